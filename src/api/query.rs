@@ -1,0 +1,47 @@
+//! A query: what a reflector follows and a read asks for.
+
+use super::{
+    GroupVersionResource, Scope,
+    selector::{FieldSelector, LabelSelector},
+};
+
+/// Resource, scope and selectors together. Two queries that are equal select the same objects.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Query {
+    /// The resource.
+    pub resource: GroupVersionResource,
+    /// One namespace or all.
+    pub scope: Scope,
+    /// Label requirements; all must hold.
+    pub labels: LabelSelector,
+    /// Field requirements; all must hold.
+    pub fields: FieldSelector,
+}
+
+// === impl Query ===
+
+impl Query {
+    /// Every object of a resource in a scope.
+    pub fn all(resource: GroupVersionResource, scope: Scope) -> Self {
+        Self {
+            resource,
+            scope,
+            labels: LabelSelector::everything(),
+            fields: FieldSelector::everything(),
+        }
+    }
+
+    /// Whether a replica of this query holds every object `other` selects: its scope contains the
+    /// other's, and its requirements are a subset of the other's.
+    pub fn covers(&self, other: &Self) -> bool {
+        self.resource == other.resource
+            && self.scope.contains(&other.scope)
+            && self.labels.is_subset_of(&other.labels)
+            && self.fields.is_subset_of(&other.fields)
+    }
+
+    /// Whether the query has neither label nor field requirements.
+    pub fn selects_all(&self) -> bool {
+        self.labels.is_everything() && self.fields.is_everything()
+    }
+}

@@ -1,0 +1,105 @@
+//! The one body type of answers and forwarded requests.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
+use hyper::body::Incoming;
+
+/// Whatever went wrong while a body was read.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Bytes already in memory, bytes still arriving, or both behind one type.
+pub struct Body(Inner);
+
+enum Inner {
+    Chunks { chunks: VecDeque<Bytes>, remaining: u64 },
+    Incoming(Incoming),
+    Boxed(UnsyncBoxBody<Bytes, BoxError>),
+}
+
+// === impl Body ===
+
+impl Body {
+    /// No bytes.
+    pub fn empty() -> Self {
+        Self::chunks(VecDeque::new())
+    }
+
+    /// One piece.
+    pub fn full(bytes: impl Into<Bytes>) -> Self {
+        Self::chunks(VecDeque::from([bytes.into()]))
+    }
+
+    /// Several pieces, sent in order without copying; the length is known.
+    pub fn chunks(chunks: VecDeque<Bytes>) -> Self {
+        let remaining = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        Self(Inner::Chunks { chunks, remaining })
+    }
+
+    /// A body arriving from a peer.
+    pub fn incoming(incoming: Incoming) -> Self {
+        Self(Inner::Incoming(incoming))
+    }
+
+    /// Any other body.
+    pub fn wrap<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self(Inner::Boxed(body.map_err(Into::into).boxed_unsync()))
+    }
+
+    /// Reads the whole body, at most `bytes_max` bytes.
+    pub async fn collect(self, bytes_max: usize) -> Result<Bytes, BoxError> {
+        let limited = http_body_util::Limited::new(self, bytes_max);
+        Ok(limited.collect().await?.to_bytes())
+    }
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.0 {
+            Inner::Chunks { chunks, remaining } => Poll::Ready(chunks.pop_front().map(|chunk| {
+                *remaining -= chunk.len() as u64;
+                Ok(Frame::data(chunk))
+            })),
+            Inner::Incoming(incoming) => Pin::new(incoming).poll_frame(cx).map_err(Into::into),
+            Inner::Boxed(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Inner::Chunks { chunks, .. } => chunks.is_empty(),
+            Inner::Incoming(incoming) => incoming.is_end_stream(),
+            Inner::Boxed(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Inner::Chunks { remaining, .. } => SizeHint::with_exact(*remaining),
+            Inner::Incoming(incoming) => incoming.size_hint(),
+            Inner::Boxed(body) => body.size_hint(),
+        }
+    }
+}

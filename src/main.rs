@@ -1,0 +1,3 @@
+//! The `listless` command.
+
+fn main() {}

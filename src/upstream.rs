@@ -1,0 +1,47 @@
+//! The apiserver as seen from here: connections, and our own identity towards it.
+//!
+//! Invariant: nothing here adds a credential to a request unless it was sent through [`Own`].
+#![expect(unused_variables, missing_docs, reason = "stub")]
+
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+
+use crate::body::Body;
+
+/// Which connections a request may use: long ones must never starve short ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Answers that end by themselves.
+    Short,
+    /// Watches, log follows and other streams that may stay open for hours.
+    Long,
+}
+
+/// Why no response came.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("connecting to the apiserver failed")]
+    Connect(#[source] crate::body::BoxError),
+    #[error("connecting to the apiserver timed out")]
+    ConnectTimeout,
+    /// The request may have reached the apiserver.
+    #[error("the connection to the apiserver broke before an answer came")]
+    Broken(#[source] crate::body::BoxError),
+    #[error("own credentials could not be obtained")]
+    Credentials(#[source] crate::body::BoxError),
+    /// Too many requests or connections are in flight (a named bound was reached).
+    #[error("upstream capacity reached: {0}")]
+    Saturated(&'static str),
+}
+
+/// Something that sends requests to the apiserver; `uri` is path and query only.
+///
+/// A trait so that reflectors and proxies run in simulations.
+pub trait Client: Send + Sync + 'static {
+    /// Sends one request; the response's body still streams.
+    fn send(
+        &self,
+        request: Request<Body>,
+        lane: Lane,
+    ) -> BoxFuture<'static, Result<Response<Body>, Error>>;
+}
