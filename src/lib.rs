@@ -1,5 +1,17 @@
 //! Listless ("LIST less"): a caching sidecar proxy for the Kubernetes apiserver.
 
+pub mod admin;
 pub mod api;
+pub mod app;
 pub mod body;
+pub mod cache;
+pub mod cli;
+pub mod config;
+pub mod error;
+pub mod lifecycle;
+pub mod metrics;
+pub mod policy;
+pub mod proxy;
+pub mod simulator;
+pub mod tls;
 pub mod upstream;

@@ -1,0 +1,1 @@
+//! Health, metrics and insight endpoints, apart from the data path.

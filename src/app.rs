@@ -1,0 +1,1 @@
+//! Builds every part in order, binds all listeners first, owns the end.

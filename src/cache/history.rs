@@ -1,0 +1,1 @@
+//! The window of recent events of one replica. Pure.

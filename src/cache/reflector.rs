@@ -1,0 +1,1 @@
+//! List-and-watch: the only writer of one replica.

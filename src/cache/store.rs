@@ -1,0 +1,1 @@
+//! Immutable snapshots of one query's objects. Pure.

@@ -1,0 +1,1 @@
+//! The command line: arguments in, one command run, an exit code out.

@@ -1,0 +1,1 @@
+//! The one place that turns a failure into a Status answer.

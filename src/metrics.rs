@@ -1,0 +1,1 @@
+//! Every metric: name, help, unit and labels, in one table.

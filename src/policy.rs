@@ -1,0 +1,1 @@
+//! Compiled rules: how each resource may be cached. Pure.

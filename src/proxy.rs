@@ -1,0 +1,3 @@
+//! The data path: identify, classify, decide, answer, observe.
+
+pub mod listen;

@@ -1,0 +1,1 @@
+//! An in-process apiserver for the demo and the hermetic tests.

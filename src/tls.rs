@@ -1,0 +1,1 @@
+//! Certificates and roots: made, loaded, turned into rustls configurations.
