@@ -9,6 +9,8 @@ pub mod counters;
 mod envelope;
 mod expiring;
 #[cfg(test)]
+mod fake;
+#[cfg(test)]
 mod fixture;
 pub mod history;
 pub mod object;
