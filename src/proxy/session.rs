@@ -228,6 +228,39 @@ impl Session {
         }
     }
 
+    /// A consistent GET sent at `sent_at` showed one object, or that there is none. It replaces
+    /// what was known before it was sent, and nothing that came to be known since.
+    pub fn observe(
+        &mut self,
+        resource: &GroupResource,
+        key: ObjectKey,
+        expectation: Expectation,
+        sent_at: Instant,
+    ) {
+        let newer = self
+            .records
+            .get(resource)
+            .and_then(|record| record.expected.get(&key))
+            .is_some_and(|expected| expected.at > sent_at);
+        if !newer {
+            self.expect(resource, key, expectation, sent_at);
+        }
+    }
+
+    /// A read that was not consistent showed one object; it only ever adds to what is known.
+    pub fn raise(
+        &mut self,
+        resource: &GroupResource,
+        key: ObjectKey,
+        expectation: Expectation,
+        now: Instant,
+    ) {
+        let known = self.records.get(resource).and_then(|record| record.expected.get(&key));
+        if known.is_none_or(|known| matches!(known.expectation, Expectation::AtLeast(..))) {
+            self.expect(resource, key, expectation, now);
+        }
+    }
+
     /// Objects of a whole scope may have changed by `now` in ways no answer told.
     pub fn swept(&mut self, resource: &GroupResource, scope: Scope, now: Instant) {
         let Some(record) = self.record_mut(resource) else { return };
