@@ -7,10 +7,11 @@ mod client;
 mod document;
 mod family;
 mod labels;
+mod metric;
 mod own;
 mod process;
 mod replica;
-pub mod table;
+mod table;
 mod upstream;
 
 use std::sync::Arc;
@@ -22,7 +23,8 @@ use metrics_exporter_prometheus::{
 
 use self::{
     family::{Admission, ResourceId, Resources},
-    table::{Kind, TABLE},
+    metric::Kind,
+    table::TABLE,
 };
 use crate::api::GroupVersionResource;
 

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use super::{
     labels::join,
-    table::{Kind, Label, Metric, Section, TABLE, Values},
+    metric::{Kind, Label, Metric, Values},
+    table::{Section, TABLE},
 };
 
 const INTRODUCTION: &str = "\
@@ -40,8 +41,8 @@ fn write_metric(out: &mut String, metric: &Metric) {
         Kind::Gauge => "Gauge",
         Kind::Histogram(_) => "Histogram",
     };
-    let unit = match metric.unit.as_canonical_label() {
-        "" => String::new(),
+    let unit = match metric.unit.as_str() {
+        "count" => String::new(),
         unit => format!(" of {unit}"),
     };
     push(out, format_args!("\n### `{}`\n\n{kind}{unit}. {}\n", metric.name, metric.help));

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::PrometheusRecorder;
 
-use super::table::{Kind, Metric};
+use super::metric::{Kind, Metric};
 use crate::api::GroupVersionResource;
 
 /// The handles of one metric by label set.

@@ -2,8 +2,9 @@
 
 use std::{fmt::Write, fs};
 
+use super::metric::{Kind, Metric};
 use super::table::{
-    Kind, Metric, PROCESS_CPU, PROCESS_MAX_FDS, PROCESS_OPEN_FDS, PROCESS_RESIDENT, PROCESS_START,
+    PROCESS_CPU, PROCESS_MAX_FDS, PROCESS_OPEN_FDS, PROCESS_RESIDENT, PROCESS_START,
     PROCESS_THREADS, PROCESS_VIRTUAL,
 };
 

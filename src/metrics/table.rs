@@ -2,54 +2,13 @@
 
 use metrics::Unit;
 
-use super::labels::{
-    Certificate, EventType, Lane, Limit, ListReason, Origin, Outcome, Protocol, ReplicaState,
-    ServedBy, UpstreamFault, Wait, WatchEnd,
+use super::{
+    labels::{
+        Certificate, EventType, Lane, Limit, ListReason, Origin, Outcome, Protocol, ReplicaState,
+        ServedBy, UpstreamFault, Wait, WatchEnd,
+    },
+    metric::{Label, Metric, Values, counter, described, gauge, seconds},
 };
-
-/// One metric, as exported and documented.
-#[derive(Debug)]
-pub struct Metric {
-    /// The full name.
-    pub name: &'static str,
-    /// What Prometheus makes of it.
-    pub kind: Kind,
-    /// The unit of its values.
-    pub unit: Unit,
-    /// One sentence.
-    pub help: &'static str,
-    /// Its labels, in order.
-    pub labels: &'static [Label],
-}
-
-/// The type of a metric.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
-    /// Only grows.
-    Counter,
-    /// Goes both ways.
-    Gauge,
-    /// Counts values in buckets with these upper bounds.
-    Histogram(&'static [f64]),
-}
-
-/// One label of a metric.
-#[derive(Clone, Copy, Debug)]
-pub struct Label {
-    /// Its name.
-    pub name: &'static str,
-    /// The values it can take.
-    pub values: Values,
-}
-
-/// The values a label can take.
-#[derive(Clone, Copy, Debug)]
-pub enum Values {
-    /// One of these.
-    Of(fn() -> Vec<&'static str>),
-    /// Described in words, without a full stop.
-    Described(&'static str),
-}
 
 /// What each metric of a heading is about, and the metrics under it.
 pub struct Section {
@@ -130,12 +89,6 @@ pub const TABLE: &[Section] = &[
     },
 ];
 
-/// Upper bounds for times from a tenth of a millisecond, what memory answers in, to a minute.
-const SECONDS: &[f64] = &[
-    0.0001, 0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-    60.0,
-];
-
 /// Declares a label whose values are those of an enum.
 macro_rules! of {
     ($name:literal, $values:ident) => {
@@ -144,32 +97,6 @@ macro_rules! of {
             values: Values::Of(|| $values::ALL.iter().map(|value| value.as_str()).collect()),
         }
     };
-}
-
-const fn described(name: &'static str, values: &'static str) -> Label {
-    Label { name, values: Values::Described(values) }
-}
-
-const fn counter(
-    name: &'static str,
-    unit: Unit,
-    labels: &'static [Label],
-    help: &'static str,
-) -> Metric {
-    Metric { name, kind: Kind::Counter, unit, help, labels }
-}
-
-const fn gauge(
-    name: &'static str,
-    unit: Unit,
-    labels: &'static [Label],
-    help: &'static str,
-) -> Metric {
-    Metric { name, kind: Kind::Gauge, unit, help, labels }
-}
-
-const fn seconds(name: &'static str, labels: &'static [Label], help: &'static str) -> Metric {
-    Metric { name, kind: Kind::Histogram(SECONDS), unit: Unit::Seconds, help, labels }
 }
 
 const VERB: Label = described(
