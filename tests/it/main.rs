@@ -1,0 +1,3 @@
+//! The whole proxy in one process, and the promises its files make.
+
+mod metrics;
