@@ -51,13 +51,20 @@ pub enum Level {
     NotOlderThan,
 }
 
+/// What [`decide`] comes to.
+#[derive(Debug)]
+pub enum Step {
+    /// This is done.
+    Act(Plan),
+    /// Wait until the replica reaches something, then decide again.
+    Await(Await),
+}
+
 /// What is done with a request.
 #[derive(Debug)]
 pub enum Plan {
     /// Answer from this snapshot.
     Read(LocalRead),
-    /// Wait until the replica reaches this, then decide again.
-    Await(Await),
     /// Ask the apiserver, together with identical concurrent reads.
     Share(ForwardReason),
     /// Send it to the apiserver.
@@ -167,38 +174,44 @@ pub fn decide(
     session: &Session,
     now: Instant,
     waited: Duration,
-) -> Plan {
+) -> Step {
     let view = match lookup {
         Lookup::Found(view) => view,
-        Lookup::Absent(absence) => return candidate.forward(absence.into(), session),
+        Lookup::Absent(absence) => {
+            return Step::Act(candidate.forward(absence.into(), session));
+        }
     };
+    let not_synced = || candidate.forward(ForwardReason::NotSynced, session);
     let snapshot = match (&view.snapshot, view.state) {
         (Some(snapshot), State::Synced) => snapshot,
         (_, State::Starting) => {
-            return candidate
-                .wait(view, Reach::Synced, START_PATIENCE, waited)
-                .unwrap_or_else(|| candidate.forward(ForwardReason::NotSynced, session));
+            return candidate.wait(view, Reach::Synced, START_PATIENCE, waited, not_synced);
         }
-        _ => return candidate.forward(ForwardReason::NotSynced, session),
+        _ => return Step::Act(not_synced()),
     };
     if let Some(reason) = candidate.unproven(view, now) {
-        return Plan::keep(reason);
+        return Step::Act(Plan::keep(reason));
     }
+    let behind = || candidate.forward(ForwardReason::Behind, session);
     match candidate.verdict(snapshot, session, now) {
         Verdict::Satisfied if !candidate.fits_one_page(snapshot) => {
-            Plan::keep(ForwardReason::Limited)
+            Step::Act(Plan::keep(ForwardReason::Limited))
         }
-        Verdict::Satisfied => {
-            let level = candidate.level;
-            Plan::Read(LocalRead { snapshot: snapshot.clone(), level })
+        Verdict::Satisfied => Step::Act(Plan::Read(LocalRead {
+            snapshot: snapshot.clone(),
+            level: candidate.level,
+        })),
+        Verdict::Behind(_, Imminence::Unlikely) => Step::Act(behind()),
+        Verdict::Behind(version, Imminence::Likely) => {
+            let patience = candidate.patience();
+            candidate.wait(view, Reach::Version(version), patience, waited, behind)
         }
-        Verdict::Behind(version, imminence) => candidate
-            .wait_for(view, version, imminence, waited)
-            .unwrap_or_else(|| candidate.forward(ForwardReason::Behind, session)),
-        Verdict::Leaving => candidate
-            .wait(view, Reach::Newer(snapshot.version().clone()), SESSION_PATIENCE, waited)
-            .unwrap_or_else(|| Plan::keep(ForwardReason::Barred)),
-        Verdict::Barred => Plan::keep(ForwardReason::Barred),
+        Verdict::Leaving => {
+            let newer = Reach::Newer(snapshot.version().clone());
+            let barred = || Plan::keep(ForwardReason::Barred);
+            candidate.wait(view, newer, SESSION_PATIENCE, waited, barred)
+        }
+        Verdict::Barred => Step::Act(Plan::keep(ForwardReason::Barred)),
     }
 }
 
@@ -280,21 +293,11 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    fn wait_for(
-        &self,
-        view: &View,
-        version: ResourceVersion,
-        imminence: Imminence,
-        waited: Duration,
-    ) -> Option<Plan> {
-        if imminence == Imminence::Unlikely {
-            return None;
-        }
-        let patience = match self.level {
+    fn patience(&self) -> Duration {
+        match self.level {
             Level::NotOlderThan => VERSION_PATIENCE,
             Level::Any | Level::Configured(_) => SESSION_PATIENCE,
-        };
-        self.wait(view, Reach::Version(version), patience, waited)
+        }
     }
 
     /// Waits, unless the patience is used up; never near the client's own time-out.
@@ -304,10 +307,14 @@ impl<'a> Candidate<'a> {
         reach: Reach,
         patience: Duration,
         waited: Duration,
-    ) -> Option<Plan> {
+        otherwise: impl FnOnce() -> Plan,
+    ) -> Step {
         let patience = self.timeout.map_or(patience, |timeout| patience.min(timeout / 2));
-        (waited < patience)
-            .then(|| Plan::Await(Await { replica: view.replica.clone(), reach, patience }))
+        if waited < patience {
+            Step::Await(Await { replica: view.replica.clone(), reach, patience })
+        } else {
+            Step::Act(otherwise())
+        }
     }
 
     /// Forwards, sparing the apiserver a consistent read where that is allowed and safe.
