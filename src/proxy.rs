@@ -22,7 +22,7 @@ use tokio::{sync::watch, time::Instant};
 use self::{
     authorize::Authorize,
     coalesce::{Coalesce, CoalesceKey, Landed},
-    decide::{Candidate, Forward, ForwardReason, LocalRead, Plan, Rewriting, Step},
+    decide::{Forward, ForwardReason, LocalRead, Plan, Rewriting, Step},
     forward::Forwarder,
     identify::{Caller, LocalToken},
     local::Local,

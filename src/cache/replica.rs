@@ -76,6 +76,8 @@ pub enum Reach {
     Synced,
     /// A snapshot at this version or a later one.
     Version(ResourceVersion),
+    /// A snapshot later than this version.
+    Newer(ResourceVersion),
 }
 
 /// One replica in figures, for pages, readiness and metrics.
@@ -253,6 +255,7 @@ impl View {
         self.snapshot.as_ref().is_some_and(|snapshot| match wanted {
             Reach::Synced => true,
             Reach::Version(version) => snapshot.version() >= version,
+            Reach::Newer(version) => snapshot.version() > version,
         })
     }
 }

@@ -394,7 +394,7 @@ impl Expected {
             Expectation::AtLeast(version, labels) => {
                 let in_time = snapshot.version() >= version
                     || match held {
-                        Some(object) => object.version >= *version,
+                        Some(object) => object.version() >= version,
                         None => !could_match(query, labels),
                     };
                 if in_time {
@@ -405,11 +405,11 @@ impl Expected {
             }
             Expectation::Gone { uid, version } => {
                 let Some(object) = held else { return Verdict::Satisfied };
-                if uid.as_ref().is_some_and(|uid| **uid != *object.uid) {
+                if uid.as_ref().is_some_and(|uid| **uid != *object.uid()) {
                     return Verdict::Satisfied;
                 }
                 match version {
-                    Some(version) if object.version >= *version => Verdict::Satisfied,
+                    Some(version) if object.version() >= version => Verdict::Satisfied,
                     Some(_) => judge_unversioned(version, snapshot, || Verdict::Leaving),
                     None => judge_unversioned(&self.proven, snapshot, || Verdict::Leaving),
                 }
