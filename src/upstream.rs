@@ -55,3 +55,6 @@ pub trait Client: Send + Sync + 'static {
         lane: Lane,
     ) -> BoxFuture<'static, Result<Response<Body>, Error>>;
 }
+
+#[cfg(test)]
+mod tests;
