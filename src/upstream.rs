@@ -5,6 +5,9 @@
 pub mod connect;
 pub mod dial;
 pub mod pool;
+mod slot;
+mod socket;
+pub mod tunnel;
 
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
@@ -54,4 +57,12 @@ pub trait Client: Send + Sync + 'static {
         request: Request<Body>,
         lane: Lane,
     ) -> BoxFuture<'static, Result<Response<Body>, Error>>;
+
+    /// Sends a request that asks to switch protocols, on a connection of its own.
+    ///
+    /// An answer of 101 carries hyper's `OnUpgrade`; any other is a normal response.
+    fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>>;
 }
+
+#[cfg(test)]
+mod tests;

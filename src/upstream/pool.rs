@@ -6,7 +6,6 @@
 mod http1;
 mod http2;
 mod lane;
-mod slot;
 mod stream;
 
 use std::{sync::Arc, time::Duration};
@@ -15,7 +14,6 @@ use futures_util::future::BoxFuture;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, Uri,
     header::{CONNECTION, EXPECT, HOST, TE, TRANSFER_ENCODING, UPGRADE},
-    request::Parts,
     uri::{self, PathAndQuery},
 };
 
@@ -27,6 +25,7 @@ use super::{
     Client, Error,
     connect::{Connector, Endpoint},
     dial::Dial,
+    tunnel::Tunnels,
 };
 use crate::body::Body;
 
@@ -58,6 +57,8 @@ pub struct Settings {
     pub waiting_max: usize,
     /// How long a request waits for a place.
     pub wait_max: Duration,
+    /// Upgraded connections.
+    pub tunnels_max: usize,
     /// How long a connection is kept unused.
     pub idle_timeout: Duration,
     /// How often a connection is probed.
@@ -73,6 +74,7 @@ pub struct Pool {
     host: HeaderValue,
     short: Arc<Lane>,
     long: Arc<Lane>,
+    tunnels: Tunnels,
 }
 
 // === impl Settings ===
@@ -86,6 +88,7 @@ impl Default for Settings {
             http1_connections_max: 256,
             waiting_max: 1024,
             wait_max: Duration::from_secs(10),
+            tunnels_max: 1024,
             idle_timeout: Duration::from_secs(90),
             ping_interval: Duration::from_secs(10),
             ping_timeout: Duration::from_secs(5),
@@ -107,7 +110,8 @@ impl Pool {
         };
         let short = lane(settings.short_connections_max, settings.streams_max / 4);
         let long = lane(settings.long_connections_max, settings.streams_max * 3 / 4);
-        Self { connector, host, short, long }
+        let tunnels = Tunnels::new(Arc::clone(&connector), settings.tunnels_max);
+        Self { connector, host, short, long, tunnels }
     }
 
     /// Uses another TLS configuration, and new connections, for the requests to come.
@@ -123,7 +127,10 @@ impl Pool {
         lane: &Arc<Lane>,
     ) -> Result<Response<Body>, Error> {
         let (mut head, mut body) = request.into_parts();
-        self.address(&mut head)?;
+        head.uri = self.uri(&head.uri)?;
+        head.extensions.clear();
+        strip_connection_headers(&mut head.headers);
+        head.headers.remove(HOST);
         let mut attempt = 1;
         loop {
             let outcome = match lane.acquire().await? {
@@ -146,27 +153,27 @@ impl Pool {
         }
     }
 
-    /// Makes the request's head one for this endpoint.
-    fn address(&self, head: &mut Parts) -> Result<(), Error> {
-        head.uri = self.uri(&head.uri).map_err(|error| Error::Connect(error.into()))?;
-        strip_connection_headers(&mut head.headers);
-        head.headers.remove(HOST);
-        head.extensions.clear();
-        Ok(())
+    async fn open_tunnel(&self, mut request: Request<Body>) -> Result<Response<Body>, Error> {
+        *request.uri_mut() =
+            self.uri(request.uri())?.into_parts().path_and_query.map(Uri::from).unwrap_or_default();
+        request.extensions_mut().clear();
+        self.tunnels.open(request, &self.host).await
     }
 
-    fn uri(&self, asked: &Uri) -> Result<Uri, http::Error> {
+    /// Where the endpoint has what was asked for.
+    fn uri(&self, asked: &Uri) -> Result<Uri, Error> {
         let endpoint = self.connector.endpoint();
         let path = match (asked.path_and_query(), endpoint.base_path()) {
-            (Some(path), "") => path.clone(),
-            (Some(path), base) => PathAndQuery::try_from(format!("{base}{path}"))?,
-            (None, base) => PathAndQuery::try_from(format!("{base}/"))?,
+            (Some(path), "") => Ok(path.clone()),
+            (Some(path), base) => PathAndQuery::try_from(format!("{base}{path}")),
+            (None, base) => PathAndQuery::try_from(format!("{base}/")),
         };
+        let path = path.map_err(|error| Error::Connect(error.into()))?;
         let mut parts = uri::Parts::default();
         parts.scheme = Some(endpoint.scheme().clone());
         parts.authority = Some(endpoint.authority().clone());
         parts.path_and_query = Some(path);
-        Ok(Uri::from_parts(parts)?)
+        Uri::from_parts(parts).map_err(|error| Error::Connect(error.into()))
     }
 }
 
@@ -184,6 +191,11 @@ impl Client for Pool {
             };
             pool.send(request, lane).await
         })
+    }
+
+    fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        let pool = self.clone();
+        Box::pin(async move { pool.open_tunnel(request).await })
     }
 }
 

@@ -19,17 +19,15 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tracing::debug;
 
-use super::{http2::Failure, lane::Lane, slot::Slot};
+use super::{http2::Failure, lane::Lane};
 use crate::{
     body::{Body, BoxError},
-    upstream::dial::Stream,
+    upstream::{dial::Stream, slot::Slot, socket::Socket},
 };
 
 /// One connection that takes a request when idle.
 pub(super) struct Http1 {
     sender: SendRequest<Body>,
-    /// The connection's place among the lane's.
-    _place: Slot,
 }
 
 /// A response's body that gives its connection back at its end.
@@ -42,13 +40,15 @@ struct Download {
 // === impl Http1 ===
 
 impl Http1 {
+    /// Starts a connection, which holds its place until it is closed.
     pub(super) async fn start(stream: Box<dyn Stream>, place: Slot) -> Result<Self, hyper::Error> {
-        let (sender, connection) = Builder::new().handshake(TokioIo::new(stream)).await?;
+        let stream = TokioIo::new(Socket::holding(stream, place));
+        let (sender, connection) = Builder::new().handshake(stream).await?;
         tokio::spawn(async move {
             let outcome = connection.await;
             debug!(?outcome, "connection to the apiserver ended");
         });
-        Ok(Self { sender, _place: place })
+        Ok(Self { sender })
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -9,7 +9,7 @@ use std::{
     pin::{Pin, pin},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -26,12 +26,15 @@ use tracing::debug;
 
 use super::{
     Settings,
-    slot::{Slot, Slots},
-    stream::{Download, Upload, UploadError, Watched},
+    stream::{Download, Upload, UploadError},
 };
 use crate::{
     body::{Body, BoxError},
-    upstream::dial::Stream,
+    upstream::{
+        dial::Stream,
+        slot::{Slot, Slots},
+        socket::{Reads, Socket},
+    },
 };
 
 /// Streams opened before the peer has told its limit; every known server allows more.
@@ -55,7 +58,7 @@ pub(super) struct Http2 {
 
 /// The task that must run for a connection to work.
 pub(super) struct Driver {
-    connection: Connection<Watched, Bytes>,
+    connection: Connection<Socket, Bytes>,
     state: Arc<State>,
     settings: Settings,
     freed: Arc<Notify>,
@@ -68,7 +71,7 @@ struct State {
     limit: AtomicUsize,
     retired: AtomicBool,
     /// Number of reads that brought bytes: proof of life besides pongs.
-    reads: Arc<AtomicU64>,
+    reads: Reads,
 }
 
 /// Why a request got no response.
@@ -108,8 +111,8 @@ impl Http2 {
         settings: &Settings,
         freed: Arc<Notify>,
     ) -> Result<(Self, Driver), h2::Error> {
-        let reads = Arc::new(AtomicU64::new(0));
-        let stream = Watched::new(stream, Arc::clone(&reads));
+        let stream = Socket::new(stream);
+        let reads = stream.reads();
         let (sender, connection) = builder(settings).handshake(stream).await?;
         let state = Arc::new(State {
             slots: Slots::new(Arc::clone(&freed)),
@@ -314,12 +317,12 @@ async fn supervise(pings: Option<PingPong>, state: &State, settings: &Settings) 
 async fn answered(pings: &mut PingPong, state: &State, timeout: Duration) -> bool {
     let mut pong = pin!(pings.ping(Ping::opaque()));
     loop {
-        let reads = state.reads.load(Ordering::Acquire);
+        let reads = state.reads.count();
         match tokio::time::timeout(timeout, &mut pong).await {
             Ok(Ok(_)) => return true,
             // The connection has ended: its own future says so.
             Ok(Err(_)) => return true,
-            Err(_) if state.reads.load(Ordering::Acquire) == reads => return false,
+            Err(_) if state.reads.count() == reads => return false,
             Err(_) => {}
         }
     }

@@ -15,11 +15,11 @@ use super::{
     Settings,
     http1::Http1,
     http2::{Driver, Http2},
-    slot::{Slot, Slots},
 };
 use crate::upstream::{
     Error,
     connect::{ConnectError, Connector, Offer, Protocol},
+    slot::{Slot, Slots},
 };
 
 /// HTTP/1.1 connections dialled at the same time.

@@ -1,27 +1,20 @@
-//! The two directions of one HTTP/2 stream as bodies, and the socket below them.
+//! The two directions of one HTTP/2 stream as bodies.
 //!
 //! Invariant: bytes move only as fast as the reader takes them, and a response that was cut off
 //! never looks complete.
 
 use std::{
-    io,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
     task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream};
 use http_body::{Body as _, Frame, SizeHint};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::slot::Slot;
 use crate::{
     body::{Body, BoxError},
-    upstream::dial::Stream,
+    upstream::slot::Slot,
 };
 
 /// A request's body on its way; resolves when all of it was handed to the connection.
@@ -52,12 +45,6 @@ enum Part {
     Data,
     Trailers,
     Ended,
-}
-
-/// A byte stream that counts the reads that brought something.
-pub(super) struct Watched {
-    stream: Box<dyn Stream>,
-    reads: Arc<AtomicU64>,
 }
 
 // === impl Upload ===
@@ -201,58 +188,5 @@ impl http_body::Body for Download {
 
     fn size_hint(&self) -> SizeHint {
         self.remaining.map_or_else(SizeHint::default, SizeHint::with_exact)
-    }
-}
-
-// === impl Watched ===
-
-impl Watched {
-    pub(super) fn new(stream: Box<dyn Stream>, reads: Arc<AtomicU64>) -> Self {
-        Self { stream, reads }
-    }
-}
-
-impl AsyncRead for Watched {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if buffer.filled().len() > before {
-            self.reads.fetch_add(1, Ordering::Release);
-        }
-        polled
-    }
-}
-
-impl AsyncWrite for Watched {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
