@@ -1,11 +1,19 @@
 //! The set of replicas: which queries are held, started, widened, stopped and bounded.
 
+mod batch;
+pub mod counters;
+mod envelope;
 pub mod history;
 pub mod object;
+mod page;
 mod pair;
+mod reader;
+mod rebuild;
 pub mod reflector;
 pub mod render;
 mod replica;
+pub mod selection;
+mod split;
 pub mod store;
 
 pub use replica::{Link, Reach, Replica, ReplicaStatus, State, View};
@@ -41,8 +49,8 @@ pub struct Settings {
     pub history_bytes_max: usize,
     /// How long each replica keeps recent events.
     pub history_age_max: Duration,
-    /// A watch that is silent for this long is opened again.
-    pub stall_after: Duration,
+    /// A watch that is silent for this long is questioned by a small consistent list.
+    pub quiet_after: Duration,
 }
 
 /// The set of replicas; cheap to clone.

@@ -127,6 +127,8 @@ pub(super) struct Usage {
     pub used_at: Instant,
     pub relists: u64,
     pub watch_restarts: u64,
+    /// Whether a watch was opened before.
+    pub watched: bool,
     pub last_error: Option<String>,
     /// Memory of a list being read and of shared pairs.
     pub extra_bytes: usize,
@@ -143,8 +145,14 @@ impl Replica {
             proven_at: None,
             epoch: 0,
         };
-        let usage =
-            Usage { used_at: now, relists: 0, watch_restarts: 0, last_error: None, extra_bytes: 0 };
+        let usage = Usage {
+            used_at: now,
+            relists: 0,
+            watch_restarts: 0,
+            watched: false,
+            last_error: None,
+            extra_bytes: 0,
+        };
         Self {
             query,
             eager,
