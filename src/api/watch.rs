@@ -5,6 +5,8 @@
 
 mod websocket;
 
+use std::{borrow::Cow, collections::BTreeMap};
+
 use serde::Deserialize;
 
 use super::version::ResourceVersion;
@@ -38,6 +40,8 @@ pub struct ShownObject {
     pub uid: String,
     /// The version; of a deletion, the deletion's.
     pub version: ResourceVersion,
+    /// The labels.
+    pub labels: BTreeMap<String, String>,
     /// Whether it was deleted, or left the watch's selection.
     pub deleted: bool,
 }
@@ -56,7 +60,7 @@ enum Framing {
 #[derive(Deserialize)]
 struct Event<'a> {
     #[serde(rename = "type", borrow)]
-    kind: std::borrow::Cow<'a, str>,
+    kind: Cow<'a, str>,
     object: EventObject,
 }
 
@@ -75,6 +79,7 @@ struct EventMetadata {
     namespace: String,
     uid: String,
     resource_version: String,
+    labels: Option<BTreeMap<String, String>>,
 }
 
 /// The largest event that is read; etcd keeps objects far smaller.
@@ -151,13 +156,14 @@ fn read(event: &[u8], shown: &mut impl FnMut(Shown)) -> Result<(), Opaque> {
         }
         _ => return Err(Opaque),
     };
-    let EventMetadata { name, namespace, uid, resource_version } = event.object.metadata;
+    let EventMetadata { name, namespace, uid, resource_version, labels } = event.object.metadata;
     // A Table's rows carry their metadata elsewhere.
     if name.is_empty() {
         return Err(Opaque);
     }
     let version = ResourceVersion::parse(&resource_version).map_err(|_| Opaque)?;
-    shown(Shown::Object(ShownObject { namespace, name, uid, version, deleted }));
+    let labels = labels.unwrap_or_default();
+    shown(Shown::Object(ShownObject { namespace, name, uid, version, labels, deleted }));
     Ok(())
 }
 
@@ -165,7 +171,7 @@ fn read(event: &[u8], shown: &mut impl FnMut(Shown)) -> Result<(), Opaque> {
 mod tests {
     use super::*;
 
-    const ADDED: &str = r#"{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7"}}}"#;
+    const ADDED: &str = r#"{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"app":"web"}}}}"#;
     const BOOKMARK: &str =
         r#"{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"9"}}}"#;
     const GONE: &str = r#"{"type":"ERROR","object":{"kind":"Status","code":410}}"#;
@@ -176,6 +182,7 @@ mod tests {
             name: "a".into(),
             uid: "u".into(),
             version: ResourceVersion::parse("7").expect("a version"),
+            labels: BTreeMap::from([("app".into(), "web".into())]),
             deleted,
         })
     }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery,
 };
-use hyper::body::Incoming;
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
 use crate::{
@@ -28,7 +29,7 @@ use crate::{
     upstream::{self, Client, Lane},
 };
 
-use lesson::Lesson;
+use lesson::{Lesson, WatchLesson};
 
 /// The ways to the apiserver.
 pub struct Forwarder {
@@ -102,9 +103,10 @@ impl Forwarder {
             return Ok(lesson.learn(response));
         }
         let upstream = hyper::upgrade::on(&mut response);
+        let lesson = lesson.watch_tunnel();
         tokio::spawn(async move {
-            upstream::tunnel::splice(downstream, upstream).await;
-            lesson.tunnel_closed();
+            let outcome = tunnel(downstream, upstream, lesson).await;
+            tracing::debug!(?outcome, "tunnel ended");
         });
         Ok(response)
     }
@@ -115,6 +117,18 @@ impl Forwarder {
             Caller::Other(_) => &*self.plain,
         }
     }
+}
+
+/// Copies bytes both ways until both sides have ended, reading a watch along.
+async fn tunnel(
+    downstream: OnUpgrade,
+    upstream: OnUpgrade,
+    lesson: WatchLesson,
+) -> std::io::Result<(u64, u64)> {
+    let (downstream, upstream) =
+        tokio::try_join!(downstream, upstream).map_err(std::io::Error::other)?;
+    let upstream = lesson.read_along_io(TokioIo::new(upstream));
+    upstream::tunnel::splice(TokioIo::new(downstream), upstream).await
 }
 
 /// Requests whose answers may stay open for long must not take the place of short ones.

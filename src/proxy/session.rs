@@ -90,6 +90,8 @@ struct Record {
     proofs: VecDeque<(Instant, ResourceVersion)>,
     expected: HashMap<ObjectKey, Expected>,
     sweeps: Vec<Sweep>,
+    /// Watches being shown to the session whose events cannot be read along.
+    blind_watches: usize,
     upstream_next: bool,
 }
 
@@ -130,6 +132,9 @@ impl Session {
     /// `session` (S-CONS-32).
     pub fn judge(&self, query: &Query, snapshot: &Snapshot, now: Instant) -> Verdict {
         let Some(record) = self.record(query) else { return self.judge_unrecorded() };
+        if record.blind_watches > 0 {
+            return Verdict::Barred;
+        }
         let mut verdict = record.judge_shown(snapshot, now);
         for sweep in &record.sweeps {
             if sweep.touches(&query.scope) {
@@ -167,6 +172,9 @@ impl Session {
         let Some(record) = self.record(query) else {
             return if self.overflowed { Floor::Barred } else { Floor::Unknown };
         };
+        if record.blind_watches > 0 {
+            return Floor::Barred;
+        }
         let mut floor = record.shown.as_ref().map(|(version, _)| version);
         let swept = record.sweeps.iter().filter(|sweep| sweep.touches(&query.scope));
         let expected = record.expected.iter().filter(|(key, _)| touches(query, key));
@@ -255,9 +263,11 @@ impl Session {
         expectation: Expectation,
         now: Instant,
     ) {
+        let new = Expected { expectation, at: now, proven: None };
         let known = self.records.get(resource).and_then(|record| record.expected.get(&key));
-        if known.is_none_or(|known| matches!(known.expectation, Expectation::AtLeast(..))) {
-            self.expect(resource, key, expectation, now);
+        // What has no version is only replaced by what is known to be consistent.
+        if known.is_none_or(|known| known.version().is_some_and(|at| Some(at) < new.version())) {
+            self.expect(resource, key, new.expectation, now);
         }
     }
 
@@ -269,6 +279,21 @@ impl Session {
         if record.sweeps.len() > SWEEPS_MAX {
             record.sweeps = vec![Sweep { scope: Scope::All, at: now, proven: None }];
         }
+    }
+
+    /// A watch that cannot be read along opened: until it ends, nothing is known of what it shows.
+    pub fn blinded(&mut self, resource: &GroupResource) {
+        if let Some(record) = self.record_mut(resource) {
+            record.blind_watches += 1;
+        }
+    }
+
+    /// Such a watch ended: what it showed is in the next consistent read.
+    pub fn sighted(&mut self, resource: &GroupResource, now: Instant) {
+        if let Some(record) = self.record_mut(resource) {
+            record.blind_watches = record.blind_watches.saturating_sub(1);
+        }
+        self.swept(resource, Scope::All, now);
     }
 
     /// A consistent LIST sent at `sent_at` returned `version`: whatever was acknowledged before is

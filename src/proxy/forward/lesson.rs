@@ -4,6 +4,7 @@
 //! whose answer does not come whole leaves a barrier. Answers pass through unchanged.
 
 mod body;
+mod watch;
 
 use http::{Response, StatusCode, header};
 use tokio::time::Instant;
@@ -14,6 +15,7 @@ use crate::{
         learn::{Learned, Learner},
         request::ResourceRequest,
         version::VersionMatch,
+        watch::WatchReader,
     },
     body::Body,
     proxy::{
@@ -25,6 +27,7 @@ use crate::{
 };
 
 use body::LearningBody;
+pub(super) use watch::WatchLesson;
 
 /// What is to be learned from one exchange, if anything.
 pub(super) struct Lesson(Option<Exchange>);
@@ -95,30 +98,34 @@ impl Lesson {
         }
     }
 
-    /// The tunnel of a WebSocket watch ended; what it last said is unknown, so the next read is the
-    /// apiserver's (clients.md rule 9).
-    pub(super) fn tunnel_closed(self) {
-        if let Some(exchange) = self.0.filter(|exchange| exchange.subject == Subject::Watch) {
-            exchange.session.lock().expired(&exchange.resource);
-        }
+    /// What a watch through a WebSocket will show.
+    pub(super) fn watch_tunnel(self) -> WatchLesson {
+        let watch = self.0.filter(|exchange| exchange.subject == Subject::Watch);
+        WatchLesson::new(watch, Ok(WatchReader::websocket()))
     }
 
     /// The same answer, read along as it streams to the client.
     pub(super) fn learn(self, response: Response<Body>) -> Response<Body> {
         let Some(exchange) = self.0 else { return response };
         let code = response.status();
+        let field = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         let interesting = match exchange.subject {
             Subject::Write(_) => {
                 code.is_success() || code == StatusCode::CONFLICT || code == StatusCode::NOT_FOUND
             }
             Subject::Read { .. } => code.is_success(),
+            Subject::Watch if code.is_success() => {
+                let reader =
+                    WatchReader::http(field(header::CONTENT_TYPE), field(header::CONTENT_ENCODING));
+                let lesson = WatchLesson::new(Some(exchange), reader);
+                return response.map(|body| lesson.read_along(body));
+            }
             Subject::Watch => false,
         };
         if !interesting {
             exchange.refused(code);
             return response;
         }
-        let field = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         let learner =
             Learner::new(field(header::CONTENT_TYPE), field(header::CONTENT_ENCODING));
         response.map(|body| Body::wrap(LearningBody::new(body, learner, exchange, code)))
