@@ -15,6 +15,8 @@ mod replica;
 pub mod selection;
 mod split;
 pub mod store;
+#[cfg(test)]
+pub mod testing;
 
 pub use replica::{Link, Reach, Replica, ReplicaStatus, State, View};
 
