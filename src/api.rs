@@ -9,6 +9,7 @@ pub mod query;
 pub mod request;
 pub mod selector;
 pub mod version;
+pub mod watch;
 
 use std::{fmt, sync::Arc};
 
