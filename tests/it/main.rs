@@ -1,0 +1,3 @@
+//! The integration tests that need nothing but this repository: one binary, one module per subject.
+
+mod tidy;
