@@ -1,3 +1,4 @@
 //! The integration tests that need nothing but this repository: one binary, one module per subject.
 
+mod metrics;
 mod tidy;
