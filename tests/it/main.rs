@@ -1,3 +1,4 @@
 //! The whole proxy in one process, and the promises its files make.
 
+mod config;
 mod metrics;
