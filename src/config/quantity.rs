@@ -66,7 +66,7 @@ impl fmt::Display for Quantity {
     /// Prints the largest binary unit that divides it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let binary = [("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
-        match binary.iter().find(|(_, factor)| self.0 != 0 && self.0 % factor == 0) {
+        match binary.iter().find(|(_, factor)| self.0 != 0 && self.0.is_multiple_of(*factor)) {
             Some((unit, factor)) => write!(f, "{}{unit}", self.0 / factor),
             None => write!(f, "{}", self.0),
         }
