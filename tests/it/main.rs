@@ -1,4 +1,5 @@
-//! The whole proxy in one process, and the promises its files make.
+//! The integration tests that need nothing but this repository: one binary, one module per subject.
 
 mod config;
 mod metrics;
+mod tidy;
