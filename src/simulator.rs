@@ -274,6 +274,14 @@ impl upstream::Client for Simulator {
             })
         })
     }
+
+    /// No protocol to switch to is simulated, so every answer is a normal response.
+    fn upgrade(
+        &self,
+        request: Request<Body>,
+    ) -> BoxFuture<'static, Result<Response<Body>, upstream::Error>> {
+        self.send(request, upstream::Lane::Long)
+    }
 }
 
 // === impl Settings ===
@@ -324,3 +332,6 @@ fn key_of(json: &Json) -> Option<ObjectKey> {
     let name = json.str_at(&["metadata", "name"])?;
     Some(ObjectKey::new(json.str_at(&["metadata", "namespace"]), name))
 }
+
+#[cfg(test)]
+mod tests;
