@@ -37,8 +37,7 @@ pub(super) struct Tunnels {
 ///
 /// One side's end is passed on while the other may still send.
 pub async fn splice(client: OnUpgrade, upstream: OnUpgrade) -> io::Result<(u64, u64)> {
-    let (client, upstream) =
-        tokio::try_join!(client, upstream).map_err(|error| io::Error::other(error))?;
+    let (client, upstream) = tokio::try_join!(client, upstream).map_err(io::Error::other)?;
     let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
     copy_bidirectional_with_sizes(&mut client, &mut upstream, BUFFER_BYTES, BUFFER_BYTES).await
 }
