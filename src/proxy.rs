@@ -1,6 +1,6 @@
 //! The data path on one screen: identify, classify, decide, answer, observe.
 //!
-//! Invariants: every request leaves through [`Proxy::serve`] once; every forward has a reason; every
+//! Invariants: every request leaves through `serve` once; every forward has a reason; every
 //! answer says in `Cache-Status` where it came from; memory answers only what [`authorize`] allowed.
 
 pub mod authorize;
@@ -25,6 +25,7 @@ use self::{
     decide::{Forward, ForwardReason, LocalRead, Plan, Rewriting, Step},
     forward::Forwarder,
     identify::{Caller, LocalToken},
+    listen::{Connection, Serve},
     local::Local,
     observe::RequestLog,
     session::Session,
@@ -36,16 +37,16 @@ use crate::{
     },
     body::Body,
     cache::Cache,
+    config::Config,
     error::Error,
     metrics::Metrics,
-    policy::Policy,
     upstream::Client,
 };
 
 /// Everything a request meets.
 pub struct Proxy {
     token: LocalToken,
-    policy: watch::Receiver<Arc<Policy>>,
+    config: watch::Receiver<Arc<Config>>,
     cache: Cache,
     session: SharedSession,
     authorize: Authorize,
@@ -59,8 +60,8 @@ pub struct Proxy {
 pub struct Parts {
     /// What proves that a caller is the user Listless reads as.
     pub token: LocalToken,
-    /// The rules in force.
-    pub policy: watch::Receiver<Arc<Policy>>,
+    /// The configuration in force.
+    pub config: watch::Receiver<Arc<Config>>,
     /// The replicas.
     pub cache: Cache,
     /// To the apiserver, with the identity Listless reads with.
@@ -91,7 +92,7 @@ impl Proxy {
     pub fn new(parts: Parts) -> Self {
         Self {
             token: parts.token,
-            policy: parts.policy,
+            config: parts.config,
             cache: parts.cache,
             session: SharedSession::default(),
             authorize: Authorize::new(parts.own.clone()),
@@ -103,7 +104,7 @@ impl Proxy {
     }
 
     /// Answers one request. Every request, however it fails, leaves through here once.
-    pub async fn serve(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer_logged(&self, request: Request<Incoming>) -> Response<Body> {
         let mut log = RequestLog::open(&self.metrics);
         let response = match self.answer(request, &mut log).await {
             Ok(response) => response,
@@ -142,7 +143,7 @@ impl Proxy {
     ) -> Plan {
         let arrived = Instant::now();
         let media = negotiate(info, headers);
-        let policy = self.policy.borrow().clone();
+        let policy = self.config.borrow().policy.clone();
         let candidate = decide::candidate(info, caller, media, &policy, &self.session.lock());
         let candidate = match candidate {
             Ok(candidate) => candidate,
@@ -218,6 +219,12 @@ impl Proxy {
             Ok(response) => Ok(log.forwarded(reason, response)),
             Err(error) => Err(Error::upstream(error, info)),
         }
+    }
+}
+
+impl Serve for Proxy {
+    async fn serve(&self, _: &Connection, request: Request<Incoming>) -> Response<Body> {
+        self.answer_logged(request).await
     }
 }
 
