@@ -110,6 +110,13 @@ fn documents_name_only_commands_that_exist() {
 }
 
 #[test]
+fn the_code_map_is_complete_and_true() {
+    let sources = product();
+    let paths: Vec<&str> = sources.iter().map(|source| source.path.as_str()).collect();
+    none(&paper::code_map(&paper::text_of("ARCHITECTURE.md"), &paths));
+}
+
+#[test]
 fn continuous_integration_runs_every_test_binary() {
     none(&paper::test_binaries_in_ci());
 }
