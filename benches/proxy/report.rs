@@ -13,13 +13,27 @@ const ADDED_MICROS_MAX: f64 = 100.0;
 const TIMES_DIRECT_MAX: f64 = 1.3;
 const TIMES_JSON_MAX: f64 = 1.3;
 
-/// Prints as it goes and remembers the gates that were missed.
+/// Prints as it goes and keeps the gates for the end.
 pub(crate) struct Report {
     options: Options,
     version: &'static str,
-    held: u32,
-    missed: Vec<String>,
+    gates: Vec<Gate>,
     head_printed: bool,
+}
+
+/// A figure that must keep its side of a limit.
+struct Gate {
+    cell: &'static str,
+    what: &'static str,
+    found: f64,
+    side: Side,
+    limit: f64,
+}
+
+#[derive(Clone, Copy)]
+enum Side {
+    AtLeast,
+    AtMost,
 }
 
 // === impl Report ===
@@ -27,7 +41,7 @@ pub(crate) struct Report {
 impl Report {
     pub(crate) fn new(options: &Options, setup: &Setup) -> Self {
         let (options, version) = (options.clone(), setup.version());
-        Self { options, version, held: 0, missed: Vec::new(), head_printed: false }
+        Self { options, version, gates: Vec::new(), head_printed: false }
     }
 
     /// The machine, the servers and the method.
@@ -52,8 +66,13 @@ impl Report {
     pub(crate) fn memory(&mut self, setup: &Setup) -> Result<()> {
         let (resident, json) = (setup.listless_resident_bytes()? as f64, setup.json_bytes as f64);
         println!("\nmemory with {} pods held, before any load", self.options.pods);
-        self.gate("RSS", "resident ÷ JSON", resident / json, TIMES_JSON_MAX, Side::AtMost);
-        println!("       {:.1} MB resident, {:.1} MB of JSON", resident / 1e6, json / 1e6);
+        self.gate("RSS", "resident ÷ JSON", resident / json, Side::AtMost, TIMES_JSON_MAX);
+        println!(
+            "  {:.1} MB resident, {:.1} MB of JSON: {:.2}",
+            resident / 1e6,
+            json / 1e6,
+            resident / json
+        );
         Ok(())
     }
 
@@ -110,11 +129,11 @@ impl Report {
             measured.apiserver_meanwhile
         );
         if let Some(gate) = cell.gate {
-            self.gate(cell.id, "apiserver ÷ listless", median(&ratios), gate, Side::AtLeast);
+            self.gate(cell.id, "apiserver ÷ listless", median(&ratios), Side::AtLeast, gate);
         }
     }
 
-    pub(crate) fn latency(&mut self, id: &str, latency: &Latency) {
+    pub(crate) fn latency(&mut self, id: &'static str, latency: &Latency) {
         let samples = latency.direct.len();
         println!("\n{id}: a forwarded GET, one connection each way, {samples} samples in turn, µs");
         for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
@@ -125,13 +144,13 @@ impl Report {
         let (direct, through) = latency.quantile(0.5);
         // Only HTTP/1.1 is gated; HTTP/2 is shown beside it.
         if id == "P15" {
-            self.gate(id, "added at p50, µs", through - direct, ADDED_MICROS_MAX, Side::AtMost);
+            self.gate(id, "added at p50, µs", through - direct, Side::AtMost, ADDED_MICROS_MAX);
             self.gate(
                 id,
                 "through ÷ direct at p50",
                 through / direct,
-                TIMES_DIRECT_MAX,
                 Side::AtMost,
+                TIMES_DIRECT_MAX,
             );
         }
     }
@@ -145,38 +164,48 @@ impl Report {
 
     pub(crate) fn closing(&self) {
         println!(
-            "\n* processor time of the apiserver per request that Listless answered meanwhile"
+            "\n* processor time of the apiserver per request that Listless answered meanwhile\n"
         );
-        for missed in &self.missed {
-            println!("MISSED {missed}");
+        for gate in &self.gates {
+            let (sign, verdict) = (gate.side.sign(), if gate.holds() { "holds" } else { "MISSED" });
+            println!(
+                "gate {:<4} {:<26} {:>8.2}  {sign} {:<5} {verdict}",
+                gate.cell, gate.what, gate.found, gate.limit
+            );
         }
-        println!("gates: {} passed, {} failed", self.held, self.missed.len());
+        println!("gates: {} passed, {} failed", self.gates.len() - self.missed(), self.missed());
     }
 
     pub(crate) fn missed(&self) -> usize {
-        self.missed.len()
+        self.gates.iter().filter(|gate| !gate.holds()).count()
     }
 
-    fn gate(&mut self, id: &str, what: &str, found: f64, limit: f64, side: Side) {
-        let (holds, sign) = match side {
-            Side::AtLeast => (found >= limit, "≥"),
-            Side::AtMost => (found <= limit, "≤"),
-        };
-        // A ratio that is not a number holds nothing.
-        let verdict = if holds { "holds" } else { "MISSED" };
-        println!("       gate {id}: {what} {sign} {limit}: {found:.2} {verdict}");
-        if holds {
-            self.held += 1;
-        } else {
-            self.missed.push(format!("{id}: {what} is {found:.2}, not {sign} {limit}"));
+    fn gate(&mut self, cell: &'static str, what: &'static str, found: f64, side: Side, limit: f64) {
+        self.gates.push(Gate { cell, what, found, side, limit });
+    }
+}
+
+// === impl Gate ===
+
+impl Gate {
+    /// A ratio that is not a number holds nothing.
+    fn holds(&self) -> bool {
+        match self.side {
+            Side::AtLeast => self.found >= self.limit,
+            Side::AtMost => self.found <= self.limit,
         }
     }
 }
 
-#[derive(Clone, Copy)]
-enum Side {
-    AtLeast,
-    AtMost,
+// === impl Side ===
+
+impl Side {
+    fn sign(self) -> &'static str {
+        match self {
+            Self::AtLeast => "≥",
+            Self::AtMost => "≤",
+        }
+    }
 }
 
 /// Processor, cores, memory and kernel; nothing that names the machine.

@@ -126,10 +126,10 @@ impl History {
     }
 
     /// The events after a version, oldest first.
-    pub fn start_at(
-        &self,
+    pub fn start_at<'a>(
+        &'a self,
         version: &ResourceVersion,
-    ) -> Result<impl Iterator<Item = &Arc<Event>>, StartError> {
+    ) -> Result<impl Iterator<Item = &'a Arc<Event>> + use<'a>, StartError> {
         match &self.window {
             Some((floor, _)) if version < floor => Err(StartError::TooOld),
             Some((_, latest)) if version <= latest => {

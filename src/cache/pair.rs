@@ -131,6 +131,7 @@ mod tests {
         }
         assert!(interner.pairs.len() <= SWEEP_MIN + 1, "{}", interner.pairs.len());
         assert!(Arc::ptr_eq(&held, &interner.pair(PairKind::Label, "app", "held")));
-        assert_eq!(interner.bytes(), interner.pairs.values().map(|pair| pair.bytes()).sum());
+        let held: usize = interner.pairs.values().map(|pair| pair.bytes()).sum();
+        assert_eq!(interner.bytes(), held);
     }
 }

@@ -21,7 +21,7 @@ use crate::api::{query::Query, version::ResourceVersion};
 /// The local copy of one query.
 pub struct Replica {
     query: Query,
-    eager: bool,
+    start: Start,
     started_at: Instant,
     published: ArcSwap<Published>,
     tick: watch::Sender<()>,
@@ -44,6 +44,17 @@ pub struct View {
     pub proven_at: Option<Instant>,
     /// Counts declared breaks in the sequence of versions, such as a restored etcd.
     pub epoch: u32,
+}
+
+/// Why a replica was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The configuration asks for it; it is never stopped for idleness.
+    Eager,
+    /// Reads of exactly its query were repeated.
+    OnDemand,
+    /// It is to take the place of several narrower ones.
+    Widening,
 }
 
 /// Whether a replica has something to answer from.
@@ -85,8 +96,8 @@ pub enum Reach {
 pub struct ReplicaStatus {
     /// What it follows.
     pub query: Query,
-    /// Whether the configuration asked for it, so that it is never stopped for idleness.
-    pub eager: bool,
+    /// Why it was started.
+    pub start: Start,
     /// Whether it has something to answer from.
     pub state: State,
     /// Whether news would arrive now.
@@ -137,7 +148,7 @@ pub(super) struct Usage {
 // === impl Replica ===
 
 impl Replica {
-    pub(super) fn new(query: Query, eager: bool, history: History, now: Instant) -> Self {
+    pub(super) fn new(query: Query, start: Start, history: History, now: Instant) -> Self {
         let published = Published {
             state: State::Starting,
             snapshot: None,
@@ -155,7 +166,7 @@ impl Replica {
         };
         Self {
             query,
-            eager,
+            start,
             started_at: now,
             published: ArcSwap::from_pointee(published),
             tick: watch::Sender::new(()),
@@ -202,8 +213,9 @@ impl Replica {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn is_eager(&self) -> bool {
-        self.eager
+    /// Why it was started.
+    pub fn start(&self) -> Start {
+        self.start
     }
 
     pub(super) fn usage(&self) -> MutexGuard<'_, Usage> {
@@ -222,6 +234,15 @@ impl Replica {
         self.tick.send_replace(());
     }
 
+    /// Its reflector has ended: there is nothing to answer from, now and later.
+    pub(super) fn end(&self, now: Instant) {
+        self.publish(|published| {
+            published.state = State::Failing;
+            published.snapshot = None;
+            published.link = Link::Lost { since: now };
+        });
+    }
+
     /// Memory held, estimated.
     pub(super) fn bytes(&self) -> usize {
         let objects = self.published.load().snapshot.as_ref().map_or(0, |held| held.bytes());
@@ -233,7 +254,7 @@ impl Replica {
         let snapshot = published.snapshot.as_ref();
         ReplicaStatus {
             query: self.query.clone(),
-            eager: self.eager,
+            start: self.start,
             state: published.state,
             link: published.link,
             version: snapshot.map(|held| held.version().clone()),

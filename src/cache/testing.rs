@@ -1,11 +1,11 @@
 //! Snapshots and views for the tests of other modules.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use super::{
-    Link, Replica, State, View, envelope::Envelope, history::History, reader::Reader,
+    Link, Replica, State, View, envelope::Envelope, history::{Bounds, History}, reader::Reader,
     rebuild::Rebuild, store::Snapshot,
 };
 use crate::api::{GroupVersionResource, Scope, query::Query};
@@ -34,6 +34,6 @@ pub fn pods(version: u64, pods: &[Pod]) -> Arc<Snapshot> {
 /// What a replica of the query shows when it holds this snapshot and its watch is open.
 pub fn view(query: Query, snapshot: Option<Arc<Snapshot>>, now: Instant) -> View {
     let state = if snapshot.is_some() { State::Synced } else { State::Starting };
-    let replica = Arc::new(Replica::new(query, false, History::default(), now));
+    let replica = Arc::new(Replica::new(query, false, History::new(Bounds { events_max: 1, bytes_max: 1, age_max: Duration::ZERO }), now));
     View { replica, state, snapshot, link: Link::Up, proven_at: Some(now), epoch: 0 }
 }

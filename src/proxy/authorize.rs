@@ -158,7 +158,13 @@ mod tests {
 
     use super::*;
     use crate::{
-        api::{GroupVersionResource, Scope, query::Query, version::VersionMatch},
+        api::{
+            GroupVersionResource, Scope,
+            query::Query,
+            version::{Freshness, VersionMatch},
+        },
+        cache::testing::pods,
+        proxy::decide::Level,
         upstream,
     };
 
@@ -179,6 +185,18 @@ mod tests {
             let response = Response::builder().status(self.status).body(Body::full(self.answer));
             Box::pin(async move { Ok(response.expect("a response")) })
         }
+
+        fn upgrade(
+            &self,
+            request: Request<Body>,
+        ) -> BoxFuture<'static, Result<Response<Body>, upstream::Error>> {
+            self.send(request, Lane::Long)
+        }
+    }
+
+    fn held() -> LocalRead {
+        let level = Level::Configured(Freshness::Session);
+        LocalRead { snapshot: pods(1, &[]), level }
     }
 
     fn list() -> Read {
@@ -194,8 +212,8 @@ mod tests {
     async fn allowed(status: u16, answer: &'static str) -> (bool, usize) {
         let reviewer = Arc::new(Reviewer { status, answer, asked: Mutex::default() });
         let authorize = Authorize::new(reviewer.clone());
-        let first = authorize.read(&list(), LocalRead::for_tests()).await.is_some();
-        let second = authorize.read(&list(), LocalRead::for_tests()).await.is_some();
+        let first = authorize.read(&list(), held()).await.is_some();
+        let second = authorize.read(&list(), held()).await.is_some();
         assert_eq!(first, second);
         let asked = reviewer.asked.lock().expect("no panic holds it").len();
         (first, asked)

@@ -112,8 +112,9 @@ impl Coalesce {
             match self.seat(&key) {
                 Seat::Pilot(pilot) => return pilot.fly(send()).await.map(Landed::Sent),
                 Seat::Passenger(mut flight) => {
-                    let landed = flight.wait_for(|flight| !matches!(flight, Flight::Open)).await;
-                    match landed.as_deref() {
+                    let landed = flight.wait_for(|flight| !matches!(flight, Flight::Open));
+                    let landed = landed.await.map(|flight| flight.clone());
+                    match landed {
                         Ok(Flight::Landed(picture)) => {
                             return Ok(Landed::Shared(picture.response()));
                         }

@@ -36,7 +36,7 @@ pub struct Rule {
 
 /// What one request asks leave for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attributes<'a> {
+pub(super) struct Attributes<'a> {
     /// The verb.
     pub verb: &'a str,
     /// The API group.
@@ -53,11 +53,11 @@ pub struct Attributes<'a> {
 
 /// The table of tokens.
 #[derive(Default)]
-pub struct Access(RwLock<HashMap<String, Arc<User>>>);
+pub(super) struct Access(RwLock<HashMap<String, Arc<User>>>);
 
 /// Who sent a request.
 #[derive(Clone, Debug)]
-pub enum Caller {
+pub(super) enum Caller {
     /// No table of tokens: everybody may do everything.
     Anyone,
     /// A known token.
@@ -115,20 +115,20 @@ impl Rule {
 
 impl Access {
     /// Lets a token in.
-    pub fn admit(&self, token: &str, user: User) {
+    pub(super) fn admit(&self, token: &str, user: User) {
         let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
         table.insert(token.to_owned(), Arc::new(user));
     }
 
     /// Refuses a token; the table stays in force even when it is empty now.
-    pub fn expel(&self, token: &str) {
+    pub(super) fn expel(&self, token: &str) {
         let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
         table.remove(token);
         table.entry(String::new()).or_default();
     }
 
     /// Who sent these headers, or 401.
-    pub fn caller(&self, headers: &HeaderMap) -> Result<Caller, Failure> {
+    pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Failure> {
         let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if table.is_empty() {
             return Ok(Caller::Anyone);
@@ -150,7 +150,7 @@ impl Access {
 
 impl Caller {
     /// The user name, as in messages.
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         match self {
             Self::Anyone => "system:admin",
             Self::Known(user) => &user.name,
@@ -159,7 +159,7 @@ impl Caller {
     }
 
     /// Whether a request is allowed.
-    pub fn may(&self, asked: &Attributes<'_>) -> bool {
+    pub(super) fn may(&self, asked: &Attributes<'_>) -> bool {
         match self {
             Self::Anyone => true,
             Self::Known(user) => user.rules.iter().any(|rule| rule.allows(asked)),
@@ -168,7 +168,7 @@ impl Caller {
     }
 
     /// 403 unless the request is allowed (S-AUTHZ-09).
-    pub fn check(
+    pub(super) fn check(
         &self,
         kind: &ResourceType,
         target: &Target,

@@ -53,7 +53,7 @@ const MEDIA_TYPES: &str = "406: Not Acceptable\n\nAvailable representations: app
 
 impl Core {
     /// Answers one request, or says why there is no answer.
-    pub async fn answer(
+    pub(super) async fn answer(
         self: Arc<Self>,
         request: Request<Body>,
     ) -> Result<Response<Body>, Interrupted> {

@@ -15,7 +15,7 @@ use crate::api::{ObjectKey, Verb};
 
 /// A request for a resource the simulator serves.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub(super) struct Call {
     /// What it does.
     pub verb: Verb,
     /// The resource.
@@ -34,18 +34,18 @@ pub struct Call {
 
 impl Call {
     /// The storage key of the object the path names.
-    pub fn key(&self) -> ObjectKey {
+    pub(super) fn key(&self) -> ObjectKey {
         let namespace = self.namespace();
         ObjectKey::new(namespace, self.target.name.as_deref().unwrap_or_default())
     }
 
     /// The namespace objects of this request live in.
-    pub fn namespace(&self) -> Option<&str> {
+    pub(super) fn namespace(&self) -> Option<&str> {
         self.target.namespace.as_deref().filter(|_| self.kind.namespaced)
     }
 
     /// The checked list or watch options.
-    pub fn list_options(
+    pub(super) fn list_options(
         &self,
         features: Features,
         purpose: Purpose,
@@ -54,7 +54,7 @@ impl Call {
     }
 
     /// Whether nothing may be stored (`dryRun=All`).
-    pub fn dry_run(&self) -> bool {
+    pub(super) fn dry_run(&self) -> bool {
         self.parameters.value("dryRun").is_some_and(|value| !value.is_empty())
     }
 }

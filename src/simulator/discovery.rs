@@ -14,7 +14,7 @@ use crate::body::Body;
 const GIT_VERSION: &str = "v1.36.3";
 
 /// Answers a GET of a path without a resource.
-pub fn answer(core: &Core, path: &str) -> Response<Body> {
+pub(super) fn answer(core: &Core, path: &str) -> Response<Body> {
     let kinds = kinds(core);
     let parts: Vec<_> = path.split('/').collect();
     match parts.as_slice() {

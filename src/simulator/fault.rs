@@ -49,7 +49,7 @@ pub enum Effect {
 
 /// The faults that are still to strike.
 #[derive(Default)]
-pub struct Faults(Mutex<Vec<Fault>>);
+pub(super) struct Faults(Mutex<Vec<Fault>>);
 
 /// A body that goes wrong after some bytes.
 struct Tampered {
@@ -94,17 +94,17 @@ impl fmt::Debug for Fault {
 
 impl Faults {
     /// Adds one behind the others.
-    pub fn add(&self, fault: Fault) {
+    pub(super) fn add(&self, fault: Fault) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
     }
 
     /// Drops all of them.
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Which fault strikes this request: the first that fits.
-    pub fn strike(&self, asked: &Asked) -> Option<Effect> {
+    pub(super) fn strike(&self, asked: &Asked) -> Option<Effect> {
         let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let index = faults.iter().position(|fault| (fault.fits)(asked))?;
         let effect = faults[index].effect;
@@ -119,7 +119,7 @@ impl Faults {
 }
 
 /// The body as a fault leaves it.
-pub fn tamper(body: Body, effect: Effect) -> Body {
+pub(super) fn tamper(body: Body, effect: Effect) -> Body {
     let (bytes_left, then) = match effect {
         Effect::BreakAfter(bytes) => (bytes, Then::Break),
         Effect::EndAfter(bytes) => (bytes, Then::End),

@@ -70,14 +70,14 @@ pub struct Counters {
 }
 
 /// The log and the sums.
-pub struct Journal {
+pub(super) struct Journal {
     entries: Mutex<VecDeque<Arc<Entry>>>,
     records_max: usize,
     sums: Arc<Sums>,
 }
 
 /// One request, still being answered or not.
-pub struct Entry {
+pub(super) struct Entry {
     number: u64,
     arrived: Instant,
     /// What it asked.
@@ -132,12 +132,12 @@ impl Asked {
 
 impl Journal {
     /// An empty journal of at most this many records.
-    pub fn new(records_max: usize) -> Self {
+    pub(super) fn new(records_max: usize) -> Self {
         Self { entries: Mutex::default(), records_max, sums: Arc::default() }
     }
 
     /// Notes a request that arrived.
-    pub fn open(&self, asked: Asked) -> Arc<Entry> {
+    pub(super) fn open(&self, asked: Asked) -> Arc<Entry> {
         let number = self.sums.requests.fetch_add(1, Ordering::Relaxed) + 1;
         match asked.verb {
             Verb::Get => self.sums.gets.fetch_add(1, Ordering::Relaxed),
@@ -163,13 +163,13 @@ impl Journal {
     }
 
     /// Every request remembered, oldest first.
-    pub fn records(&self) -> Vec<Record> {
+    pub(super) fn records(&self) -> Vec<Record> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.iter().map(|entry| entry.record()).collect()
     }
 
     /// The sums.
-    pub fn counters(&self) -> Counters {
+    pub(super) fn counters(&self) -> Counters {
         let read = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
         Counters {
             requests: read(&self.sums.requests),
@@ -186,12 +186,12 @@ impl Journal {
 
 impl Entry {
     /// Notes the status.
-    pub fn answered(&self, code: u16) {
+    pub(super) fn answered(&self, code: u16) {
         self.code.store(code, Ordering::Relaxed);
     }
 
     /// Notes bytes of the body.
-    pub fn sent(&self, bytes: usize) {
+    pub(super) fn sent(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         self.sums.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }

@@ -23,9 +23,9 @@ pub enum Json {
     /// A string.
     String(String),
     /// An array.
-    Array(Vec<Json>),
+    Array(Vec<Self>),
     /// An object; a repeated key keeps its last value.
-    Object(Vec<(String, Json)>),
+    Object(Vec<(String, Self)>),
 }
 
 struct JsonVisitor;
@@ -39,24 +39,24 @@ impl Json {
     }
 
     /// An object of these members.
-    pub fn object<const N: usize>(members: [(&str, Json); N]) -> Self {
+    pub fn object<const N: usize>(members: [(&str, Self); N]) -> Self {
         Self::Object(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     }
 
     /// The member `key` of an object.
-    pub fn get(&self, key: &str) -> Option<&Json> {
+    pub fn get(&self, key: &str) -> Option<&Self> {
         let Self::Object(members) = self else { return None };
         members.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
     /// The value at a path of members.
-    pub fn at(&self, path: &[&str]) -> Option<&Json> {
+    pub fn at(&self, path: &[&str]) -> Option<&Self> {
         path.iter().try_fold(self, |value, key| value.get(key))
     }
 
     /// The string at a path of members.
     pub fn str_at(&self, path: &[&str]) -> Option<&str> {
-        self.at(path).and_then(Json::as_str)
+        self.at(path).and_then(Self::as_str)
     }
 
     /// The string, if it is one.
@@ -65,12 +65,12 @@ impl Json {
     }
 
     /// The elements, if it is an array.
-    pub fn as_array(&self) -> &[Json] {
+    pub fn as_array(&self) -> &[Self] {
         if let Self::Array(elements) = self { elements } else { &[] }
     }
 
     /// The members, if it is an object.
-    pub fn members(&self) -> &[(String, Json)] {
+    pub fn members(&self) -> &[(String, Self)] {
         if let Self::Object(members) = self { members } else { &[] }
     }
 
@@ -85,7 +85,7 @@ impl Json {
     }
 
     /// The members for changing; anything that is not an object becomes one.
-    pub fn members_mut(&mut self) -> &mut Vec<(String, Json)> {
+    pub fn members_mut(&mut self) -> &mut Vec<(String, Self)> {
         if !matches!(self, Self::Object(_)) {
             *self = Self::Object(Vec::new());
         }
@@ -94,7 +94,7 @@ impl Json {
     }
 
     /// The member `key` for changing; null is put there first when it is absent.
-    pub fn entry(&mut self, key: &str) -> &mut Json {
+    pub fn entry(&mut self, key: &str) -> &mut Self {
         let members = self.members_mut();
         let index = members.iter().position(|(name, _)| name == key).unwrap_or_else(|| {
             members.push((key.to_owned(), Self::Null));
@@ -104,12 +104,12 @@ impl Json {
     }
 
     /// Sets the member `key`, in its old place when it had one.
-    pub fn set(&mut self, key: &str, value: impl Into<Json>) {
+    pub fn set(&mut self, key: &str, value: impl Into<Self>) {
         *self.entry(key) = value.into();
     }
 
     /// Takes the member `key` out.
-    pub fn remove(&mut self, key: &str) -> Option<Json> {
+    pub fn remove(&mut self, key: &str) -> Option<Self> {
         let Self::Object(members) = self else { return None };
         let index = members.iter().position(|(name, _)| name == key)?;
         Some(members.remove(index).1)
@@ -272,7 +272,7 @@ impl<'de> Visitor<'de> for JsonVisitor {
 const MEMBERS_MAX: usize = 10_000;
 
 /// Writes `"key":value` pairs without the braces around them.
-pub fn write_members(members: &[(String, Json)], out: &mut Vec<u8>) {
+pub(super) fn write_members(members: &[(String, Json)], out: &mut Vec<u8>) {
     for (index, (key, value)) in members.iter().enumerate() {
         if index > 0 {
             out.push(b',');

@@ -3,7 +3,7 @@
 //! Everything that differs between resources stands here as data; the rest of the simulator has
 //! no `if pods`. Built-in types are in [`builtin`].
 
-pub mod builtin;
+pub(super) mod builtin;
 
 use super::json::Json;
 use crate::api::GroupResource;

@@ -17,7 +17,7 @@ use crate::api::{
 
 /// An object at one version.
 #[derive(Clone, Debug)]
-pub struct Object {
+pub(super) struct Object {
     /// `namespace/name` or `name`: the storage key below the resource's prefix.
     pub key: ObjectKey,
     /// `metadata.uid`.
@@ -32,7 +32,7 @@ pub struct Object {
 
 /// Where an object's bytes are going.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(super) enum Place {
     /// Alone: a GET, an event.
     Alone,
     /// Among the items of a list.
@@ -43,13 +43,13 @@ pub enum Place {
 
 impl Object {
     /// Lays an object out as the server would and gives it this version.
-    pub fn seal(kind: &ResourceType, mut json: Json, version: u64) -> Self {
+    pub(super) fn seal(kind: &ResourceType, mut json: Json, version: u64) -> Self {
         json.entry("metadata").set("resourceVersion", version.to_string());
         Self::lay_out(kind, json, version)
     }
 
     /// An object that was never stored and so has no version: the answer of a dry run.
-    pub fn unsaved(kind: &ResourceType, json: Json) -> Self {
+    pub(super) fn unsaved(kind: &ResourceType, json: Json) -> Self {
         Self::lay_out(kind, json, 0)
     }
 
@@ -64,25 +64,31 @@ impl Object {
     }
 
     /// The same object with another version: what DELETED events carry (S-WATCH-22).
-    pub fn at_version(&self, kind: &ResourceType, version: u64) -> Self {
+    pub(super) fn at_version(&self, kind: &ResourceType, version: u64) -> Self {
         Self::seal(kind, self.to_json(kind), version)
     }
 
     /// The object as a value, at the stored API version.
-    pub fn to_json(&self, kind: &ResourceType) -> Json {
+    pub(super) fn to_json(&self, kind: &ResourceType) -> Json {
         let mut bytes = Vec::with_capacity(self.tail.len() + HEAD_BYTES);
         self.write(kind, kind.stored_version(), Place::Alone, &mut bytes);
         Json::parse(&bytes).unwrap_or(Json::Null)
     }
 
     /// Appends the object as it is served at `version`.
-    pub fn write(&self, kind: &ResourceType, version: &str, place: Place, out: &mut Vec<u8>) {
+    pub(super) fn write(
+        &self,
+        kind: &ResourceType,
+        version: &str,
+        place: Place,
+        out: &mut Vec<u8>,
+    ) {
         write_head(kind, version, place, out);
         out.extend_from_slice(&self.tail);
     }
 
     /// The bytes an object takes, roughly.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.tail.len() + HEAD_BYTES
     }
 }
@@ -123,7 +129,7 @@ const MEMBER_ORDER: &[&str] =
     &["metadata", "immutable", "spec", "data", "stringData", "binaryData", "type", "status"];
 
 /// An empty object that tells a version only: the body of a bookmark (S-WATCH-30).
-pub fn write_bookmark(
+pub(super) fn write_bookmark(
     kind: &ResourceType,
     version: &str,
     resource_version: u64,
@@ -226,7 +232,7 @@ fn lookup<'a>(pairs: &'a [(String, String)], key: &str) -> Option<&'a str> {
 }
 
 /// Objects are shared between the current state, the history and open answers.
-pub type Shared = Arc<Object>;
+pub(super) type Shared = Arc<Object>;
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,7 @@ use crate::api::selector::{FieldSelector, LabelSelector};
 
 /// Which objects a request speaks of.
 #[derive(Clone, Debug)]
-pub struct Filter {
+pub(super) struct Filter {
     namespace: Option<String>,
     name: Option<String>,
     labels: Option<LabelSelector>,
@@ -22,7 +22,7 @@ pub struct Filter {
 
 /// ListOptions that passed the apiserver's checks.
 #[derive(Clone, Debug)]
-pub struct ListOptions {
+pub(super) struct ListOptions {
     /// Namespace, name and selectors.
     pub filter: Filter,
     /// `resourceVersion` as given.
@@ -43,7 +43,7 @@ pub struct ListOptions {
 
 /// `resourceVersionMatch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Match {
+pub(super) enum Match {
     /// Not given.
     Unset,
     /// `Exact`.
@@ -54,7 +54,7 @@ pub enum Match {
 
 /// Whether options are those of a list or of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub(super) enum Purpose {
     /// LIST or DELETE of a collection.
     List,
     /// WATCH.
@@ -65,7 +65,7 @@ pub enum Purpose {
 
 impl Filter {
     /// Whether an object is one of them.
-    pub fn selects(&self, object: &Object) -> bool {
+    pub(super) fn selects(&self, object: &Object) -> bool {
         self.namespace.as_deref().is_none_or(|wanted| object.key.namespace() == Some(wanted))
             && self.name.as_deref().is_none_or(|wanted| object.key.name() == wanted)
             && self.labels.as_ref().is_none_or(|selector| selector.matches(object))
@@ -73,12 +73,12 @@ impl Filter {
     }
 
     /// Whether no selector narrows the scope.
-    pub fn selects_all(&self) -> bool {
+    pub(super) fn selects_all(&self) -> bool {
         self.labels.is_none() && self.fields.is_none() && self.name.is_none()
     }
 
     /// The namespace it is confined to by the path.
-    pub fn namespace(&self) -> Option<&str> {
+    pub(super) fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 }
@@ -87,7 +87,7 @@ impl Filter {
 
 impl ListOptions {
     /// Decodes and checks; the order of the checks is the server's.
-    pub fn parse(
+    pub(super) fn parse(
         kind: &ResourceType,
         target: &Target,
         parameters: &Parameters,
@@ -136,7 +136,7 @@ impl ListOptions {
 
     /// The version as a number; absent is nothing. A list and a watch report garbage differently
     /// (S-LIST-08).
-    pub fn version(&self, purpose: Purpose) -> Result<Option<u64>, Failure> {
+    pub(super) fn version(&self, purpose: Purpose) -> Result<Option<u64>, Failure> {
         if self.resource_version.is_empty() {
             return Ok(None);
         }
@@ -247,7 +247,7 @@ impl Raw<'_> {
 const MATCH: &str = "resourceVersionMatch";
 
 /// Reads a version; leading zeros are accepted, more than 64 bits are not (§16, S-LIST-08).
-pub fn parse_version(text: &str, purpose: Purpose) -> Result<u64, Failure> {
+pub(super) fn parse_version(text: &str, purpose: Purpose) -> Result<u64, Failure> {
     let cause = match text.parse::<u64>() {
         Ok(version) if text.bytes().all(|byte| byte.is_ascii_digit()) => return Ok(version),
         Err(error) if *error.kind() == std::num::IntErrorKind::PosOverflow => "value out of range",
@@ -264,7 +264,7 @@ pub fn parse_version(text: &str, purpose: Purpose) -> Result<u64, Failure> {
 }
 
 /// How long a watch without `timeoutSeconds` stays open at least (S-WATCH-12).
-pub const WATCH_DURATION_MIN: Duration = Duration::from_secs(1800);
+pub(super) const WATCH_DURATION_MIN: Duration = Duration::from_secs(1800);
 
 fn non_empty(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)

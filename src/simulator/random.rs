@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 /// A small generator behind a lock; quality suffices for names, not for secrets.
-pub struct Random(Mutex<u64>);
+pub(super) struct Random(Mutex<u64>);
 
 /// The letters the apiserver draws name suffixes from: no vowels, nothing easily misread.
 const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -13,12 +13,12 @@ const SUFFIX_LENGTH: usize = 5;
 
 impl Random {
     /// The generator of a seed.
-    pub fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self(Mutex::new(seed))
     }
 
     /// The next number: splitmix64.
-    pub fn next(&self) -> u64 {
+    pub(super) fn next(&self) -> u64 {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = *state;
@@ -28,18 +28,18 @@ impl Random {
     }
 
     /// A number in [0, 1).
-    pub fn fraction(&self) -> f64 {
+    pub(super) fn fraction(&self) -> f64 {
         f64::from(u32::try_from(self.next() >> 32).unwrap_or(0)) / 2f64.powi(32)
     }
 
     /// A version 4 UUID.
-    pub fn uid(&self) -> String {
+    pub(super) fn uid(&self) -> String {
         let (high, low) = (u128::from(self.next()), u128::from(self.next()));
         uuid::Builder::from_random_bytes((high << 64 | low).to_be_bytes()).into_uuid().to_string()
     }
 
     /// What is appended to `generateName`.
-    pub fn name_suffix(&self) -> String {
+    pub(super) fn name_suffix(&self) -> String {
         let letter = |number: u64| {
             let index = usize::try_from(number % SUFFIX_LETTERS.len() as u64).unwrap_or(0);
             char::from(SUFFIX_LETTERS[index])

@@ -23,7 +23,7 @@ use crate::{api::ObjectKey, body::Body};
 
 /// Which state a read is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub(super) enum Moment {
     /// At least the revision when the request arrived.
     MostRecent,
     /// Whatever the cache holds.
@@ -36,7 +36,7 @@ pub enum Moment {
 
 /// A state and the revision it is at.
 #[derive(Clone, Debug)]
-pub struct State {
+pub(super) struct State {
     /// The objects.
     pub objects: Objects,
     /// The resourceVersion of a list of them.
@@ -44,13 +44,13 @@ pub struct State {
 }
 
 /// How long the server waits for a version it has not reached (S-LIST-40).
-pub const VERSION_WAIT: Duration = Duration::from_secs(3);
+pub(super) const VERSION_WAIT: Duration = Duration::from_secs(3);
 
 /// Lists are written in pieces of about this size.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Answers a GET of one object.
-pub async fn get(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+pub(super) async fn get(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
     let version = call.parameters.value("resourceVersion").unwrap_or_default();
     let moment = match version {
         "" => Moment::MostRecent,
@@ -67,7 +67,7 @@ pub async fn get(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
 }
 
 /// Answers a LIST.
-pub async fn list(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+pub(super) async fn list(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
     let options = call.list_options(core.settings.features, Purpose::List)?;
     let plan = Plan::of(&options, &call.kind)?;
     let state = match state(core, &call.kind, plan.moment).await {
@@ -80,7 +80,7 @@ pub async fn list(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
 }
 
 /// An object alone, as GET and writes answer it.
-pub fn object_response(code: u16, call: &Call, object: &Shared) -> Response<Body> {
+pub(super) fn object_response(code: u16, call: &Call, object: &Shared) -> Response<Body> {
     let mut bytes = Vec::with_capacity(object.bytes());
     object.write(&call.kind, &call.target.version, Place::Alone, &mut bytes);
     bytes.push(b'\n');
@@ -88,13 +88,17 @@ pub fn object_response(code: u16, call: &Call, object: &Shared) -> Response<Body
 }
 
 /// The bytes of a list of exactly these objects.
-pub fn list_response(call: &Call, objects: Vec<Shared>, revision: u64) -> Response<Body> {
+pub(super) fn list_response(call: &Call, objects: Vec<Shared>, revision: u64) -> Response<Body> {
     let page = Page { objects, next: None, remaining: None };
     with_body(Body::chunks(page.render(&call.kind, &call.target.version, revision)))
 }
 
 /// The state a read is owed; waits for a version that is still to come.
-pub async fn state(core: &Core, kind: &ResourceType, moment: Moment) -> Result<State, Failure> {
+pub(super) async fn state(
+    core: &Core,
+    kind: &ResourceType,
+    moment: Moment,
+) -> Result<State, Failure> {
     let resource = kind.group_resource();
     match moment {
         Moment::NotOlderThan(version) | Moment::Exact(version) => {

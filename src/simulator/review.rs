@@ -13,7 +13,7 @@ use crate::body::Body;
 
 /// A review that is answered and never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Review {
+pub(super) enum Review {
     /// May I do this?
     SelfSubjectAccess,
     /// Who am I?
@@ -24,7 +24,7 @@ pub enum Review {
 
 impl Review {
     /// The review a request asks for, if it is one.
-    pub fn of(target: &Target, method: &Method) -> Option<Self> {
+    pub(super) fn of(target: &Target, method: &Method) -> Option<Self> {
         let parts = (target.group.as_str(), target.version.as_str(), target.resource.as_str());
         match parts {
             _ if *method != Method::POST => None,
@@ -37,7 +37,7 @@ impl Review {
     }
 
     /// Answers it; a caller without a token may ask nothing.
-    pub async fn answer(
+    pub(super) async fn answer(
         self,
         caller: &Caller,
         request: Request<Body>,

@@ -19,11 +19,11 @@ use super::{
 use crate::api::{GroupResource, ObjectKey};
 
 /// A state of one resource's objects, in LIST order (S-LIST-60).
-pub type Objects = Arc<BTreeMap<ObjectKey, Shared>>;
+pub(super) type Objects = Arc<BTreeMap<ObjectKey, Shared>>;
 
 /// All collections and the revision counter they share.
 #[derive(Debug)]
-pub struct Store {
+pub(super) struct Store {
     revision: u64,
     /// Revisions below this are gone for exact reads (S-LIST-41).
     compacted: u64,
@@ -38,7 +38,7 @@ pub struct Store {
 
 /// One resource's objects and recent changes.
 #[derive(Debug)]
-pub struct Collection {
+pub(super) struct Collection {
     /// What it holds.
     pub kind: Arc<ResourceType>,
     objects: Objects,
@@ -52,7 +52,7 @@ pub struct Collection {
 
 /// One change of one object.
 #[derive(Debug)]
-pub struct Change {
+pub(super) struct Change {
     /// The revision it took.
     pub revision: u64,
     /// The object before, when there was one.
@@ -65,7 +65,7 @@ pub struct Change {
 /// The revision asked for is older than what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the revision is older than what is kept, which begins after {kept_after}")]
-pub struct TooOld {
+pub(super) struct TooOld {
     /// Only changes above this are kept.
     pub kept_after: u64,
 }
@@ -74,7 +74,7 @@ pub struct TooOld {
 
 impl Store {
     /// An empty store that stands at `revision`.
-    pub fn new(
+    pub(super) fn new(
         revision: u64,
         history_changes_max: usize,
         notification_interval: Duration,
@@ -93,7 +93,7 @@ impl Store {
     }
 
     /// Begins to serve a resource; one that is served already is replaced with its objects kept.
-    pub fn register(&mut self, kind: ResourceType) {
+    pub(super) fn register(&mut self, kind: ResourceType) {
         let (revision, name) = (self.revision, kind.group_resource());
         let kind = Arc::new(kind);
         self.collections
@@ -103,32 +103,37 @@ impl Store {
     }
 
     /// The current revision.
-    pub fn revision(&self) -> u64 {
+    pub(super) fn revision(&self) -> u64 {
         self.revision
     }
 
     /// Revisions below this are compacted.
-    pub fn compacted(&self) -> u64 {
+    pub(super) fn compacted(&self) -> u64 {
         self.compacted
     }
 
     /// Tells of each new revision.
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.revisions.subscribe()
     }
 
     /// The collection of a resource.
-    pub fn collection(&self, resource: &GroupResource) -> Option<&Collection> {
+    pub(super) fn collection(&self, resource: &GroupResource) -> Option<&Collection> {
         self.collections.get(resource)
     }
 
     /// Every collection.
-    pub fn collections(&self) -> impl Iterator<Item = &Collection> {
+    pub(super) fn collections(&self) -> impl Iterator<Item = &Collection> {
         self.collections.values()
     }
 
     /// Writes an object; the answer is the object at its new revision.
-    pub fn put(&mut self, resource: &GroupResource, json: Json, now: Instant) -> Option<Shared> {
+    pub(super) fn put(
+        &mut self,
+        resource: &GroupResource,
+        json: Json,
+        now: Instant,
+    ) -> Option<Shared> {
         self.tick(now);
         let collection = self.collections.get_mut(resource)?;
         self.revision += 1;
@@ -142,7 +147,7 @@ impl Store {
     }
 
     /// Deletes an object; the answer is its last state at the revision of the deletion.
-    pub fn remove(
+    pub(super) fn remove(
         &mut self,
         resource: &GroupResource,
         key: &ObjectKey,
@@ -160,12 +165,12 @@ impl Store {
     }
 
     /// Forgets what exact reads below `revision` would need, as etcd's compaction does.
-    pub fn compact(&mut self, revision: u64) {
+    pub(super) fn compact(&mut self, revision: u64) {
         self.compacted = self.compacted.max(revision.min(self.revision));
     }
 
     /// Empties every window, so that only watches from now on can start.
-    pub fn forget_history(&mut self) {
+    pub(super) fn forget_history(&mut self) {
         for collection in self.collections.values_mut() {
             collection.history.clear();
             collection.floor = self.revision;
@@ -174,7 +179,7 @@ impl Store {
 
     /// Moves to a much higher revision without a change of the resources served here, as writes to
     /// other resources would.
-    pub fn skip_revisions(&mut self, count: u64, now: Instant) -> u64 {
+    pub(super) fn skip_revisions(&mut self, count: u64, now: Instant) -> u64 {
         self.tick(now);
         self.revision += count;
         self.revisions.send_replace(self.revision);
@@ -182,13 +187,13 @@ impl Store {
     }
 
     /// What the cache of a resource knows by now, without asking etcd.
-    pub fn cached_revision(&mut self, resource: &GroupResource, now: Instant) -> u64 {
+    pub(super) fn cached_revision(&mut self, resource: &GroupResource, now: Instant) -> u64 {
         self.tick(now);
         self.collections.get(resource).map_or(0, |found| found.known.max(self.notified))
     }
 
     /// Brings the cache of a resource up to date, as a consistent read does (S-CONS-01).
-    pub fn refresh_cache(&mut self, resource: &GroupResource) -> u64 {
+    pub(super) fn refresh_cache(&mut self, resource: &GroupResource) -> u64 {
         if let Some(collection) = self.collections.get_mut(resource) {
             collection.known = self.revision;
         }
@@ -218,22 +223,22 @@ impl Collection {
     }
 
     /// The objects now.
-    pub fn objects(&self) -> &Objects {
+    pub(super) fn objects(&self) -> &Objects {
         &self.objects
     }
 
     /// The object under a key.
-    pub fn object(&self, key: &ObjectKey) -> Option<&Shared> {
+    pub(super) fn object(&self, key: &ObjectKey) -> Option<&Shared> {
         self.objects.get(key)
     }
 
     /// Tells of each change.
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
     /// The objects as they were at a revision.
-    pub fn objects_at(&self, revision: u64) -> Result<Objects, TooOld> {
+    pub(super) fn objects_at(&self, revision: u64) -> Result<Objects, TooOld> {
         let mut objects = self.objects.clone();
         for change in self.changes_after(revision)?.rev() {
             let undone = Arc::make_mut(&mut objects);
@@ -247,7 +252,7 @@ impl Collection {
     }
 
     /// The changes above a revision, oldest first.
-    pub fn changes_after(
+    pub(super) fn changes_after(
         &self,
         revision: u64,
     ) -> Result<impl DoubleEndedIterator<Item = &Arc<Change>>, TooOld> {
@@ -278,7 +283,7 @@ impl Change {
     }
 
     /// The object before, with the change's revision: what a DELETED event carries (S-WATCH-22).
-    pub fn last_state(&self, kind: &ResourceType) -> Option<Shared> {
+    pub(super) fn last_state(&self, kind: &ResourceType) -> Option<Shared> {
         let before = self.before.as_ref()?;
         let last = self.last_state.get_or_init(|| Arc::new(before.at_version(kind, self.revision)));
         Some(last.clone())

@@ -83,7 +83,7 @@ impl Bench {
 
     async fn patch(&self, path: &str, content_type: &'static str, body: &str) -> Answer {
         let simulator = self.simulator.clone();
-        let bench = Bench { simulator, headers: self.headers.clone() };
+        let bench = Self { simulator, headers: self.headers.clone() };
         bench.header("content-type", content_type).send(Method::PATCH, path, body).await
     }
 

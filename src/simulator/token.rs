@@ -7,7 +7,7 @@ use super::status::Failure;
 
 /// Where a chunked list goes on, and at which version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContinueToken {
+pub(super) struct ContinueToken {
     /// The version the pages are at; nothing: whatever is current (the inconsistent token).
     pub revision: Option<u64>,
     /// The key of the last object sent; the next one is the first above it.
@@ -25,7 +25,7 @@ struct Encoded {
 
 impl ContinueToken {
     /// Prints it; `after` is relative to the list's prefix.
-    pub fn encode(&self) -> String {
+    pub(super) fn encode(&self) -> String {
         let encoded = Encoded {
             v: "meta.k8s.io/v1".to_owned(),
             rv: self.revision.and_then(|revision| i64::try_from(revision).ok()).unwrap_or(-1),
@@ -36,7 +36,7 @@ impl ContinueToken {
     }
 
     /// Reads one that a client sent back.
-    pub fn decode(token: &str) -> Result<Self, Failure> {
+    pub(super) fn decode(token: &str) -> Result<Self, Failure> {
         let bytes = URL_SAFE_NO_PAD
             .decode(token.trim_end_matches('='))
             .map_err(|error| refused(&error.to_string()))?;

@@ -28,7 +28,7 @@ use super::{
 use crate::body::{Body, BoxError};
 
 /// Answers a WATCH; only option errors are HTTP errors (S-WATCH-13).
-pub async fn watch(core: &Arc<Core>, call: &Call) -> Result<Response<Body>, Failure> {
+pub(super) async fn watch(core: &Arc<Core>, call: &Call) -> Result<Response<Body>, Failure> {
     let options = call.list_options(core.settings.features, Purpose::Watch)?;
     let version = options.version(Purpose::Watch)?;
     let mut following = Following::new(core.clone(), call, &options);
@@ -81,7 +81,7 @@ impl Following {
         let changed = {
             let store = core.store();
             let collection = store.collection(&call.kind.group_resource());
-            collection.map_or_else(|| watch::channel(0).1, |found| found.subscribe())
+            collection.map_or_else(|| watch::channel(0).1, super::store::Collection::subscribe)
         };
         let seen = *interruptions.borrow();
         let mut following = Self {

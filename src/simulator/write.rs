@@ -22,7 +22,7 @@ use super::{
 };
 use crate::body::Body;
 
-pub use delete::{delete, delete_collection};
+pub(super) use delete::{delete, delete_collection};
 
 /// Which part of an object a write may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +36,13 @@ enum Part {
 }
 
 /// The bounds of a request body (S-WRITE-24).
-pub const BODY_BYTES_MAX: usize = 3 << 20;
+pub(super) const BODY_BYTES_MAX: usize = 3 << 20;
 
 /// How often a generated name that is taken is drawn again.
 const NAME_DRAWS_MAX: usize = 8;
 
 /// Answers a POST to a collection.
-pub fn create(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+pub(super) fn create(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
     let mut json = parse_object(call, &call.body)?;
     let version = json.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
     if !matches!(version, "" | "0") {
@@ -60,7 +60,7 @@ pub fn create(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
 }
 
 /// Answers a POST to a subresource.
-pub fn create_subresource(
+pub(super) fn create_subresource(
     core: &Core,
     call: &Call,
     subresource: &str,
@@ -73,7 +73,7 @@ pub fn create_subresource(
 }
 
 /// Answers a PUT of an object or of a subresource.
-pub fn update(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+pub(super) fn update(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
     let part = Part::of(call)?;
     let json = parse_object(call, &call.body)?;
     let name = json.str_at(&["metadata", "name"]).unwrap_or_default();
@@ -90,7 +90,7 @@ pub fn update(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
 }
 
 /// Answers a PATCH of an object or of a subresource.
-pub fn patch(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+pub(super) fn patch(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
     let part = Part::of(call)?;
     let patch = patch::Patch::parse(call)?;
     let mut store = core.store();

@@ -80,6 +80,11 @@ fn pure_modules_do_no_io_and_read_no_clock() {
 }
 
 #[test]
+fn time_can_be_paused_in_tests() {
+    none(&every(&product(), direction::unpausable_clocks));
+}
+
+#[test]
 fn files_and_the_environment_are_read_in_few_places() {
     none(&every(&product(), direction::outside_reads));
 }

@@ -37,7 +37,7 @@ struct Exchange {
     session: SharedSession,
     resource: GroupResource,
     scope: Scope,
-    name: Option<std::sync::Arc<str>>,
+    key: Option<ObjectKey>,
     subresource: Option<std::sync::Arc<str>>,
     subject: Subject,
     sent_at: Instant,
@@ -84,7 +84,7 @@ impl Lesson {
             session: session.clone(),
             resource: request.resource.group_resource(),
             scope: request.scope.clone(),
-            name: request.name.clone(),
+            key: request.object_key(),
             subresource: request.subresource.clone(),
             subject,
             sent_at: now,
@@ -145,7 +145,7 @@ impl Exchange {
                     self.session.lock().expired(&self.resource);
                 }
                 if let (StatusCode::NOT_FOUND, Subject::Read { consistent: true }, Some(key)) =
-                    (code, self.subject, self.key())
+                    (code, self.subject, self.key.clone())
                 {
                     let gone = Expectation::Gone { uid: None, version: None };
                     self.session.lock().observe(&self.resource, key, gone, self.sent_at);
@@ -159,7 +159,7 @@ impl Exchange {
         let Subject::Write(_) = self.subject else { return };
         let now = Instant::now();
         let mut session = self.session.lock();
-        match self.key() {
+        match self.key.clone() {
             Some(key) => session.expect(&self.resource, key, Expectation::Uncertain, now),
             None => session.swept(&self.resource, self.scope.clone(), now),
         }
@@ -175,7 +175,7 @@ impl Exchange {
                 match code {
                     StatusCode::CONFLICT => self.conflicted(&mut session, verb, learned, now),
                     StatusCode::NOT_FOUND => {
-                        if let Some(key) = self.key() {
+                        if let Some(key) = self.key.clone() {
                             let gone = Expectation::Gone { uid: None, version: None };
                             session.expect(&self.resource, key, gone, now);
                         }
@@ -189,7 +189,7 @@ impl Exchange {
 
     fn saw(&self, consistent: bool, learned: Learned, now: Instant) {
         let mut session = self.session.lock();
-        match (learned, self.key()) {
+        match (learned, self.key.clone()) {
             (Learned::List { version }, None) => {
                 session.shown(&self.resource, &version, now);
                 if consistent {
@@ -216,7 +216,7 @@ impl Exchange {
                 session.swept(&self.resource, self.scope.clone(), now);
             }
             (_, Learned::Object(object)) => {
-                let key = self.key().unwrap_or_else(|| {
+                let key = self.key.clone().unwrap_or_else(|| {
                     ObjectKey::new(object.namespace.as_deref(), &object.name)
                 });
                 // S-WRITE-04 to S-WRITE-06: the answer alone tells a deletion from a promise of one.
@@ -231,7 +231,7 @@ impl Exchange {
                 };
                 session.expect(&self.resource, key, expectation, now);
             }
-            (Verb::Delete, Learned::Status { details_uid, .. }) => match self.key() {
+            (Verb::Delete, Learned::Status { details_uid, .. }) => match self.key.clone() {
                 Some(key) => {
                     let uid = details_uid.map(Into::into);
                     let gone = Expectation::Gone { uid, version: None };
@@ -239,7 +239,7 @@ impl Exchange {
                 }
                 None => session.swept(&self.resource, self.scope.clone(), now),
             },
-            _ => match self.key() {
+            _ => match self.key.clone() {
                 Some(key) => session.expect(&self.resource, key, Expectation::Uncertain, now),
                 None => session.swept(&self.resource, self.scope.clone(), now),
             },
@@ -248,7 +248,7 @@ impl Exchange {
 
     /// A conflict proves that what the client had seen was stale (S-WRITE-13).
     fn conflicted(&self, session: &mut Session, verb: Verb, learned: Learned, now: Instant) {
-        match (verb, learned, self.key()) {
+        match (verb, learned, self.key.clone()) {
             (Verb::Create, Learned::Status { name: Some(name), .. }, None) => {
                 let key = ObjectKey::new(self.scope.namespace(), &name);
                 session.expect(&self.resource, key, Expectation::Exists, now);
@@ -256,11 +256,6 @@ impl Exchange {
             (_, _, Some(key)) => session.expect(&self.resource, key, Expectation::Uncertain, now),
             (_, _, None) => session.swept(&self.resource, self.scope.clone(), now),
         }
-    }
-
-    fn key(&self) -> Option<ObjectKey> {
-        let name = self.name.as_ref()?;
-        Some(ObjectKey::new(self.scope.namespace(), name))
     }
 }
 

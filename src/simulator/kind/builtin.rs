@@ -4,7 +4,7 @@ use super::{DeletionAnswer, Rendering, ResourceType, StatusSubresource, UnknownF
 use crate::simulator::json::Json;
 
 /// Every built-in resource.
-pub fn all() -> Vec<ResourceType> {
+pub(crate) fn all() -> Vec<ResourceType> {
     let mut types = core();
     types.extend(apps());
     types.extend(others());

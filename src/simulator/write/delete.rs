@@ -21,7 +21,7 @@ use crate::{
 
 /// DeleteOptions, from the body or the query.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub(super) struct Options {
     grace_seconds: Option<u64>,
     uid: Option<String>,
     version: Option<String>,
@@ -40,7 +40,7 @@ enum Outcome {
 const GRACE_SECONDS_DEFAULT: u64 = 30;
 
 /// Answers a DELETE of one object.
-pub fn delete(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+pub(crate) fn delete(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
     let options = Options::parse(call)?;
     let mut store = core.store();
     let old = existing(&store, call)?;
@@ -56,7 +56,7 @@ pub fn delete(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
 }
 
 /// Answers a DELETE of a collection: the list as it was before.
-pub fn delete_collection(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+pub(crate) fn delete_collection(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
     let options = Options::parse(call)?;
     let selection = call.list_options(core.settings.features, Purpose::List)?;
     let mut store = core.store();
@@ -76,7 +76,7 @@ pub fn delete_collection(core: &Core, call: &Call) -> Result<Response<Body>, Fai
 }
 
 /// Deletes an object, or marks it when something holds it.
-pub fn remove_or_mark(
+pub(super) fn remove_or_mark(
     core: &Core,
     store: &mut Store,
     call: &Call,

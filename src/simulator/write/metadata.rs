@@ -21,7 +21,7 @@ const SERVER_SET: [&str; 5] =
     ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
 
 /// Fills in what a new object gets from the server.
-pub fn fill_new(core: &Core, kind: &ResourceType, json: &mut Json) {
+pub(super) fn fill_new(core: &Core, kind: &ResourceType, json: &mut Json) {
     json.set("kind", kind.kind.as_str());
     let metadata = json.entry("metadata");
     for member in SERVER_SET.iter().chain(&["resourceVersion", "selfLink"]) {
@@ -49,7 +49,7 @@ fn default_status(kind: &ResourceType, json: &mut Json) {
 }
 
 /// Checks the version and uid a written object claims to replace.
-pub fn check_preconditions(call: &Call, old: &Object, new: &Json) -> Result<(), Failure> {
+pub(super) fn check_preconditions(call: &Call, old: &Object, new: &Json) -> Result<(), Failure> {
     let (kind, name) = (&call.kind, old.key.name());
     let version = new.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
     let asked = if version.is_empty() { 0 } else { parse_version(version, Purpose::Watch)? };
@@ -74,7 +74,7 @@ pub fn check_preconditions(call: &Call, old: &Object, new: &Json) -> Result<(), 
 }
 
 /// Restores what no update may change, so that it neither changes nor counts as a change.
-pub fn keep_immutable(kind: &ResourceType, before: &Json, json: &mut Json) {
+pub(super) fn keep_immutable(kind: &ResourceType, before: &Json, json: &mut Json) {
     json.set("kind", kind.kind.as_str());
     let api_version = before.str_at(&["apiVersion"]).unwrap_or_default().to_owned();
     json.set("apiVersion", api_version);
@@ -93,7 +93,7 @@ pub fn keep_immutable(kind: &ResourceType, before: &Json, json: &mut Json) {
 }
 
 /// Whether two objects would be stored as the same bytes.
-pub fn same(kind: &ResourceType, left: &Json, right: &Json) -> bool {
+pub(super) fn same(kind: &ResourceType, left: &Json, right: &Json) -> bool {
     let sealed = |json: &Json| {
         let mut bytes = Vec::new();
         let object = Object::seal(kind, json.clone(), 0);
@@ -104,7 +104,7 @@ pub fn same(kind: &ResourceType, left: &Json, right: &Json) -> bool {
 }
 
 /// Raises the generation when something besides metadata and status changed.
-pub fn count_generation(kind: &ResourceType, before: &Json, json: &mut Json) {
+pub(super) fn count_generation(kind: &ResourceType, before: &Json, json: &mut Json) {
     let substance = |json: &Json| {
         let mut rest = json.clone();
         for member in ["metadata", "status", "kind", "apiVersion"] {
@@ -123,7 +123,7 @@ pub fn count_generation(kind: &ResourceType, before: &Json, json: &mut Json) {
 }
 
 /// Whether a terminating object has nothing left to wait for (S-WRITE-04).
-pub fn is_finished(json: &Json) -> bool {
+pub(super) fn is_finished(json: &Json) -> bool {
     let metadata = |member: &str| json.at(&["metadata", member]);
     let grace = match metadata("deletionGracePeriodSeconds") {
         Some(Json::Number(number)) => number.as_u64().unwrap_or(0),

@@ -7,7 +7,7 @@ use crate::simulator::{call::Call, json::Json, kind::Style, status::Failure};
 
 /// A patch that was read but not yet applied.
 #[derive(Debug)]
-pub enum Patch {
+pub(super) enum Patch {
     /// RFC 6902.
     Operations(Vec<Operation>),
     /// RFC 7386.
@@ -18,7 +18,7 @@ pub enum Patch {
 
 /// One operation of a JSON Patch.
 #[derive(Debug)]
-pub struct Operation {
+pub(super) struct Operation {
     name: String,
     path: Vec<String>,
     from: Vec<String>,
@@ -29,7 +29,7 @@ pub struct Operation {
 
 impl Patch {
     /// Reads the body by its Content-Type.
-    pub fn parse(call: &Call) -> Result<Self, Failure> {
+    pub(super) fn parse(call: &Call) -> Result<Self, Failure> {
         let json = || {
             Json::parse(&call.body)
                 .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))
@@ -56,12 +56,12 @@ impl Patch {
     }
 
     /// Whether an object that is not there is created.
-    pub fn may_create(&self) -> bool {
+    pub(super) fn may_create(&self) -> bool {
         matches!(self, Self::Apply(_))
     }
 
     /// The patched object.
-    pub fn apply(&self, object: &Json) -> Result<Json, Failure> {
+    pub(super) fn apply(&self, object: &Json) -> Result<Json, Failure> {
         let mut patched = object.clone();
         match self {
             Self::Merge(patch) | Self::Apply(patch) => merge(&mut patched, patch),

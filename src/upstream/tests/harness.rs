@@ -92,12 +92,15 @@ impl Server {
 
 /// A server at `https://apiserver` with `path` below it, and a pool for it.
 pub(super) fn start(path: &str, protocols: &[&str], settings: Settings) -> (Pool, Network, Server) {
-    let (network, server, endpoint) = network(path, protocols);
+    let (network, server, client) = network(protocols);
+    let uri = format!("https://apiserver{path}").parse().unwrap();
+    let endpoint = Endpoint::new(&uri, client, None).unwrap();
     let pool = Pool::new(Arc::new(network.clone()), endpoint, settings);
     (pool, network, server)
 }
 
-pub(super) fn network(path: &str, protocols: &[&str]) -> (Network, Server, Endpoint) {
+/// A server whose certificate is for `apiserver`, and a configuration that trusts it.
+pub(super) fn network(protocols: &[&str]) -> (Network, Server, Arc<rustls::ClientConfig>) {
     let now = SystemTime::now();
     let authority = Authority::generate(now).unwrap();
     let leaf = authority.issue(&Names::of_apiserver("").and("apiserver"), now).unwrap();
@@ -105,10 +108,9 @@ pub(super) fn network(path: &str, protocols: &[&str]) -> (Network, Server, Endpo
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     let (connections, accepted) = mpsc::unbounded_channel();
     let client = tls::client_config(authority.pem().as_bytes()).unwrap();
-    let uri = format!("https://apiserver{path}").parse().unwrap();
-    let endpoint = Endpoint::new(&uri, Arc::new(client), None).unwrap();
     let network = Network { connections, dialled: Arc::default() };
-    (network, Server { accepted, acceptor: TlsAcceptor::from(Arc::new(config)) }, endpoint)
+    let server = Server { accepted, acceptor: TlsAcceptor::from(Arc::new(config)) };
+    (network, server, Arc::new(client))
 }
 
 pub(super) fn get(path: &str) -> Request<Body> {

@@ -116,6 +116,26 @@ pub(crate) fn impurities(source: &Source) -> Vec<String> {
     findings
 }
 
+/// The clock of the standard library, which tests cannot pause.
+pub(crate) fn unpausable_clocks(source: &Source) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (at, _) in source.product.match_indices("time::") {
+        let before = &source.product[..at];
+        let statement = before.rsplit([';', '{', '}']).next().unwrap_or("");
+        let in_group = before
+            .rsplit("use ")
+            .next()
+            .is_some_and(|rest| rest.starts_with("std::{") && !rest.contains(';'));
+        let is_std = in_group || statement.trim_end().ends_with("std::");
+        if is_std && tails(&source.product[at + 6..]).iter().any(|tail| is_within(tail, "Instant"))
+        {
+            let line = line_of(&source.product, at);
+            findings.push(format!("{}:{line}: use tokio::time::Instant", source.path));
+        }
+    }
+    findings
+}
+
 /// Files and the environment, read where nobody would look for it.
 pub(crate) fn outside_reads(source: &Source) -> Vec<String> {
     let mut findings = Vec::new();

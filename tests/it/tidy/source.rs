@@ -41,9 +41,9 @@ impl Source {
     pub(crate) fn new(path: &str, text: &str) -> Self {
         let (code, mut strings) = blank(text);
         let product = if is_test_file(path) { blank_all(&code) } else { without_tests(&code) };
-        let in_product = |line: usize| {
-            product.lines().nth(line - 1).is_some_and(|found| !found.trim().is_empty())
-        };
+        let lines: Vec<&str> = product.lines().collect();
+        let in_product =
+            |line: usize| lines.get(line - 1).is_some_and(|found| !found.trim().is_empty());
         strings.retain(|(line, _)| in_product(*line));
         Self { path: path.to_owned(), text: text.to_owned(), code, product, strings }
     }
