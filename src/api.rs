@@ -3,6 +3,7 @@
 //! Pure vocabulary: nothing here knows tokio, hyper or any other module of the crate.
 
 pub mod field;
+pub mod learn;
 pub mod media;
 pub mod protobuf;
 pub mod query;
