@@ -9,6 +9,7 @@ pub mod protobuf;
 pub mod query;
 pub mod request;
 pub mod selector;
+pub mod status;
 pub mod version;
 
 use std::{fmt, sync::Arc};
