@@ -93,7 +93,7 @@ pub enum Unlearned {
 }
 
 enum Decoder {
-    Plain(Scanner),
+    Plain(Box<Scanner>),
     Gzip(Box<GzDecoder<Scanner>>),
     Useless(Unlearned),
 }
@@ -115,7 +115,7 @@ impl Learner {
             _ => return Self(Decoder::Useless(Unlearned::UnknownMedia)),
         };
         Self(match content_encoding.unwrap_or_default().trim() {
-            "" | "identity" => Decoder::Plain(scanner),
+            "" | "identity" => Decoder::Plain(Box::new(scanner)),
             "gzip" => Decoder::Gzip(Box::new(GzDecoder::new(scanner))),
             _ => Decoder::Useless(Unlearned::UnknownEncoding),
         })
