@@ -11,6 +11,7 @@ pub mod request;
 pub mod selector;
 pub mod status;
 pub mod version;
+pub mod watch;
 
 use std::{fmt, sync::Arc};
 

@@ -140,6 +140,16 @@ impl Learner {
         }
     }
 
+    /// What a list teaches, as soon as its version was read: nothing after it changes that.
+    pub fn early(&self) -> Option<Learned> {
+        let scanner = match &self.0 {
+            Decoder::Plain(scanner) => scanner.as_ref(),
+            Decoder::Gzip(decoder) => decoder.get_ref(),
+            Decoder::Useless(_) => return None,
+        };
+        scanner.facts().collection_version().map(|version| Learned::List { version })
+    }
+
     /// Concludes after the last piece.
     pub fn finish(self) -> Learned {
         let facts = match self.0 {
@@ -196,6 +206,13 @@ impl Scanner {
         match self {
             Self::Json(scanner) => scanner.push(bytes),
             Self::Protobuf(scanner) => scanner.push(bytes),
+        }
+    }
+
+    fn facts(&self) -> &Facts {
+        match self {
+            Self::Json(scanner) => scanner.facts(),
+            Self::Protobuf(scanner) => scanner.facts(),
         }
     }
 

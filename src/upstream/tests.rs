@@ -1,0 +1,4 @@
+//! The upstream side against in-process servers, over TLS on in-memory streams.
+
+mod harness;
+mod pool;

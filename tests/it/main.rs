@@ -1,0 +1,5 @@
+//! The integration tests that need nothing but this repository: one binary, one module per subject.
+
+mod config;
+mod metrics;
+mod tidy;
