@@ -16,7 +16,7 @@ use kube::{
     config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-pub use self::credentials::{Credentials, Refreshed};
+pub(super) use self::credentials::{Credentials, Refreshed};
 use super::{
     Endpoint, Own, Pool, Settings,
     connect::EndpointError,

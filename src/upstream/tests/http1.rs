@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, header::TRANSFER_ENCODING};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
@@ -62,7 +62,9 @@ async fn concurrent_requests_have_a_connection_each_up_to_the_limit() {
     listening.serve(server);
     let mut watches = Vec::new();
     for _ in 0..3 {
-        let mut body = send(&pool, "/watch", Lane::Long).await.unwrap().into_body();
+        let response = send(&pool, "/watch", Lane::Long).await.unwrap();
+        assert!(!response.headers().contains_key(TRANSFER_ENCODING), "that was between us two");
+        let mut body = response.into_body();
         assert_eq!(piece(&mut body).await.unwrap().unwrap(), "first");
         watches.push(body);
     }
