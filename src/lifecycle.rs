@@ -3,6 +3,7 @@
 //! Nothing here decides when to stop; `app` does. A part takes part in both by holding a value: what it
 //! drops counts as done, so a part that fails cannot keep the others waiting.
 
+mod heartbeat;
 mod signals;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +13,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+pub use heartbeat::Heartbeat;
 pub use signals::Signals;
 
 /// The parts that must be ready before the whole is; cheap to clone.

@@ -18,6 +18,7 @@ mod random;
 mod read;
 mod review;
 mod route;
+mod serve;
 mod status;
 mod store;
 mod token;

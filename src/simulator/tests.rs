@@ -1,6 +1,7 @@
 //! The simulator's rules, asked the way a client asks: requests in, bytes out.
 
 mod reads;
+mod sockets;
 mod watches;
 mod writes;
 

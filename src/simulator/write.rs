@@ -85,8 +85,8 @@ pub(super) fn update(core: &Core, call: &Call) -> Result<Response<Body>, Failure
     }
     let mut store = core.store();
     let old = existing(&store, call)?;
-    let (code, object) = replace(&mut store, call, &old, json, part)?;
-    Ok(object_response(code, call, &object))
+    let object = replace(&mut store, call, &old, json, part)?;
+    Ok(object_response(200, call, &object))
 }
 
 /// Answers a PATCH of an object or of a subresource.
@@ -104,8 +104,8 @@ pub(super) fn patch(core: &Core, call: &Call) -> Result<Response<Body>, Failure>
         }
     };
     let patched = patch.apply(&served(call, &old))?;
-    let (code, object) = replace(&mut store, call, &old, patched, part)?;
-    Ok(object_response(code, call, &object))
+    let object = replace(&mut store, call, &old, patched, part)?;
+    Ok(object_response(200, call, &object))
 }
 
 /// The object the path names.
@@ -218,25 +218,25 @@ fn store_new(
         .ok_or_else(Failure::unknown_resource)
 }
 
-/// Replaces an object: conflicts, no-ops, finalizers, generation. The answer's code and object.
+/// Replaces an object: conflicts, no-ops, finalizers, generation. Answers what it has become.
 fn replace(
     store: &mut Store,
     call: &Call,
     old: &Shared,
     new: Json,
     part: Part,
-) -> Result<(u16, Shared), Failure> {
+) -> Result<Shared, Failure> {
     let kind = &call.kind;
     metadata::check_preconditions(call, old, &new)?;
     let before = served(call, old);
     let mut json = part.merge(kind, &before, new);
     metadata::keep_immutable(kind, &before, &mut json);
     if metadata::same(kind, &before, &json) {
-        return Ok((200, old.clone()));
+        return Ok(old.clone());
     }
     metadata::count_generation(kind, &before, &mut json);
     if call.dry_run() {
-        return Ok((200, Object::seal(kind, json, old.version).into()));
+        return Ok(Object::seal(kind, json, old.version).into());
     }
     let resource = kind.group_resource();
     let now = Instant::now();
@@ -244,10 +244,9 @@ fn replace(
         // The last finalizer went: the object is gone, the answer shows its old version
         // (S-WRITE-04).
         store.remove(&resource, &old.key, now);
-        return Ok((200, Object::seal(kind, json, old.version).into()));
+        return Ok(Object::seal(kind, json, old.version).into());
     }
-    let stored = store.put(&resource, json, now).ok_or_else(Failure::unknown_resource)?;
-    Ok((200, stored))
+    store.put(&resource, json, now).ok_or_else(Failure::unknown_resource)
 }
 
 fn evict(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {

@@ -84,7 +84,7 @@ struct Failure {
 struct Waiter<'a>(&'a Lane);
 
 enum Connection {
-    Http2(Http2, Driver),
+    Http2(Http2, Box<Driver>),
     Http1(Http1),
 }
 
@@ -201,7 +201,7 @@ impl Lane {
                 let freed = Arc::clone(&self.freed);
                 let (connection, driver) =
                     Http2::start(stream, &self.settings, freed).await.map_err(ConnectError::new)?;
-                Ok(Connection::Http2(connection, driver))
+                Ok(Connection::Http2(connection, Box::new(driver)))
             }
             Protocol::Http1 => {
                 let connection = Http1::start(stream, place).await.map_err(ConnectError::new)?;

@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{io::DuplexStream, sync::Notify};
 use tokio_rustls::server::TlsStream;
 
-use super::harness::{eventually, fed, get, piece, send, start, text};
+use super::harness::{eventually, fed, piece, send, start, text};
 use crate::{
     body::Body,
     upstream::{Client, Endpoint, Error, Lane, Pool, Settings},
