@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::cache::{Link, ReplicaStatus, State};
+use crate::cache::{Link, ReplicaStatus, Start, State};
 
 /// One replica; names may be added to it, not taken away.
 #[derive(Serialize)]
@@ -50,7 +50,7 @@ impl<'a> From<&'a ReplicaStatus> for Replica<'a> {
             namespace: status.query.scope.namespace(),
             label_selector: status.query.labels.to_string(),
             field_selector: status.query.fields.to_string(),
-            eager: status.eager,
+            eager: status.start == Start::Eager,
             state: match status.state {
                 State::Starting => "starting",
                 State::Synced => "synced",
@@ -88,7 +88,7 @@ mod tests {
         let pods = GroupVersionResource::new("", "v1", "pods");
         let status = ReplicaStatus {
             query: Query::all(pods, Scope::Namespace("shop".into())),
-            eager: true,
+            start: Start::Eager,
             state: State::Synced,
             link: Link::Up,
             version: Some(ResourceVersion::parse("12").unwrap()),

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::{
     api::{
-        GroupVersionResource, ObjectKey, media, query::Query, request::Read, status::Status,
+        GroupResource, GroupVersionResource, ObjectKey, media, query::Query, request::Read, status::Status,
         version::ResourceVersion,
     },
     body::Body,
@@ -123,7 +123,8 @@ fn not_found(
     name: &str,
     headers: &HeaderMap,
 ) -> Response<Body> {
-    let status = Status::not_found(&resource.group_resource(), name).to_body();
+    let named = GroupResource::new(&resource.group, &resource.resource);
+    let status = Status::not_found(&named, name).to_body();
     answer(StatusCode::NOT_FOUND, Body::full(status), headers)
 }
 
