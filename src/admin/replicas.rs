@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::cache::{Link, ReplicaStatus, State};
+use crate::cache::{Link, ReplicaStatus, Start, State};
 
 /// One replica; names may be added to it, not taken away.
 #[derive(Serialize)]
@@ -15,7 +15,7 @@ struct Replica<'a> {
     namespace: Option<&'a str>,
     label_selector: String,
     field_selector: String,
-    eager: bool,
+    start: &'static str,
     state: &'static str,
     link: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,11 @@ impl<'a> From<&'a ReplicaStatus> for Replica<'a> {
             namespace: status.query.scope.namespace(),
             label_selector: status.query.labels.to_string(),
             field_selector: status.query.fields.to_string(),
-            eager: status.eager,
+            start: match status.start {
+                Start::Eager => "eager",
+                Start::OnDemand => "onDemand",
+                Start::Widening => "widening",
+            },
             state: match status.state {
                 State::Starting => "starting",
                 State::Synced => "synced",
@@ -88,7 +92,7 @@ mod tests {
         let pods = GroupVersionResource::new("", "v1", "pods");
         let status = ReplicaStatus {
             query: Query::all(pods, Scope::Namespace("shop".into())),
-            eager: true,
+            start: Start::Eager,
             state: State::Synced,
             link: Link::Up,
             version: Some(ResourceVersion::parse("12").unwrap()),
@@ -104,7 +108,7 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&document(&[status])).unwrap();
         let expected = serde_json::json!({ "replicas": [{
             "resource": "pods.v1", "namespace": "shop", "labelSelector": "", "fieldSelector": "",
-            "eager": true, "state": "synced", "link": "up", "resourceVersion": "12",
+            "start": "eager", "state": "synced", "link": "up", "resourceVersion": "12",
             "objects": 3, "bytes": 4096, "relists": 1, "watchRestarts": 2,
             "ageSeconds": 1.5, "idleSeconds": 0.0, "unprovenSeconds": 0.25,
         }]});
