@@ -14,11 +14,13 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cache::{self, Cache, ReplicaStatus, State},
     config::Config,
-    metrics::{Metrics, ReplicaSample, ReplicaState},
+    metrics::{Metrics, Origin, ReplicaSample, ReplicaState},
     proxy::{
         Parts, Proxy,
         identify::LocalToken,
         listen::{self, Bound},
+        metered::Metered,
+        warnings::Warnings,
     },
     tls,
     upstream::Client,
@@ -67,13 +69,19 @@ impl Running {
         let Foundation { listeners, tls, token, own, plain, config, metrics } = foundation;
         let (settings, settings_task) = cache_settings(config.clone());
         let random: Arc<dyn Fn() -> f64 + Send + Sync> = Arc::new(random_fraction);
-        let cache = Cache::new(own.clone(), settings, random);
+        let warnings = Warnings::default();
+        let metered = |client: &Arc<dyn Client>, origin| -> Arc<dyn Client> {
+            let (metrics, warnings) = (metrics.clone(), warnings.clone());
+            Arc::new(Metered::new(client.clone(), origin, metrics, warnings))
+        };
+        let cache = Cache::new(metered(&own, Origin::Replica), settings, random);
         for query in config.borrow().policy.eager() {
             cache.start(query);
         }
         let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone()));
         let token = LocalToken::new(&token);
-        let parts = Parts { token, config, cache: cache.clone(), own, plain, metrics };
+        let (own, plain) = (metered(&own, Origin::Client), metered(&plain, Origin::Client));
+        let parts = Parts { token, config, cache: cache.clone(), own, plain, warnings, metrics };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));

@@ -10,8 +10,10 @@ pub mod forward;
 pub mod identify;
 pub mod listen;
 pub mod local;
+pub mod metered;
 pub mod observe;
 pub mod session;
+pub mod warnings;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -29,6 +31,7 @@ use self::{
     local::Local,
     observe::RequestLog,
     session::Session,
+    warnings::Warnings,
 };
 use crate::{
     api::{
@@ -53,6 +56,7 @@ pub struct Proxy {
     local: Local,
     coalesce: Coalesce,
     forwarder: Forwarder,
+    warnings: Warnings,
     metrics: Metrics,
 }
 
@@ -68,6 +72,8 @@ pub struct Parts {
     pub own: Arc<dyn Client>,
     /// To the apiserver, with what the caller sent and nothing else.
     pub plain: Arc<dyn Client>,
+    /// What the apiserver warns of.
+    pub warnings: Warnings,
     /// What is counted.
     pub metrics: Metrics,
 }
@@ -99,6 +105,7 @@ impl Proxy {
             local: Local::new(),
             coalesce: Coalesce::default(),
             forwarder: Forwarder::new(parts.own, parts.plain),
+            warnings: parts.warnings,
             metrics: parts.metrics,
         }
     }
@@ -180,7 +187,9 @@ impl Proxy {
         {
             let resource = read.query.resource.group_resource();
             self.session.lock().shown(&resource, &version, Instant::now());
-            return Ok(log.hit(level, self.local.read(read, allowed, request.headers()).await));
+            let mut response = self.local.read(read, allowed, request.headers()).await;
+            self.warnings.repeat(&read.query.resource, response.headers_mut());
+            return Ok(log.hit(level, response));
         }
         let reason = ForwardReason::NotAuthorized;
         let forward = Forward { reason, rewriting: Rewriting::Keep };

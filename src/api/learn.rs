@@ -93,7 +93,7 @@ pub enum Unlearned {
 }
 
 enum Decoder {
-    Plain(Scanner),
+    Plain(Box<Scanner>),
     Gzip(Box<GzDecoder<Scanner>>),
     Useless(Unlearned),
 }
@@ -115,7 +115,7 @@ impl Learner {
             _ => return Self(Decoder::Useless(Unlearned::UnknownMedia)),
         };
         Self(match content_encoding.unwrap_or_default().trim() {
-            "" | "identity" => Decoder::Plain(scanner),
+            "" | "identity" => Decoder::Plain(Box::new(scanner)),
             "gzip" => Decoder::Gzip(Box::new(GzDecoder::new(scanner))),
             _ => Decoder::Useless(Unlearned::UnknownEncoding),
         })
@@ -138,6 +138,16 @@ impl Learner {
             }
             Decoder::Useless(_) => {}
         }
+    }
+
+    /// What a list teaches, as soon as its version was read: nothing after it changes that.
+    pub fn early(&self) -> Option<Learned> {
+        let scanner = match &self.0 {
+            Decoder::Plain(scanner) => scanner.as_ref(),
+            Decoder::Gzip(decoder) => decoder.get_ref(),
+            Decoder::Useless(_) => return None,
+        };
+        scanner.facts().collection_version().map(|version| Learned::List { version })
     }
 
     /// Concludes after the last piece.
@@ -196,6 +206,13 @@ impl Scanner {
         match self {
             Self::Json(scanner) => scanner.push(bytes),
             Self::Protobuf(scanner) => scanner.push(bytes),
+        }
+    }
+
+    fn facts(&self) -> &Facts {
+        match self {
+            Self::Json(scanner) => scanner.facts(),
+            Self::Protobuf(scanner) => scanner.facts(),
         }
     }
 

@@ -115,6 +115,11 @@ impl Scanner {
         }
     }
 
+    /// The facts read so far.
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
     /// The facts, if the whole envelope was read.
     pub(super) fn finish(self) -> Result<Facts, Unlearned> {
         match self.state {

@@ -9,8 +9,10 @@ use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::{
-    api::{GroupVersionResource, ObjectKey, media, query::Query, request::Read, status},
-    api::version::ResourceVersion,
+    api::{
+        GroupResource, GroupVersionResource, ObjectKey, media, query::Query, request::Read, status::Status,
+        version::ResourceVersion,
+    },
     body::Body,
     cache::store::Snapshot,
     proxy::{authorize::Authorized, decide::LocalRead},
@@ -121,7 +123,8 @@ fn not_found(
     name: &str,
     headers: &HeaderMap,
 ) -> Response<Body> {
-    let status = status::not_found(&resource.group_resource(), name);
+    let named = GroupResource::new(&resource.group, &resource.resource);
+    let status = Status::not_found(&named, name).to_body();
     answer(StatusCode::NOT_FOUND, Body::full(status), headers)
 }
 

@@ -2,5 +2,7 @@
 
 mod cli;
 mod config;
+mod harness;
 mod metrics;
+mod reads;
 mod tidy;

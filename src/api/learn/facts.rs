@@ -46,6 +46,9 @@ pub(in crate::api) enum Slot {
 /// The longest string kept; every name, label and uid of the API is shorter.
 pub(in crate::api) const TEXT_BYTES_MAX: usize = 1024;
 
+/// The group of Table.
+const META: &str = "meta.k8s.io/";
+
 const LABEL_BYTES_MAX: usize = 256 * 1024;
 
 // === impl Facts ===
@@ -82,12 +85,23 @@ impl Facts {
         self.kind == "Status" && self.api_version == "v1"
     }
 
+    /// Whether it is a list, or a Table, which carries the version of what it shows.
+    fn is_collection(&self) -> bool {
+        self.kind.ends_with("List") || (self.kind == "Table" && self.api_version.starts_with(META))
+    }
+
+    /// The version of a collection, as soon as it was read: long before the last item, mostly.
+    pub(in crate::api) fn collection_version(&self) -> Option<ResourceVersion> {
+        let known = self.name.is_empty() && self.is_collection();
+        known.then(|| ResourceVersion::parse(&self.version).ok()).flatten()
+    }
+
     /// What all of it amounts to.
     pub(in crate::api) fn conclude(self) -> Learned {
         if self.is_status() {
             return self.conclude_status();
         }
-        if self.kind.is_empty() || (self.name.is_empty() && !self.kind.ends_with("List")) {
+        if self.kind.is_empty() || (self.name.is_empty() && !self.is_collection()) {
             return Learned::Nothing(Unlearned::NotAnObject);
         }
         let Ok(version) = ResourceVersion::parse(&self.version) else {

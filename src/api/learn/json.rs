@@ -86,6 +86,11 @@ impl Scanner {
         }
     }
 
+    /// The facts read so far.
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
     /// The facts, if the whole object was read.
     pub(super) fn finish(self) -> Result<Facts, Unlearned> {
         match self.state {

@@ -6,13 +6,15 @@
 mod body;
 mod watch;
 
+use std::sync::Arc;
+
 use http::{Response, StatusCode, header};
 use tokio::time::Instant;
 
 use crate::{
     api::{
         GroupResource, ObjectKey, Scope, Verb,
-        learn::{Learned, Learner},
+        learn::{Learned, Learner, Lifecycle},
         request::ResourceRequest,
         version::VersionMatch,
         watch::WatchReader,
@@ -21,7 +23,7 @@ use crate::{
     proxy::{
         SharedSession,
         decide::Rewriting,
-        session::{Expectation, Session},
+        session::{Expectation, KnownLabels, Session},
     },
     upstream,
 };
@@ -38,7 +40,7 @@ struct Exchange {
     resource: GroupResource,
     scope: Scope,
     key: Option<ObjectKey>,
-    subresource: Option<std::sync::Arc<str>>,
+    subresource: Option<Arc<str>>,
     subject: Subject,
     sent_at: Instant,
 }
@@ -197,8 +199,12 @@ impl Exchange {
                     session.went_upstream(&self.resource);
                 }
             }
+            // A Table of one object has that object's version.
+            (Learned::List { version }, Some(key)) => {
+                session.raise(&self.resource, key, Expectation::AtLeast(version, None), now);
+            }
             (Learned::Object(object), Some(key)) => {
-                let expectation = Expectation::AtLeast(object.version, Some(object.labels.into()));
+                let expectation = Expectation::AtLeast(object.version, known(object.labels));
                 if consistent {
                     session.observe(&self.resource, key, expectation, self.sent_at);
                     session.went_upstream(&self.resource);
@@ -216,18 +222,21 @@ impl Exchange {
                 session.swept(&self.resource, self.scope.clone(), now);
             }
             (_, Learned::Object(object)) => {
-                let key = self.key.clone().unwrap_or_else(|| {
-                    ObjectKey::new(object.namespace.as_deref(), &object.name)
-                });
-                // S-WRITE-04 to S-WRITE-06: the answer alone tells a deletion from a promise of one.
-                let gone = if verb == Verb::Delete { !object.lingers } else { object.is_gone() };
-                let expectation = if gone {
-                    Expectation::Gone { uid: Some(object.uid.into()), version: None }
-                } else {
-                    // A Scale has no labels of its object (S-WRITE-11).
-                    let whole = self.subresource.as_deref() != Some("scale");
-                    let labels = whole.then(|| object.labels.into());
-                    Expectation::AtLeast(object.version, labels)
+                let key = self.key.clone().unwrap_or_else(|| object.key());
+                let uid = || Some(object.uid.as_str().into());
+                let expectation = match (verb, object.lifecycle) {
+                    // S-WRITE-05: the answer carries the version of the deletion.
+                    (Verb::Delete, Lifecycle::Live | Lifecycle::Removed) => {
+                        Expectation::Gone { uid: uid(), version: Some(object.version) }
+                    }
+                    // S-WRITE-04: the answer carries the version before.
+                    (_, Lifecycle::Removed) => Expectation::Gone { uid: uid(), version: None },
+                    (_, Lifecycle::Live | Lifecycle::Terminating) => {
+                        // A Scale has no labels of its object (S-WRITE-11).
+                        let whole = self.subresource.as_deref() != Some("scale");
+                        let labels = if whole { known(object.labels) } else { None };
+                        Expectation::AtLeast(object.version, labels)
+                    }
                 };
                 session.expect(&self.resource, key, expectation, now);
             }
@@ -265,4 +274,8 @@ fn teaches(subresource: Option<&str>) -> bool {
         subresource,
         Some("exec" | "attach" | "portforward" | "proxy" | "log" | "token")
     )
+}
+
+fn known(labels: Vec<(String, String)>) -> KnownLabels {
+    Some(Arc::new(labels.into_iter().collect()))
 }

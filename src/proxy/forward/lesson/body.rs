@@ -52,9 +52,11 @@ impl LearningBody {
         let Some(pending) = &mut self.lesson else { return };
         let Some(bytes) = frame.data_ref() else { return };
         pending.learner.push(bytes);
-        let early = matches!(pending.exchange.subject, Subject::Read { .. });
-        if early && pending.learner.is_complete() {
-            self.conclude();
+        if matches!(pending.exchange.subject, Subject::Read { .. })
+            && let Some(learned) = pending.learner.early()
+        {
+            pending.exchange.learned(pending.code, learned);
+            self.lesson = None;
         }
     }
 
