@@ -1,5 +1,6 @@
 //! Builds every part in order, binds all listeners first, owns the end.
 
+mod demo;
 mod local;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use crate::{
     metrics::{Metrics, Origin, ReplicaSample, ReplicaState},
     proxy::{
         Parts, Proxy,
+        forward::Clients,
         identify::LocalToken,
         listen::{self, Bound},
         metered::Metered,
@@ -26,6 +28,7 @@ use crate::{
     upstream::Client,
 };
 
+pub use demo::demo;
 pub use local::local;
 
 /// What a running proxy stands on.
@@ -36,10 +39,8 @@ pub struct Foundation {
     pub tls: Option<tls::Server>,
     /// What the user Listless reads as presents.
     pub token: String,
-    /// To the apiserver with that user's identity.
-    pub own: Arc<dyn Client>,
-    /// To the apiserver with whatever a caller sent.
-    pub plain: Arc<dyn Client>,
+    /// To the apiserver, as that user and otherwise.
+    pub clients: Clients,
     /// The configuration in force.
     pub config: watch::Receiver<Arc<Config>>,
     /// What is counted.
@@ -66,7 +67,7 @@ const GAUGES_PERIOD: Duration = Duration::from_secs(1);
 impl Running {
     /// Starts serving.
     pub fn start(foundation: Foundation) -> Self {
-        let Foundation { listeners, tls, token, own, plain, config, metrics } = foundation;
+        let Foundation { listeners, tls, token, clients, config, metrics } = foundation;
         let (settings, settings_task) = cache_settings(config.clone());
         let random: Arc<dyn Fn() -> f64 + Send + Sync> = Arc::new(random_fraction);
         let warnings = Warnings::default();
@@ -74,14 +75,18 @@ impl Running {
             let (metrics, warnings) = (metrics.clone(), warnings.clone());
             Arc::new(Metered::new(client.clone(), origin, metrics, warnings))
         };
-        let cache = Cache::new(metered(&own, Origin::Replica), settings, random);
+        let cache = Cache::new(metered(&clients.own, Origin::Replica), settings, random);
         for query in config.borrow().policy.eager() {
             cache.start(query);
         }
         let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone()));
         let token = LocalToken::new(&token);
-        let (own, plain) = (metered(&own, Origin::Client), metered(&plain, Origin::Client));
-        let parts = Parts { token, config, cache: cache.clone(), own, plain, warnings, metrics };
+        let clients = Clients {
+            own: metered(&clients.own, Origin::Client),
+            impersonating: metered(&clients.impersonating, Origin::Client),
+            plain: metered(&clients.plain, Origin::Client),
+        };
+        let parts = Parts { token, config, cache: cache.clone(), clients, warnings, metrics };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));

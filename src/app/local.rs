@@ -24,10 +24,10 @@ use crate::{
     config::{Config, Reloader},
     lifecycle::{Drain, Heartbeat, Ready, Signals},
     metrics::Metrics,
-    proxy::listen::Bound,
+    proxy::{forward::Clients, listen::Bound},
     tls,
     upstream::{
-        self,
+        self, Own, Pool,
         dial::Tcp,
         identity::{self, Access, Source},
     },
@@ -71,7 +71,7 @@ pub fn local(options: &LocalOptions) -> anyhow::Result<()> {
     ended
 }
 
-fn runtime(name: &str, threads: Option<usize>) -> anyhow::Result<Runtime> {
+pub(super) fn runtime(name: &str, threads: Option<usize>) -> anyhow::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     if let Some(threads) = threads {
         builder.worker_threads(threads);
@@ -125,8 +125,7 @@ async fn start(options: &LocalOptions, shared: &Shared, admin: &Handle) -> anyho
         listeners: vec![bound],
         tls: Some(serving),
         token,
-        own: Arc::new(own),
-        plain: Arc::new(plain),
+        clients: clients(plain, own),
         config,
         metrics: shared.metrics.clone(),
     });
@@ -137,6 +136,14 @@ async fn start(options: &LocalOptions, shared: &Shared, admin: &Handle) -> anyho
     }
     drop(listening);
     Ok(Started { running, announcement, _config: publisher })
+}
+
+pub(super) fn clients(plain: Pool, own: Own) -> Clients {
+    Clients {
+        impersonating: Arc::new(own.clone().allowing_impersonation()),
+        own: Arc::new(own),
+        plain: Arc::new(plain),
+    }
 }
 
 fn kubeconfig_to_write(options: &LocalOptions) -> Result<PathBuf, UsageError> {
@@ -169,7 +176,7 @@ fn reload(reloader: Reloader, shared: &Shared) -> impl Future<Output = ()> + use
 }
 
 /// The authority clients trust, and what the listener shows.
-fn certificates(address: IpAddr) -> anyhow::Result<(tls::Authority, tls::Server)> {
+pub(super) fn certificates(address: IpAddr) -> anyhow::Result<(tls::Authority, tls::Server)> {
     let now = SystemTime::now();
     let authority = tls::Authority::generate(now)?;
     let names = tls::Names::of_apiserver(CLUSTER_DOMAIN).and(&address.to_string());
@@ -187,6 +194,7 @@ fn written_kubeconfig(
     let (context, namespace) = match access.source() {
         Source::Kubeconfig { context, namespace, .. } => (context.as_str(), namespace.as_str()),
         Source::ServiceAccount { namespace, .. } => ("listless", namespace.as_str()),
+        Source::Given { .. } => ("listless", ""),
     };
     let authority_pem = authority.pem();
     Kubeconfig { server, authority_pem, token, context, namespace }.write(&file)?;
@@ -198,7 +206,7 @@ fn written_kubeconfig(
 }
 
 /// A secret that no one can guess; the prefix keeps YAML from reading it as a number.
-fn token() -> String {
+pub(super) fn token() -> String {
     format!("listless-{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
 }
 

@@ -24,7 +24,7 @@ use crate::{
     proxy::{
         SharedSession,
         decide::Rewriting,
-        identify::{self, Caller},
+        identify::{self, Caller, Stranger},
     },
     upstream::{self, Client, Lane},
 };
@@ -33,16 +33,26 @@ use lesson::{Lesson, WatchLesson};
 
 /// The ways to the apiserver.
 pub struct Forwarder {
-    own: Arc<dyn Client>,
-    plain: Arc<dyn Client>,
+    clients: Clients,
+}
+
+/// The ways a request can take.
+#[derive(Clone)]
+pub struct Clients {
+    /// With the identity Listless reads with, and nobody else's.
+    pub own: Arc<dyn Client>,
+    /// The same, asking to act as the user a request names: the apiserver decides whether it may.
+    pub impersonating: Arc<dyn Client>,
+    /// With what the caller sent, and nothing else.
+    pub plain: Arc<dyn Client>,
 }
 
 // === impl Forwarder ===
 
 impl Forwarder {
-    /// `own` adds the identity Listless reads with; `plain` adds nothing.
-    pub fn new(own: Arc<dyn Client>, plain: Arc<dyn Client>) -> Self {
-        Self { own, plain }
+    /// Sends through these.
+    pub fn new(clients: Clients) -> Self {
+        Self { clients }
     }
 
     /// The apiserver's answer; `session` learns from it if the caller is its owner.
@@ -113,8 +123,11 @@ impl Forwarder {
 
     fn client(&self, caller: Caller) -> &dyn Client {
         match caller {
-            Caller::Own => &*self.own,
-            Caller::Other(_) => &*self.plain,
+            Caller::Own => &*self.clients.own,
+            Caller::Other(Stranger::Impersonating) => &*self.clients.impersonating,
+            Caller::Other(Stranger::NoCredential | Stranger::OtherCredential) => {
+                &*self.clients.plain
+            }
         }
     }
 }
