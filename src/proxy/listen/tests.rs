@@ -373,6 +373,18 @@ async fn drain_ends_idle_connections_finishes_requests_and_keeps_its_deadline() 
 }
 
 #[tokio::test]
+async fn plain_listener_serves_http1() {
+    let bound = Bound::bind("--health", "127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = bound.address();
+    let drain = Drain { begin: CancellationToken::new(), deadline: Duration::ZERO };
+    tokio::spawn(serve(vec![bound], None, Arc::new(Echo::default()), Limits::default(), drain));
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    let answer = read_all(&mut stream).await;
+    assert!(answer.ends_with("2 Http1 None 0"), "{answer}");
+}
+
+#[tokio::test]
 async fn bind_error_names_the_flag_and_the_address() {
     let first = Bound::bind("--listen", "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let error = Bound::bind("--admin", first.address()).await.unwrap_err();
