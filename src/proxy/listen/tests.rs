@@ -51,7 +51,7 @@ async fn start(limits: Limits) -> Running {
     let bound = Bound::bind("--listen", "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = bound.address();
     let (echo, begin) = (Arc::new(Echo::default()), CancellationToken::new());
-    let drain = Drain { begin: begin.clone(), deadline: Duration::from_millis(300) };
+    let drain = Drain { begin: begin.clone(), deadline: Duration::from_secs(2) };
     let tls = tls::Server::new(leaf).unwrap();
     let serving = tokio::spawn(serve(vec![bound], Some(tls), Arc::clone(&echo), limits, drain));
     Running { address, roots: authority.pem().as_bytes().to_vec(), echo, begin, serving }
@@ -292,7 +292,7 @@ async fn idle_connection_is_closed_in_the_end() {
 
 #[tokio::test]
 async fn strangers_to_tls_are_told_or_cut_off() {
-    let limits = Limits { handshake_timeout: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { handshake_timeout: Duration::from_secs(1), ..Limits::default() };
     let running = start(limits).await;
     let mut plain = TcpStream::connect(running.address).await.unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
