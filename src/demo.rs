@@ -139,12 +139,12 @@ async fn measure<W: Write>(
     interrupt: impl Future<Output = ()>,
 ) -> anyhow::Result<Report> {
     let mut interrupt = std::pin::pin!(interrupt);
-    let cluster = SimulatedCluster::start(scale).await?;
     let half = Duration::from_secs(args.seconds) / 2;
     let shown = args.output == Output::Table;
     if shown {
         table.say(&scale.introduction())?;
     }
+    let cluster = SimulatedCluster::start(scale).await?;
     let show = |table: &mut Table<W>, report: &Report| {
         if shown { table.draw(report) } else { Ok(()) }
     };

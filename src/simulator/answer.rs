@@ -129,9 +129,7 @@ impl Core {
         caller.check(&kind, &target, verb, pinned.as_deref())?;
         let misplaced =
             target.namespace.is_some() != kind.namespaced && kind.plural != "namespaces";
-        if misplaced
-            && (target.name.is_some() || target.namespace.is_some() || verb == Verb::Create)
-        {
+        if misplaced && (target.name.is_some() || target.namespace.is_some()) {
             return Ok(match kind.style {
                 Style::Typed => Failure::unknown_resource().into_response(),
                 Style::Custom => unknown_path(),
@@ -154,14 +152,23 @@ impl Core {
         match (call.verb, call.target.subresource.as_deref()) {
             (Verb::Watch, None) => watch::watch(self, call).await,
             (Verb::List, None) => read::list(self, call).await,
-            (Verb::Get, None | Some("status")) => read::get(self, call).await,
+            (Verb::Get, None) => read::get(self, call).await,
+            (Verb::Get, Some(_)) => {
+                write::check_subresource(call)?;
+                read::get(self, call).await
+            }
+            // Only one namespace at a time can be written to.
+            (Verb::Create | Verb::DeleteCollection, None)
+                if call.kind.namespaced && call.target.namespace.is_none() =>
+            {
+                Err(Failure::method_not_allowed())
+            }
             (Verb::Create, None) if !named => write::create(self, call),
             (Verb::Create, Some(subresource)) => write::create_subresource(self, call, subresource),
             (Verb::Update, _) if named => write::update(self, call),
             (Verb::Patch, _) if named => write::patch(self, call),
             (Verb::Delete, None) => write::delete(self, call),
             (Verb::DeleteCollection, None) => write::delete_collection(self, call),
-            (Verb::Get, Some(_)) => Err(Failure::unknown_resource()),
             _ => Err(Failure::method_not_allowed()),
         }
     }
