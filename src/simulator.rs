@@ -22,6 +22,7 @@ mod serve;
 mod status;
 mod store;
 mod token;
+mod upgrade;
 mod watch;
 mod write;
 
@@ -289,12 +290,12 @@ impl upstream::Client for Simulator {
         })
     }
 
-    /// No protocol to switch to is simulated, so every answer is a normal response.
     fn upgrade(
         &self,
         request: Request<Body>,
     ) -> BoxFuture<'static, Result<Response<Body>, upstream::Error>> {
-        self.send(request, upstream::Lane::Long)
+        let simulator = self.clone();
+        Box::pin(async move { simulator.dial_and_send(request).await })
     }
 }
 

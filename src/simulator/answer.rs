@@ -24,6 +24,7 @@ use super::{
     review::Review,
     route::{Parameters, Route, Target},
     status::{Failure, response, unknown_path},
+    upgrade::{self, Messages, Switch},
     watch, write,
 };
 use crate::{
@@ -84,12 +85,20 @@ impl Core {
         entry.answered(answered.status().as_u16());
         let mut answered = if gzip { compress(answered).await } else { answered };
         self.add_headers(answered.headers_mut(), audit_id);
+        let messages = answered.extensions_mut().remove::<Messages>();
         Ok(answered.map(|body| {
             let body = match fault {
                 Some(effect) => tamper(body, effect),
                 None => body,
             };
-            Body::wrap(Counted { body, entry })
+            let body = Body::wrap(Counted { body, entry });
+            match messages {
+                Some(messages) => {
+                    messages.send(body);
+                    Body::empty()
+                }
+                None => body,
+            }
         }))
     }
 
@@ -111,7 +120,7 @@ impl Core {
 
     async fn resource(
         self: &Arc<Self>,
-        request: Request<Body>,
+        mut request: Request<Body>,
         target: Target,
         parameters: Parameters,
     ) -> Result<Response<Body>, Failure> {
@@ -138,13 +147,24 @@ impl Core {
         if *request.method() == Method::HEAD {
             return Ok(head(kind.style));
         }
+        let switch = Switch::asked(&mut request);
+        if upgrade::is_stream(&target) {
+            let switch = switch.ok_or_else(upgrade::required)?;
+            return Ok(switch.echo(self.interruptions.subscribe()));
+        }
+        let switch = switch.filter(|switch| verb == Verb::Watch && switch.is_websocket());
         if !accepts_json(request.headers()) {
             return Ok(response(406, "text/plain; charset=utf-8", MEDIA_TYPES));
         }
         let (parts, body) = request.into_parts();
         let body = read_body(body, verb).await?;
         let content_type = content_type(&parts.headers);
-        self.call(&Call { verb, kind, target, parameters, content_type, body }).await
+        let call = Call { verb, kind, target, parameters, content_type, body };
+        let answered = self.call(&call).await?;
+        Ok(match switch {
+            Some(switch) => switch.send_messages(answered),
+            None => answered,
+        })
     }
 
     async fn call(self: &Arc<Self>, call: &Call) -> Result<Response<Body>, Failure> {

@@ -2,6 +2,7 @@
 
 mod reads;
 mod sockets;
+mod upgrades;
 mod watches;
 mod writes;
 
