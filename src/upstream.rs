@@ -4,6 +4,8 @@
 
 pub mod connect;
 pub mod dial;
+pub mod identity;
+mod own;
 pub mod pool;
 mod slot;
 mod socket;
@@ -14,6 +16,7 @@ use http::{Request, Response};
 
 pub use self::{
     connect::Endpoint,
+    own::Own,
     pool::{Pool, Settings},
 };
 use crate::body::Body;

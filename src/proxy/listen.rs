@@ -4,6 +4,7 @@
 //! before anyone else sees it; connections are bounded; a drain ends within its deadline.
 //! Nothing here knows what a request asks for.
 
+mod edge;
 mod guard;
 mod socket;
 
@@ -18,10 +19,7 @@ use std::{
     time::Duration,
 };
 
-use http::{
-    HeaderValue, Method, Request, Response, StatusCode,
-    header::{CONNECTION, CONTENT_TYPE, UPGRADE},
-};
+use http::{Request, Response};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
@@ -34,8 +32,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use self::{guard::Verdict, socket::Socket};
-use crate::{body::Body, tls};
+use self::socket::Socket;
+use crate::{body::Body, tls, upstream::dial::tune};
 
 /// How long to rest when the process has no file descriptor left.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
@@ -167,7 +165,7 @@ impl Default for Limits {
             handshake_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(180),
-            head_bytes_max: 128 * 1024,
+            head_bytes_max: 64 * 1024,
         }
     }
 }
@@ -250,7 +248,7 @@ impl<S: Serve> Listener<S> {
         place: OwnedSemaphorePermit,
     ) {
         // Fails only on a connection that is gone already.
-        let _ = stream.set_nodelay(true);
+        let _ = tune(&stream);
         let Some(tls) = &self.tls else {
             return self.http1(stream, connection(peer, Protocol::Http1, None), place).await;
         };
@@ -281,7 +279,11 @@ impl<S: Serve> Listener<S> {
         let service = service_fn(move |request| {
             let service = Arc::clone(&self.service);
             let (connection, verdict) = (connection.clone(), verdict.clone());
-            async move { Ok::<_, Infallible>(answer1(&*service, &connection, &verdict, request).await) }
+            async move {
+                Ok::<_, Infallible>(
+                    edge::answer_http1(&*service, &connection, &verdict, request).await,
+                )
+            }
         });
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder
@@ -307,7 +309,7 @@ impl<S: Serve> Listener<S> {
     {
         let service = service_fn(|request| {
             let (service, connection) = (Arc::clone(&self.service), connection.clone());
-            async move { Ok::<_, Infallible>(answer(&*service, &connection, request).await) }
+            async move { Ok::<_, Infallible>(edge::answer(&*service, &connection, request).await) }
         });
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder
@@ -353,61 +355,5 @@ async fn shake(
     TlsAcceptor::from(tls.current()).accept(stream).await
 }
 
-/// Answers a request of an HTTP/1 connection, whose framing may be wrong.
-async fn answer1<S: Serve>(
-    service: &S,
-    connection: &Connection,
-    verdict: &Verdict,
-    request: Request<Incoming>,
-) -> Response<Body> {
-    if let Some(violation) = verdict.violation() {
-        let mut response = refusal(StatusCode::BAD_REQUEST, "BadRequest", violation.message());
-        close(&mut response);
-        return response;
-    }
-    let upgrade = request.headers().contains_key(UPGRADE);
-    let mut response = answer(service, connection, request).await;
-    if upgrade && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        // Whoever hoped for a tunnel may have sent bytes for it already.
-        close(&mut response);
-    }
-    response
-}
-
-async fn answer<S: Serve>(
-    service: &S,
-    connection: &Connection,
-    request: Request<Incoming>,
-) -> Response<Body> {
-    if request.method() == Method::CONNECT {
-        let reason = "MethodNotAllowed";
-        let mut response =
-            refusal(StatusCode::METHOD_NOT_ALLOWED, reason, "CONNECT is not supported");
-        if connection.protocol == Protocol::Http1 {
-            close(&mut response);
-        }
-        return response;
-    }
-    service.serve(connection, request).await
-}
-
-fn close(response: &mut Response<Body>) {
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-}
-
-/// A refusal as an apiserver would word it: a Status.
-fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
-    let status = serde_json::json!({
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": message,
-        "reason": reason,
-        "code": code.as_u16(),
-    });
-    let mut response = Response::new(Body::full(status.to_string()));
-    *response.status_mut() = code;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
+#[cfg(test)]
+mod tests;

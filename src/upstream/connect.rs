@@ -125,6 +125,15 @@ impl Endpoint {
         self
     }
 
+    /// The same endpoint with another TLS configuration.
+    #[must_use]
+    pub(super) fn with_tls(mut self, config: Arc<ClientConfig>) -> Self {
+        if let Some(tls) = &mut self.tls {
+            tls.config = config;
+        }
+        self
+    }
+
     /// Host and port as the server URL has them.
     pub fn authority(&self) -> &Authority {
         &self.authority

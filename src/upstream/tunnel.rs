@@ -9,9 +9,12 @@ use http::{
     HeaderValue, Request, Response, StatusCode,
     header::{HOST, UPGRADE},
 };
-use hyper::{client::conn::http1, upgrade::OnUpgrade};
+use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::{io::copy_bidirectional_with_sizes, sync::Notify};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes},
+    sync::Notify,
+};
 use tracing::debug;
 
 use super::{
@@ -36,10 +39,10 @@ pub(super) struct Tunnels {
 /// Copies bytes both ways until both sides have ended; returns how many went each way.
 ///
 /// One side's end is passed on while the other may still send.
-pub async fn splice(client: OnUpgrade, upstream: OnUpgrade) -> io::Result<(u64, u64)> {
-    let (client, upstream) =
-        tokio::try_join!(client, upstream).map_err(|error| io::Error::other(error))?;
-    let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
+pub async fn splice(
+    mut client: impl AsyncRead + AsyncWrite + Unpin,
+    mut upstream: impl AsyncRead + AsyncWrite + Unpin,
+) -> io::Result<(u64, u64)> {
     copy_bidirectional_with_sizes(&mut client, &mut upstream, BUFFER_BYTES, BUFFER_BYTES).await
 }
 

@@ -84,7 +84,7 @@ struct Failure {
 struct Waiter<'a>(&'a Lane);
 
 enum Connection {
-    Http2(Http2, Driver),
+    Http2(Http2, Box<Driver>),
     Http1(Http1),
 }
 
@@ -201,7 +201,7 @@ impl Lane {
                 let freed = Arc::clone(&self.freed);
                 let (connection, driver) =
                     Http2::start(stream, &self.settings, freed).await.map_err(ConnectError::new)?;
-                Ok(Connection::Http2(connection, driver))
+                Ok(Connection::Http2(connection, Box::new(driver)))
             }
             Protocol::Http1 => {
                 let connection = Http1::start(stream, place).await.map_err(ConnectError::new)?;
@@ -255,7 +255,9 @@ impl State {
         };
         let room =
             self.http2.len() + self.dials < growth.connections_max || self.speaks == Speaks::Http1;
-        self.dials < dials_max && self.dials < self.waiting.max(1) && room && !resting
+        let room_to_come = self.http2.iter().any(Http2::is_unsettled);
+        let wanted = self.dials < self.waiting.max(1) && !room_to_come;
+        self.dials < dials_max && wanted && room && !resting
     }
 
     /// The number of the dial whose outcome someone arriving now will see.

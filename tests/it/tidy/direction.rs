@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::source::{Source, line_of};
+use super::source::Source;
 
 /// What a module (and everything below it) may not name. The longest matching prefix is not
 /// sought: every row that matches holds.
@@ -77,6 +77,8 @@ const READERS: &[(&str, &str, &str)] = &[
     ("tls", "files", "certificates and keys"),
     ("cli", "files", "the kubeconfig it writes"),
     ("metrics::process", "files", "what the kernel says of this process"),
+    ("upstream::identity", "files", "the kubeconfig and what it names"),
+    ("upstream::identity", "environment", "HTTPS_PROXY and its kin"),
     ("main", "environment", "the arguments"),
     ("cli", "environment", "the arguments"),
 ];
@@ -112,6 +114,26 @@ pub(crate) fn impurities(source: &Source) -> Vec<String> {
     }
     if is_within(&module, "api") {
         findings.extend(uses(source, NOT_IN_API));
+    }
+    findings
+}
+
+/// The clock of the standard library, which tests cannot pause.
+pub(crate) fn unpausable_clocks(source: &Source) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (at, _) in source.product.match_indices("time::") {
+        let before = &source.product[..at];
+        let statement = before.rsplit([';', '{', '}']).next().unwrap_or("");
+        let in_group = before
+            .rsplit("use ")
+            .next()
+            .is_some_and(|rest| rest.starts_with("std::{") && !rest.contains(';'));
+        let is_std = in_group || statement.trim_end().ends_with("std::");
+        if is_std && tails(&source.product[at + 6..]).iter().any(|tail| is_within(tail, "Instant"))
+        {
+            let line = source.line(at);
+            findings.push(format!("{}:{line}: use tokio::time::Instant", source.path));
+        }
     }
     findings
 }
@@ -190,7 +212,7 @@ fn uses(source: &Source, words: &[&str]) -> Vec<String> {
             let part_of_longer = word.starts_with(char::is_alphabetic)
                 && before.is_some_and(|c| c.is_alphanumeric() || c == '_');
             if !part_of_longer {
-                let line = line_of(&source.product, at);
+                let line = source.line(at);
                 findings.push(format!("{}:{line}: uses {word}", source.path));
             }
         }
@@ -203,7 +225,7 @@ fn uses(source: &Source, words: &[&str]) -> Vec<String> {
 fn crate_paths(source: &Source) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (at, _) in source.product.match_indices("crate::") {
-        let line = line_of(&source.product, at);
+        let line = source.line(at);
         found.extend(tails(&source.product[at + 7..]).into_iter().map(|path| (line, path)));
     }
     let module = source.module();
@@ -217,7 +239,7 @@ fn crate_paths(source: &Source) -> Vec<(usize, String)> {
         let ups = rest.split("super::").take_while(|part| part.is_empty()).count();
         let keep = (parents.len() + 1).saturating_sub(ups);
         let prefix = parents[..keep.min(parents.len())].join("::");
-        let line = line_of(&source.product, at);
+        let line = source.line(at);
         for tail in tails(&rest[ups * 7..]) {
             let path = if prefix.is_empty() { tail } else { format!("{prefix}::{tail}") };
             found.push((line, path));

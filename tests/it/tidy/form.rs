@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::source::{Source, is_test_file, line_of};
+use super::source::{Source, is_test_file};
 
 const PRODUCT_LINES_MAX: usize = 400;
 const FILE_LINES_MAX: usize = 500;
@@ -73,8 +73,9 @@ pub(crate) fn function_sizes(sources: &[Source], ratchet: &[(&str, &str, usize)]
 pub(crate) fn module_doc(source: &Source) -> Vec<String> {
     let opening = source.text.lines().find(|line| !line.trim().is_empty());
     let documented = opening.is_some_and(|line| line.starts_with("//! "));
-    let test_module = source.path.ends_with("/tests.rs");
-    if documented || test_module {
+    let below_src = source.path.starts_with("src/") && is_test_file(&source.path);
+    let is_test_module = below_src || source.path.ends_with("/tests.rs");
+    if documented || is_test_module {
         Vec::new()
     } else {
         vec![format!("{}: says nothing of its job (`//!` on the first line)", source.path)]
@@ -152,7 +153,7 @@ fn declared(source: &Source) -> Vec<String> {
         }) else {
             continue;
         };
-        let line = line_of(&source.code, start);
+        let line = source.line(start);
         match path_attribute(&source.text, line) {
             Some(path) => found.push(normalized(&format!("{parent}/{path}"))),
             None => found.push(format!("{folder}/{name}.rs")),

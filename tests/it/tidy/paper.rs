@@ -70,6 +70,26 @@ pub(crate) fn commands(documents: &[Source], known: &Known) -> Vec<String> {
     findings
 }
 
+/// Modules that the map leaves out, and files on the map that do not exist.
+pub(crate) fn code_map(map: &str, paths: &[&str]) -> Vec<String> {
+    let named: BTreeSet<&str> =
+        map.split('`').filter(|span| span.starts_with("src/") && span.ends_with(".rs")).collect();
+    // A module's own parts are its own business, and so is everything inside the simulator.
+    let worth_naming = |path: &str| path.matches('/').count() <= 2 && !path.ends_with("/tests.rs");
+    let inside = ["src/simulator/", "src/metrics/", "src/config/", "src/policy/"];
+    let mut findings: Vec<String> = paths
+        .iter()
+        .copied()
+        .filter(|path| worth_naming(path))
+        .filter(|path| !inside.iter().any(|folder| path.starts_with(folder)))
+        .filter(|path| !named.contains(path))
+        .map(|path| format!("{path}: not on the map"))
+        .collect();
+    let gone = named.into_iter().filter(|path| !paths.contains(path));
+    findings.extend(gone.map(|path| format!("{path}: on the map, but not there")));
+    findings
+}
+
 /// Test binaries that the CI script does not run.
 pub(crate) fn test_binaries_in_ci() -> Vec<String> {
     let script = text_of(".ci/run");
@@ -85,7 +105,7 @@ pub(crate) fn machine_paths(source: &Source) -> Vec<String> {
     found.map(|needle| format!("{}: names {needle}", source.path)).collect()
 }
 
-fn text_of(path: &str) -> String {
+pub(crate) fn text_of(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }

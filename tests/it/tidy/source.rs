@@ -14,6 +14,8 @@ pub(crate) struct Source {
     pub(crate) product: String,
     /// Every string literal outside tests, with its line.
     pub(crate) strings: Vec<(usize, String)>,
+    /// Where each line starts; the same in `text`, `code` and `product`.
+    starts: Vec<usize>,
 }
 
 /// A function found in a source.
@@ -39,13 +41,24 @@ pub(crate) fn read_tree(folders: &[&str], extension: &str) -> Vec<Source> {
 
 impl Source {
     pub(crate) fn new(path: &str, text: &str) -> Self {
-        let (code, mut strings) = blank(text);
+        let (code, literals) = blank(text);
+        let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let starts: Vec<usize> = std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect();
         let product = if is_test_file(path) { blank_all(&code) } else { without_tests(&code) };
-        let in_product = |line: usize| {
-            product.lines().nth(line - 1).is_some_and(|found| !found.trim().is_empty())
-        };
-        strings.retain(|(line, _)| in_product(*line));
-        Self { path: path.to_owned(), text: text.to_owned(), code, product, strings }
+        let lines: Vec<&str> = product.lines().collect();
+        let in_product =
+            |line: usize| lines.get(line - 1).is_some_and(|found| !found.trim().is_empty());
+        let strings = literals
+            .into_iter()
+            .map(|(at, string)| (starts.partition_point(|start| *start <= at), string))
+            .filter(|(line, _)| in_product(*line))
+            .collect();
+        Self { path: path.to_owned(), text: text.to_owned(), code, product, strings, starts }
+    }
+
+    /// The one-based line of a byte offset.
+    pub(crate) fn line(&self, offset: usize) -> usize {
+        self.starts.partition_point(|start| *start <= offset)
     }
 
     /// The module's path below the crate root: `proxy::decide`; the crate root itself is empty.
@@ -75,16 +88,11 @@ impl Source {
             let Some(end) = body_end(&self.code, start).filter(|_| !name.is_empty()) else {
                 continue;
             };
-            let line = line_of(&self.code, start);
-            found.push(Function { name, line, lines: line_of(&self.code, end) + 1 - line });
+            let line = self.line(start);
+            found.push(Function { name, line, lines: self.line(end) + 1 - line });
         }
         found
     }
-}
-
-/// The one-based line of a byte offset.
-pub(crate) fn line_of(text: &str, offset: usize) -> usize {
-    text[..offset].matches('\n').count() + 1
 }
 
 /// Whether the whole file is test code.
@@ -112,7 +120,7 @@ fn walk(root: &Path, folder: &Path, extension: &str, sources: &mut Vec<Source>) 
     }
 }
 
-/// Blanks comments and the insides of literals; also returns the string literals.
+/// Blanks comments and the insides of literals; also returns the strings and where they start.
 fn blank(text: &str) -> (String, Vec<(usize, String)>) {
     let bytes = text.as_bytes();
     let mut code = bytes.to_vec();
@@ -122,7 +130,7 @@ fn blank(text: &str) -> (String, Vec<(usize, String)>) {
         let end = match literal_end(bytes, at) {
             Some((end, literal)) => {
                 if let Some((from, to)) = literal {
-                    strings.push((line_of(text, at), text[from..to].to_owned()));
+                    strings.push((at, text[from..to].to_owned()));
                 }
                 end
             }
@@ -261,7 +269,8 @@ fn without_tests(code: &str) -> String {
 }
 
 fn blank_all(code: &str) -> String {
-    code.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect()
+    // Byte by byte, so that offsets stay what they were.
+    code.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect()
 }
 
 #[cfg(test)]

@@ -39,6 +39,19 @@ fn a_clock_in_a_pure_module_is_found() {
 }
 
 #[test]
+fn a_clock_that_cannot_be_paused_is_found() {
+    let found = |text: &str| unpausable_clocks(&Source::new("src/proxy.rs", text)).len();
+    assert_eq!(found("use std::time::{Duration, Instant};\n"), 1);
+    assert_eq!(
+        found("use std::{\n    sync::{Arc, Mutex},\n    time::{Duration, Instant},\n};\n"),
+        1
+    );
+    assert_eq!(found("let a = std::time::Instant::now();\n"), 1);
+    assert_eq!(found("use std::{sync::Arc, time::Duration};\nuse tokio::time::Instant;\n"), 0);
+    assert_eq!(found("use tokio::{net, time::{self, Instant}};\n"), 0);
+}
+
+#[test]
 fn a_file_read_elsewhere_is_found() {
     let found = |path: &str, text: &str| outside_reads(&Source::new(path, text)).len();
     assert_eq!(found("src/proxy/local.rs", "tokio::fs::read(path).await\n"), 2);
@@ -61,7 +74,7 @@ fn a_metric_made_or_named_elsewhere_is_found() {
 
 #[test]
 fn an_exception_nobody_uses_is_found() {
-    let all: Vec<Source> = ["config", "tls", "cli", "metrics/process", "main"]
+    let all: Vec<Source> = ["config", "tls", "cli", "metrics/process", "upstream/identity", "main"]
         .iter()
         .map(|module| Source::new(&format!("src/{module}.rs"), "use std::fs;\nuse std::env;\n"))
         .collect();

@@ -50,3 +50,10 @@ fn the_path_of_a_machine_is_found() {
     assert_eq!(machine_paths(&Source::new("README.md", &text)).len(), 1);
     assert_eq!(machine_paths(&Source::new("README.md", "see docs/x")).len(), 0);
 }
+
+#[test]
+fn a_map_that_is_wrong_is_found() {
+    let map = "| `src/a.rs` | does a |\n| `src/gone.rs` | did b |\n";
+    let found = code_map(map, &["src/a.rs", "src/b.rs", "src/b/c/d.rs", "src/b/tests.rs"]);
+    assert_eq!(found, ["src/b.rs: not on the map", "src/gone.rs: on the map, but not there"]);
+}
