@@ -9,7 +9,8 @@ mod lesson;
 use std::sync::Arc;
 
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery,
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header,
+    uri::PathAndQuery,
 };
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 use hyper_util::rt::TokioIo;

@@ -43,7 +43,10 @@ pub(crate) fn populated() -> Simulator {
     put("secrets", json!({"metadata": {"namespace": "a", "name": "s"}, "data": {"k": "dg=="}}));
     put("widgets.x.io", widget("a", "w1", "red"));
     put("widgets.x.io", widget("b", "w2", "blue"));
-    put("gadgets.x.io", json!({"metadata": {"name": "g"}, "spec": {"z": 1, "a": {"d": [], "c": 0}}}));
+    put(
+        "gadgets.x.io",
+        json!({"metadata": {"name": "g"}, "spec": {"z": 1, "a": {"d": [], "c": 0}}}),
+    );
     simulator
 }
 
