@@ -13,7 +13,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cache::{self, Cache, ReplicaStatus, State},
+    cache::{self, Cache, ReplicaStatus, State, reflector::Random},
     config::Config,
     metrics::{Metrics, Origin, ReplicaSample, ReplicaState},
     proxy::{
@@ -49,6 +49,7 @@ pub struct Foundation {
 
 /// A proxy that runs.
 pub struct Running {
+    proxy: Arc<Proxy>,
     cache: Cache,
     begin_drain: CancellationToken,
     listening: JoinHandle<()>,
@@ -67,9 +68,13 @@ const GAUGES_PERIOD: Duration = Duration::from_secs(1);
 impl Running {
     /// Starts serving.
     pub fn start(foundation: Foundation) -> Self {
+        Self::start_with(foundation, Arc::new(random_fraction))
+    }
+
+    /// Starts serving; waits with jitter are drawn from `random`, whose numbers are in 0..1.
+    pub fn start_with(foundation: Foundation, random: Random) -> Self {
         let Foundation { listeners, tls, token, clients, config, metrics } = foundation;
         let (settings, settings_task) = cache_settings(config.clone());
-        let random: Arc<dyn Fn() -> f64 + Send + Sync> = Arc::new(random_fraction);
         let warnings = Warnings::default();
         let metered = |client: &Arc<dyn Client>, origin| -> Arc<dyn Client> {
             let (metrics, warnings) = (metrics.clone(), warnings.clone());
@@ -91,8 +96,13 @@ impl Running {
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));
         let limits = listen::Limits::default();
-        let listening = tokio::spawn(listen::serve(listeners, tls, proxy, limits, drain));
-        Self { cache, begin_drain, listening, helpers: vec![settings_task, gauges] }
+        let listening = tokio::spawn(listen::serve(listeners, tls, proxy.clone(), limits, drain));
+        Self { proxy, cache, begin_drain, listening, helpers: vec![settings_task, gauges] }
+    }
+
+    /// What answers, for those who need no listener.
+    pub fn proxy(&self) -> &Arc<Proxy> {
+        &self.proxy
     }
 
     /// The replicas, for pages and readiness.
