@@ -27,7 +27,7 @@ use crate::{
     proxy::{forward::Clients, listen::Bound},
     tls,
     upstream::{
-        self, Own, Pool,
+        self,
         dial::Tcp,
         identity::{self, Access, Source},
     },
@@ -125,7 +125,7 @@ async fn start(options: &LocalOptions, shared: &Shared, admin: &Handle) -> anyho
         listeners: vec![bound],
         tls: Some(serving),
         token,
-        clients: clients(plain, own),
+        clients: Clients::new(plain, own),
         config,
         metrics: shared.metrics.clone(),
     });
@@ -136,14 +136,6 @@ async fn start(options: &LocalOptions, shared: &Shared, admin: &Handle) -> anyho
     }
     drop(listening);
     Ok(Started { running, announcement, _config: publisher })
-}
-
-pub(super) fn clients(plain: Pool, own: Own) -> Clients {
-    Clients {
-        impersonating: Arc::new(own.clone().allowing_impersonation()),
-        own: Arc::new(own),
-        plain: Arc::new(plain),
-    }
 }
 
 fn kubeconfig_to_write(options: &LocalOptions) -> Result<PathBuf, UsageError> {
@@ -176,7 +168,7 @@ fn reload(reloader: Reloader, shared: &Shared) -> impl Future<Output = ()> + use
 }
 
 /// The authority clients trust, and what the listener shows.
-pub(super) fn certificates(address: IpAddr) -> anyhow::Result<(tls::Authority, tls::Server)> {
+fn certificates(address: IpAddr) -> anyhow::Result<(tls::Authority, tls::Server)> {
     let now = SystemTime::now();
     let authority = tls::Authority::generate(now)?;
     let names = tls::Names::of_apiserver(CLUSTER_DOMAIN).and(&address.to_string());
@@ -206,7 +198,7 @@ fn written_kubeconfig(
 }
 
 /// A secret that no one can guess; the prefix keeps YAML from reading it as a number.
-pub(super) fn token() -> String {
+fn token() -> String {
     format!("listless-{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
 }
 

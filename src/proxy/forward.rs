@@ -27,7 +27,7 @@ use crate::{
         decide::Rewriting,
         identify::{self, Caller, Stranger},
     },
-    upstream::{self, Client, Lane},
+    upstream::{self, Client, Lane, Own, Pool},
 };
 
 use lesson::{Lesson, WatchLesson};
@@ -46,6 +46,19 @@ pub struct Clients {
     pub impersonating: Arc<dyn Client>,
     /// With what the caller sent, and nothing else.
     pub plain: Arc<dyn Client>,
+}
+
+// === impl Clients ===
+
+impl Clients {
+    /// The ways through real connections.
+    pub fn new(plain: Pool, own: Own) -> Self {
+        Self {
+            impersonating: Arc::new(own.clone().allowing_impersonation()),
+            own: Arc::new(own),
+            plain: Arc::new(plain),
+        }
+    }
 }
 
 // === impl Forwarder ===
