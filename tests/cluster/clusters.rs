@@ -4,8 +4,9 @@ use anyhow::Result;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::dataset::Dataset;
+use crate::rig::artifact::Built;
 use crate::rig::client::Protocol;
-use crate::rig::control_plane::{Built, ControlPlane, User, Version, build};
+use crate::rig::control_plane::{ControlPlane, User, Version, build};
 
 /// Set to 1 where a missing tool must fail the suite.
 const REQUIRED: &str = "LISTLESS_REQUIRE_CLUSTER";
@@ -73,7 +74,7 @@ async fn load(version: Version) -> Result<Loaded> {
 
 fn available(version: Version) -> bool {
     match build(version).expect("a build that works") {
-        Built::Binary(_) => true,
+        Built::Here(_) => true,
         Built::Impossible(reason) => {
             skipped("the cluster tests", &reason);
             false

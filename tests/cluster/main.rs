@@ -8,5 +8,7 @@ mod clusters;
 mod dataset;
 mod differential;
 mod direct;
+mod read_your_writes;
 mod rig;
+mod ryw;
 mod through_listless;
