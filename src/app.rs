@@ -1,5 +1,7 @@
 //! Builds every part in order, binds all listeners first, owns the end.
 
+mod local;
+
 use std::sync::Arc;
 
 use tokio::{
@@ -23,6 +25,8 @@ use crate::{
     tls,
     upstream::Client,
 };
+
+pub use local::local;
 
 /// What a running proxy stands on.
 pub struct Foundation {

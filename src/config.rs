@@ -68,7 +68,7 @@ pub struct RepeatPolls {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It could not be read.
-    #[error("{}: cannot be read: {source}", .file.display())]
+    #[error("{}: cannot be read", .file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,

@@ -185,10 +185,16 @@ impl From<&upstream::Error> for UpstreamFault {
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
+        let mut told = self.0.to_string();
+        f.write_str(&told)?;
         let mut cause = self.0.source();
         while let Some(error) = cause {
-            write!(f, ": {error}")?;
+            let text = error.to_string();
+            // Some errors already tell their cause.
+            if !told.ends_with(&text) {
+                write!(f, ": {text}")?;
+                told = text;
+            }
             cause = error.source();
         }
         Ok(())
@@ -259,5 +265,15 @@ mod tests {
         let expected =
             format!("the connection to the apiserver broke before an answer came: {SECRET}");
         assert_eq!(Chain(&error).to_string(), expected);
+    }
+
+    #[test]
+    fn a_cause_that_was_told_already_is_not_told_again() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("reading failed: {0}")]
+        struct Talkative(#[source] io::Error);
+
+        let error = Talkative(io::Error::other("no such file"));
+        assert_eq!(Chain(&error).to_string(), "reading failed: no such file");
     }
 }

@@ -15,7 +15,7 @@ struct Replica<'a> {
     namespace: Option<&'a str>,
     label_selector: String,
     field_selector: String,
-    eager: bool,
+    start: &'static str,
     state: &'static str,
     link: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,11 @@ impl<'a> From<&'a ReplicaStatus> for Replica<'a> {
             namespace: status.query.scope.namespace(),
             label_selector: status.query.labels.to_string(),
             field_selector: status.query.fields.to_string(),
-            eager: status.start == Start::Eager,
+            start: match status.start {
+                Start::Eager => "eager",
+                Start::OnDemand => "onDemand",
+                Start::Widening => "widening",
+            },
             state: match status.state {
                 State::Starting => "starting",
                 State::Synced => "synced",
@@ -104,7 +108,7 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&document(&[status])).unwrap();
         let expected = serde_json::json!({ "replicas": [{
             "resource": "pods.v1", "namespace": "shop", "labelSelector": "", "fieldSelector": "",
-            "eager": true, "state": "synced", "link": "up", "resourceVersion": "12",
+            "start": "eager", "state": "synced", "link": "up", "resourceVersion": "12",
             "objects": 3, "bytes": 4096, "relists": 1, "watchRestarts": 2,
             "ageSeconds": 1.5, "idleSeconds": 0.0, "unprovenSeconds": 0.25,
         }]});

@@ -143,7 +143,7 @@ impl Learner {
     /// What a list teaches, as soon as its version was read: nothing after it changes that.
     pub fn early(&self) -> Option<Learned> {
         let scanner = match &self.0 {
-            Decoder::Plain(scanner) => scanner,
+            Decoder::Plain(scanner) => scanner.as_ref(),
             Decoder::Gzip(decoder) => decoder.get_ref(),
             Decoder::Useless(_) => return None,
         };

@@ -215,7 +215,11 @@ async fn too_many_selectors_in_a_scope_become_one_replica() {
     let wide = scene.calls.expect("/api/v1/namespaces/a/pods").await;
     assert_eq!(scene.held().len(), 6);
     wide.json(200, fixture::list(10, &[]));
-    let _wide = scene.calls.expect_watch(10).await.pipe();
+    let wide = scene.calls.expect_watch(10).await;
+    pass(2).await;
+    // It does not take over before its watch is open.
+    assert_eq!(scene.held().len(), 6);
+    let _wide = wide.pipe();
     pass(2).await;
     assert_eq!(scene.held(), ["a "]);
     assert!(watches.iter().all(Pipe::is_closed));
@@ -286,9 +290,10 @@ async fn idle_replicas_stop_and_configured_ones_do_not() {
 
 #[tokio::test(start_paused = true)]
 async fn the_least_recently_used_is_dropped_when_memory_is_short() {
-    let mut scene = Scene::new(Settings { memory_limit_bytes: 250_000, ..Settings::default() });
+    let mut scene = Scene::new(Settings { memory_limit_bytes: 350_000, ..Settings::default() });
     let large = [Pod { padding: 100_000, ..Pod::new("a", "p", 5) }];
-    let mut watches = Vec::new();
+    scene.cache.start(job("configured"));
+    let mut watches = vec![scene.serve(10, &large).await];
     for name in ["1", "2"] {
         watches.push(scene.synced(&job(name), 10, &large).await);
         pass(2).await;
@@ -296,7 +301,7 @@ async fn the_least_recently_used_is_dropped_when_memory_is_short() {
     assert!(scene.read(&job("1")).is_ok());
     watches.push(scene.synced(&job("3"), 10, &large).await);
     pass(2).await;
-    assert_eq!(scene.held(), ["a job=1", "a job=3"]);
+    assert_eq!(scene.held(), ["a job=1", "a job=3", "a job=configured"]);
     assert_eq!(scene.read(&job("2")).err(), Some(Absence::OutOfMemory));
     assert_eq!(scene.cache.counters().dropped_for_memory.get(), 1);
     scene.settings.send_modify(|settings| settings.memory_limit_bytes = 10);

@@ -15,6 +15,7 @@ use tokio::{sync::watch, time::MissedTickBehavior};
 
 use super::{Config, Error, read};
 use crate::{
+    error::Chain,
     lifecycle::Draining,
     metrics::{Metrics, Outcome},
 };
@@ -70,7 +71,7 @@ impl Reloader {
         let bytes = read(&file)?;
         let config = Config::from_bytes(&file, &bytes)?;
         log_warnings(&file, &config);
-        metrics.config_in_use(SystemTime::now());
+        metrics.config_in_use(SystemTime::now(), config.memory_limit_bytes);
         let (publish, receiver) = watch::channel(Arc::new(config));
         let content = Content::Bytes(bytes);
         Ok((Self { file, metrics, seen, content, publish }, receiver))
@@ -118,8 +119,8 @@ impl Reloader {
             Ok(config) => {
                 log_warnings(&self.file, &config);
                 tracing::info!(file = %self.file.display(), "the configuration changed");
+                self.metrics.config_in_use(SystemTime::now(), config.memory_limit_bytes);
                 self.publish.send_replace(Arc::new(config));
-                self.metrics.config_in_use(SystemTime::now());
                 self.metrics.config_reloaded(Outcome::Success);
                 Change::Taken
             }
@@ -128,7 +129,7 @@ impl Reloader {
     }
 
     fn refuse_unreadable(&mut self, error: &Error) -> Change {
-        let content = Content::Unreadable(error.to_string());
+        let content = Content::Unreadable(Chain(error).to_string());
         if content == self.content {
             return Change::None;
         }
@@ -137,7 +138,7 @@ impl Reloader {
     }
 
     fn refuse(&self, error: &Error) -> Change {
-        tracing::error!("the configuration stays as it was: {error}");
+        tracing::error!("the configuration stays as it was: {}", Chain(error));
         self.metrics.config_reloaded(Outcome::Failure);
         Change::Refused
     }

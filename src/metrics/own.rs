@@ -18,6 +18,7 @@ pub(super) struct Handles {
     limits: Family<Limit, Counter>,
     config_reloads: Family<Outcome, Counter>,
     config_last_success: Gauge,
+    replica_bytes_limit: Gauge,
     certificate_expiry: Family<Certificate, Gauge>,
 }
 
@@ -40,6 +41,7 @@ impl Handles {
             limits: Family::new(recorder, &table::LIMITS_REACHED),
             config_reloads: Family::new(recorder, &table::CONFIG_RELOADS),
             config_last_success: single(recorder, &table::CONFIG_LAST_SUCCESS),
+            replica_bytes_limit: single(recorder, &table::MEMORY_LIMIT),
             certificate_expiry: Family::new(recorder, &table::CERTIFICATE_EXPIRY),
         };
         // Rare and alarming: a rate over them needs the zero before the first one.
@@ -80,9 +82,10 @@ impl Metrics {
         self.0.own.limit(limit, 1);
     }
 
-    /// The configuration was read at this time and is in use.
-    pub fn config_in_use(&self, since: SystemTime) {
+    /// The configuration was read at this time, is in use, and lets replicas hold so many bytes.
+    pub fn config_in_use(&self, since: SystemTime, replica_bytes_max: usize) {
         self.0.own.config_last_success.set(unix_seconds(since));
+        self.0.own.replica_bytes_limit.set(replica_bytes_max as f64);
     }
 
     /// A changed configuration file was taken over or refused.

@@ -7,7 +7,7 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 
 use super::{
     Metrics,
-    family::{Family, ResourceId, single},
+    family::{Family, ResourceId},
     labels::{EventType, ListReason, ReplicaState, WatchEnd},
     table,
 };
@@ -36,7 +36,6 @@ pub(super) struct Handles {
     lists: Family<(ResourceId, ListReason), Counter>,
     watch_ends: Family<(ResourceId, WatchEnd), Counter>,
     events: Family<(ResourceId, EventType), Counter>,
-    bytes_limit: Gauge,
 }
 
 /// The replicas of one resource together.
@@ -60,7 +59,6 @@ impl Handles {
             lists: Family::new(recorder, &table::REPLICA_LISTS),
             watch_ends: Family::new(recorder, &table::REPLICA_WATCH_ENDS),
             events: Family::new(recorder, &table::REPLICA_EVENTS),
-            bytes_limit: single(recorder, &table::MEMORY_LIMIT),
         }
     }
 }
@@ -104,11 +102,6 @@ impl Metrics {
         let id = self.resource_id(resource, true);
         let values = || self.replica_labels(id, event.as_str());
         self.0.replica.events.with((id, event), values, |counter| counter.increment(count));
-    }
-
-    /// How many bytes all replicas together may hold.
-    pub fn replica_bytes_limit(&self, bytes: usize) {
-        self.0.replica.bytes_limit.set(bytes as f64);
     }
 
     fn replica_labels(&self, id: ResourceId, last: &'static str) -> [String; 4] {

@@ -1,12 +1,19 @@
 //! May this caller read this from memory? The only maker of [`Authorized`].
 //!
 //! The apiserver decides: a SelfSubjectAccessReview with the caller's own identity, remembered for
-//! ten seconds and shared by concurrent reads. Whatever is not a clean "allowed" is forwarded.
+//! ten seconds, renewed ahead, and shared by concurrent reads. Whatever is not a clean "allowed" is forwarded.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use http::{Method, Request, header};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::{
     api::{Verb, request::Read},
@@ -19,10 +26,19 @@ use crate::{
 #[derive(Debug)]
 pub struct Authorized<T>(T);
 
-/// The access reviews of one identity.
+/// The access reviews of one identity; cheap to clone.
+#[derive(Clone)]
 pub struct Authorize {
     client: Arc<dyn Client>,
-    reviews: moka::future::Cache<Attributes, bool>,
+    reviews: moka::future::Cache<Attributes, Arc<Decided>>,
+}
+
+/// What a review came to.
+struct Decided {
+    allowed: bool,
+    at: Instant,
+    /// Whether someone is asking again already.
+    renewing: AtomicBool,
 }
 
 /// What is asked of the authorizer: `authorization.k8s.io/v1` ResourceAttributes.
@@ -69,6 +85,10 @@ struct NoReview;
 /// How long a review is believed.
 const REVIEW_TTL: Duration = Duration::from_secs(10);
 
+/// A review in use that is older than this is renewed while it is still believed, so that no read
+/// waits for one, and a short absence of the apiserver is bridged.
+const RENEW_AFTER: Duration = Duration::from_secs(5);
+
 /// How many reviews are remembered.
 const REVIEWS_MAX: u64 = 10_000;
 
@@ -94,9 +114,7 @@ impl<T> Authorized<T> {
 impl Authorize {
     /// Reviews for the identity `client` sends with.
     pub fn new(client: Arc<dyn Client>) -> Self {
-        let reviews =
-            moka::future::Cache::builder().max_capacity(REVIEWS_MAX).time_to_live(REVIEW_TTL);
-        Self { client, reviews: reviews.build() }
+        Self { client, reviews: moka::future::Cache::new(REVIEWS_MAX) }
     }
 
     /// The answer, if the apiserver would give one like it to this identity.
@@ -110,18 +128,34 @@ impl Authorize {
             resource: resource.resource.clone(),
             namespace: read.query.scope.namespace().map(Into::into),
         };
-        let allowed = match self.reviews.get(&attributes).await {
-            Some(allowed) => allowed,
-            None => self
-                .reviews
-                .try_get_with(attributes.clone(), self.review(attributes))
-                .await
-                .unwrap_or(false),
-        };
-        allowed.then_some(Authorized(answer))
+        self.is_allowed(attributes).await.then_some(Authorized(answer))
     }
 
-    async fn review(&self, attributes: Attributes) -> Result<bool, NoReview> {
+    async fn is_allowed(&self, attributes: Attributes) -> bool {
+        if let Some(decided) = self.reviews.get(&attributes).await {
+            let age = decided.at.elapsed();
+            if age < REVIEW_TTL {
+                if age >= RENEW_AFTER && !decided.renewing.swap(true, Ordering::Relaxed) {
+                    tokio::spawn(self.clone().renew(attributes, decided.clone()));
+                }
+                return decided.allowed;
+            }
+            self.reviews.invalidate(&attributes).await;
+        }
+        let reviewed = self.reviews.try_get_with(attributes.clone(), self.review(attributes));
+        reviewed.await.is_ok_and(|decided| decided.allowed)
+    }
+
+    /// Asks again; without an answer the old one goes on until it has run out.
+    async fn renew(self, attributes: Attributes, old: Arc<Decided>) {
+        match self.review(attributes.clone()).await {
+            Ok(decided) => self.reviews.insert(attributes, decided).await,
+            Err(NoReview) => old.renewing.store(false, Ordering::Relaxed),
+        }
+    }
+
+    async fn review(&self, attributes: Attributes) -> Result<Arc<Decided>, NoReview> {
+        let at = Instant::now();
         let review = Review {
             kind: "SelfSubjectAccessReview",
             api_version: "authorization.k8s.io/v1",
@@ -145,7 +179,8 @@ impl Authorize {
         let answer =
             tokio::time::timeout(REVIEW_TIMEOUT, exchange).await.map_err(|_| NoReview)??;
         let answer: ReviewAnswer = serde_json::from_slice(&answer).map_err(|_| NoReview)?;
-        Ok(answer.status.allowed && !answer.status.denied)
+        let allowed = answer.status.allowed && !answer.status.denied;
+        Ok(Arc::new(Decided { allowed, at, renewing: AtomicBool::new(false) }))
     }
 }
 
@@ -227,5 +262,23 @@ mod tests {
         // What is not a review is not remembered either.
         assert_eq!(allowed(403, r#"{"status":{"allowed":true}}"#).await, (false, 2));
         assert_eq!(allowed(201, "{}").await, (false, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_review_is_renewed_ahead_and_never_believed_longer_than_its_time() {
+        let (status, answer) = (201, r#"{"status":{"allowed":true}}"#);
+        let reviewer = Arc::new(Reviewer { status, answer, asked: Mutex::default() });
+        let authorize = Authorize::new(reviewer.clone());
+        let asked_after = async |wait| {
+            tokio::time::sleep(wait).await;
+            assert!(authorize.read(&list(), held()).await.is_some());
+            tokio::task::yield_now().await;
+            reviewer.asked.lock().expect("no panic holds it").len()
+        };
+        assert_eq!(asked_after(Duration::ZERO).await, 1);
+        assert_eq!(asked_after(RENEW_AFTER - Duration::from_millis(1)).await, 1);
+        assert_eq!(asked_after(Duration::from_millis(1)).await, 2, "renewed ahead");
+        assert_eq!(asked_after(Duration::from_secs(1)).await, 2);
+        assert_eq!(asked_after(REVIEW_TTL).await, 3, "asked anew");
     }
 }

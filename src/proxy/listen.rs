@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use self::socket::Socket;
-use crate::{body::Body, tls};
+use crate::{body::Body, tls, upstream::dial::tune};
 
 /// How long to rest when the process has no file descriptor left.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
@@ -248,7 +248,7 @@ impl<S: Serve> Listener<S> {
         place: OwnedSemaphorePermit,
     ) {
         // Fails only on a connection that is gone already.
-        let _ = stream.set_nodelay(true);
+        let _ = tune(&stream);
         let Some(tls) = &self.tls else {
             return self.http1(stream, connection(peer, Protocol::Http1, None), place).await;
         };

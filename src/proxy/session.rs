@@ -110,8 +110,9 @@ struct Sweep {
     proven: Option<ResourceVersion>,
 }
 
-/// Objects remembered per group-resource; beyond it the record is collapsed.
-const EXPECTED_MAX: usize = 4096;
+/// Objects remembered per group-resource; beyond it the record is collapsed. Each costs every read
+/// of the resource a look into the snapshot.
+const EXPECTED_MAX: usize = 512;
 
 /// Scope-wide barriers remembered per group-resource; beyond it they become one over everything.
 const SWEEPS_MAX: usize = 64;

@@ -16,7 +16,7 @@ use kube::{
     config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-pub use self::credentials::{Credentials, Refreshed};
+pub(super) use self::credentials::{Credentials, Refreshed};
 use super::{
     Endpoint, Own, Pool, Settings,
     connect::EndpointError,
@@ -270,6 +270,17 @@ fn endpoint(config: &Config) -> Result<Endpoint, BoxError> {
 }
 
 // === impl Source ===
+
+impl Source {
+    /// The namespace that goes with it: the context's or the pod's.
+    pub fn namespace(&self) -> &str {
+        match self {
+            Self::Kubeconfig { namespace, .. } | Self::ServiceAccount { namespace, .. } => {
+                namespace
+            }
+        }
+    }
+}
 
 impl std::fmt::Display for Source {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -51,15 +51,15 @@ impl Own {
         let sent_at = Instant::now();
         let request = self.signed(Request::from_parts(head, body)).await?;
         let response = self.pool.send(request, lane).await?;
+        if response.status() != StatusCode::UNAUTHORIZED || !self.refreshed(sent_at).await {
+            return Ok(response);
+        }
         match again {
-            Some(head) if response.status() == StatusCode::UNAUTHORIZED => {
-                if !self.refreshed(sent_at).await {
-                    return Ok(response);
-                }
+            None => Ok(response),
+            Some(head) => {
                 let request = self.signed(Request::from_parts(head, Body::empty())).await?;
                 self.pool.send(request, lane).await
             }
-            _ => Ok(response),
         }
     }
 

@@ -59,11 +59,10 @@ fn record_everything(metrics: &Metrics) {
     metrics.replica_listed(&pods, ListReason::Initial);
     metrics.replica_watch_ended(&pods, WatchEnd::Timeout);
     metrics.replica_events(&pods, EventType::Added, 1);
-    metrics.replica_bytes_limit(1);
 
     metrics.ready(true);
     metrics.sessions(1);
-    metrics.config_in_use(std::time::SystemTime::UNIX_EPOCH);
+    metrics.config_in_use(std::time::SystemTime::UNIX_EPOCH, 1);
     metrics.certificate_expires(Certificate::Serving, std::time::SystemTime::UNIX_EPOCH);
 }
 

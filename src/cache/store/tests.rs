@@ -38,7 +38,7 @@ const SELECTORS: [(Option<&str>, &str, &str); 13] = [
 
 fn pod() -> impl Strategy<Value = Pod> {
     (
-        prop::sample::select(vec!["a", "a-b", "b"]),
+        prop::sample::select(vec!["a", "a-b", "a0", "b"]),
         0..60_u8,
         prop::sample::subsequence(vec![("app", "web"), ("tier", "x"), ("empty", "")], 0..=3),
         prop::sample::select(vec!["", "one", "two"]),

@@ -223,19 +223,20 @@ impl Exchange {
             }
             (_, Learned::Object(object)) => {
                 let key = self.key.clone().unwrap_or_else(|| object.key());
-                // S-WRITE-04 to S-WRITE-06: the answer alone tells a deletion from a promise of one.
-                let gone = match object.lifecycle {
-                    Lifecycle::Live => verb == Verb::Delete,
-                    Lifecycle::Terminating => false,
-                    Lifecycle::Removed => true,
-                };
-                let expectation = if gone {
-                    Expectation::Gone { uid: Some(object.uid.into()), version: None }
-                } else {
-                    // A Scale has no labels of its object (S-WRITE-11).
-                    let whole = self.subresource.as_deref() != Some("scale");
-                    let labels = if whole { known(object.labels) } else { None };
-                    Expectation::AtLeast(object.version, labels)
+                let uid = || Some(object.uid.as_str().into());
+                let expectation = match (verb, object.lifecycle) {
+                    // S-WRITE-05: the answer carries the version of the deletion.
+                    (Verb::Delete, Lifecycle::Live | Lifecycle::Removed) => {
+                        Expectation::Gone { uid: uid(), version: Some(object.version) }
+                    }
+                    // S-WRITE-04: the answer carries the version before.
+                    (_, Lifecycle::Removed) => Expectation::Gone { uid: uid(), version: None },
+                    (_, Lifecycle::Live | Lifecycle::Terminating) => {
+                        // A Scale has no labels of its object (S-WRITE-11).
+                        let whole = self.subresource.as_deref() != Some("scale");
+                        let labels = if whole { known(object.labels) } else { None };
+                        Expectation::AtLeast(object.version, labels)
+                    }
                 };
                 session.expect(&self.resource, key, expectation, now);
             }

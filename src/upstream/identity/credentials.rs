@@ -25,7 +25,7 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Our own credentials towards one apiserver.
 #[derive(Clone)]
-pub struct Credentials(Arc<Shared>);
+pub(in crate::upstream) struct Credentials(Arc<Shared>);
 
 struct Shared {
     config: Config,
@@ -54,7 +54,7 @@ enum Header {
 
 /// Whether new credentials may get a better answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refreshed {
+pub(in crate::upstream) enum Refreshed {
     /// Others than those that were refused.
     Yes,
     /// They were obtained only just now.

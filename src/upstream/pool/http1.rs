@@ -19,7 +19,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tracing::debug;
 
-use super::{http2::Failure, lane::Lane};
+use super::{http2::Failure, lane::Lane, strip_connection_headers};
 use crate::{
     body::{Body, BoxError},
     upstream::{dial::Stream, slot::Slot, socket::Socket},
@@ -67,8 +67,12 @@ impl Http1 {
             return Err(Failure::Unsent(Box::new(body), error.into()));
         }
         match self.sender.try_send_request(request(head, body, host)).await {
-            Ok(response) => Ok(response
-                .map(|incoming| Body::wrap(Download { incoming, connection: Some(self), lane }))),
+            Ok(mut response) => {
+                strip_connection_headers(response.headers_mut());
+                Ok(response.map(|incoming| {
+                    Body::wrap(Download { incoming, connection: Some(self), lane })
+                }))
+            }
             Err(mut error) => Err(match error.take_message() {
                 Some(request) => {
                     Failure::Unsent(Box::new(request.into_body()), error.into_error().into())

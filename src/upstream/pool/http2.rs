@@ -69,6 +69,8 @@ struct State {
     slots: Arc<Slots>,
     /// The peer's stream limit, or ours if that is lower.
     limit: AtomicUsize,
+    /// Whether the peer has told its limit.
+    settled: AtomicBool,
     retired: AtomicBool,
     /// Number of reads that brought bytes: proof of life besides pongs.
     reads: Reads,
@@ -117,6 +119,7 @@ impl Http2 {
         let state = Arc::new(State {
             slots: Slots::new(Arc::clone(&freed)),
             limit: AtomicUsize::new(STREAMS_BEFORE_SETTINGS.min(settings.streams_max)),
+            settled: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             reads,
         });
@@ -136,6 +139,11 @@ impl Http2 {
 
     pub(super) fn limit(&self) -> usize {
         self.state.limit.load(Ordering::Acquire)
+    }
+
+    /// Whether it may soon take more requests than now, because the peer's limit is unknown yet.
+    pub(super) fn is_unsettled(&self) -> bool {
+        !self.state.settled.load(Ordering::Acquire)
     }
 
     /// Whether it takes no more requests; those under way go on.
@@ -277,6 +285,7 @@ impl Driver {
             polled
         }));
         tokio::select! {
+            biased;
             outcome = &mut served => debug!(?outcome, "connection to the apiserver ended"),
             end = supervise(pings, &state, &settings) => {
                 debug!(?end, "connection to the apiserver is given up");
@@ -331,9 +340,12 @@ async fn answered(pings: &mut PingPong, state: &State, timeout: Duration) -> boo
 // === impl State ===
 
 impl State {
+    /// What a peer sends first is its settings.
     fn learn_limit(&self, peer: usize, settings: &Settings, freed: &Notify) {
         let limit = peer.min(settings.streams_max);
-        if self.limit.swap(limit, Ordering::AcqRel) < limit {
+        let raised = self.limit.swap(limit, Ordering::AcqRel) < limit;
+        let first = self.reads.count() > 0 && !self.settled.swap(true, Ordering::AcqRel);
+        if raised || first {
             freed.notify_waiters();
         }
     }

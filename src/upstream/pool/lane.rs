@@ -255,7 +255,9 @@ impl State {
         };
         let room =
             self.http2.len() + self.dials < growth.connections_max || self.speaks == Speaks::Http1;
-        self.dials < dials_max && self.dials < self.waiting.max(1) && room && !resting
+        let room_to_come = self.http2.iter().any(Http2::is_unsettled);
+        let wanted = self.dials < self.waiting.max(1) && !room_to_come;
+        self.dials < dials_max && wanted && room && !resting
     }
 
     /// The number of the dial whose outcome someone arriving now will see.

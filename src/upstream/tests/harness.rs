@@ -6,13 +6,14 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::SystemTime,
 };
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body::Frame;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::{ServerConfig, pki_types::PrivateKeyDer, server::WebPkiClientVerifier};
 use tokio::{
     io::DuplexStream,
     sync::mpsc,
@@ -22,7 +23,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
     body::{Body, BoxError},
-    tls::{self, Authority, Names},
+    tls,
     upstream::{
         Endpoint, Error, Lane, Pool, Settings,
         dial::{Dial, Stream},
@@ -39,10 +40,19 @@ pub(super) struct Network {
     dialled: Arc<AtomicUsize>,
 }
 
-/// A server's side of TLS and the roots that trust it.
+/// A server's side of TLS, the authority it and its clients trust, and a user it knows.
 pub(super) struct Server {
     pub(super) accepted: Accepted,
+    pub(super) authority: String,
+    pub(super) user: User,
     acceptor: TlsAcceptor,
+}
+
+/// A client certificate and its key in PEM.
+#[derive(Clone)]
+pub(super) struct User {
+    pub(super) certificate: String,
+    pub(super) key: String,
 }
 
 impl Dial for Network {
@@ -101,16 +111,35 @@ pub(super) fn start(path: &str, protocols: &[&str], settings: Settings) -> (Pool
 
 /// A server whose certificate is for `apiserver`, and a configuration that trusts it.
 pub(super) fn network(protocols: &[&str]) -> (Network, Server, Arc<rustls::ClientConfig>) {
-    let now = SystemTime::now();
-    let authority = Authority::generate(now).unwrap();
-    let leaf = authority.issue(&Names::of_apiserver("").and("apiserver"), now).unwrap();
-    let mut config = (*tls::Server::new(leaf).unwrap().current()).clone();
+    let ca = CertifiedIssuer::self_signed(ca_params(), KeyPair::generate().unwrap()).unwrap();
+    let authority = ca.pem();
+    let roots = tls::roots(authority.as_bytes()).unwrap();
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), tls::provider());
+    let key = KeyPair::generate().unwrap();
+    let leaf = CertificateParams::new(["apiserver".to_owned()]).unwrap();
+    let chain = vec![leaf.signed_by(&key, &ca).unwrap().der().clone()];
+    let mut config = ServerConfig::builder_with_provider(tls::provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(verifier.allow_unauthenticated().build().unwrap())
+        .with_single_cert(chain, PrivateKeyDer::Pkcs8(key.serialize_der().into()))
+        .unwrap();
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let key = KeyPair::generate().unwrap();
+    let leaf = CertificateParams::new([]).unwrap();
+    let user =
+        User { certificate: leaf.signed_by(&key, &ca).unwrap().pem(), key: key.serialize_pem() };
     let (connections, accepted) = mpsc::unbounded_channel();
-    let client = tls::client_config(authority.pem().as_bytes()).unwrap();
+    let client = tls::client_config(authority.as_bytes()).unwrap();
     let network = Network { connections, dialled: Arc::default() };
-    let server = Server { accepted, acceptor: TlsAcceptor::from(Arc::new(config)) };
-    (network, server, Arc::new(client))
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    (network, Server { accepted, authority, user, acceptor }, Arc::new(client))
+}
+
+fn ca_params() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params
 }
 
 pub(super) fn get(path: &str) -> Request<Body> {

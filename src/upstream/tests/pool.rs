@@ -151,7 +151,7 @@ async fn wait_for_a_place_is_bounded_in_number_and_time() {
 #[tokio::test]
 async fn one_dial_serves_all_who_wait_for_it() {
     let (pool, network, server) = start("", HTTP2, Settings::default());
-    let requests: Vec<_> = (0..8).map(|_| send(&pool, "/", Lane::Short)).collect();
+    let requests: Vec<_> = (0..24).map(|_| send(&pool, "/", Lane::Short)).collect();
     server.serve(|stream| http2(stream, 100, Gauge::default()));
     for answer in futures_util::future::join_all(requests).await {
         answer.unwrap();

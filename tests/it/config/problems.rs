@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use listless::config::Config;
+use listless::{config::Config, error::Chain};
 
 use super::HEAD;
 
@@ -198,9 +198,10 @@ fn a_deeply_nested_file_is_refused_without_harm() {
 fn a_file_that_is_missing_or_huge_is_named() {
     let directory = tempfile::tempdir().expect("a directory");
     let missing = directory.path().join("missing.yaml");
-    let error = Config::load(&missing).expect_err("no file").to_string();
+    let error = Config::load(&missing).expect_err("no file");
     let expected = format!("{}: cannot be read: No such file", missing.display());
-    assert!(error.starts_with(&expected), "{error}");
+    let told = Chain(&error).to_string();
+    assert!(told.starts_with(&expected), "{told}");
 
     let huge = directory.path().join("huge.yaml");
     fs::write(&huge, "#".repeat((1 << 20) + 1)).expect("written");

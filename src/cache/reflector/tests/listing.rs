@@ -138,6 +138,9 @@ async fn custom_resources_are_kept_as_they_are() {
     assert_eq!(fixture::text(snapshot.list_body(&query).chunks), list(12, &item(12)));
     let object = snapshot.select(&query).iter().next().expect("the thing");
     assert_eq!(fixture::text(snapshot.object_body(object)), item(12) + "\n");
+    let bare = item(13).replace(r#""apiVersion":"x.io/v1","kind":"Thing","#, "");
+    watch.send(format!("{{\"type\":\"MODIFIED\",\"object\":{bare}}}\n"));
+    assert_eq!(scene.ended().await, Ended::NotReplicable);
 }
 
 #[tokio::test(start_paused = true)]

@@ -259,7 +259,7 @@ async fn those_who_wait_are_woken() {
         tokio::spawn(async move { replica.reach(&reach, deadline).await })
     };
     let (synced, reached, never) =
-        (wait(Reach::Synced), wait(Reach::Version(version(12))), wait(Reach::Version(version(99))));
+        (wait(Reach::Synced), wait(Reach::Version(version(13))), wait(Reach::Version(version(99))));
     scene.calls.next().await.json(200, fixture::list(10, &[]));
     let watch = scene.calls.expect_watch(10).await.pipe();
     assert_eq!(synced.await.expect("a view").state, State::Synced);
@@ -269,6 +269,7 @@ async fn those_who_wait_are_woken() {
     watch.send(bookmark(13));
     let view = reached.await.expect("a view");
     assert_eq!(view.snapshot.expect("synced").version(), &version(13));
+    assert!(Instant::now() < deadline);
     let view = never.await.expect("a view");
     assert_eq!(
         (view.snapshot.expect("synced").version(), Instant::now()),
