@@ -12,8 +12,9 @@ use crate::harness::{Setup, TestProxy, group_resource, pass, pod};
 const PODS: &str = "/api/v1/namespaces/a/pods";
 
 async fn at_level(level: &str) -> TestProxy {
-    let rules =
-        format!("cache:\n  rules:\n  - {{resources: ['*'], freshness: {level}, maxStaleness: 5s}}\n");
+    let rules = format!(
+        "cache:\n  rules:\n  - {{resources: ['*'], freshness: {level}, maxStaleness: 5s}}\n"
+    );
     Setup::default().config(&rules).in_memory()
 }
 
@@ -52,7 +53,7 @@ async fn bounded_answers_only_for_so_long_after_a_proof() {
     let answer = client.get(PODS).await;
     assert!(answer.is_hit(), "{} after {}", answer.cache_status(), proof.cache_status());
     assert_eq!(answer.detail(), "bounded");
-    pass(Duration::from_secs(4)).await;
+    pass(Duration::from_secs(5)).await;
     let later = client.get(PODS).await;
     assert!(!later.is_hit(), "{}", later.cache_status());
     assert_eq!(proxy.upstream.last().asked.path_and_query, PODS, "a consistent read");

@@ -25,7 +25,8 @@ fn remove(proxy: &TestProxy, name: &str) {
 /// A replica of [`SELECTED`] that never hears of anything.
 async fn stalled() -> TestProxy {
     let proxy = Setup::default().in_memory();
-    let watches = |asked: &Asked| asked.verb == Verb::Watch && asked.user_agent.starts_with("listless/");
+    let watches =
+        |asked: &Asked| asked.verb == Verb::Watch && asked.user_agent.starts_with("listless/");
     proxy.simulator.inject(Fault::always(Effect::StallAfter(0), watches));
     proxy.warm(SELECTED).await;
     proxy
@@ -60,7 +61,11 @@ async fn memory_is_not_older_than_what_the_apiserver_showed() {
         let shown = client.get(forwarded).await;
         assert!(!shown.is_hit() && shown.status == 200, "{}", shown.summary());
         let listed = client.get(SELECTED).await;
-        assert!(listed.names().contains(&"a/web-9".to_owned()), "{forwarded}: {}", listed.summary());
+        assert!(
+            listed.names().contains(&"a/web-9".to_owned()),
+            "{forwarded}: {}",
+            listed.summary()
+        );
     }
 }
 
@@ -125,7 +130,8 @@ async fn versions_never_go_back_while_replicas_come_and_go() {
             8 => pass(Duration::from_secs(11 * 60)).await,
             _ => {}
         }
-        for path in [PODS, SELECTED, "/api/v1/namespaces/a/pods", "/api/v1/pods?resourceVersion=0"] {
+        for path in [PODS, SELECTED, "/api/v1/namespaces/a/pods", "/api/v1/pods?resourceVersion=0"]
+        {
             let answer = client.get(path).await;
             assert_eq!(answer.status, 200, "{path}: {}", answer.summary());
             let version = answer.version();
