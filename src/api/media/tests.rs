@@ -35,6 +35,7 @@ fn accept_headers_are_negotiated_as_the_apiserver_does() {
         ("application/json;", "json"),
         ("application/json;as", "json"),
         ("*/*,application/yaml;q=0.1", "yaml"),
+        ("application/*,application/yaml;q=0.1", "yaml"),
         ("application/yaml,application/json", "yaml"),
         ("application/yaml;q=0.5,application/json", "json"),
         ("application/vnd.kubernetes.protobuf,application/json", "protobuf+json"),
