@@ -58,6 +58,10 @@ impl Client for Fake {
         let _ = self.0.send(Call { uri, lane, headers, answer });
         async move { answered.await.unwrap_or_else(|gone| Err(Error::Broken(gone.into()))) }.boxed()
     }
+
+    fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        self.send(request, Lane::Long)
+    }
 }
 
 impl Calls {

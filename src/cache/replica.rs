@@ -87,6 +87,8 @@ pub enum Reach {
     Synced,
     /// A snapshot at this version or a later one.
     Version(ResourceVersion),
+    /// A snapshot later than this version.
+    Newer(ResourceVersion),
 }
 
 /// One replica in figures, for pages, readiness and metrics.
@@ -282,6 +284,7 @@ impl View {
         self.snapshot.as_ref().is_some_and(|snapshot| match wanted {
             Reach::Synced => true,
             Reach::Version(version) => snapshot.version() >= version,
+            Reach::Newer(version) => snapshot.version() > version,
         })
     }
 }

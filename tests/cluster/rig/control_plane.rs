@@ -1,0 +1,364 @@
+//! A real control plane on loopback: etcd and kube-apiserver of one version.
+//!
+//! Built from Go modules once, started in seconds, on ports and data that survive restarts of its
+//! parts. Dropping it ends both processes and removes the data. It holds no HTTP connection.
+
+use std::collections::HashSet;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use super::artifact::{Built, work_folder};
+use super::client::{Client, Protocol, Server};
+use super::process::{Process, Signal, Stopped};
+
+#[path = "control_plane/build.rs"]
+mod build;
+#[path = "control_plane/request_counts.rs"]
+mod request_counts;
+
+pub use build::build;
+pub use request_counts::RequestCounts;
+
+const START_LIMIT: Duration = Duration::from_secs(60);
+const READY_POLL: Duration = Duration::from_millis(50);
+/// Below the range the kernel gives to outgoing connections, so that a port stays ours while the
+/// server behind it is down.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// The Kubernetes versions the suite runs against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Version {
+    /// 1.30 with etcd 3.5.10: the old cluster, no consistent reads from the watch cache.
+    V1_30,
+    /// 1.36 with etcd 3.6.8: the modern cluster.
+    V1_36,
+}
+
+/// The two processes of a control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Component {
+    /// The store.
+    Etcd,
+    /// The kube-apiserver.
+    Apiserver,
+}
+
+/// Who sends a request, as the apiserver's token file knows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum User {
+    /// In `system:masters`: may do everything, exempt from flow control.
+    Admin,
+    /// May read pods and config maps of one namespace.
+    Reader,
+    /// May read one config map by its name.
+    Narrow,
+    /// Authenticated, without any right.
+    Nobody,
+}
+
+/// A running control plane.
+#[derive(Debug)]
+pub struct ControlPlane {
+    version: Version,
+    binary: PathBuf,
+    ports: Ports,
+    etcd: Mutex<Process>,
+    apiserver: Mutex<Process>,
+    // Declared last: removed after the processes have ended.
+    folder: TempDir,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    etcd: u16,
+    etcd_peer: u16,
+    apiserver: u16,
+}
+
+// === impl Version ===
+
+impl Version {
+    /// Both versions, the modern one first.
+    pub const ALL: [Self; 2] = [Self::V1_36, Self::V1_30];
+
+    /// The full version the apiserver reports.
+    pub fn release(self) -> &'static str {
+        match self {
+            Self::V1_30 => "v1.30.14",
+            Self::V1_36 => "v1.36.3",
+        }
+    }
+
+    fn progress_flag(self) -> &'static str {
+        match self {
+            Self::V1_30 => "--experimental-watch-progress-notify-interval",
+            Self::V1_36 => "--watch-progress-notify-interval",
+        }
+    }
+
+    /// The short name, also of folders.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V1_30 => "v1.30",
+            Self::V1_36 => "v1.36",
+        }
+    }
+}
+
+// === impl User ===
+
+impl User {
+    /// Every user of the token file.
+    pub const ALL: [Self; 4] = [Self::Admin, Self::Reader, Self::Narrow, Self::Nobody];
+
+    /// The user's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Reader => "reader",
+            Self::Narrow => "narrow",
+            Self::Nobody => "nobody",
+        }
+    }
+
+    /// The bearer token.
+    pub fn token(self) -> String {
+        format!("{}-token", self.name())
+    }
+
+    fn token_file_line(self) -> String {
+        let groups = if self == Self::Admin { "system:masters" } else { "people" };
+        format!("{},{name},{name},\"{groups}\"\n", self.token(), name = self.name())
+    }
+}
+
+// === impl ControlPlane ===
+
+impl ControlPlane {
+    /// Builds the binary if needed, starts both processes and waits until the apiserver is ready.
+    pub async fn start(version: Version) -> Result<Self> {
+        let binary = match build(version)? {
+            Built::Here(path) => path,
+            Built::Impossible(reason) => bail!("no control plane {}: {reason}", version.name()),
+        };
+        let folder = run_folder(version)?;
+        write_credentials(folder.path())?;
+        let ports = Ports::pick()?;
+        let etcd = start_etcd(version, &binary, folder.path(), ports)?;
+        let apiserver = start_apiserver(&binary, folder.path(), ports)?;
+        let (etcd, apiserver) = (Mutex::new(etcd), Mutex::new(apiserver));
+        let plane = Self { version, binary, ports, etcd, apiserver, folder };
+        plane.ready().await?;
+        Ok(plane)
+    }
+
+    /// The version that runs.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Where the apiserver listens, and the authorities that signed its certificate.
+    pub fn server(&self) -> Result<Server> {
+        let authorities = fs::read(self.folder.path().join("certificates/apiserver.crt"))?;
+        Ok(Server::new(&format!("https://127.0.0.1:{}", self.ports.apiserver), &authorities)?)
+    }
+
+    /// A client with a user's token.
+    pub fn client(&self, user: User, protocol: Protocol) -> Result<Client> {
+        Ok(Client::new(&self.server()?, Some(&user.token()), protocol))
+    }
+
+    /// The folder of this run, removed at the end; other files may be put there.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes a kubeconfig for a user and returns its path; its only context is `cluster`.
+    pub fn kubeconfig(&self, user: User) -> Result<PathBuf> {
+        let path = self.folder.path().join(format!("{}.kubeconfig", user.name()));
+        fs::write(&path, self.server()?.kubeconfig(&user.token()))?;
+        Ok(path)
+    }
+
+    /// Waits until the apiserver says it is ready.
+    pub async fn ready(&self) -> Result<()> {
+        let deadline = Instant::now() + START_LIMIT;
+        let mut poll = tokio::time::interval(READY_POLL);
+        loop {
+            poll.tick().await;
+            if self.is_ready().await {
+                return Ok(());
+            }
+            if !self.is_running(Component::Apiserver) || Instant::now() > deadline {
+                let (etcd, apiserver) = (lock(&self.etcd), lock(&self.apiserver));
+                bail!("not ready\n{}\n{}", etcd.log_tail(10), apiserver.log_tail(30));
+            }
+        }
+    }
+
+    async fn is_ready(&self) -> bool {
+        // A new client each time: the certificate is written while the server starts.
+        let Ok(client) = self.client(User::Admin, Protocol::Http1) else { return false };
+        client.get("/readyz").await.is_ok_and(|answer| answer.status.as_u16() == 200)
+    }
+
+    /// Whether a process has not ended.
+    pub fn is_running(&self, component: Component) -> bool {
+        lock(self.slot(component)).is_running()
+    }
+
+    /// Ends a process cleanly.
+    pub fn stop(&self, component: Component) -> Result<Stopped> {
+        lock(self.slot(component)).stop()
+    }
+
+    /// Ends a process with SIGKILL.
+    pub fn kill(&self, component: Component) -> Result<()> {
+        lock(self.slot(component)).kill()
+    }
+
+    /// Stops a process from running until [`ControlPlane::unpause`].
+    pub fn pause(&self, component: Component) -> Result<()> {
+        lock(self.slot(component)).signal(Signal::Pause)
+    }
+
+    /// Lets a paused process run on.
+    pub fn unpause(&self, component: Component) -> Result<()> {
+        lock(self.slot(component)).signal(Signal::Continue)
+    }
+
+    /// Starts a process that has ended, on the same ports and data; see [`ControlPlane::ready`].
+    pub fn start_again(&self, component: Component) -> Result<()> {
+        let mut slot = lock(self.slot(component));
+        if slot.is_running() {
+            bail!("{component:?} is still running");
+        }
+        let folder = self.folder.path();
+        *slot = match component {
+            Component::Etcd => start_etcd(self.version, &self.binary, folder, self.ports)?,
+            Component::Apiserver => start_apiserver(&self.binary, folder, self.ports)?,
+        };
+        Ok(())
+    }
+
+    /// Processor time a process has used.
+    pub fn cpu_seconds(&self, component: Component) -> Result<f64> {
+        lock(self.slot(component)).cpu_seconds()
+    }
+
+    /// What the apiserver's own metrics say about the requests it has served since it started.
+    pub async fn request_counts(&self) -> Result<RequestCounts> {
+        let answer = self.client(User::Admin, Protocol::Http1)?.get("/metrics").await?;
+        Ok(RequestCounts::parse(&String::from_utf8_lossy(&answer.body)))
+    }
+
+    /// The last lines the apiserver wrote.
+    pub fn apiserver_log(&self) -> String {
+        lock(&self.apiserver).log_tail(30)
+    }
+
+    fn slot(&self, component: Component) -> &Mutex<Process> {
+        match component {
+            Component::Etcd => &self.etcd,
+            Component::Apiserver => &self.apiserver,
+        }
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        // The apiserver first: without etcd it would wait for it. Errors: the processes' own drop
+        // kills what is left.
+        let _ = lock(&self.apiserver).stop();
+        let _ = lock(&self.etcd).stop();
+    }
+}
+
+// === impl Ports ===
+
+impl Ports {
+    fn pick() -> Result<Self> {
+        let mut taken = HashSet::new();
+        let mut next = || -> Result<u16> {
+            let offset = std::process::id().wrapping_mul(7919) % u32::from(PORTS.end - PORTS.start);
+            let first = PORTS.start + offset as u16;
+            let free = |port: &u16| {
+                !taken.contains(port) && TcpListener::bind(("127.0.0.1", *port)).is_ok()
+            };
+            let port = (first..PORTS.end).chain(PORTS.start..first).find(free);
+            let port = port.context("no free port")?;
+            taken.insert(port);
+            Ok(port)
+        };
+        Ok(Self { etcd: next()?, etcd_peer: next()?, apiserver: next()? })
+    }
+}
+
+fn lock(process: &Mutex<Process>) -> std::sync::MutexGuard<'_, Process> {
+    process.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// A new folder for one run, named after this process so that leftovers of dead ones can be swept.
+fn run_folder(version: Version) -> Result<TempDir> {
+    let parent = work_folder().join("run");
+    fs::create_dir_all(&parent)?;
+    for entry in fs::read_dir(&parent)?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.split('-').next().unwrap_or_default();
+        if !owner.is_empty() && !Path::new("/proc").join(owner).exists() {
+            // Another process may sweep at the same time.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    let prefix = format!("{}-{}-", std::process::id(), version.name());
+    Ok(TempDir::with_prefix_in(prefix, &parent)?)
+}
+
+fn write_credentials(folder: &Path) -> Result<()> {
+    let tokens: String = User::ALL.into_iter().map(User::token_file_line).collect();
+    fs::write(folder.join("tokens.csv"), tokens)?;
+    let key = rcgen::KeyPair::generate()?;
+    fs::write(folder.join("service-account.key"), key.serialize_pem())?;
+    fs::write(folder.join("service-account.pub"), key.public_key_pem())?;
+    Ok(())
+}
+
+fn start_etcd(version: Version, binary: &Path, folder: &Path, ports: Ports) -> Result<Process> {
+    let client = format!("http://127.0.0.1:{}", ports.etcd);
+    let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
+    let mut command = Command::new(binary);
+    command.arg("etcd").env("STOP_WITH_STDIN", "1");
+    command.arg("--data-dir").arg(folder.join("etcd"));
+    command.args(["--name", "one", "--unsafe-no-fsync", "--log-level", "warn"]);
+    command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+    command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+    command.args(["--initial-cluster", &format!("one={peer}")]);
+    // As kubeadm sets it up: watch caches of idle resources keep up with the store.
+    command.args([version.progress_flag(), "5s"]);
+    Process::start("etcd", command, &folder.join("etcd.log"))
+}
+
+fn start_apiserver(binary: &Path, folder: &Path, ports: Ports) -> Result<Process> {
+    let mut command = Command::new(binary);
+    command.arg("kube-apiserver").env("STOP_WITH_STDIN", "1");
+    command.args(["--etcd-servers", &format!("http://127.0.0.1:{}", ports.etcd)]);
+    command.args(["--bind-address", "127.0.0.1", "--advertise-address", "10.255.255.1"]);
+    command.args(["--secure-port", &ports.apiserver.to_string()]);
+    command.args(["--endpoint-reconciler-type", "none", "--authorization-mode", "RBAC"]);
+    // No controller makes the default service accounts this admission plugin asks for.
+    command.args(["--disable-admission-plugins", "ServiceAccount"]);
+    command.args(["--service-cluster-ip-range", "10.96.0.0/16"]);
+    command.args(["--service-account-issuer", "https://kubernetes.default.svc"]);
+    command.arg("--cert-dir").arg(folder.join("certificates"));
+    command.arg("--token-auth-file").arg(folder.join("tokens.csv"));
+    command.arg("--service-account-key-file").arg(folder.join("service-account.pub"));
+    command.arg("--service-account-signing-key-file").arg(folder.join("service-account.key"));
+    Process::start("kube-apiserver", command, &folder.join("apiserver.log"))
+}

@@ -1,0 +1,40 @@
+//! The control plane's binary: etcd and kube-apiserver of one version, built with Go.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::super::artifact::{Built, Recipe, source_folder};
+use super::Version;
+
+/// Makes sure that the binary of a version is there and up to date.
+pub fn build(version: Version) -> Result<Built> {
+    let flags = linker_flags(version);
+    let recipe = Recipe {
+        name: version.name(),
+        tools: &[["go", "version"]],
+        source: source_folder("controlplane").join(version.name()),
+        salt: flags.clone(),
+        artifact: "controlplane",
+        command: &|artifact| {
+            let mut command = Command::new("go");
+            command.env("CGO_ENABLED", "0");
+            command.args(["build", "-trimpath", "-ldflags", &flags, "-o"]).arg(artifact).arg(".");
+            command
+        },
+    };
+    recipe.build()
+}
+
+fn linker_flags(version: Version) -> String {
+    let minor = version.name().trim_start_matches("v1.");
+    let set = |name: &str, value: &str| format!("-X k8s.io/component-base/version.{name}={value}");
+    [
+        set("gitVersion", version.release()),
+        set("gitMajor", "1"),
+        set("gitMinor", minor),
+        set("gitTreeState", "clean"),
+        "-s -w".to_owned(),
+    ]
+    .join(" ")
+}

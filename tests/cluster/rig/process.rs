@@ -1,0 +1,164 @@
+//! One child process with its log: started, signalled, measured, and never left behind.
+//!
+//! Dropping a [`Process`] ends it with SIGTERM, then SIGKILL. The child's standard input is a pipe
+//! held here, so that a program that ends with its standard input also ends when this one crashes.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// How long a process may take to end after SIGTERM before it is killed.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(10);
+/// Linux counts process time in hundredths of a second on every platform we run on.
+const TICKS_PER_SEC: f64 = 100.0;
+
+/// The signals the tests send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Asks the process to end cleanly.
+    Terminate,
+    /// Stops it from running, as a stalled machine would.
+    Pause,
+    /// Lets it run on.
+    Continue,
+    /// Asks it to read its configuration again.
+    Reload,
+}
+
+/// A running child process and the file its output goes to.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+// === impl Signal ===
+
+impl Signal {
+    fn flag(self) -> &'static str {
+        match self {
+            Self::Terminate => "-TERM",
+            Self::Pause => "-STOP",
+            Self::Continue => "-CONT",
+            Self::Reload => "-HUP",
+        }
+    }
+}
+
+// === impl Process ===
+
+impl Process {
+    /// Starts `command`, its output appended to `log`.
+    pub fn start(name: &str, mut command: Command, log: &Path) -> Result<Self> {
+        let output = File::options().create(true).append(true).open(log)?;
+        let child = command
+            .stdin(Stdio::piped())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .with_context(|| format!("cannot start {name}: {command:?}"))?;
+        Ok(Self { name: name.to_owned(), child, log: log.to_owned() })
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether the process has not ended yet.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let id = self.id().to_string();
+        let status = Command::new("kill").args([signal.flag(), &id]).status()?;
+        if !status.success() {
+            bail!("kill {} {id} ({}) failed", signal.flag(), self.name);
+        }
+        Ok(())
+    }
+
+    /// Ends the process with SIGTERM and says how it ended; kills it when it takes too long.
+    pub fn stop(&mut self) -> Result<Stopped> {
+        if let Some(status) = self.child.try_wait()? {
+            return Ok(Stopped::Already(status.code()));
+        }
+        // A paused process cannot act on SIGTERM.
+        self.signal(Signal::Continue)?;
+        self.signal(Signal::Terminate)?;
+        let deadline = Instant::now() + STOP_LIMIT;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Stopped::Cleanly(status.code()));
+            }
+            std::thread::sleep(POLL);
+        }
+        self.kill()?;
+        Ok(Stopped::Killed)
+    }
+
+    /// Ends the process with SIGKILL.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Processor time used so far, user and system.
+    pub fn cpu_seconds(&self) -> Result<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
+        // The second field is the name in parentheses and may hold spaces: count from behind it.
+        let after = stat.rsplit(')').next().unwrap_or_default();
+        let fields: Vec<&str> = after.split_whitespace().collect();
+        let ticks = |index: usize| fields.get(index).and_then(|text| text.parse::<f64>().ok());
+        match (ticks(11), ticks(12)) {
+            (Some(user), Some(system)) => Ok((user + system) / TICKS_PER_SEC),
+            _ => bail!("unexpected /proc/{}/stat: {stat}", self.id()),
+        }
+    }
+
+    /// Resident memory in bytes.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+        Ok(kib.context("no VmRSS in /proc status")? * 1024)
+    }
+
+    /// The last lines of the log, for messages about failures.
+    pub fn log_tail(&self, lines: usize) -> String {
+        let text = std::fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let all: Vec<&str> = text.lines().collect();
+        let tail = all[all.len().saturating_sub(lines)..].join("\n");
+        format!("--- end of {}'s log ---\n{tail}\n---", self.name)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.stop().is_err() {
+            // Nothing more can be done in a destructor; the kill is best effort.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// How a process ended when it was asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// It had ended before, with this code.
+    Already(Option<i32>),
+    /// It ended by itself after SIGTERM, with this code.
+    Cleanly(Option<i32>),
+    /// It did not end in time and was killed.
+    Killed,
+}

@@ -1,0 +1,128 @@
+//! The `listless` binary in front of a control plane, started as a user would start it.
+//!
+//! Ready means: the kubeconfig it was asked to write is there and its server answers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use super::client::{Client, Protocol, Server};
+use super::process::{Process, Signal, Stopped};
+
+const START_LIMIT: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(20);
+
+/// A running `listless local`.
+#[derive(Debug)]
+pub struct ProxyProcess {
+    process: Process,
+    server: Server,
+    token: Option<String>,
+    kubeconfig: PathBuf,
+    // Declared last: removed after the process has ended.
+    _folder: TempDir,
+}
+
+// === impl ProxyProcess ===
+
+impl ProxyProcess {
+    /// Starts `listless local` for the first context of a kubeconfig; `config` is the YAML of its
+    /// configuration file, if it is to have one.
+    pub async fn start(kubeconfig: &Path, config: Option<&str>) -> Result<Self> {
+        let folder = TempDir::with_prefix("listless-")?;
+        let written = folder.path().join("kubeconfig");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_listless"));
+        command.args(["local", "--context", "cluster", "--kubeconfig"]).arg(kubeconfig);
+        for flag in ["--listen", "--admin", "--health"] {
+            command.args([flag, "127.0.0.1:0"]);
+        }
+        command.arg("--write-kubeconfig").arg(&written);
+        if let Some(config) = config {
+            let file = folder.path().join("config.yaml");
+            fs::write(&file, config)?;
+            command.arg("--config").arg(file);
+        }
+        let mut process = Process::start("listless", command, &folder.path().join("listless.log"))?;
+        let (server, token) = ready(&mut process, &written).await?;
+        Ok(Self { process, server, token, kubeconfig: written, _folder: folder })
+    }
+
+    /// Where it listens.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// The token that stands for the kubeconfig's user.
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    /// The kubeconfig it wrote.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// A client that speaks as the kubeconfig's user.
+    pub fn client(&self, protocol: Protocol) -> Client {
+        Client::new(&self.server, self.token(), protocol)
+    }
+
+    /// Asks it to read its configuration again.
+    pub fn reload(&self) -> Result<()> {
+        self.process.signal(Signal::Reload)
+    }
+
+    /// Processor time it has used.
+    pub fn cpu_seconds(&self) -> Result<f64> {
+        self.process.cpu_seconds()
+    }
+
+    /// Memory it holds.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        self.process.resident_bytes()
+    }
+
+    /// Ends it with SIGTERM.
+    pub fn stop(&mut self) -> Result<Stopped> {
+        self.process.stop()
+    }
+
+    /// The last lines it wrote.
+    pub fn log(&self) -> String {
+        self.process.log_tail(40)
+    }
+}
+
+async fn ready(process: &mut Process, written: &Path) -> Result<(Server, Option<String>)> {
+    let deadline = Instant::now() + START_LIMIT;
+    let mut poll = tokio::time::interval(POLL);
+    loop {
+        poll.tick().await;
+        if let Some(found) = answering(written).await {
+            return Ok(found);
+        }
+        if !process.is_running() || Instant::now() > deadline {
+            return Err(not_ready(written)).with_context(|| process.log_tail(40));
+        }
+    }
+}
+
+fn not_ready(written: &Path) -> anyhow::Error {
+    if written.exists() {
+        anyhow::anyhow!("the server of the written kubeconfig does not answer")
+    } else {
+        anyhow::anyhow!("the kubeconfig was not written")
+    }
+}
+
+async fn answering(written: &Path) -> Option<(Server, Option<String>)> {
+    // Half-written files fail to parse and are read again.
+    let (server, token) = Server::from_kubeconfig(&fs::read_to_string(written).ok()?).ok()?;
+    let client = Client::new(&server, token.as_deref(), Protocol::Http1);
+    client.get("/version").await.ok()?.successful().ok()?;
+    Some((server, token))
+}
