@@ -1,1 +1,92 @@
-//! Health, metrics and insight endpoints, apart from the data path.
+//! What operators and probes ask: alive, ready, metrics, and what is held.
+//!
+//! Plain HTTP on two addresses: one for probes, and one, on loopback unless told otherwise, that also
+//! has the metrics and the replicas. It runs on a runtime of its own, so that the data path never waits
+//! for it and it still answers when the data path does not. It only reads.
+
+mod page;
+mod replicas;
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use http::Request;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+};
+
+use crate::{
+    cache::ReplicaStatus,
+    lifecycle::{Draining, Heartbeat, Ready},
+    metrics::Metrics,
+};
+
+/// Which questions an address answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// Whether it lives and is ready.
+    Probes,
+    /// Everything.
+    Operators,
+}
+
+/// What the answers are made of.
+pub struct Sources {
+    /// Which parts are ready.
+    pub ready: Ready,
+    /// Whether the end has begun; no longer ready then.
+    pub draining: Draining,
+    /// Whether the data path still moves.
+    pub heartbeat: Heartbeat,
+    /// What was counted.
+    pub metrics: Metrics,
+    /// What is held.
+    pub replicas: Box<dyn Fn() -> Vec<ReplicaStatus> + Send + Sync>,
+}
+
+/// Connections of one address at a time.
+const CONNECTIONS_MAX: usize = 64;
+/// How long a request's head may take, and a connection may idle.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long to rest when the process has no file descriptor left.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+/// How long the data path may not move before it is taken for dead.
+const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
+
+/// Serves one address until the task is dropped.
+pub async fn serve(listener: TcpListener, audience: Audience, sources: Arc<Sources>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let sources = sources.clone();
+                tokio::spawn(async move {
+                    connection(stream, audience, sources).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "accepting an admin connection failed");
+                tokio::time::sleep(ACCEPT_REST).await;
+            }
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, audience: Audience, sources: Arc<Sources>) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let answer = page::answer(&sources, audience, request.method(), request.uri());
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "an admin connection ended early");
+    }
+}

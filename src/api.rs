@@ -2,12 +2,16 @@
 //!
 //! Pure vocabulary: nothing here knows tokio, hyper or any other module of the crate.
 
+pub mod field;
+pub mod learn;
 pub mod media;
 pub mod protobuf;
 pub mod query;
 pub mod request;
 pub mod selector;
+pub mod status;
 pub mod version;
+pub mod watch;
 
 use std::{fmt, sync::Arc};
 

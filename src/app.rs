@@ -1,1 +1,177 @@
 //! Builds every part in order, binds all listeners first, owns the end.
+
+mod demo;
+mod local;
+
+use std::sync::Arc;
+
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{Duration, MissedTickBehavior},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cache::{self, Cache, ReplicaStatus, State, reflector::Random},
+    config::Config,
+    metrics::{Metrics, Origin, ReplicaSample, ReplicaState},
+    proxy::{
+        Parts, Proxy,
+        forward::Clients,
+        identify::LocalToken,
+        listen::{self, Bound},
+        metered::Metered,
+        warnings::Warnings,
+    },
+    tls,
+    upstream::Client,
+};
+
+pub use demo::demo;
+pub use local::local;
+
+/// What a running proxy stands on.
+pub struct Foundation {
+    /// Where clients connect.
+    pub listeners: Vec<Bound>,
+    /// How they are met; absent: in plain text.
+    pub tls: Option<tls::Server>,
+    /// What the user Listless reads as presents.
+    pub token: String,
+    /// To the apiserver, as that user and otherwise.
+    pub clients: Clients,
+    /// The configuration in force.
+    pub config: watch::Receiver<Arc<Config>>,
+    /// What is counted.
+    pub metrics: Metrics,
+}
+
+/// A proxy that runs.
+pub struct Running {
+    proxy: Arc<Proxy>,
+    cache: Cache,
+    begin_drain: CancellationToken,
+    listening: JoinHandle<()>,
+    /// Tasks that end with it.
+    helpers: Vec<JoinHandle<()>>,
+}
+
+/// How long requests under way may go on once the end has begun.
+pub const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How often gauges are brought up to date.
+const GAUGES_PERIOD: Duration = Duration::from_secs(1);
+
+// === impl Running ===
+
+impl Running {
+    /// Starts serving.
+    pub fn start(foundation: Foundation) -> Self {
+        Self::start_with(foundation, Arc::new(random_fraction))
+    }
+
+    /// Starts serving; waits with jitter are drawn from `random`, whose numbers are in 0..1.
+    pub fn start_with(foundation: Foundation, random: Random) -> Self {
+        let Foundation { listeners, tls, token, clients, config, metrics } = foundation;
+        let (settings, settings_task) = cache_settings(config.clone());
+        let warnings = Warnings::default();
+        let metered = |client: &Arc<dyn Client>, origin| -> Arc<dyn Client> {
+            let (metrics, warnings) = (metrics.clone(), warnings.clone());
+            Arc::new(Metered::new(client.clone(), origin, metrics, warnings))
+        };
+        let cache = Cache::new(metered(&clients.own, Origin::Replica), settings, random);
+        for query in config.borrow().policy.eager() {
+            cache.start(query);
+        }
+        let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone()));
+        let token = LocalToken::new(&token);
+        let clients = Clients {
+            own: metered(&clients.own, Origin::Client),
+            impersonating: metered(&clients.impersonating, Origin::Client),
+            plain: metered(&clients.plain, Origin::Client),
+        };
+        let parts = Parts { token, config, cache: cache.clone(), clients, warnings, metrics };
+        let begin_drain = CancellationToken::new();
+        let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
+        let proxy = Arc::new(Proxy::new(parts));
+        let limits = listen::Limits::default();
+        let listening = tokio::spawn(listen::serve(listeners, tls, proxy.clone(), limits, drain));
+        Self { proxy, cache, begin_drain, listening, helpers: vec![settings_task, gauges] }
+    }
+
+    /// What answers, for those who need no listener.
+    pub fn proxy(&self) -> &Arc<Proxy> {
+        &self.proxy
+    }
+
+    /// The replicas, for pages and readiness.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Accepts no more, lets requests under way finish within [`DRAIN_DEADLINE`], then stops.
+    pub async fn drain(self) {
+        self.begin_drain.cancel();
+        if let Err(error) = self.listening.await {
+            tracing::error!(%error, "the listener ended abnormally");
+        }
+        self.cache.shutdown().await;
+        self.helpers.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// The cache's settings as the configuration in force says, for as long as it is published.
+fn cache_settings(
+    mut config: watch::Receiver<Arc<Config>>,
+) -> (watch::Receiver<cache::Settings>, JoinHandle<()>) {
+    let current = settings_of(&config.borrow());
+    let (publish, settings) = watch::channel(current);
+    let task = tokio::spawn(async move {
+        while config.changed().await.is_ok() {
+            publish.send_replace(settings_of(&config.borrow_and_update()));
+        }
+    });
+    (settings, task)
+}
+
+fn settings_of(config: &Config) -> cache::Settings {
+    cache::Settings {
+        memory_limit_bytes: config.memory_limit_bytes,
+        idle_timeout: config.idle_timeout,
+        ..cache::Settings::default()
+    }
+}
+
+/// A fraction drawn evenly from 0 to 1.
+fn random_fraction() -> f64 {
+    let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
+    // The version bits stand lower: the upper 32 bits are random.
+    f64::from((high >> 32) as u32) / f64::from(u32::MAX)
+}
+
+async fn keep_gauges(metrics: Metrics, cache: Cache) {
+    let mut ticks = tokio::time::interval(GAUGES_PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let replicas = cache.replicas();
+        metrics.replicas(&replicas.iter().map(sample).collect::<Vec<_>>());
+        metrics.run_upkeep();
+    }
+}
+
+fn sample(replica: &ReplicaStatus) -> ReplicaSample<'_> {
+    let state = match replica.state {
+        State::Starting => ReplicaState::Starting,
+        State::Synced => ReplicaState::Synced,
+        State::Failing => ReplicaState::Failing,
+    };
+    ReplicaSample {
+        resource: &replica.query.resource,
+        state,
+        objects: replica.objects,
+        bytes: replica.bytes,
+        unproven: replica.unproven,
+    }
+}

@@ -63,6 +63,13 @@ impl Body {
     }
 }
 
+impl std::fmt::Debug for Body {
+    /// Never prints what the body holds.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Body").finish_non_exhaustive()
+    }
+}
+
 impl Default for Body {
     fn default() -> Self {
         Self::empty()

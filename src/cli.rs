@@ -1,1 +1,140 @@
 //! The command line: arguments in, one command run, an exit code out.
+//!
+//! Exit codes: 0 done, 1 failed, 2 used wrongly (arguments, or a configuration file with its line and
+//! field named). Answers go to standard output, everything else to standard error; only this module
+//! and its parts print.
+
+mod announce;
+mod configuration;
+mod explain;
+mod kubeconfig;
+mod log;
+mod options;
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+
+use crate::{app, config, demo, error::Chain};
+
+pub use announce::{Announcement, announce};
+pub use explain::{Explanation, explain};
+pub use kubeconfig::{Kubeconfig, KubeconfigError};
+pub use options::{LocalOptions, LogFormat, LogOptions};
+
+/// LIST less: a caching proxy between Kubernetes clients and their apiserver.
+#[derive(Debug, Parser)]
+#[command(name = "listless", version, disable_help_subcommand = true, max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    log: LogOptions,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve one context of a kubeconfig on this machine.
+    Local(LocalOptions),
+    /// Show what is saved: a simulated cluster, polled straight and through Listless.
+    Demo(demo::Args),
+    /// Tell what would happen to a request, and why.
+    Explain(explain::Arguments),
+    /// Print or check configuration files.
+    #[command(subcommand)]
+    Config(configuration::Command),
+}
+
+/// Something used wrongly, beyond what the parser of arguments can see.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(pub String);
+
+const FAILED: u8 = 1;
+const USED_WRONGLY: u8 = 2;
+
+/// Runs the command that the arguments (the first being the program's name) ask for.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nobody is left to tell when even this cannot be written.
+            let _unwritten = error.print();
+            return if error.use_stderr() {
+                ExitCode::from(USED_WRONGLY)
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
+    match dispatch(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            let _unwritten = writeln!(io::stderr(), "{}", told(&error));
+            ExitCode::from(exit_code(&error))
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+    log::start(&cli.log)?;
+    match cli.command {
+        Command::Local(options) => app::local(&options)?,
+        Command::Demo(args) => return app::demo(args),
+        Command::Explain(arguments) => explain::run(&arguments)?,
+        Command::Config(command) => configuration::run(&command)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints an answer; a reader that has had enough, such as `head`, is no failure.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// What went wrong with all its causes: one line, or one per problem of a file.
+fn told(error: &anyhow::Error) -> String {
+    match error.downcast_ref::<config::Error>() {
+        Some(config::Error::Invalid { .. }) => error.to_string(),
+        _ => format!("listless: {}", Chain(error.as_ref())),
+    }
+}
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    let used_wrongly =
+        error.chain().any(|cause| cause.is::<UsageError>() || cause.is::<config::Error>());
+    if used_wrongly { USED_WRONGLY } else { FAILED }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_do_not_contradict_each_other() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_bad_configuration_is_wrong_use_and_a_bad_network_is_not() {
+        let error = config::Config::from_bytes("c.yaml".as_ref(), b"").unwrap_err();
+        let error = anyhow::Error::from(error);
+        assert_eq!(exit_code(&error), USED_WRONGLY);
+        assert!(told(&error).starts_with("c.yaml:1:1: the file is empty"), "{}", told(&error));
+        let error = anyhow::Error::from(io::Error::other("reset")).context("no answer");
+        assert_eq!(
+            (exit_code(&error), told(&error).as_str()),
+            (FAILED, "listless: no answer: reset")
+        );
+    }
+}

@@ -1,1 +1,171 @@
 //! The configuration file: its shape, its checks, its reload.
+//!
+//! A [`Config`] is made only by [`RawConfig::check`], so whoever holds one need not check again. It is
+//! published whole and never changed. Only this module and `tls` read files.
+
+mod check;
+mod document;
+mod places;
+mod problem;
+mod quantity;
+mod raw;
+mod reload;
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::policy::Policy;
+
+pub use document::{
+    choices, default_document, effective_document, schema, schema_document, schema_of,
+};
+pub use places::Place;
+use places::Places;
+pub use problem::Problem;
+pub use quantity::{NotAnAmount, Quantity, Span};
+pub use raw::{
+    ApiVersion, CacheSection, DiscoverySection, Kind, RawConfig, RepeatAction, RepeatPollsSection,
+    RuleSection, UncachedReadsSection,
+};
+pub use reload::{Change, Reloader};
+
+/// A checked configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What may be kept in memory, and how fresh it must be.
+    pub policy: Arc<Policy>,
+    /// How many bytes all replicas together may hold.
+    pub memory_limit_bytes: usize,
+    /// How long a replica that nobody reads is kept.
+    pub idle_timeout: Duration,
+    /// What becomes of polls that repeat.
+    pub repeat_polls: RepeatPolls,
+    /// Whether discovery documents are kept.
+    pub discovery_cache: bool,
+    warnings: Vec<Problem>,
+    raw: RawConfig,
+}
+
+/// What becomes of polls that repeat.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RepeatPolls {
+    /// How many a second are answered without further ado.
+    pub per_second: f64,
+    /// How many may come at once.
+    pub burst: u32,
+    /// What becomes of the others.
+    pub action: RepeatAction,
+    /// How long one is held back at most.
+    pub max_delay: Duration,
+}
+
+/// Why a file gives no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It could not be read.
+    #[error("{}: cannot be read", .file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It is larger than any configuration.
+    #[error("{}: is larger than {BYTES_MAX} bytes", .file.display())]
+    TooLarge {
+        /// The file.
+        file: PathBuf,
+    },
+    /// It is wrong.
+    #[error("{}", lines(.file, .problems))]
+    Invalid {
+        /// The file.
+        file: PathBuf,
+        /// In the order of the file; never empty.
+        problems: Vec<Problem>,
+    },
+}
+
+/// How many bytes a configuration file may have.
+const BYTES_MAX: u64 = 1 << 20;
+
+// === impl Config ===
+
+impl Config {
+    /// Reads and checks a file.
+    pub fn load(file: &Path) -> Result<Self, Error> {
+        Self::from_bytes(file, &read(file)?)
+    }
+
+    /// Checks the content of a file, which is named in what is found wrong.
+    pub fn from_bytes(file: &Path, bytes: &[u8]) -> Result<Self, Error> {
+        parse(bytes).map_err(|mut problems| {
+            problems.sort_by_key(|problem| problem.place);
+            Error::Invalid { file: file.to_owned(), problems }
+        })
+    }
+
+    /// The file with every default filled in.
+    pub fn raw(&self) -> &RawConfig {
+        &self.raw
+    }
+
+    /// What is allowed but hardly meant.
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        RawConfig::default().check().expect("the defaults are checked by a test")
+    }
+}
+
+/// Reads a file, but not more than a configuration may have.
+fn read(file: &Path) -> Result<Vec<u8>, Error> {
+    let unreadable = |source| Error::Unreadable { file: file.to_owned(), source };
+    let mut bytes = Vec::new();
+    let opened = File::open(file).map_err(unreadable)?;
+    opened.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(Error::TooLarge { file: file.to_owned() });
+    }
+    Ok(bytes)
+}
+
+fn parse(bytes: &[u8]) -> Result<Config, Vec<Problem>> {
+    let text =
+        std::str::from_utf8(bytes).map_err(|_| vec![Problem::new("", "is not a text in UTF-8")])?;
+    let places = Places::read(text);
+    let empty: Vec<_> = places
+        .without_value()
+        .map(|(field, place)| Problem {
+            place: Some(place),
+            ..Problem::new(field, "has no value; leave the key out for its default")
+        })
+        .collect();
+    if !empty.is_empty() {
+        return Err(empty);
+    }
+    let raw: RawConfig =
+        serde_saphyr::from_str(text).map_err(|error| vec![Problem::from_yaml(&error, &places)])?;
+    let placed = |problem: Problem| problem.placed(&places);
+    let mut config =
+        raw.check().map_err(|problems| problems.into_iter().map(placed).collect::<Vec<_>>())?;
+    config.warnings = config.warnings.into_iter().map(placed).collect();
+    Ok(config)
+}
+
+/// One line per problem, each beginning with the file.
+fn lines(file: &Path, problems: &[Problem]) -> String {
+    let separator = |problem: &Problem| if problem.place.is_some() { ":" } else { ": " };
+    let line = |problem: &Problem| format!("{}{}{problem}", file.display(), separator(problem));
+    problems.iter().map(line).collect::<Vec<_>>().join("\n")
+}

@@ -7,6 +7,7 @@ pub mod body;
 pub mod cache;
 pub mod cli;
 pub mod config;
+pub mod demo;
 pub mod error;
 pub mod lifecycle;
 pub mod metrics;

@@ -1,1 +1,200 @@
-//! Readiness and draining.
+//! Beginning and end: which parts are ready yet, and how all of them stop.
+//!
+//! Nothing here decides when to stop; `app` does. A part takes part in both by holding a value: what it
+//! drops counts as done, so a part that fails cannot keep the others waiting.
+
+mod heartbeat;
+mod signals;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
+
+pub use heartbeat::Heartbeat;
+pub use signals::Signals;
+
+/// The parts that must be ready before the whole is; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Ready(Arc<Mutex<Vec<Part>>>);
+
+/// One part and whether it is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// What it is called.
+    pub name: &'static str,
+    /// Whether it is ready.
+    pub ready: bool,
+}
+
+/// Keeps a part from being ready until dropped.
+#[derive(Debug)]
+#[must_use = "the part is ready as soon as this is dropped"]
+pub struct NotReady {
+    parts: Ready,
+    index: usize,
+}
+
+/// Begins the end of everything that watches it.
+#[derive(Debug)]
+pub struct Drain(watch::Sender<Option<Instant>>);
+
+/// Learns of the end; dropped by a part that has stopped.
+#[derive(Clone, Debug)]
+pub struct Draining(watch::Receiver<Option<Instant>>);
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// Every part stopped.
+    Complete,
+    /// This many had not stopped at the deadline.
+    Cut(usize),
+}
+
+// === impl Ready ===
+
+impl Ready {
+    /// Adds a part that is not ready yet.
+    pub fn register(&self, name: &'static str) -> NotReady {
+        let mut parts = self.lock();
+        parts.push(Part { name, ready: false });
+        NotReady { parts: self.clone(), index: parts.len() - 1 }
+    }
+
+    /// Whether every part is ready.
+    pub fn is_ready(&self) -> bool {
+        self.lock().iter().all(|part| part.ready)
+    }
+
+    /// Every part, in the order they were added.
+    pub fn parts(&self) -> Vec<Part> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Part>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for NotReady {
+    fn drop(&mut self) {
+        if let Some(part) = self.parts.lock().get_mut(self.index) {
+            part.ready = true;
+        }
+    }
+}
+
+// === impl Drain ===
+
+impl Drain {
+    /// Nothing ends yet.
+    pub fn new() -> Self {
+        Self(watch::Sender::new(None))
+    }
+
+    /// One more part that will have to stop.
+    pub fn watch(&self) -> Draining {
+        Draining(self.0.subscribe())
+    }
+
+    /// Begins the end; what has not stopped at the deadline is cut off.
+    pub fn begin(&self, deadline: Instant) {
+        self.0.send_replace(Some(deadline));
+    }
+
+    /// Waits for every part to stop, until the deadline.
+    pub async fn finished(&self, deadline: Instant) -> Drained {
+        match timeout_at(deadline, self.0.closed()).await {
+            Ok(()) => Drained::Complete,
+            Err(_) => Drained::Cut(self.0.receiver_count()),
+        }
+    }
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// === impl Draining ===
+
+impl Draining {
+    /// Waits until the end begins, which it also does when the [`Drain`] is dropped.
+    pub async fn begun(&mut self) {
+        // An error means that nobody is left to begin the end.
+        let _dropped = self.0.wait_for(Option::is_some).await;
+    }
+
+    /// Whether the end has begun.
+    pub fn is_begun(&self) -> bool {
+        self.deadline().is_some() || self.0.has_changed().is_err()
+    }
+
+    /// When what has not stopped is cut off, once the end has begun.
+    pub fn deadline(&self) -> Option<Instant> {
+        *self.0.borrow()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_whole_is_ready_once_every_part_is() {
+        let ready = Ready::default();
+        let listener = ready.register("listener");
+        let admin = ready.register("admin");
+        drop(admin);
+        assert!(!ready.is_ready());
+        let expected =
+            [Part { name: "listener", ready: false }, Part { name: "admin", ready: true }];
+        assert_eq!(ready.parts(), expected);
+        drop(listener);
+        assert!(ready.is_ready());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_ends_when_the_last_part_stopped() {
+        let drain = Drain::new();
+        let (mut first, second) = (drain.watch(), drain.watch());
+        let deadline = Instant::now() + Duration::from_secs(10);
+        assert!(!second.is_begun());
+        drain.begin(deadline);
+        first.begun().await;
+        assert_eq!((second.is_begun(), second.deadline()), (true, Some(deadline)));
+        drop(first);
+        let stopping = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            drop(second);
+        });
+        assert_eq!(drain.finished(deadline).await, Drained::Complete);
+        assert!(Instant::now() < deadline);
+        stopping.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_is_cut_at_its_deadline() {
+        let drain = Drain::new();
+        let _stuck = drain.watch();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        drain.begin(deadline);
+        assert_eq!(drain.finished(deadline).await, Drained::Cut(1));
+        assert_eq!(Instant::now(), deadline);
+    }
+
+    #[tokio::test]
+    async fn parts_end_too_when_nobody_is_left_to_tell_them() {
+        let drain = Drain::new();
+        let mut watching = drain.watch();
+        drop(drain);
+        watching.begun().await;
+        assert!(watching.is_begun());
+    }
+}

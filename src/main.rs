@@ -1,3 +1,7 @@
 //! The `listless` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    listless::cli::run(std::env::args_os())
+}

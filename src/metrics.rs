@@ -1,1 +1,136 @@
-//! Every metric: name, help, unit and labels, in one table.
+//! Every metric: name, help, unit and labels, in one table, and one typed function to record each.
+//!
+//! A [`Metrics`] is passed to whoever records; there is no global one, so that two proxies in one
+//! process do not mix. Recording never blocks, and never fails in a way its caller could notice.
+
+mod client;
+mod document;
+mod family;
+mod labels;
+mod metric;
+mod own;
+mod process;
+mod replica;
+mod table;
+mod upstream;
+
+use std::sync::Arc;
+
+use metrics::Gauge;
+use metrics_exporter_prometheus::{
+    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
+
+use self::{
+    family::{Admission, ResourceId, Resources},
+    metric::Kind,
+    table::TABLE,
+};
+use crate::api::GroupVersionResource;
+
+pub use client::RequestSample;
+pub use document::document;
+pub use labels::{
+    Certificate, EventType, Lane, Limit, ListReason, Origin, Outcome, Protocol, ReplicaState,
+    ServedBy, UpstreamFault, Wait, WatchEnd,
+};
+pub use replica::ReplicaSample;
+pub use upstream::UpstreamSample;
+
+/// Records what happens; cheap to clone.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+/// Counts something as present until dropped.
+pub struct Presence(Option<Gauge>);
+
+struct Inner {
+    handle: PrometheusHandle,
+    resources: Resources,
+    client: client::Handles,
+    upstream: upstream::Handles,
+    replica: replica::Handles,
+    own: own::Handles,
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// A recorder of its own, with nothing recorded.
+    pub fn new() -> Self {
+        let recorder = Arc::new(recorder());
+        Self(Arc::new(Inner {
+            handle: recorder.handle(),
+            resources: Resources::new(),
+            client: client::Handles::new(&recorder),
+            upstream: upstream::Handles::new(&recorder),
+            replica: replica::Handles::new(&recorder),
+            own: own::Handles::new(&recorder),
+        }))
+    }
+
+    /// Everything recorded, in the Prometheus text format.
+    pub fn render(&self) -> String {
+        let mut out = self.0.handle.render();
+        process::render(&mut out);
+        out
+    }
+
+    /// Folds histogram samples into their buckets; to be called every second or so, because samples
+    /// take memory until then.
+    pub fn run_upkeep(&self) {
+        self.0.handle.run_upkeep();
+    }
+
+    /// The id to label a resource by; it gets labels of its own once it is proven to exist.
+    fn resource_id(&self, resource: &GroupVersionResource, proven: bool) -> ResourceId {
+        match self.0.resources.admit(resource, proven) {
+            Admission::Own(id) => id,
+            Admission::Other => ResourceId::OTHER,
+            Admission::Full => {
+                self.limit_reached(Limit::MetricResources);
+                ResourceId::OTHER
+            }
+        }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn recorder() -> PrometheusRecorder {
+    let mut builder = PrometheusBuilder::new();
+    for metric in TABLE.iter().flat_map(|section| section.metrics) {
+        if let Kind::Histogram(bounds) = metric.kind {
+            builder = builder
+                .set_buckets_for_metric(Matcher::Full(metric.name.to_owned()), bounds)
+                .expect("every histogram of the table has bounds");
+        }
+    }
+    builder.build_recorder()
+}
+
+// === impl Presence ===
+
+impl Presence {
+    fn new(gauge: Option<Gauge>) -> Self {
+        if let Some(gauge) = &gauge {
+            gauge.increment(1.0);
+        }
+        Self(gauge)
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        if let Some(gauge) = &self.0 {
+            gauge.decrement(1.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,3 +1,257 @@
-//! The data path: identify, classify, decide, answer, observe.
+//! The data path on one screen: identify, classify, decide, answer, observe.
+//!
+//! Invariants: every request leaves through `serve` once; every forward has a reason; every
+//! answer says in `Cache-Status` where it came from; memory answers only what [`authorize`] allowed.
 
+pub mod authorize;
+pub mod coalesce;
+pub mod decide;
+pub mod forward;
+pub mod identify;
 pub mod listen;
+pub mod local;
+pub mod metered;
+pub mod observe;
+pub mod session;
+pub mod warnings;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::{HeaderMap, HeaderName, Request, Response};
+use hyper::body::Incoming;
+use tokio::{sync::watch, time::Instant};
+
+use self::{
+    authorize::Authorize,
+    coalesce::{Coalesce, CoalesceKey, Landed},
+    decide::{Forward, ForwardReason, LocalRead, Plan, Rewriting, Step},
+    forward::{Clients, Forwarder},
+    identify::{Caller, LocalToken},
+    listen::{Connection, Serve},
+    local::Local,
+    observe::RequestLog,
+    session::Session,
+    warnings::Warnings,
+};
+use crate::{
+    api::{
+        media::Negotiated,
+        request::{Read, RequestInfo},
+    },
+    body::Body,
+    cache::Cache,
+    config::Config,
+    error::Error,
+    metrics::Metrics,
+};
+
+/// Everything a request meets.
+pub struct Proxy {
+    token: LocalToken,
+    config: watch::Receiver<Arc<Config>>,
+    cache: Cache,
+    session: SharedSession,
+    authorize: Authorize,
+    local: Local,
+    coalesce: Coalesce,
+    forwarder: Forwarder,
+    warnings: Warnings,
+    metrics: Metrics,
+}
+
+/// What a [`Proxy`] is made of.
+pub struct Parts {
+    /// What proves that a caller is the user Listless reads as.
+    pub token: LocalToken,
+    /// The configuration in force.
+    pub config: watch::Receiver<Arc<Config>>,
+    /// The replicas.
+    pub cache: Cache,
+    /// To the apiserver.
+    pub clients: Clients,
+    /// What the apiserver warns of.
+    pub warnings: Warnings,
+    /// What is counted.
+    pub metrics: Metrics,
+}
+
+/// A session that requests and the answers still streaming share.
+#[derive(Clone, Debug, Default)]
+pub struct SharedSession(Arc<Mutex<Session>>);
+
+// === impl SharedSession ===
+
+impl SharedSession {
+    /// Held for a few instructions at a time, never across an await.
+    pub fn lock(&self) -> MutexGuard<'_, Session> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Proxy ===
+
+impl Proxy {
+    /// Joins the parts; nothing runs until a request comes.
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            token: parts.token,
+            config: parts.config,
+            cache: parts.cache,
+            session: SharedSession::default(),
+            authorize: Authorize::new(parts.clients.own.clone()),
+            local: Local::new(),
+            coalesce: Coalesce::default(),
+            forwarder: Forwarder::new(parts.clients),
+            warnings: parts.warnings,
+            metrics: parts.metrics,
+        }
+    }
+
+    /// Answers one request. Every request, however it fails, leaves through here once.
+    async fn answer_logged(&self, request: Request<Incoming>) -> Response<Body> {
+        let mut log = RequestLog::open(&self.metrics);
+        let response = match self.answer(request, &mut log).await {
+            Ok(response) => response,
+            Err(error) => {
+                log.failed(&error);
+                error.into_response()
+            }
+        };
+        log.close(response)
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        log: &mut RequestLog,
+    ) -> Result<Response<Body>, Error> {
+        let caller = self.token.caller(request.headers());
+        let info = RequestInfo::parse(request.method(), request.uri(), request.headers());
+        log.classified(&info);
+        let plan = self.plan(caller, &info, request.headers(), log).await;
+        log.decided(&plan);
+        match plan {
+            Plan::Read(answer) => self.read(caller, &info, answer, request, log).await,
+            Plan::Share(reason) => self.share(caller, &info, reason, request, log).await,
+            Plan::Forward(forward) => self.forward(caller, &info, forward, request, log).await,
+        }
+    }
+
+    /// Decides, and waits for a replica as long as the decision allows.
+    async fn plan(
+        &self,
+        caller: Caller,
+        info: &RequestInfo,
+        headers: &HeaderMap,
+        log: &mut RequestLog,
+    ) -> Plan {
+        let arrived = Instant::now();
+        let media = negotiate(info, headers);
+        let policy = self.config.borrow().policy.clone();
+        let candidate = decide::candidate(info, caller, media, &policy, &self.session.lock());
+        let candidate = match candidate {
+            Ok(candidate) => candidate,
+            Err(plan) => return plan,
+        };
+        let mut lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
+        loop {
+            let now = Instant::now();
+            let step =
+                decide::decide(&candidate, &lookup, &self.session.lock(), now, now - arrived);
+            match step {
+                Step::Act(plan) => return plan,
+                Step::Await(wait) => {
+                    let view = wait.replica.reach(&wait.reach, arrived + wait.patience).await;
+                    log.waited(view.reaches(&wait.reach), now.elapsed());
+                    lookup = crate::cache::Lookup::Found(view);
+                }
+            }
+        }
+    }
+
+    async fn read(
+        &self,
+        caller: Caller,
+        info: &RequestInfo,
+        answer: LocalRead,
+        request: Request<Incoming>,
+        log: &mut RequestLog,
+    ) -> Result<Response<Body>, Error> {
+        let version = answer.snapshot.version().clone();
+        let level = answer.level;
+        if let Some(read) = readable(info)
+            && let Some(allowed) = self.authorize.read(read, answer).await
+        {
+            let resource = read.query.resource.group_resource();
+            self.session.lock().shown(&resource, &version, Instant::now());
+            let mut response = self.local.read(read, allowed, request.headers()).await;
+            self.warnings.repeat(&read.query.resource, response.headers_mut());
+            return Ok(log.hit(level, response));
+        }
+        let reason = ForwardReason::NotAuthorized;
+        let forward = Forward { reason, rewriting: Rewriting::Keep };
+        self.forward(caller, info, forward, request, log).await
+    }
+
+    async fn share(
+        &self,
+        caller: Caller,
+        info: &RequestInfo,
+        reason: ForwardReason,
+        request: Request<Incoming>,
+        log: &mut RequestLog,
+    ) -> Result<Response<Body>, Error> {
+        let key = CoalesceKey::new(caller, &request);
+        let rewriting = Rewriting::Keep;
+        let send = || self.forwarder.forward(caller, info, &rewriting, request, &self.session);
+        match self.coalesce.fly(key, send).await {
+            Ok(Landed::Sent(response)) => Ok(log.forwarded(reason, response)),
+            Ok(Landed::Shared(response)) => Ok(log.coalesced(reason, response)),
+            Err(error) => Err(Error::upstream(error, info)),
+        }
+    }
+
+    async fn forward(
+        &self,
+        caller: Caller,
+        info: &RequestInfo,
+        forward: Forward,
+        request: Request<Incoming>,
+        log: &mut RequestLog,
+    ) -> Result<Response<Body>, Error> {
+        let Forward { reason, rewriting } = forward;
+        let sent = self.forwarder.forward(caller, info, &rewriting, request, &self.session).await;
+        match sent {
+            Ok(response) => Ok(log.forwarded(reason, response)),
+            Err(error) => Err(Error::upstream(error, info)),
+        }
+    }
+}
+
+impl Serve for Proxy {
+    async fn serve(&self, _: &Connection, request: Request<Incoming>) -> Response<Body> {
+        self.answer_logged(request).await
+    }
+}
+
+/// The read a request makes, when it makes one.
+fn readable(info: &RequestInfo) -> Option<&Read> {
+    match info {
+        RequestInfo::Resource(request) => request.read.as_ref().ok(),
+        RequestInfo::NonResource(_) => None,
+    }
+}
+
+fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
+    let pretty = readable(info).and_then(|read| read.pretty.as_deref());
+    let accept = joined(headers, &http::header::ACCEPT);
+    let user_agent = headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
+    Negotiated::negotiate(accept.as_deref(), pretty, user_agent)
+}
+
+/// All values of a header as one list; none when absent. What is not text matches nothing we know.
+fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let mut values = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
+    let first = values.next()?.to_owned();
+    Some(values.fold(first, |all, value| all + "," + value))
+}

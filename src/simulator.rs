@@ -1,1 +1,358 @@
-//! An in-process apiserver for the demo and the hermetic tests.
+//! An apiserver inside the process: real list, watch and write rules over raw JSON objects.
+//!
+//! It serves `listless demo` and the hermetic tests, over TLS or without any socket. It shares no
+//! code with the proxy's replicas and rendering, so that each checks the other. It speaks JSON
+//! only, enforces no schemas and keeps no field owners.
+
+mod access;
+mod answer;
+mod call;
+mod discovery;
+mod fault;
+mod journal;
+mod json;
+mod kind;
+mod object;
+mod options;
+mod random;
+mod read;
+mod review;
+mod route;
+mod serve;
+mod status;
+mod store;
+mod token;
+mod upgrade;
+mod watch;
+mod write;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool, atomic::Ordering},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+
+pub use access::{Rule, User};
+pub use answer::Interrupted;
+pub use fault::{Effect, Fault};
+pub use journal::{Asked, Counters, Record};
+pub use json::Json;
+pub use kind::{DeletionAnswer, Rendering, ResourceType, StatusSubresource, Style};
+
+use crate::{
+    api::{GroupResource, ObjectKey},
+    body::Body,
+    upstream,
+};
+use access::Access;
+use fault::Faults;
+use journal::Journal;
+use random::Random;
+use store::Store;
+
+/// A simulated apiserver; clones share it.
+#[derive(Clone)]
+pub struct Simulator(Arc<Core>);
+
+/// How a simulated apiserver behaves; the default is a recent release.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What uids and generated names are drawn from.
+    pub seed: u64,
+    /// What the server can do.
+    pub features: Features,
+    /// The revision before the first write.
+    pub first_revision: u64,
+    /// The wall clock when the simulator starts.
+    pub epoch: Timestamp,
+    /// How many changes of each resource watches and exact reads can go back.
+    pub history_changes_max: usize,
+    /// How often etcd tells idle caches its revision (S-WATCH-32).
+    pub notification_interval: Duration,
+    /// How often a watch gets a bookmark (S-WATCH-31).
+    pub bookmark_interval: Duration,
+    /// How many requests the journal remembers.
+    pub journal_records_max: usize,
+}
+
+/// What differs between releases and set-ups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// `sendInitialEvents`, and old-style watches defaulted to it (§0.1).
+    pub watch_list: bool,
+    /// Whether consistent lists come from the cache, and so bring it up to date (§0.1).
+    pub consistent_list_from_cache: bool,
+    /// Whether deleting a scheduled pod marks it first, as with a kubelet.
+    pub graceful_pods: bool,
+}
+
+/// What the parts of a simulator share.
+struct Core {
+    settings: Settings,
+    started: Instant,
+    store: Mutex<Store>,
+    random: Random,
+    journal: Journal,
+    faults: Faults,
+    access: Access,
+    interruptions: tokio::sync::watch::Sender<Interruption>,
+    stopped: AtomicBool,
+}
+
+/// How often all open watches were ended, and how often broken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Interruption {
+    ends: u64,
+    resets: u64,
+}
+
+// === impl Simulator ===
+
+impl Simulator {
+    /// A simulated apiserver with the built-in resources and no objects.
+    pub fn new(settings: Settings) -> Self {
+        let started = Instant::now();
+        let mut store = Store::new(
+            settings.first_revision,
+            settings.history_changes_max,
+            settings.notification_interval,
+            started,
+        );
+        kind::builtin::all().into_iter().for_each(|kind| store.register(kind));
+        Self(Arc::new(Core {
+            started,
+            store: Mutex::new(store),
+            random: Random::new(settings.seed),
+            journal: Journal::new(settings.journal_records_max),
+            faults: Faults::default(),
+            access: Access::default(),
+            interruptions: tokio::sync::watch::Sender::default(),
+            stopped: AtomicBool::new(false),
+            settings,
+        }))
+    }
+
+    /// Begins to serve a resource, such as a custom one.
+    pub fn register(&self, kind: ResourceType) {
+        self.0.store().register(kind);
+    }
+
+    /// Writes an object as it is, status included, as controllers together would; answers its
+    /// version. Missing uid and creation time are filled in.
+    ///
+    /// Nothing is written when the resource is not served or the JSON has no name.
+    pub fn put(&self, resource: &GroupResource, json: impl Into<Json>) -> Option<u64> {
+        let mut json = json.into();
+        json.str_at(&["metadata", "name"])?;
+        let mut store = self.0.store();
+        let old = key_of(&json).and_then(|key| {
+            let collection = store.collection(resource)?;
+            collection.object(&key).map(|object| object.uid.clone())
+        });
+        let metadata = json.entry("metadata");
+        if metadata.get("uid").is_none() {
+            metadata.set("uid", old.unwrap_or_else(|| self.0.random.uid()));
+        }
+        if metadata.get("creationTimestamp").is_none() {
+            metadata.set("creationTimestamp", self.0.timestamp(Instant::now()));
+        }
+        store.put(resource, json, Instant::now()).map(|object| object.version)
+    }
+
+    /// Deletes an object at once, whatever holds it; answers the revision of the deletion.
+    pub fn remove(&self, resource: &GroupResource, key: &ObjectKey) -> Option<u64> {
+        self.0.store().remove(resource, key, Instant::now()).map(|object| object.version)
+    }
+
+    /// An object as a GET would show it.
+    pub fn object(&self, resource: &GroupResource, key: &ObjectKey) -> Option<Json> {
+        let store = self.0.store();
+        let collection = store.collection(resource)?;
+        collection.object(key).map(|object| object.to_json(&collection.kind))
+    }
+
+    /// How many objects of a resource there are.
+    pub fn count(&self, resource: &GroupResource) -> usize {
+        self.0.store().collection(resource).map_or(0, |found| found.objects().len())
+    }
+
+    /// The current revision.
+    pub fn revision(&self) -> u64 {
+        self.0.store().revision()
+    }
+
+    /// Raises the revision as writes to resources served elsewhere would.
+    pub fn skip_revisions(&self, count: u64) -> u64 {
+        self.0.store().skip_revisions(count, Instant::now())
+    }
+
+    /// Compacts everything below a revision: exact reads of it answer 410.
+    pub fn compact(&self, revision: u64) {
+        self.0.store().compact(revision);
+    }
+
+    /// Forgets all history: watches from any earlier version answer 410.
+    pub fn forget_history(&self) {
+        self.0.store().forget_history();
+    }
+
+    /// Ends every open watch cleanly, as the server does when its caches start anew.
+    pub fn end_watches(&self) {
+        self.0.interruptions.send_modify(|so_far| so_far.ends += 1);
+    }
+
+    /// Breaks every open watch, as a lost connection does.
+    pub fn break_watches(&self) {
+        self.0.interruptions.send_modify(|so_far| so_far.resets += 1);
+    }
+
+    /// Lets the watch caches lag: watches and reads at any age stand still at this revision, while
+    /// writes and consistent reads go on.
+    pub fn hold_caches(&self) {
+        self.0.store().hold_caches();
+    }
+
+    /// Lets the watch caches catch up.
+    pub fn release_caches(&self) {
+        self.0.store().release_caches();
+    }
+
+    /// Goes down: open watches break, nothing is answered until [`Simulator::start`].
+    pub fn stop(&self) {
+        self.0.stopped.store(true, Ordering::SeqCst);
+        self.break_watches();
+    }
+
+    /// Comes back with everything it held.
+    pub fn start(&self) {
+        self.0.stopped.store(false, Ordering::SeqCst);
+    }
+
+    /// Adds a scripted fault; faults are tried in the order they were added.
+    pub fn inject(&self, fault: Fault) {
+        self.0.faults.add(fault);
+    }
+
+    /// Drops every fault that is left.
+    pub fn clear_faults(&self) {
+        self.0.faults.clear();
+    }
+
+    /// Lets a token in as a user. From the first one on, callers need one; until then everybody
+    /// may do everything.
+    pub fn admit(&self, token: &str, user: User) {
+        self.0.access.admit(token, user);
+    }
+
+    /// Refuses a token from now on.
+    pub fn expel(&self, token: &str) {
+        self.0.access.expel(token);
+    }
+
+    /// The requests so far, oldest first, as many as the journal remembers.
+    pub fn records(&self) -> Vec<Record> {
+        self.0.journal.records()
+    }
+
+    /// The sums over all requests so far.
+    pub fn counters(&self) -> Counters {
+        self.0.journal.counters()
+    }
+
+    /// Answers one request, or says why there is no answer.
+    pub async fn answer(&self, request: Request<Body>) -> Result<Response<Body>, Interrupted> {
+        self.0.clone().answer(request).await
+    }
+}
+
+impl Default for Simulator {
+    fn default() -> Self {
+        Self::new(Settings::default())
+    }
+}
+
+impl upstream::Client for Simulator {
+    fn send(
+        &self,
+        request: Request<Body>,
+        _lane: upstream::Lane,
+    ) -> BoxFuture<'static, Result<Response<Body>, upstream::Error>> {
+        let simulator = self.clone();
+        Box::pin(async move {
+            simulator.answer(request).await.map_err(|interrupted| match interrupted {
+                Interrupted::Refused => upstream::Error::Connect(interrupted.into()),
+                Interrupted::Closed => upstream::Error::Broken(interrupted.into()),
+            })
+        })
+    }
+
+    fn upgrade(
+        &self,
+        request: Request<Body>,
+    ) -> BoxFuture<'static, Result<Response<Body>, upstream::Error>> {
+        let simulator = self.clone();
+        Box::pin(async move { simulator.dial_and_send(request).await })
+    }
+}
+
+// === impl Settings ===
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            features: Features::default(),
+            first_revision: 1000,
+            epoch: Timestamp::from_second(EPOCH_SECOND).unwrap_or_default(),
+            history_changes_max: 10_000,
+            notification_interval: Duration::from_secs(5),
+            bookmark_interval: Duration::from_secs(60),
+            journal_records_max: 100_000,
+        }
+    }
+}
+
+/// 2026-01-01T00:00:00Z.
+const EPOCH_SECOND: i64 = 1_767_225_600;
+
+// === impl Features ===
+
+impl Features {
+    /// A release before 1.31: no WatchList, every consistent list out of etcd.
+    pub const OLD: Self =
+        Self { watch_list: false, consistent_list_from_cache: false, graceful_pods: false };
+}
+
+impl Default for Features {
+    fn default() -> Self {
+        Self { watch_list: true, consistent_list_from_cache: true, graceful_pods: false }
+    }
+}
+
+// === impl Core ===
+
+impl Core {
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The simulated wall clock, as the API prints it.
+    fn timestamp(&self, at: Instant) -> String {
+        let elapsed = SignedDuration::try_from(at.saturating_duration_since(self.started));
+        let now = self.settings.epoch.saturating_add(elapsed.unwrap_or_default());
+        let now = now.unwrap_or(self.settings.epoch);
+        now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+}
+
+fn key_of(json: &Json) -> Option<ObjectKey> {
+    let name = json.str_at(&["metadata", "name"])?;
+    Some(ObjectKey::new(json.str_at(&["metadata", "namespace"]), name))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,305 @@
-//! Certificates and roots: made, loaded, turned into rustls configurations.
+//! Certificates of our own and TLS configurations for both sides.
+//!
+//! Invariant: one crypto provider (aws-lc-rs), TLS 1.2 and 1.3, keys on disk readable by their
+//! owner only. What the kubeconfig says about the apiserver's certificate is `upstream::identity`'s.
+
+use std::{
+    io,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use arc_swap::ArcSwap;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType,
+};
+use rustls::{
+    ClientConfig, RootCertStore, ServerConfig,
+    crypto::{CryptoProvider, aws_lc_rs},
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject},
+};
+
+const CA_FILE: &str = "ca.crt";
+const CA_KEY_FILE: &str = "ca.key";
+const CA_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const LEAF_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Clocks differ: certificates are valid from this long before they are made.
+const BACKDATING: Duration = Duration::from_secs(3600);
+
+/// Why certificates or TLS configurations could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file could not be read or written.
+    #[error("{}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What happened.
+        #[source]
+        source: io::Error,
+    },
+    /// A file does not hold the PEM it should.
+    #[error("{} does not hold usable PEM", .path.display())]
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A bundle of certificates has none that can be used.
+    #[error("no usable certificate in the bundle")]
+    NoCertificate,
+    /// A certificate could not be made.
+    #[error("making a certificate failed")]
+    Issue(#[from] rcgen::Error),
+    /// A configuration could not be made.
+    #[error("making a TLS configuration failed")]
+    Config(#[from] rustls::Error),
+}
+
+/// A certificate authority of our own.
+pub struct Authority {
+    certificate: CertificateDer<'static>,
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A certificate chain and its key, for one server.
+pub struct Leaf {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+/// The names a server's certificate is valid for.
+#[derive(Clone, Debug)]
+pub struct Names(Vec<Name>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Name {
+    Dns(String),
+    Ip(IpAddr),
+}
+
+/// A listener's TLS configuration, replaceable while it serves.
+#[derive(Clone)]
+pub struct Server(Arc<ArcSwap<ServerConfig>>);
+
+// === impl Authority ===
+
+impl Authority {
+    /// A new authority, valid from `now`.
+    pub fn generate(now: SystemTime) -> Result<Self, Error> {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let params = authority_params(now);
+        let certificate = params.self_signed(&key)?;
+        let pem = certificate.pem();
+        let certificate = certificate.der().clone();
+        Ok(Self { certificate, pem, issuer: Issuer::new(params, key) })
+    }
+
+    /// The authority kept in `directory`; made and kept there if there is none.
+    pub fn load_or_create(directory: &Path, now: SystemTime) -> Result<Self, Error> {
+        let (certificate, key) = (directory.join(CA_FILE), directory.join(CA_KEY_FILE));
+        if certificate.exists() && key.exists() {
+            return Self::load(&certificate, &key, now);
+        }
+        let authority = Self::generate(now)?;
+        let key_pem = authority.issuer.key().serialize_pem();
+        write_private(&key, key_pem.as_bytes())?;
+        write_private(&certificate, authority.pem.as_bytes())?;
+        Ok(authority)
+    }
+
+    fn load(certificate: &Path, key: &Path, now: SystemTime) -> Result<Self, Error> {
+        let unusable = |path: &Path, source: Box<dyn std::error::Error + Send + Sync>| Error::Pem {
+            path: path.to_owned(),
+            source,
+        };
+        let pem = read(certificate)?;
+        let der = CertificateDer::from_pem_slice(pem.as_bytes())
+            .map_err(|error| unusable(certificate, error.into()))?;
+        let pair = KeyPair::from_pem(&read(key)?).map_err(|error| unusable(key, error.into()))?;
+        // Issuing needs the authority's name and key only, and the name is always the same.
+        let issuer = Issuer::new(authority_params(now), pair);
+        Ok(Self { certificate: der, pem, issuer })
+    }
+
+    /// The authority's certificate as clients are given it.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// Makes a server certificate, valid for a year from `now`.
+    pub fn issue(&self, names: &Names, now: SystemTime) -> Result<Leaf, Error> {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let certificate = leaf_params(names, now)?.signed_by(&key, &self.issuer)?;
+        Ok(Leaf {
+            chain: vec![certificate.der().clone(), self.certificate.clone()],
+            key: PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
+        })
+    }
+}
+
+fn authority_params(now: SystemTime) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = common_name("Listless proxy CA");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.not_before = (now - BACKDATING).into();
+    params.not_after = (now + CA_LIFETIME).into();
+    params
+}
+
+fn leaf_params(names: &Names, now: SystemTime) -> Result<CertificateParams, Error> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = common_name("listless");
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    params.not_before = (now - BACKDATING).into();
+    params.not_after = (now + LEAF_LIFETIME).into();
+    for name in &names.0 {
+        params.subject_alt_names.push(match name {
+            Name::Dns(name) => SanType::DnsName(name.as_str().try_into()?),
+            Name::Ip(address) => SanType::IpAddress(*address),
+        });
+    }
+    Ok(params)
+}
+
+fn common_name(name: &str) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
+}
+
+fn read(path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })
+}
+
+/// Writes a file of mode 0600 so that it is there completely or not at all.
+fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    use std::{io::Write, os::unix::fs::OpenOptionsExt};
+    let unfinished = path.with_extension("new");
+    let write = || {
+        let _ = std::fs::remove_file(&unfinished);
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&unfinished)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&unfinished, path)
+    };
+    write().map_err(|source| Error::File { path: path.to_owned(), source })
+}
+
+// === impl Names ===
+
+impl Names {
+    /// What clients call an apiserver on loopback or inside a cluster.
+    ///
+    /// Loopback addresses stand as addresses: clients refuse them written as DNS names.
+    pub fn of_apiserver(cluster_domain: &str) -> Self {
+        let mut names = Self(Vec::new())
+            .and("127.0.0.1")
+            .and("::1")
+            .and("localhost")
+            .and("kubernetes")
+            .and("kubernetes.default")
+            .and("kubernetes.default.svc");
+        if !cluster_domain.is_empty() {
+            names = names.and(&format!("kubernetes.default.svc.{cluster_domain}"));
+        }
+        names
+    }
+
+    /// One more name or address.
+    #[must_use]
+    pub fn and(mut self, name: &str) -> Self {
+        let name = match name.parse() {
+            Ok(address) => Name::Ip(address),
+            Err(_) => Name::Dns(name.to_owned()),
+        };
+        if !self.0.contains(&name) {
+            self.0.push(name);
+        }
+        self
+    }
+}
+
+// === impl Leaf ===
+
+impl Leaf {
+    /// A chain and key from PEM files, such as a mounted `kubernetes.io/tls` secret.
+    pub fn load(certificate: &Path, key: &Path) -> Result<Self, Error> {
+        let unusable = |path: &Path, source: rustls::pki_types::pem::Error| Error::Pem {
+            path: path.to_owned(),
+            source: source.into(),
+        };
+        let chain = CertificateDer::pem_slice_iter(read(certificate)?.as_bytes())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| unusable(certificate, error))?;
+        let key = PrivateKeyDer::from_pem_slice(read(key)?.as_bytes())
+            .map_err(|error| unusable(key, error))?;
+        Ok(Self { chain, key })
+    }
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Serves `leaf`; client certificates are neither asked for nor taken.
+    pub fn new(leaf: Leaf) -> Result<Self, Error> {
+        Ok(Self(Arc::new(ArcSwap::from_pointee(server_config(leaf)?))))
+    }
+
+    /// Serves another certificate on connections accepted from now on.
+    pub fn replace(&self, leaf: Leaf) -> Result<(), Error> {
+        self.0.store(Arc::new(server_config(leaf)?));
+        Ok(())
+    }
+
+    /// The configuration for a connection accepted now.
+    pub fn current(&self) -> Arc<ServerConfig> {
+        self.0.load_full()
+    }
+}
+
+fn server_config(leaf: Leaf) -> Result<ServerConfig, Error> {
+    let builder = ServerConfig::builder_with_provider(provider());
+    let mut config = builder
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(leaf.chain, leaf.key)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // Some clients open a connection per request: tickets spare them the full handshake.
+    config.ticketer = aws_lc_rs::Ticketer::new()?;
+    Ok(config)
+}
+
+/// The one crypto provider.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+/// A client's configuration that trusts the certificates in `pem` and has none of its own.
+pub fn client_config(pem: &[u8]) -> Result<ClientConfig, Error> {
+    let builder =
+        ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    Ok(builder.with_root_certificates(roots(pem)?).with_no_client_auth())
+}
+
+/// The certificates of a bundle as roots; blocks that cannot be used are skipped.
+pub fn roots(pem: &[u8]) -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    let (added, _) =
+        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
+    if added == 0 { Err(Error::NoCertificate) } else { Ok(roots) }
+}
+
+#[cfg(test)]
+mod tests;

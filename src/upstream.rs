@@ -1,11 +1,24 @@
 //! The apiserver as seen from here: connections, and our own identity towards it.
 //!
 //! Invariant: nothing here adds a credential to a request unless it was sent through [`Own`].
-#![expect(unused_variables, missing_docs, reason = "stub")]
+
+pub mod connect;
+pub mod dial;
+pub mod identity;
+mod own;
+pub mod pool;
+mod slot;
+mod socket;
+pub mod tunnel;
 
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 
+pub use self::{
+    connect::Endpoint,
+    own::Own,
+    pool::{Pool, Settings},
+};
 use crate::body::Body;
 
 /// Which connections a request may use: long ones must never starve short ones.
@@ -20,13 +33,16 @@ pub enum Lane {
 /// Why no response came.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// Nothing was sent.
     #[error("connecting to the apiserver failed")]
     Connect(#[source] crate::body::BoxError),
+    /// Nothing was sent.
     #[error("connecting to the apiserver timed out")]
     ConnectTimeout,
     /// The request may have reached the apiserver.
     #[error("the connection to the apiserver broke before an answer came")]
     Broken(#[source] crate::body::BoxError),
+    /// Nothing was sent.
     #[error("own credentials could not be obtained")]
     Credentials(#[source] crate::body::BoxError),
     /// Too many requests or connections are in flight (a named bound was reached).
@@ -44,4 +60,12 @@ pub trait Client: Send + Sync + 'static {
         request: Request<Body>,
         lane: Lane,
     ) -> BoxFuture<'static, Result<Response<Body>, Error>>;
+
+    /// Sends a request that asks to switch protocols, on a connection of its own.
+    ///
+    /// An answer of 101 carries hyper's `OnUpgrade`; any other is a normal response.
+    fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>>;
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,69 +1,271 @@
-//! An HTTP request read as an API request: the classify step (S-URL-*).
-#![expect(unused_variables, missing_docs, reason = "stub")]
-use super::{GroupVersionResource, Scope, Verb, query::Query, version::VersionMatch};
+//! An HTTP request read as an API request: the classify step (S-URL-*, S-LIST-01..27, S-GET-*).
+//!
+//! Nothing here refuses a request. What is understood completely becomes a [`Read`]; everything
+//! else carries the reason why it must be forwarded as it is (S-PRIME-01, S-PRIME-03). Reads URL
+//! and headers once, in linear time, whatever they hold.
+
+mod duration;
+mod parameters;
+mod path;
+mod read;
+
 use std::{sync::Arc, time::Duration};
+
+use http::{HeaderMap, Method, Uri, header};
+
+use self::{
+    parameters::{Parameter, Parameters},
+    path::{Path, Prefix},
+};
+use super::{
+    GroupVersionResource, ObjectKey, Scope, Verb, query::Query, selector::NAME_PATH,
+    version::VersionMatch,
+};
 
 /// An HTTP request as the apiserver's RequestInfo reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nearly every request is of the large variant")]
 pub enum RequestInfo {
+    /// It addresses a resource.
     Resource(ResourceRequest),
+    /// It addresses something else: discovery, health, metrics, or nothing at all.
     NonResource(NonResourceRequest),
 }
+
+/// A request that addresses a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceRequest {
+    /// What it does.
     pub verb: Verb,
+    /// What it does it to.
     pub resource: GroupVersionResource,
+    /// The namespace of the path; for a named Namespace its own name (S-URL-04).
     pub scope: Scope,
-    /// From the path only.
+    /// The object named by the path.
     pub name: Option<Arc<str>>,
+    /// The part of the object it addresses, such as `status` or `log`.
     pub subresource: Option<Arc<str>>,
     /// What a plain GET or LIST asks; `Err` says why it must be forwarded as it is.
     pub read: Result<Read, NotModelled>,
-    /// Whether adding resourceVersion to the query would only relax its freshness: a plain GET/LIST with
-    /// resourceVersion, resourceVersionMatch, continue, limit, watch, sendInitialEvents and every unknown parameter absent.
+    /// Whether adding resourceVersion to the query would only relax its freshness: a plain GET or
+    /// LIST with resourceVersion, resourceVersionMatch, continue, limit, watch, sendInitialEvents
+    /// and every unknown parameter absent.
     pub rewritable: bool,
-    /// `?timeout=`, which bounds our own waiting (S-URL-11).
+    /// `?timeout=`, which bounds our own waiting (S-URL-11); `None` also when zero or negative.
     pub timeout: Option<Duration>,
-    /// `dryRun` present: the write teaches nothing (S-WRITE-09).
+    /// `dryRun` is in the query: the write teaches nothing (S-WRITE-09).
     pub dry_run: bool,
 }
+
+/// A request that addresses no resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NonResourceRequest {
+    /// The path as sent, still percent-encoded.
     pub path: Arc<str>,
 }
+
 /// A GET or LIST whose every parameter is understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
     /// What it selects; a GET is a query with `metadata.name` pinned.
     pub query: Query,
-    /// The object named by the path: a GET. None: a LIST.
+    /// The object named by the path: a GET. `None`: a LIST, even one that pins `metadata.name`.
     pub name: Option<Arc<str>>,
+    /// Which version it asks for.
     pub version: VersionMatch,
     /// LIST `limit`, when given and above zero.
     pub limit: Option<u64>,
     /// Raw `pretty` value, for media negotiation.
     pub pretty: Option<String>,
 }
-/// Why a read cannot be answered from memory, whatever the cache holds.
+
+/// Why a request cannot be answered from memory, whatever the cache holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NotModelled {
+    /// The method is not GET.
     NotARead,
+    /// A WATCH in its ordinary form; the deprecated `/watch/` path is `UnusualPath`.
     Watch,
+    /// It addresses a part of an object.
     Subresource,
+    /// The path has escapes, empty or dot segments, a slash at the end, or a deprecated prefix.
     UnusualPath,
+    /// The query has a `;`, a bad escape, or bytes that are not UTF-8.
     MalformedQuery,
+    /// A parameter we do not know for this verb.
     UnknownParameter,
+    /// A known parameter comes twice.
     RepeatedParameter,
+    /// It continues an earlier LIST.
     Continue,
+    /// The apiserver refuses these parameters together.
     IllegalCombination,
+    /// resourceVersion is not a plain positive number or 0.
     BadVersion,
+    /// A selector does not parse.
     BadSelector,
+    /// A field selector names a field whose value we do not know.
     UnmodelledField,
+    /// Some other parameter's value does not parse.
     BadValue,
+    /// The GET carries a body.
+    Body,
 }
+
+// === impl RequestInfo ===
+
 impl RequestInfo {
     /// Never fails: what is not understood is said in the result.
-    pub fn parse(method: &http::Method, uri: &http::Uri, headers: &http::HeaderMap) -> Self {
-        todo!()
+    pub fn parse(method: &Method, uri: &Uri, headers: &HeaderMap) -> Self {
+        let Some(path) = Path::parse(uri.path()) else {
+            return Self::NonResource(NonResourceRequest { path: uri.path().into() });
+        };
+        let parameters = Parameters::parse(uri.query().unwrap_or_default());
+        let verb = verb(method, &path, &parameters);
+        let timeout = duration::timeout(parameters.get(Parameter::Timeout).unwrap_or_default());
+        let plain = plain_read(method, &path, headers, verb);
+        let read = plain.and_then(|()| {
+            timeout.map_err(|_| NotModelled::BadValue)?;
+            read::read(&path, &parameters)
+        });
+        Self::Resource(ResourceRequest {
+            verb,
+            rewritable: plain.is_ok() && read::rewritable(&path, &parameters),
+            timeout: timeout.ok().flatten(),
+            dry_run: parameters.dry_run,
+            read,
+            resource: path.resource,
+            scope: path.scope,
+            name: path.name,
+            subresource: path.subresource,
+        })
+    }
+
+    /// What the request does; [`Verb::Other`] when it addresses no resource.
+    pub fn verb(&self) -> Verb {
+        self.resource_request().map_or(Verb::Other, |request| request.verb)
+    }
+
+    /// The request when it addresses a resource.
+    pub fn resource_request(&self) -> Option<&ResourceRequest> {
+        match self {
+            Self::Resource(request) => Some(request),
+            Self::NonResource(_) => None,
+        }
+    }
+
+    /// The metric label of the scope, as the apiserver's own metrics have it; empty when no
+    /// resource is addressed.
+    pub fn scope_label(&self) -> &'static str {
+        self.resource_request().map_or("", ResourceRequest::scope_label)
     }
 }
+
+// === impl ResourceRequest ===
+
+impl ResourceRequest {
+    /// `resource` for one object, else `namespace` or `cluster`.
+    pub fn scope_label(&self) -> &'static str {
+        if self.name.is_some() || self.verb == Verb::Create {
+            return "resource";
+        }
+        self.scope.as_str()
+    }
+
+    /// The key of the object the path names.
+    pub fn object_key(&self) -> Option<ObjectKey> {
+        let name = self.name.as_deref()?;
+        Some(ObjectKey::new(storage_scope(&self.resource, &self.scope).namespace(), name))
+    }
+}
+
+// === impl Read ===
+
+impl Read {
+    /// The name an access review of this read carries: the path's, or the one a LIST pins by
+    /// field selector when it could stand in a path (S-URL-07).
+    pub fn review_name(&self) -> Option<&str> {
+        let is_segment = |name: &&str| !matches!(*name, "." | "..") && !name.contains(['/', '%']);
+        self.name.as_deref().or_else(|| self.query.fields.pinned(NAME_PATH).filter(is_segment))
+    }
+}
+
+// === impl NotModelled ===
+
+impl NotModelled {
+    /// The word in `Cache-Status`, logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotARead => "not-a-read",
+            Self::Watch => "watch",
+            Self::Subresource => "subresource",
+            Self::UnusualPath => "unusual-path",
+            Self::MalformedQuery => "malformed-query",
+            Self::UnknownParameter => "unknown-parameter",
+            Self::RepeatedParameter => "repeated-parameter",
+            Self::Continue => "continue",
+            Self::IllegalCombination => "illegal-combination",
+            Self::BadVersion => "bad-version",
+            Self::BadSelector => "bad-selector",
+            Self::UnmodelledField => "unmodelled-field",
+            Self::BadValue => "bad-value",
+            Self::Body => "body",
+        }
+    }
+}
+
+/// The verb of a resource request (S-URL-03, S-URL-06, S-URL-08).
+fn verb(method: &Method, path: &Path, parameters: &Parameters<'_>) -> Verb {
+    let named = path.name.is_some();
+    match (path.prefix, method) {
+        (Some(Prefix::Watch), _) => Verb::Watch,
+        (Some(Prefix::Proxy), _) => Verb::Other,
+        (None, &Method::GET | &Method::HEAD) if named => Verb::Get,
+        (None, &Method::GET | &Method::HEAD) if parameters.flag(Parameter::Watch) => Verb::Watch,
+        (None, &Method::GET | &Method::HEAD) => Verb::List,
+        (None, &Method::POST) => Verb::Create,
+        (None, &Method::PUT) => Verb::Update,
+        (None, &Method::PATCH) => Verb::Patch,
+        (None, &Method::DELETE) if named => Verb::Delete,
+        (None, &Method::DELETE) => Verb::DeleteCollection,
+        (None, _) => Verb::Other,
+    }
+}
+
+/// Whether all but the query string is that of an ordinary GET or LIST.
+fn plain_read(
+    method: &Method,
+    path: &Path,
+    headers: &HeaderMap,
+    verb: Verb,
+) -> Result<(), NotModelled> {
+    if method != Method::GET {
+        return Err(NotModelled::NotARead);
+    }
+    if path.unusual {
+        return Err(NotModelled::UnusualPath);
+    }
+    if path.subresource.is_some() {
+        return Err(NotModelled::Subresource);
+    }
+    if verb == Verb::Watch {
+        return Err(NotModelled::Watch);
+    }
+    let has_length = headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0");
+    if has_length || headers.contains_key(header::TRANSFER_ENCODING) {
+        return Err(NotModelled::Body);
+    }
+    Ok(())
+}
+
+/// The scope objects are stored under: a Namespace lies in no namespace, though the path of one
+/// says so (S-URL-04).
+fn storage_scope(resource: &GroupVersionResource, scope: &Scope) -> Scope {
+    if resource.group.is_empty() && &*resource.resource == "namespaces" {
+        return Scope::All;
+    }
+    scope.clone()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,156 @@
 //! List-and-watch: the only writer of one replica.
+//!
+//! Invariants: readers see whole states at one version each, never an older one than before but
+//! for a declared epoch (P1); nothing of a malformed answer is ever seen; every failure is
+//! followed by a wait with jitter (P6). Starting, stopping and bounding replicas is the cache's.
+
+mod backoff;
+mod event;
+mod exchange;
+mod failure;
+mod listing;
+mod watching;
+
+pub use failure::{Ended, Failure};
+
+use std::{error::Error, fmt::Write, sync::Arc};
+
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+use self::{backoff::Backoff, exchange::Exchange, failure::Step};
+use super::{
+    Settings,
+    counters::Counters,
+    reader::Reader,
+    replica::{Link, Published, Replica, State},
+    store::Snapshot,
+};
+use crate::{api::version::ResourceVersion, upstream::Client};
+
+/// Keeps one replica in step with the apiserver.
+pub struct Reflector {
+    replica: Arc<Replica>,
+    exchange: Exchange,
+    settings: watch::Receiver<Settings>,
+    random: Random,
+    counters: Arc<Counters>,
+    reader: Reader,
+    backoff: Backoff,
+}
+
+/// Numbers in 0..1.
+pub type Random = Arc<dyn Fn() -> f64 + Send + Sync>;
+
+/// Error texts kept for status pages are cut to this length.
+const ERROR_CHARACTERS_MAX: usize = 300;
+
+// === impl Reflector ===
+
+impl Reflector {
+    /// Will feed a replica.
+    pub fn new(
+        replica: Arc<Replica>,
+        client: Arc<dyn Client>,
+        settings: watch::Receiver<Settings>,
+        random: Random,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let query = replica.query();
+        let exchange = Exchange::new(client, query);
+        let reader = Reader::new(query.resource.clone(), query.scope.clone());
+        let backoff = Backoff::default();
+        Self { replica, exchange, settings, random, counters, reader, backoff }
+    }
+
+    /// Lists and watches until told to stop or until it is of no use.
+    pub async fn run(mut self, stop: CancellationToken) -> Ended {
+        stop.run_until_cancelled(self.follow()).await.unwrap_or(Ended::Stopped)
+    }
+
+    async fn follow(&mut self) -> Ended {
+        let mut step = Step::List(None);
+        loop {
+            let result = match &step {
+                Step::List(from) => self.list(from.clone()).await,
+                Step::Watch => self.watch().await,
+            };
+            step = match result {
+                Ok(next) => next,
+                Err(failure) => {
+                    let next = failure.next(&step, self.shown().as_ref());
+                    self.note(&failure);
+                    match next {
+                        Ok(next) => {
+                            let wait = self.backoff.next((self.random)());
+                            sleep(failure.retry_after() + wait).await;
+                            next
+                        }
+                        Err(ended) => return ended,
+                    }
+                }
+            };
+        }
+    }
+
+    /// What readers see now.
+    fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.replica.published().snapshot.clone()
+    }
+
+    /// The version that readers have seen.
+    fn shown(&self) -> Option<ResourceVersion> {
+        self.snapshot().map(|snapshot| snapshot.version().clone())
+    }
+
+    /// Tells readers, pages and the log of a failure.
+    fn note(&self, failure: &Failure) {
+        self.counters.failures.increment();
+        let text = described(failure);
+        let query = self.replica.query();
+        tracing::warn!(resource = %query.resource, scope = query.scope.as_str(), "{text}");
+        self.replica.usage().last_error = Some(text);
+        if let Failure::Restored { .. } = failure {
+            self.begin_epoch();
+        } else {
+            self.replica.publish(|published| {
+                if published.snapshot.is_none() {
+                    published.state = State::Failing;
+                }
+            });
+        }
+    }
+
+    /// Forgets everything: versions have begun anew, and equal ones may mean different content.
+    fn begin_epoch(&self) {
+        self.counters.epochs.increment();
+        self.replica.publish(|published| {
+            let epoch = published.epoch + 1;
+            let link = Link::Lost { since: Instant::now() };
+            let proven_at = None;
+            *published =
+                Published { state: State::Starting, snapshot: None, link, proven_at, epoch };
+        });
+    }
+}
+
+/// An error with its causes, in one line.
+fn described(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        // Writing to a String cannot fail.
+        let _ = write!(text, ": {cause}");
+        source = cause.source();
+    }
+    match text.char_indices().nth(ERROR_CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests;

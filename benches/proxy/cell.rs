@@ -1,0 +1,168 @@
+//! The cells of the benchmark matrix that this version answers, and how each is measured.
+//!
+//! A figure is a ratio of processor time per request between two servers in adjacent slots; the
+//! order of the two alternates (ABBA) so that a machine that slows down slows both.
+
+use anyhow::{Context, Result};
+
+use crate::{
+    load::{self, Expected, Slot},
+    options::Options,
+    setup::{APPS, IdleLoad, POLLERS, Setup},
+    wire::Connection,
+};
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cell {
+    pub(crate) id: &'static str,
+    pub(crate) what: &'static str,
+    /// Path and query below the pods of the load namespace.
+    suffix: &'static str,
+    pub(crate) gate: Option<f64>,
+}
+
+/// What was found for a cell.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) cell: Cell,
+    pub(crate) body_bytes: usize,
+    pub(crate) requests: [u64; 2],
+    /// Microseconds of processor time per request, per round: apiserver, etcd, Listless.
+    pub(crate) apiserver: Vec<f64>,
+    pub(crate) etcd: Vec<f64>,
+    pub(crate) listless: Vec<f64>,
+    /// Requests per second through Listless, the load generator included on the same cores.
+    pub(crate) rate: f64,
+    /// Processor time the apiserver used while Listless answered, per request.
+    pub(crate) apiserver_meanwhile: f64,
+}
+
+/// The cells of the matrix in `docs`' order; P2 has no gate in this version.
+pub(crate) const CELLS: &[Cell] = &[
+    Cell {
+        id: "P1",
+        what: "GET one, resourceVersion=0",
+        suffix: "/pod-00007?resourceVersion=0",
+        gate: Some(25.0),
+    },
+    Cell { id: "P2", what: "GET one, version unset", suffix: "/pod-00007", gate: None },
+    Cell {
+        id: "P3",
+        what: "LIST selector -> 0",
+        suffix: "?labelSelector=app%3Dnone",
+        gate: Some(200.0),
+    },
+    Cell {
+        id: "P4",
+        what: "LIST selector -> 10",
+        suffix: "?labelSelector=app%3Dapp-7",
+        gate: Some(60.0),
+    },
+    Cell {
+        id: "P5",
+        what: "LIST selector -> 50",
+        suffix: "?labelSelector=poller%3D7",
+        gate: Some(25.0),
+    },
+];
+
+// The sizes in the names of P4 and P5, for the default of 5 000 pods.
+const _: () = assert!(5_000 / APPS == 10 && 5_000 / POLLERS == 50);
+
+/// Measures one cell: the two answers must be equal first, then rounds of ABBA.
+pub(crate) fn measure(
+    cell: &Cell,
+    setup: &Setup,
+    options: &Options,
+    idle: IdleLoad,
+) -> Result<Measured> {
+    let direct = expected(cell, setup)?;
+    let through = Expected { cache_status: Some("hit"), ..direct.clone() };
+    let mut measured = Measured {
+        cell: *cell,
+        body_bytes: direct.body.len(),
+        requests: [0; 2],
+        apiserver: Vec::new(),
+        etcd: Vec::new(),
+        listless: Vec::new(),
+        rate: 0.0,
+        apiserver_meanwhile: 0.0,
+    };
+    for round in 0..options.rounds {
+        let sides = if round % 2 == 0 { [true, false] } else { [false, true] };
+        for straight in sides {
+            if straight {
+                measured.add_direct(&direct_slot(&direct, setup, options)?, idle);
+            } else {
+                measured.add_through(&through_slot(&through, setup, options)?, idle);
+            }
+        }
+    }
+    measured.rate /= f64::from(options.rounds);
+    measured.apiserver_meanwhile /= f64::from(options.rounds);
+    Ok(measured)
+}
+
+/// Asks the apiserver once; its answer is what Listless must give too.
+fn expected(cell: &Cell, setup: &Setup) -> Result<Expected> {
+    let target = format!("{}{}", setup.data.collection(), cell.suffix);
+    let mut connection = Connection::open(&setup.direct)?;
+    let answer = connection.exchange(&setup.direct.request(&target))?;
+    let body = load::without_version(answer.body);
+    let expected = Expected { target, body, cache_status: None };
+    load::check_whole(&answer, &expected).context("the apiserver's own answer")?;
+    Ok(expected)
+}
+
+fn direct_slot(expected: &Expected, setup: &Setup, options: &Options) -> Result<Slot> {
+    let meter = || Ok([setup.apiserver_cpu()?, setup.etcd_cpu()?]);
+    load::run(&setup.direct, expected, options.connections, options.slot, &meter)
+}
+
+fn through_slot(expected: &Expected, setup: &Setup, options: &Options) -> Result<Slot> {
+    let meter = || Ok([setup.listless_cpu()?, setup.apiserver_cpu()?]);
+    load::run(&setup.through, expected, options.connections, options.slot, &meter)
+}
+
+// === impl Measured ===
+
+impl Measured {
+    /// Apiserver ÷ Listless, round by round, in order of size.
+    pub(crate) fn ratios(&self) -> Vec<f64> {
+        let mut ratios: Vec<f64> =
+            self.apiserver.iter().zip(&self.listless).map(|(a, b)| a / b).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios
+    }
+
+    fn add_direct(&mut self, slot: &Slot, idle: IdleLoad) {
+        self.requests[0] += slot.requests;
+        self.apiserver.push(micros_per_request(slot, 0, idle.apiserver));
+        self.etcd.push(micros_per_request(slot, 1, idle.etcd));
+    }
+
+    fn add_through(&mut self, slot: &Slot, idle: IdleLoad) {
+        self.requests[1] += slot.requests;
+        self.listless.push(micros_per_request(slot, 0, idle.listless));
+        self.rate += slot.requests as f64 / slot.elapsed.as_secs_f64();
+        self.apiserver_meanwhile += micros_per_request(slot, 1, idle.apiserver).max(0.0);
+    }
+}
+
+/// Processor time beyond what the process uses when nobody asks it anything.
+fn micros_per_request(slot: &Slot, process: usize, idle_cores: f64) -> f64 {
+    let beyond = slot.cpu_seconds[process] - idle_cores * slot.elapsed.as_secs_f64();
+    beyond * 1e6 / slot.requests.max(1) as f64
+}
+
+/// The middle value; zero of none.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
+    }
+}

@@ -1,0 +1,153 @@
+//! Closed-loop load: each connection sends its next request when the last answer is read whole.
+//!
+//! Every answer is checked: status, length and `Cache-Status` always, the whole body now and then.
+
+use std::{
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::wire::{Answer, Connection, Endpoint};
+
+/// Bodies are compared whole this often; comparing costs the load generator, not the server.
+const WHOLE_BODY_EVERY: u64 = 64;
+/// By how many digits the version in a list's metadata may grow during a run.
+const VERSION_DIGITS: usize = 4;
+
+/// A request, and what a right answer to it looks like.
+#[derive(Clone, Debug)]
+pub(crate) struct Expected {
+    pub(crate) target: String,
+    /// The body the apiserver gave, less the version of the list.
+    pub(crate) body: Vec<u8>,
+    /// What `Cache-Status` must contain, if the server is Listless.
+    pub(crate) cache_status: Option<&'static str>,
+}
+
+/// What one slot of load did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub(crate) requests: u64,
+    pub(crate) elapsed: Duration,
+    /// Processor seconds of the processes under test, in the order they were given.
+    pub(crate) cpu_seconds: [f64; 2],
+}
+
+/// Reads the processor time of up to two processes.
+pub(crate) type Meter<'a> = &'a (dyn Fn() -> Result<[f64; 2]> + Sync);
+
+/// Loads a server for a while and meters processes meanwhile; a wrong answer is an error.
+pub(crate) fn run(
+    endpoint: &Endpoint,
+    expected: &Expected,
+    connections: usize,
+    length: Duration,
+    meter: Meter<'_>,
+) -> Result<Slot> {
+    let (connected, stop) = (Barrier::new(connections + 1), AtomicBool::new(false));
+    let begun = Barrier::new(connections + 1);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..connections)
+            .map(|_| {
+                scope.spawn(|| {
+                    // Handshakes and the first request stay outside the measure.
+                    let ready = connect(endpoint, expected);
+                    connected.wait();
+                    begun.wait();
+                    requests_until(ready?, endpoint, expected, &stop)
+                })
+            })
+            .collect();
+        connected.wait();
+        let before = meter();
+        let started = Instant::now();
+        begun.wait();
+        pause(length);
+        stop.store(true, Ordering::Relaxed);
+        let mut requests = 0;
+        for worker in workers {
+            requests += worker.join().map_err(|_| anyhow::anyhow!("a connection panicked"))??;
+        }
+        let (elapsed, after, before) = (started.elapsed(), meter()?, before?);
+        let cpu_seconds = [after[0] - before[0], after[1] - before[1]];
+        Ok(Slot { requests, elapsed, cpu_seconds })
+    })
+}
+
+/// The body without the version of the list: it moves on while the objects stay the same.
+pub(crate) fn without_version(body: &[u8]) -> Vec<u8> {
+    const FIELD: &[u8] = b"\"metadata\":{\"resourceVersion\":\"";
+    match memchr::memmem::find(body, FIELD) {
+        Some(at) if at < 100 => {
+            let from = at + FIELD.len();
+            let digits = body[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+            [&body[..from], &body[from + digits..]].concat()
+        }
+        _ => body.to_vec(),
+    }
+}
+
+/// Whether an answer is right in every byte.
+pub(crate) fn check_whole(answer: &Answer<'_>, expected: &Expected) -> Result<()> {
+    check(answer, expected)?;
+    ensure!(without_version(answer.body) == expected.body, "another body: {}", expected.target);
+    Ok(())
+}
+
+fn connect(endpoint: &Endpoint, expected: &Expected) -> Result<Connection> {
+    let mut connection = Connection::open(endpoint)?;
+    let request = endpoint.request(&expected.target);
+    check_whole(&connection.exchange(&request)?, expected).context("before the load")?;
+    Ok(connection)
+}
+
+fn requests_until(
+    mut connection: Connection,
+    endpoint: &Endpoint,
+    expected: &Expected,
+    stop: &AtomicBool,
+) -> Result<u64> {
+    let request = endpoint.request(&expected.target);
+    let mut count = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let answer = connection.exchange(&request)?;
+        count += 1;
+        if count % WHOLE_BODY_EVERY == 0 {
+            check_whole(&answer, expected)?;
+        } else {
+            check(&answer, expected)?;
+        }
+    }
+    Ok(count)
+}
+
+fn check(answer: &Answer<'_>, expected: &Expected) -> Result<()> {
+    let extra = answer.body.len().wrapping_sub(expected.body.len());
+    // A list's body is longer by its version.
+    if answer.status != 200 || extra > 20 + VERSION_DIGITS {
+        bail!(
+            "{}: status {}, {} bytes, expected 200 and {}: {}",
+            expected.target,
+            answer.status,
+            answer.body.len(),
+            expected.body.len(),
+            String::from_utf8_lossy(&answer.body[..answer.body.len().min(300)])
+        );
+    }
+    if let Some(wanted) = expected.cache_status {
+        let found = answer.cache_status();
+        ensure!(found.contains(wanted), "{}: Cache-Status {found:?}", expected.target);
+    }
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a measuring slot is exactly a stretch of time")]
+fn pause(length: Duration) {
+    thread::sleep(length);
+}

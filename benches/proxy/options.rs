@@ -1,0 +1,69 @@
+//! The few options of the harness, read without a library.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+const USAGE: &str = "\
+usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rounds N] [--pods N]
+       [--connections N] [--samples N]
+
+  --gate           exit with an error when a gate is missed
+  --cell ID        measure only this cell (P1 P2 P3 P4 P5 P15); repeat for more
+  --seconds N      length of one measuring slot (default 4)
+  --rounds N       slots on each side of a cell (default 5)
+  --pods N         pods in the cluster (default 5000, at least 1000)
+  --connections N  connections of the closed-loop load (default 8)
+  --samples N      latency samples on each side (default 3000)";
+
+/// What to measure and how long.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) gate: bool,
+    pub(crate) cells: Vec<String>,
+    pub(crate) slot: Duration,
+    pub(crate) rounds: u32,
+    pub(crate) pods: u32,
+    pub(crate) connections: usize,
+    pub(crate) samples: usize,
+}
+
+// === impl Options ===
+
+impl Options {
+    pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Self> {
+        let mut options = Self {
+            gate: false,
+            cells: Vec::new(),
+            slot: Duration::from_secs(4),
+            rounds: 5,
+            pods: 5_000,
+            connections: 8,
+            samples: 3_000,
+        };
+        let mut arguments = arguments;
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().with_context(|| format!("{argument} what?"));
+            match argument.as_str() {
+                "--gate" => options.gate = true,
+                "--cell" => options.cells.push(value()?),
+                "--seconds" => options.slot = Duration::from_secs(value()?.parse()?),
+                "--rounds" => options.rounds = value()?.parse()?,
+                "--pods" => options.pods = value()?.parse()?,
+                "--connections" => options.connections = value()?.parse()?,
+                "--samples" => options.samples = value()?.parse()?,
+                // Cargo adds this one.
+                "--bench" => {}
+                _ => bail!("unknown argument {argument}\n{USAGE}"),
+            }
+        }
+        if options.rounds == 0 || options.slot.is_zero() || options.pods < 1_000 {
+            bail!("too little to measure\n{USAGE}");
+        }
+        Ok(options)
+    }
+
+    pub(crate) fn wants(&self, cell: &str) -> bool {
+        self.cells.is_empty() || self.cells.iter().any(|wanted| wanted == cell)
+    }
+}

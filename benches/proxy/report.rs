@@ -1,0 +1,227 @@
+//! The table: units in the head, medians with their range, gates with a verdict.
+
+use anyhow::Result;
+
+use crate::{
+    cell::{Measured, median},
+    latency::Latency,
+    options::Options,
+    setup::{IdleLoad, Setup},
+};
+
+const ADDED_MICROS_MAX: f64 = 100.0;
+const TIMES_DIRECT_MAX: f64 = 1.3;
+const TIMES_JSON_MAX: f64 = 1.3;
+
+/// Prints as it goes and keeps the gates for the end.
+pub(crate) struct Report {
+    options: Options,
+    version: &'static str,
+    gates: Vec<Gate>,
+    head_printed: bool,
+}
+
+/// A figure that must keep its side of a limit.
+struct Gate {
+    cell: &'static str,
+    what: &'static str,
+    found: f64,
+    side: Side,
+    limit: f64,
+}
+
+#[derive(Clone, Copy)]
+enum Side {
+    AtLeast,
+    AtMost,
+}
+
+// === impl Report ===
+
+impl Report {
+    pub(crate) fn new(options: &Options, setup: &Setup) -> Self {
+        let (options, version) = (options.clone(), setup.version());
+        Self { options, version, gates: Vec::new(), head_printed: false }
+    }
+
+    /// The machine, the servers and the method.
+    pub(crate) fn opening(&self) {
+        let options = &self.options;
+        println!(
+            "\nListless {} in front of kube-apiserver {}",
+            env!("CARGO_PKG_VERSION"),
+            self.version
+        );
+        println!("machine: {}", machine());
+        println!(
+            "load: {} pods; {} kept-alive HTTP/1.1 connections, TLS 1.3 AES-128-GCM, closed loop; {} rounds \
+             ABBA of {} s a slot; every answer checked",
+            options.pods,
+            options.connections,
+            options.rounds,
+            options.slot.as_secs()
+        );
+    }
+
+    pub(crate) fn memory(&mut self, setup: &Setup) -> Result<()> {
+        let (resident, json) = (setup.listless_resident_bytes()? as f64, setup.json_bytes as f64);
+        println!("\nmemory with {} pods held, before any load", self.options.pods);
+        self.gate("RSS", "resident ÷ JSON", resident / json, Side::AtMost, TIMES_JSON_MAX);
+        println!(
+            "  {:.1} MB resident, {:.1} MB of JSON: {:.2}",
+            resident / 1e6,
+            json / 1e6,
+            resident / json
+        );
+        Ok(())
+    }
+
+    pub(crate) fn memory_after_load(&self, setup: &Setup) -> Result<()> {
+        let resident = setup.listless_resident_bytes()? as f64;
+        println!(
+            "\nmemory after all load: {:.1} MB resident, {:.2} × the JSON",
+            resident / 1e6,
+            resident / setup.json_bytes as f64
+        );
+        Ok(())
+    }
+
+    pub(crate) fn idle(&self, idle: IdleLoad) {
+        println!(
+            "idle: apiserver {:.1} %, etcd {:.1} %, listless {:.1} % of a core (taken off below)",
+            idle.apiserver * 100.0,
+            idle.etcd * 100.0,
+            idle.listless * 100.0
+        );
+    }
+
+    pub(crate) fn cell(&mut self, measured: &Measured) {
+        if !self.head_printed {
+            self.head_printed = true;
+            println!("\nprocessor time per request of the serving process, µs (median of rounds)");
+            println!(
+                "{:<4} {:<27} {:>9} {:>10} {:>7} {:>9} {:>19} {:>10} {:>17} {:>11}",
+                "cell",
+                "request",
+                "body B",
+                "apiserver",
+                "+etcd",
+                "listless",
+                "ratio (range)",
+                "listless/s",
+                "requests",
+                "apis. µs *"
+            );
+        }
+        let (ratios, cell) = (measured.ratios(), measured.cell);
+        let (low, high) = (ratios[0], ratios[ratios.len() - 1]);
+        println!(
+            "{:<4} {:<27} {:>9} {:>10.1} {:>7.1} {:>9.2} {:>19} {:>10.0} {:>17} {:>11.2}",
+            cell.id,
+            cell.what,
+            measured.body_bytes,
+            median(&measured.apiserver),
+            median(&measured.etcd),
+            median(&measured.listless),
+            format!("{:.0}× ({low:.0}-{high:.0})", median(&ratios)),
+            measured.rate,
+            format!("{} / {}", measured.requests[0], measured.requests[1]),
+            measured.apiserver_meanwhile
+        );
+        if let Some(gate) = cell.gate {
+            self.gate(cell.id, "apiserver ÷ listless", median(&ratios), Side::AtLeast, gate);
+        }
+    }
+
+    pub(crate) fn latency(&mut self, id: &'static str, latency: &Latency) {
+        let samples = latency.direct.len();
+        println!("\n{id}: a forwarded GET, one connection each way, {samples} samples in turn, µs");
+        for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
+            let (direct, through) = latency.quantile(share);
+            let added = through - direct;
+            println!("  {name}: direct {direct:.0}, through {through:.0}, added {added:.0}");
+        }
+        let (direct, through) = latency.quantile(0.5);
+        // Only HTTP/1.1 is gated; HTTP/2 is shown beside it.
+        if id == "P15" {
+            self.gate(id, "added at p50, µs", through - direct, Side::AtMost, ADDED_MICROS_MAX);
+            self.gate(
+                id,
+                "through ÷ direct at p50",
+                through / direct,
+                Side::AtMost,
+                TIMES_DIRECT_MAX,
+            );
+        }
+    }
+
+    /// What all of the above cost the apiserver besides the direct halves.
+    pub(crate) async fn requests_upstream(&self, setup: &Setup) -> Result<()> {
+        let (_, watches) = setup.arrived().await?;
+        println!("watches of pods that reached the apiserver in the whole run: {watches}");
+        Ok(())
+    }
+
+    pub(crate) fn closing(&self) {
+        println!(
+            "\n* processor time of the apiserver per request that Listless answered meanwhile\n"
+        );
+        for gate in &self.gates {
+            let (sign, verdict) = (gate.side.sign(), if gate.holds() { "holds" } else { "MISSED" });
+            println!(
+                "gate {:<4} {:<26} {:>8.2}  {sign} {:<5} {verdict}",
+                gate.cell, gate.what, gate.found, gate.limit
+            );
+        }
+        println!("gates: {} passed, {} failed", self.gates.len() - self.missed(), self.missed());
+    }
+
+    pub(crate) fn missed(&self) -> usize {
+        self.gates.iter().filter(|gate| !gate.holds()).count()
+    }
+
+    fn gate(&mut self, cell: &'static str, what: &'static str, found: f64, side: Side, limit: f64) {
+        self.gates.push(Gate { cell, what, found, side, limit });
+    }
+}
+
+// === impl Gate ===
+
+impl Gate {
+    /// A ratio that is not a number holds nothing.
+    fn holds(&self) -> bool {
+        match self.side {
+            Side::AtLeast => self.found >= self.limit,
+            Side::AtMost => self.found <= self.limit,
+        }
+    }
+}
+
+// === impl Side ===
+
+impl Side {
+    fn sign(self) -> &'static str {
+        match self {
+            Self::AtLeast => "≥",
+            Self::AtMost => "≤",
+        }
+    }
+}
+
+/// Processor, cores, memory and kernel; nothing that names the machine.
+fn machine() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = read("/proc/cpuinfo");
+    let field = |text: &str, name: &str| -> String {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split_once(':').map_or("unknown", |(_, value)| value.trim()).to_owned()
+    };
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let kernel = read("/proc/sys/kernel/osrelease");
+    format!(
+        "{cores} cores of {}, {} memory, Linux {}",
+        field(&cpuinfo, "model name"),
+        field(&read("/proc/meminfo"), "MemTotal"),
+        kernel.trim()
+    )
+}

@@ -1,0 +1,167 @@
+//! What is measured: a control plane full of pods, and `listless local` as it is shipped.
+
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{
+    options::Options,
+    rig::{
+        client::Protocol,
+        control_plane::{Component, ControlPlane, RequestCounts, User, Version},
+        load_data::LoadData,
+        proxy_process::ProxyProcess,
+    },
+    wire::{Connection, Endpoint},
+};
+
+/// Values of the label `app`: ten pods each of 5 000.
+pub(crate) const APPS: u32 = 500;
+/// Values of the label `poller`: fifty pods each of 5 000.
+pub(crate) const POLLERS: u32 = 100;
+
+const SYNC_LIMIT: Duration = Duration::from_secs(60);
+const SETTLE: Duration = Duration::from_secs(3);
+const IDLE_MEASURE: Duration = Duration::from_secs(8);
+
+/// Pods are held from the start and every other read goes upstream unchanged.
+const CONFIG: &str = "\
+apiVersion: listless.dev/v1alpha1
+kind: ProxyConfiguration
+cache:
+  rules:
+  - resources: [\"pods\"]
+    start: eager
+  - resources: [\"*\"]
+    start: never
+uncachedReads:
+  rewrite: keep
+repeatPolls:
+  action: off
+";
+
+/// Everything under test, running.
+pub(crate) struct Setup {
+    pub(crate) direct: Endpoint,
+    pub(crate) through: Endpoint,
+    pub(crate) data: LoadData,
+    /// Bytes of the JSON LIST of all pods.
+    pub(crate) json_bytes: usize,
+    counts_before: RequestCounts,
+    listless: ProxyProcess,
+    plane: ControlPlane,
+}
+
+/// Cores used while nobody asks anything.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IdleLoad {
+    pub(crate) apiserver: f64,
+    pub(crate) etcd: f64,
+    pub(crate) listless: f64,
+}
+
+/// Builds the binary as it is shipped: the one cargo built for this harness also has the features
+/// that only tests use.
+pub(crate) fn build_release() -> Result<()> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let status = Command::new(cargo)
+        .args(["build", "--release", "--locked", "--quiet", "--bin", "listless"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()?;
+    ensure!(status.success(), "the release build failed");
+    Ok(())
+}
+
+// === impl Setup ===
+
+impl Setup {
+    pub(crate) async fn start(options: &Options) -> Result<Self> {
+        let plane = ControlPlane::start(Version::V1_36).await?;
+        let data = LoadData { namespace: "load", pods: options.pods, pollers: POLLERS, apps: APPS };
+        eprintln!("creating {} pods", data.pods);
+        data.load(&plane.client(User::Admin, Protocol::Http1)?).await?;
+
+        let kubeconfig = plane.kubeconfig(User::Admin)?;
+        let direct = Endpoint::from_kubeconfig(&kubeconfig)?;
+        let counts_before = plane.request_counts().await?;
+        let listless = ProxyProcess::start(&kubeconfig, Some(CONFIG)).await?;
+        let through = Endpoint::from_kubeconfig(listless.kubeconfig())?;
+        synced(&through, &data).with_context(|| listless.log())?;
+        let list = request_once(&direct, &data.collection())?;
+        let counted = list.matches("\"uid\":").count();
+        ensure!(counted >= data.pods as usize, "only {counted} objects are there");
+        pause(SETTLE);
+        Ok(Self { direct, through, data, json_bytes: list.len(), counts_before, listless, plane })
+    }
+
+    pub(crate) fn apiserver_cpu(&self) -> Result<f64> {
+        self.plane.cpu_seconds(Component::Apiserver)
+    }
+
+    pub(crate) fn etcd_cpu(&self) -> Result<f64> {
+        self.plane.cpu_seconds(Component::Etcd)
+    }
+
+    pub(crate) fn listless_cpu(&self) -> Result<f64> {
+        self.listless.cpu_seconds()
+    }
+
+    pub(crate) fn listless_resident_bytes(&self) -> Result<u64> {
+        self.listless.resident_bytes()
+    }
+
+    pub(crate) fn version(&self) -> &'static str {
+        self.plane.version().release()
+    }
+
+    /// LISTs and WATCHes of pods that reached the apiserver since before Listless was started.
+    pub(crate) async fn arrived(&self) -> Result<(u64, u64)> {
+        let now = self.plane.request_counts().await?;
+        let since = |verb| now.arrived(verb, "pods") - self.counts_before.arrived(verb, "pods");
+        Ok((since("LIST"), since("WATCH")))
+    }
+
+    /// What the processes use by themselves: informers, leases, bookmarks.
+    pub(crate) fn idle_load(&self) -> Result<IdleLoad> {
+        let read = || {
+            Ok::<_, anyhow::Error>([self.apiserver_cpu()?, self.etcd_cpu()?, self.listless_cpu()?])
+        };
+        let (before, begun) = (read()?, Instant::now());
+        pause(IDLE_MEASURE);
+        let (after, elapsed) = (read()?, begun.elapsed().as_secs_f64());
+        let cores = |index: usize| (after[index] - before[index]) / elapsed;
+        Ok(IdleLoad { apiserver: cores(0), etcd: cores(1), listless: cores(2) })
+    }
+}
+
+/// Waits until a LIST of all pods is answered from memory.
+fn synced(through: &Endpoint, data: &LoadData) -> Result<()> {
+    let deadline = Instant::now() + SYNC_LIMIT;
+    let request = through.request(&format!("{}?labelSelector=app%3Dnone", data.collection()));
+    let mut connection = Connection::open(through)?;
+    loop {
+        let answer = connection.exchange(&request)?;
+        if answer.status == 200 && answer.cache_status().contains("hit") {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            bail!("no answer from memory: {} {}", answer.status, answer.cache_status());
+        }
+        pause(Duration::from_millis(100));
+    }
+}
+
+fn request_once(endpoint: &Endpoint, target: &str) -> Result<String> {
+    let mut connection = Connection::open(endpoint)?;
+    let answer = connection.exchange(&endpoint.request(target))?;
+    ensure!(answer.status == 200, "{target}: {}", answer.status);
+    Ok(String::from_utf8(answer.body.to_vec())?)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the measures are of stretches of time")]
+fn pause(length: Duration) {
+    std::thread::sleep(length);
+}

@@ -1,0 +1,239 @@
+//! What the answer to a write teaches, read while it streams by (S-WRITE-01..21).
+//!
+//! Keeps only an object's identity, version and labels, in bounded memory whatever the object's
+//! size. Whatever is cut short, malformed or in an encoding we do not read teaches nothing, with a
+//! reason, and the session must then assume the worst. Whether the write was real (dry run) or
+//! concerned a subresource, the caller knows from the request.
+
+mod facts;
+mod json;
+
+use std::io::{self, Write};
+
+use flate2::write::GzDecoder;
+use http::{HeaderMap, HeaderName, header};
+
+pub(super) use self::facts::{Facts, Slot, TEXT_BYTES_MAX};
+use super::{ObjectKey, protobuf, selector::Labels, version::ResourceVersion};
+
+/// Reads an answer's body piece by piece.
+pub struct Learner(Decoder);
+
+/// What an answer taught.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Learned {
+    /// One object.
+    Object(LearnedObject),
+    /// A Status.
+    Status {
+        /// Whether it says Success.
+        success: bool,
+        /// The uid of the object it speaks of, such as a deleted one.
+        details_uid: Option<String>,
+        /// The name of that object.
+        name: Option<String>,
+    },
+    /// A list, such as DELETE of a collection returns; its version predates the deletions.
+    List {
+        /// The list's own version.
+        version: ResourceVersion,
+    },
+    /// Nothing to rely on.
+    Nothing(Unlearned),
+}
+
+/// The object an answer carried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LearnedObject {
+    /// Its kind; of a subresource's answer possibly another than the resource's, such as `Scale`.
+    pub kind: String,
+    /// Its name, which a create may have generated.
+    pub name: String,
+    /// Its namespace, when it has one.
+    pub namespace: Option<String>,
+    /// Its uid.
+    pub uid: String,
+    /// The version the write left it at.
+    pub version: ResourceVersion,
+    /// Its labels, in the order of the answer.
+    pub labels: Vec<(String, String)>,
+    /// Whether it still exists.
+    pub lifecycle: Lifecycle,
+}
+
+/// Whether an object in an answer still exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifecycle {
+    /// It exists.
+    Live,
+    /// It is being deleted: it has a deletionTimestamp, and finalizers or a grace period.
+    Terminating,
+    /// It has a deletionTimestamp and nothing that could still hold it: the write most likely
+    /// removed it, and the version is one from before (S-WRITE-04).
+    Removed,
+}
+
+/// Why an answer taught nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unlearned {
+    /// Neither JSON nor protobuf.
+    UnknownMedia,
+    /// Compressed in a way we do not read.
+    UnknownEncoding,
+    /// The body ended early.
+    Truncated,
+    /// The body is not what its Content-Type says.
+    Malformed,
+    /// A name, label or key exceeds every limit of the API.
+    TooLarge,
+    /// The object or list has no well-formed resourceVersion.
+    NoVersion,
+    /// Neither a named object, nor a list, nor a Status: a review, a Table.
+    NotAnObject,
+}
+
+enum Decoder {
+    Plain(Box<Scanner>),
+    Gzip(Box<GzDecoder<Scanner>>),
+    Useless(Unlearned),
+}
+
+enum Scanner {
+    Json(json::Scanner),
+    Protobuf(protobuf::Scanner),
+}
+
+// === impl Learner ===
+
+impl Learner {
+    /// A learner for an answer with these Content-Type and Content-Encoding headers.
+    pub fn new(content_type: Option<&str>, content_encoding: Option<&str>) -> Self {
+        let media_type = content_type.unwrap_or_default().split(';').next().unwrap_or_default();
+        let scanner = match media_type.trim() {
+            "application/json" => Scanner::Json(json::Scanner::default()),
+            protobuf::MEDIA_TYPE => Scanner::Protobuf(protobuf::Scanner::default()),
+            _ => return Self(Decoder::Useless(Unlearned::UnknownMedia)),
+        };
+        Self(match content_encoding.unwrap_or_default().trim() {
+            "" | "identity" => Decoder::Plain(Box::new(scanner)),
+            "gzip" => Decoder::Gzip(Box::new(GzDecoder::new(scanner))),
+            _ => Decoder::Useless(Unlearned::UnknownEncoding),
+        })
+    }
+
+    /// A learner for an answer with these headers.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let text = |name: HeaderName| headers.get(name).map(|v| v.to_str().unwrap_or("unreadable"));
+        Self::new(text(header::CONTENT_TYPE), text(header::CONTENT_ENCODING))
+    }
+
+    /// Reads the next piece of the body.
+    pub fn push(&mut self, bytes: &[u8]) {
+        match &mut self.0 {
+            Decoder::Plain(scanner) => scanner.push(bytes),
+            Decoder::Gzip(decoder) => {
+                if decoder.write_all(bytes).is_err() {
+                    self.0 = Decoder::Useless(Unlearned::Malformed);
+                }
+            }
+            Decoder::Useless(_) => {}
+        }
+    }
+
+    /// What a list teaches, as soon as its version was read: nothing after it changes that.
+    pub fn early(&self) -> Option<Learned> {
+        let scanner = match &self.0 {
+            Decoder::Plain(scanner) => scanner.as_ref(),
+            Decoder::Gzip(decoder) => decoder.get_ref(),
+            Decoder::Useless(_) => return None,
+        };
+        scanner.facts().collection_version().map(|version| Learned::List { version })
+    }
+
+    /// Concludes after the last piece.
+    pub fn finish(self) -> Learned {
+        let facts = match self.0 {
+            Decoder::Plain(scanner) => scanner.finish(),
+            Decoder::Gzip(decoder) => match decoder.finish() {
+                Ok(scanner) => scanner.finish(),
+                Err(_) => Err(Unlearned::Truncated),
+            },
+            Decoder::Useless(reason) => Err(reason),
+        };
+        match facts {
+            Ok(facts) => facts.conclude(),
+            Err(reason) => Learned::Nothing(reason),
+        }
+    }
+}
+
+// === impl LearnedObject ===
+
+impl LearnedObject {
+    /// Its storage key.
+    pub fn key(&self) -> ObjectKey {
+        ObjectKey::new(self.namespace.as_deref(), &self.name)
+    }
+}
+
+impl Labels for LearnedObject {
+    fn label(&self, key: &str) -> Option<&str> {
+        self.labels.iter().find(|(name, _)| name == key).map(|(_, value)| &**value)
+    }
+}
+
+// === impl Unlearned ===
+
+impl Unlearned {
+    /// The word in logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownMedia => "unknown-media",
+            Self::UnknownEncoding => "unknown-encoding",
+            Self::Truncated => "truncated",
+            Self::Malformed => "malformed",
+            Self::TooLarge => "too-large",
+            Self::NoVersion => "no-version",
+            Self::NotAnObject => "not-an-object",
+        }
+    }
+}
+
+// === impl Scanner ===
+
+impl Scanner {
+    fn push(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Json(scanner) => scanner.push(bytes),
+            Self::Protobuf(scanner) => scanner.push(bytes),
+        }
+    }
+
+    fn facts(&self) -> &Facts {
+        match self {
+            Self::Json(scanner) => scanner.facts(),
+            Self::Protobuf(scanner) => scanner.facts(),
+        }
+    }
+
+    fn finish(self) -> Result<Facts, Unlearned> {
+        match self {
+            Self::Json(scanner) => scanner.finish(),
+            Self::Protobuf(scanner) => scanner.finish(),
+        }
+    }
+}
+
+impl Write for Scanner {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.push(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

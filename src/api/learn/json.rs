@@ -1,0 +1,310 @@
+//! Finds the facts in JSON that arrives in pieces of any size.
+//!
+//! Follows keys only into the few objects that hold facts; every other value is skipped by
+//! counting brackets outside strings. Checks the structure where it follows it, not elsewhere.
+
+use memchr::memchr2;
+
+use super::{Facts, Slot, TEXT_BYTES_MAX, Unlearned};
+
+/// Where the scan stands.
+#[derive(Debug, Default)]
+pub(super) struct Scanner {
+    facts: Facts,
+    /// The objects entered and not yet left, outermost first; at most three.
+    places: Vec<Place>,
+    state: State,
+    /// The key whose value comes next, as read.
+    key: String,
+    /// The string being read, still escaped.
+    raw: Vec<u8>,
+}
+
+/// An object whose keys are of interest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Root,
+    Metadata,
+    Labels,
+    Details,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Before the root object.
+    #[default]
+    Start,
+    /// After `{`: a key or `}`.
+    FirstKey,
+    /// After `,`: a key.
+    NextKey,
+    /// Inside a string that is read; `escaped` after a backslash.
+    Text {
+        purpose: Purpose,
+        escaped: bool,
+    },
+    /// After a key.
+    Colon,
+    /// After the colon.
+    Value,
+    /// Inside a number or literal.
+    Scalar,
+    /// Inside a value of no interest.
+    Skip {
+        depth: usize,
+        quoted: bool,
+        escaped: bool,
+    },
+    /// In `finalizers`, before its first element or its end.
+    Finalizers,
+    /// After a value: `,` or `}`.
+    AfterValue,
+    /// After the root object.
+    Done,
+    Failed(Unlearned),
+}
+
+/// What a string is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Key,
+    Fact(Slot),
+}
+
+// === impl Scanner ===
+
+impl Scanner {
+    /// Reads the next piece.
+    pub(super) fn push(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            bytes = match self.state {
+                State::Text { purpose, escaped } => self.text(purpose, escaped, bytes),
+                State::Skip { depth, quoted, escaped } => self.skip(depth, quoted, escaped, bytes),
+                State::Failed(_) => return,
+                state => self.token(state, bytes),
+            };
+        }
+    }
+
+    /// The facts read so far.
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The facts, if the whole object was read.
+    pub(super) fn finish(self) -> Result<Facts, Unlearned> {
+        match self.state {
+            State::Done => Ok(self.facts),
+            State::Failed(reason) => Err(reason),
+            _ => Err(Unlearned::Truncated),
+        }
+    }
+
+    /// Reads one byte between strings.
+    fn token<'a>(&mut self, state: State, bytes: &'a [u8]) -> &'a [u8] {
+        let Some((&byte, rest)) = bytes.split_first() else { return bytes };
+        if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') && state != State::Scalar {
+            return rest;
+        }
+        self.state = match (state, byte) {
+            (State::Start, b'{') => self.enter(Place::Root),
+            (State::FirstKey | State::NextKey, b'"') => self.begin(Purpose::Key),
+            (State::FirstKey | State::AfterValue, b'}') => self.leave(),
+            (State::Colon, b':') => State::Value,
+            (State::Value, _) => self.value(byte),
+            (State::Scalar, b',' | b'}' | b' ' | b'\t' | b'\r' | b'\n') => {
+                self.state = self.scalar();
+                return bytes;
+            }
+            (State::Scalar, _) if self.raw.len() < TEXT_BYTES_MAX => {
+                self.raw.push(byte);
+                State::Scalar
+            }
+            (State::AfterValue, b',') => State::NextKey,
+            (State::Finalizers, b']') => State::AfterValue,
+            (State::Finalizers, _) => {
+                self.facts.finalizers = true;
+                self.state = State::Skip { depth: 1, quoted: false, escaped: false };
+                return bytes;
+            }
+            _ => State::Failed(Unlearned::Malformed),
+        };
+        rest
+    }
+
+    /// What the first byte of a value makes of it, given the key before it.
+    fn value(&mut self, byte: u8) -> State {
+        let Some(&place) = self.places.last() else { return State::Failed(Unlearned::Malformed) };
+        match (byte, place, &*self.key) {
+            (b'{', Place::Root, "metadata") => self.enter(Place::Metadata),
+            (b'{', Place::Root, "details") => self.enter(Place::Details),
+            (b'{', Place::Metadata, "labels") => self.enter(Place::Labels),
+            (b'[', Place::Metadata, "finalizers") => State::Finalizers,
+            (b'{' | b'[', ..) => State::Skip { depth: 1, quoted: false, escaped: false },
+            (b'"', _, key) => match slot(place, key) {
+                Some(slot) => self.begin(Purpose::Fact(slot)),
+                None => {
+                    self.facts.deletion |= place == Place::Metadata && key == "deletionTimestamp";
+                    State::Skip { depth: 0, quoted: true, escaped: false }
+                }
+            },
+            (b'}' | b']' | b',' | b':', ..) => State::Failed(Unlearned::Malformed),
+            _ => {
+                self.raw.clear();
+                self.raw.push(byte);
+                State::Scalar
+            }
+        }
+    }
+
+    fn enter(&mut self, place: Place) -> State {
+        self.places.push(place);
+        State::FirstKey
+    }
+
+    fn leave(&mut self) -> State {
+        self.places.pop();
+        if self.places.is_empty() { State::Done } else { State::AfterValue }
+    }
+
+    fn begin(&mut self, purpose: Purpose) -> State {
+        self.raw.clear();
+        State::Text { purpose, escaped: false }
+    }
+
+    /// Reads on in a string that is kept.
+    fn text<'a>(&mut self, purpose: Purpose, escaped: bool, bytes: &'a [u8]) -> &'a [u8] {
+        let (length, end) = string_end(escaped, bytes);
+        if self.raw.len() + length > TEXT_BYTES_MAX {
+            self.state = State::Failed(Unlearned::TooLarge);
+            return &[];
+        }
+        self.raw.extend_from_slice(&bytes[..length]);
+        self.state = match end {
+            End::Quote => self.text_read(purpose).unwrap_or_else(State::Failed),
+            End::Open { escaped } => State::Text { purpose, escaped },
+        };
+        &bytes[length + usize::from(end == End::Quote)..]
+    }
+
+    fn text_read(&mut self, purpose: Purpose) -> Result<State, Unlearned> {
+        let text = unescape(&self.raw)?;
+        match purpose {
+            Purpose::Key => {
+                if self.places.last() == Some(&Place::Labels) {
+                    self.facts.set(Slot::LabelKey, text.clone())?;
+                }
+                self.key = text;
+                Ok(State::Colon)
+            }
+            Purpose::Fact(slot) => {
+                self.facts.set(slot, text)?;
+                Ok(State::AfterValue)
+            }
+        }
+    }
+
+    /// A number or literal has ended; only one of them is of interest.
+    fn scalar(&mut self) -> State {
+        let in_metadata = self.places.last() == Some(&Place::Metadata);
+        if in_metadata && self.key == "deletionGracePeriodSeconds" {
+            self.facts.grace = !matches!(&*self.raw, b"0" | b"null");
+        }
+        State::AfterValue
+    }
+
+    /// Reads on in a value of no interest.
+    fn skip<'a>(
+        &mut self,
+        mut depth: usize,
+        quoted: bool,
+        escaped: bool,
+        bytes: &'a [u8],
+    ) -> &'a [u8] {
+        if quoted {
+            let (length, end) = string_end(escaped, bytes);
+            self.state = match end {
+                End::Open { escaped } => State::Skip { depth, quoted, escaped },
+                End::Quote if depth == 0 => State::AfterValue,
+                End::Quote => State::Skip { depth, quoted: false, escaped: false },
+            };
+            return &bytes[length + usize::from(end == End::Quote)..];
+        }
+        for (index, byte) in bytes.iter().enumerate() {
+            match byte {
+                b'"' => {
+                    self.state = State::Skip { depth, quoted: true, escaped: false };
+                    return &bytes[index + 1..];
+                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                _ => continue,
+            }
+            if depth == 0 {
+                self.state = State::AfterValue;
+                return &bytes[index + 1..];
+            }
+        }
+        self.state = State::Skip { depth, quoted, escaped };
+        &[]
+    }
+}
+
+/// How a piece of a string ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// At the closing quote.
+    Quote,
+    /// At the end of the piece; `escaped` after a backslash.
+    Open { escaped: bool },
+}
+
+/// How many bytes of the piece lie before the closing quote.
+fn string_end(mut escaped: bool, bytes: &[u8]) -> (usize, End) {
+    let mut position = 0;
+    loop {
+        if escaped {
+            if position == bytes.len() {
+                return (position, End::Open { escaped });
+            }
+            position += 1;
+            escaped = false;
+        }
+        match memchr2(b'"', b'\\', &bytes[position..]) {
+            None => return (bytes.len(), End::Open { escaped }),
+            Some(offset) if bytes[position + offset] == b'"' => {
+                return (position + offset, End::Quote);
+            }
+            Some(offset) => {
+                position += offset + 1;
+                escaped = true;
+            }
+        }
+    }
+}
+
+/// Which fact the string under a key is.
+fn slot(place: Place, key: &str) -> Option<Slot> {
+    Some(match (place, key) {
+        (Place::Root, "apiVersion") => Slot::ApiVersion,
+        (Place::Root, "kind") => Slot::Kind,
+        (Place::Root, "status") => Slot::Status,
+        (Place::Metadata, "name") => Slot::Name,
+        (Place::Metadata, "namespace") => Slot::Namespace,
+        (Place::Metadata, "uid") => Slot::Uid,
+        (Place::Metadata, "resourceVersion") => Slot::Version,
+        (Place::Labels, _) => Slot::LabelValue,
+        (Place::Details, "name") => Slot::DetailsName,
+        (Place::Details, "uid") => Slot::DetailsUid,
+        _ => return None,
+    })
+}
+
+/// The text of a JSON string's inside.
+fn unescape(raw: &[u8]) -> Result<String, Unlearned> {
+    if !raw.contains(&b'\\') {
+        return String::from_utf8(raw.to_vec()).map_err(|_| Unlearned::Malformed);
+    }
+    let quoted = [b"\"", raw, b"\""].concat();
+    serde_json::from_slice(&quoted).map_err(|_| Unlearned::Malformed)
+}

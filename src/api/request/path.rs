@@ -1,0 +1,90 @@
+//! The URL grammar of resource requests (S-URL-01, S-URL-02, S-URL-04, S-URL-05, S-URL-08).
+
+use std::{borrow::Cow, sync::Arc};
+
+use super::super::{GroupVersionResource, Scope};
+use super::parameters::decode;
+
+/// What the path of a resource request says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Path {
+    pub(super) prefix: Option<Prefix>,
+    pub(super) resource: GroupVersionResource,
+    pub(super) scope: Scope,
+    pub(super) name: Option<Arc<str>>,
+    pub(super) subresource: Option<Arc<str>>,
+    /// Whether the path is written in a way we do not answer ourselves.
+    pub(super) unusual: bool,
+}
+
+/// A deprecated word before the resource that decides the verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prefix {
+    Watch,
+    Proxy,
+}
+
+// === impl Path ===
+
+impl Path {
+    /// Reads a percent-encoded path; `None` when it addresses no resource.
+    pub(super) fn parse(encoded: &str) -> Option<Self> {
+        let (decoded, lossless) = match decode(encoded, false)? {
+            Cow::Borrowed(bytes) => (String::from_utf8_lossy(bytes), true),
+            Cow::Owned(bytes) => (Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()), false),
+        };
+        let mut path = Self::from_segments(decoded.trim_matches('/').split('/'))?;
+        path.unusual |= !lossless || !decoded.is_ascii() || has_odd_segments(&decoded);
+        Some(path)
+    }
+
+    fn from_segments<'a>(mut segments: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let group = match segments.next()? {
+            "api" => "",
+            "apis" => segments.next()?,
+            _ => return None,
+        };
+        let version = segments.next()?;
+        let mut first = segments.next()?;
+        let prefix = match first {
+            "watch" => Some(Prefix::Watch),
+            "proxy" => Some(Prefix::Proxy),
+            _ => None,
+        };
+        if prefix.is_some() {
+            first = segments.next()?;
+        }
+        let mut namespace = None;
+        let (mut resource, mut name, mut subresource) = (first, segments.next(), segments.next());
+        let mut unusual = prefix.is_some();
+        if let ("namespaces", Some(parent)) = (first, name) {
+            namespace = Some(parent);
+            // `status` and `finalize` belong to the Namespace itself.
+            if let Some(inner) = subresource.filter(|part| !matches!(*part, "status" | "finalize"))
+            {
+                (resource, name, subresource) = (inner, segments.next(), segments.next());
+                // There are no Namespaces in a namespace; the apiserver says so.
+                unusual |= inner == "namespaces";
+            }
+        }
+        let subresource = subresource.filter(|_| prefix != Some(Prefix::Proxy));
+        Some(Self {
+            prefix,
+            resource: GroupVersionResource::new(group, version, resource),
+            scope: present(namespace).map_or(Scope::All, Scope::Namespace),
+            name: present(name),
+            subresource: present(subresource),
+            unusual,
+        })
+    }
+}
+
+fn present(segment: Option<&str>) -> Option<Arc<str>> {
+    segment.filter(|segment| !segment.is_empty()).map(Arc::from)
+}
+
+/// Whether there is an empty or dot segment anywhere, the end included.
+fn has_odd_segments(path: &str) -> bool {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    path.split('/').any(|segment| matches!(segment, "" | "." | ".."))
+}

@@ -1,0 +1,146 @@
+//! The options of a GET or LIST as the apiserver decodes and checks them (S-LIST-01..27,
+//! S-GET-01..05).
+//!
+//! Nothing is refused here: what the apiserver would refuse gives a reason to forward.
+
+use super::{
+    super::{
+        query::Query,
+        selector::{self, FieldSelector, LabelSelector, NAME_PATH},
+        version::{ResourceVersion, VersionMatch},
+    },
+    NotModelled, Read,
+    parameters::{Parameter, Parameters},
+    path::Path,
+    storage_scope,
+};
+
+/// The parameters that mean something to a GET; it ignores those of a LIST, we forward them.
+const GET_PARAMETERS: [Parameter; 4] =
+    [Parameter::IncludeObject, Parameter::Pretty, Parameter::ResourceVersion, Parameter::Timeout];
+
+/// The parameters that do not stand in the way of adding a resourceVersion.
+const REWRITABLE_PARAMETERS: [Parameter; 7] = [
+    Parameter::AllowWatchBookmarks,
+    Parameter::FieldSelector,
+    Parameter::IncludeObject,
+    Parameter::LabelSelector,
+    Parameter::Pretty,
+    Parameter::Timeout,
+    Parameter::TimeoutSeconds,
+];
+
+/// Reads the options of a request whose path and method are those of a plain GET or LIST.
+pub(super) fn read(path: &Path, parameters: &Parameters<'_>) -> Result<Read, NotModelled> {
+    parameters.check()?;
+    check_include_object(parameters)?;
+    if path.name.is_some() { get(path, parameters) } else { list(path, parameters) }
+}
+
+/// Whether a resourceVersion may be added to such a request.
+pub(super) fn rewritable(path: &Path, parameters: &Parameters<'_>) -> bool {
+    let allowed: &[Parameter] =
+        if path.name.is_some() { &GET_PARAMETERS } else { &REWRITABLE_PARAMETERS };
+    parameters.check().is_ok()
+        && parameters.get(Parameter::ResourceVersion).is_none()
+        && parameters.only(allowed)
+}
+
+fn get(path: &Path, parameters: &Parameters<'_>) -> Result<Read, NotModelled> {
+    if !parameters.only(&GET_PARAMETERS) {
+        return Err(NotModelled::UnknownParameter);
+    }
+    let version = match parameters.get_set(Parameter::ResourceVersion) {
+        None => VersionMatch::MostRecent,
+        Some("0") => VersionMatch::Any,
+        Some(text) => VersionMatch::NotOlderThan(version(text)?),
+    };
+    let fields = FieldSelector::name(path.name.as_deref().unwrap_or_default());
+    Ok(Read {
+        query: query(path, LabelSelector::everything(), fields),
+        name: path.name.clone(),
+        version,
+        limit: None,
+        pretty: parameters.get(Parameter::Pretty).map(str::to_owned),
+    })
+}
+
+fn list(path: &Path, parameters: &Parameters<'_>) -> Result<Read, NotModelled> {
+    if parameters.get_set(Parameter::Continue).is_some() {
+        return Err(NotModelled::Continue);
+    }
+    if parameters.get(Parameter::SendInitialEvents).is_some() {
+        return Err(NotModelled::IllegalCombination);
+    }
+    integer(parameters, Parameter::TimeoutSeconds)?;
+    let limit = integer(parameters, Parameter::Limit)?;
+    let limit = limit.and_then(|limit| u64::try_from(limit).ok()).filter(|limit| *limit > 0);
+    let version = list_version(parameters, limit)?;
+    let labels = parameters.get(Parameter::LabelSelector).unwrap_or_default();
+    let labels = LabelSelector::parse(labels).map_err(|_| NotModelled::BadSelector)?;
+    let fields = fields(path, parameters.get(Parameter::FieldSelector).unwrap_or_default())?;
+    Ok(Read {
+        query: query(path, labels, fields),
+        name: None,
+        version,
+        limit,
+        pretty: parameters.get(Parameter::Pretty).map(str::to_owned),
+    })
+}
+
+/// The table S-LIST-20..27, after the refusals S-LIST-01, 03 and 04.
+fn list_version(
+    parameters: &Parameters<'_>,
+    limit: Option<u64>,
+) -> Result<VersionMatch, NotModelled> {
+    let requested = parameters.get_set(Parameter::ResourceVersion);
+    let matching = parameters.get_set(Parameter::ResourceVersionMatch);
+    match (requested, matching) {
+        (None, None) => Ok(VersionMatch::MostRecent),
+        (Some("0"), None | Some("NotOlderThan")) => Ok(VersionMatch::Any),
+        (Some("0"), Some("Exact")) => Err(NotModelled::IllegalCombination),
+        (Some(text), Some("Exact")) => Ok(VersionMatch::Exact(version(text)?)),
+        (Some(text), Some("NotOlderThan")) => Ok(VersionMatch::NotOlderThan(version(text)?)),
+        // With a limit, a version alone has always meant exactly that one.
+        (Some(text), None) if limit.is_some() => Ok(VersionMatch::Exact(version(text)?)),
+        (Some(text), None) => Ok(VersionMatch::NotOlderThan(version(text)?)),
+        (None, Some(_)) | (Some(_), Some(_)) => Err(NotModelled::IllegalCombination),
+    }
+}
+
+fn fields(path: &Path, text: &str) -> Result<FieldSelector, NotModelled> {
+    if text.is_empty() {
+        return Ok(FieldSelector::everything());
+    }
+    let fields = FieldSelector::parse(text).map_err(|_| NotModelled::BadSelector)?;
+    let scope = storage_scope(&path.resource, &path.scope);
+    let fields = selector::canonical_fields(&path.resource, &scope, &fields)
+        .ok_or(NotModelled::UnmodelledField)?;
+    // The apiserver authorises and reads by the first of several names (S-URL-07, S-SEL-22).
+    if fields.pinned_pairs().filter(|(path, _)| *path == NAME_PATH).count() > 1 {
+        return Err(NotModelled::IllegalCombination);
+    }
+    Ok(fields)
+}
+
+fn query(path: &Path, labels: LabelSelector, fields: FieldSelector) -> Query {
+    let scope = storage_scope(&path.resource, &path.scope);
+    Query { resource: path.resource.clone(), scope, labels, fields }
+}
+
+fn version(text: &str) -> Result<ResourceVersion, NotModelled> {
+    ResourceVersion::parse(text).map_err(|_| NotModelled::BadVersion)
+}
+
+fn integer(parameters: &Parameters<'_>, parameter: Parameter) -> Result<Option<i64>, NotModelled> {
+    let parse = |text: &str| text.parse().map_err(|_| NotModelled::BadValue);
+    parameters.get(parameter).map(parse).transpose()
+}
+
+/// `includeObject` concerns Tables only, which are never answered here; a bad value is refused.
+fn check_include_object(parameters: &Parameters<'_>) -> Result<(), NotModelled> {
+    match parameters.get(Parameter::IncludeObject) {
+        None | Some("" | "None" | "Metadata" | "Object") => Ok(()),
+        Some(_) => Err(NotModelled::BadValue),
+    }
+}

@@ -1,0 +1,262 @@
+//! Status objects: the answers we make ourselves, byte for byte as the apiserver would write them
+//! (§12).
+//!
+//! Each constructor words its message as the apiserver's own does (S-GET-07, S-AUTHZ-09,
+//! S-LIST-40, S-ERR-01). Which failure becomes which Status is not decided here.
+
+use std::io;
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::ser::{CompactFormatter, Formatter, Serializer};
+
+use super::{GroupResource, version::ResourceVersion};
+
+/// A failure as the API reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    code: StatusCode,
+    reason: &'static str,
+    message: String,
+    details: Option<Details>,
+}
+
+/// What the failure concerns.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    group: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    kind: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    causes: Vec<Cause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_seconds: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Cause {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'static str,
+    message: String,
+}
+
+/// The JSON object, in the order of its keys.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Json<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: Empty,
+    status: &'static str,
+    message: &'a str,
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<&'a Details>,
+    code: u16,
+}
+
+#[derive(Serialize)]
+struct Empty {}
+
+/// Writes strings as Go's encoder does: `<`, `>`, `&`, U+2028 and U+2029 are escaped too.
+struct GoFormatter(CompactFormatter);
+
+// === impl Status ===
+
+impl Status {
+    /// 404: the object does not exist.
+    pub fn not_found(resource: &GroupResource, name: &str) -> Self {
+        let message = format!("{resource} {} not found", quote(name));
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message)
+            .with_details(Details::of(resource, name))
+    }
+
+    /// 403: the caller may not do this; `explanation` comes after "is forbidden: ".
+    pub fn forbidden(resource: &GroupResource, name: Option<&str>, explanation: &str) -> Self {
+        let message = match name {
+            Some(name) => format!("{resource} {} is forbidden: {explanation}", quote(name)),
+            None => format!("{resource} is forbidden: {explanation}"),
+        };
+        let details = Details::of(resource, name.unwrap_or_default());
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message).with_details(details)
+    }
+
+    /// 401: the caller is not known.
+    pub fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned())
+    }
+
+    /// 400: the request makes no sense.
+    pub fn bad_request(message: &str) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message.to_owned())
+    }
+
+    /// 410: the version asked for is no longer known.
+    pub fn expired(message: &str) -> Self {
+        Self::new(StatusCode::GONE, "Expired", message.to_owned())
+    }
+
+    /// 429: the client should come again later.
+    pub fn too_many_requests(message: &str, retry_after_seconds: u32) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message.to_owned())
+            .with_details(Details::default().retry_after(retry_after_seconds))
+    }
+
+    /// 500: something broke on the way.
+    pub fn internal_error(cause: &str) -> Self {
+        let message = format!("Internal error occurred: {cause}");
+        let causes = vec![Cause { reason: "", message: cause.to_owned() }];
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+            .with_details(Details { causes, ..Details::default() })
+    }
+
+    /// 503: the apiserver cannot be reached; without `retry_after_seconds` clients do not retry,
+    /// which is meant for writes (S-ERR-02).
+    pub fn service_unavailable(message: &str, retry_after_seconds: Option<u32>) -> Self {
+        let code = StatusCode::SERVICE_UNAVAILABLE;
+        let status = Self::new(code, "ServiceUnavailable", message.to_owned());
+        match retry_after_seconds {
+            Some(seconds) => status.with_details(Details::default().retry_after(seconds)),
+            None => status,
+        }
+    }
+
+    /// 504: it took too long; zero seconds mean that no retry is suggested.
+    pub fn timeout(message: &str, retry_after_seconds: u32) -> Self {
+        let message = format!("Timeout: {message}");
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
+            .with_details(Details::default().retry_after(retry_after_seconds))
+    }
+
+    /// 504: the version asked for has not been reached (S-LIST-40).
+    pub fn too_large_resource_version(
+        requested: &ResourceVersion,
+        current: &ResourceVersion,
+        retry_after_seconds: u32,
+    ) -> Self {
+        let message = "Too large resource version";
+        let text = format!("Timeout: {message}: {requested}, current: {current}");
+        let cause = Cause { reason: "ResourceVersionTooLarge", message: message.to_owned() };
+        let details = Details { causes: vec![cause], ..Details::default() };
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", text)
+            .with_details(details.retry_after(retry_after_seconds))
+    }
+
+    /// The HTTP status code.
+    pub fn code(&self) -> StatusCode {
+        self.code
+    }
+
+    /// The API's word for the failure.
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+
+    /// The sentence for the user.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The value of the `Retry-After` header, when there is to be one.
+    pub fn retry_after_seconds(&self) -> Option<u32> {
+        self.details.as_ref()?.retry_after_seconds
+    }
+
+    /// The compact JSON, as the object of a watch's ERROR event carries it.
+    pub fn to_json(&self) -> Vec<u8> {
+        let json = Json {
+            kind: "Status",
+            api_version: "v1",
+            metadata: Empty {},
+            status: "Failure",
+            message: &self.message,
+            reason: self.reason,
+            details: self.details.as_ref(),
+            code: self.code.as_u16(),
+        };
+        let mut bytes = Vec::with_capacity(256);
+        let formatter = GoFormatter(CompactFormatter);
+        json.serialize(&mut Serializer::with_formatter(&mut bytes, formatter))
+            .expect("strings and numbers serialize into memory");
+        bytes
+    }
+
+    /// The body of an answer: the JSON and a line feed.
+    pub fn to_body(&self) -> Bytes {
+        let mut bytes = self.to_json();
+        bytes.push(b'\n');
+        bytes.into()
+    }
+
+    fn new(code: StatusCode, reason: &'static str, message: String) -> Self {
+        Self { code, reason, message, details: None }
+    }
+
+    fn with_details(self, details: Details) -> Self {
+        Self { details: Some(details), ..self }
+    }
+}
+
+// === impl Details ===
+
+impl Details {
+    /// The kind is the plural resource name, as in the apiserver.
+    fn of(resource: &GroupResource, name: &str) -> Self {
+        let (group, kind) = (resource.group.to_string(), resource.resource.to_string());
+        Self { name: name.to_owned(), group, kind, ..Self::default() }
+    }
+
+    fn retry_after(self, seconds: u32) -> Self {
+        Self { retry_after_seconds: (seconds > 0).then_some(seconds), ..self }
+    }
+}
+
+// === impl GoFormatter ===
+
+impl Formatter for GoFormatter {
+    fn write_string_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()>
+    where
+        W: ?Sized + io::Write,
+    {
+        let mut rest = fragment;
+        let special = ['<', '>', '&', '\u{2028}', '\u{2029}'];
+        while let Some(position) = rest.find(special) {
+            let (plain, tail) = rest.split_at(position);
+            self.0.write_string_fragment(writer, plain)?;
+            let mut characters = tail.chars();
+            if let Some(character) = characters.next() {
+                write!(writer, "\\u{:04x}", u32::from(character))?;
+            }
+            rest = characters.as_str();
+        }
+        self.0.write_string_fragment(writer, rest)
+    }
+}
+
+/// The text in quotes as Go's `%q` prints it, for text without unusual unprintable characters.
+fn quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            control if control.is_ascii_control() => {
+                quoted.push_str(&format!("\\x{:02x}", u32::from(control)));
+            }
+            plain => quoted.push(plain),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,261 @@
+//! What a watch shows its client, read along while it streams past.
+//!
+//! Reads JSON events from a chunked body (one per line) or from WebSocket frames. Invariant: what
+//! cannot be read is said to be opaque, never guessed. Events are not changed or delayed.
+
+mod websocket;
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use serde::Deserialize;
+
+use super::version::ResourceVersion;
+use websocket::Frames;
+
+/// Reads along one watch.
+#[derive(Debug)]
+pub struct WatchReader {
+    framing: Framing,
+    /// The event that has not ended yet.
+    pending: Vec<u8>,
+}
+
+/// One thing a watch showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// An object at a version.
+    Object(ShownObject),
+    /// An ERROR event of code 410 or 504: the version the client holds is of no use.
+    Expired,
+}
+
+/// An object as an event shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownObject {
+    /// Empty for cluster-scoped objects.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// The uid.
+    pub uid: String,
+    /// The version; of a deletion, the deletion's.
+    pub version: ResourceVersion,
+    /// The labels.
+    pub labels: BTreeMap<String, String>,
+    /// Whether it was deleted, or left the watch's selection.
+    pub deleted: bool,
+}
+
+/// The watch cannot be read along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the watch is in a form that cannot be read along")]
+pub struct Opaque;
+
+#[derive(Debug)]
+enum Framing {
+    Lines,
+    WebSocket(Frames),
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    object: EventObject,
+}
+
+#[derive(Deserialize)]
+struct EventObject {
+    #[serde(default)]
+    metadata: EventMetadata,
+    #[serde(default)]
+    code: Option<u16>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct EventMetadata {
+    name: String,
+    namespace: String,
+    uid: String,
+    resource_version: String,
+    labels: Option<BTreeMap<String, String>>,
+}
+
+/// The largest event that is read; etcd keeps objects far smaller.
+const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+// === impl WatchReader ===
+
+impl WatchReader {
+    /// For an answer streaming over HTTP, if its form can be read.
+    pub fn http(
+        content_type: Option<&str>,
+        content_encoding: Option<&str>,
+    ) -> Result<Self, Opaque> {
+        let json = content_type
+            .and_then(|value| value.split(';').next())
+            .is_some_and(|value| value.trim() == "application/json");
+        if json && content_encoding.is_none() {
+            Ok(Self { framing: Framing::Lines, pending: Vec::new() })
+        } else {
+            Err(Opaque)
+        }
+    }
+
+    /// For what the apiserver sends through an upgraded connection.
+    pub fn websocket() -> Self {
+        Self { framing: Framing::WebSocket(Frames::default()), pending: Vec::new() }
+    }
+
+    /// Reads what arrived, and tells `shown` of each event that ended in it.
+    pub fn push(&mut self, bytes: &[u8], mut shown: impl FnMut(Shown)) -> Result<(), Opaque> {
+        let pending = &mut self.pending;
+        match &mut self.framing {
+            Framing::Lines => {
+                for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+                    extend(pending, piece)?;
+                    if piece.ends_with(b"\n") {
+                        read(pending, &mut shown)?;
+                        pending.clear();
+                    }
+                }
+                Ok(())
+            }
+            Framing::WebSocket(frames) => frames.push(bytes, |piece, ends| {
+                extend(pending, piece)?;
+                if ends {
+                    read(pending, &mut shown)?;
+                    pending.clear();
+                }
+                Ok(())
+            }),
+        }
+    }
+}
+
+fn extend(pending: &mut Vec<u8>, piece: &[u8]) -> Result<(), Opaque> {
+    if pending.len() + piece.len() > EVENT_BYTES_MAX {
+        return Err(Opaque);
+    }
+    pending.extend_from_slice(piece);
+    Ok(())
+}
+
+fn read(event: &[u8], shown: &mut impl FnMut(Shown)) -> Result<(), Opaque> {
+    if event.iter().all(u8::is_ascii_whitespace) {
+        return Ok(());
+    }
+    let event: Event<'_> = serde_json::from_slice(event).map_err(|_| Opaque)?;
+    let deleted = match &*event.kind {
+        "ADDED" | "MODIFIED" => false,
+        "DELETED" => true,
+        "BOOKMARK" => return Ok(()),
+        "ERROR" => {
+            if matches!(event.object.code, Some(410 | 504)) {
+                shown(Shown::Expired);
+            }
+            return Ok(());
+        }
+        _ => return Err(Opaque),
+    };
+    let EventMetadata { name, namespace, uid, resource_version, labels } = event.object.metadata;
+    // A Table's rows carry their metadata elsewhere.
+    if name.is_empty() {
+        return Err(Opaque);
+    }
+    let version = ResourceVersion::parse(&resource_version).map_err(|_| Opaque)?;
+    let labels = labels.unwrap_or_default();
+    shown(Shown::Object(ShownObject { namespace, name, uid, version, labels, deleted }));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDED: &str = r#"{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"app":"web"}}}}"#;
+    const BOOKMARK: &str =
+        r#"{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"9"}}}"#;
+    const GONE: &str = r#"{"type":"ERROR","object":{"kind":"Status","code":410}}"#;
+
+    fn a_at_7(deleted: bool) -> Shown {
+        Shown::Object(ShownObject {
+            namespace: "n".into(),
+            name: "a".into(),
+            uid: "u".into(),
+            version: ResourceVersion::parse("7").expect("a version"),
+            labels: BTreeMap::from([("app".into(), "web".into())]),
+            deleted,
+        })
+    }
+
+    /// Feeds the stream in pieces of every size from one byte on; each must show the same.
+    fn shown(make: impl Fn() -> WatchReader, stream: &[u8]) -> Result<Vec<Shown>, Opaque> {
+        let outcomes = (1..=stream.len()).map(|size| {
+            let (mut reader, mut all) = (make(), Vec::new());
+            for piece in stream.chunks(size) {
+                reader.push(piece, |shown| all.push(shown))?;
+            }
+            Ok(all)
+        });
+        let mut outcomes: Vec<_> = outcomes.collect();
+        outcomes.dedup();
+        assert_eq!(outcomes.len(), 1, "the size of pieces matters");
+        outcomes.remove(0)
+    }
+
+    fn lines() -> WatchReader {
+        WatchReader::http(Some("application/json"), None).expect("readable")
+    }
+
+    #[test]
+    fn events_of_a_chunked_watch_are_shown_whatever_its_chunks() {
+        let deleted = ADDED.replace("ADDED", "DELETED");
+        let stream = format!("{ADDED}\n{BOOKMARK}\n{deleted}\n{GONE}\n");
+        let expected = vec![a_at_7(false), a_at_7(true), Shown::Expired];
+        assert_eq!(shown(lines, stream.as_bytes()), Ok(expected));
+    }
+
+    #[test]
+    fn events_of_a_websocket_watch_are_shown_whatever_its_frames() {
+        let frame = |first: u8, payload: &[u8]| {
+            let length = u16::try_from(payload.len()).expect("short").to_be_bytes();
+            let mut frame = vec![first];
+            match payload.len() {
+                0..126 => frame.push(length[1]),
+                _ => frame.extend([126, length[0], length[1]]),
+            }
+            frame.extend(payload);
+            frame
+        };
+        let (head, tail) = ADDED.as_bytes().split_at(40);
+        let stream = [
+            frame(0x81, ADDED.as_bytes()),
+            // Fragmented, with a ping between.
+            frame(0x01, head),
+            frame(0x89, b"ping"),
+            frame(0x80, tail),
+            frame(0x81, GONE.as_bytes()),
+            frame(0x88, b""),
+        ]
+        .concat();
+        let expected = vec![a_at_7(false), a_at_7(false), Shown::Expired];
+        assert_eq!(shown(WatchReader::websocket, &stream), Ok(expected));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_opaque() {
+        assert!(WatchReader::http(Some("application/vnd.kubernetes.protobuf"), None).is_err());
+        assert!(WatchReader::http(Some("application/json"), Some("gzip")).is_err());
+        assert!(WatchReader::http(None, None).is_err());
+        for stream in ["nonsense\n", "{\"type\":\"NEW\",\"object\":{}}\n", "{\"type\":\"ADDED\"}\n"]
+        {
+            assert_eq!(shown(lines, stream.as_bytes()), Err(Opaque), "{stream}");
+        }
+        // A masked frame is not one a server sends.
+        assert_eq!(shown(WatchReader::websocket, &[0x81, 0x85, 0, 0, 0, 0]), Err(Opaque));
+        // Compressed frames set a reserved bit.
+        assert_eq!(shown(WatchReader::websocket, &[0xC1, 0x01, 0x00]), Err(Opaque));
+    }
+}

@@ -1,0 +1,80 @@
+//! Frames of a WebSocket as a server sends them (RFC 6455, section 5.2), read along.
+
+use super::Opaque;
+
+/// Where the reader is between two pieces.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    header: Vec<u8>,
+    /// What is left of the current frame's payload, and what it is; none while a header is read.
+    payload: Option<Payload>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Payload {
+    remaining: u64,
+    is_message: bool,
+    ends_message: bool,
+}
+
+const FINAL: u8 = 0x80;
+const RESERVED: u8 = 0x70;
+const OPCODE: u8 = 0x0f;
+const MASKED: u8 = 0x80;
+const CONTINUATION: u8 = 0x0;
+const TEXT: u8 = 0x1;
+const BINARY: u8 = 0x2;
+
+// === impl Frames ===
+
+impl Frames {
+    /// Hands each piece of a message to `message`, and whether the message ends with it.
+    pub(super) fn push(
+        &mut self,
+        mut bytes: &[u8],
+        mut message: impl FnMut(&[u8], bool) -> Result<(), Opaque>,
+    ) -> Result<(), Opaque> {
+        loop {
+            let Some(payload) = &mut self.payload else {
+                let Some((byte, rest)) = bytes.split_first() else { return Ok(()) };
+                self.header.push(*byte);
+                bytes = rest;
+                self.payload = parse(&self.header)?;
+                if self.payload.is_some() {
+                    self.header.clear();
+                }
+                continue;
+            };
+            let here = bytes.len().min(usize::try_from(payload.remaining).unwrap_or(usize::MAX));
+            let (piece, rest) = bytes.split_at(here);
+            payload.remaining -= piece.len() as u64;
+            let Payload { remaining, is_message, ends_message } = *payload;
+            if is_message {
+                message(piece, ends_message && remaining == 0)?;
+            }
+            bytes = rest;
+            if remaining > 0 {
+                return Ok(());
+            }
+            self.payload = None;
+        }
+    }
+}
+
+/// The frame that this header starts, once it is whole.
+fn parse(header: &[u8]) -> Result<Option<Payload>, Opaque> {
+    let [first, second, extended @ ..] = header else { return Ok(None) };
+    if first & RESERVED != 0 || second & MASKED != 0 {
+        return Err(Opaque);
+    }
+    let remaining = match (second, extended) {
+        (126, [high, low]) => u64::from(u16::from_be_bytes([*high, *low])),
+        (127, extended) if extended.len() == 8 => {
+            extended.iter().fold(0, |length, byte| length << 8 | u64::from(*byte))
+        }
+        (126 | 127, _) => return Ok(None),
+        (length, _) => u64::from(*length),
+    };
+    let is_message = matches!(first & OPCODE, CONTINUATION | TEXT | BINARY);
+    Ok(Some(Payload { remaining, is_message, ends_message: first & FINAL != 0 }))
+}

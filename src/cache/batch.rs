@@ -1,0 +1,93 @@
+//! Changes to a snapshot that become one new snapshot. Pure.
+//!
+//! Invariant: pages without a change are shared, pages with one are laid out anew, once.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    object::Object,
+    page::{self, Page},
+    store::Snapshot,
+};
+use crate::api::{ObjectKey, version::ResourceVersion};
+
+/// Changes that are collected before they are published together.
+#[derive(Debug)]
+pub struct Batch {
+    base: Arc<Snapshot>,
+    /// What stands at a key now; None where an object was deleted.
+    changes: BTreeMap<ObjectKey, Option<Object>>,
+}
+
+// === impl Batch ===
+
+impl Batch {
+    /// No changes yet.
+    pub fn of(base: Arc<Snapshot>) -> Self {
+        Self { base, changes: BTreeMap::new() }
+    }
+
+    /// Puts an object in; returns the one that was there before, if any.
+    pub fn apply(&mut self, object: Object) -> Option<Object> {
+        self.change(object.key().clone(), Some(object))
+    }
+
+    /// Takes an object out; returns it, if it was there.
+    pub fn delete(&mut self, key: &ObjectKey) -> Option<Object> {
+        self.change(key.clone(), None)
+    }
+
+    /// The snapshot with all changes, at a version.
+    pub fn finish(self, version: ResourceVersion) -> Snapshot {
+        if self.changes.is_empty() {
+            return self.base.at(version);
+        }
+        let old = self.base.pages();
+        let mut pages = Vec::with_capacity(old.len() + 1);
+        let mut changes = self.changes.into_iter().peekable();
+        // Keys before the first page belong to it, keys after the last page to that.
+        for (index, page) in old.iter().enumerate() {
+            let next = old.get(index + 1).map(|page| page.first_key());
+            let mut here = Vec::new();
+            while let Some(change) = changes.next_if(|(key, _)| next.is_none_or(|next| key < next))
+            {
+                here.push(change);
+            }
+            if here.is_empty() {
+                pages.push(page.clone());
+            } else {
+                page::append(&mut pages, merged(page, here));
+            }
+        }
+        page::append(&mut pages, changes.filter_map(|(_, object)| object).collect());
+        Snapshot::new(version, self.base.envelope().clone(), pages)
+    }
+
+    fn change(&mut self, key: ObjectKey, now: Option<Object>) -> Option<Object> {
+        if let Some(changed) = self.changes.get_mut(&key) {
+            return std::mem::replace(changed, now);
+        }
+        // Detached, so that what was before never pins the page it came out of.
+        let before = self.base.object(&key).map(Object::detached);
+        // Deleting what is not there changes nothing.
+        if before.is_some() || now.is_some() {
+            self.changes.insert(key, now);
+        }
+        before
+    }
+}
+
+/// A page's objects with some changes, both in key order.
+fn merged(page: &Page, changes: Vec<(ObjectKey, Option<Object>)>) -> Vec<Object> {
+    let mut objects = Vec::with_capacity(page.objects().len() + changes.len());
+    let mut kept = page.objects().iter().peekable();
+    for (key, change) in changes {
+        while let Some(object) = kept.next_if(|object| *object.key() < key) {
+            objects.push(object.clone());
+        }
+        kept.next_if(|object| *object.key() == key);
+        objects.extend(change);
+    }
+    objects.extend(kept.cloned());
+    objects
+}

@@ -1,0 +1,57 @@
+//! What the cache has done so far, in numbers that metrics and pages read.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Numbers that only grow.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Lists asked of the apiserver, first ones and relists.
+    pub lists: Count,
+    /// Lists asked because events could not be resumed.
+    pub relists: Count,
+    /// Watches asked of the apiserver.
+    pub watches: Count,
+    /// Watches that followed an earlier one of the same replica.
+    pub watch_restarts: Count,
+    /// Small consistent lists that prove a silent watch complete.
+    pub probes: Count,
+    /// Events applied.
+    pub events: Count,
+    /// Bookmarks applied.
+    pub bookmarks: Count,
+    /// Lists and watches that failed and were tried again.
+    pub failures: Count,
+    /// Times the versions went back for good, as after a restored etcd.
+    pub epochs: Count,
+    /// Replicas started.
+    pub started: Count,
+    /// Replicas the apiserver refused.
+    pub refused: Count,
+    /// Replicas dropped because they did not fit into memory.
+    pub dropped_for_memory: Count,
+    /// Replicas stopped because nobody read them.
+    pub stopped_idle: Count,
+    /// Replicas stopped because a wider one took over.
+    pub stopped_widened: Count,
+}
+
+/// One number that only grows.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+// === impl Count ===
+
+impl Count {
+    /// The number.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(super) fn increment(&self) {
+        self.add(1);
+    }
+}

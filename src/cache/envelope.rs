@@ -1,0 +1,214 @@
+//! What a LIST of one resource wraps around its items, learned from the apiserver's own answer.
+//!
+//! Built-in types print `kind, apiVersion, metadata, items` and items without kind and apiVersion
+//! (S-LIST-61); custom resources print all keys sorted and items with both (S-LIST-62). An answer
+//! that we would not print byte for byte the same is not understood, and nothing of it is kept.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use crate::api::version::ResourceVersion;
+
+/// How lists and objects of one resource are printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    style: Style,
+    /// Printed before the list's version: all of a typed list's header, a custom one's trailer.
+    before_version: String,
+    /// What a typed object has in front where a list's item has `{`.
+    prefix: String,
+    api_version: String,
+}
+
+/// Which of the two families of printers the apiserver uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Built-in types: keys in the order of the Go structs.
+    Typed,
+    /// Custom resources: keys sorted.
+    Custom,
+}
+
+/// Why a list's envelope could not be learned.
+#[derive(Debug, thiserror::Error)]
+pub enum EnvelopeError {
+    /// It is not a list in JSON.
+    #[error("the list is malformed")]
+    Malformed(#[source] serde_json::Error),
+    /// The list's own version is missing or unusable.
+    #[error("the list has no usable resourceVersion")]
+    Version,
+    /// It is a list, but printed in a way we would not reproduce.
+    #[error("the list is printed in an unknown way")]
+    NotUnderstood,
+}
+
+#[derive(Deserialize)]
+struct Outer<'a> {
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, rename = "apiVersion")]
+    api_version: Cow<'a, str>,
+    #[serde(borrow)]
+    metadata: OuterMetadata<'a>,
+}
+
+#[derive(Deserialize)]
+struct OuterMetadata<'a> {
+    #[serde(borrow, rename = "resourceVersion", default)]
+    resource_version: Cow<'a, str>,
+}
+
+const TYPED_TRAILER: &str = "]}\n";
+const CUSTOM_END: &str = "\"}}\n";
+
+// === impl Envelope ===
+
+impl Envelope {
+    /// Learns from everything before the first item and after the last one.
+    pub fn learn(header: &str, trailer: &str) -> Result<(Self, ResourceVersion), EnvelopeError> {
+        let text = format!("{header}{trailer}");
+        let outer: Outer<'_> = serde_json::from_str(&text).map_err(EnvelopeError::Malformed)?;
+        let version = ResourceVersion::parse(&outer.metadata.resource_version)
+            .map_err(|_| EnvelopeError::Version)?;
+        [Style::Typed, Style::Custom]
+            .into_iter()
+            .filter_map(|style| Self::new(style, &outer.kind, &outer.api_version))
+            .find(|known| known.header(&version) == header && known.trailer(&version) == trailer)
+            .map(|envelope| (envelope, version))
+            .ok_or(EnvelopeError::NotUnderstood)
+    }
+
+    /// None when the kind of a typed list's items cannot be told.
+    fn new(style: Style, list_kind: &str, api_version: &str) -> Option<Self> {
+        let (kind, version) = (quoted(list_kind), quoted(api_version));
+        let before_version = match style {
+            Style::Typed => {
+                format!(
+                    r#"{{"kind":{kind},"apiVersion":{version},"metadata":{{"resourceVersion":""#
+                )
+            }
+            Style::Custom => {
+                format!(r#"],"kind":{kind},"metadata":{{"continue":"","resourceVersion":""#)
+            }
+        };
+        let prefix = match style {
+            Style::Typed => {
+                let item_kind = list_kind.strip_suffix("List").filter(|kind| !kind.is_empty())?;
+                format!(r#"{{"kind":{},"apiVersion":{version},"#, quoted(item_kind))
+            }
+            Style::Custom => String::from("{"),
+        };
+        Some(Self { style, before_version, prefix, api_version: api_version.to_owned() })
+    }
+
+    /// The family.
+    pub fn style(&self) -> Style {
+        self.style
+    }
+
+    /// The apiVersion of the list and its items.
+    pub fn api_version(&self) -> &str {
+        &self.api_version
+    }
+
+    /// What a typed object has in front, in place of its `{`; `{` for custom ones.
+    pub fn object_prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Everything before the first item.
+    pub fn header(&self, version: &ResourceVersion) -> String {
+        match self.style {
+            Style::Typed => format!(r#"{}{version}"}},"items":["#, self.before_version),
+            Style::Custom => {
+                format!(r#"{{"apiVersion":{},"items":["#, quoted(&self.api_version))
+            }
+        }
+    }
+
+    /// Everything after the last item, the newline included.
+    pub fn trailer(&self, version: &ResourceVersion) -> String {
+        match self.style {
+            Style::Typed => TYPED_TRAILER.to_owned(),
+            Style::Custom => format!("{}{version}{CUSTOM_END}", self.before_version),
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn learned(header: &str, trailer: &str) -> Option<(Envelope, ResourceVersion)> {
+        Envelope::learn(header, trailer).ok()
+    }
+
+    #[test]
+    fn both_families_are_learned_and_printed_back() {
+        let version = ResourceVersion::parse("123").expect("a version");
+        for (header, trailer, style, prefix) in [
+            (
+                r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"123"},"items":["#,
+                "]}\n",
+                Style::Typed,
+                r#"{"kind":"Pod","apiVersion":"v1","#,
+            ),
+            (
+                r#"{"apiVersion":"a.io/v1","items":["#,
+                "],\"kind\":\"ThingList\",\"metadata\":{\"continue\":\"\",\"resourceVersion\":\"123\"}}\n",
+                Style::Custom,
+                "{",
+            ),
+        ] {
+            let (envelope, at) = learned(header, trailer).expect("understood");
+            assert_eq!((envelope.style(), &at), (style, &version));
+            assert_eq!(envelope.object_prefix(), prefix);
+            assert_eq!(envelope.header(&version), header);
+            assert_eq!(envelope.trailer(&version), trailer);
+        }
+    }
+
+    #[test]
+    fn unknown_ways_of_printing_are_not_understood() {
+        let typed = r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"}"#;
+        for (header, trailer) in [
+            (format!(r#"{typed},"items":["#), "]}".to_owned()),
+            (format!(r#"{typed},"items":["#), "],\"more\":1}\n".to_owned()),
+            (format!(r#"{typed},"items":null}}"#), String::new()),
+            (
+                r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1","continue":"abc"},"items":["#.to_owned(),
+                "]}\n".to_owned(),
+            ),
+            (
+                r#"{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":["#.to_owned(),
+                "]}\n".to_owned(),
+            ),
+        ] {
+            assert!(
+                matches!(Envelope::learn(&header, &trailer), Err(EnvelopeError::NotUnderstood)),
+                "{header} {trailer}"
+            );
+        }
+    }
+
+    #[test]
+    fn broken_or_versionless_lists_are_errors() {
+        for (header, trailer) in [("", ""), ("{", ""), (r#"{"kind":"Pod"}"#, ""), ("<html>", "")] {
+            let error = Envelope::learn(header, trailer).expect_err(header);
+            assert!(matches!(error, EnvelopeError::Malformed(_)), "{header}: {error}");
+        }
+        for version in ["", "0", "abc"] {
+            let header = format!(
+                r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"{version}"}},"items":["#
+            );
+            let error = Envelope::learn(&header, "]}\n").expect_err(version);
+            assert!(matches!(error, EnvelopeError::Version), "{version}: {error}");
+        }
+    }
+}

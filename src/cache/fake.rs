@@ -1,0 +1,148 @@
+//! An apiserver played by the test: every request waits until the test answers it.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::{FutureExt, future::BoxFuture};
+use http::{Request, Response};
+use http_body::Frame;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    body::{Body, BoxError},
+    upstream::{Client, Error, Lane},
+};
+
+/// The client that replicas are given.
+pub struct Fake(mpsc::UnboundedSender<Call>);
+
+/// The other side of it: the requests, in order.
+pub struct Calls(mpsc::UnboundedReceiver<Call>);
+
+/// One request to be answered; dropped, it breaks.
+pub struct Call {
+    pub uri: String,
+    pub lane: Lane,
+    pub headers: http::HeaderMap,
+    answer: oneshot::Sender<Result<Response<Body>, Error>>,
+}
+
+/// A body that the test sends piece by piece; dropped, it ends cleanly.
+pub struct Pipe(mpsc::UnboundedSender<Result<Bytes, BoxError>>);
+
+struct PipeBody(mpsc::UnboundedReceiver<Result<Bytes, BoxError>>);
+
+/// Tests wait at most so long, in virtual time.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+pub fn fake() -> (Arc<Fake>, Calls) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (Arc::new(Fake(sender)), Calls(receiver))
+}
+
+impl Client for Fake {
+    fn send(
+        &self,
+        request: Request<Body>,
+        lane: Lane,
+    ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        let (answer, answered) = oneshot::channel();
+        let uri = request.uri().to_string();
+        let headers = request.headers().clone();
+        // When the test is over nobody listens any more.
+        let _ = self.0.send(Call { uri, lane, headers, answer });
+        async move { answered.await.unwrap_or_else(|gone| Err(Error::Broken(gone.into()))) }.boxed()
+    }
+
+    fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        self.send(request, Lane::Long)
+    }
+}
+
+impl Calls {
+    /// The next request.
+    pub async fn next(&mut self) -> Call {
+        let next = tokio::time::timeout(PATIENCE, self.0.recv()).await;
+        next.expect("a request in time").expect("the client lives")
+    }
+
+    /// The next request, which must be for this URI.
+    pub async fn expect(&mut self, uri: &str) -> Call {
+        let call = self.next().await;
+        assert_eq!(call.uri, uri);
+        call
+    }
+
+    /// The next request must be a watch from this version.
+    pub async fn expect_watch(&mut self, version: u64) -> Call {
+        let call = self.next().await;
+        let part = format!(
+            "watch=true&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds="
+        );
+        assert!(call.uri.contains(&part), "{}", call.uri);
+        call
+    }
+
+    /// No request is made for so long.
+    pub async fn expect_none(&mut self, during: Duration) {
+        if let Ok(call) = tokio::time::timeout(during, self.0.recv()).await {
+            panic!("unexpected request for {:?}", call.map(|call| call.uri));
+        }
+    }
+}
+
+impl Call {
+    /// Answers with JSON.
+    pub fn json(self, status: u16, body: impl Into<String>) {
+        self.with(status, "application/json", &[], Body::full(body.into()));
+    }
+
+    /// Answers with anything.
+    pub fn with(self, status: u16, media: &str, headers: &[(&str, &str)], body: Body) {
+        let mut answer = Response::builder().status(status).header("content-type", media);
+        for (name, value) in headers {
+            answer = answer.header(*name, *value);
+        }
+        // A caller that went away meanwhile does not mind.
+        let _ = self.answer.send(Ok(answer.body(body).expect("an answer")));
+    }
+
+    /// Answers 200 with a body that is to come.
+    pub fn pipe(self) -> Pipe {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.with(200, "application/json", &[], Body::wrap(PipeBody(receiver)));
+        Pipe(sender)
+    }
+}
+
+impl Pipe {
+    pub fn send(&self, piece: impl Into<Bytes>) {
+        self.0.send(Ok(piece.into())).expect("somebody reads");
+    }
+
+    pub fn fail(self) {
+        self.0.send(Err("connection reset".into())).expect("somebody reads");
+    }
+
+    /// Whether the reader went away.
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+}
+
+impl http_body::Body for PipeBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.0.poll_recv(cx).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+    }
+}

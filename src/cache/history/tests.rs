@@ -1,0 +1,107 @@
+use super::*;
+use crate::cache::fixture::{Pod, version};
+
+const BOUNDS: Bounds =
+    Bounds { events_max: 4, bytes_max: 100_000, age_max: Duration::from_secs(60) };
+
+fn event(at: u64, change: Change, name: &str, padding: usize) -> Event {
+    let pod = Pod { padding, ..Pod::new("a", name, at) };
+    let before = (change != Change::Added).then(|| Pod { version: 1, ..pod.clone() }.object());
+    Event { version: version(at), change, object: pod.object(), before }
+}
+
+fn started(history: &History, at: u64) -> Result<Vec<u64>, StartError> {
+    let events = history.start_at(&version(at))?;
+    Ok(events.map(|event| event.version.as_str().parse().expect("a number")).collect())
+}
+
+fn filled(versions: &[u64]) -> History {
+    let mut history = History::new(BOUNDS);
+    history.reset(version(10));
+    for at in versions {
+        history.push(event(*at, Change::Modified, "p", 0), Instant::now());
+    }
+    history
+}
+
+#[test]
+fn a_watch_starts_after_its_version() {
+    let history = filled(&[12, 15, 20]);
+    assert_eq!(started(&history, 10), Ok(vec![12, 15, 20]));
+    assert_eq!(started(&history, 11), Ok(vec![12, 15, 20]));
+    assert_eq!(started(&history, 12), Ok(vec![15, 20]));
+    assert_eq!(started(&history, 20), Ok(vec![]));
+    assert_eq!(started(&history, 9), Err(StartError::TooOld));
+    assert_eq!(started(&history, 21), Err(StartError::TooNew));
+}
+
+#[test]
+fn nothing_starts_before_the_first_list() {
+    let history = History::new(BOUNDS);
+    assert_eq!(started(&history, 1), Err(StartError::TooNew));
+}
+
+#[test]
+fn a_bookmark_moves_the_end_and_a_list_begins_anew() {
+    let mut history = filled(&[12]);
+    history.advance(version(30));
+    assert_eq!(started(&history, 30), Ok(vec![]));
+    assert_eq!(started(&history, 10), Ok(vec![12]));
+    history.reset(version(40));
+    assert_eq!(started(&history, 30), Err(StartError::TooOld));
+    assert_eq!(started(&history, 40), Ok(vec![]));
+    assert_eq!(history.bytes(), 0);
+}
+
+#[test]
+fn the_oldest_go_when_there_are_too_many() {
+    let history = filled(&[11, 12, 13, 14, 15]);
+    assert_eq!(started(&history, 10), Err(StartError::TooOld));
+    assert_eq!(started(&history, 11), Ok(vec![12, 13, 14, 15]));
+}
+
+#[test]
+fn the_oldest_go_when_they_are_too_large() {
+    let mut history = filled(&[11]);
+    history.push(event(12, Change::Modified, "q", 60_000), Instant::now());
+    // The event is larger than all of the window may be: not even itself is kept.
+    assert_eq!(history.bytes(), 0);
+    assert_eq!(started(&history, 11), Err(StartError::TooOld));
+    assert_eq!(started(&history, 12), Ok(vec![]));
+    history.push(event(13, Change::Added, "q", 60_000), Instant::now());
+    assert_eq!(started(&history, 12), Ok(vec![13]));
+    assert!(history.bytes() > 60_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_oldest_go_with_time() {
+    let mut history = filled(&[11]);
+    tokio::time::advance(Duration::from_secs(40)).await;
+    history.push(event(12, Change::Added, "q", 0), Instant::now());
+    tokio::time::advance(Duration::from_secs(40)).await;
+    history.evict(Instant::now());
+    assert_eq!(started(&history, 10), Err(StartError::TooOld));
+    assert_eq!(started(&history, 11), Ok(vec![12]));
+}
+
+#[test]
+fn events_of_one_version_stay_together() {
+    let mut history = filled(&[11, 12, 12, 12]);
+    assert_eq!(started(&history, 11), Ok(vec![12, 12, 12]));
+    history.push(event(13, Change::Added, "r", 0), Instant::now());
+    history.push(event(14, Change::Added, "s", 0), Instant::now());
+    // One of the three is gone, so nobody may start before them.
+    assert_eq!(started(&history, 11), Err(StartError::TooOld));
+    assert_eq!(started(&history, 12), Ok(vec![13, 14]));
+}
+
+#[test]
+fn a_deletion_carries_its_own_version_and_what_was_before() {
+    let mut history = History::new(BOUNDS);
+    history.reset(version(10));
+    history.push(event(12, Change::Deleted, "p", 0), Instant::now());
+    let deletion = history.start_at(&version(10)).expect("held").next().expect("an event").clone();
+    assert_eq!((deletion.change, deletion.key().as_str()), (Change::Deleted, "a/p"));
+    assert_eq!((&deletion.version, deletion.object.version()), (&version(12), &version(12)));
+    assert_eq!(deletion.before.as_ref().map(Object::version), Some(&version(1)));
+}

@@ -1,0 +1,171 @@
+//! A page: neighbouring objects in one buffer, laid out as they stand in a LIST.
+//!
+//! Invariant: `buffer` is `object,object,…,` in key order and every object's raw bytes are a slice
+//! of it, so that a LIST of whole pages copies nothing and holds nothing twice. Pages never change.
+
+use std::{ops::Range, sync::Arc};
+
+use bytes::Bytes;
+
+use super::{object::Object, pair::Pair};
+use crate::api::ObjectKey;
+
+/// A page of a snapshot.
+#[derive(Debug)]
+pub struct Page {
+    buffer: Bytes,
+    objects: Box<[Object]>,
+    filter: Filter,
+    bytes: usize,
+}
+
+/// Says of a pair that no object of the page has it, or that some object may.
+#[derive(Clone, Debug)]
+struct Filter([u64; FILTER_WORDS]);
+
+/// A list under construction reaches for pages of this size.
+pub const PAGE_BYTES_TARGET: usize = 64 * 1024;
+
+/// A page grown beyond this is split.
+const PAGE_BYTES_MAX: usize = 2 * PAGE_BYTES_TARGET;
+
+/// A page shrunk below this joins a neighbour.
+const PAGE_BYTES_MIN: usize = PAGE_BYTES_TARGET / 4;
+
+/// Objects a page aims at when they are small.
+pub const PAGE_OBJECTS_TARGET: usize = 64;
+
+/// A page with more objects is split.
+const PAGE_OBJECTS_MAX: usize = 2 * PAGE_OBJECTS_TARGET;
+
+/// 2048 bits: with the pairs of a page about one page in a hundred is searched in vain.
+const FILTER_WORDS: usize = 32;
+
+// === impl Page ===
+
+impl Page {
+    /// Lays out objects that are in key order.
+    fn seal(objects: &[Object]) -> Self {
+        let mut buffer = Vec::with_capacity(raw_bytes(objects));
+        for object in objects {
+            buffer.extend_from_slice(object.raw());
+            buffer.push(b',');
+        }
+        let buffer = Bytes::from(buffer);
+        let mut start = 0;
+        let objects: Box<[Object]> = objects
+            .iter()
+            .map(|object| {
+                let end = start + object.raw().len();
+                let raw = buffer.slice(start..end);
+                start = end + 1;
+                object.with_raw(raw)
+            })
+            .collect();
+        let heads: usize = objects.iter().map(Object::head_bytes).sum();
+        let bytes = buffer.len() + size_of::<Self>() + size_of_val(&*objects) + heads;
+        Self { filter: Filter::of(&objects), buffer, objects, bytes }
+    }
+
+    /// The objects, in key order.
+    pub fn objects(&self) -> &[Object] {
+        &self.objects
+    }
+
+    /// The lowest key.
+    pub fn first_key(&self) -> &ObjectKey {
+        self.objects[0].key()
+    }
+
+    /// Memory held, estimated.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where a key is, or would be.
+    pub fn search(&self, key: &ObjectKey) -> Result<usize, usize> {
+        self.objects.binary_search_by(|object| object.key().cmp(key))
+    }
+
+    /// Whether some object may have all pairs, given by their hashes.
+    pub fn may_have(&self, pairs: &[u64]) -> bool {
+        pairs.iter().all(|pair| self.filter.may_have(*pair))
+    }
+
+    /// The bytes of neighbouring objects, separated by commas; `open` keeps the comma at the end.
+    ///
+    /// `start` is where the first of them begins in the buffer: see [`Page::offset`].
+    pub fn run(&self, objects: Range<usize>, start: usize, open: bool) -> Bytes {
+        let length = raw_bytes(&self.objects[objects]);
+        let end = start + if open { length } else { length.saturating_sub(1) };
+        self.buffer.slice(start..end)
+    }
+
+    /// Where an object begins in the buffer.
+    pub fn offset(&self, object: usize) -> usize {
+        raw_bytes(&self.objects[..object])
+    }
+}
+
+/// Appends objects in key order as pages of a good size; a small last page may take them in.
+pub fn append(pages: &mut Vec<Arc<Page>>, mut objects: Vec<Object>) {
+    if objects.is_empty() {
+        return;
+    }
+    if let Some(last) = pages.last()
+        && (last.buffer.len() < PAGE_BYTES_MIN || raw_bytes(&objects) < PAGE_BYTES_MIN)
+        && last.buffer.len() + raw_bytes(&objects) <= PAGE_BYTES_TARGET
+        && last.objects.len() + objects.len() <= PAGE_OBJECTS_TARGET
+    {
+        objects.splice(0..0, last.objects.iter().cloned());
+        pages.pop();
+    }
+    if raw_bytes(&objects) <= PAGE_BYTES_MAX && objects.len() <= PAGE_OBJECTS_MAX {
+        pages.push(Arc::new(Page::seal(&objects)));
+        return;
+    }
+    let mut rest = &objects[..];
+    while !rest.is_empty() {
+        let (page, tail) = rest.split_at(page_length(rest));
+        pages.push(Arc::new(Page::seal(page)));
+        rest = tail;
+    }
+}
+
+/// How many of the objects fill a page.
+fn page_length(objects: &[Object]) -> usize {
+    let mut bytes = 0;
+    let full = objects.iter().take(PAGE_OBJECTS_TARGET).position(|object| {
+        bytes += object.raw().len() + 1;
+        bytes >= PAGE_BYTES_TARGET
+    });
+    full.map_or(objects.len().min(PAGE_OBJECTS_TARGET), |last| last + 1)
+}
+
+/// The length of `object,object,…,`.
+fn raw_bytes(objects: &[Object]) -> usize {
+    objects.iter().map(|object| object.raw().len() + 1).sum()
+}
+
+// === impl Filter ===
+
+impl Filter {
+    fn of(objects: &[Object]) -> Self {
+        let mut filter = Self([0; FILTER_WORDS]);
+        for pair in objects.iter().flat_map(Object::pairs).map(Pair::hash) {
+            for (word, bit) in Self::places(pair) {
+                filter.0[word] |= bit;
+            }
+        }
+        filter
+    }
+
+    fn may_have(&self, pair: u64) -> bool {
+        Self::places(pair).into_iter().all(|(word, bit)| self.0[word] & bit != 0)
+    }
+
+    /// Two independent bits of the filter, as word and mask.
+    fn places(pair: u64) -> [(usize, u64); 2] {
+        [pair, pair >> 32].map(|hash| ((hash >> 6) as usize % FILTER_WORDS, 1 << (hash % 64)))
+    }
+}

@@ -1,0 +1,202 @@
+//! Reads the few parts of an object that the cache needs out of its JSON. Pure.
+//!
+//! The whole text is validated: what is not JSON, or lacks name, uid or version, or lies outside
+//! of the query's scope, never becomes an [`Object`].
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use bytes::Bytes;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+
+use super::{
+    envelope::{Envelope, Style},
+    object::{Head, Object},
+    pair::{Interner, Pair, PairKind},
+};
+use crate::api::{
+    GroupVersionResource, ObjectKey, Scope,
+    selector::{field_paths, field_values},
+    version::ResourceVersion,
+};
+
+/// Reads the objects of one query.
+#[derive(Debug)]
+pub struct Reader {
+    resource: GroupVersionResource,
+    api_version: String,
+    scope: Scope,
+    interner: Interner,
+}
+
+/// Why some bytes are not an object of the query.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectError {
+    /// They are not UTF-8.
+    #[error("the object is not UTF-8")]
+    NotUtf8(#[source] std::str::Utf8Error),
+    /// They are not JSON, or lack what every object has.
+    #[error("the object is malformed")]
+    Malformed(#[source] serde_json::Error),
+    /// A part that every stored object has is empty or unusable.
+    #[error("the object has no usable {0}")]
+    Unusable(&'static str),
+    /// The object lies in another namespace than asked for.
+    #[error("the object is out of scope")]
+    OutOfScope,
+    /// The object is printed in a way we would not reproduce.
+    #[error("the object is printed in an unknown way")]
+    NotUnderstood,
+}
+
+#[derive(Deserialize)]
+struct Partial<'a> {
+    #[serde(borrow, default)]
+    kind: Option<Text<'a>>,
+    #[serde(borrow, default, rename = "apiVersion")]
+    api_version: Option<Text<'a>>,
+    #[serde(borrow)]
+    metadata: Metadata<'a>,
+}
+
+#[derive(Deserialize)]
+struct Metadata<'a> {
+    #[serde(borrow)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    namespace: Option<Text<'a>>,
+    #[serde(borrow)]
+    uid: Text<'a>,
+    #[serde(borrow, rename = "resourceVersion")]
+    resource_version: Text<'a>,
+    #[serde(borrow, default)]
+    labels: Option<LabelTexts<'a>>,
+}
+
+/// A string, borrowed where it has no escapes.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+struct LabelTexts<'a>(Vec<(Text<'a>, Text<'a>)>);
+
+struct LabelVisitor;
+
+// === impl Reader ===
+
+impl Reader {
+    /// Reads objects of a resource in a scope.
+    pub fn new(resource: GroupVersionResource, scope: Scope) -> Self {
+        let api_version = resource.api_version();
+        Self { resource, api_version, scope, interner: Interner::default() }
+    }
+
+    /// The `apiVersion` that lists and objects of the resource carry.
+    pub fn api_version(&self) -> &str {
+        &self.api_version
+    }
+
+    /// Memory held by shared pairs, estimated.
+    pub fn bytes(&self) -> usize {
+        self.interner.bytes()
+    }
+
+    /// Reads an item of a LIST, and tells how it is printed.
+    pub fn item(&mut self, raw: &[u8]) -> Result<(Object, Style), ObjectError> {
+        self.read(Bytes::copy_from_slice(raw))
+    }
+
+    /// Reads the object of a watch event, bringing it into the form of a LIST's item.
+    pub fn event(&mut self, raw: &str, envelope: &Envelope) -> Result<Object, ObjectError> {
+        let rest = raw.strip_prefix(envelope.object_prefix()).ok_or(ObjectError::NotUnderstood)?;
+        let mut item = Vec::with_capacity(rest.len() + 1);
+        item.push(b'{');
+        item.extend_from_slice(rest.as_bytes());
+        let (object, style) = self.read(Bytes::from(item))?;
+        if style == envelope.style() { Ok(object) } else { Err(ObjectError::NotUnderstood) }
+    }
+
+    fn read(&mut self, raw: Bytes) -> Result<(Object, Style), ObjectError> {
+        let text = std::str::from_utf8(&raw).map_err(ObjectError::NotUtf8)?;
+        let partial: Partial<'_> = serde_json::from_str(text).map_err(ObjectError::Malformed)?;
+        let style = self.style(&partial)?;
+        let metadata = &partial.metadata;
+        let key = self.key(metadata)?;
+        if metadata.uid.0.is_empty() {
+            return Err(ObjectError::Unusable("uid"));
+        }
+        let version = ResourceVersion::parse(&metadata.resource_version.0)
+            .map_err(|_| ObjectError::Unusable("resourceVersion"))?;
+        let labels = self.labels(metadata);
+        let fields = self.fields(&raw);
+        let head = Head { key, uid: (*metadata.uid.0).into(), version, labels, fields };
+        let head = Arc::new(head);
+        Ok((Object::new(head, raw), style))
+    }
+
+    fn style(&self, partial: &Partial<'_>) -> Result<Style, ObjectError> {
+        match (&partial.kind, &partial.api_version) {
+            (None, None) => Ok(Style::Typed),
+            (Some(_), Some(version)) if version.0 == self.api_version => Ok(Style::Custom),
+            _ => Err(ObjectError::NotUnderstood),
+        }
+    }
+
+    fn key(&self, metadata: &Metadata<'_>) -> Result<ObjectKey, ObjectError> {
+        let name = &*metadata.name.0;
+        let namespace = metadata.namespace.as_ref().map(|namespace| &*namespace.0);
+        if name.is_empty() || name.contains('/') {
+            return Err(ObjectError::Unusable("name"));
+        }
+        if namespace.is_some_and(|namespace| namespace.contains('/')) {
+            return Err(ObjectError::Unusable("namespace"));
+        }
+        match self.scope.namespace() {
+            Some(scope) if namespace != Some(scope) => Err(ObjectError::OutOfScope),
+            _ => Ok(ObjectKey::new(namespace, name)),
+        }
+    }
+
+    fn labels(&mut self, metadata: &Metadata<'_>) -> Box<[Arc<Pair>]> {
+        let labels = metadata.labels.iter().flat_map(|labels| &labels.0);
+        labels.map(|(key, value)| self.interner.pair(PairKind::Label, &key.0, &value.0)).collect()
+    }
+
+    fn fields(&mut self, raw: &[u8]) -> Box<[Arc<Pair>]> {
+        if field_paths(&self.resource).is_empty() {
+            return Box::default();
+        }
+        let values = field_values(&self.resource, raw);
+        values
+            .iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(path, value)| self.interner.pair(PairKind::Field, path, value))
+            .collect()
+    }
+}
+
+// === impl LabelTexts ===
+
+impl<'de: 'a, 'a> Deserialize<'de> for LabelTexts<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(LabelVisitor).map(LabelTexts)
+    }
+}
+
+impl<'de> Visitor<'de> for LabelVisitor {
+    type Value = Vec<(Text<'de>, Text<'de>)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of labels")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut labels = Vec::new();
+        while let Some(label) = map.next_entry()? {
+            labels.push(label);
+        }
+        Ok(labels)
+    }
+}

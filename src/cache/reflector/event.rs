@@ -1,0 +1,139 @@
+//! Watch events: cut from the stream by newlines, read one by one. Pure.
+
+use memchr::memchr;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::failure::Status;
+use crate::{
+    api::version::ResourceVersion,
+    cache::{
+        envelope::Envelope,
+        object::Object,
+        reader::{ObjectError, Reader},
+    },
+};
+
+/// One event of a watch (S-WATCH-40).
+#[derive(Debug)]
+pub enum WatchEvent {
+    /// ADDED or MODIFIED: which of the two is told by what was there before.
+    Stored(Object),
+    /// DELETED, with the last state at the deletion's version.
+    Deleted(Object),
+    /// BOOKMARK: the collection is complete up to this version.
+    Bookmark(ResourceVersion),
+    /// ERROR: the stream will end.
+    Error(Status),
+}
+
+/// Why a line is not an event.
+#[derive(Debug, thiserror::Error)]
+pub enum EventError {
+    /// The line is not UTF-8.
+    #[error("the event is not UTF-8")]
+    NotUtf8(#[source] std::str::Utf8Error),
+    /// The line is not an event in JSON.
+    #[error("the event is malformed")]
+    Malformed(#[source] serde_json::Error),
+    /// Its type is none that is known.
+    #[error("the event's type is unknown: {0:?}")]
+    UnknownType(String),
+    /// Its object is not one of the query.
+    #[error("the event's object is unusable")]
+    Object(#[source] ObjectError),
+    /// A bookmark without a usable version.
+    #[error("the bookmark has no usable resourceVersion")]
+    Bookmark,
+    /// The line is longer than is believed.
+    #[error("the event is too long")]
+    TooLong,
+}
+
+/// Cuts a stream into lines.
+#[derive(Debug)]
+pub struct Lines {
+    partial: Vec<u8>,
+    line_bytes_max: usize,
+}
+
+// The order of the two members does not matter: other servers may print `object` first.
+#[derive(Deserialize)]
+struct Frame<'a> {
+    r#type: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct BookmarkObject<'a> {
+    #[serde(borrow)]
+    metadata: BookmarkMetadata<'a>,
+}
+
+#[derive(Deserialize)]
+struct BookmarkMetadata<'a> {
+    #[serde(rename = "resourceVersion")]
+    resource_version: &'a str,
+}
+
+// === impl WatchEvent ===
+
+impl WatchEvent {
+    /// Reads one line.
+    pub fn read(line: &[u8], reader: &mut Reader, envelope: &Envelope) -> Result<Self, EventError> {
+        let line = std::str::from_utf8(line).map_err(EventError::NotUtf8)?;
+        let frame: Frame<'_> = serde_json::from_str(line).map_err(EventError::Malformed)?;
+        let raw = frame.object.get();
+        let mut object = || reader.event(raw, envelope).map_err(EventError::Object);
+        match frame.r#type {
+            "ADDED" | "MODIFIED" => Ok(Self::Stored(object()?)),
+            "DELETED" => Ok(Self::Deleted(object()?)),
+            "BOOKMARK" => Ok(Self::Bookmark(bookmark_version(raw)?)),
+            "ERROR" => serde_json::from_str(raw).map(Self::Error).map_err(EventError::Malformed),
+            unknown => Err(EventError::UnknownType(unknown.to_owned())),
+        }
+    }
+}
+
+fn bookmark_version(raw: &str) -> Result<ResourceVersion, EventError> {
+    let object: BookmarkObject<'_> = serde_json::from_str(raw).map_err(EventError::Malformed)?;
+    ResourceVersion::parse(object.metadata.resource_version).map_err(|_| EventError::Bookmark)
+}
+
+// === impl Lines ===
+
+impl Lines {
+    /// Believes no line above this size.
+    pub fn new(line_bytes_max: usize) -> Self {
+        Self { partial: Vec::new(), line_bytes_max }
+    }
+
+    /// Takes the next bytes; hands out each line that they complete, without its newline.
+    pub fn feed(
+        &mut self,
+        mut bytes: &[u8],
+        mut on_line: impl FnMut(&[u8]) -> Result<(), EventError>,
+    ) -> Result<(), EventError> {
+        while !bytes.is_empty() {
+            let end = memchr(b'\n', bytes);
+            let length = end.unwrap_or(bytes.len());
+            if self.partial.len() + length > self.line_bytes_max {
+                return Err(EventError::TooLong);
+            }
+            let Some(end) = end else {
+                self.partial.extend_from_slice(bytes);
+                return Ok(());
+            };
+            if self.partial.is_empty() {
+                on_line(&bytes[..end])?;
+            } else {
+                self.partial.extend_from_slice(&bytes[..end]);
+                on_line(&self.partial)?;
+                self.partial.clear();
+            }
+            bytes = &bytes[end + 1..];
+        }
+        Ok(())
+    }
+}

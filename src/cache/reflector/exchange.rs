@@ -1,0 +1,183 @@
+//! The requests a reflector makes, and the first look at their answers.
+//!
+//! Every wait has a bound. Credentials are the client's business: nothing here knows them.
+
+use std::{fmt::Write, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    Request, Response, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT},
+};
+use http_body_util::BodyExt;
+use tokio::time::timeout;
+
+use super::failure::{Failure, Status, StatusDetails};
+use crate::{
+    api::{query::Query, selector::FieldSelector, version::ResourceVersion},
+    body::Body,
+    cache::{envelope::Envelope, split::Splitter},
+    upstream::{Client, Lane},
+};
+
+/// Asks the apiserver about one query.
+pub struct Exchange {
+    client: Arc<dyn Client>,
+    /// The collection with the query's selectors.
+    all: String,
+    /// The collection with a selector that (nearly) nothing matches.
+    nothing: String,
+}
+
+/// The headers of an answer must be there by then.
+const ANSWER_WAIT: Duration = Duration::from_secs(60);
+
+/// Between two pieces of a list at most so much time passes.
+const PIECE_WAIT: Duration = Duration::from_secs(60);
+
+/// A probe is over by then.
+const PROBE_WAIT: Duration = Duration::from_secs(10);
+
+/// The longest error answer that is read.
+const STATUS_BYTES_MAX: usize = 64 * 1024;
+
+/// No object has this name; a list of it costs the apiserver next to nothing (S-CONS-05).
+const NOBODY: &str = "listless-probe";
+
+const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
+
+// === impl Exchange ===
+
+impl Exchange {
+    /// Will ask about a query through a client.
+    pub fn new(client: Arc<dyn Client>, query: &Query) -> Self {
+        let path = query.resource.collection_path(&query.scope);
+        let mut all = format!("{path}?");
+        add_selectors(&mut all, query);
+        let nothing = match query.fields.pinned("metadata.name") {
+            Some(_) => all.clone(),
+            None => {
+                let mut query = query.clone();
+                query.fields = FieldSelector::name(NOBODY);
+                let mut nothing = format!("{path}?");
+                add_selectors(&mut nothing, &query);
+                nothing
+            }
+        };
+        Self { client, all, nothing }
+    }
+
+    /// Lists: not older than a version, or consistently.
+    pub async fn list(&self, from: Option<&ResourceVersion>) -> Result<Body, Failure> {
+        let mut uri = self.all.clone();
+        if let Some(from) = from {
+            // Writing to a String cannot fail, here and below.
+            let _ = write!(uri, "resourceVersion={from}&resourceVersionMatch=NotOlderThan");
+        }
+        self.ask(&uri, Lane::Short).await
+    }
+
+    /// Watches from a version on; the apiserver ends the watch after `length`.
+    pub async fn watch(&self, from: &ResourceVersion, length: Duration) -> Result<Body, Failure> {
+        let uri = format!(
+            "{}watch=true&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={}",
+            self.all,
+            length.as_secs()
+        );
+        self.ask(&uri, Lane::Long).await
+    }
+
+    /// The version the apiserver's own data is at, at least as of now.
+    pub async fn probe(&self) -> Result<ResourceVersion, Failure> {
+        let probe = async {
+            let mut body = self.ask(&self.nothing, Lane::Short).await?;
+            let mut splitter = Splitter::new(usize::MAX);
+            while let Some(piece) = next_piece(&mut body).await? {
+                splitter.feed::<Failure>(&piece, |_| Ok(()))?;
+            }
+            let (header, trailer) = splitter.finish()?;
+            Ok(Envelope::learn(&header, &trailer)?.1)
+        };
+        timeout(PROBE_WAIT, probe).await.unwrap_or(Err(Failure::Silence(PROBE_WAIT)))
+    }
+
+    async fn ask(&self, uri: &str, lane: Lane) -> Result<Body, Failure> {
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = uri
+            .trim_end_matches(['?', '&'])
+            .parse()
+            .expect("names are path segments and selectors are escaped");
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, const { http::HeaderValue::from_static("application/json") });
+        headers.insert(USER_AGENT, const { http::HeaderValue::from_static(AGENT) });
+        let answer = timeout(ANSWER_WAIT, self.client.send(request, lane)).await;
+        let answer = answer.map_err(|_| Failure::Silence(ANSWER_WAIT))?;
+        check(answer.map_err(Failure::Upstream)?).await
+    }
+}
+
+/// The next piece of a list; None at its end.
+pub async fn next_piece(body: &mut Body) -> Result<Option<Bytes>, Failure> {
+    loop {
+        let frame = timeout(PIECE_WAIT, body.frame()).await;
+        let frame = frame.map_err(|_| Failure::Silence(PIECE_WAIT))?;
+        match frame.transpose().map_err(Failure::Body)? {
+            Some(frame) => {
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+            None => return Ok(None),
+        }
+    }
+}
+
+async fn check(answer: Response<Body>) -> Result<Body, Failure> {
+    if answer.status() != StatusCode::OK {
+        return Err(Failure::Status(status(answer).await));
+    }
+    let content_type = answer.headers().get(CONTENT_TYPE);
+    let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if content_type.split(';').next().is_some_and(|media| media.trim() == "application/json") {
+        return Ok(answer.into_body());
+    }
+    Err(Failure::ContentType(content_type.to_owned()))
+}
+
+/// Reads what it can of an error's Status; the HTTP code counts.
+async fn status(answer: Response<Body>) -> Status {
+    let code = answer.status().as_u16();
+    let retry_after = answer.headers().get(RETRY_AFTER);
+    let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
+    let body = timeout(PIECE_WAIT, answer.into_body().collect(STATUS_BYTES_MAX)).await;
+    let body = body.ok().and_then(Result::ok).unwrap_or_default();
+    let mut status: Status = serde_json::from_slice(&body).unwrap_or_default();
+    status.code = code;
+    if let Some(retry_after_seconds) = retry_after {
+        status.details = Some(StatusDetails { retry_after_seconds });
+    }
+    status
+}
+
+fn add_selectors(uri: &mut String, query: &Query) {
+    for (parameter, selector) in
+        [("labelSelector", query.labels.to_string()), ("fieldSelector", query.fields.to_string())]
+    {
+        if !selector.is_empty() {
+            let _ = write!(uri, "{parameter}={}&", escaped(&selector));
+        }
+    }
+}
+
+/// Percent-encodes all but the unreserved characters.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len() * 3);
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}

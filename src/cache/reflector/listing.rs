@@ -1,0 +1,122 @@
+//! The list half of a reflector: a whole collection, streamed into the next snapshot.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{
+    Reflector,
+    exchange::next_piece,
+    failure::{Failure, Step},
+};
+use crate::{
+    api::version::ResourceVersion,
+    body::Body,
+    cache::{
+        envelope::{Envelope, Style},
+        reader::Reader,
+        rebuild::Rebuild,
+        replica::{Link, State},
+        split::Splitter,
+        store::Snapshot,
+    },
+};
+
+/// A list on its way.
+struct Listing<'a> {
+    reader: &'a mut Reader,
+    rebuild: Rebuild,
+    /// How the items so far are printed.
+    style: Option<Style>,
+}
+
+// === impl Reflector ===
+
+impl Reflector {
+    /// Reads the collection anew, not older than a version or consistently.
+    pub(super) async fn list(&mut self, from: Option<ResourceVersion>) -> Result<Step, Failure> {
+        let base = self.snapshot();
+        self.counters.lists.increment();
+        if base.is_some() {
+            self.counters.relists.increment();
+            self.replica.usage().relists += 1;
+        }
+        let asked_at = Instant::now();
+        let body = self.exchange.list(from.as_ref()).await?;
+        let snapshot = self.read_list(body, base.clone()).await;
+        self.replica.usage().extra_bytes = self.reader.bytes();
+        let snapshot = snapshot?;
+        let listed = snapshot.version().clone();
+        if let Some(shown) = base.map(|base| base.version().clone())
+            && listed < shown
+        {
+            // A consistent answer is below what was shown only if the data itself went back.
+            return Err(match from {
+                Some(_) => Failure::Older { listed, shown },
+                None => Failure::Restored { current: listed, shown },
+            });
+        }
+        self.show_list(snapshot, asked_at);
+        Ok(Step::Watch)
+    }
+
+    async fn read_list(
+        &mut self,
+        mut body: Body,
+        base: Option<Arc<Snapshot>>,
+    ) -> Result<Snapshot, Failure> {
+        let (limit, item_bytes_max) = {
+            let settings = self.settings.borrow();
+            (settings.memory_limit_bytes, settings.item_bytes_max)
+        };
+        let mut splitter = Splitter::new(item_bytes_max);
+        let mut listing =
+            Listing { reader: &mut self.reader, rebuild: Rebuild::of(base), style: None };
+        while let Some(piece) = next_piece(&mut body).await? {
+            splitter.feed(&piece, |item| listing.add(item))?;
+            let bytes = listing.rebuild.bytes() + listing.reader.bytes();
+            self.replica.usage().extra_bytes = bytes;
+            if bytes > limit {
+                return Err(Failure::OutOfMemory);
+            }
+        }
+        let (header, trailer) = splitter.finish()?;
+        let (envelope, version) = Envelope::learn(&header, &trailer)?;
+        listing.finish(envelope, version)
+    }
+
+    fn show_list(&self, snapshot: Snapshot, asked_at: Instant) {
+        let query = self.replica.query();
+        let (objects, version) = (snapshot.len(), snapshot.version().clone());
+        tracing::info!(
+            resource = %query.resource, scope = query.scope.as_str(), objects, %version, "listed"
+        );
+        self.replica.history().reset(version);
+        self.replica.publish(|published| {
+            published.state = State::Synced;
+            published.snapshot = Some(Arc::new(snapshot));
+            published.link = Link::Lost { since: asked_at };
+            published.proven_at = Some(asked_at);
+        });
+    }
+}
+
+// === impl Listing ===
+
+impl Listing<'_> {
+    fn add(&mut self, item: &[u8]) -> Result<(), Failure> {
+        let (object, style) = self.reader.item(item)?;
+        if *self.style.get_or_insert(style) != style {
+            return Err(Failure::NotUnderstood);
+        }
+        Ok(self.rebuild.push(object)?)
+    }
+
+    fn finish(self, envelope: Envelope, version: ResourceVersion) -> Result<Snapshot, Failure> {
+        let same_style = self.style.is_none_or(|style| style == envelope.style());
+        if !same_style || envelope.api_version() != self.reader.api_version() {
+            return Err(Failure::NotUnderstood);
+        }
+        Ok(self.rebuild.finish(version, envelope)?)
+    }
+}

@@ -1,0 +1,275 @@
+//! The watch half of a reflector: events in, snapshots out.
+//!
+//! What has arrived together is published together; nothing waits for more to arrive.
+
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http_body::Frame;
+use http_body_util::BodyExt;
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    Reflector,
+    event::{Lines, WatchEvent},
+    failure::{Failure, Step},
+};
+use crate::{
+    api::version::ResourceVersion,
+    body::{Body, BoxError},
+    cache::{
+        batch::Batch,
+        envelope::Envelope,
+        history::{Change, Event, History},
+        replica::Link,
+        store::Snapshot,
+    },
+};
+
+/// An open watch.
+struct Stream {
+    body: Body,
+    lines: Lines,
+    envelope: Arc<Envelope>,
+    /// When the silence will be questioned.
+    quiet_until: Instant,
+    /// How many times it was questioned in a row.
+    questioned: u32,
+}
+
+/// Events that arrived together, and how the stream stands after them.
+struct Arrived {
+    events: Vec<WatchEvent>,
+    bytes: usize,
+    end: Result<ControlFlow<()>, Failure>,
+}
+
+/// The state that events build up.
+struct Progress<'a> {
+    version: ResourceVersion,
+    batch: Batch,
+    history: &'a mut History,
+    events: u64,
+    bookmarks: u64,
+}
+
+type NextFrame = Option<Result<Frame<Bytes>, BoxError>>;
+
+/// The apiserver ends watches after this time and up to as much again.
+const WATCH_LENGTH: Duration = Duration::from_secs(300);
+
+/// A watch that ends without an item before this time has failed.
+const SHORT_WATCH: Duration = Duration::from_secs(2);
+
+/// A silent watch that other news should have ended is opened again after so many periods.
+const QUESTIONS_MAX: u32 = 2;
+
+/// So many bytes of events are published together at most.
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
+
+/// What an event has around its object is shorter than this.
+const EVENT_FRAME_BYTES_MAX: usize = 1024;
+
+// === impl Reflector ===
+
+impl Reflector {
+    /// Follows events from the version shown; a clean end is normal.
+    pub(super) async fn watch(&mut self) -> Result<Step, Failure> {
+        // Held no longer than this: a watch is long, and a snapshot pins all of its pages.
+        let held = self.snapshot().map(|held| (held.version().clone(), held.envelope().clone()));
+        let Some((from, envelope)) = held else {
+            return Ok(Step::List(None));
+        };
+        self.counters.watches.increment();
+        let again = std::mem::replace(&mut self.replica.usage().watched, true);
+        if again {
+            self.counters.watch_restarts.increment();
+            self.replica.usage().watch_restarts += 1;
+        }
+        let length = WATCH_LENGTH.mul_f64(1.0 + (self.random)());
+        let body = self.exchange.watch(&from, length).await?;
+        let opened_at = Instant::now();
+        self.replica.publish(|published| published.link = Link::Up);
+        let stream = self.open(body, envelope);
+        let end = self.read_events(stream).await;
+        let now = Instant::now();
+        self.replica.publish(|published| published.link = Link::Lost { since: now });
+        end?;
+        let unchanged = self.shown().as_ref() == Some(&from);
+        if unchanged && now.saturating_duration_since(opened_at) < SHORT_WATCH {
+            return Err(Failure::ShortWatch);
+        }
+        self.backoff.reset();
+        Ok(Step::Watch)
+    }
+
+    fn open(&self, body: Body, envelope: Arc<Envelope>) -> Stream {
+        let settings = self.settings.borrow();
+        let lines = Lines::new(settings.item_bytes_max + EVENT_FRAME_BYTES_MAX);
+        let quiet_until = Instant::now() + settings.quiet_after;
+        Stream { body, lines, envelope, quiet_until, questioned: 0 }
+    }
+
+    async fn read_events(&mut self, mut stream: Stream) -> Result<(), Failure> {
+        loop {
+            let Ok(frame) = timeout_at(stream.quiet_until, stream.body.frame()).await else {
+                self.question(&mut stream).await?;
+                continue;
+            };
+            let arrived = self.arrived(&mut stream, frame);
+            if !arrived.events.is_empty() {
+                stream.questioned = 0;
+                stream.quiet_until = Instant::now() + self.settings.borrow().quiet_after;
+                self.apply(arrived.events)?;
+                self.backoff.reset();
+            }
+            if arrived.end?.is_break() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Decodes a frame and those that are there already.
+    fn arrived(&mut self, stream: &mut Stream, frame: NextFrame) -> Arrived {
+        let mut arrived =
+            Arrived { events: Vec::new(), bytes: 0, end: Ok(ControlFlow::Continue(())) };
+        let mut next = Some(frame);
+        while let Some(frame) = next {
+            arrived.end = self.decode(stream, frame, &mut arrived.events, &mut arrived.bytes);
+            if arrived.bytes >= BATCH_BYTES_MAX
+                || !matches!(arrived.end, Ok(flow) if flow.is_continue())
+            {
+                break;
+            }
+            next = stream.body.frame().now_or_never();
+        }
+        arrived
+    }
+
+    fn decode(
+        &mut self,
+        stream: &mut Stream,
+        frame: NextFrame,
+        events: &mut Vec<WatchEvent>,
+        bytes: &mut usize,
+    ) -> Result<ControlFlow<()>, Failure> {
+        let Some(frame) = frame.transpose().map_err(Failure::Body)? else {
+            // What came of an unfinished event is not an event.
+            return Ok(ControlFlow::Break(()));
+        };
+        if let Ok(data) = frame.into_data() {
+            *bytes += data.len();
+            let Stream { lines, envelope, .. } = stream;
+            lines.feed(&data, |line| {
+                events.push(WatchEvent::read(line, &mut self.reader, envelope)?);
+                Ok(())
+            })?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// The watch is silent: is the collection, or the connection? (S-CONS-20, S-WATCH-31)
+    async fn question(&mut self, stream: &mut Stream) -> Result<(), Failure> {
+        let quiet_after = self.settings.borrow().quiet_after;
+        stream.questioned += 1;
+        if stream.questioned > QUESTIONS_MAX {
+            return Err(Failure::Silence(quiet_after * stream.questioned));
+        }
+        let Some(shown) = self.shown() else {
+            return Err(Failure::Silence(quiet_after));
+        };
+        self.counters.probes.increment();
+        let asked_at = Instant::now();
+        let Ok(current) = self.exchange.probe().await else {
+            return Err(Failure::Silence(quiet_after));
+        };
+        if current < shown {
+            return Err(Failure::Restored { current, shown });
+        }
+        if current == shown {
+            // Nothing was written since: what is shown was the newest state when asked.
+            stream.questioned = 0;
+            self.replica.publish(|published| published.proven_at = Some(asked_at));
+        }
+        stream.quiet_until = Instant::now() + quiet_after;
+        Ok(())
+    }
+
+    /// Applies events in order up to the first that must not be, and publishes the result.
+    fn apply(&mut self, events: Vec<WatchEvent>) -> Result<(), Failure> {
+        let Some(base) = self.snapshot() else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        let (result, snapshot, counts) = {
+            let mut history = self.replica.history();
+            let mut progress = Progress::new(base, &mut history);
+            let result = events.into_iter().try_for_each(|event| progress.add(event, now));
+            let counts = (progress.events, progress.bookmarks);
+            (result, progress.batch.finish(progress.version), counts)
+        };
+        self.counters.events.add(counts.0);
+        self.counters.bookmarks.add(counts.1);
+        self.replica.usage().extra_bytes = self.reader.bytes();
+        if counts != (0, 0) {
+            self.replica.publish(|published| {
+                published.snapshot = Some(Arc::new(snapshot));
+                published.proven_at = Some(now);
+            });
+        }
+        result
+    }
+}
+
+// === impl Progress ===
+
+impl<'a> Progress<'a> {
+    fn new(base: Arc<Snapshot>, history: &'a mut History) -> Self {
+        let version = base.version().clone();
+        Self { version, batch: Batch::of(base), history, events: 0, bookmarks: 0 }
+    }
+
+    fn add(&mut self, event: WatchEvent, now: Instant) -> Result<(), Failure> {
+        match event {
+            WatchEvent::Stored(object) => {
+                self.advance(object.version())?;
+                let before = self.batch.apply(object.clone());
+                let change = if before.is_some() { Change::Modified } else { Change::Added };
+                self.record(Event { version: self.version.clone(), change, object, before }, now);
+            }
+            WatchEvent::Deleted(object) => {
+                self.advance(object.version())?;
+                // What is not held cannot have been shown: there is nothing to tell.
+                if let Some(before) = self.batch.delete(object.key()) {
+                    let (version, change) = (self.version.clone(), Change::Deleted);
+                    self.record(Event { version, change, object, before: Some(before) }, now);
+                } else {
+                    self.history.advance(self.version.clone());
+                    self.events += 1;
+                }
+            }
+            WatchEvent::Bookmark(version) => {
+                self.advance(&version)?;
+                self.history.advance(version);
+                self.history.evict(now);
+                self.bookmarks += 1;
+            }
+            WatchEvent::Error(status) => return Err(Failure::Status(status)),
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, version: &ResourceVersion) -> Result<(), Failure> {
+        if *version < self.version {
+            return Err(Failure::Backwards { seen: version.clone(), shown: self.version.clone() });
+        }
+        self.version = version.clone();
+        Ok(())
+    }
+
+    fn record(&mut self, event: Event, now: Instant) {
+        self.history.push(event, now);
+        self.events += 1;
+    }
+}

@@ -1,0 +1,290 @@
+//! The local copy of one query as readers see it: what is published, and waiting for it.
+//!
+//! Invariant: only the query's reflector publishes; a reader takes one [`View`] per request and
+//! sees nothing half done. Publishing never waits for readers.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
+
+use super::{history::History, store::Snapshot};
+use crate::api::{query::Query, version::ResourceVersion};
+
+/// The local copy of one query.
+pub struct Replica {
+    query: Query,
+    start: Start,
+    started_at: Instant,
+    published: ArcSwap<Published>,
+    tick: watch::Sender<()>,
+    history: Mutex<History>,
+    usage: Mutex<Usage>,
+}
+
+/// An immutable picture of a replica, taken once per request.
+#[derive(Clone)]
+pub struct View {
+    /// Where the picture was taken, to wait for a newer one.
+    pub replica: Arc<Replica>,
+    /// Whether there is something to answer from.
+    pub state: State,
+    /// The objects; present exactly when synced.
+    pub snapshot: Option<Arc<Snapshot>>,
+    /// Whether news would arrive now.
+    pub link: Link,
+    /// When the last event or bookmark, or the list, came.
+    pub proven_at: Option<Instant>,
+    /// Counts declared breaks in the sequence of versions, such as a restored etcd.
+    pub epoch: u32,
+}
+
+/// Why a replica was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The configuration asks for it; it is never stopped for idleness.
+    Eager,
+    /// Reads of exactly its query were repeated.
+    OnDemand,
+    /// It is to take the place of several narrower ones.
+    Widening,
+}
+
+/// Whether a replica has something to answer from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The first list is under way.
+    Starting,
+    /// There is a snapshot.
+    Synced,
+    /// There is none, and the last attempt failed or the replica has ended.
+    Failing,
+}
+
+/// Whether news would arrive now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// The watch is open.
+    Up,
+    /// The watch is not open.
+    Lost {
+        /// Since when.
+        since: Instant,
+    },
+}
+
+/// What a reader waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Any snapshot.
+    Synced,
+    /// A snapshot at this version or a later one.
+    Version(ResourceVersion),
+    /// A snapshot later than this version.
+    Newer(ResourceVersion),
+}
+
+/// One replica in figures, for pages, readiness and metrics.
+#[derive(Clone, Debug)]
+pub struct ReplicaStatus {
+    /// What it follows.
+    pub query: Query,
+    /// Why it was started.
+    pub start: Start,
+    /// Whether it has something to answer from.
+    pub state: State,
+    /// Whether news would arrive now.
+    pub link: Link,
+    /// The snapshot's version.
+    pub version: Option<ResourceVersion>,
+    /// How many objects it holds.
+    pub objects: usize,
+    /// Memory held, estimated.
+    pub bytes: usize,
+    /// How often it listed again after the first time.
+    pub relists: u64,
+    /// How often it opened the watch again.
+    pub watch_restarts: u64,
+    /// What went wrong last, in words.
+    pub last_error: Option<String>,
+    /// Time since it was started.
+    pub age: Duration,
+    /// Time since a read last used it.
+    pub idle: Duration,
+    /// Time since news last came.
+    pub unproven: Option<Duration>,
+}
+
+/// What the reflector last published.
+#[derive(Clone)]
+pub(super) struct Published {
+    pub state: State,
+    pub snapshot: Option<Arc<Snapshot>>,
+    pub link: Link,
+    pub proven_at: Option<Instant>,
+    pub epoch: u32,
+}
+
+/// What changes without news for readers.
+#[derive(Debug)]
+pub(super) struct Usage {
+    pub used_at: Instant,
+    pub relists: u64,
+    pub watch_restarts: u64,
+    /// Whether a watch was opened before.
+    pub watched: bool,
+    pub last_error: Option<String>,
+    /// Memory of a list being read and of shared pairs.
+    pub extra_bytes: usize,
+}
+
+// === impl Replica ===
+
+impl Replica {
+    pub(super) fn new(query: Query, start: Start, history: History, now: Instant) -> Self {
+        let published = Published {
+            state: State::Starting,
+            snapshot: None,
+            link: Link::Lost { since: now },
+            proven_at: None,
+            epoch: 0,
+        };
+        let usage = Usage {
+            used_at: now,
+            relists: 0,
+            watch_restarts: 0,
+            watched: false,
+            last_error: None,
+            extra_bytes: 0,
+        };
+        Self {
+            query,
+            start,
+            started_at: now,
+            published: ArcSwap::from_pointee(published),
+            tick: watch::Sender::new(()),
+            history: Mutex::new(history),
+            usage: Mutex::new(usage),
+        }
+    }
+
+    /// What it follows.
+    pub fn query(&self) -> &Query {
+        &self.query
+    }
+
+    /// The newest picture.
+    pub fn view(self: &Arc<Self>) -> View {
+        let published = self.published.load();
+        View {
+            replica: self.clone(),
+            state: published.state,
+            snapshot: published.snapshot.clone(),
+            link: published.link,
+            proven_at: published.proven_at,
+            epoch: published.epoch,
+        }
+    }
+
+    /// Waits until the wanted is there, the replica fails, or the deadline; returns the newest view.
+    pub async fn reach(self: &Arc<Self>, wanted: &Reach, deadline: Instant) -> View {
+        let mut tick = self.tick.subscribe();
+        loop {
+            let view = self.view();
+            if view.reaches(wanted) || view.state == State::Failing {
+                return view;
+            }
+            // An error means that the publisher is gone, which `self` rules out.
+            if !matches!(timeout_at(deadline, tick.changed()).await, Ok(Ok(()))) {
+                return self.view();
+            }
+        }
+    }
+
+    /// The window of recent events; not to be held across an await.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why it was started.
+    pub fn start(&self) -> Start {
+        self.start
+    }
+
+    pub(super) fn usage(&self) -> MutexGuard<'_, Usage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn published(&self) -> Arc<Published> {
+        self.published.load_full()
+    }
+
+    /// Replaces what readers see and wakes those who wait.
+    pub(super) fn publish(&self, change: impl FnOnce(&mut Published)) {
+        let mut next = Published::clone(&self.published.load());
+        change(&mut next);
+        self.published.store(Arc::new(next));
+        self.tick.send_replace(());
+    }
+
+    /// Its reflector has ended: there is nothing to answer from, now and later.
+    pub(super) fn end(&self, now: Instant) {
+        self.publish(|published| {
+            published.state = State::Failing;
+            published.snapshot = None;
+            published.link = Link::Lost { since: now };
+        });
+    }
+
+    /// Memory held, estimated.
+    pub(super) fn bytes(&self) -> usize {
+        let objects = self.published.load().snapshot.as_ref().map_or(0, |held| held.bytes());
+        objects + self.usage().extra_bytes + self.history().bytes()
+    }
+
+    pub(super) fn status(&self, now: Instant) -> ReplicaStatus {
+        let (bytes, published, usage) = (self.bytes(), self.published.load_full(), self.usage());
+        let snapshot = published.snapshot.as_ref();
+        ReplicaStatus {
+            query: self.query.clone(),
+            start: self.start,
+            state: published.state,
+            link: published.link,
+            version: snapshot.map(|held| held.version().clone()),
+            objects: snapshot.map_or(0, |held| held.len()),
+            bytes,
+            relists: usage.relists,
+            watch_restarts: usage.watch_restarts,
+            last_error: usage.last_error.clone(),
+            age: now.saturating_duration_since(self.started_at),
+            idle: now.saturating_duration_since(usage.used_at),
+            unproven: published.proven_at.map(|at| now.saturating_duration_since(at)),
+        }
+    }
+}
+
+impl fmt::Debug for Replica {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replica").field("query", &self.query).finish_non_exhaustive()
+    }
+}
+
+// === impl View ===
+
+impl View {
+    /// Whether the wanted is already there.
+    pub fn reaches(&self, wanted: &Reach) -> bool {
+        self.snapshot.as_ref().is_some_and(|snapshot| match wanted {
+            Reach::Synced => true,
+            Reach::Version(version) => snapshot.version() >= version,
+            Reach::Newer(version) => snapshot.version() > version,
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! What a query selects in a snapshot: runs of neighbouring objects within pages. Pure.
+//!
+//! Scope becomes a range of keys; pairs that every match must carry skip pages by their filters;
+//! only what is left is matched object by object.
+
+use std::ops::Range;
+
+use super::{
+    object::Object,
+    page::Page,
+    pair::{Pair, PairKind},
+};
+use crate::api::query::Query;
+
+/// The objects a query selects, in LIST order.
+#[derive(Debug, Default)]
+pub struct Selection<'a> {
+    runs: Vec<Run<'a>>,
+    len: usize,
+}
+
+/// Neighbouring objects of one page.
+#[derive(Clone, Debug)]
+pub struct Run<'a> {
+    /// The page.
+    pub page: &'a Page,
+    /// Which of its objects.
+    pub objects: Range<usize>,
+    /// Where the first of them begins in the page's buffer.
+    pub start: usize,
+}
+
+/// A query prepared for matching many objects.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    query: &'a Query,
+    namespace: Option<&'a str>,
+    from: String,
+    end: Option<String>,
+    pairs: Vec<u64>,
+}
+
+// === impl Selection ===
+
+impl<'a> Selection<'a> {
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The objects, in LIST order.
+    pub fn iter(&self) -> impl Iterator<Item = &'a Object> {
+        self.runs.iter().flat_map(|run| &run.page.objects()[run.objects.clone()])
+    }
+
+    /// The same as runs.
+    pub fn runs(&self) -> &[Run<'a>] {
+        &self.runs
+    }
+
+    /// Adds those of a page's objects that match.
+    pub fn add_matching(&mut self, page: &'a Page, objects: Range<usize>, wanted: &Wanted<'_>) {
+        if objects.is_empty() || !page.may_have(&wanted.pairs) {
+            return;
+        }
+        let mut start = page.offset(objects.start);
+        if wanted.query.selects_all() {
+            return self.add(page, objects, start);
+        }
+        for index in objects {
+            let object = &page.objects()[index];
+            if wanted.matches(object) {
+                self.add(page, index..index + 1, start);
+            }
+            start += object.raw().len() + 1;
+        }
+    }
+
+    fn add(&mut self, page: &'a Page, objects: Range<usize>, start: usize) {
+        self.len += objects.len();
+        match self.runs.last_mut() {
+            Some(last) if std::ptr::eq(last.page, page) && last.objects.end == objects.start => {
+                last.objects.end = objects.end;
+            }
+            _ => self.runs.push(Run { page, objects, start }),
+        }
+    }
+}
+
+// === impl Wanted ===
+
+impl<'a> Wanted<'a> {
+    /// Prepares a query.
+    pub fn new(query: &'a Query) -> Self {
+        let pinned = query.fields.pinned("metadata.namespace");
+        let namespace = query.scope.namespace().or(pinned).filter(|pinned| !pinned.is_empty());
+        // The byte after `/` is `0`, so `namespace0` bounds all of `namespace/…`.
+        let (from, end) = match namespace {
+            Some(namespace) => (format!("{namespace}/"), Some(format!("{namespace}0"))),
+            None => (String::new(), None),
+        };
+        let labels = query.labels.pinned_pairs().map(|(key, value)| (PairKind::Label, key, value));
+        // Key parts and empty values are not among an object's field pairs.
+        let fields = query
+            .fields
+            .pinned_pairs()
+            .filter(|(path, value)| !path.starts_with("metadata.") && !value.is_empty())
+            .map(|(path, value)| (PairKind::Field, path, value));
+        let pairs = labels
+            .chain(fields)
+            .map(|(kind, key, value)| Pair::hash_of(kind, key, value))
+            .collect();
+        Self { query, namespace, from, end, pairs }
+    }
+
+    /// The namespace all matches are in, when there is one.
+    pub fn namespace(&self) -> Option<&'a str> {
+        self.namespace
+    }
+
+    /// The lowest key that may match.
+    pub fn from(&self) -> &str {
+        &self.from
+    }
+
+    /// Whether the key is below the range's end.
+    pub fn is_before_end(&self, key: &str) -> bool {
+        self.end.as_deref().is_none_or(|end| key < end)
+    }
+
+    /// Those of some objects in key order whose keys are in range.
+    pub fn range(&self, objects: &[Object]) -> Range<usize> {
+        if self.namespace.is_none() {
+            return 0..objects.len();
+        }
+        let start = objects.partition_point(|object| object.key().as_str() < self.from());
+        let end = objects.partition_point(|object| self.is_before_end(object.key().as_str()));
+        start..end
+    }
+
+    fn matches(&self, object: &Object) -> bool {
+        self.query.labels.matches(object) && self.query.fields.matches(object)
+    }
+}

@@ -1,0 +1,298 @@
+//! Cuts a LIST body into its items while it arrives. Pure.
+//!
+//! Only the outer shape is followed here: the header up to `"items":[`, items that are objects
+//! separated by single commas, and the trailer. Whether each part is valid JSON is for those who
+//! read the parts; a body that ends early or goes on too long is an error here.
+
+use memchr::memchr2;
+
+/// A LIST body on its way.
+#[derive(Debug)]
+pub struct Splitter {
+    state: State,
+    header: Vec<u8>,
+    trailer: Vec<u8>,
+    /// The beginning of an item whose end has not arrived.
+    partial: Vec<u8>,
+    nesting: Nesting,
+    item_bytes_max: usize,
+}
+
+/// Why a body cannot be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SplitError {
+    /// No items begin within the first bytes.
+    #[error("the list's header is too long")]
+    HeaderTooLong,
+    /// The list goes on after its items for too long.
+    #[error("the list's trailer is too long")]
+    TrailerTooLong,
+    /// An item is larger than is believed.
+    #[error("an item of the list is too long")]
+    ItemTooLong,
+    /// Something else than an object stands where an item should.
+    #[error("the list's items are not separated objects")]
+    NotAnItem,
+    /// The header or trailer is not UTF-8.
+    #[error("the list is not UTF-8")]
+    NotUtf8,
+    /// The body ended within its items.
+    #[error("the list ended early")]
+    Truncated,
+}
+
+/// What is expected next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Header,
+    FirstItem,
+    NextItem,
+    Item,
+    AfterItem,
+    Trailer,
+}
+
+/// How deep in objects, arrays and strings the text is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Nesting {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+/// The longest header and trailer believed; real ones have about a hundred bytes.
+const ENDS_BYTES_MAX: usize = 4096;
+
+// === impl Splitter ===
+
+impl Splitter {
+    /// Believes no item above this size.
+    pub fn new(item_bytes_max: usize) -> Self {
+        Self {
+            state: State::Header,
+            header: Vec::new(),
+            trailer: Vec::new(),
+            partial: Vec::new(),
+            nesting: Nesting::default(),
+            item_bytes_max,
+        }
+    }
+
+    /// Takes the next bytes; hands out each item that they complete.
+    pub fn feed<E: From<SplitError>>(
+        &mut self,
+        mut bytes: &[u8],
+        mut on_item: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while let Some(first) = bytes.first() {
+            let taken = match (self.state, first) {
+                (State::Header, _) => self.header(bytes)?,
+                (State::FirstItem | State::NextItem, b'{') => {
+                    self.state = State::Item;
+                    0
+                }
+                (State::FirstItem | State::AfterItem, b']') => {
+                    self.state = State::Trailer;
+                    0
+                }
+                (State::AfterItem, b',') => {
+                    self.state = State::NextItem;
+                    1
+                }
+                (State::Item, _) => self.item(bytes, &mut on_item)?,
+                (State::Trailer, _) => self.trailer(bytes)?,
+                _ => return Err(SplitError::NotAnItem.into()),
+            };
+            bytes = &bytes[taken..];
+        }
+        Ok(())
+    }
+
+    /// The body is over: returns header and trailer, the brackets of `items` included.
+    pub fn finish(self) -> Result<(String, String), SplitError> {
+        if !matches!(self.state, State::Header | State::Trailer) {
+            return Err(SplitError::Truncated);
+        }
+        let text = |bytes| String::from_utf8(bytes).map_err(|_| SplitError::NotUtf8);
+        Ok((text(self.header)?, text(self.trailer)?))
+    }
+
+    fn header(&mut self, bytes: &[u8]) -> Result<usize, SplitError> {
+        for (index, byte) in bytes.iter().enumerate() {
+            self.header.push(*byte);
+            self.nesting.step(*byte);
+            if *byte == b'[' && self.opens_items() {
+                self.state = State::FirstItem;
+                self.nesting = Nesting::default();
+                return Ok(index + 1);
+            }
+            if self.header.len() > ENDS_BYTES_MAX {
+                return Err(SplitError::HeaderTooLong);
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    /// Whether the bracket just read opens the value of the outermost object's key `items`.
+    fn opens_items(&self) -> bool {
+        let is_items = [&b"{\"items\":["[..], b",\"items\":["];
+        self.nesting.depth == 2
+            && !self.nesting.in_string
+            && is_items.iter().any(|end| self.header.ends_with(end))
+    }
+
+    fn item<E: From<SplitError>>(
+        &mut self,
+        bytes: &[u8],
+        on_item: &mut impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        let end = self.nesting.end_of_value(bytes);
+        let length = end.unwrap_or(bytes.len());
+        if self.partial.len() + length > self.item_bytes_max {
+            return Err(SplitError::ItemTooLong.into());
+        }
+        if end.is_some() {
+            self.state = State::AfterItem;
+            self.nesting = Nesting::default();
+        }
+        if end.is_some() && self.partial.is_empty() {
+            on_item(&bytes[..length])?;
+            return Ok(length);
+        }
+        self.partial.extend_from_slice(&bytes[..length]);
+        if end.is_some() {
+            on_item(&self.partial)?;
+            self.partial.clear();
+        }
+        Ok(length)
+    }
+
+    fn trailer(&mut self, bytes: &[u8]) -> Result<usize, SplitError> {
+        if self.trailer.len() + bytes.len() > ENDS_BYTES_MAX {
+            return Err(SplitError::TrailerTooLong);
+        }
+        self.trailer.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+}
+
+// === impl Nesting ===
+
+impl Nesting {
+    /// Where the value that has begun is complete, if these bytes complete it.
+    fn end_of_value(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut index = 0;
+        while index < bytes.len() {
+            if self.in_string && !self.escaped {
+                match memchr2(b'"', b'\\', &bytes[index..]) {
+                    Some(skipped) => index += skipped,
+                    None => return None,
+                }
+            }
+            self.step(bytes[index]);
+            index += 1;
+            if self.depth == 0 {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    fn step(&mut self, byte: u8) {
+        if self.in_string {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => self.in_string = false,
+                _ => {}
+            }
+            return;
+        }
+        match byte {
+            b'"' => self.in_string = true,
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Parts = (String, Vec<String>, String);
+
+    fn split(body: &str, chunk: usize) -> Result<Parts, SplitError> {
+        let mut splitter = Splitter::new(64);
+        let mut items = Vec::new();
+        for chunk in body.as_bytes().chunks(chunk) {
+            splitter.feed::<SplitError>(chunk, |item| {
+                items.push(String::from_utf8_lossy(item).into_owned());
+                Ok(())
+            })?;
+        }
+        let (header, trailer) = splitter.finish()?;
+        Ok((header, items, trailer))
+    }
+
+    #[test]
+    fn items_are_cut_whatever_the_chunks() {
+        let body = concat!(
+            r#"{"kind":"L","metadata":{"items":["no"],"x":"\"items\":["},"items":["#,
+            r#"{"a":"}\"]"},{"b":[{},{"c":"\\"}]},{}"#,
+            "],\"after\":[]}\n",
+        );
+        let (header, trailer) =
+            (&body[..body.find(r#"{"a""#).expect("an item")], "],\"after\":[]}\n");
+        for chunk in 1..=body.len() {
+            let parts = split(body, chunk).expect("a list");
+            assert_eq!(parts.0, header, "{chunk}");
+            assert_eq!(parts.1, [r#"{"a":"}\"]"}"#, r#"{"b":[{},{"c":"\\"}]}"#, "{}"], "{chunk}");
+            assert_eq!(parts.2, trailer, "{chunk}");
+        }
+    }
+
+    #[test]
+    fn an_empty_list_has_no_items() {
+        let parts = split(r#"{"items":[]}"#, 3).expect("a list");
+        assert_eq!(parts, (r#"{"items":["#.to_owned(), vec![], "]}".to_owned()));
+    }
+
+    #[test]
+    fn broken_lists_are_errors() {
+        let long = format!(r#"{{"items":[{{"a":"{}"}}]}}"#, "x".repeat(64));
+        let header = format!(r#"{{"a":"{}"#, "x".repeat(ENDS_BYTES_MAX));
+        let trailer = format!(r#"{{"items":[]{}"#, " ".repeat(ENDS_BYTES_MAX));
+        for (body, error) in [
+            (r#"{"items":[{"a":1},"#, SplitError::Truncated),
+            (r#"{"items":[{"a":1"#, SplitError::Truncated),
+            (r#"{"items":[{"a":1}"#, SplitError::Truncated),
+            (r#"{"items":["#, SplitError::Truncated),
+            (r#"{"items":[{},]}"#, SplitError::NotAnItem),
+            (r#"{"items":[,{}]}"#, SplitError::NotAnItem),
+            (r#"{"items":[{}{}]}"#, SplitError::NotAnItem),
+            (r#"{"items":[1]}"#, SplitError::NotAnItem),
+            (r#"{"items":[ {}]}"#, SplitError::NotAnItem),
+            (long.as_str(), SplitError::ItemTooLong),
+            (header.as_str(), SplitError::HeaderTooLong),
+            (trailer.as_str(), SplitError::TrailerTooLong),
+        ] {
+            for chunk in [1, 7, body.len()] {
+                assert_eq!(split(body, chunk), Err(error), "{body:.40} {chunk}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_reader_ends_the_cutting() {
+        #[derive(Debug, PartialEq)]
+        struct Stop;
+        impl From<SplitError> for Stop {
+            fn from(_: SplitError) -> Self {
+                Self
+            }
+        }
+        assert_eq!(Splitter::new(64).feed(br#"{"items":[{}"#, |_| Err(Stop)), Err(Stop));
+    }
+}

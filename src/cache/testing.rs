@@ -1,0 +1,45 @@
+//! Snapshots and views for the tests of other modules.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{
+    Link, Replica, State, View,
+    envelope::Envelope,
+    history::{Bounds, History},
+    reader::Reader,
+    rebuild::Rebuild,
+    replica::Start,
+    store::Snapshot,
+};
+use crate::api::{GroupVersionResource, Scope, query::Query};
+
+/// A pod: namespace, name, uid, version and the `app` label.
+pub type Pod = (&'static str, &'static str, &'static str, u64, &'static str);
+
+/// All pods at a version.
+pub fn pods(version: u64, pods: &[Pod]) -> Arc<Snapshot> {
+    let mut reader = Reader::new(GroupVersionResource::new("", "v1", "pods"), Scope::All);
+    let mut list = Rebuild::of(None);
+    for (namespace, name, uid, version, app) in pods {
+        let raw = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","uid":"{uid}","resourceVersion":"{version}","labels":{{"app":"{app}"}}}}}}"#
+        );
+        let (object, _) = reader.item(raw.as_bytes()).expect("a pod");
+        list.push(object).expect("no duplicate");
+    }
+    let header = format!(
+        r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"{version}"}},"items":["#
+    );
+    let (envelope, version) = Envelope::learn(&header, "]}\n").expect("an envelope");
+    Arc::new(list.finish(version, envelope).expect("no duplicate"))
+}
+
+/// What a replica of the query shows when it holds this snapshot and its watch is open.
+pub fn view(query: Query, snapshot: Option<Arc<Snapshot>>, now: Instant) -> View {
+    let state = if snapshot.is_some() { State::Synced } else { State::Starting };
+    let history = History::new(Bounds { events_max: 1, bytes_max: 1, age_max: Duration::ZERO });
+    let replica = Arc::new(Replica::new(query, Start::OnDemand, history, now));
+    View { replica, state, snapshot, link: Link::Up, proven_at: Some(now), epoch: 0 }
+}

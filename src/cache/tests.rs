@@ -1,0 +1,399 @@
+//! The set of replicas against an apiserver played by the test, in virtual time.
+
+use super::{
+    fake::{Call, Calls, Pipe, fake},
+    fixture::{self, Pod, query},
+    *,
+};
+
+struct Scene {
+    cache: Cache,
+    calls: Calls,
+    settings: watch::Sender<Settings>,
+}
+
+impl Scene {
+    fn new(settings: Settings) -> Self {
+        let (client, calls) = fake();
+        let (sender, receiver) = watch::channel(settings);
+        let cache = Cache::new(client, receiver, Arc::new(|| 0.5));
+        Self { cache, calls, settings: sender }
+    }
+
+    fn read(&self, query: &Query) -> Result<View, Absence> {
+        match self.cache.lookup(query, Demand::Count) {
+            Lookup::Found(view) => Ok(view),
+            Lookup::Absent(absence) => Err(absence),
+        }
+    }
+
+    /// Reads often enough that a replica starts, and answers its list and watch.
+    async fn synced(&mut self, query: &Query, at: u64, pods: &[Pod]) -> Pipe {
+        assert_eq!(self.read(query).err(), Some(Absence::NotDemanded));
+        assert_eq!(self.read(query).expect("started").state, State::Starting);
+        self.serve(at, pods).await
+    }
+
+    /// Answers the next list and the watch after it.
+    async fn serve(&mut self, at: u64, pods: &[Pod]) -> Pipe {
+        let list = self.calls.next().await;
+        assert!(!list.uri.contains("watch"), "{}", list.uri);
+        list.json(200, fixture::list(at, pods));
+        let watch = self.calls.expect_watch(at).await.pipe();
+        settle().await;
+        watch
+    }
+
+    async fn refuse(&mut self, uri: &str) {
+        self.calls.expect(uri).await.json(403, r#"{"code":403,"message":"no"}"#);
+        settle().await;
+    }
+
+    /// The queries of all replicas, printed.
+    fn held(&self) -> Vec<String> {
+        let mut held: Vec<_> =
+            self.cache.replicas().iter().map(|status| shown(&status.query)).collect();
+        held.sort();
+        held
+    }
+}
+
+fn shown(query: &Query) -> String {
+    let scope = query.scope.namespace().unwrap_or("*");
+    format!("{scope} {}{}", query.labels, query.fields)
+}
+
+/// Moves off the whole seconds, at which the cache tidies up.
+async fn between_ticks() {
+    tokio::time::sleep(Duration::from_millis(500)).await;
+}
+
+async fn settle() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+fn everything() -> Query {
+    query(None, "", "")
+}
+
+fn job(name: &str) -> Query {
+    query(Some("a"), &format!("job={name}"), "")
+}
+
+fn uris(calls: &[Call]) -> Vec<&str> {
+    calls.iter().map(|call| call.uri.as_str()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn twenty_first_readers_cost_one_list_and_one_watch() {
+    let mut scene = Scene::new(Settings::default());
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let readers: Vec<_> = (0..20)
+        .map(|_| {
+            let cache = scene.cache.clone();
+            tokio::spawn(async move {
+                match cache.lookup(&everything(), Demand::Count) {
+                    Lookup::Found(view) => Some(view.replica.reach(&Reach::Synced, deadline).await),
+                    Lookup::Absent(_) => None,
+                }
+            })
+        })
+        .collect();
+    let _watch = scene.serve(10, &[Pod::new("a", "p", 5)]).await;
+    let mut synced = 0;
+    for reader in readers {
+        synced +=
+            reader.await.expect("no panic").map_or(0, |view| view.snapshot.expect("synced").len());
+    }
+    // Only the first of them came before anybody had asked.
+    assert_eq!(synced, 19);
+    scene.calls.expect_none(Duration::from_secs(60)).await;
+    let counters = scene.cache.counters();
+    assert_eq!((counters.lists.get(), counters.watches.get(), counters.started.get()), (1, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_repeated_unsafe_reads_start_a_replica() {
+    let scene = Scene::new(Settings::default());
+    for _ in 0..3 {
+        for _ in 0..3 {
+            let ignored = scene.cache.lookup(&everything(), Demand::Ignore);
+            assert!(matches!(ignored, Lookup::Absent(Absence::NotDemanded)));
+        }
+        assert_eq!(scene.read(&everything()).err(), Some(Absence::NotDemanded));
+        pass(61).await;
+    }
+    assert!(scene.read(&everything()).is_err());
+    // Another query, however similar, is not the same.
+    assert!(scene.read(&job("1")).is_err());
+    pass(59).await;
+    assert!(scene.read(&everything()).is_ok());
+    assert_eq!(scene.held(), ["* "]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_smallest_replica_that_covers_and_can_answer_is_found() {
+    let mut scene = Scene::new(Settings::default());
+    let (web, pods) = (query(None, "app=web", ""), [Pod::new("a", "p", 5), Pod::new("b", "q", 6)]);
+    let _narrow = scene.synced(&web, 20, &pods[..1]).await;
+    scene.cache.start(everything());
+    assert_eq!(scene.read(&query(Some("a"), "", "")).expect("covered").state, State::Starting);
+    assert_eq!(scene.read(&query(Some("a"), "app=web", "")).expect("covered").state, State::Synced);
+    let list = scene.calls.expect("/api/v1/pods").await;
+    list.json(200, fixture::list(10, &pods));
+    let wide = scene.calls.expect_watch(10).await.pipe();
+    settle().await;
+    let found = |asked: &Query| shown(scene.read(asked).expect("covered").replica.query());
+    assert_eq!(found(&query(Some("b"), "", "")), "* ");
+    assert_eq!(found(&query(Some("b"), "app=web,x=y", "metadata.name=q")), "* app=web");
+    // The wider one does not take over before it is as new.
+    pass(2).await;
+    assert_eq!(scene.held(), ["* ", "* app=web"]);
+    wide.send(Pod::new("a", "p", 21).event("MODIFIED"));
+    pass(2).await;
+    assert_eq!(scene.held(), ["* "]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_of_two_queries_do_not_mix() {
+    let mut scene = Scene::new(Settings::default());
+    let (a, b) = (query(Some("a"), "", ""), query(Some("b"), "", ""));
+    let watch_a = scene.synced(&a, 10, &[Pod::new("a", "p", 5)]).await;
+    let _watch_b = scene.synced(&b, 11, &[]).await;
+    watch_a.send(Pod::new("a", "q", 12).event("ADDED"));
+    settle().await;
+    let count = |asked: &Query| scene.read(asked).expect("covered").snapshot.expect("synced").len();
+    assert_eq!((count(&a), count(&b)), (2, 0));
+    assert!(scene.read(&everything()).is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_remembered_for_a_while() {
+    let mut scene = Scene::new(Settings::default());
+    assert!(scene.read(&everything()).is_err());
+    let view = scene.read(&everything()).expect("started");
+    scene.refuse("/api/v1/pods").await;
+    assert_eq!(view.replica.view().state, State::Failing);
+    assert_eq!(scene.read(&everything()).err(), Some(Absence::Refused { code: 403 }));
+    assert_eq!(scene.cache.counters().refused.get(), 1);
+    scene.calls.expect_none(Duration::from_secs(50)).await;
+    pass(11).await;
+    assert_eq!(scene.read(&everything()).err(), Some(Absence::NotDemanded));
+    assert!(scene.read(&everything()).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_loses_its_rights_answers_no_more() {
+    let mut scene = Scene::new(Settings::default());
+    let watch = scene.synced(&everything(), 10, &[Pod::new("a", "p", 5)]).await;
+    let view = scene.read(&everything()).expect("synced");
+    pass(5).await;
+    drop(watch);
+    scene.calls.expect_watch(10).await.json(403, r#"{"code":403}"#);
+    settle().await;
+    assert!(view.replica.view().snapshot.is_none());
+    assert_eq!(scene.read(&everything()).err(), Some(Absence::Refused { code: 403 }));
+    assert!(scene.held().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_selectors_in_a_scope_become_one_replica() {
+    let mut scene = Scene::new(Settings::default());
+    let mut watches = Vec::new();
+    between_ticks().await;
+    for name in ["1", "2", "3", "4"] {
+        watches.push(scene.synced(&job(name), 10, &[]).await);
+    }
+    scene.calls.expect_none(Duration::from_secs(5)).await;
+    watches.push(scene.synced(&job("5"), 10, &[]).await);
+    let wide = scene.calls.expect("/api/v1/namespaces/a/pods").await;
+    assert_eq!(scene.held().len(), 6);
+    wide.json(200, fixture::list(10, &[]));
+    let wide = scene.calls.expect_watch(10).await;
+    pass(2).await;
+    // It does not take over before its watch is open.
+    assert_eq!(scene.held().len(), 6);
+    let _wide = wide.pipe();
+    pass(2).await;
+    assert_eq!(scene.held(), ["a "]);
+    assert!(watches.iter().all(Pipe::is_closed));
+    assert_eq!(scene.cache.counters().stopped_widened.get(), 5);
+    assert_eq!(scene.read(&job("6")).expect("covered").state, State::Synced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_different_lists_becomes_one_replica_though_none_is_repeated() {
+    let mut scene = Scene::new(Settings::default());
+    for name in ["1", "2", "3", "4"] {
+        assert_eq!(scene.read(&job(name)).err(), Some(Absence::NotDemanded));
+    }
+    assert_eq!(scene.read(&job("5")).expect("started").state, State::Starting);
+    assert_eq!(scene.read(&job("6")).expect("covered").state, State::Starting);
+    assert_eq!(scene.held(), ["a "]);
+    let _watch = scene.serve(10, &[]).await;
+    assert_eq!(scene.read(&job("7")).expect("covered").state, State::Synced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_of_a_storm_that_is_over_do_not_count() {
+    let scene = Scene::new(Settings::default());
+    for name in ["1", "2", "3", "4"] {
+        assert_eq!(scene.read(&job(name)).err(), Some(Absence::NotDemanded));
+    }
+    pass(60).await;
+    assert_eq!(scene.read(&job("5")).err(), Some(Absence::NotDemanded));
+}
+
+#[tokio::test(start_paused = true)]
+async fn gets_of_different_objects_become_one_replica_only_when_they_are_very_many() {
+    let scene = Scene::new(Settings::default());
+    let get = |number: usize| query(Some("a"), "", &format!("metadata.name=pod-{number}"));
+    let many = Settings::default().storm_gets_max;
+    for number in 0..many {
+        assert_eq!(scene.read(&get(number)).err(), Some(Absence::NotDemanded));
+    }
+    assert_eq!(scene.read(&get(many)).expect("started").state, State::Starting);
+    assert_eq!(scene.held(), ["a "]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_widening_leaves_the_narrow_ones_and_is_not_repeated_soon() {
+    let mut scene = Scene::new(Settings::default());
+    let mut watches = Vec::new();
+    between_ticks().await;
+    for name in ["1", "2", "3", "4", "5"] {
+        watches.push(scene.synced(&job(name), 10, &[]).await);
+    }
+    scene.refuse("/api/v1/namespaces/a/pods").await;
+    let mut calls = Vec::new();
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(500) {
+        for name in ["1", "2", "3", "4", "5"] {
+            assert_eq!(scene.read(&job(name)).expect("kept").state, State::Synced);
+        }
+        for watch in &watches {
+            watch.send(
+                "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"10\"}}}\n",
+            );
+        }
+        if let Ok(call) = tokio::time::timeout(Duration::from_secs(30), scene.calls.next()).await {
+            calls.push(call);
+        }
+    }
+    assert_eq!(uris(&calls), Vec::<&str>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_namespaces_become_one_replica_with_the_same_selector() {
+    let mut scene = Scene::new(Settings::default());
+    let mut watches = Vec::new();
+    between_ticks().await;
+    for namespace in ["a", "b", "c", "d", "e"] {
+        watches.push(scene.synced(&query(Some(namespace), "app=web", ""), 10, &[]).await);
+    }
+    scene.calls.expect("/api/v1/pods?labelSelector=app%3Dweb").await;
+    let mut scene = Scene::new(Settings::default());
+    for namespace in ["a", "b", "c", "d", "e"] {
+        let query = query(Some(namespace), &format!("app={namespace}"), "");
+        watches.push(scene.synced(&query, 10, &[]).await);
+    }
+    scene.calls.expect("/api/v1/pods").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_replicas_stop_and_configured_ones_do_not() {
+    let mut scene =
+        Scene::new(Settings { quiet_after: Duration::from_secs(10_000), ..Settings::default() });
+    scene.cache.start(query(Some("b"), "", ""));
+    let _eager = scene.serve(10, &[]).await;
+    let watch = scene.synced(&everything(), 10, &[]).await;
+    pass(590).await;
+    assert!(scene.read(&everything()).is_ok());
+    pass(590).await;
+    assert_eq!(scene.held(), ["* ", "b "]);
+    pass(20).await;
+    assert_eq!(scene.held(), ["b "]);
+    assert!(watch.is_closed());
+    assert_eq!(scene.cache.counters().stopped_idle.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_least_recently_used_is_dropped_when_memory_is_short() {
+    let mut scene = Scene::new(Settings { memory_limit_bytes: 350_000, ..Settings::default() });
+    let large = [Pod { padding: 100_000, ..Pod::new("a", "p", 5) }];
+    scene.cache.start(job("configured"));
+    let mut watches = vec![scene.serve(10, &large).await];
+    for name in ["1", "2"] {
+        watches.push(scene.synced(&job(name), 10, &large).await);
+        pass(2).await;
+    }
+    assert!(scene.read(&job("1")).is_ok());
+    watches.push(scene.synced(&job("3"), 10, &large).await);
+    pass(2).await;
+    assert_eq!(scene.held(), ["a job=1", "a job=3", "a job=configured"]);
+    assert_eq!(scene.read(&job("2")).err(), Some(Absence::OutOfMemory));
+    assert_eq!(scene.cache.counters().dropped_for_memory.get(), 1);
+    scene.settings.send_modify(|settings| settings.memory_limit_bytes = 10);
+    pass(2).await;
+    assert!(scene.held().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configured_replica_is_tried_again_after_a_refusal() {
+    let mut scene = Scene::new(Settings::default());
+    scene.cache.start(everything());
+    scene.cache.start(everything());
+    scene.refuse("/api/v1/pods").await;
+    scene.calls.expect_none(Duration::from_secs(55)).await;
+    let _watch = scene.serve(10, &[]).await;
+    assert_eq!(scene.cache.replicas()[0].start, Start::Eager);
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_are_no_more_replicas_than_allowed() {
+    let mut scene = Scene::new(Settings { replicas_max: 1, ..Settings::default() });
+    let _watch = scene.synced(&job("1"), 10, &[]).await;
+    assert!(scene.read(&job("2")).is_err());
+    assert_eq!(scene.read(&job("2")).err(), Some(Absence::TooMany));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_object_can_be_followed_alone() {
+    let mut scene = Scene::new(Settings::default());
+    let named = query(Some("a"), "", "metadata.name=p");
+    assert!(scene.read(&named).is_err() && scene.read(&named).is_ok());
+    let list =
+        scene.calls.expect("/api/v1/namespaces/a/pods?fieldSelector=metadata.name%3Dp").await;
+    list.json(200, fixture::list(10, &[Pod::new("a", "p", 5)]));
+    let _watch = scene.calls.expect_watch(10).await.pipe();
+    settle().await;
+    assert_eq!(scene.read(&named).expect("covered").snapshot.expect("synced").len(), 1);
+    // Labels might hide the object, so a replica with labels never covers it.
+    let _labelled = scene.synced(&query(Some("b"), "app=web", ""), 10, &[]).await;
+    assert!(scene.read(&query(Some("b"), "", "metadata.name=p")).is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_ends_every_watch() {
+    let mut scene = Scene::new(Settings::default());
+    let watch = scene.synced(&everything(), 10, &[]).await;
+    let view = scene.read(&everything()).expect("synced");
+    scene.cache.shutdown().await;
+    assert!(watch.is_closed());
+    assert_eq!(view.replica.view().state, State::Failing);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_cache_stops_its_replicas() {
+    let mut scene = Scene::new(Settings::default());
+    let watch = scene.synced(&everything(), 10, &[]).await;
+    drop(scene.cache);
+    settle().await;
+    assert!(watch.is_closed());
+}

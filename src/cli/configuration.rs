@@ -1,0 +1,57 @@
+//! `listless config`: prints or checks configuration files.
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use clap::Subcommand;
+
+use super::print;
+use crate::config::{Config, default_document, effective_document, schema_document};
+
+/// What to print or check.
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum Command {
+    /// Print a file with every default, each explained.
+    Default,
+    /// Print the JSON Schema of the file, for editors.
+    Schema,
+    /// Check a file; says nothing but what is wrong or hardly meant.
+    Validate {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Print what is in effect: the file with every default filled in.
+    Effective {
+        /// The configuration file [default: every setting at its default].
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+}
+
+/// Runs one of them.
+pub(super) fn run(command: &Command) -> anyhow::Result<()> {
+    match command {
+        Command::Default => print(&default_document())?,
+        Command::Schema => print(&schema_document())?,
+        Command::Validate { file } => warn(file, &Config::load(file)?)?,
+        Command::Effective { config } => {
+            print(&effective_document(load(config.as_deref())?.raw()))?
+        }
+    }
+    Ok(())
+}
+
+/// The configuration of a file, or the default one.
+pub(super) fn load(file: Option<&Path>) -> anyhow::Result<Config> {
+    Ok(file.map(Config::load).transpose()?.unwrap_or_default())
+}
+
+fn warn(file: &Path, config: &Config) -> io::Result<()> {
+    for warning in config.warnings() {
+        let separator = if warning.place.is_some() { ":" } else { ": " };
+        writeln!(io::stderr(), "{}{separator}{warning} (a warning)", file.display())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,264 @@
+//! `listless explain`: what would happen to a request, and why. Asks nobody: not the apiserver, and not a
+//! running Listless.
+//!
+//! The words are the data path's own: it is `decide` that is asked, once as if nothing were held.
+
+use std::{fmt::Write, path::PathBuf};
+
+use clap::Args;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use tokio::time::{Duration, Instant};
+
+use super::{UsageError, configuration, print};
+use crate::{
+    api::{
+        Scope,
+        media::Negotiated,
+        request::{Read, RequestInfo, ResourceRequest},
+        version::VersionMatch,
+    },
+    cache::{Absence, Demand, Lookup},
+    config::Config,
+    policy::{Mode, Origin, ResourcePolicy},
+    proxy::{
+        decide::{self, Candidate, Forward, Plan, Rewriting, Step},
+        identify::Caller,
+        session::Session,
+    },
+};
+
+/// What to explain.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Arguments {
+    /// The HTTP method, such as GET.
+    method: String,
+    /// The URL, or its path and query: /api/v1/namespaces/shop/pods?labelSelector=app%3Dweb
+    url: String,
+    /// A request header, such as "Accept: application/json"; may be repeated.
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+    /// The configuration file [default: every setting at its default].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// What would happen to a request, as pairs of a topic and what is said about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation(pub Vec<(&'static str, String)>);
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let method = arguments.method.to_uppercase();
+    let method = Method::from_bytes(method.as_bytes())
+        .map_err(|error| UsageError(format!("{:?}: {error}", arguments.method)))?;
+    let uri: Uri = arguments
+        .url
+        .parse()
+        .map_err(|error| UsageError(format!("{:?}: {error}", arguments.url)))?;
+    let headers = headers(&arguments.headers)?;
+    let config = configuration::load(arguments.config.as_deref())?;
+    print(&explain(&method, &uri, &headers, &config).to_string())?;
+    Ok(())
+}
+
+fn headers(texts: &[String]) -> Result<HeaderMap, UsageError> {
+    let mut headers = HeaderMap::new();
+    for text in texts {
+        let refused = || UsageError(format!("--header {text:?}: expected NAME: VALUE"));
+        let (name, value) = text.split_once(':').ok_or_else(refused)?;
+        let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| refused())?;
+        let value = HeaderValue::from_str(value.trim()).map_err(|_| refused())?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+/// Explains a request of the user that Listless stands for, in a session that has done nothing yet.
+pub fn explain(method: &Method, uri: &Uri, headers: &HeaderMap, config: &Config) -> Explanation {
+    let info = RequestInfo::parse(method, uri, headers);
+    let mut explanation = Explanation(Vec::new());
+    let Some(request) = info.resource_request() else {
+        explanation.say("request", format!("{method} of no resource"));
+        explanation.say("outcome", "forwarded unchanged: non-resource".to_owned());
+        return explanation;
+    };
+    explanation.say("request", describe(request));
+    if let Ok(read) = &request.read {
+        explanation.say("asks for", asked(read));
+    }
+    let group_resource = request.resource.group_resource();
+    let policy = config.policy.resource(&group_resource, request.scope.namespace());
+    explanation.say("policy", rule(policy, config));
+    if config.policy.mode() == Mode::Observe {
+        explanation.say("mode", "observe: everything is forwarded unchanged".to_owned());
+    }
+    let negotiated = negotiate(&info, headers);
+    let session = Session::default();
+    match decide::candidate(&info, Caller::Own, negotiated, &config.policy, &session) {
+        Err(plan) => explanation.say("outcome", outcome(&plan)),
+        Ok(candidate) => explanation.outcomes(&candidate, &session),
+    }
+    explanation
+}
+
+// === impl Explanation ===
+
+impl Explanation {
+    fn say(&mut self, topic: &'static str, text: String) {
+        self.0.push((topic, text));
+    }
+
+    /// What happens with and without a replica.
+    fn outcomes(&mut self, candidate: &Candidate<'_>, session: &Session) {
+        let level = candidate.level.as_str();
+        self.say(
+            "with a replica",
+            format!("answered from memory, once it is fresh enough: {level}"),
+        );
+        let absent = Lookup::Absent(Absence::NotDemanded);
+        let now = Instant::now();
+        if let Step::Act(plan) = decide::decide(candidate, &absent, session, now, Duration::ZERO) {
+            self.say("without one", outcome(&plan));
+        }
+        if candidate.demand == Demand::Count {
+            self.say("repeated", "starts a replica, as far as the policy allows".to_owned());
+        }
+    }
+}
+
+impl std::fmt::Display for Explanation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|(topic, text)| writeln!(f, "{topic:<15} {text}"))
+    }
+}
+
+fn describe(request: &ResourceRequest) -> String {
+    let mut text = format!("{} {}", request.verb.as_str(), request.resource);
+    if let Some(subresource) = &request.subresource {
+        write!(text, "/{subresource}").expect("writing to a string cannot fail");
+    }
+    if let Some(name) = &request.name {
+        write!(text, " {name}").expect("writing to a string cannot fail");
+    }
+    match &request.scope {
+        Scope::Namespace(namespace) => text + " in namespace " + namespace,
+        Scope::All => text + " in the whole cluster",
+    }
+}
+
+fn asked(read: &Read) -> String {
+    let version = match &read.version {
+        VersionMatch::MostRecent => "the most recent state (resourceVersion is unset)".to_owned(),
+        VersionMatch::Any => "any state (resourceVersion=0)".to_owned(),
+        VersionMatch::NotOlderThan(version) => format!("a state not older than {version}"),
+        VersionMatch::Exact(version) => format!("exactly the state at {version}"),
+    };
+    let mut parts = vec![version];
+    if !read.query.labels.is_everything() {
+        parts.push(format!("labels {}", read.query.labels));
+    }
+    if !read.query.fields.is_everything() && read.name.is_none() {
+        parts.push(format!("fields {}", read.query.fields));
+    }
+    if let Some(limit) = read.limit {
+        parts.push(format!("at most {limit} objects"));
+    }
+    parts.join(", ")
+}
+
+fn rule(policy: &ResourcePolicy, config: &Config) -> String {
+    let what = match policy.origin {
+        Origin::Rule(index) => {
+            let resources =
+                config.raw().cache.rules.get(index).map(|rule| rule.resources.join(", "));
+            format!("cache.rules[{index}] ({})", resources.unwrap_or_default())
+        }
+        Origin::Reserved => "left alone unless a rule names it".to_owned(),
+        Origin::Unmatched => "no rule matches".to_owned(),
+    };
+    let staleness = crate::config::Span(policy.max_staleness);
+    format!(
+        "{what}: start {}, freshness {}, maxStaleness {staleness}, rewrite {}",
+        policy.start.as_str(),
+        policy.freshness.as_str(),
+        policy.rewrite.as_str(),
+    )
+}
+
+fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let read = info.resource_request().and_then(|request| request.read.as_ref().ok());
+    let pretty = read.and_then(|read| read.pretty.as_deref());
+    Negotiated::negotiate(text(http::header::ACCEPT), pretty, text(http::header::USER_AGENT))
+}
+
+fn outcome(plan: &Plan) -> String {
+    match plan {
+        Plan::Read(_) => "answered from memory".to_owned(),
+        Plan::Share(reason) => {
+            format!("forwarded: {}; identical concurrent reads share the answer", reason.as_str())
+        }
+        Plan::Forward(Forward { reason, rewriting }) => {
+            let changed = match rewriting {
+                Rewriting::Keep => "unchanged".to_owned(),
+                Rewriting::Any => "with resourceVersion=0".to_owned(),
+                Rewriting::NotOlderThan(version) => format!("with resourceVersion={version}"),
+            };
+            format!("forwarded {changed}: {}", reason.as_str())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explained(method: Method, url: &'static str, config: &Config) -> Explanation {
+        explain(&method, &Uri::from_static(url), &HeaderMap::new(), config)
+    }
+
+    impl Explanation {
+        fn about(&self, topic: &str) -> &str {
+            self.0.iter().find(|(name, _)| *name == topic).map_or("", |(_, text)| text)
+        }
+    }
+
+    #[test]
+    fn a_poll_is_told_what_it_asks_which_rule_applies_and_both_outcomes() {
+        let url = "/api/v1/namespaces/shop/pods?labelSelector=app%3Dweb&limit=5";
+        let told = explained(Method::GET, url, &Config::default());
+        assert_eq!(told.about("request"), "list pods.v1 in namespace shop");
+        let asked =
+            "the most recent state (resourceVersion is unset), labels app=web, at most 5 objects";
+        assert_eq!(told.about("asks for"), asked);
+        assert!(told.about("policy").starts_with("cache.rules[1] (*): start onDemand"));
+        assert!(told.about("with a replica").ends_with("if no more than 5 objects match"));
+        assert_eq!(told.about("without one"), "forwarded unchanged: not-demanded");
+        let told = explained(Method::GET, "/api/v1/pods", &Config::default());
+        assert_eq!(told.about("without one"), "forwarded with resourceVersion=0: not-demanded");
+    }
+
+    #[test]
+    fn what_memory_never_answers_has_one_outcome_and_its_reason() {
+        for (method, url, outcome) in [
+            (Method::POST, "/api/v1/namespaces/shop/pods", "forwarded unchanged: write"),
+            (Method::GET, "/api/v1/secrets", "forwarded unchanged: never-cached"),
+            (Method::GET, "/version", "forwarded unchanged: non-resource"),
+        ] {
+            let told = explained(method, url, &Config::default());
+            assert_eq!(told.about("outcome"), outcome, "{url}");
+            assert_eq!(told.about("with a replica"), "");
+        }
+    }
+
+    #[test]
+    fn the_configuration_decides() {
+        let text = "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\n\
+                    cache: {rules: [{resources: [pods], freshness: mostRecent}]}\n";
+        let config = Config::from_bytes("c.yaml".as_ref(), text.as_bytes()).unwrap();
+        let told = explained(Method::GET, "/api/v1/pods", &config);
+        let shared = "forwarded: most-recent; identical concurrent reads share the answer";
+        assert_eq!(told.about("outcome"), shared);
+        let told = explained(Method::GET, "/api/v1/nodes", &config);
+        assert!(told.about("policy").starts_with("no rule matches"), "{told}");
+    }
+}

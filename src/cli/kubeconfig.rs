@@ -1,0 +1,172 @@
+//! The kubeconfig that `local` writes, so that clients reach it and nothing else.
+//!
+//! It holds an authority and a token of Listless's own, never the user's credentials. The file is
+//! replaced as a whole, is readable by its owner only, and stays when Listless ends. A file that Listless
+//! did not write is never replaced.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::json;
+
+/// What is written.
+#[derive(Clone, Copy)]
+pub struct Kubeconfig<'a> {
+    /// Where Listless listens, with the scheme.
+    pub server: &'a str,
+    /// Its authority's certificate.
+    pub authority_pem: &'a str,
+    /// The token that stands for the user.
+    pub token: &'a str,
+    /// The name of the context, as in the kubeconfig it stands for.
+    pub context: &'a str,
+    /// The context's namespace.
+    pub namespace: &'a str,
+}
+
+/// Why it was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeconfigError {
+    /// The file is someone else's.
+    #[error("{} was not written by listless and is left alone; name another file, or remove it", .0.display())]
+    NotOurs(PathBuf),
+    /// The file could not be written.
+    #[error("{} cannot be written", .file.display())]
+    Unwritable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The first line of every file that is ours.
+const MARK: &str = "# Written by listless local; replaced whenever it starts.";
+/// What clusters and users are called in it.
+const NAME: &str = "listless";
+
+// === impl Kubeconfig ===
+
+impl Kubeconfig<'_> {
+    /// Puts the file in place, as a whole and readable by its owner only.
+    pub fn write(&self, file: &Path) -> Result<(), KubeconfigError> {
+        refuse_foreign(file)?;
+        let unwritable = |source| KubeconfigError::Unwritable { file: file.to_owned(), source };
+        if let Some(directory) = file.parent().filter(|path| !path.as_os_str().is_empty()) {
+            fs::create_dir_all(directory).map_err(unwritable)?;
+        }
+        replace(file, self.text().as_bytes()).map_err(unwritable)
+    }
+
+    fn text(&self) -> String {
+        let authority = BASE64_STANDARD.encode(self.authority_pem);
+        let document = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{
+                "name": NAME,
+                "cluster": { "server": self.server, "certificate-authority-data": authority },
+            }],
+            "users": [{ "name": NAME, "user": { "token": self.token } }],
+            "contexts": [{
+                "name": self.context,
+                "context": { "cluster": NAME, "user": NAME, "namespace": self.namespace },
+            }],
+            "current-context": self.context,
+        });
+        let yaml = serde_saphyr::to_string(&document).expect("texts and lists are YAML");
+        format!("{MARK}\n{yaml}")
+    }
+}
+
+fn refuse_foreign(file: &Path) -> Result<(), KubeconfigError> {
+    let mut begin = Vec::new();
+    let read =
+        File::open(file).and_then(|open| open.take(MARK.len() as u64).read_to_end(&mut begin));
+    match read {
+        Ok(_) if begin.is_empty() || begin == MARK.as_bytes() => Ok(()),
+        Ok(_) => Err(KubeconfigError::NotOurs(file.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(KubeconfigError::Unwritable { file: file.to_owned(), source }),
+    }
+}
+
+/// Writes beside the file, then renames, so that a reader sees the old file or the new one.
+fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
+    let mut name = file.file_name().map(OsString::from).ok_or(io::ErrorKind::IsADirectory)?;
+    name.push(format!(".{}", std::process::id()));
+    let beside = file.with_file_name(name);
+    let written = write_private(&beside, content).and_then(|()| fs::rename(&beside, file));
+    if written.is_err() {
+        // What could not be renamed is of no use; the first failure is the one that matters.
+        let _left_behind = fs::remove_file(&beside);
+    }
+    written
+}
+
+fn write_private(file: &Path, content: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut open = options.open(file)?;
+    open.write_all(content)?;
+    open.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITTEN: Kubeconfig<'static> = Kubeconfig {
+        server: "https://127.0.0.1:7443",
+        authority_pem: "-----BEGIN CERTIFICATE-----",
+        token: "listless-0123",
+        context: "yes: a \"name\"",
+        namespace: "shop",
+    };
+
+    #[test]
+    fn a_client_reads_back_what_was_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("new/config");
+        WRITTEN.write(&file).unwrap();
+        let read = kube::config::Kubeconfig::read_from(&file).unwrap();
+        assert_eq!(read.current_context.as_deref(), Some(WRITTEN.context));
+        let context = read.contexts[0].context.as_ref().unwrap();
+        assert_eq!(context.namespace.as_deref(), Some("shop"));
+        let cluster = read.clusters[0].cluster.as_ref().unwrap();
+        assert_eq!(cluster.server.as_deref(), Some(WRITTEN.server));
+        let pem = BASE64_STANDARD.decode(cluster.certificate_authority_data.as_ref().unwrap());
+        assert_eq!(pem.unwrap(), WRITTEN.authority_pem.as_bytes());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn only_the_owner_may_read_it_and_nothing_is_left_beside_it() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config");
+        WRITTEN.write(&file).unwrap();
+        WRITTEN.write(&file).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_kubeconfig_of_someone_else_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config");
+        fs::write(&file, "apiVersion: v1\nkind: Config\n").unwrap();
+        let error = WRITTEN.write(&file).unwrap_err();
+        assert!(matches!(error, KubeconfigError::NotOurs(_)), "{error}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "apiVersion: v1\nkind: Config\n");
+    }
+}

@@ -1,0 +1,24 @@
+//! The log: to standard error, without colours unless someone looks at it.
+
+use std::io::{self, IsTerminal};
+
+use tracing_subscriber::{EnvFilter, fmt};
+
+use super::{
+    UsageError,
+    options::{LogFormat, LogOptions},
+};
+
+/// Starts to log as the options say, for the whole process.
+pub(super) fn start(options: &LogOptions) -> Result<(), UsageError> {
+    let filter = EnvFilter::try_new(&options.filter)
+        .map_err(|error| UsageError(format!("--log {:?}: {error}", options.filter)))?;
+    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let builder = fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colours);
+    let started = match options.format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+    // Only a second start in one process fails, and then there is a log already.
+    started.or(Ok(()))
+}

@@ -1,0 +1,105 @@
+//! The configuration written out: with every comment, as a JSON Schema, or as it is in effect.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::raw::RawConfig;
+
+const INTRODUCTION: &str = "\
+# The configuration of Listless, with every default. What is left out keeps its default;
+# a key that is not known is an error. A changed file is taken over without a restart.
+
+";
+
+/// Where a comment is broken.
+const COLUMNS_MAX: usize = 100;
+
+/// Every key with its default and its meaning, as YAML.
+pub fn default_document() -> String {
+    let schema = schema();
+    let mut commented = HashSet::new();
+    let mut path: Vec<(usize, String)> = Vec::new();
+    let mut out = String::from(INTRODUCTION);
+    for line in effective_document(&RawConfig::default()).lines() {
+        let content = line.trim_start_matches([' ', '-']);
+        let (indent, dash) = (line.len() - content.len(), line.find('-').unwrap_or(usize::MAX));
+        if let Some((key, _)) = content.split_once(':') {
+            path.retain(|(depth, _)| *depth < indent);
+            path.push((indent, key.to_owned()));
+            let keys: Vec<&str> = path.iter().map(|(_, key)| key.as_str()).collect();
+            if commented.insert(keys.join(".")) {
+                push_comment(&mut out, &comment(&schema, &keys), indent.min(dash));
+            }
+        }
+        out.push_str(line);
+        out.push('\n');
+    }
+    out
+}
+
+/// A configuration with its defaults filled in, as YAML.
+pub fn effective_document(config: &RawConfig) -> String {
+    serde_saphyr::to_string(config).expect("a configuration is made of texts, numbers and lists")
+}
+
+/// The JSON Schema of the file.
+pub fn schema() -> Value {
+    schemars::schema_for!(RawConfig).to_value()
+}
+
+/// The JSON Schema of the file, as text.
+pub fn schema_document() -> String {
+    let text = serde_json::to_string_pretty(&schema()).expect("a JSON value has a text");
+    text + "\n"
+}
+
+/// The schema of the field with these keys, elements of lists having none of their own.
+pub fn schema_of<'a>(schema: &'a Value, keys: &[&str]) -> Option<&'a Value> {
+    keys.iter().try_fold(schema, |node, key| resolve(schema, node).get("properties")?.get(key))
+}
+
+/// Follows `items` and `$ref`.
+fn resolve<'a>(schema: &'a Value, node: &'a Value) -> &'a Value {
+    if let Some(items) = node.get("items") {
+        return resolve(schema, items);
+    }
+    let name = node.get("$ref").and_then(Value::as_str).and_then(|path| path.rsplit('/').next());
+    match name.and_then(|name| schema.get("$defs")?.get(name)) {
+        Some(definition) => resolve(schema, definition),
+        None => node,
+    }
+}
+
+/// The values a field is limited to; empty when there are more than can be listed.
+pub fn choices(schema: &Value, keys: &[&str]) -> Vec<String> {
+    let node = schema_of(schema, keys).map(|node| resolve(schema, node));
+    let variants = node.and_then(|node| node.get("oneOf")?.as_array());
+    let constants = variants.into_iter().flatten().filter_map(|variant| variant.get("const"));
+    constants.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn comment(schema: &Value, keys: &[&str]) -> String {
+    let described = schema_of(schema, keys).and_then(|node| node.get("description"));
+    let text = described.and_then(Value::as_str).unwrap_or_default();
+    match choices(schema, keys) {
+        choices if choices.len() > 1 => format!("{text} One of {}.", choices.join(", ")),
+        _ => text.to_owned(),
+    }
+}
+
+fn push_comment(out: &mut String, text: &str, indent: usize) {
+    let start = format!("{}#", " ".repeat(indent));
+    let mut line = start.clone();
+    for word in text.split_whitespace() {
+        if line.len() + 1 + word.len() > COLUMNS_MAX {
+            out.push_str(&line);
+            out.push('\n');
+            line.clone_from(&start);
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    out.push_str(&line);
+    out.push('\n');
+}

@@ -1,0 +1,175 @@
+//! Where in the text each field is, so that every problem can name its line, column and field.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, SeqAccess, Visitor},
+};
+use serde_saphyr::{DuplicateKeyPolicy, Location, NonFiniteFloatPolicy, Spanned};
+
+/// A line and column, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The line.
+    pub line: u64,
+    /// The column.
+    pub column: u64,
+}
+
+/// The fields of a text, in the order they are written.
+#[derive(Debug, Default)]
+pub(super) struct Places(Vec<Entry>);
+
+#[derive(Debug)]
+struct Entry {
+    field: String,
+    /// Of the key, or of the element.
+    start: Place,
+    value: Place,
+    absent: bool,
+}
+
+/// Any YAML at all.
+enum Node {
+    Null,
+    Scalar,
+    Sequence(Vec<Spanned<Node>>),
+    Mapping(Vec<(Spanned<String>, Spanned<Node>)>),
+}
+
+// === impl Places ===
+
+impl Places {
+    /// Reads what it can; nothing from a text that is not YAML.
+    pub(super) fn read(text: &str) -> Self {
+        let options = serde_saphyr::options! {
+            duplicate_keys: DuplicateKeyPolicy::LastWins,
+            non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+        };
+        let mut places = Self::default();
+        if let Ok(root) = serde_saphyr::from_str_with_options::<Spanned<Node>>(text, options) {
+            places.add("", Place::of(root.referenced), root);
+        }
+        places
+    }
+
+    /// The field at a place: the last one that begins at or before it. The root has no name.
+    pub(super) fn field_at(&self, place: Place) -> &str {
+        let begun = self.0.iter().rev().find(|entry| entry.start <= place);
+        begun.map_or("", |entry| &entry.field)
+    }
+
+    /// The innermost field whose value begins at a place.
+    pub(super) fn value_at(&self, place: Place) -> &str {
+        let begun = self.0.iter().rev().find(|entry| entry.value == place);
+        begun.map_or("", |entry| &entry.field)
+    }
+
+    /// Where a field's value is, or that of the nearest field around it.
+    pub(super) fn place_of(&self, field: &str) -> Option<Place> {
+        let mut field = field;
+        loop {
+            if let Some(entry) = self.0.iter().find(|entry| entry.field == field) {
+                return Some(entry.value);
+            }
+            field = &field[..field.rfind(['.', '['])?];
+        }
+    }
+
+    /// Fields that were written without a value.
+    pub(super) fn without_value(&self) -> impl Iterator<Item = (&str, Place)> {
+        let absent = self.0.iter().filter(|entry| entry.absent && !entry.field.is_empty());
+        absent.map(|entry| (entry.field.as_str(), entry.start))
+    }
+
+    fn add(&mut self, field: &str, start: Place, node: Spanned<Node>) {
+        let absent = matches!(node.value, Node::Null);
+        let value = Place::of(node.referenced);
+        self.0.push(Entry { field: field.to_owned(), start, value, absent });
+        match node.value {
+            Node::Null | Node::Scalar => {}
+            Node::Sequence(elements) => {
+                for (index, element) in elements.into_iter().enumerate() {
+                    self.add(&format!("{field}[{index}]"), Place::of(element.referenced), element);
+                }
+            }
+            Node::Mapping(pairs) => {
+                for (key, value) in pairs {
+                    self.add(&join(field, &key.value), Place::of(key.referenced), value);
+                }
+            }
+        }
+    }
+}
+
+/// The path of a field inside another.
+pub(super) fn join(outer: &str, key: &str) -> String {
+    if outer.is_empty() { key.to_owned() } else { format!("{outer}.{key}") }
+}
+
+// === impl Place ===
+
+impl Place {
+    pub(super) fn of(location: Location) -> Self {
+        Self { line: location.line(), column: location.column() }
+    }
+}
+
+// === impl Node ===
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NodeVisitor)
+    }
+}
+
+struct NodeVisitor;
+
+impl<'de> Visitor<'de> for NodeVisitor {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(element) = seq.next_element()? {
+            elements.push(element);
+        }
+        Ok(Node::Sequence(elements))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        let mut pairs = Vec::new();
+        while let Some(pair) = map.next_entry()? {
+            pairs.push(pair);
+        }
+        Ok(Node::Mapping(pairs))
+    }
+}

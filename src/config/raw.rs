@@ -1,0 +1,229 @@
+//! The shape of the configuration file. Its doc comments become the comments of the default file.
+//!
+//! Shape only: what the values must satisfy together is checked in `check`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_saphyr::FlowSeq;
+
+use super::quantity::{Quantity, Span};
+use crate::{
+    api::version::Freshness,
+    policy::{MAX_STALENESS, Mode, Rewrite, Start},
+};
+
+/// The configuration file of Listless.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(title = "ProxyConfiguration")]
+pub struct RawConfig {
+    /// The version of this file's shape.
+    pub api_version: ApiVersion,
+    /// What the file configures.
+    pub kind: Kind,
+    /// Whether decisions are acted upon (enforce), or everything is forwarded unchanged and only
+    /// accounted for (observe).
+    #[serde(default)]
+    pub mode: Mode,
+    /// What is kept in memory.
+    #[serde(default)]
+    pub cache: CacheSection,
+    /// Unsafe reads that memory does not answer.
+    #[serde(default)]
+    pub uncached_reads: UncachedReadsSection,
+    /// The same unsafe read over and over. Checked, but without effect in this version.
+    #[serde(default)]
+    pub repeat_polls: RepeatPollsSection,
+    /// Discovery, OpenAPI and version documents. Checked, but without effect in this version.
+    #[serde(default)]
+    pub discovery: DiscoverySection,
+}
+
+/// The version of the file's shape.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ApiVersion {
+    /// The only one so far.
+    #[default]
+    #[serde(rename = "listless.dev/v1alpha1")]
+    V1Alpha1,
+}
+
+/// What a file configures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Kind {
+    /// A proxy.
+    #[default]
+    ProxyConfiguration,
+}
+
+/// What is kept in memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct CacheSection {
+    /// How many bytes of objects all replicas together may hold; from 1Mi. What does not fit is
+    /// forwarded.
+    pub memory_limit: Quantity,
+    /// How long a replica that nobody reads is kept; from 10s to 24h. Eager ones always are.
+    pub idle_timeout: Span,
+    /// Which resources may be kept, and how fresh their answers must be. The first matching rule
+    /// wins; a resource no rule matches is never kept. A rule may have a list of namespaces, such as
+    /// namespaces: [shop], and is for these only then.
+    pub rules: Vec<RuleSection>,
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RuleSection {
+    /// Plural names: pods, deployments.apps, deployments.v1.apps, or "*" for every resource but
+    /// secrets, events, leases, reviews and those of aggregated API servers, which must be named.
+    #[serde(serialize_with = "on_one_line")]
+    pub resources: Vec<String>,
+    /// The namespaces the rule is for; absent: any, and cluster-scoped resources.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "some_on_one_line")]
+    #[schemars(with = "Vec<String>")]
+    pub namespaces: Option<Vec<String>>,
+    /// When a replica may come to be: never, after an unsafe read repeats (onDemand), or at once and
+    /// for good (eager; resources named without a version are followed at v1).
+    #[serde(default)]
+    pub start: Start,
+    /// How fresh an answer to an unsafe read must be.
+    #[serde(default)]
+    pub freshness: Freshness,
+    /// How long a replica may still answer once its link to the apiserver is lost; up to 10m.
+    #[serde(default = "max_staleness")]
+    pub max_staleness: Span,
+}
+
+/// Unsafe reads that memory does not answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct UncachedReadsSection {
+    /// Leave them as they are (keep), let them ask for whatever the apiserver's own cache holds (any,
+    /// resourceVersion=0), or for at least what the session has seen (notOlderThan).
+    pub rewrite: Rewrite,
+}
+
+/// The same unsafe read over and over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RepeatPollsSection {
+    /// How many a second are answered without further ado; above 0, up to 1000.
+    #[serde(serialize_with = "number")]
+    pub per_second: f64,
+    /// How many may come at once; from 1 to 10000.
+    pub burst: u32,
+    /// What becomes of the others: held back a while (pace), refused with 429 (reject), or nothing
+    /// (off).
+    pub action: RepeatAction,
+    /// How long one is held back at most; up to 9s, because clients give up after 10.
+    pub max_delay: Span,
+}
+
+/// What becomes of too many polls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum RepeatAction {
+    /// They are held back a while, then answered.
+    #[default]
+    Pace,
+    /// They are refused with 429.
+    Reject,
+    /// They are answered.
+    Off,
+}
+
+/// Discovery, OpenAPI and version documents.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DiscoverySection {
+    /// Whether they are kept and revalidated.
+    pub cache: bool,
+}
+
+// === defaults, one per section ===
+
+impl Default for RawConfig {
+    fn default() -> Self {
+        Self {
+            api_version: ApiVersion::V1Alpha1,
+            kind: Kind::ProxyConfiguration,
+            mode: Mode::default(),
+            cache: CacheSection::default(),
+            uncached_reads: UncachedReadsSection::default(),
+            repeat_polls: RepeatPollsSection::default(),
+            discovery: DiscoverySection::default(),
+        }
+    }
+}
+
+impl Default for CacheSection {
+    fn default() -> Self {
+        let left_alone =
+            ["secrets", "leases.coordination.k8s.io", "events", "events.events.k8s.io"];
+        Self {
+            memory_limit: Quantity(256 << 20),
+            idle_timeout: Span(std::time::Duration::from_secs(600)),
+            rules: vec![
+                RuleSection { start: Start::Never, ..RuleSection::of(&left_alone) },
+                RuleSection::of(&["*"]),
+            ],
+        }
+    }
+}
+
+impl Default for RepeatPollsSection {
+    fn default() -> Self {
+        Self {
+            per_second: 5.0,
+            burst: 20,
+            action: RepeatAction::Pace,
+            max_delay: Span(std::time::Duration::from_secs(2)),
+        }
+    }
+}
+
+impl Default for DiscoverySection {
+    fn default() -> Self {
+        Self { cache: true }
+    }
+}
+
+// === impl RuleSection ===
+
+impl RuleSection {
+    /// A rule for these resources with everything else at its default.
+    pub fn of(resources: &[&str]) -> Self {
+        Self {
+            resources: resources.iter().map(|&name| name.to_owned()).collect(),
+            namespaces: None,
+            start: Start::default(),
+            freshness: Freshness::default(),
+            max_staleness: max_staleness(),
+        }
+    }
+}
+
+fn max_staleness() -> Span {
+    Span(MAX_STALENESS)
+}
+
+fn on_one_line<S: Serializer>(names: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+    FlowSeq(names).serialize(serializer)
+}
+
+fn some_on_one_line<S: Serializer>(
+    names: &Option<Vec<String>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    FlowSeq(names.as_deref().unwrap_or_default()).serialize(serializer)
+}
+
+/// Prints 5, not 5.0.
+fn number<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    if number.fract() == 0.0 {
+        (*number as i64).serialize(serializer)
+    } else {
+        number.serialize(serializer)
+    }
+}

@@ -1,0 +1,239 @@
+//! `listless demo`: the same pollers straight at a simulated apiserver and through Listless.
+//!
+//! No cluster is needed: the apiserver is the simulator over TLS on loopback, Listless runs in
+//! this process as `listless local` would. Every figure shown is measured in this run, and every
+//! answer is checked by the poller that got it.
+
+mod cluster;
+mod connection;
+mod listless;
+mod phase;
+mod pod;
+mod poller;
+mod processor;
+mod report;
+
+use std::{
+    any::Any,
+    io::{IsTerminal, Write},
+    net::SocketAddr,
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::Context;
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use self::{
+    cluster::SimulatedCluster,
+    phase::{Measured, Phase},
+    report::{Report, Table},
+};
+
+/// The flags of `listless demo`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// How long to measure, both halves together.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=3600))]
+    pub seconds: u64,
+    /// How to show the result.
+    #[arg(short = 'o', long, value_enum, default_value_t = Output::Table)]
+    pub output: Output,
+}
+
+/// How the result is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Output {
+    /// A table that updates in place, and a verdict.
+    Table,
+    /// One JSON object at the end.
+    Json,
+}
+
+/// A server that pollers can be pointed at.
+#[derive(Clone, Debug)]
+struct Server {
+    /// Where it listens, on loopback.
+    address: SocketAddr,
+    /// What its certificate is to be verified with.
+    ca_pem: String,
+    /// The token it lets in.
+    token: String,
+}
+
+/// The simulated apiserver, which Listless is to stand in front of.
+type Cluster = Server;
+
+/// A running Listless.
+struct Proxy {
+    /// Where pollers find it.
+    server: Server,
+    /// Ends it when dropped.
+    _guard: Box<dyn Any + Send>,
+}
+
+/// Starts Listless in front of a cluster, as `listless local` would.
+type StartProxy = Box<dyn FnOnce(Cluster) -> BoxFuture<'static, anyhow::Result<Proxy>> + Send>;
+
+/// How large the simulated cluster is and how it is polled.
+#[derive(Clone, Debug)]
+struct Scale {
+    apps: usize,
+    pods_per_app: usize,
+    writes_per_second: u32,
+    pollers: usize,
+    period: Duration,
+}
+
+/// Why the demo ends before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Completed,
+    Interrupted,
+}
+
+const APPS: usize = 100;
+const PODS_PER_APP: usize = 50;
+const WRITES_PER_SECOND: u32 = 50;
+const POLLERS: usize = 20;
+
+/// What fabric8 users write in such loops.
+const PERIOD: Duration = Duration::from_secs(3);
+
+/// Each poller polls at least this often in each phase, or polls faster.
+const POLLS_MIN: u32 = 3;
+
+const REDRAW: Duration = Duration::from_millis(500);
+
+/// What a shell expects of a command that Ctrl-C ended.
+const INTERRUPTED_CODE: u8 = 130;
+
+/// Runs the demo; must be called inside a runtime with more than one thread.
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let scale = Scale::new(Duration::from_secs(args.seconds));
+    let out = std::io::stdout();
+    let terminal = out.is_terminal() && args.output == Output::Table;
+    let mut table = Table::new(out, terminal);
+    let interrupt = async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let report = measure(&args, &scale, listless::in_process(), &mut table, interrupt).await?;
+    match args.output {
+        Output::Table => table.finish(&report)?,
+        Output::Json => table.say(&serde_json::to_string(&report)?)?,
+    }
+    Ok(match (report.interrupted, report.is_clean()) {
+        (true, _) => ExitCode::from(INTERRUPTED_CODE),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::FAILURE,
+    })
+}
+
+async fn measure<W: Write>(
+    args: &Args,
+    scale: &Scale,
+    start_proxy: StartProxy,
+    table: &mut Table<W>,
+    interrupt: impl Future<Output = ()>,
+) -> anyhow::Result<Report> {
+    let mut interrupt = std::pin::pin!(interrupt);
+    let half = Duration::from_secs(args.seconds) / 2;
+    let shown = args.output == Output::Table;
+    if shown {
+        table.say(&scale.introduction())?;
+    }
+    let cluster = SimulatedCluster::start(scale).await?;
+    let show = |table: &mut Table<W>, report: &Report| {
+        if shown { table.draw(report) } else { Ok(()) }
+    };
+    let period_ms = scale.period.as_millis().try_into().unwrap_or(u64::MAX);
+
+    let mut phase = Phase::start(&cluster, &cluster.endpoint(), scale, Instant::now() + half)?;
+    let ended = follow(&mut phase, interrupt.as_mut(), |measured| {
+        show(table, &Report::new(measured, Measured::default(), period_ms))
+    });
+    let ended = ended.await?;
+    let direct = phase.measured();
+    drop(phase);
+    if ended == End::Interrupted {
+        return Ok(Report::new(direct, Measured::default(), period_ms).ended(ended));
+    }
+
+    let proxy = start_proxy(cluster.endpoint()).await.context("starting Listless")?;
+    let mut phase = Phase::start(&cluster, &proxy.server, scale, Instant::now() + half)?;
+    let ended = follow(&mut phase, interrupt.as_mut(), |measured| {
+        show(table, &Report::new(direct.clone(), measured, period_ms))
+    });
+    let ended = ended.await?;
+    let report = Report::new(direct.clone(), phase.measured(), period_ms);
+    drop(proxy);
+    Ok(report.ended(ended))
+}
+
+/// Shows a phase until it is over or the user has had enough.
+async fn follow(
+    phase: &mut Phase<'_>,
+    mut interrupt: impl Future<Output = ()> + Unpin,
+    mut show: impl FnMut(Measured) -> std::io::Result<()>,
+) -> anyhow::Result<End> {
+    let mut redraw = interval(REDRAW);
+    redraw.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = phase.finished() => return Ok(End::Completed),
+            () = &mut interrupt => return Ok(End::Interrupted),
+            _ = redraw.tick() => show(phase.measured())?,
+        }
+    }
+}
+
+// === impl Scale ===
+
+impl Scale {
+    /// The cluster of the demo, polled as often as the time allows.
+    fn new(time: Duration) -> Self {
+        Self {
+            apps: APPS,
+            pods_per_app: PODS_PER_APP,
+            writes_per_second: WRITES_PER_SECOND,
+            pollers: POLLERS,
+            period: PERIOD.min(time / 2 / POLLS_MIN),
+        }
+    }
+
+    fn introduction(&self) -> String {
+        let scaled = if self.period < PERIOD {
+            format!(
+                " (sped up from every {} s, so that each polls {POLLS_MIN} times in each half)",
+                PERIOD.as_secs()
+            )
+        } else {
+            String::new()
+        };
+        format!(
+            "Simulating an apiserver over TLS on loopback with {} pods of about 9 kB, {} status \
+             changes a second.\n{} clients LIST their {} pods by labelSelector every {:.1} s{scaled}, \
+             without a resourceVersion,\nas fabric8 does: first straight, then through Listless.\n",
+            self.apps * self.pods_per_app,
+            self.writes_per_second,
+            self.pollers,
+            self.pods_per_app,
+            self.period.as_secs_f64(),
+        )
+    }
+}
+
+// === impl Report ===
+
+impl Report {
+    fn ended(mut self, end: End) -> Self {
+        self.interrupted = end == End::Interrupted;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! One HTTP/1.1 keep-alive connection over TLS, as fabric8's default client holds it.
+//!
+//! No ALPN, no Accept, no Accept-Encoding: what fabric8 7 really sends.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, header};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::{net::TcpStream, time::timeout};
+use tokio_rustls::TlsConnector;
+
+use crate::body::Body;
+
+/// What fabric8 calls itself.
+const USER_AGENT: &str = "fabric8-kubernetes-client/7.6.1";
+
+/// What fabric8 waits for an answer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A list of the largest scale fits many times.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// A connection that is opened when first needed and again after it broke.
+pub(super) struct Connection {
+    address: SocketAddr,
+    connector: TlsConnector,
+    authorization: HeaderValue,
+    sender: Option<SendRequest<Body>>,
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// A connection to a server; nothing is dialled yet.
+    pub(super) fn new(
+        address: SocketAddr,
+        config: Arc<rustls::ClientConfig>,
+        token: &str,
+    ) -> anyhow::Result<Self> {
+        let mut authorization = HeaderValue::try_from(format!("Bearer {token}"))?;
+        authorization.set_sensitive(true);
+        Ok(Self { address, connector: config.into(), authorization, sender: None })
+    }
+
+    /// Sends a request and reads the whole answer, which must be a success.
+    pub(super) async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        content: Option<(&'static str, String)>,
+    ) -> anyhow::Result<Bytes> {
+        let answered = timeout(REQUEST_TIMEOUT, self.exchange(method, path, content)).await;
+        let answered = answered.context("no answer within 10 s").flatten();
+        if answered.is_err() {
+            self.sender = None;
+        }
+        answered
+    }
+
+    async fn exchange(
+        &mut self,
+        method: Method,
+        path: &str,
+        content: Option<(&'static str, String)>,
+    ) -> anyhow::Result<Bytes> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, self.address.to_string())
+            .header(header::USER_AGENT, USER_AGENT)
+            .header(header::AUTHORIZATION, self.authorization.clone());
+        let mut body = Body::empty();
+        if let Some((content_type, text)) = content {
+            request = request.header(header::CONTENT_TYPE, content_type);
+            body = Body::full(text);
+        }
+        let request = request.body(body)?;
+        let answer = self.ready().await?.send_request(request).await?;
+        let status = answer.status();
+        let bytes = Body::incoming(answer.into_body()).collect(ANSWER_BYTES_MAX).await;
+        ensure!(status.is_success(), "answered {status}");
+        bytes.map_err(|error| anyhow::anyhow!(error))
+    }
+
+    async fn ready(&mut self) -> anyhow::Result<&mut SendRequest<Body>> {
+        let alive = match &mut self.sender {
+            Some(sender) => sender.ready().await.is_ok(),
+            None => false,
+        };
+        if !alive {
+            self.sender = None;
+        }
+        let sender = match self.sender.take() {
+            Some(sender) => sender,
+            None => self.dial().await?,
+        };
+        Ok(self.sender.insert(sender))
+    }
+
+    async fn dial(&self) -> anyhow::Result<SendRequest<Body>> {
+        let stream = TcpStream::connect(self.address).await.context("connecting")?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::from(self.address.ip());
+        let stream = self.connector.connect(name, stream).await.context("the TLS handshake")?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        // It ends with its sender or with the server; either is seen at the next request.
+        tokio::spawn(connection);
+        Ok(sender)
+    }
+}

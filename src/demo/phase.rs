@@ -1,0 +1,133 @@
+//! One phase of the demo: all pollers against one server, and what it cost the apiserver.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::Serialize;
+use tokio::{task::JoinSet, time::Instant};
+
+use super::{
+    Scale, Server,
+    cluster::{SimulatedCluster, Work, client_config},
+    connection::Connection,
+    poller::{Poller, Seen, Tally},
+};
+
+/// A phase under way.
+pub(super) struct Phase<'a> {
+    cluster: &'a SimulatedCluster,
+    before: Work,
+    tally: Arc<Tally>,
+    pollers: JoinSet<()>,
+}
+
+/// What a phase measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Measured {
+    /// Polls that were answered.
+    pub polls: u64,
+    /// Reads that reached the apiserver, whoever sent them.
+    pub apiserver_requests: u64,
+    /// Writes that reached the apiserver: the pollers' markers.
+    pub apiserver_writes: u64,
+    /// Bytes the apiserver sent.
+    pub bytes: u64,
+    /// Processor time of the apiserver; nothing where the system does not tell.
+    #[serde(rename = "apiserverCpuMs")]
+    pub processor_ms: Option<u64>,
+    /// The median latency of a poll.
+    pub p50_ms: f64,
+    /// The latency that one poll of a hundred exceeds.
+    pub p99_ms: f64,
+    /// Answers that were not right.
+    pub wrong_answers: u64,
+    /// Requests without a usable answer.
+    pub failed: u64,
+    /// The first fault, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_fault: Option<String>,
+}
+
+// === impl Phase ===
+
+impl<'a> Phase<'a> {
+    /// Starts every poller, spread over one period.
+    pub(super) fn start(
+        cluster: &'a SimulatedCluster,
+        server: &Server,
+        scale: &Scale,
+        end: Instant,
+    ) -> anyhow::Result<Self> {
+        let before = cluster.work();
+        let tally = Arc::new(Tally::default());
+        let mut pollers = JoinSet::new();
+        let config = client_config(&server.ca_pem)?;
+        let now = Instant::now();
+        for (number, offset) in (0..scale.pollers).zip(0_u32..) {
+            let connection = Connection::new(server.address, config.clone(), &server.token)?;
+            let poller = Poller::new(connection, number % scale.apps, scale.pods_per_app);
+            let pollers_total = u32::try_from(scale.pollers).unwrap_or(u32::MAX).max(1);
+            let start = now + scale.period * offset / pollers_total;
+            let (tally, period) = (tally.clone(), scale.period);
+            pollers.spawn(async move { poller.run(start, period, end, &tally).await });
+        }
+        Ok(Self { cluster, before, tally, pollers })
+    }
+
+    /// What was measured so far.
+    pub(super) fn measured(&self) -> Measured {
+        Measured::of(self.cluster.work().since(self.before), self.tally.seen())
+    }
+
+    /// Waits until every poller is done.
+    pub(super) async fn finished(&mut self) {
+        while self.pollers.join_next().await.is_some() {}
+    }
+}
+
+// === impl Measured ===
+
+impl Measured {
+    fn of(work: Work, mut seen: Seen) -> Self {
+        seen.latencies.sort_unstable();
+        Self {
+            polls: seen.latencies.len() as u64,
+            apiserver_requests: work.reads,
+            apiserver_writes: work.writes,
+            bytes: work.bytes,
+            processor_ms: work
+                .processor
+                .map(|time| time.as_millis().try_into().unwrap_or(u64::MAX)),
+            p50_ms: milliseconds(percentile(&seen.latencies, 50)),
+            p99_ms: milliseconds(percentile(&seen.latencies, 99)),
+            wrong_answers: seen.wrong,
+            failed: seen.failed,
+            first_fault: seen.first_fault,
+        }
+    }
+}
+
+/// The smallest latency that so many of a hundred do not exceed; `sorted` is ascending.
+fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or_default()
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_taken_by_rank() {
+        let latencies: Vec<_> = (1..=200).map(Duration::from_millis).collect();
+        for (percent, expected) in [(50, 100), (99, 198), (100, 200)] {
+            assert_eq!(percentile(&latencies, percent), Duration::from_millis(expected));
+        }
+        assert_eq!(percentile(&latencies[..1], 99), Duration::from_millis(1));
+        assert_eq!(percentile(&[], 50), Duration::ZERO);
+    }
+}

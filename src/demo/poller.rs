@@ -1,0 +1,184 @@
+//! One polling client: LISTs its application's pods without a resourceVersion, over and over.
+//!
+//! It also checks each answer: complete, its own writes in it, never older than the one before.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use http::Method;
+use serde::Deserialize;
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    connection::Connection,
+    pod::{NAMESPACE, PodNumber, app_name},
+};
+
+/// The annotation a poller writes and looks for.
+const MARKER: &str = "demo.listless.dev/marker";
+
+/// A marker is written before each poll of this number.
+const MARK_EVERY: u64 = 3;
+
+/// A client that polls.
+pub(super) struct Poller {
+    connection: Connection,
+    app: usize,
+    pods: usize,
+    marker: u64,
+    version: u64,
+}
+
+/// What all pollers of a phase saw.
+#[derive(Debug, Default)]
+pub(super) struct Tally(Mutex<Seen>);
+
+/// The sums of a tally.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// How long each answered poll took, unordered.
+    pub latencies: Vec<Duration>,
+    /// Answers that were not right, and why the first of them was not.
+    pub wrong: u64,
+    /// Requests without a usable answer.
+    pub failed: u64,
+    /// The first thing that went wrong, in words.
+    pub first_fault: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct PodList {
+    metadata: ListMetadata,
+    items: Vec<Pod>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMetadata {
+    resource_version: String,
+}
+
+#[derive(Deserialize)]
+struct Pod {
+    metadata: PodMetadata,
+}
+
+#[derive(Deserialize)]
+struct PodMetadata {
+    name: String,
+    #[serde(default)]
+    annotations: std::collections::BTreeMap<String, String>,
+}
+
+// === impl Poller ===
+
+impl Poller {
+    /// A poller of one application's `pods` pods.
+    pub(super) fn new(connection: Connection, app: usize, pods: usize) -> Self {
+        Self { connection, app, pods, marker: 0, version: 0 }
+    }
+
+    /// Polls from `start` on, every `period`, until `end`.
+    pub(super) async fn run(
+        mut self,
+        start: Instant,
+        period: Duration,
+        end: Instant,
+        tally: &Tally,
+    ) {
+        let mut due = start;
+        for poll in 1_u64.. {
+            if due >= end {
+                return;
+            }
+            sleep_until(due).await;
+            due += period;
+            if poll % MARK_EVERY == MARK_EVERY - 1 {
+                self.mark(tally).await;
+            }
+            self.poll(tally).await;
+        }
+    }
+
+    /// Writes the next marker into the application's first pod.
+    async fn mark(&mut self, tally: &Tally) {
+        let pod = PodNumber { app: self.app, replica: 0 }.name();
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}");
+        let marker = self.marker + 1;
+        let patch = serde_json::json!({"metadata": {"annotations": {MARKER: marker.to_string()}}});
+        let content = Some(("application/merge-patch+json", patch.to_string()));
+        match self.connection.send(Method::PATCH, &path, content).await {
+            Ok(_) => self.marker = marker,
+            Err(error) => tally.failed(&error),
+        }
+    }
+
+    async fn poll(&mut self, tally: &Tally) {
+        let app = app_name(self.app);
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app%3D{app}");
+        let asked = Instant::now();
+        match self.connection.send(Method::GET, &path, None).await {
+            Err(error) => tally.failed(&error),
+            Ok(answer) => {
+                tally.answered(asked.elapsed());
+                if let Err(error) = self.check(&answer) {
+                    tally.wrong(&error);
+                }
+            }
+        }
+    }
+
+    /// Whether an answer is one the apiserver itself could have given now.
+    fn check(&mut self, answer: &[u8]) -> anyhow::Result<()> {
+        let list: PodList = serde_json::from_slice(answer).context("not a list of pods")?;
+        ensure!(
+            list.items.len() == self.pods,
+            "{} pods instead of {}",
+            list.items.len(),
+            self.pods
+        );
+        let version = list.metadata.resource_version.parse().context("not a version")?;
+        ensure!(version >= self.version, "version {version} after {}", self.version);
+        self.version = version;
+        let marked = PodNumber { app: self.app, replica: 0 }.name();
+        let pod = list.items.iter().find(|pod| pod.metadata.name == marked);
+        let annotations = &pod.context("the marked pod is missing")?.metadata.annotations;
+        let marker = annotations.get(MARKER).map_or(Ok(0), |text| text.parse::<u64>())?;
+        ensure!(marker >= self.marker, "marker {marker} after {} was written", self.marker);
+        Ok(())
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    /// The sums so far.
+    pub(super) fn seen(&self) -> Seen {
+        self.with(|seen| seen.clone())
+    }
+
+    fn answered(&self, latency: Duration) {
+        self.with(|seen| seen.latencies.push(latency));
+    }
+
+    fn wrong(&self, fault: &anyhow::Error) {
+        self.with(|seen| {
+            seen.wrong += 1;
+            seen.first_fault.get_or_insert_with(|| format!("{fault:#}"));
+        });
+    }
+
+    fn failed(&self, fault: &anyhow::Error) {
+        self.with(|seen| {
+            seen.failed += 1;
+            seen.first_fault.get_or_insert_with(|| format!("{fault:#}"));
+        });
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,237 @@
+//! What the demo shows: a table of two columns, a verdict, or one JSON object.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::phase::Measured;
+
+/// Both phases side by side.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    /// Straight to the apiserver.
+    pub direct: Measured,
+    /// Through Listless.
+    pub listless: Measured,
+    /// How many of the apiserver's reads were saved, in percent, poll for poll.
+    pub saved_percent: f64,
+    /// How often each poller polled.
+    pub poll_period_ms: u64,
+    /// Whether the demo was ended early.
+    pub interrupted: bool,
+}
+
+/// A table that is drawn over itself on a terminal.
+pub(super) struct Table<W> {
+    out: W,
+    terminal: bool,
+    lines_drawn: usize,
+}
+
+// === impl Report ===
+
+impl Report {
+    /// Both phases, compared poll for poll.
+    pub(super) fn new(direct: Measured, listless: Measured, poll_period_ms: u64) -> Self {
+        let saved_percent = saved(
+            (direct.apiserver_requests, direct.polls),
+            (listless.apiserver_requests, listless.polls),
+        );
+        Self { direct, listless, saved_percent, poll_period_ms, interrupted: false }
+    }
+
+    /// Whether both phases were measured and nothing went wrong in either.
+    pub(super) fn is_clean(&self) -> bool {
+        [&self.direct, &self.listless]
+            .iter()
+            .all(|phase| phase.polls > 0 && phase.wrong_answers == 0 && phase.failed == 0)
+    }
+
+    /// The demo in one sentence.
+    pub(super) fn verdict(&self) -> String {
+        let (direct, listless) = (&self.direct, &self.listless);
+        if self.interrupted && listless.polls == 0 {
+            return "Interrupted before Listless was measured.".to_owned();
+        }
+        let faults: u64 =
+            [direct, listless].iter().map(|phase| phase.wrong_answers + phase.failed).sum();
+        if faults > 0 {
+            let first = [listless, direct].iter().find_map(|phase| phase.first_fault.clone());
+            return format!(
+                "{faults} answers were wrong or missing (first: {}); this should not happen, \
+                 please report it.",
+                first.unwrap_or_default()
+            );
+        }
+        let bytes = saved((direct.bytes, direct.polls), (listless.bytes, listless.polls));
+        let early = if self.interrupted { "Interrupted; until then " } else { "" };
+        format!(
+            "{early}Listless answered {} polls with {} reads of the apiserver instead of {}: \
+             {:.1} % fewer reads, {bytes:.1} % fewer bytes{}, and every answer was right.",
+            listless.polls,
+            listless.apiserver_requests,
+            per_poll(direct, listless.polls),
+            self.saved_percent,
+            self.processor_saved(),
+        )
+    }
+
+    fn processor_saved(&self) -> String {
+        let (Some(direct), Some(listless)) = (self.direct.processor_ms, self.listless.processor_ms)
+        else {
+            return String::new();
+        };
+        let saved = saved((direct, self.direct.polls), (listless, self.listless.polls));
+        format!(", {saved:.0} % less apiserver CPU")
+    }
+
+    fn rows(&self) -> Vec<[String; 3]> {
+        let row = |label: &str, show: fn(&Measured) -> String| {
+            let cell = |phase: &Measured| {
+                if phase.polls == 0 { "-".to_owned() } else { show(phase) }
+            };
+            [label.to_owned(), cell(&self.direct), cell(&self.listless)]
+        };
+        vec![
+            row("polls answered", |phase| phase.polls.to_string()),
+            row("reads reaching the apiserver", |phase| phase.apiserver_requests.to_string()),
+            row("writes reaching the apiserver", |phase| phase.apiserver_writes.to_string()),
+            row("bytes from the apiserver", |phase| bytes(phase.bytes)),
+            row("CPU of the apiserver", |phase| {
+                phase.processor_ms.map_or_else(|| "n/a".to_owned(), |ms| format!("{ms} ms"))
+            }),
+            row("latency p50", |phase| format!("{:.2} ms", phase.p50_ms)),
+            row("latency p99", |phase| format!("{:.2} ms", phase.p99_ms)),
+            row("wrong or missing answers", |phase| {
+                (phase.wrong_answers + phase.failed).to_string()
+            }),
+        ]
+    }
+}
+
+// === impl Table ===
+
+impl<W: Write> Table<W> {
+    /// A table on this output.
+    pub(super) fn new(out: W, terminal: bool) -> Self {
+        Self { out, terminal, lines_drawn: 0 }
+    }
+
+    /// Writes a line that stays.
+    pub(super) fn say(&mut self, line: &str) -> io::Result<()> {
+        self.lines_drawn = 0;
+        writeln!(self.out, "{line}")?;
+        self.out.flush()
+    }
+
+    /// Draws the table over its last drawing; without a terminal only final drawings are shown.
+    pub(super) fn draw(&mut self, report: &Report) -> io::Result<()> {
+        if !self.terminal {
+            return Ok(());
+        }
+        if self.lines_drawn > 0 {
+            write!(self.out, "\x1b[{}A\x1b[J", self.lines_drawn)?;
+        }
+        self.lines_drawn = self.write(report)?;
+        self.out.flush()
+    }
+
+    /// Draws the table for the last time.
+    pub(super) fn finish(&mut self, report: &Report) -> io::Result<()> {
+        if self.terminal {
+            self.draw(report)?;
+        } else {
+            self.write(report)?;
+        }
+        self.say(&format!("\n{}", report.verdict()))
+    }
+
+    fn write(&mut self, report: &Report) -> io::Result<usize> {
+        let header = [String::new(), "straight".to_owned(), "through Listless".to_owned()];
+        let rows = report.rows();
+        for [label, direct, listless] in std::iter::once(&header).chain(&rows) {
+            writeln!(self.out, "{label:<32}{direct:>18}{listless:>18}")?;
+        }
+        Ok(rows.len() + 1)
+    }
+}
+
+/// How much less of something each poll cost, in percent, rounded to a tenth.
+fn saved((before, polls_before): (u64, u64), (after, polls_after): (u64, u64)) -> f64 {
+    if before == 0 || polls_before == 0 || polls_after == 0 {
+        return 0.0;
+    }
+    let per_poll = |count: u64, polls: u64| count as f64 / polls as f64;
+    let ratio = per_poll(after, polls_after) / per_poll(before, polls_before);
+    // Adding zero turns a negative zero into a plain one.
+    ((1.0 - ratio) * 1000.0).round() / 10.0 + 0.0
+}
+
+/// The reads so many polls would have cost straight.
+fn per_poll(direct: &Measured, polls: u64) -> u64 {
+    (direct.apiserver_requests * polls).checked_div(direct.polls).unwrap_or(0)
+}
+
+fn bytes(count: u64) -> String {
+    match count {
+        0..10_000 => format!("{count} B"),
+        10_000..10_000_000 => format!("{:.1} kB", count as f64 / 1e3),
+        _ => format!("{:.1} MB", count as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(polls: u64, reads: u64, bytes: u64) -> Measured {
+        Measured {
+            polls,
+            apiserver_requests: reads,
+            bytes,
+            processor_ms: Some(reads),
+            ..Measured::default()
+        }
+    }
+
+    #[test]
+    fn savings_are_counted_poll_for_poll() {
+        let report = Report::new(measured(100, 100, 5_000), measured(50, 1, 100), 3000);
+        assert_eq!(report.saved_percent, 98.0);
+        assert_eq!(
+            report.verdict(),
+            "Listless answered 50 polls with 1 reads of the apiserver instead of 50: 98.0 % fewer \
+             reads, 96.0 % fewer bytes, 98 % less apiserver CPU, and every answer was right."
+        );
+        assert!(report.is_clean());
+        assert_eq!(Report::new(measured(0, 0, 0), measured(0, 0, 0), 1).saved_percent, 0.0);
+    }
+
+    #[test]
+    fn a_wrong_answer_is_the_verdict() {
+        let wrong = Measured {
+            wrong_answers: 2,
+            first_fault: Some("3 pods instead of 4".to_owned()),
+            ..measured(5, 1, 1)
+        };
+        let report = Report::new(measured(5, 5, 5), wrong, 3000);
+        assert!(!report.is_clean());
+        assert!(report.verdict().starts_with("2 answers were wrong or missing (first: 3 pods"));
+    }
+
+    #[test]
+    fn a_terminal_is_drawn_over_and_a_pipe_gets_one_table() {
+        let report = Report::new(measured(1, 1, 20_000_000), measured(0, 0, 0), 3000);
+        for (terminal, tables) in [(true, 2), (false, 1)] {
+            let mut out = Vec::new();
+            let mut table = Table::new(&mut out, terminal);
+            table.draw(&report).expect("memory takes all");
+            table.finish(&report).expect("memory takes all");
+            let text = String::from_utf8(out).expect("UTF-8");
+            assert_eq!(text.matches("polls answered").count(), tables);
+            assert_eq!(text.contains('\x1b'), terminal);
+            assert!(text.contains("20.0 MB"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The demo against itself: what stands in for Listless here is the apiserver, or a broken one.
+
+use super::*;
+use crate::simulator::{Effect, Fault};
+
+fn small() -> Scale {
+    Scale {
+        apps: 4,
+        pods_per_app: 3,
+        writes_per_second: 100,
+        pollers: 4,
+        period: Duration::from_millis(100),
+    }
+}
+
+fn args(seconds: u64) -> Args {
+    Args { seconds, output: Output::Json }
+}
+
+/// Listless replaced by nothing: the second phase goes straight, too.
+fn nothing() -> StartProxy {
+    Box::new(|cluster| Box::pin(async { Ok(Proxy { server: cluster, _guard: Box::new(()) }) }))
+}
+
+async fn measured(start_proxy: StartProxy, interrupt: impl Future<Output = ()>) -> Report {
+    let mut table = Table::new(Vec::new(), false);
+    let (args, scale) = (args(2), small());
+    let measured = measure(&args, &scale, start_proxy, &mut table, interrupt);
+    measured.await.expect("the demo runs")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_proxy_every_poll_reaches_the_apiserver_and_is_right() {
+    let report = measured(nothing(), std::future::pending()).await;
+    assert!(report.is_clean(), "{report:?}");
+    for phase in [&report.direct, &report.listless] {
+        assert!(phase.polls >= 20, "{phase:?}");
+        assert_eq!(phase.apiserver_requests, phase.polls, "{phase:?}");
+        assert!(phase.apiserver_writes > 0 && phase.bytes > 100_000, "{phase:?}");
+        assert!(0.0 < phase.p50_ms && phase.p50_ms <= phase.p99_ms, "{phase:?}");
+    }
+    assert_eq!(report.saved_percent, 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn listless_answers_rightly_and_spares_the_apiserver() {
+    let report = measured(listless::in_process(), std::future::pending()).await;
+    assert!(report.is_clean(), "{report:?}");
+    assert!(report.saved_percent > 50.0, "{report:?}");
+    assert!(report.verdict().ends_with("and every answer was right."), "{}", report.verdict());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_that_forgets_writes_is_found_out() {
+    // A second cluster answers the reads of the second phase, and its writes come to nothing.
+    let start: StartProxy = Box::new(|_| {
+        Box::pin(async {
+            let other = SimulatedCluster::start(&small()).await?;
+            let written = |asked: &crate::simulator::Asked| asked.verb.is_write();
+            let lie = Effect::Answer { code: 200, retry_after_secs: None };
+            other.simulator().inject(Fault::always(lie, written));
+            Ok(Proxy { server: other.endpoint(), _guard: Box::new(other) })
+        })
+    });
+    let report = measured(start, std::future::pending()).await;
+    assert_eq!(report.direct.wrong_answers, 0);
+    assert!(report.listless.wrong_answers > 0, "{report:?}");
+    assert!(report.verdict().contains("was written"), "{}", report.verdict());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interruption_keeps_what_was_measured() {
+    // Begins to count when it is first waited for, that is when the pollers are under way.
+    let interrupt = async { tokio::time::sleep(Duration::from_millis(600)).await };
+    let report = measured(nothing(), interrupt).await;
+    assert!(report.interrupted && report.direct.polls > 0 && report.listless.polls == 0);
+    assert_eq!(report.verdict(), "Interrupted before Listless was measured.");
+}
+
+#[test]
+fn short_demos_poll_faster_and_say_so() {
+    let long = Scale::new(Duration::from_secs(20));
+    assert_eq!(long.period, PERIOD);
+    assert!(!long.introduction().contains("sped up"));
+    let short = Scale::new(Duration::from_secs(6));
+    assert_eq!(short.period, Duration::from_secs(1));
+    assert!(short.introduction().contains("sped up from every 3 s"));
+}
+
+#[test]
+fn the_json_has_the_promised_members() {
+    let report = Report::new(Measured::default(), Measured::default(), 3000);
+    let json = serde_json::to_value(&report).expect("serializable");
+    for phase in ["direct", "listless"] {
+        for member in ["polls", "apiserverRequests", "bytes", "p50Ms", "p99Ms"] {
+            assert!(json[phase][member].is_number(), "{phase}.{member}");
+        }
+    }
+    assert!(json["savedPercent"].is_number());
+}

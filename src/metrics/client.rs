@@ -1,0 +1,164 @@
+//! What clients asked, and how they were answered.
+
+use std::{sync::Arc, time::Duration};
+
+use http::StatusCode;
+use metrics::{Counter, Gauge, Histogram};
+use metrics_exporter_prometheus::PrometheusRecorder;
+
+use super::{
+    Metrics, Presence,
+    family::{Family, ResourceId, single},
+    labels::{Lane, Outcome, Protocol, ServedBy, Wait},
+    table,
+};
+use crate::api::{GroupVersionResource, Scope, Verb};
+
+/// One answered request.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestSample<'a> {
+    /// What it did; [`Verb::Other`] where it addressed no resource.
+    pub verb: Verb,
+    /// The resource and scope it addressed, if any.
+    pub target: Option<(&'a GroupVersionResource, &'a Scope)>,
+    /// What answered it.
+    pub served_by: ServedBy,
+    /// The answer's status.
+    pub code: StatusCode,
+    /// From its head to the end of its answer.
+    pub duration: Duration,
+}
+
+pub(super) struct Handles {
+    requests: Family<RequestSet, Counter>,
+    duration: Family<(Verb, ServedBy), Histogram>,
+    in_flight: Family<Lane, Gauge>,
+    forwarded: Family<(&'static str, Verb), Counter>,
+    rewritten: Family<&'static str, Counter>,
+    coalesced: Counter,
+    observed: Family<&'static str, Counter>,
+    waits: Family<Wait, Histogram>,
+    barriers: Counter,
+    received: Counter,
+    sent: Family<ServedBy, Counter>,
+    connections: Family<Protocol, Gauge>,
+    handshakes: Family<Outcome, Counter>,
+}
+
+/// The label set of [`table::REQUESTS`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct RequestSet {
+    verb: Verb,
+    resource: ResourceId,
+    scope: &'static str,
+    served_by: ServedBy,
+    code: u16,
+}
+
+// === impl Handles ===
+
+impl Handles {
+    pub(super) fn new(recorder: &Arc<PrometheusRecorder>) -> Self {
+        Self {
+            requests: Family::new(recorder, &table::REQUESTS),
+            duration: Family::new(recorder, &table::REQUEST_DURATION),
+            in_flight: Family::new(recorder, &table::REQUESTS_IN_FLIGHT),
+            forwarded: Family::new(recorder, &table::FORWARDED),
+            rewritten: Family::new(recorder, &table::REWRITTEN),
+            coalesced: single(recorder, &table::COALESCED),
+            observed: Family::new(recorder, &table::OBSERVED),
+            waits: Family::new(recorder, &table::WAIT_DURATION),
+            barriers: single(recorder, &table::BARRIERS),
+            received: single(recorder, &table::CLIENT_RECEIVED),
+            sent: Family::new(recorder, &table::CLIENT_SENT),
+            connections: Family::new(recorder, &table::CLIENT_CONNECTIONS),
+            handshakes: Family::new(recorder, &table::CLIENT_HANDSHAKES),
+        }
+    }
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// A request was answered.
+    pub fn request(&self, sample: &RequestSample<'_>) {
+        let RequestSample { verb, served_by, code, .. } = *sample;
+        let proven = code.as_u16() < 400;
+        let resource = sample
+            .target
+            .map_or(ResourceId::NONE, |(resource, _)| self.resource_id(resource, proven));
+        let scope = sample.target.map_or("", |(_, scope)| scope.as_str());
+        let set = RequestSet { verb, resource, scope, served_by, code: code.as_u16() };
+        let values = || {
+            let [group, version, resource] = self.0.resources.labels(resource);
+            let (verb, scope) = (verb.as_str().into(), scope.into());
+            [verb, group, version, resource, scope, served_by.as_str().into(), code.as_str().into()]
+        };
+        self.0.client.requests.with(set, values, |counter| counter.increment(1));
+
+        let values = || [verb.as_str(), served_by.as_str()].map(String::from);
+        self.0.client.duration.with((verb, served_by), values, |histogram| {
+            histogram.record(sample.duration);
+        });
+    }
+
+    /// A request is being answered until the value is dropped.
+    pub fn in_flight(&self, lane: Lane) -> Presence {
+        Presence::new(self.0.client.in_flight.with(lane, || [lane.as_str().into()], Gauge::clone))
+    }
+
+    /// A request was passed on, for this reason.
+    pub fn forwarded(&self, reason: &'static str, verb: Verb) {
+        let values = || [reason, verb.as_str()].map(String::from);
+        self.0.client.forwarded.with((reason, verb), values, |counter| counter.increment(1));
+    }
+
+    /// An unsafe read was passed on as `rewrite` says.
+    pub fn rewritten(&self, rewrite: &'static str) {
+        self.0.client.rewritten.with(rewrite, || [rewrite.into()], |counter| counter.increment(1));
+    }
+
+    /// A read shared the answer to another.
+    pub fn coalesced(&self) {
+        self.0.client.coalesced.increment(1);
+    }
+
+    /// A request was forwarded although `plan` would have been carried out.
+    pub fn observed(&self, plan: &'static str) {
+        self.0.client.observed.with(plan, || [plan.into()], |counter| counter.increment(1));
+    }
+
+    /// A read waited for a replica.
+    pub fn waited(&self, wait: Wait, duration: Duration) {
+        let values = || [wait.as_str().into()];
+        self.0.client.waits.with(wait, values, |histogram| histogram.record(duration));
+    }
+
+    /// A write left a barrier.
+    pub fn barrier_left(&self) {
+        self.0.client.barriers.increment(1);
+    }
+
+    /// Bytes of request bodies arrived.
+    pub fn client_received(&self, bytes: u64) {
+        self.0.client.received.increment(bytes);
+    }
+
+    /// Bytes of an answer's body were sent.
+    pub fn client_sent(&self, served_by: ServedBy, bytes: u64) {
+        let values = || [served_by.as_str().into()];
+        self.0.client.sent.with(served_by, values, |counter| counter.increment(bytes));
+    }
+
+    /// A client connection is open until the value is dropped.
+    pub fn client_connection(&self, protocol: Protocol) -> Presence {
+        let values = || [protocol.as_str().into()];
+        Presence::new(self.0.client.connections.with(protocol, values, Gauge::clone))
+    }
+
+    /// A TLS handshake with a client ended.
+    pub fn client_handshake(&self, outcome: Outcome) {
+        let values = || [outcome.as_str().into()];
+        self.0.client.handshakes.with(outcome, values, |counter| counter.increment(1));
+    }
+}

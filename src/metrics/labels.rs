@@ -1,0 +1,197 @@
+//! The closed sets of label values; a label never carries a namespace, a name or a user.
+
+/// Declares an enum whose variants are the values of one label.
+macro_rules! label {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $value:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$variant_doc])* $variant),+ }
+
+        impl $name {
+            /// Every value.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The label's value.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $value),+ }
+            }
+        }
+    };
+}
+
+label! {
+    /// What answered a request.
+    ServedBy {
+        /// A replica held here.
+        Cache = "cache",
+        /// The upstream answer to an identical request that was already on its way.
+        Coalesced = "coalesced",
+        /// The apiserver.
+        Upstream = "upstream",
+        /// Listless itself: an error, or a refusal.
+        Proxy = "proxy",
+    }
+}
+
+label! {
+    /// How long a request is expected to stay open.
+    Lane {
+        /// It ends by itself.
+        Short = "short",
+        /// A watch, a log being followed, an upgraded connection.
+        Long = "long",
+    }
+}
+
+label! {
+    /// On whose behalf a request went upstream.
+    Origin {
+        /// A client's request, with the client's credentials.
+        Client = "client",
+        /// A replica's list or watch, with the own identity.
+        Replica = "replica",
+    }
+}
+
+label! {
+    /// The protocol of a connection.
+    Protocol {
+        /// HTTP/1.1.
+        Http1 = "http1",
+        /// HTTP/2.
+        Http2 = "http2",
+    }
+}
+
+label! {
+    /// How an attempt ended.
+    Outcome {
+        /// As wished.
+        Success = "success",
+        /// Not as wished.
+        Failure = "failure",
+    }
+}
+
+label! {
+    /// Why no answer came from the apiserver.
+    UpstreamFault {
+        /// No connection could be made.
+        Connect = "connect",
+        /// No connection was made in time.
+        ConnectTimeout = "connect_timeout",
+        /// The connection broke before an answer came.
+        Broken = "broken",
+        /// The own credentials could not be obtained.
+        Credentials = "credentials",
+        /// Too much was in flight already.
+        Saturated = "saturated",
+    }
+}
+
+label! {
+    /// How a wait for a replica to reach a version ended.
+    Wait {
+        /// The replica reached it.
+        Reached = "reached",
+        /// Time ran out, or the replica failed.
+        GaveUp = "gave_up",
+    }
+}
+
+label! {
+    /// The state of a replica.
+    ReplicaState {
+        /// It has not listed yet.
+        Starting = "starting",
+        /// It holds a list and follows it.
+        Synced = "synced",
+        /// It never listed, and waits before it tries again.
+        Failing = "failing",
+    }
+}
+
+label! {
+    /// Why a replica listed.
+    ListReason {
+        /// It had nothing yet.
+        Initial = "initial",
+        /// The version it knew was too old to resume from (410).
+        Expired = "expired",
+        /// What it saw on the watch did not add up.
+        Inconsistent = "inconsistent",
+    }
+}
+
+label! {
+    /// Why a replica's watch ended.
+    WatchEnd {
+        /// The apiserver ended it in the ordinary way.
+        Timeout = "timeout",
+        /// The apiserver answered 410, as a status or as an event.
+        Expired = "expired",
+        /// The apiserver answered another error, as a status or as an event.
+        Refused = "refused",
+        /// Nothing came within the time a bookmark should have.
+        Stalled = "stalled",
+        /// The connection broke.
+        Broken = "broken",
+    }
+}
+
+label! {
+    /// The type of a watch event.
+    EventType {
+        /// An object came to be.
+        Added = "added",
+        /// An object changed.
+        Modified = "modified",
+        /// An object went away.
+        Deleted = "deleted",
+        /// Only the version moved.
+        Bookmark = "bookmark",
+    }
+}
+
+label! {
+    /// A certificate of Listless's own.
+    Certificate {
+        /// The authority clients trust.
+        Authority = "authority",
+        /// The one the listener shows.
+        Serving = "serving",
+    }
+}
+
+label! {
+    /// A bound that keeps memory or work finite.
+    Limit {
+        /// Client connections open at once.
+        Connections = "connections",
+        /// Sessions remembered at once.
+        Sessions = "sessions",
+        /// Floors remembered by one session.
+        Floors = "floors",
+        /// Barriers remembered by one session.
+        Barriers = "barriers",
+        /// Replicas alive at once.
+        Replicas = "replicas",
+        /// Bytes all replicas may hold (`cache.memoryLimit`).
+        ReplicaBytes = "replica_bytes",
+        /// Bytes of one write's answer that are read to learn its version.
+        LearnedBytes = "learned_bytes",
+        /// Bytes of one shared answer.
+        SharedBytes = "shared_bytes",
+        /// Requests waiting for one shared answer.
+        Waiters = "waiters",
+        /// Requests in flight to the apiserver.
+        UpstreamRequests = "upstream_requests",
+        /// Resources with metric labels of their own.
+        MetricResources = "metric_resources",
+    }
+}
+
+/// Every value of a label, for the documentation.
+pub(super) fn join(values: &[&'static str]) -> String {
+    values.iter().map(|value| format!("`{value}`")).collect::<Vec<_>>().join(", ")
+}

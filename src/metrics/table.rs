@@ -1,0 +1,340 @@
+//! The one table of metrics: what is exported, and what `docs/metrics.md` says about it.
+
+use metrics::Unit;
+
+use super::{
+    labels::{
+        Certificate, EventType, Lane, Limit, ListReason, Origin, Outcome, Protocol, ReplicaState,
+        ServedBy, UpstreamFault, Wait, WatchEnd,
+    },
+    metric::{Label, Metric, Values, counter, described, gauge, seconds},
+};
+
+/// What each metric of a heading is about, and the metrics under it.
+pub struct Section {
+    /// The heading.
+    pub title: &'static str,
+    /// The metrics.
+    pub metrics: &'static [&'static Metric],
+}
+
+/// Every metric.
+pub const TABLE: &[Section] = &[
+    Section {
+        title: "Requests of clients",
+        metrics: &[
+            &REQUESTS,
+            &REQUEST_DURATION,
+            &REQUESTS_IN_FLIGHT,
+            &FORWARDED,
+            &REWRITTEN,
+            &COALESCED,
+            &OBSERVED,
+            &WAIT_DURATION,
+            &BARRIERS,
+            &CLIENT_RECEIVED,
+            &CLIENT_SENT,
+            &CLIENT_CONNECTIONS,
+            &CLIENT_HANDSHAKES,
+        ],
+    },
+    Section {
+        title: "Requests to the apiserver",
+        metrics: &[
+            &UPSTREAM_REQUESTS,
+            &UPSTREAM_DURATION,
+            &UPSTREAM_ERRORS,
+            &UPSTREAM_CONNECTS,
+            &UPSTREAM_CONNECTIONS,
+            &UPSTREAM_RECEIVED,
+            &UPSTREAM_SENT,
+        ],
+    },
+    Section {
+        title: "Replicas",
+        metrics: &[
+            &REPLICAS,
+            &REPLICA_OBJECTS,
+            &REPLICA_BYTES,
+            &REPLICA_UNPROVEN,
+            &REPLICA_LISTS,
+            &REPLICA_WATCH_ENDS,
+            &REPLICA_EVENTS,
+            &MEMORY_LIMIT,
+        ],
+    },
+    Section {
+        title: "Listless itself",
+        metrics: &[
+            &BUILD_INFO,
+            &READY,
+            &SESSIONS,
+            &LIMITS_REACHED,
+            &CONFIG_RELOADS,
+            &CONFIG_LAST_SUCCESS,
+            &CERTIFICATE_EXPIRY,
+        ],
+    },
+    Section {
+        title: "The process",
+        metrics: &[
+            &PROCESS_CPU,
+            &PROCESS_RESIDENT,
+            &PROCESS_VIRTUAL,
+            &PROCESS_OPEN_FDS,
+            &PROCESS_MAX_FDS,
+            &PROCESS_THREADS,
+            &PROCESS_START,
+        ],
+    },
+];
+
+/// Declares a label whose values are those of an enum.
+macro_rules! of {
+    ($name:literal, $values:ident) => {
+        Label {
+            name: $name,
+            values: Values::Of(|| $values::ALL.iter().map(|value| value.as_str()).collect()),
+        }
+    };
+}
+
+const VERB: Label = described(
+    "verb",
+    "the request's verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, \
+     `deletecollection`, or `other` where the request addresses no resource",
+);
+const GROUP: Label = described(
+    "group",
+    "the API group, empty for the core group and where no resource is addressed; `other` for a \
+     resource that never answered with success, and beyond 256 resources",
+);
+const VERSION: Label = described("version", "the API version, or `other` as for `group`");
+const RESOURCE: Label =
+    described("resource", "the plural resource name, or `other` as for `group`");
+const SCOPE: Label = described(
+    "scope",
+    "`namespace`, `cluster` (all namespaces, or a resource without), or empty where no resource \
+     is addressed",
+);
+const CODE: Label = described("code", "the HTTP status code");
+
+pub(super) const REQUESTS: Metric = counter(
+    "listless_requests_total",
+    Unit::Count,
+    &[VERB, GROUP, VERSION, RESOURCE, SCOPE, of!("served_by", ServedBy), CODE],
+    "Requests answered.",
+);
+pub(super) const REQUEST_DURATION: Metric = seconds(
+    "listless_request_duration_seconds",
+    &[VERB, of!("served_by", ServedBy)],
+    "Time from a request's head to the end of its answer.",
+);
+pub(super) const REQUESTS_IN_FLIGHT: Metric = gauge(
+    "listless_requests_in_flight",
+    Unit::Count,
+    &[of!("lane", Lane)],
+    "Requests being answered now.",
+);
+pub(super) const FORWARDED: Metric = counter(
+    "listless_forwarded_total",
+    Unit::Count,
+    &[described("reason", "why, in the words of `Cache-Status`' detail"), VERB],
+    "Requests passed on to the apiserver.",
+);
+pub(super) const REWRITTEN: Metric = counter(
+    "listless_rewritten_total",
+    Unit::Count,
+    &[described("rewrite", "`any` or `notOlderThan`, as configured")],
+    "Unsafe reads that were passed on with a resourceVersion, sparing etcd.",
+);
+pub(super) const COALESCED: Metric = counter(
+    "listless_coalesced_total",
+    Unit::Count,
+    &[],
+    "Reads that shared the upstream answer to an identical one.",
+);
+pub(super) const OBSERVED: Metric = counter(
+    "listless_observed_total",
+    Unit::Count,
+    &[described("plan", "what would have been done: `cache`, `coalesce`, `rewrite` or `forward`")],
+    "Requests forwarded because the mode is observe.",
+);
+pub(super) const WAIT_DURATION: Metric = seconds(
+    "listless_replica_wait_seconds",
+    &[of!("result", Wait)],
+    "Time reads waited for a replica to reach a version.",
+);
+pub(super) const BARRIERS: Metric = counter(
+    "listless_barriers_total",
+    Unit::Count,
+    &[],
+    "Writes whose answer taught no resourceVersion, so that reads they touch go upstream for a while.",
+);
+pub(super) const CLIENT_RECEIVED: Metric = counter(
+    "listless_client_received_bytes_total",
+    Unit::Bytes,
+    &[],
+    "Bytes of request bodies received from clients.",
+);
+pub(super) const CLIENT_SENT: Metric = counter(
+    "listless_client_sent_bytes_total",
+    Unit::Bytes,
+    &[of!("served_by", ServedBy)],
+    "Bytes of answers' bodies sent to clients, as sent (compressed or not).",
+);
+pub(super) const CLIENT_CONNECTIONS: Metric = gauge(
+    "listless_client_connections",
+    Unit::Count,
+    &[of!("protocol", Protocol)],
+    "Client connections open now.",
+);
+pub(super) const CLIENT_HANDSHAKES: Metric = counter(
+    "listless_client_handshakes_total",
+    Unit::Count,
+    &[of!("result", Outcome)],
+    "TLS handshakes with clients.",
+);
+pub(super) const UPSTREAM_REQUESTS: Metric = counter(
+    "listless_upstream_requests_total",
+    Unit::Count,
+    &[of!("origin", Origin), VERB, GROUP, VERSION, RESOURCE, CODE],
+    "Requests the apiserver answered.",
+);
+pub(super) const UPSTREAM_DURATION: Metric = seconds(
+    "listless_upstream_response_seconds",
+    &[of!("origin", Origin), VERB],
+    "Time from sending a request to the head of the apiserver's answer.",
+);
+pub(super) const UPSTREAM_ERRORS: Metric = counter(
+    "listless_upstream_errors_total",
+    Unit::Count,
+    &[of!("origin", Origin), of!("error", UpstreamFault)],
+    "Requests the apiserver did not answer.",
+);
+pub(super) const UPSTREAM_CONNECTS: Metric = counter(
+    "listless_upstream_connects_total",
+    Unit::Count,
+    &[of!("protocol", Protocol), of!("result", Outcome)],
+    "Attempts to connect to the apiserver.",
+);
+pub(super) const UPSTREAM_CONNECTIONS: Metric = gauge(
+    "listless_upstream_connections",
+    Unit::Count,
+    &[of!("protocol", Protocol)],
+    "Connections to the apiserver open now.",
+);
+pub(super) const UPSTREAM_RECEIVED: Metric = counter(
+    "listless_upstream_received_bytes_total",
+    Unit::Bytes,
+    &[of!("origin", Origin)],
+    "Bytes of answers' bodies received from the apiserver.",
+);
+pub(super) const UPSTREAM_SENT: Metric = counter(
+    "listless_upstream_sent_bytes_total",
+    Unit::Bytes,
+    &[of!("origin", Origin)],
+    "Bytes of request bodies sent to the apiserver.",
+);
+pub(super) const REPLICAS: Metric = gauge(
+    "listless_replicas",
+    Unit::Count,
+    &[GROUP, VERSION, RESOURCE, of!("state", ReplicaState)],
+    "Replicas alive now.",
+);
+pub(super) const REPLICA_OBJECTS: Metric = gauge(
+    "listless_replica_objects",
+    Unit::Count,
+    &[GROUP, VERSION, RESOURCE],
+    "Objects held by the resource's replicas.",
+);
+pub(super) const REPLICA_BYTES: Metric = gauge(
+    "listless_replica_bytes",
+    Unit::Bytes,
+    &[GROUP, VERSION, RESOURCE],
+    "Bytes of JSON held by the resource's replicas.",
+);
+pub(super) const REPLICA_UNPROVEN: Metric = gauge(
+    "listless_replica_unproven_seconds",
+    Unit::Seconds,
+    &[GROUP, VERSION, RESOURCE],
+    "Time since the last list, event or bookmark of the resource's least recently proven replica.",
+);
+pub(super) const REPLICA_LISTS: Metric = counter(
+    "listless_replica_lists_total",
+    Unit::Count,
+    &[GROUP, VERSION, RESOURCE, of!("reason", ListReason)],
+    "Lists replicas began.",
+);
+pub(super) const REPLICA_WATCH_ENDS: Metric = counter(
+    "listless_replica_watch_ends_total",
+    Unit::Count,
+    &[GROUP, VERSION, RESOURCE, of!("reason", WatchEnd)],
+    "Watches of replicas that ended and were begun again.",
+);
+pub(super) const REPLICA_EVENTS: Metric = counter(
+    "listless_replica_events_total",
+    Unit::Count,
+    &[GROUP, VERSION, RESOURCE, of!("type", EventType)],
+    "Watch events replicas received.",
+);
+pub(super) const MEMORY_LIMIT: Metric = gauge(
+    "listless_replica_bytes_limit",
+    Unit::Bytes,
+    &[],
+    "Bytes all replicas together may hold (`cache.memoryLimit`).",
+);
+pub(super) const BUILD_INFO: Metric = gauge(
+    "listless_build_info",
+    Unit::Count,
+    &[
+        described("version", "the version of Listless"),
+        described("revision", "the revision it was built from, or `unknown`"),
+    ],
+    "Always 1; its labels tell what is running.",
+);
+pub(super) const READY: Metric =
+    gauge("listless_ready", Unit::Count, &[], "1 when every part is ready, else 0.");
+pub(super) const SESSIONS: Metric =
+    gauge("listless_sessions", Unit::Count, &[], "Sessions remembered now.");
+pub(super) const LIMITS_REACHED: Metric = counter(
+    "listless_limits_reached_total",
+    Unit::Count,
+    &[of!("limit", Limit)],
+    "Times a bound was reached; what happens then is said in the documentation of each.",
+);
+pub(super) const CONFIG_RELOADS: Metric = counter(
+    "listless_config_reloads_total",
+    Unit::Count,
+    &[of!("result", Outcome)],
+    "Changes of the configuration file that were taken over, or refused.",
+);
+pub(super) const CONFIG_LAST_SUCCESS: Metric = gauge(
+    "listless_config_last_success_timestamp_seconds",
+    Unit::Seconds,
+    &[],
+    "When the configuration in use was read, in Unix time.",
+);
+pub(super) const CERTIFICATE_EXPIRY: Metric = gauge(
+    "listless_certificate_expiry_timestamp_seconds",
+    Unit::Seconds,
+    &[of!("certificate", Certificate)],
+    "When an own certificate expires, in Unix time.",
+);
+pub(super) const PROCESS_CPU: Metric =
+    counter("process_cpu_seconds_total", Unit::Seconds, &[], "Processor time used.");
+pub(super) const PROCESS_RESIDENT: Metric =
+    gauge("process_resident_memory_bytes", Unit::Bytes, &[], "Memory in use.");
+pub(super) const PROCESS_VIRTUAL: Metric =
+    gauge("process_virtual_memory_bytes", Unit::Bytes, &[], "Address space in use.");
+pub(super) const PROCESS_OPEN_FDS: Metric =
+    gauge("process_open_fds", Unit::Count, &[], "File descriptors open now.");
+pub(super) const PROCESS_MAX_FDS: Metric =
+    gauge("process_max_fds", Unit::Count, &[], "File descriptors that may be open at once.");
+pub(super) const PROCESS_THREADS: Metric = gauge("process_threads", Unit::Count, &[], "Threads.");
+pub(super) const PROCESS_START: Metric = gauge(
+    "process_start_time_seconds",
+    Unit::Seconds,
+    &[],
+    "When the process started, in Unix time.",
+);

@@ -1,0 +1,141 @@
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::*;
+use crate::api::{Scope, Verb};
+
+fn pods() -> GroupVersionResource {
+    GroupVersionResource::new("", "v1", "pods")
+}
+
+fn sample<'a>(
+    target: Option<(&'a GroupVersionResource, &'a Scope)>,
+    code: StatusCode,
+) -> RequestSample<'a> {
+    let duration = Duration::from_millis(3);
+    RequestSample { verb: Verb::List, target, served_by: ServedBy::Cache, code, duration }
+}
+
+/// The value of the only series that has all these parts.
+fn value(metrics: &Metrics, name: &str, labels: &[&str]) -> f64 {
+    let text = metrics.render();
+    let starts = [format!("{name} "), format!("{name}{{")];
+    let mut lines = text.lines().filter(|line| {
+        starts.iter().any(|start| line.starts_with(start))
+            && labels.iter().all(|label| line.contains(label))
+    });
+    let line = lines.next().unwrap_or_else(|| panic!("no {name} with {labels:?} in\n{text}"));
+    assert_eq!(lines.next(), None, "{name} with {labels:?} is not unique");
+    line.rsplit(' ').next().expect("a value").parse().expect("a number")
+}
+
+#[test]
+fn a_request_counts_under_its_labels_and_in_the_histogram() {
+    let metrics = Metrics::new();
+    let (pods, shop) = (pods(), Scope::Namespace("shop".into()));
+    metrics.request(&sample(Some((&pods, &shop)), StatusCode::OK));
+    metrics.request(&sample(Some((&pods, &shop)), StatusCode::OK));
+    metrics.request(&sample(Some((&pods, &Scope::All)), StatusCode::OK));
+    let labels = [
+        "verb=\"list\"",
+        "group=\"\"",
+        "version=\"v1\"",
+        "resource=\"pods\"",
+        "scope=\"namespace\"",
+        "served_by=\"cache\"",
+        "code=\"200\"",
+    ];
+    assert_eq!(value(&metrics, "listless_requests_total", &labels), 2.0);
+    assert!(!metrics.render().contains("shop"), "no namespace in any label");
+    let bucket = |le: &str| {
+        value(&metrics, "listless_request_duration_seconds_bucket", &[&format!("le=\"{le}\"")])
+    };
+    assert_eq!((bucket("0.001"), bucket("0.005")), (0.0, 3.0));
+}
+
+#[test]
+fn a_resource_has_no_label_of_its_own_before_it_answered_with_success() {
+    let metrics = Metrics::new();
+    let (invented, all) = (GroupVersionResource::new("", "v1", "nonsense"), Scope::All);
+    metrics.request(&sample(Some((&invented, &all)), StatusCode::NOT_FOUND));
+    assert!(!metrics.render().contains("nonsense"));
+    assert_eq!(value(&metrics, "listless_requests_total", &["resource=\"other\""]), 1.0);
+    metrics.request(&sample(Some((&invented, &all)), StatusCode::OK));
+    assert_eq!(value(&metrics, "listless_requests_total", &["resource=\"nonsense\""]), 1.0);
+}
+
+#[test]
+fn resources_beyond_the_bound_share_one_label_and_the_bound_is_reported() {
+    let metrics = Metrics::new();
+    for index in 0..=family::RESOURCES_MAX {
+        let resource = GroupVersionResource::new("example.com", "v1", &format!("things{index}"));
+        metrics.replica_listed(&resource, ListReason::Initial);
+    }
+    let other = ["resource=\"other\""];
+    assert_eq!(value(&metrics, "listless_replica_lists_total", &other), 1.0);
+    let limit = ["limit=\"metric_resources\""];
+    assert_eq!(value(&metrics, "listless_limits_reached_total", &limit), 1.0);
+}
+
+#[test]
+fn a_request_without_a_resource_has_empty_labels() {
+    let metrics = Metrics::new();
+    metrics.request(&sample(None, StatusCode::OK));
+    let labels = ["resource=\"\"", "scope=\"\""];
+    assert_eq!(value(&metrics, "listless_requests_total", &labels), 1.0);
+}
+
+#[test]
+fn what_is_present_counts_until_it_is_dropped() {
+    let metrics = Metrics::new();
+    let first = metrics.in_flight(Lane::Long);
+    let second = metrics.in_flight(Lane::Long);
+    drop(first);
+    assert_eq!(value(&metrics, "listless_requests_in_flight", &["lane=\"long\""]), 1.0);
+    drop(second);
+    assert_eq!(value(&metrics, "listless_requests_in_flight", &["lane=\"long\""]), 0.0);
+}
+
+#[test]
+fn replicas_add_up_by_resource_and_vanish_when_they_stop() {
+    let metrics = Metrics::new();
+    let pods = pods();
+    let replica = |bytes, unproven| ReplicaSample {
+        resource: &pods,
+        state: ReplicaState::Synced,
+        objects: 1,
+        bytes,
+        unproven: Some(Duration::from_secs(unproven)),
+    };
+    metrics.replicas(&[replica(100, 1), replica(50, 7)]);
+    assert_eq!(value(&metrics, "listless_replica_bytes", &[]), 150.0);
+    assert_eq!(value(&metrics, "listless_replica_unproven_seconds", &[]), 7.0);
+    assert_eq!(value(&metrics, "listless_replicas", &["state=\"synced\""]), 2.0);
+    metrics.replicas(&[]);
+    assert_eq!(value(&metrics, "listless_replica_bytes", &[]), 0.0);
+    assert_eq!(value(&metrics, "listless_replicas", &["state=\"synced\""]), 0.0);
+}
+
+#[test]
+fn rare_alarms_are_zero_from_the_start() {
+    let metrics = Metrics::new();
+    for limit in Limit::ALL {
+        let label = format!("limit=\"{}\"", limit.as_str());
+        assert_eq!(value(&metrics, "listless_limits_reached_total", &[&label]), 0.0);
+    }
+    let failures = ["result=\"failure\""];
+    assert_eq!(value(&metrics, "listless_config_reloads_total", &failures), 0.0);
+}
+
+#[test]
+fn names_follow_the_conventions_and_are_unique() {
+    let mut names = std::collections::HashSet::new();
+    for metric in TABLE.iter().flat_map(|section| section.metrics) {
+        let name = metric.name;
+        assert!(names.insert(name), "{name} twice");
+        assert!(name.starts_with("listless_") || name.starts_with("process_"), "{name}");
+        assert_eq!(metric.kind == Kind::Counter, name.ends_with("_total"), "{name}");
+        assert!(metric.help.ends_with('.'), "{name}");
+    }
+}

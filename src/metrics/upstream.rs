@@ -1,0 +1,110 @@
+//! What was asked of the apiserver, and over which connections.
+
+use std::{sync::Arc, time::Duration};
+
+use http::StatusCode;
+use metrics::{Counter, Gauge, Histogram};
+use metrics_exporter_prometheus::PrometheusRecorder;
+
+use super::{
+    Metrics, Presence,
+    family::{Family, ResourceId},
+    labels::{Origin, Outcome, Protocol, UpstreamFault},
+    table,
+};
+use crate::api::{GroupVersionResource, Verb};
+
+/// One request the apiserver answered.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamSample<'a> {
+    /// On whose behalf it was sent.
+    pub origin: Origin,
+    /// What it did.
+    pub verb: Verb,
+    /// The resource it addressed, if any.
+    pub resource: Option<&'a GroupVersionResource>,
+    /// The answer's status.
+    pub code: StatusCode,
+    /// From sending it to the head of the answer.
+    pub duration: Duration,
+}
+
+pub(super) struct Handles {
+    requests: Family<(Origin, Verb, ResourceId, u16), Counter>,
+    duration: Family<(Origin, Verb), Histogram>,
+    errors: Family<(Origin, UpstreamFault), Counter>,
+    connects: Family<(Protocol, Outcome), Counter>,
+    connections: Family<Protocol, Gauge>,
+    received: Family<Origin, Counter>,
+    sent: Family<Origin, Counter>,
+}
+
+// === impl Handles ===
+
+impl Handles {
+    pub(super) fn new(recorder: &Arc<PrometheusRecorder>) -> Self {
+        Self {
+            requests: Family::new(recorder, &table::UPSTREAM_REQUESTS),
+            duration: Family::new(recorder, &table::UPSTREAM_DURATION),
+            errors: Family::new(recorder, &table::UPSTREAM_ERRORS),
+            connects: Family::new(recorder, &table::UPSTREAM_CONNECTS),
+            connections: Family::new(recorder, &table::UPSTREAM_CONNECTIONS),
+            received: Family::new(recorder, &table::UPSTREAM_RECEIVED),
+            sent: Family::new(recorder, &table::UPSTREAM_SENT),
+        }
+    }
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// The apiserver answered a request.
+    pub fn upstream_request(&self, sample: &UpstreamSample<'_>) {
+        let UpstreamSample { origin, verb, code, .. } = *sample;
+        let proven = code.as_u16() < 400;
+        let resource =
+            sample.resource.map_or(ResourceId::NONE, |resource| self.resource_id(resource, proven));
+        let values = || {
+            let [group, version, resource] = self.0.resources.labels(resource);
+            let (origin, verb) = (origin.as_str().into(), verb.as_str().into());
+            [origin, verb, group, version, resource, code.as_str().into()]
+        };
+        let set = (origin, verb, resource, code.as_u16());
+        self.0.upstream.requests.with(set, values, |counter| counter.increment(1));
+
+        let values = || [origin.as_str(), verb.as_str()].map(String::from);
+        self.0.upstream.duration.with((origin, verb), values, |histogram| {
+            histogram.record(sample.duration);
+        });
+    }
+
+    /// A request was not answered.
+    pub fn upstream_failed(&self, origin: Origin, fault: UpstreamFault) {
+        let values = || [origin.as_str(), fault.as_str()].map(String::from);
+        self.0.upstream.errors.with((origin, fault), values, |counter| counter.increment(1));
+    }
+
+    /// An attempt to connect ended.
+    pub fn upstream_connect(&self, protocol: Protocol, outcome: Outcome) {
+        let values = || [protocol.as_str(), outcome.as_str()].map(String::from);
+        self.0.upstream.connects.with((protocol, outcome), values, |counter| counter.increment(1));
+    }
+
+    /// A connection is open until the value is dropped.
+    pub fn upstream_connection(&self, protocol: Protocol) -> Presence {
+        let values = || [protocol.as_str().into()];
+        Presence::new(self.0.upstream.connections.with(protocol, values, Gauge::clone))
+    }
+
+    /// Bytes of an answer's body arrived.
+    pub fn upstream_received(&self, origin: Origin, bytes: u64) {
+        let values = || [origin.as_str().into()];
+        self.0.upstream.received.with(origin, values, |counter| counter.increment(bytes));
+    }
+
+    /// Bytes of a request's body were sent.
+    pub fn upstream_sent(&self, origin: Origin, bytes: u64) {
+        let values = || [origin.as_str().into()];
+        self.0.upstream.sent.with(origin, values, |counter| counter.increment(bytes));
+    }
+}

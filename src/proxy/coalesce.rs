@@ -1,0 +1,321 @@
+//! One request upstream for identical concurrent reads.
+//!
+//! Invariant: a read joins only a flight that is sent after the read arrived (S-CONS-40), so that a
+//! shared answer is as fresh as its own would have been. The key holds everything the answer
+//! depends on, the caller included. An answer too large to share is sent for by each alone.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    future::Future,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::{body::Body, proxy::identify::Caller};
+
+/// The flights of the moment.
+#[derive(Default)]
+pub struct Coalesce {
+    routes: Arc<Mutex<HashMap<CoalesceKey, Route>>>,
+}
+
+/// Everything a shared answer depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CoalesceKey {
+    caller: Caller,
+    target: String,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// How an answer was come by.
+#[derive(Debug)]
+pub enum Landed {
+    /// This read sent for it.
+    Sent(Response<Body>),
+    /// Another read, sent after this one arrived, brought it.
+    Shared(Response<Body>),
+}
+
+/// One flight at a time is in the air for a key; the next one gathers reads until it may start.
+struct Route {
+    runway: Arc<Semaphore>,
+    gathering: Option<watch::Receiver<Flight>>,
+    pilots: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Flight {
+    Open,
+    Landed(Picture),
+    TooLarge,
+}
+
+/// An answer as it can be given several times.
+#[derive(Clone, Debug)]
+struct Picture {
+    status: StatusCode,
+    headers: HeaderMap,
+    chunks: VecDeque<Bytes>,
+}
+
+/// The read that sends for its flight; dropped without landing, the others gather anew.
+struct Pilot {
+    routes: Arc<Mutex<HashMap<CoalesceKey, Route>>>,
+    key: CoalesceKey,
+    flight: watch::Sender<Flight>,
+    aloft: Option<OwnedSemaphorePermit>,
+}
+
+enum Seat {
+    Pilot(Pilot),
+    Passenger(watch::Receiver<Flight>),
+}
+
+/// The largest answer that is kept for sharing.
+const SHARED_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+// === impl CoalesceKey ===
+
+impl CoalesceKey {
+    /// The key of a bodyless read by this caller.
+    pub fn new<B>(caller: Caller, request: &Request<B>) -> Self {
+        let mut headers: Vec<_> = request
+            .headers()
+            .iter()
+            .filter(|(name, _)| caller != Caller::Own || **name != header::AUTHORIZATION)
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        headers.sort_by(|(a, _), (b, _)| a.as_str().cmp(b.as_str()));
+        let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+        Self { caller, target: target.to_owned(), headers }
+    }
+}
+
+// === impl Coalesce ===
+
+impl Coalesce {
+    /// The answer to this read; `send` is called only if this read is the one to send.
+    pub async fn fly<F, E>(&self, key: CoalesceKey, send: impl FnOnce() -> F) -> Result<Landed, E>
+    where
+        F: Future<Output = Result<Response<Body>, E>>,
+    {
+        loop {
+            match self.seat(&key) {
+                Seat::Pilot(pilot) => return pilot.fly(send()).await.map(Landed::Sent),
+                Seat::Passenger(mut flight) => {
+                    let landed = flight.wait_for(|flight| !matches!(flight, Flight::Open));
+                    let landed = landed.await.map(|flight| flight.clone());
+                    match landed {
+                        Ok(Flight::Landed(picture)) => {
+                            return Ok(Landed::Shared(picture.response()));
+                        }
+                        Ok(Flight::TooLarge) => return send().await.map(Landed::Sent),
+                        // The pilot's client went away: gather anew.
+                        Ok(Flight::Open) | Err(_) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn seat(&self, key: &CoalesceKey) -> Seat {
+        let mut routes = lock(&self.routes);
+        let route = routes.entry(key.clone()).or_insert_with(Route::new);
+        if let Some(flight) = &route.gathering {
+            return Seat::Passenger(flight.clone());
+        }
+        let (flight, gathering) = watch::channel(Flight::Open);
+        route.gathering = Some(gathering);
+        route.pilots += 1;
+        Seat::Pilot(Pilot { routes: self.routes.clone(), key: key.clone(), flight, aloft: None })
+    }
+}
+
+// === impl Route ===
+
+impl Route {
+    fn new() -> Self {
+        Self { runway: Arc::new(Semaphore::new(1)), gathering: None, pilots: 0 }
+    }
+}
+
+// === impl Pilot ===
+
+impl Pilot {
+    async fn fly<E>(
+        mut self,
+        send: impl Future<Output = Result<Response<Body>, E>>,
+    ) -> Result<Response<Body>, E> {
+        let runway = lock(&self.routes).get(&self.key).map(|route| route.runway.clone());
+        if let Some(runway) = runway {
+            self.aloft = runway.acquire_owned().await.ok();
+        }
+        self.close_boarding();
+        let response = send.await?;
+        if self.flight.receiver_count() == 0 {
+            return Ok(response);
+        }
+        let (response, picture) = photograph(response).await;
+        self.flight.send_replace(picture.map_or(Flight::TooLarge, Flight::Landed));
+        Ok(response)
+    }
+
+    /// From here on the request is on its way: later reads must not share it.
+    fn close_boarding(&self) {
+        if let Some(route) = lock(&self.routes).get_mut(&self.key) {
+            let ours = |gathering: &watch::Receiver<Flight>| {
+                gathering.same_channel(&self.flight.subscribe())
+            };
+            if route.gathering.as_ref().is_some_and(ours) {
+                route.gathering = None;
+            }
+        }
+    }
+}
+
+impl Drop for Pilot {
+    fn drop(&mut self) {
+        self.close_boarding();
+        let mut routes = lock(&self.routes);
+        if let Some(route) = routes.get_mut(&self.key) {
+            route.pilots -= 1;
+            if route.pilots == 0 {
+                routes.remove(&self.key);
+            }
+        }
+    }
+}
+
+// === impl Picture ===
+
+impl Picture {
+    fn response(&self) -> Response<Body> {
+        let mut response = Response::new(Body::chunks(self.chunks.clone()));
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers.clone();
+        response
+    }
+}
+
+/// Reads an answer so that it can be given several times; one that is too large or breaks is
+/// given back as it streams.
+async fn photograph(response: Response<Body>) -> (Response<Body>, Option<Picture>) {
+    let (parts, mut body) = response.into_parts();
+    let mut chunks = VecDeque::new();
+    let mut bytes = 0;
+    while let Some(frame) = body.frame().await {
+        let whole = match frame {
+            Ok(frame) => match frame.into_data() {
+                Ok(chunk) => {
+                    bytes += chunk.len();
+                    chunks.push_back(chunk);
+                    bytes <= SHARED_BYTES_MAX
+                }
+                Err(_trailers) => true,
+            },
+            Err(error) => {
+                let broken = futures_util::stream::once(async { Err(error) });
+                let rest = http_body_util::StreamBody::new(broken);
+                return (Response::from_parts(parts, resumed(chunks, Body::wrap(rest))), None);
+            }
+        };
+        if !whole {
+            return (Response::from_parts(parts, resumed(chunks, body)), None);
+        }
+    }
+    let picture = Picture { status: parts.status, headers: parts.headers.clone(), chunks };
+    (picture.response(), Some(picture))
+}
+
+/// What was read already, then the rest.
+fn resumed(mut chunks: VecDeque<Bytes>, rest: Body) -> Body {
+    let read = mem::take(&mut chunks).into_iter().map(|chunk| Ok(http_body::Frame::data(chunk)));
+    let read = futures_util::stream::iter(read);
+    let rest = http_body_util::BodyStream::new(rest);
+    Body::wrap(http_body_util::StreamBody::new(futures_util::StreamExt::chain(read, rest)))
+}
+
+fn lock(
+    routes: &Mutex<HashMap<CoalesceKey, Route>>,
+) -> MutexGuard<'_, HashMap<CoalesceKey, Route>> {
+    routes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::*;
+
+    fn key(target: &str) -> CoalesceKey {
+        let request = Request::get(target).body(()).expect("a request");
+        CoalesceKey::new(Caller::Own, &request)
+    }
+
+    async fn text(landed: Landed) -> (bool, String) {
+        let (shared, response) = match landed {
+            Landed::Sent(response) => (false, response),
+            Landed::Shared(response) => (true, response),
+        };
+        let bytes = response.into_body().collect(1024).await.expect("a body");
+        (shared, String::from_utf8(bytes.to_vec()).expect("text"))
+    }
+
+    #[tokio::test]
+    async fn a_read_shares_only_a_flight_sent_after_it_arrived() {
+        let coalesce = Arc::new(Coalesce::default());
+        let sent = Arc::new(AtomicUsize::new(0));
+        let (release, _) = watch::channel(0_usize);
+        let read = || {
+            let (coalesce, sent, mut released) =
+                (coalesce.clone(), sent.clone(), release.subscribe());
+            tokio::spawn(async move {
+                let send = || async move {
+                    let number = sent.fetch_add(1, Ordering::SeqCst) + 1;
+                    let _ = released.wait_for(|released| *released >= number).await;
+                    Ok::<_, Infallible>(Response::new(Body::full(number.to_string())))
+                };
+                let Ok(landed) = coalesce.fly(key("/api/v1/pods"), send).await;
+                text(landed).await
+            })
+        };
+        let first = read();
+        while sent.load(Ordering::SeqCst) < 1 {
+            tokio::task::yield_now().await;
+        }
+        // These arrive while the first is in the air: they may not share it, but share the next.
+        let (second, third) = (read(), read());
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(sent.load(Ordering::SeqCst), 1);
+        release.send_replace(9);
+        assert_eq!(first.await.expect("no panic"), (false, "1".to_owned()));
+        let mut rest = [second.await.expect("no panic"), third.await.expect("no panic")];
+        rest.sort();
+        assert_eq!(rest, [(false, "2".to_owned()), (true, "2".to_owned())]);
+        assert!(lock(&coalesce.routes).is_empty(), "nothing is left behind");
+    }
+
+    #[test]
+    fn keys_differ_by_caller_target_and_headers_but_not_by_credential() {
+        let plain = Request::get("/x").body(()).expect("a request");
+        let table = Request::get("/x").header("accept", "table").body(()).expect("a request");
+        let token =
+            Request::get("/x").header("authorization", "Bearer t").body(()).expect("a request");
+        let own = |request| CoalesceKey::new(Caller::Own, request);
+        assert_ne!(own(&plain), own(&table));
+        assert_eq!(own(&plain), own(&token));
+        assert_ne!(own(&plain), key("/y"));
+        let stranger = Caller::Other(crate::proxy::identify::Stranger::NoCredential);
+        assert_ne!(own(&plain), CoalesceKey::new(stranger, &plain));
+    }
+}

@@ -1,0 +1,348 @@
+//! What becomes of a request. Pure: every forward has a reason, and all branching is here.
+//!
+//! [`candidate`] asks whether memory could answer at all; [`decide`] whether what is held now may.
+//! Neither looks at a clock, a lock or a socket.
+
+mod reason;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{
+    api::{
+        Verb,
+        media::Negotiated,
+        request::{Read, RequestInfo, ResourceRequest},
+        version::{Freshness, ResourceVersion, VersionMatch},
+    },
+    cache::{Demand, Link, Lookup, Reach, Replica, State, View, store::Snapshot},
+    policy::{Mode, Policy, ResourcePolicy, Rewrite, Start},
+    proxy::{
+        identify::Caller,
+        session::{Floor, Imminence, Session, Verdict},
+    },
+};
+
+pub use reason::ForwardReason;
+
+/// A read that memory could answer, if it holds what the read asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// What it asks.
+    pub read: &'a Read,
+    /// How fresh the answer must be.
+    pub level: Level,
+    /// Whether it may start a replica.
+    pub demand: Demand,
+    rewrite: Rewrite,
+    max_staleness: Duration,
+    timeout: Option<Duration>,
+}
+
+/// What a read asks of the version, after configuration (S-CONS-30 to S-CONS-35).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// The version is unset: the configured level.
+    Configured(Freshness),
+    /// resourceVersion=0.
+    Any,
+    /// resourceVersion=N, not older.
+    NotOlderThan,
+}
+
+/// What [`decide`] comes to.
+#[derive(Debug)]
+pub enum Step {
+    /// This is done.
+    Act(Plan),
+    /// Wait until the replica reaches something, then decide again.
+    Await(Await),
+}
+
+/// What is done with a request.
+#[derive(Debug)]
+pub enum Plan {
+    /// Answer from this snapshot.
+    Read(LocalRead),
+    /// Ask the apiserver, together with identical concurrent reads.
+    Share(ForwardReason),
+    /// Send it to the apiserver.
+    Forward(Forward),
+}
+
+/// An answer that memory holds.
+#[derive(Clone, Debug)]
+pub struct LocalRead {
+    /// The state to answer from.
+    pub snapshot: Arc<Snapshot>,
+    /// What the answer's Cache-Status tells of its freshness.
+    pub level: Level,
+}
+
+/// Something a replica is about to reach.
+#[derive(Debug)]
+pub struct Await {
+    /// The replica.
+    pub replica: Arc<Replica>,
+    /// What is awaited.
+    pub reach: Reach,
+    /// For how long, counted from the arrival of the request.
+    pub patience: Duration,
+}
+
+/// A request on its way to the apiserver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Why memory does not answer.
+    pub reason: ForwardReason,
+    /// What is changed in its query.
+    pub rewriting: Rewriting,
+}
+
+/// What is changed in a forwarded read's query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rewriting {
+    /// Nothing.
+    Keep,
+    /// resourceVersion=0 is added.
+    Any,
+    /// resourceVersion=N (and, for a LIST, resourceVersionMatch=NotOlderThan) is added.
+    NotOlderThan(ResourceVersion),
+}
+
+/// How long a read waits for its session's floor.
+const SESSION_PATIENCE: Duration = Duration::from_millis(250);
+
+/// How long a read waits for a version it names itself, as the apiserver does (S-CONS-33).
+const VERSION_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long a read waits for a replica's first LIST; well under any client's time-out.
+const START_PATIENCE: Duration = Duration::from_secs(5);
+
+/// After this long without an event or bookmark a replica proves nothing (bookmarks come each minute).
+const PROGRESS_MAX: Duration = Duration::from_secs(90);
+
+/// Whether memory could answer this request, and otherwise how it is forwarded.
+pub fn candidate<'a>(
+    info: &'a RequestInfo,
+    caller: Caller,
+    media: Negotiated,
+    policy: &Policy,
+    session: &Session,
+) -> Result<Candidate<'a>, Plan> {
+    let RequestInfo::Resource(request) = info else {
+        return Err(Plan::keep(ForwardReason::NonResource));
+    };
+    if let Caller::Other(stranger) = caller {
+        return Err(Plan::keep(stranger.into()));
+    }
+    if request.verb.is_write() || request.verb == Verb::Other {
+        return Err(Plan::keep(ForwardReason::Write));
+    }
+    let read = request.read.as_ref().map_err(|&why| Plan::keep(why.into()))?;
+    let rules = policy.resource(&request.resource.group_resource(), request.scope.namespace());
+    if policy.mode() == Mode::Observe {
+        return Err(Plan::keep(ForwardReason::Observing));
+    }
+    if rules.start == Start::Never {
+        return Err(Plan::keep(ForwardReason::NeverCached));
+    }
+    let candidate = Candidate::new(request, read, rules);
+    if session.must_go_upstream(&request.resource.group_resource()) {
+        return Err(Plan::keep(ForwardReason::AfterExpiry));
+    }
+    match media {
+        Negotiated::Json | Negotiated::JsonInsteadOfProtobuf => {}
+        Negotiated::Unmodelled(media) => {
+            return Err(candidate.forward(ForwardReason::MediaType(media), session));
+        }
+    }
+    match (candidate.level, &read.version) {
+        (_, VersionMatch::Exact(_)) => Err(Plan::keep(ForwardReason::ExactVersion)),
+        (Level::Configured(Freshness::MostRecent), _) => {
+            Err(Plan::Share(ForwardReason::MostRecent))
+        }
+        _ => Ok(candidate),
+    }
+}
+
+/// Whether what is held now may answer the candidate; `waited` says how long it waited already.
+pub fn decide(
+    candidate: &Candidate<'_>,
+    lookup: &Lookup,
+    session: &Session,
+    now: Instant,
+    waited: Duration,
+) -> Step {
+    let view = match lookup {
+        Lookup::Found(view) => view,
+        Lookup::Absent(absence) => {
+            return Step::Act(candidate.forward(absence.into(), session));
+        }
+    };
+    let not_synced = || candidate.forward(ForwardReason::NotSynced, session);
+    let snapshot = match (&view.snapshot, view.state) {
+        (Some(snapshot), State::Synced) => snapshot,
+        (_, State::Starting) => {
+            return candidate.wait(view, Reach::Synced, START_PATIENCE, waited, not_synced);
+        }
+        _ => return Step::Act(not_synced()),
+    };
+    if let Some(reason) = candidate.unproven(view, now) {
+        return Step::Act(Plan::keep(reason));
+    }
+    let behind = || candidate.forward(ForwardReason::Behind, session);
+    match candidate.verdict(snapshot, session, now) {
+        Verdict::Satisfied if !candidate.fits_one_page(snapshot) => {
+            Step::Act(Plan::keep(ForwardReason::Limited))
+        }
+        Verdict::Satisfied => {
+            Step::Act(Plan::Read(LocalRead { snapshot: snapshot.clone(), level: candidate.level }))
+        }
+        Verdict::Behind(_, Imminence::Unlikely) => Step::Act(behind()),
+        Verdict::Behind(version, Imminence::Likely) => {
+            let patience = candidate.patience();
+            candidate.wait(view, Reach::Version(version), patience, waited, behind)
+        }
+        Verdict::Leaving => {
+            let newer = Reach::Newer(snapshot.version().clone());
+            let barred = || Plan::keep(ForwardReason::Barred);
+            candidate.wait(view, newer, SESSION_PATIENCE, waited, barred)
+        }
+        Verdict::Barred => Step::Act(Plan::keep(ForwardReason::Barred)),
+    }
+}
+
+// === impl Plan ===
+
+impl Plan {
+    fn keep(reason: ForwardReason) -> Self {
+        Self::Forward(Forward { reason, rewriting: Rewriting::Keep })
+    }
+}
+
+// === impl Candidate ===
+
+impl<'a> Candidate<'a> {
+    fn new(request: &ResourceRequest, read: &'a Read, rules: &ResourcePolicy) -> Self {
+        let level = match read.version {
+            VersionMatch::MostRecent => Level::Configured(rules.freshness),
+            VersionMatch::Any => Level::Any,
+            VersionMatch::NotOlderThan(_) | VersionMatch::Exact(_) => Level::NotOlderThan,
+        };
+        let polled = match read.version {
+            VersionMatch::MostRecent => true,
+            // Even from its cache, the apiserver filters every object of a LIST with a selector.
+            VersionMatch::Any => read.name.is_none() && !read.query.selects_all(),
+            _ => false,
+        };
+        Self {
+            read,
+            level,
+            demand: if polled { Demand::Count } else { Demand::Ignore },
+            rewrite: if request.rewritable { rules.rewrite } else { Rewrite::Keep },
+            max_staleness: rules.max_staleness,
+            timeout: request.timeout,
+        }
+    }
+
+    /// A cut page promises a continue token, and only the apiserver can honour one (S-LIST-51);
+    /// with resourceVersion=0 it ignores the limit itself (S-LIST-23).
+    fn fits_one_page(&self, snapshot: &Snapshot) -> bool {
+        let Some(limit) = self.read.limit else { return true };
+        self.read.version == VersionMatch::Any
+            || snapshot.select(&self.read.query).len() as u64 <= limit
+    }
+
+    fn unproven(&self, view: &View, now: Instant) -> Option<ForwardReason> {
+        if let Link::Lost { since } = view.link
+            && now.saturating_duration_since(since) > self.max_staleness
+        {
+            return Some(ForwardReason::LinkLost);
+        }
+        let progress = view.proven_at.map(|at| now.saturating_duration_since(at));
+        match progress {
+            Some(age) if age <= PROGRESS_MAX => None,
+            _ => Some(ForwardReason::NoProgress),
+        }
+    }
+
+    fn verdict(&self, snapshot: &Snapshot, session: &Session, now: Instant) -> Verdict {
+        let query = &self.read.query;
+        match (self.level, &self.read.version) {
+            (Level::NotOlderThan, VersionMatch::NotOlderThan(version))
+                if snapshot.version() < version =>
+            {
+                Verdict::Behind(version.clone(), Imminence::Likely)
+            }
+            (Level::Any | Level::NotOlderThan | Level::Configured(Freshness::Any), _) => {
+                session.judge_monotonic(query, snapshot, now)
+            }
+            (Level::Configured(Freshness::Bounded), _) => {
+                let since = now.checked_sub(self.max_staleness).unwrap_or(now);
+                match session.judge(query, snapshot, now) {
+                    Verdict::Satisfied if !session.is_proven_since(query, snapshot, since) => {
+                        Verdict::Barred
+                    }
+                    verdict => verdict,
+                }
+            }
+            (Level::Configured(_), _) => session.judge(query, snapshot, now),
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        match self.level {
+            Level::NotOlderThan => VERSION_PATIENCE,
+            Level::Any | Level::Configured(_) => SESSION_PATIENCE,
+        }
+    }
+
+    /// Waits, unless the patience is used up; never near the client's own time-out.
+    fn wait(
+        &self,
+        view: &View,
+        reach: Reach,
+        patience: Duration,
+        waited: Duration,
+        otherwise: impl FnOnce() -> Plan,
+    ) -> Step {
+        let patience = self.timeout.map_or(patience, |timeout| patience.min(timeout / 2));
+        if waited < patience {
+            Step::Await(Await { replica: view.replica.clone(), reach, patience })
+        } else {
+            Step::Act(otherwise())
+        }
+    }
+
+    /// Forwards, sparing the apiserver a consistent read where that is allowed and safe.
+    fn forward(&self, reason: ForwardReason, session: &Session) -> Plan {
+        let rewriting = match self.rewrite {
+            Rewrite::Keep => Rewriting::Keep,
+            Rewrite::Any => Rewriting::Any,
+            Rewrite::NotOlderThan => match session.floor(&self.read.query) {
+                Floor::Unknown => Rewriting::Any,
+                Floor::At(version) => Rewriting::NotOlderThan(version),
+                Floor::Barred => Rewriting::Keep,
+            },
+        };
+        Plan::Forward(Forward { reason, rewriting })
+    }
+}
+
+// === impl Level ===
+
+impl Level {
+    /// The `detail` of a Cache-Status hit.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Configured(freshness) => freshness.as_str(),
+            Self::Any => "any",
+            Self::NotOlderThan => "notOlderThan",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,324 @@
+use http::{HeaderMap, Method};
+
+use super::*;
+use crate::{
+    api::{GroupResource, ObjectKey, media::UnmodelledMedia, request::NotModelled},
+    cache::{
+        Absence,
+        testing::{pods, view},
+    },
+    policy::{ResourceName, Rule},
+    proxy::{
+        identify::Stranger,
+        session::{Expectation, KnownLabels},
+    },
+};
+
+const PODS: &str = "/api/v1/namespaces/shop/pods";
+
+fn info(target: &str) -> RequestInfo {
+    let uri = target.parse().expect("a URI");
+    RequestInfo::parse(&Method::GET, &uri, &HeaderMap::new())
+}
+
+fn everything() -> Rule {
+    Rule {
+        resources: vec![ResourceName::Any],
+        namespaces: None,
+        start: Start::OnDemand,
+        freshness: Freshness::Session,
+        max_staleness: Duration::from_secs(5),
+    }
+}
+
+fn policy(freshness: Freshness, rewrite: Rewrite) -> Policy {
+    let rule = Rule { freshness, ..everything() };
+    Policy::new(Mode::Enforce, rewrite, &[rule])
+}
+
+fn version(number: u64) -> ResourceVersion {
+    ResourceVersion::parse(&number.to_string()).expect("a version")
+}
+
+fn pod_resource() -> GroupResource {
+    GroupResource::new("", "pods")
+}
+
+/// What becomes of a request before anything held is looked at; `None` if memory could answer.
+fn refused(target: &str, caller: Caller, media: Negotiated, policy: &Policy) -> Option<Plan> {
+    candidate(&info(target), caller, media, policy, &Session::default()).err()
+}
+
+fn reason(plan: &Plan) -> ForwardReason {
+    match plan {
+        Plan::Forward(forward) => forward.reason,
+        Plan::Share(reason) => *reason,
+        Plan::Read(_) => panic!("answered from memory"),
+    }
+}
+
+/// What becomes of a LIST or GET of pods when a replica holds them at 10.
+fn step(target: &str, policy: &Policy, session: &Session, waited: Duration) -> Step {
+    let now = Instant::now();
+    let info = info(target);
+    let candidate = candidate(&info, Caller::Own, Negotiated::Json, policy, session)
+        .unwrap_or_else(|plan| panic!("{target}: {plan:?}"));
+    let snapshot = pods(10, &[("shop", "a", "1", 5, "web"), ("shop", "b", "2", 6, "web")]);
+    let view = view(candidate.read.query.clone(), Some(snapshot), now);
+    decide(&candidate, &Lookup::Found(view), session, now, waited)
+}
+
+fn act(step: Step) -> Plan {
+    match step {
+        Step::Act(plan) => plan,
+        Step::Await(wait) => panic!("waits for {:?}", wait.reach),
+    }
+}
+
+#[test]
+fn what_memory_can_never_answer_is_forwarded_with_its_reason() {
+    let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
+    let rows = [
+        ("/healthz", ForwardReason::NonResource),
+        ("/apis/apps/v1", ForwardReason::NonResource),
+        ("/api/v1/pods?watch=1", ForwardReason::NotModelled(NotModelled::Watch)),
+        (
+            "/api/v1/namespaces/shop/pods/a/log",
+            ForwardReason::NotModelled(NotModelled::Subresource),
+        ),
+        ("/api/v1/pods?unheardOf=1", ForwardReason::NotModelled(NotModelled::UnknownParameter)),
+        ("/api/v1/pods?continue=x", ForwardReason::NotModelled(NotModelled::Continue)),
+        (
+            "/api/v1/pods?fieldSelector=spec.x=1",
+            ForwardReason::NotModelled(NotModelled::UnmodelledField),
+        ),
+        ("/api/v1/pods?resourceVersion=5&resourceVersionMatch=Exact", ForwardReason::ExactVersion),
+        ("/api/v1/pods?resourceVersion=5&limit=1", ForwardReason::ExactVersion),
+        ("/api/v1/secrets", ForwardReason::NeverCached),
+        ("/apis/coordination.k8s.io/v1/leases", ForwardReason::NeverCached),
+        ("/api/v1/events", ForwardReason::NeverCached),
+    ];
+    for (target, expected) in rows {
+        let plan = refused(target, Caller::Own, Negotiated::Json, &policy);
+        assert_eq!(reason(&plan.unwrap_or_else(|| panic!("{target}"))), expected, "{target}");
+    }
+    assert!(refused(PODS, Caller::Own, Negotiated::Json, &policy).is_none());
+}
+
+#[test]
+fn nobody_but_our_own_user_is_answered_from_memory() {
+    let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
+    for stranger in [Stranger::NoCredential, Stranger::OtherCredential, Stranger::Impersonating] {
+        let plan = refused(PODS, Caller::Other(stranger), Negotiated::Json, &policy);
+        let expected = Forward { reason: stranger.into(), rewriting: Rewriting::Keep };
+        assert!(matches!(plan, Some(Plan::Forward(forward)) if forward == expected));
+    }
+}
+
+#[test]
+fn a_write_is_forwarded_as_a_write() {
+    let uri = PODS.parse().expect("a URI");
+    let info = RequestInfo::parse(&Method::POST, &uri, &HeaderMap::new());
+    let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
+    let plan = candidate(&info, Caller::Own, Negotiated::Json, &policy, &Session::default()).err();
+    assert_eq!(plan.as_ref().map(reason), Some(ForwardReason::Write));
+}
+
+#[test]
+fn what_cannot_be_printed_exactly_is_forwarded_yet_spared_a_consistent_read() {
+    let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
+    let table = Negotiated::Unmodelled(UnmodelledMedia::Table);
+    let plan = refused(PODS, Caller::Own, table, &policy);
+    let expected = Forward {
+        reason: ForwardReason::MediaType(UnmodelledMedia::Table),
+        rewriting: Rewriting::Any,
+    };
+    assert!(matches!(plan, Some(Plan::Forward(forward)) if forward == expected));
+}
+
+#[test]
+fn observing_changes_nothing() {
+    let policy = Policy::new(Mode::Observe, Rewrite::Any, &[everything()]);
+    let plan = refused(PODS, Caller::Own, Negotiated::Json, &policy);
+    let expected = Forward { reason: ForwardReason::Observing, rewriting: Rewriting::Keep };
+    assert!(matches!(plan, Some(Plan::Forward(forward)) if forward == expected));
+}
+
+#[test]
+fn a_most_recent_read_is_shared_and_never_answered_from_memory() {
+    let policy = policy(Freshness::MostRecent, Rewrite::NotOlderThan);
+    let plan = refused(PODS, Caller::Own, Negotiated::Json, &policy);
+    assert!(matches!(plan, Some(Plan::Share(ForwardReason::MostRecent))));
+    // It is only the level of reads that name no version.
+    let versioned = format!("{PODS}?resourceVersion=0");
+    assert!(refused(&versioned, Caller::Own, Negotiated::Json, &policy).is_none());
+}
+
+#[test]
+fn an_uncovered_read_is_rewritten_only_as_far_as_its_meaning_allows() {
+    let mut session = Session::default();
+    let rewriting = |target: &str, rewrite, session: &Session| {
+        let policy = policy(Freshness::Session, rewrite);
+        let info = info(target);
+        let candidate = candidate(&info, Caller::Own, Negotiated::Json, &policy, session)
+            .unwrap_or_else(|plan| panic!("{plan:?}"));
+        let absent = Lookup::Absent(Absence::NotDemanded);
+        match act(decide(&candidate, &absent, session, Instant::now(), Duration::ZERO)) {
+            Plan::Forward(forward) => forward.rewriting,
+            plan => panic!("{plan:?}"),
+        }
+    };
+    assert_eq!(rewriting(PODS, Rewrite::Keep, &session), Rewriting::Keep);
+    assert_eq!(rewriting(PODS, Rewrite::Any, &session), Rewriting::Any);
+    assert_eq!(rewriting(PODS, Rewrite::NotOlderThan, &session), Rewriting::Any);
+    let limited = format!("{PODS}?limit=500");
+    assert_eq!(rewriting(&limited, Rewrite::NotOlderThan, &session), Rewriting::Keep);
+
+    let now = Instant::now();
+    session.shown(&pod_resource(), &version(7), now);
+    let floored = Rewriting::NotOlderThan(version(7));
+    assert_eq!(rewriting(PODS, Rewrite::NotOlderThan, &session), floored);
+
+    let key = ObjectKey::new(Some("shop"), "a");
+    session.expect(&pod_resource(), key, Expectation::Uncertain, now);
+    assert_eq!(rewriting(PODS, Rewrite::NotOlderThan, &session), Rewriting::Keep);
+}
+
+#[test]
+fn a_covered_read_is_answered_from_memory() {
+    let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
+    for target in [
+        PODS.to_owned(),
+        format!("{PODS}/a"),
+        format!("{PODS}?resourceVersion=0"),
+        format!("{PODS}?resourceVersion=10"),
+        format!("{PODS}?resourceVersion=9&resourceVersionMatch=NotOlderThan"),
+        format!("{PODS}?limit=2"),
+        format!("{PODS}?limit=1&resourceVersion=0"),
+    ] {
+        let plan = act(step(&target, &policy, &Session::default(), Duration::ZERO));
+        assert!(matches!(plan, Plan::Read(_)), "{target}: {plan:?}");
+    }
+}
+
+#[test]
+fn a_page_that_would_be_cut_is_forwarded() {
+    let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
+    let target = format!("{PODS}?limit=1");
+    let plan = act(step(&target, &policy, &Session::default(), Duration::ZERO));
+    assert_eq!(reason(&plan), ForwardReason::Limited);
+}
+
+#[test]
+fn a_read_waits_for_its_own_write_for_a_moment_and_then_is_forwarded_with_the_floor() {
+    let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
+    let mut session = Session::default();
+    let key = ObjectKey::new(Some("shop"), "a");
+    let wrote = Expectation::AtLeast(version(12), KnownLabels::None);
+    session.expect(&pod_resource(), key, wrote, Instant::now());
+    match step(PODS, &policy, &session, Duration::ZERO) {
+        Step::Await(wait) => {
+            assert_eq!(wait.reach, Reach::Version(version(12)));
+            assert_eq!(wait.patience, SESSION_PATIENCE);
+        }
+        Step::Act(plan) => panic!("{plan:?}"),
+    }
+    match act(step(PODS, &policy, &session, SESSION_PATIENCE)) {
+        Plan::Forward(forward) => {
+            assert_eq!(forward.reason, ForwardReason::Behind);
+            assert_eq!(forward.rewriting, Rewriting::NotOlderThan(version(12)));
+        }
+        plan => panic!("{plan:?}"),
+    }
+}
+
+#[test]
+fn a_read_never_waits_near_its_own_time_out() {
+    let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
+    let target = format!("{PODS}?resourceVersion=11&timeout=1s");
+    match step(&target, &policy, &Session::default(), Duration::ZERO) {
+        Step::Await(wait) => assert_eq!(wait.patience, Duration::from_millis(500)),
+        Step::Act(plan) => panic!("{plan:?}"),
+    }
+}
+
+#[test]
+fn a_read_that_names_a_version_waits_as_long_as_the_apiserver_would() {
+    let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
+    let target = format!("{PODS}?resourceVersion=11");
+    assert!(matches!(
+        step(&target, &policy, &Session::default(), VERSION_PATIENCE / 2),
+        Step::Await(_)
+    ));
+    let plan = act(step(&target, &policy, &Session::default(), VERSION_PATIENCE));
+    assert_eq!(reason(&plan), ForwardReason::Behind);
+}
+
+#[test]
+fn a_replica_whose_freshness_is_not_proven_answers_nothing() {
+    let policy = policy(Freshness::Any, Rewrite::NotOlderThan);
+    let now = Instant::now();
+    let later = now + Duration::from_secs(100);
+    let info = info(PODS);
+    let session = Session::default();
+    let candidate = candidate(&info, Caller::Own, Negotiated::Json, &policy, &session)
+        .unwrap_or_else(|plan| panic!("{plan:?}"));
+    let max = candidate.max_staleness;
+    let planned = |link, proven_at, at| {
+        let held = Some(pods(10, &[]));
+        let view = View { link, proven_at, ..view(candidate.read.query.clone(), held, now) };
+        act(decide(&candidate, &Lookup::Found(view), &session, at, Duration::ZERO))
+    };
+    let lost = Link::Lost { since: now };
+    assert!(matches!(planned(lost, Some(now), now + max), Plan::Read(_)));
+    let plan = planned(lost, Some(now), now + max + Duration::from_millis(1));
+    assert_eq!(reason(&plan), ForwardReason::LinkLost);
+    assert!(matches!(planned(Link::Up, Some(now), now + PROGRESS_MAX), Plan::Read(_)));
+    assert_eq!(reason(&planned(Link::Up, Some(now), later)), ForwardReason::NoProgress);
+    assert_eq!(reason(&planned(Link::Up, None, now)), ForwardReason::NoProgress);
+}
+
+#[test]
+fn a_read_waits_for_a_replica_that_is_starting_but_not_for_one_that_fails() {
+    let policy = policy(Freshness::Session, Rewrite::Keep);
+    let now = Instant::now();
+    let info = info(PODS);
+    let session = Session::default();
+    let candidate = candidate(&info, Caller::Own, Negotiated::Json, &policy, &session)
+        .unwrap_or_else(|plan| panic!("{plan:?}"));
+    let starting = || view(candidate.read.query.clone(), None, now);
+    let step = decide(&candidate, &Lookup::Found(starting()), &session, now, Duration::ZERO);
+    assert!(matches!(step, Step::Await(Await { reach: Reach::Synced, .. })));
+    let step = decide(&candidate, &Lookup::Found(starting()), &session, now, START_PATIENCE);
+    assert_eq!(reason(&act(step)), ForwardReason::NotSynced);
+    let failing = View { state: State::Failing, ..starting() };
+    let step = decide(&candidate, &Lookup::Found(failing), &session, now, Duration::ZERO);
+    assert_eq!(reason(&act(step)), ForwardReason::NotSynced);
+}
+
+#[test]
+fn after_an_expiry_the_next_read_is_the_apiservers_own() {
+    let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
+    let mut session = Session::default();
+    session.expired(&pod_resource());
+    let info = info(PODS);
+    let plan = candidate(&info, Caller::Own, Negotiated::Json, &policy, &session).err();
+    let expected = Forward { reason: ForwardReason::AfterExpiry, rewriting: Rewriting::Keep };
+    assert!(matches!(plan, Some(Plan::Forward(forward)) if forward == expected));
+}
+
+#[test]
+fn only_unsafe_reads_ask_for_a_replica() {
+    let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
+    let demand = |target: &str| {
+        let (info, session) = (info(target), Session::default());
+        candidate(&info, Caller::Own, Negotiated::Json, &policy, &session)
+            .unwrap_or_else(|plan| panic!("{plan:?}"))
+            .demand
+    };
+    assert_eq!(demand(PODS), Demand::Count);
+    assert_eq!(demand(&format!("{PODS}/a")), Demand::Count);
+    assert_eq!(demand(&format!("{PODS}?resourceVersion=0")), Demand::Ignore);
+    assert_eq!(demand(&format!("{PODS}?resourceVersion=0&labelSelector=a")), Demand::Count);
+    assert_eq!(demand(&format!("{PODS}?resourceVersion=5")), Demand::Ignore);
+}

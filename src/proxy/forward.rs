@@ -1,0 +1,278 @@
+//! Sends a request to the apiserver and streams its answer back.
+//!
+//! Only what HTTP demands is changed: hop-by-hop headers, and the query where the plan says so.
+//! The caller's own identity is lent to nobody: a stranger's request carries what it came with.
+//! What an answer teaches is learned on the way by (see `lesson`), before the client has all of it.
+
+mod lesson;
+
+use std::sync::Arc;
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header,
+    uri::PathAndQuery,
+};
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+use hyper_util::rt::TokioIo;
+use tokio::time::Instant;
+
+use crate::{
+    api::{
+        Verb,
+        request::{RequestInfo, ResourceRequest},
+    },
+    body::Body,
+    proxy::{
+        SharedSession,
+        decide::Rewriting,
+        identify::{self, Caller, Stranger},
+    },
+    upstream::{self, Client, Lane, Own, Pool},
+};
+
+use lesson::{Lesson, WatchLesson};
+
+/// The ways to the apiserver.
+pub struct Forwarder {
+    clients: Clients,
+}
+
+/// The ways a request can take.
+#[derive(Clone)]
+pub struct Clients {
+    /// With the identity Listless reads with, and nobody else's.
+    pub own: Arc<dyn Client>,
+    /// The same, asking to act as the user a request names: the apiserver decides whether it may.
+    pub impersonating: Arc<dyn Client>,
+    /// With what the caller sent, and nothing else.
+    pub plain: Arc<dyn Client>,
+}
+
+// === impl Clients ===
+
+impl Clients {
+    /// The ways through real connections.
+    pub fn new(plain: Pool, own: Own) -> Self {
+        Self {
+            impersonating: Arc::new(own.clone().allowing_impersonation()),
+            own: Arc::new(own),
+            plain: Arc::new(plain),
+        }
+    }
+}
+
+// === impl Forwarder ===
+
+impl Forwarder {
+    /// Sends through these.
+    pub fn new(clients: Clients) -> Self {
+        Self { clients }
+    }
+
+    /// The apiserver's answer; `session` learns from it if the caller is its owner.
+    pub async fn forward(
+        &self,
+        caller: Caller,
+        info: &RequestInfo,
+        rewriting: &Rewriting,
+        request: Request<Incoming>,
+        session: &SharedSession,
+    ) -> Result<Response<Body>, upstream::Error> {
+        let lesson = match (caller, info) {
+            (Caller::Own, RequestInfo::Resource(resource)) => {
+                Lesson::of(resource, rewriting, session, Instant::now())
+            }
+            _ => Lesson::none(),
+        };
+        if is_upgrade(request.headers()) {
+            return self.upgrade(caller, request, lesson).await;
+        }
+        let request = outgoing(request, rewriting, info).map(Body::incoming);
+        let sent = self.client(caller).send(request, lane(info)).await;
+        match sent {
+            Ok(mut response) => {
+                strip_hop_by_hop(response.headers_mut());
+                Ok(lesson.learn(response))
+            }
+            Err(error) => {
+                lesson.failed(&error);
+                Err(error)
+            }
+        }
+    }
+
+    async fn upgrade(
+        &self,
+        caller: Caller,
+        mut request: Request<Incoming>,
+        lesson: Lesson,
+    ) -> Result<Response<Body>, upstream::Error> {
+        let downstream = hyper::upgrade::on(&mut request);
+        let upgrade: Vec<HeaderValue> =
+            request.headers().get_all(header::UPGRADE).iter().cloned().collect();
+        let mut request = outgoing_upgrade(request);
+        for value in upgrade {
+            request.headers_mut().append(header::UPGRADE, value);
+        }
+        request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        let mut response = match self.client(caller).upgrade(request.map(Body::incoming)).await {
+            Ok(response) => response,
+            Err(error) => {
+                lesson.failed(&error);
+                return Err(error);
+            }
+        };
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            strip_hop_by_hop(response.headers_mut());
+            return Ok(lesson.learn(response));
+        }
+        let upstream = hyper::upgrade::on(&mut response);
+        let lesson = lesson.watch_tunnel();
+        tokio::spawn(async move {
+            let outcome = tunnel(downstream, upstream, lesson).await;
+            tracing::debug!(?outcome, "tunnel ended");
+        });
+        Ok(response)
+    }
+
+    fn client(&self, caller: Caller) -> &dyn Client {
+        match caller {
+            Caller::Own => &*self.clients.own,
+            Caller::Other(Stranger::Impersonating) => &*self.clients.impersonating,
+            Caller::Other(Stranger::NoCredential | Stranger::OtherCredential) => {
+                &*self.clients.plain
+            }
+        }
+    }
+}
+
+/// Copies bytes both ways until both sides have ended, reading a watch along.
+async fn tunnel(
+    downstream: OnUpgrade,
+    upstream: OnUpgrade,
+    lesson: WatchLesson,
+) -> std::io::Result<(u64, u64)> {
+    let (downstream, upstream) =
+        tokio::try_join!(downstream, upstream).map_err(std::io::Error::other)?;
+    let upstream = lesson.read_along_io(TokioIo::new(upstream));
+    upstream::tunnel::splice(TokioIo::new(downstream), upstream).await
+}
+
+/// Requests whose answers may stay open for long must not take the place of short ones.
+fn lane(info: &RequestInfo) -> Lane {
+    let RequestInfo::Resource(request) = info else { return Lane::Short };
+    let streams = matches!(
+        request.subresource.as_deref(),
+        Some("log" | "exec" | "attach" | "portforward" | "proxy")
+    );
+    if request.verb == Verb::Watch || streams { Lane::Long } else { Lane::Short }
+}
+
+fn outgoing(
+    request: Request<Incoming>,
+    rewriting: &Rewriting,
+    info: &RequestInfo,
+) -> Request<Incoming> {
+    let (mut parts, body) = request.into_parts();
+    parts.uri = match info {
+        RequestInfo::Resource(resource) => rewritten(&parts.uri, rewriting, resource),
+        RequestInfo::NonResource(_) => path_and_query(&parts.uri),
+    };
+    strip_hop_by_hop(&mut parts.headers);
+    strip_remote_user(&mut parts.headers);
+    parts.headers.remove(header::HOST);
+    parts.version = http::Version::default();
+    parts.extensions.clear();
+    Request::from_parts(parts, body)
+}
+
+fn outgoing_upgrade(request: Request<Incoming>) -> Request<Incoming> {
+    let (mut parts, body) = request.into_parts();
+    parts.uri = path_and_query(&parts.uri);
+    strip_hop_by_hop(&mut parts.headers);
+    strip_remote_user(&mut parts.headers);
+    parts.headers.remove(header::HOST);
+    parts.extensions.clear();
+    Request::from_parts(parts, body)
+}
+
+fn path_and_query(uri: &Uri) -> Uri {
+    let target = uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
+    Uri::from(target)
+}
+
+/// The target with a resource version added; only ever called for reads that carry none.
+fn rewritten(uri: &Uri, rewriting: &Rewriting, request: &ResourceRequest) -> Uri {
+    let added = match rewriting {
+        Rewriting::Keep => return path_and_query(uri),
+        Rewriting::Any => "resourceVersion=0".to_owned(),
+        // A GET knows no resourceVersionMatch (S-GET-05).
+        Rewriting::NotOlderThan(version) if request.verb == Verb::Get => {
+            format!("resourceVersion={version}")
+        }
+        Rewriting::NotOlderThan(version) => {
+            format!("resourceVersion={version}&resourceVersionMatch=NotOlderThan")
+        }
+    };
+    let target = match uri.query() {
+        Some(query) if !query.is_empty() => format!("{}?{query}&{added}", uri.path()),
+        _ => format!("{}?{added}", uri.path()),
+    };
+    target.parse().unwrap_or_else(|_| path_and_query(uri))
+}
+
+/// Whether the client asks for another protocol on this connection (S-NET-04).
+fn is_upgrade(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::UPGRADE)
+        && headers
+            .get_all(header::CONNECTION)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .any(|token| token.trim().eq_ignore_ascii_case("upgrade"))
+}
+
+/// Removes what concerns one connection only (RFC 9110, section 7.6.1).
+fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|token| token.trim().parse().ok())
+        .collect();
+    for name in named {
+        // A client must not be able to have its credential or other end-to-end fields removed.
+        if !is_end_to_end(&name) {
+            headers.remove(name);
+        }
+    }
+    for name in [
+        header::CONNECTION,
+        header::PROXY_AUTHENTICATE,
+        header::PROXY_AUTHORIZATION,
+        header::TE,
+        header::TRAILER,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+    ] {
+        headers.remove(name);
+    }
+    for name in ["keep-alive", "proxy-connection"] {
+        headers.remove(name);
+    }
+}
+
+fn is_end_to_end(name: &HeaderName) -> bool {
+    [header::AUTHORIZATION, header::CONTENT_LENGTH, header::CONTENT_TYPE, header::HOST]
+        .contains(name)
+        || identify::is_impersonation(name)
+}
+
+fn strip_remote_user(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> =
+        headers.keys().filter(|name| identify::is_remote_user(name)).cloned().collect();
+    for name in named {
+        headers.remove(name);
+    }
+}

@@ -1,0 +1,285 @@
+//! What a forwarded request's answer teaches its session (S-WRITE-01 to S-WRITE-24, S-CONS-20).
+//!
+//! Invariant: a lesson is drawn before the client can have read the answer's last byte, and a write
+//! whose answer does not come whole leaves a barrier. Answers pass through unchanged.
+
+mod body;
+mod watch;
+
+use std::sync::Arc;
+
+use http::{Response, StatusCode, header};
+use tokio::time::Instant;
+
+use crate::{
+    api::{
+        GroupResource, ObjectKey, Scope, Verb,
+        learn::{Learned, Learner, Lifecycle},
+        request::ResourceRequest,
+        version::VersionMatch,
+        watch::WatchReader,
+    },
+    body::Body,
+    proxy::{
+        SharedSession,
+        decide::Rewriting,
+        session::{Expectation, KnownLabels, Session},
+    },
+    upstream,
+};
+
+use body::LearningBody;
+pub(super) use watch::WatchLesson;
+
+/// What is to be learned from one exchange, if anything.
+pub(super) struct Lesson(Option<Exchange>);
+
+/// One exchange of the session's owner about one resource.
+struct Exchange {
+    session: SharedSession,
+    resource: GroupResource,
+    scope: Scope,
+    key: Option<ObjectKey>,
+    subresource: Option<Arc<str>>,
+    subject: Subject,
+    sent_at: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    Read { consistent: bool },
+    Watch,
+    Write(Verb),
+}
+
+// === impl Lesson ===
+
+impl Lesson {
+    /// Nothing is learned.
+    pub(super) fn none() -> Self {
+        Self(None)
+    }
+
+    /// What this request's answer may teach.
+    pub(super) fn of(
+        request: &ResourceRequest,
+        rewriting: &Rewriting,
+        session: &SharedSession,
+        now: Instant,
+    ) -> Self {
+        let subject = match request.verb {
+            _ if request.dry_run => return Self::none(),
+            Verb::Watch => Subject::Watch,
+            Verb::Get | Verb::List if request.subresource.is_none() => {
+                let unset = request
+                    .read
+                    .as_ref()
+                    .is_ok_and(|read| read.version == VersionMatch::MostRecent);
+                Subject::Read { consistent: unset && *rewriting == Rewriting::Keep }
+            }
+            Verb::Get if shows(request.subresource.as_deref()) => {
+                Subject::Read { consistent: false }
+            }
+            verb if verb.is_write() && teaches(request.subresource.as_deref()) => {
+                Subject::Write(verb)
+            }
+            _ => return Self::none(),
+        };
+        Self(Some(Exchange {
+            session: session.clone(),
+            resource: request.resource.group_resource(),
+            scope: request.scope.clone(),
+            key: request.object_key(),
+            subresource: request.subresource.clone(),
+            subject,
+            sent_at: now,
+        }))
+    }
+
+    /// No answer came.
+    pub(super) fn failed(self, error: &upstream::Error) {
+        if let (Some(exchange), upstream::Error::Broken(_)) = (self.0, error) {
+            exchange.lost();
+        }
+    }
+
+    /// What a watch through a WebSocket will show.
+    pub(super) fn watch_tunnel(self) -> WatchLesson {
+        let watch = self.0.filter(|exchange| exchange.subject == Subject::Watch);
+        WatchLesson::new(watch, Ok(WatchReader::websocket()))
+    }
+
+    /// The same answer, read along as it streams to the client.
+    pub(super) fn learn(self, response: Response<Body>) -> Response<Body> {
+        let Some(exchange) = self.0 else { return response };
+        let code = response.status();
+        let field = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let interesting = match exchange.subject {
+            Subject::Write(_) => {
+                code.is_success() || code == StatusCode::CONFLICT || code == StatusCode::NOT_FOUND
+            }
+            Subject::Read { .. } => code.is_success(),
+            Subject::Watch if code.is_success() => {
+                let reader =
+                    WatchReader::http(field(header::CONTENT_TYPE), field(header::CONTENT_ENCODING));
+                let lesson = WatchLesson::new(Some(exchange), reader);
+                return response.map(|body| lesson.read_along(body));
+            }
+            Subject::Watch => false,
+        };
+        if !interesting {
+            exchange.refused(code);
+            return response;
+        }
+        let learner = Learner::new(field(header::CONTENT_TYPE), field(header::CONTENT_ENCODING));
+        response.map(|body| Body::wrap(LearningBody::new(body, learner, exchange, code)))
+    }
+}
+
+// === impl Exchange ===
+
+impl Exchange {
+    /// The answer is an error whose body teaches nothing.
+    fn refused(self, code: StatusCode) {
+        match self.subject {
+            Subject::Write(_) if code.is_server_error() => self.lost(),
+            Subject::Write(_) => {}
+            Subject::Read { .. } | Subject::Watch => {
+                if code == StatusCode::GONE || code == StatusCode::GATEWAY_TIMEOUT {
+                    self.session.lock().expired(&self.resource);
+                }
+                if let (StatusCode::NOT_FOUND, Subject::Read { consistent: true }, Some(key)) =
+                    (code, self.subject, self.key.clone())
+                {
+                    let gone = Expectation::Gone { uid: None, version: None };
+                    self.session.lock().observe(&self.resource, key, gone, self.sent_at);
+                }
+            }
+        }
+    }
+
+    /// The outcome of a write is unknown.
+    fn lost(&self) {
+        let Subject::Write(_) = self.subject else { return };
+        let now = Instant::now();
+        let mut session = self.session.lock();
+        match self.key.clone() {
+            Some(key) => session.expect(&self.resource, key, Expectation::Uncertain, now),
+            None => session.swept(&self.resource, self.scope.clone(), now),
+        }
+    }
+
+    /// The answer's body was read as far as needed.
+    fn learned(&self, code: StatusCode, learned: Learned) {
+        let now = Instant::now();
+        match self.subject {
+            Subject::Read { consistent } => self.saw(consistent, learned, now),
+            Subject::Write(verb) => {
+                let mut session = self.session.lock();
+                match code {
+                    StatusCode::CONFLICT => self.conflicted(&mut session, verb, learned, now),
+                    StatusCode::NOT_FOUND => {
+                        if let Some(key) = self.key.clone() {
+                            let gone = Expectation::Gone { uid: None, version: None };
+                            session.expect(&self.resource, key, gone, now);
+                        }
+                    }
+                    _ => self.wrote(&mut session, verb, learned, now),
+                }
+            }
+            Subject::Watch => {}
+        }
+    }
+
+    fn saw(&self, consistent: bool, learned: Learned, now: Instant) {
+        let mut session = self.session.lock();
+        match (learned, self.key.clone()) {
+            (Learned::List { version }, None) => {
+                session.shown(&self.resource, &version, now);
+                if consistent {
+                    session.proven(&self.resource, self.sent_at, &version);
+                    session.went_upstream(&self.resource);
+                }
+            }
+            // A Table of one object has that object's version.
+            (Learned::List { version }, Some(key)) => {
+                session.raise(&self.resource, key, Expectation::AtLeast(version, None), now);
+            }
+            (Learned::Object(object), Some(key)) => {
+                let labels = self.known(object.labels);
+                let expectation = Expectation::AtLeast(object.version, labels);
+                if consistent {
+                    session.observe(&self.resource, key, expectation, self.sent_at);
+                    session.went_upstream(&self.resource);
+                } else {
+                    session.raise(&self.resource, key, expectation, now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn wrote(&self, session: &mut Session, verb: Verb, learned: Learned, now: Instant) {
+        match (verb, learned) {
+            (Verb::DeleteCollection, _) => {
+                session.swept(&self.resource, self.scope.clone(), now);
+            }
+            (_, Learned::Object(object)) => {
+                let key = self.key.clone().unwrap_or_else(|| object.key());
+                let uid = || Some(object.uid.as_str().into());
+                let expectation = match (verb, object.lifecycle) {
+                    // S-WRITE-05: the answer carries the version of the deletion.
+                    (Verb::Delete, Lifecycle::Live | Lifecycle::Removed) => {
+                        Expectation::Gone { uid: uid(), version: Some(object.version) }
+                    }
+                    // S-WRITE-04: the answer carries the version before.
+                    (_, Lifecycle::Removed) => Expectation::Gone { uid: uid(), version: None },
+                    (_, Lifecycle::Live | Lifecycle::Terminating) => {
+                        Expectation::AtLeast(object.version, self.known(object.labels))
+                    }
+                };
+                session.expect(&self.resource, key, expectation, now);
+            }
+            (Verb::Delete, Learned::Status { details_uid, .. }) => match self.key.clone() {
+                Some(key) => {
+                    let uid = details_uid.map(Into::into);
+                    let gone = Expectation::Gone { uid, version: None };
+                    session.expect(&self.resource, key, gone, now);
+                }
+                None => session.swept(&self.resource, self.scope.clone(), now),
+            },
+            _ => match self.key.clone() {
+                Some(key) => session.expect(&self.resource, key, Expectation::Uncertain, now),
+                None => session.swept(&self.resource, self.scope.clone(), now),
+            },
+        }
+    }
+
+    /// A Scale has no labels of its object (S-WRITE-11).
+    fn known(&self, labels: Vec<(String, String)>) -> KnownLabels {
+        let whole = self.subresource.as_deref() != Some("scale");
+        whole.then(|| Arc::new(labels.into_iter().collect()))
+    }
+
+    /// A conflict proves that what the client had seen was stale (S-WRITE-13).
+    fn conflicted(&self, session: &mut Session, verb: Verb, learned: Learned, now: Instant) {
+        match (verb, learned, self.key.clone()) {
+            (Verb::Create, Learned::Status { name: Some(name), .. }, None) => {
+                let key = ObjectKey::new(self.scope.namespace(), &name);
+                session.expect(&self.resource, key, Expectation::Exists, now);
+            }
+            (_, _, Some(key)) => session.expect(&self.resource, key, Expectation::Uncertain, now),
+            (_, _, None) => session.swept(&self.resource, self.scope.clone(), now),
+        }
+    }
+}
+
+/// Whether a write to this subresource can change the object it belongs to (S-WRITE-12).
+fn teaches(subresource: Option<&str>) -> bool {
+    !matches!(subresource, Some("exec" | "attach" | "portforward" | "proxy" | "log" | "token"))
+}
+
+/// Whether a GET of this subresource shows the version of the object it belongs to (S-GET-10).
+fn shows(subresource: Option<&str>) -> bool {
+    matches!(subresource, Some("status" | "scale"))
+}

@@ -1,0 +1,124 @@
+//! A body that is read along: its last piece is held back until the lesson is drawn.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::StatusCode;
+use http_body::{Body as _, Frame, SizeHint};
+
+use super::{Exchange, Subject};
+use crate::{
+    api::learn::Learner,
+    body::{Body, BoxError},
+};
+
+/// The answer's body on its way to the client.
+pub(super) struct LearningBody {
+    inner: Body,
+    held: Option<Frame<Bytes>>,
+    ended: bool,
+    lesson: Option<Pending>,
+}
+
+/// What is not learned yet.
+struct Pending {
+    learner: Learner,
+    exchange: Exchange,
+    code: StatusCode,
+}
+
+// === impl LearningBody ===
+
+impl LearningBody {
+    pub(super) fn new(inner: Body, learner: Learner, exchange: Exchange, code: StatusCode) -> Self {
+        let lesson = Some(Pending { learner, exchange, code });
+        let mut body = Self { inner, held: None, ended: false, lesson };
+        if body.inner.is_end_stream() {
+            body.conclude();
+        }
+        body
+    }
+
+    /// Reads a piece; a read's lesson is drawn as soon as enough was seen.
+    fn read_along(&mut self, frame: &Frame<Bytes>) {
+        let Some(pending) = &mut self.lesson else { return };
+        let Some(bytes) = frame.data_ref() else { return };
+        pending.learner.push(bytes);
+        if matches!(pending.exchange.subject, Subject::Read { .. })
+            && let Some(learned) = pending.learner.early()
+        {
+            pending.exchange.learned(pending.code, learned);
+            self.lesson = None;
+        }
+    }
+
+    fn conclude(&mut self) {
+        if let Some(Pending { learner, exchange, code }) = self.lesson.take() {
+            exchange.learned(code, learner.finish());
+        }
+    }
+}
+
+impl http_body::Body for LearningBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        loop {
+            if self.lesson.is_none() {
+                if let Some(frame) = self.held.take() {
+                    return Poll::Ready(Some(Ok(frame)));
+                }
+                if self.ended {
+                    return Poll::Ready(None);
+                }
+                return Pin::new(&mut self.inner).poll_frame(cx);
+            }
+            match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    self.read_along(&frame);
+                    if self.inner.is_end_stream() {
+                        self.conclude();
+                    }
+                    if let Some(earlier) = self.held.replace(frame) {
+                        return Poll::Ready(Some(Ok(earlier)));
+                    }
+                }
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => {
+                    self.conclude();
+                    self.ended = true;
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.lesson.is_none() && self.held.is_none() && (self.ended || self.inner.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let inner = self.inner.size_hint();
+        let held = self.held.as_ref().and_then(Frame::data_ref).map_or(0, Bytes::len) as u64;
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + held);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + held);
+        }
+        hint
+    }
+}
+
+impl Drop for LearningBody {
+    /// A write whose answer was not read to its end leaves a barrier.
+    fn drop(&mut self) {
+        let Some(Pending { exchange, .. }) = self.lesson.take() else { return };
+        exchange.lost();
+    }
+}

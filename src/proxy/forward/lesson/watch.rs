@@ -1,0 +1,169 @@
+//! What a forwarded watch shows the session: a later read must not be older (P1).
+//!
+//! Events are learned before the client can have them. A watch that cannot be read along keeps
+//! memory from answering about its resource until it ends and a consistent read follows.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Instant,
+};
+
+use super::Exchange;
+use crate::{
+    api::{
+        ObjectKey,
+        watch::{Opaque, Shown, WatchReader},
+    },
+    body::{Body, BoxError},
+    proxy::session::Expectation,
+};
+
+/// A watch that streams to the session's owner.
+pub(in crate::proxy::forward) struct WatchLesson {
+    exchange: Option<Exchange>,
+    /// None once it turned out that it cannot be read along.
+    reader: Option<WatchReader>,
+}
+
+/// A body whose events are read along.
+struct WatchedBody {
+    inner: Body,
+    lesson: WatchLesson,
+}
+
+/// A connection whose incoming events are read along.
+pub(in crate::proxy::forward) struct WatchedIo<T> {
+    inner: T,
+    lesson: WatchLesson,
+}
+
+// === impl WatchLesson ===
+
+impl WatchLesson {
+    pub(super) fn new(exchange: Option<Exchange>, reader: Result<WatchReader, Opaque>) -> Self {
+        let mut lesson = Self { exchange, reader: None };
+        match reader {
+            Ok(reader) => lesson.reader = Some(reader),
+            Err(Opaque) => lesson.blind(),
+        }
+        lesson
+    }
+
+    pub(super) fn read_along(self, inner: Body) -> Body {
+        Body::wrap(WatchedBody { inner, lesson: self })
+    }
+
+    pub(in crate::proxy::forward) fn read_along_io<T>(self, inner: T) -> WatchedIo<T> {
+        WatchedIo { inner, lesson: self }
+    }
+
+    fn learn(&mut self, bytes: &[u8]) {
+        let (Some(exchange), Some(reader)) = (&self.exchange, &mut self.reader) else { return };
+        if reader.push(bytes, |shown| exchange.was_shown(shown)).is_err() {
+            self.blind();
+        }
+    }
+
+    fn blind(&mut self) {
+        self.reader = None;
+        if let Some(exchange) = &self.exchange {
+            exchange.session.lock().blinded(&exchange.resource);
+        }
+    }
+}
+
+impl Drop for WatchLesson {
+    fn drop(&mut self) {
+        if let (Some(exchange), None) = (&self.exchange, &self.reader) {
+            exchange.session.lock().sighted(&exchange.resource, Instant::now());
+        }
+    }
+}
+
+// === impl Exchange ===
+
+impl Exchange {
+    fn was_shown(&self, shown: Shown) {
+        let mut session = self.session.lock();
+        let object = match shown {
+            Shown::Object(object) => object,
+            Shown::Expired => return session.expired(&self.resource),
+        };
+        let key = ObjectKey::new(Some(&object.namespace), &object.name);
+        let expectation = if object.deleted {
+            Expectation::Gone { uid: Some(object.uid.into()), version: Some(object.version) }
+        } else {
+            Expectation::AtLeast(object.version, Some(object.labels.into()))
+        };
+        session.raise(&self.resource, key, expectation, Instant::now());
+    }
+}
+
+// === impl WatchedBody ===
+
+impl http_body::Body for WatchedBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame
+            && let Some(bytes) = frame.data_ref()
+        {
+            self.lesson.learn(bytes);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+// === impl WatchedIo ===
+
+impl<T: AsyncRead + Unpin> AsyncRead for WatchedIo<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
+        self.lesson.learn(&buffer.filled()[before..]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for WatchedIo<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}

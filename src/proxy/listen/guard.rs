@@ -1,0 +1,354 @@
+//! Watches the framing of HTTP/1 requests as they are read from the socket.
+//!
+//! The HTTP library drops `Content-Length` when `Transfer-Encoding` stands beside it, so that
+//! nothing behind it can see the conflict that request smuggling lives from. This sees it and
+//! tells the service, which answers 400 and closes. It changes no byte.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
+};
+
+/// Beyond this the HTTP library has refused the head already.
+const HEAD_BYTES_MAX: usize = 512 * 1024;
+
+/// What is wrong with the framing of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Violation {
+    LengthAndEncoding = 1,
+    RepeatedLength,
+    Encoding,
+    Host,
+    BareLineFeed,
+    FoldedHeader,
+}
+
+/// Where the guard leaves what it found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Verdict(Arc<AtomicU8>);
+
+/// Follows the bytes of one connection.
+pub(super) struct Guard {
+    state: State,
+    /// The head being read, from the request line on.
+    head: Vec<u8>,
+    verdict: Verdict,
+}
+
+enum State {
+    Head,
+    /// So many bytes of a body of known length are to come.
+    Body(u64),
+    ChunkSize(Vec<u8>),
+    /// So many bytes of a chunk, its line end included, are to come.
+    Chunk(u64),
+    Trailers {
+        line_empty: bool,
+    },
+    /// Nothing more to follow: the connection is not HTTP any more, or will be closed.
+    Blind,
+}
+
+/// What a head says about what follows it.
+#[derive(Default)]
+struct Framing {
+    lengths: usize,
+    length: Option<u64>,
+    encodings: usize,
+    chunked: bool,
+    hosts: usize,
+    upgrade: bool,
+    version_1_1: bool,
+    bare_line_feed: bool,
+    folded: bool,
+}
+
+// === impl Violation ===
+
+impl Violation {
+    const ALL: [Self; 6] = [
+        Self::LengthAndEncoding,
+        Self::RepeatedLength,
+        Self::Encoding,
+        Self::Host,
+        Self::BareLineFeed,
+        Self::FoldedHeader,
+    ];
+
+    pub(super) fn message(self) -> &'static str {
+        match self {
+            Self::LengthAndEncoding => "both Content-Length and Transfer-Encoding are set",
+            Self::RepeatedLength => "Content-Length is set more than once",
+            Self::Encoding => "Transfer-Encoding is something else than chunked",
+            Self::Host => "exactly one Host header is required",
+            Self::BareLineFeed => "a header line ends without a carriage return",
+            Self::FoldedHeader => "a header is continued on another line",
+        }
+    }
+}
+
+// === impl Verdict ===
+
+impl Verdict {
+    pub(super) fn violation(&self) -> Option<Violation> {
+        let found = self.0.load(Ordering::Acquire);
+        Violation::ALL.into_iter().find(|violation| *violation as u8 == found)
+    }
+
+    fn set(&self, violation: Violation) {
+        self.0.store(violation as u8, Ordering::Release);
+    }
+}
+
+// === impl Guard ===
+
+impl Guard {
+    pub(super) fn new() -> Self {
+        Self { state: State::Head, head: Vec::new(), verdict: Verdict::default() }
+    }
+
+    pub(super) fn verdict(&self) -> Verdict {
+        self.verdict.clone()
+    }
+
+    /// Whether a request's head has begun but not ended.
+    pub(super) fn is_inside_head(&self) -> bool {
+        matches!(self.state, State::Head) && !self.head.is_empty()
+    }
+
+    /// Takes note of bytes that were read.
+    pub(super) fn observe(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            bytes = match self.state {
+                State::Blind => return,
+                State::Head => self.observe_head(bytes),
+                State::Body(left) => {
+                    let (rest, left) = skip(bytes, left);
+                    self.state = if left == 0 { State::Head } else { State::Body(left) };
+                    rest
+                }
+                State::Chunk(left) => {
+                    let (rest, left) = skip(bytes, left);
+                    self.state = match left {
+                        0 => State::ChunkSize(Vec::new()),
+                        left => State::Chunk(left),
+                    };
+                    rest
+                }
+                State::ChunkSize(_) => self.observe_chunk_size(bytes),
+                State::Trailers { line_empty } => self.observe_trailers(bytes, line_empty),
+            };
+        }
+    }
+
+    fn observe_head<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let (line, rest) = through_line_feed(bytes);
+        if self.head.is_empty() && matches!(line, b"\r\n" | b"\n" | b"\r") {
+            return rest; // Empty lines before a request line are ignored (RFC 9112 §2.2).
+        }
+        self.head.extend_from_slice(line);
+        if self.head.len() > HEAD_BYTES_MAX {
+            self.state = State::Blind;
+        } else if self.head.ends_with(b"\n\r\n") || self.head.ends_with(b"\n\n") {
+            let framing = Framing::of(&self.head);
+            self.head.clear();
+            self.state = match framing.violation() {
+                Some(violation) => {
+                    self.verdict.set(violation);
+                    State::Blind
+                }
+                None => framing.next(),
+            };
+        }
+        rest
+    }
+
+    fn observe_chunk_size<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let (part, rest) = through_line_feed(bytes);
+        let State::ChunkSize(line) = &mut self.state else { return rest };
+        line.extend_from_slice(part);
+        if line.ends_with(b"\n") {
+            self.state = match chunk_size(line) {
+                Some(0) => State::Trailers { line_empty: true },
+                Some(size) => State::Chunk(size.saturating_add(2)),
+                None => State::Blind,
+            };
+        } else if line.len() > HEAD_BYTES_MAX {
+            self.state = State::Blind;
+        }
+        rest
+    }
+
+    fn observe_trailers<'a>(&mut self, bytes: &'a [u8], line_empty: bool) -> &'a [u8] {
+        let (part, rest) = through_line_feed(bytes);
+        let empty = line_empty && part.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
+        self.state = match (part.ends_with(b"\n"), empty) {
+            (true, true) => State::Head,
+            (true, false) => State::Trailers { line_empty: true },
+            (false, empty) => State::Trailers { line_empty: empty },
+        };
+        rest
+    }
+}
+
+fn skip(bytes: &[u8], left: u64) -> (&[u8], u64) {
+    let skipped = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+    (&bytes[skipped..], left - skipped as u64)
+}
+
+fn through_line_feed(bytes: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memchr(b'\n', bytes) {
+        Some(at) => bytes.split_at(at + 1),
+        None => (bytes, &[]),
+    }
+}
+
+fn chunk_size(line: &[u8]) -> Option<u64> {
+    let digits = line.split(|byte| !byte.is_ascii_hexdigit()).next()?;
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+// === impl Framing ===
+
+impl Framing {
+    fn of(head: &[u8]) -> Self {
+        let mut framing = Self::default();
+        let mut lines = head.split_inclusive(|byte| *byte == b'\n');
+        let request_line = lines.next().unwrap_or_default();
+        framing.version_1_1 = request_line.trim_ascii_end().ends_with(b"HTTP/1.1");
+        framing.bare_line_feed = !request_line.ends_with(b"\r\n");
+        for line in lines {
+            framing.bare_line_feed |= !line.ends_with(b"\r\n");
+            framing.folded |= matches!(line.first(), Some(b' ' | b'\t'));
+            if let Some(colon) = memchr::memchr(b':', line) {
+                framing.header(line[..colon].trim_ascii(), line[colon + 1..].trim_ascii());
+            }
+        }
+        framing
+    }
+
+    fn header(&mut self, name: &[u8], value: &[u8]) {
+        if name.eq_ignore_ascii_case(b"content-length") {
+            self.lengths += 1;
+            self.length = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            self.encodings += 1;
+            self.chunked = value.eq_ignore_ascii_case(b"chunked");
+        } else if name.eq_ignore_ascii_case(b"host") {
+            self.hosts += 1;
+        } else if name.eq_ignore_ascii_case(b"upgrade") {
+            self.upgrade = true;
+        }
+    }
+
+    fn violation(&self) -> Option<Violation> {
+        if self.lengths > 0 && self.encodings > 0 {
+            Some(Violation::LengthAndEncoding)
+        } else if self.lengths > 1 {
+            Some(Violation::RepeatedLength)
+        } else if self.encodings > 1 || self.encodings == 1 && !self.chunked {
+            Some(Violation::Encoding)
+        } else if self.hosts > 1 || self.hosts == 0 && self.version_1_1 {
+            Some(Violation::Host)
+        } else if self.folded {
+            Some(Violation::FoldedHeader)
+        } else if self.bare_line_feed {
+            Some(Violation::BareLineFeed)
+        } else {
+            None
+        }
+    }
+
+    fn next(&self) -> State {
+        match (self.upgrade, self.chunked, self.length) {
+            // The connection becomes a tunnel, or is closed after the refusal.
+            (true, ..) => State::Blind,
+            (false, true, _) => State::ChunkSize(Vec::new()),
+            (false, false, Some(length)) if length > 0 => State::Body(length),
+            _ => State::Head,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a guard finds in bytes that come in pieces of one size.
+    fn found(bytes: &str, piece: usize) -> Option<Violation> {
+        let mut guard = Guard::new();
+        for piece in bytes.as_bytes().chunks(piece) {
+            guard.observe(piece);
+        }
+        guard.verdict().violation()
+    }
+
+    #[track_caller]
+    fn assert_found(bytes: &str, expected: Option<Violation>) {
+        for piece in [1, 2, 3, 7, 4096] {
+            assert_eq!(found(bytes, piece), expected, "in pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn ordinary_requests_on_one_connection_are_fine() {
+        assert_found(
+            "GET /a HTTP/1.1\r\nHost: x\r\n\r\n\
+             POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n\n\n\n\n\
+             \r\nPOST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n\r\n\
+             a;q=1\r\n0123456789\r\n2\r\n\r\n\r\n0\r\nTrailer: y\r\n\r\n\
+             GET /d HTTP/1.0\r\n\r\n",
+            None,
+        );
+    }
+
+    #[test]
+    fn conflicting_framing_is_found_in_any_order_and_on_a_later_request() {
+        let conflict = Some(Violation::LengthAndEncoding);
+        let te = "Transfer-Encoding: chunked\r\n";
+        let cl = "content-length: 5\r\n";
+        for headers in [format!("{te}{cl}"), format!("{cl}{te}")] {
+            let request = format!("POST / HTTP/1.1\r\nHost: x\r\n{headers}\r\n0\r\n\r\n");
+            assert_found(&request, conflict);
+            assert_found(&format!("GET / HTTP/1.1\r\nHost: x\r\n\r\n{request}"), conflict);
+            let chunked = format!("POST / HTTP/1.1\r\nHost: x\r\n{te}\r\n3\r\nabc\r\n0\r\n\r\n");
+            assert_found(&format!("{chunked}{request}"), conflict);
+        }
+    }
+
+    #[test]
+    fn every_other_ambiguity_is_named() {
+        let cases = [
+            ("Host: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n", Violation::RepeatedLength),
+            ("Host: x\r\nTransfer-Encoding: gzip, chunked\r\n", Violation::Encoding),
+            ("Host: x\r\nTransfer-Encoding: chunked\r\ntransfer-encoding: chunked\r\n", {
+                Violation::Encoding
+            }),
+            ("Accept: */*\r\n", Violation::Host),
+            ("Host: x\r\nhost: y\r\n", Violation::Host),
+            ("Host: x\r\nA: b\n", Violation::BareLineFeed),
+            ("Host: x\r\nA: b\r\n c\r\n", Violation::FoldedHeader),
+        ];
+        for (headers, violation) in cases {
+            assert_found(&format!("GET / HTTP/1.1\r\n{headers}\r\n"), Some(violation));
+        }
+    }
+
+    #[test]
+    fn body_that_looks_like_a_request_is_a_body() {
+        let inner = "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let length = inner.len();
+        let head = "POST / HTTP/1.1\r\nHost: x\r\n";
+        assert_found(&format!("{head}Content-Length: {length}\r\n\r\n{inner}"), None);
+        let chunked = format!("{length:x}\r\n{inner}\r\n0\r\n\r\n");
+        assert_found(&format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunked}"), None);
+    }
+
+    #[test]
+    fn bytes_of_a_tunnel_are_not_requests() {
+        let upgrade =
+            "GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n";
+        assert_found(&format!("{upgrade}GET / HTTP/1.1\n\n"), None);
+    }
+}

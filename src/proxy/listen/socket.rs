@@ -1,0 +1,124 @@
+//! A client's connection as the HTTP library reads it: guarded, counted, never half a head for
+//! long.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::OwnedSemaphorePermit,
+    time::{Instant, Sleep},
+};
+
+use super::guard::{Guard, Verdict};
+
+/// A byte stream whose place among the connections is free once it is dropped, tunnels included.
+pub(super) struct Socket<S> {
+    stream: S,
+    /// Only for HTTP/1.
+    guard: Option<HeadGuard>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The framing guard, and how long a head may take once its first byte is there.
+struct HeadGuard {
+    guard: Guard,
+    timeout: Duration,
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+// === impl Socket ===
+
+impl<S> Socket<S> {
+    pub(super) fn http1(
+        stream: S,
+        place: OwnedSemaphorePermit,
+        head_timeout: Duration,
+    ) -> (Self, Verdict) {
+        let guard = Guard::new();
+        let verdict = guard.verdict();
+        let guard = HeadGuard { guard, timeout: head_timeout, deadline: None };
+        (Self { stream, guard: Some(guard), _place: place }, verdict)
+    }
+
+    pub(super) fn http2(stream: S, place: OwnedSemaphorePermit) -> Self {
+        Self { stream, guard: None, _place: place }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let Some(guard) = &mut self.guard else { return polled };
+        match polled {
+            Poll::Ready(Ok(())) => {
+                guard.observe(&buffer.filled()[before..]);
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => guard.poll_overdue(cx).map(Err),
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+// === impl HeadGuard ===
+
+impl HeadGuard {
+    fn observe(&mut self, bytes: &[u8]) {
+        self.guard.observe(bytes);
+        if !self.guard.is_inside_head() {
+            self.deadline = None;
+        } else if self.deadline.is_none() {
+            let deadline = Instant::now() + self.timeout;
+            self.deadline = Some(Box::pin(tokio::time::sleep_until(deadline)));
+        }
+    }
+
+    fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        match &mut self.deadline {
+            Some(deadline) => {
+                deadline.as_mut().poll(cx).map(|()| io::Error::from(io::ErrorKind::TimedOut))
+            }
+            None => Poll::Pending,
+        }
+    }
+}

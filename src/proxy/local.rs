@@ -1,0 +1,183 @@
+//! Answers LIST and GET from a snapshot: the apiserver's own bytes, its headers, its 404.
+//!
+//! Invariant: takes only what [`Authorized`] vouches for, and never looks beyond one snapshot.
+
+use std::{collections::VecDeque, io::Write, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+
+use crate::{
+    api::{
+        GroupResource, GroupVersionResource, ObjectKey, media, query::Query, request::Read,
+        status::Status, version::ResourceVersion,
+    },
+    body::Body,
+    cache::store::Snapshot,
+    proxy::{authorize::Authorized, decide::LocalRead},
+};
+
+/// Makes answers, and remembers compressed ones while their version lasts.
+pub struct Local {
+    compressed: moka::future::Cache<CompressedKey, Chunks>,
+}
+
+/// What a compressed list depends on; versions are unique within a resource.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct CompressedKey {
+    query: Query,
+    version: ResourceVersion,
+}
+
+type Chunks = Arc<VecDeque<Bytes>>;
+
+/// The apiserver compresses only bodies larger than this (S-HDR-01).
+const GZIP_BYTES_MIN: usize = 128 * 1024;
+
+/// Compressed bodies are kept up to this many bytes in all.
+const COMPRESSED_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// A compressed body nobody asks for is dropped after this time.
+const COMPRESSED_IDLE: Duration = Duration::from_secs(30);
+
+/// Compressed bodies are cut into pieces of this size.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// The header that joins a request with the apiserver's audit log (S-HDR-02).
+pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+// === impl Local ===
+
+impl Local {
+    /// Nothing remembered yet.
+    pub fn new() -> Self {
+        let compressed = moka::future::Cache::builder()
+            .max_capacity(COMPRESSED_BYTES_MAX)
+            .weigher(|_, chunks: &Chunks| {
+                chunks.iter().map(Bytes::len).sum::<usize>().try_into().unwrap_or(u32::MAX)
+            })
+            .time_to_idle(COMPRESSED_IDLE);
+        Self { compressed: compressed.build() }
+    }
+
+    /// The apiserver's answer to this read at the snapshot's version.
+    pub async fn read(
+        &self,
+        read: &Read,
+        answer: Authorized<LocalRead>,
+        headers: &HeaderMap,
+    ) -> Response<Body> {
+        let snapshot = answer.into_inner().snapshot;
+        match &read.name {
+            Some(name) => object(&snapshot, &read.query, name, headers),
+            None => self.list(snapshot, &read.query, headers).await,
+        }
+    }
+
+    async fn list(
+        &self,
+        snapshot: Arc<Snapshot>,
+        query: &Query,
+        headers: &HeaderMap,
+    ) -> Response<Body> {
+        let list = snapshot.list_body(query);
+        if list.bytes <= GZIP_BYTES_MIN || !media::accepts_gzip(accept_encoding(headers).as_deref())
+        {
+            return answer(StatusCode::OK, Body::chunks(list.chunks), headers);
+        }
+        let key = CompressedKey { query: query.clone(), version: list.version };
+        let compressed = self.compressed.get_with(key, compress(list.chunks)).await;
+        let mut response =
+            answer(StatusCode::OK, Body::chunks(VecDeque::clone(&compressed)), headers);
+        let fields = response.headers_mut();
+        fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        fields.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        response
+    }
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn object(snapshot: &Snapshot, query: &Query, name: &str, headers: &HeaderMap) -> Response<Body> {
+    let key = ObjectKey::new(query.scope.namespace(), name);
+    match snapshot.object(&key) {
+        Some(object) => answer(StatusCode::OK, Body::chunks(snapshot.object_body(object)), headers),
+        None => not_found(&query.resource, name, headers),
+    }
+}
+
+fn not_found(resource: &GroupVersionResource, name: &str, headers: &HeaderMap) -> Response<Body> {
+    let named = GroupResource::new(&resource.group, &resource.resource);
+    let status = Status::not_found(&named, name).to_body();
+    answer(StatusCode::NOT_FOUND, Body::full(status), headers)
+}
+
+/// A JSON answer with the headers the apiserver gives resources (S-HDR-02, S-HDR-03).
+fn answer(code: StatusCode, body: Body, request_headers: &HeaderMap) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(AUDIT_ID, audit_id(request_headers));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn audit_id(request_headers: &HeaderMap) -> HeaderValue {
+    request_headers.get(AUDIT_ID).cloned().unwrap_or_else(|| {
+        HeaderValue::from_str(&uuid::Uuid::new_v4().to_string())
+            .expect("a UUID is made of ASCII letters, digits and dashes")
+    })
+}
+
+fn accept_encoding(headers: &HeaderMap) -> Option<String> {
+    super::joined(headers, &header::ACCEPT_ENCODING)
+}
+
+/// One gzip member over all chunks; off the request threads, for it takes long (clients.md rule 4).
+async fn compress(chunks: VecDeque<Bytes>) -> Chunks {
+    let work = move || {
+        let mut encoder = GzEncoder::new(Pieces::default(), Compression::fast());
+        for chunk in chunks {
+            encoder.write_all(&chunk)?;
+        }
+        Ok::<_, std::io::Error>(encoder.finish()?.into_chunks())
+    };
+    let compressed = tokio::task::spawn_blocking(work).await;
+    Arc::new(compressed.ok().and_then(Result::ok).expect("writing to memory does not fail"))
+}
+
+/// Collects written bytes in pieces, so that a large body needs no large allocation.
+#[derive(Default)]
+struct Pieces {
+    done: VecDeque<Bytes>,
+    current: Vec<u8>,
+}
+
+// === impl Pieces ===
+
+impl Pieces {
+    fn into_chunks(mut self) -> VecDeque<Bytes> {
+        self.done.push_back(self.current.into());
+        self.done
+    }
+}
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.current.extend_from_slice(bytes);
+        if self.current.len() >= PIECE_BYTES {
+            self.done.push_back(std::mem::take(&mut self.current).into());
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,200 @@
+//! One record per request: its metrics, its log line and its `Cache-Status`.
+//!
+//! Write-only: nothing in the data path reads it back. It closes when the answer's last byte has
+//! been handed on, or when the client went away.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http_body::{Body as _, Frame, SizeHint};
+use std::time::Duration;
+use tokio::time::Instant;
+
+use crate::{
+    api::{GroupVersionResource, Scope, Verb, request::RequestInfo},
+    body::{Body, BoxError},
+    error::Error,
+    metrics::{Lane, Metrics, Presence, RequestSample, ServedBy, Wait},
+    proxy::decide::{ForwardReason, Level, Plan, Rewriting},
+};
+
+/// The record of one request.
+pub struct RequestLog {
+    metrics: Metrics,
+    started: Instant,
+    verb: Verb,
+    target: Option<(GroupVersionResource, Scope)>,
+    served_by: ServedBy,
+    detail: &'static str,
+    code: StatusCode,
+    bytes: u64,
+    present: Option<Presence>,
+}
+
+/// A body that reports to its record.
+struct Counted {
+    inner: Body,
+    log: RequestLog,
+}
+
+/// Where an answer came from (RFC 9211).
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+
+// === impl RequestLog ===
+
+impl RequestLog {
+    /// Opens the record of a request that just arrived.
+    pub fn open(metrics: &Metrics) -> Self {
+        Self {
+            metrics: metrics.clone(),
+            started: Instant::now(),
+            verb: Verb::Other,
+            target: None,
+            served_by: ServedBy::Proxy,
+            detail: "",
+            code: StatusCode::OK,
+            bytes: 0,
+            present: None,
+        }
+    }
+
+    /// What it asks is known.
+    pub fn classified(&mut self, info: &RequestInfo) {
+        if let RequestInfo::Resource(request) = info {
+            self.verb = request.verb;
+            self.target = Some((request.resource.clone(), request.scope.clone()));
+        }
+        let lane = if self.verb == Verb::Watch { Lane::Long } else { Lane::Short };
+        self.present = Some(self.metrics.in_flight(lane));
+    }
+
+    /// What will be done is known.
+    pub fn decided(&mut self, plan: &Plan) {
+        match plan {
+            Plan::Forward(forward) => {
+                self.metrics.forwarded(forward.reason.as_str(), self.verb);
+                match forward.rewriting {
+                    Rewriting::Keep => {}
+                    Rewriting::Any => self.metrics.rewritten("any"),
+                    Rewriting::NotOlderThan(_) => self.metrics.rewritten("notOlderThan"),
+                }
+            }
+            Plan::Share(reason) => self.metrics.forwarded(reason.as_str(), self.verb),
+            Plan::Read(_) => {}
+        }
+    }
+
+    /// It waited for a replica.
+    pub fn waited(&self, reached: bool, duration: Duration) {
+        let wait = if reached { Wait::Reached } else { Wait::GaveUp };
+        self.metrics.waited(wait, duration);
+    }
+
+    /// Memory answered.
+    pub fn hit(&mut self, level: Level, response: Response<Body>) -> Response<Body> {
+        self.served_by = ServedBy::Cache;
+        self.detail = level.as_str();
+        with_status(response, &format!("listless; hit; detail={}", level.as_str()))
+    }
+
+    /// The apiserver answered.
+    pub fn forwarded(&mut self, reason: ForwardReason, response: Response<Body>) -> Response<Body> {
+        self.served_by = ServedBy::Upstream;
+        self.detail = reason.as_str();
+        let (forwarded_as, detail) = (reason.forwarded_as(), reason.as_str());
+        with_status(response, &format!("listless; fwd={forwarded_as}; detail={detail}"))
+    }
+
+    /// The apiserver answered an identical read.
+    pub fn coalesced(&mut self, reason: ForwardReason, response: Response<Body>) -> Response<Body> {
+        self.metrics.coalesced();
+        self.served_by = ServedBy::Coalesced;
+        self.detail = reason.as_str();
+        let (forwarded_as, detail) = (reason.forwarded_as(), reason.as_str());
+        let status = format!("listless; fwd={forwarded_as}; collapsed; detail={detail}");
+        with_status(response, &status)
+    }
+
+    /// Nobody could answer.
+    pub fn failed(&mut self, error: &Error) {
+        self.served_by = ServedBy::Proxy;
+        self.detail = error.as_str();
+    }
+
+    /// The answer goes out; the record ends with its body.
+    pub fn close(mut self, response: Response<Body>) -> Response<Body> {
+        self.code = response.status();
+        let response = if response.headers().contains_key(CACHE_STATUS) {
+            response
+        } else {
+            let status = format!("listless; fwd=miss; detail={}", self.detail);
+            with_status(response, &status)
+        };
+        match response.body().size_hint().exact() {
+            // Already in memory: there is nothing to wait for.
+            Some(bytes) if self.served_by == ServedBy::Cache => {
+                self.bytes = bytes;
+                drop(self);
+                response
+            }
+            _ => response.map(|inner| Body::wrap(Counted { inner, log: self })),
+        }
+    }
+}
+
+impl Drop for RequestLog {
+    fn drop(&mut self) {
+        let duration = self.started.elapsed();
+        let (verb, served_by, code) = (self.verb, self.served_by, self.code);
+        let target = self.target.as_ref().map(|(resource, scope)| (resource, scope));
+        self.metrics.request(&RequestSample { verb, target, served_by, code, duration });
+        self.metrics.client_sent(served_by, self.bytes);
+        tracing::debug!(
+            target: "listless::access",
+            verb = verb.as_str(),
+            resource = self.target.as_ref().map(|(resource, _)| tracing::field::display(resource)),
+            served_by = served_by.as_str(),
+            detail = self.detail,
+            code = code.as_u16(),
+            bytes = self.bytes,
+            duration = ?duration,
+            "request",
+        );
+    }
+}
+
+// === impl Counted ===
+
+impl http_body::Body for Counted {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let polled = Pin::new(&mut self.inner).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            self.log.bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+fn with_status(mut response: Response<Body>, status: &str) -> Response<Body> {
+    let status = HeaderValue::from_str(status).expect("made of our own words");
+    response.headers_mut().append(CACHE_STATUS, status);
+    response
+}

@@ -1,0 +1,262 @@
+//! Who may do what: a table of tokens and their rules, as RBAC would decide (§11).
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use http::{HeaderMap, header};
+
+use super::{kind::ResourceType, route::Target, status::Failure};
+use crate::api::Verb;
+
+/// A caller and what the caller may do.
+#[derive(Clone, Debug, Default)]
+pub struct User {
+    /// The user name.
+    pub name: String,
+    /// What is allowed; nothing else is.
+    pub rules: Vec<Rule>,
+}
+
+/// Verbs allowed on resources; an empty list allows any.
+#[derive(Clone, Debug, Default)]
+pub struct Rule {
+    /// Verbs, such as `list`.
+    pub verbs: Vec<String>,
+    /// API groups.
+    pub groups: Vec<String>,
+    /// Plural names, or `plural/subresource`.
+    pub resources: Vec<String>,
+    /// Namespaces; empty also allows requests for all namespaces.
+    pub namespaces: Vec<String>,
+    /// Object names.
+    pub names: Vec<String>,
+}
+
+/// What one request asks leave for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attributes<'a> {
+    /// The verb.
+    pub verb: &'a str,
+    /// The API group.
+    pub group: &'a str,
+    /// The plural name.
+    pub resource: &'a str,
+    /// The subresource, or nothing.
+    pub subresource: &'a str,
+    /// The namespace; empty for all of them.
+    pub namespace: &'a str,
+    /// The object's name, or nothing.
+    pub name: &'a str,
+}
+
+/// The table of tokens.
+#[derive(Default)]
+pub(super) struct Access(RwLock<HashMap<String, Arc<User>>>);
+
+/// Who sent a request.
+#[derive(Clone, Debug)]
+pub(super) enum Caller {
+    /// No table of tokens: everybody may do everything.
+    Anyone,
+    /// A known token.
+    Known(Arc<User>),
+    /// No token at all.
+    Anonymous,
+}
+
+// === impl User ===
+
+impl User {
+    /// A user who may do everything.
+    pub fn admin(name: &str) -> Self {
+        Self { name: name.to_owned(), rules: vec![Rule::default()] }
+    }
+
+    /// A user with these rules.
+    pub fn with_rules(name: &str, rules: Vec<Rule>) -> Self {
+        Self { name: name.to_owned(), rules }
+    }
+}
+
+// === impl Rule ===
+
+impl Rule {
+    /// These verbs on these resources, in any group and namespace.
+    pub fn new(verbs: &[&str], resources: &[&str]) -> Self {
+        let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+        Self { verbs: owned(verbs), resources: owned(resources), ..Self::default() }
+    }
+
+    /// The same, in one namespace only.
+    pub fn within(mut self, namespace: &str) -> Self {
+        self.namespaces.push(namespace.to_owned());
+        self
+    }
+
+    fn allows(&self, asked: &Attributes<'_>) -> bool {
+        let allows = |allowed: &[String], value: &str| {
+            allowed.is_empty() || allowed.iter().any(|entry| entry == "*" || entry == value)
+        };
+        let resource = match asked.subresource {
+            "" => asked.resource.to_owned(),
+            subresource => format!("{}/{subresource}", asked.resource),
+        };
+        allows(&self.verbs, asked.verb)
+            && allows(&self.groups, asked.group)
+            && allows(&self.resources, &resource)
+            && allows(&self.namespaces, asked.namespace)
+            && allows(&self.names, asked.name)
+    }
+}
+
+// === impl Access ===
+
+impl Access {
+    /// Lets a token in.
+    pub(super) fn admit(&self, token: &str, user: User) {
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        table.insert(token.to_owned(), Arc::new(user));
+    }
+
+    /// Refuses a token; the table stays in force even when it is empty now.
+    pub(super) fn expel(&self, token: &str) {
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        table.remove(token);
+        table.entry(String::new()).or_default();
+    }
+
+    /// Who sent these headers, or 401.
+    pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Failure> {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if table.is_empty() {
+            return Ok(Caller::Anyone);
+        }
+        let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(Caller::Anonymous) };
+        let token = value.to_str().ok().and_then(|text| {
+            let (scheme, token) = text.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+        });
+        token
+            .filter(|token| !token.is_empty())
+            .and_then(|token| table.get(token))
+            .map(|user| Caller::Known(user.clone()))
+            .ok_or_else(Failure::unauthorized)
+    }
+}
+
+// === impl Caller ===
+
+impl Caller {
+    /// The user name, as in messages.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Anyone => "system:admin",
+            Self::Known(user) => &user.name,
+            Self::Anonymous => "system:anonymous",
+        }
+    }
+
+    /// Whether a request is allowed.
+    pub(super) fn may(&self, asked: &Attributes<'_>) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Known(user) => user.rules.iter().any(|rule| rule.allows(asked)),
+            Self::Anonymous => false,
+        }
+    }
+
+    /// 403 unless the request is allowed (S-AUTHZ-09).
+    pub(super) fn check(
+        &self,
+        kind: &ResourceType,
+        target: &Target,
+        verb: Verb,
+        pinned_name: Option<&str>,
+    ) -> Result<(), Failure> {
+        let text = |part: &Option<String>| part.clone().unwrap_or_default();
+        let (subresource, namespace) = (text(&target.subresource), text(&target.namespace));
+        let name = target.name.as_deref().or(pinned_name).unwrap_or_default();
+        let asked = Attributes {
+            verb: verb.as_str(),
+            group: &kind.group,
+            resource: &kind.plural,
+            subresource: &subresource,
+            namespace: &namespace,
+            name,
+        };
+        if self.may(&asked) { Ok(()) } else { Err(self.forbidden(kind, &asked)) }
+    }
+
+    fn forbidden(&self, kind: &ResourceType, asked: &Attributes<'_>) -> Failure {
+        let subject = match asked.name {
+            "" => format!("{} is forbidden", kind.group_resource()),
+            name => format!("{} \"{name}\" is forbidden", kind.group_resource()),
+        };
+        let resource = match asked.subresource {
+            "" => asked.resource.to_owned(),
+            subresource => format!("{}/{subresource}", asked.resource),
+        };
+        let place = match asked.namespace {
+            "" => "at the cluster scope".to_owned(),
+            namespace => format!("in the namespace \"{namespace}\""),
+        };
+        let message = format!(
+            "{subject}: User \"{}\" cannot {} resource \"{resource}\" in API group \"{}\" {place}",
+            self.name(),
+            asked.verb,
+            asked.group
+        );
+        Failure::new(403, "Forbidden", message).about(kind, asked.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulator::kind::builtin;
+
+    #[test]
+    fn rules_allow_only_what_they_name() {
+        let rule = Rule::new(&["list", "watch"], &["pods"]).within("shop");
+        let caller = Caller::Known(Arc::new(User::with_rules("ann", vec![rule])));
+        let asked = Attributes {
+            verb: "list",
+            group: "",
+            resource: "pods",
+            subresource: "",
+            namespace: "shop",
+            name: "",
+        };
+        for (attributes, allowed) in [
+            (asked, true),
+            (Attributes { verb: "get", ..asked }, false),
+            (Attributes { namespace: "", ..asked }, false),
+            (Attributes { subresource: "log", ..asked }, false),
+            (Attributes { resource: "secrets", ..asked }, false),
+        ] {
+            assert_eq!(caller.may(&attributes), allowed, "{attributes:?}");
+        }
+    }
+
+    #[test]
+    fn refusals_are_worded_as_rbac_words_them() {
+        let kinds = builtin::all();
+        let deployments = kinds.iter().find(|kind| kind.plural == "deployments").expect("known");
+        let target = Target { namespace: Some("a".into()), ..Target::default() };
+        let failure = Caller::Anonymous
+            .check(deployments, &target, Verb::List, None)
+            .expect_err("anonymous may nothing");
+        let text = String::from_utf8(failure.to_json().to_bytes()).expect("UTF-8");
+        assert_eq!(
+            text,
+            concat!(
+                r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","#,
+                r#""message":"deployments.apps is forbidden: User \"system:anonymous\" cannot "#,
+                r#"list resource \"deployments\" in API group \"apps\" in the namespace \"a\"","#,
+                r#""reason":"Forbidden","details":{"group":"apps","kind":"deployments"},"code":403}"#
+            )
+        );
+    }
+}

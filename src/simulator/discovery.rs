@@ -1,0 +1,151 @@
+//! Discovery, version and health, made from the resources that are registered (S-DISC-01…05).
+
+use http::Response;
+
+use super::{
+    Core,
+    json::Json,
+    kind::{ResourceType, StatusSubresource},
+    status::{json_response, response, unknown_path},
+};
+use crate::body::Body;
+
+/// The release the simulator behaves like.
+const GIT_VERSION: &str = "v1.36.3";
+
+/// Answers a GET of a path without a resource.
+pub(super) fn answer(core: &Core, path: &str) -> Response<Body> {
+    let kinds = kinds(core);
+    let parts: Vec<_> = path.split('/').collect();
+    match parts.as_slice() {
+        ["livez" | "readyz" | "healthz", ..] => response(200, "text/plain; charset=utf-8", "ok"),
+        ["version"] => response(200, "application/json", version()),
+        ["api"] => json_response(200, &core_versions()),
+        ["apis"] => json_response(200, &groups(&kinds)),
+        ["apis", group] => match group_entry(&kinds, group) {
+            Some(mut entry) => {
+                let mut answer =
+                    Json::object([("kind", "APIGroup".into()), ("apiVersion", "v1".into())]);
+                answer.members_mut().append(entry.members_mut());
+                json_response(200, &answer)
+            }
+            None => unknown_path(),
+        },
+        ["api", version] => resources(&kinds, "", version),
+        ["apis", group, version] => resources(&kinds, group, version),
+        _ => unknown_path(),
+    }
+}
+
+fn kinds(core: &Core) -> Vec<ResourceType> {
+    let store = core.store();
+    let mut kinds: Vec<_> =
+        store.collections().map(|collection| (*collection.kind).clone()).collect();
+    kinds.sort_by(|left, right| (&left.group, &left.plural).cmp(&(&right.group, &right.plural)));
+    kinds
+}
+
+fn version() -> String {
+    let members = [
+        ("major", "1"),
+        ("minor", "36"),
+        ("gitVersion", GIT_VERSION),
+        ("gitCommit", "0000000000000000000000000000000000000000"),
+        ("gitTreeState", "clean"),
+        ("buildDate", "2026-01-01T00:00:00Z"),
+        ("goVersion", "go1.26"),
+        ("compiler", "gc"),
+        ("platform", "linux/amd64"),
+    ];
+    let lines: Vec<_> =
+        members.iter().map(|(key, value)| format!("  \"{key}\": \"{value}\"")).collect();
+    format!("{{\n{}\n}}", lines.join(",\n"))
+}
+
+fn core_versions() -> Json {
+    let address = Json::object([
+        ("clientCIDR", "0.0.0.0/0".into()),
+        ("serverAddress", "127.0.0.1:6443".into()),
+    ]);
+    Json::object([
+        ("kind", "APIVersions".into()),
+        ("versions", Json::Array(vec!["v1".into()])),
+        ("serverAddressByClientCIDRs", Json::Array(vec![address])),
+    ])
+}
+
+fn groups(kinds: &[ResourceType]) -> Json {
+    let mut names: Vec<&str> = kinds.iter().map(|kind| kind.group.as_str()).collect();
+    names.dedup();
+    let entries = names.iter().filter(|name| !name.is_empty());
+    Json::object([
+        ("kind", "APIGroupList".into()),
+        ("apiVersion", "v1".into()),
+        ("groups", Json::Array(entries.filter_map(|name| group_entry(kinds, name)).collect())),
+    ])
+}
+
+fn group_entry(kinds: &[ResourceType], group: &str) -> Option<Json> {
+    let mut versions: Vec<&str> = Vec::new();
+    for kind in kinds.iter().filter(|kind| kind.group == group && !group.is_empty()) {
+        for version in &kind.versions {
+            if !versions.contains(&version.as_str()) {
+                versions.push(version);
+            }
+        }
+    }
+    let entry = |version: &&str| {
+        Json::object([
+            ("groupVersion", format!("{group}/{version}").into()),
+            ("version", (*version).into()),
+        ])
+    };
+    Some(Json::object([
+        ("name", group.into()),
+        ("versions", Json::Array(versions.iter().map(entry).collect())),
+        ("preferredVersion", entry(versions.first()?)),
+    ]))
+}
+
+fn resources(kinds: &[ResourceType], group: &str, version: &str) -> Response<Body> {
+    let served: Vec<&ResourceType> = kinds
+        .iter()
+        .filter(|kind| kind.group == group && kind.versions.iter().any(|known| known == version))
+        .collect();
+    let Some(first) = served.first() else { return unknown_path() };
+    let entries = served.iter().flat_map(|kind| resource_entries(kind)).collect();
+    json_response(
+        200,
+        &Json::object([
+            ("kind", "APIResourceList".into()),
+            ("apiVersion", "v1".into()),
+            ("groupVersion", first.api_version(version).into()),
+            ("resources", Json::Array(entries)),
+        ]),
+    )
+}
+
+fn resource_entries(kind: &ResourceType) -> Vec<Json> {
+    let verbs = |verbs: &[&str]| Json::Array(verbs.iter().map(|&verb| verb.into()).collect());
+    let entry = |name: String, singular: &str, verbs: Json| {
+        Json::object([
+            ("name", name.into()),
+            ("singularName", singular.into()),
+            ("namespaced", kind.namespaced.into()),
+            ("kind", kind.kind.as_str().into()),
+            ("verbs", verbs),
+        ])
+    };
+    let all = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+    let mut main = entry(kind.plural.clone(), &kind.singular, verbs(&all));
+    if !kind.short_names.is_empty() {
+        let names = kind.short_names.iter().map(|name| name.as_str().into()).collect();
+        main.set("shortNames", Json::Array(names));
+    }
+    let mut entries = vec![main];
+    if kind.status == StatusSubresource::Present {
+        let name = format!("{}/status", kind.plural);
+        entries.push(entry(name, "", verbs(&["get", "patch", "update"])));
+    }
+    entries
+}

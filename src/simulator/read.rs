@@ -1,0 +1,344 @@
+//! GET and LIST: which state a read is owed, and its bytes (S-LIST-20…63, S-GET-01…09).
+//!
+//! Written from the rules alone; shares nothing with the proxy's replica and rendering.
+
+use std::{collections::VecDeque, ops::Bound, time::Duration};
+
+use bytes::Bytes;
+use http::Response;
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    Core,
+    call::Call,
+    json::Json,
+    kind::{ResourceType, Style, WatchCache},
+    object::{Place, Shared},
+    options::{Filter, ListOptions, Match, Purpose, parse_version},
+    status::{Failure, response},
+    store::Objects,
+    token::ContinueToken,
+};
+use crate::{api::ObjectKey, body::Body};
+
+/// Which state a read is owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// What etcd holds, without asking or telling the cache.
+    Stored,
+    /// At least the revision when the request arrived, from the cache where it can be.
+    MostRecent,
+    /// Whatever the cache holds.
+    Any,
+    /// At least this revision.
+    NotOlderThan(u64),
+    /// Exactly this revision.
+    Exact(u64),
+}
+
+/// A state and the revision it is at.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    /// The objects.
+    pub objects: Objects,
+    /// The resourceVersion of a list of them.
+    pub revision: u64,
+}
+
+/// How long the server waits for a version it has not reached (S-LIST-40).
+pub(super) const VERSION_WAIT: Duration = Duration::from_secs(3);
+
+/// Lists are written in pieces of about this size.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Answers a GET of one object.
+pub(super) async fn get(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+    let version = call.parameters.value("resourceVersion").unwrap_or_default();
+    let moment = match version {
+        "" => Moment::Stored,
+        text => match parse_version(text, Purpose::Watch)? {
+            0 => Moment::Any,
+            version => Moment::NotOlderThan(version),
+        },
+    };
+    let state = state(core, &call.kind, moment).await?;
+    let key = call.key();
+    let object = state.objects.get(&key);
+    let object = object.ok_or_else(|| Failure::not_found(&call.kind, key.name()))?;
+    Ok(object_response(200, call, object))
+}
+
+/// Answers a LIST.
+pub(super) async fn list(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+    let options = call.list_options(core.settings.features, Purpose::List)?;
+    let plan = Plan::of(&options, &call.kind)?;
+    let state = match state(core, &call.kind, plan.moment).await {
+        Err(failure) if failure.code() == 410 => return Err(plan.explain_expiry(failure)),
+        state => state?,
+    };
+    let page = Page::cut(&state, &options.filter, &plan);
+    let chunks = page.render(&call.kind, &call.target.version, state.revision);
+    Ok(with_body(Body::chunks(chunks)))
+}
+
+/// An object alone, as GET and writes answer it.
+pub(super) fn object_response(code: u16, call: &Call, object: &Shared) -> Response<Body> {
+    let mut bytes = Vec::with_capacity(object.bytes());
+    object.write(&call.kind, &call.target.version, Place::Alone, &mut bytes);
+    bytes.push(b'\n');
+    response(code, "application/json", bytes)
+}
+
+/// The bytes of a list of exactly these objects.
+pub(super) fn list_response(call: &Call, objects: Vec<Shared>, revision: u64) -> Response<Body> {
+    let page = Page { objects, next: None, remaining: None };
+    with_body(Body::chunks(page.render(&call.kind, &call.target.version, revision)))
+}
+
+/// The state a read is owed; waits for a version that is still to come.
+pub(super) async fn state(
+    core: &Core,
+    kind: &ResourceType,
+    moment: Moment,
+) -> Result<State, Failure> {
+    let moment = core.settle(kind, moment).await?;
+    let resource = kind.group_resource();
+    let mut store = core.store();
+    let now = Instant::now();
+    let revision = match moment {
+        Moment::Stored | Moment::MostRecent => store.revision(),
+        Moment::Any => store.cached_revision(&resource, now),
+        Moment::NotOlderThan(version) => match store.cached_revision(&resource, now) {
+            known if known >= version => known,
+            _ => store.refresh_cache(&resource),
+        },
+        Moment::Exact(version) => version,
+    };
+    let (compacted, limit) = (store.compacted(), store.cache_limit());
+    let collection = store.collection(&resource).ok_or_else(Failure::unknown_resource)?;
+    let objects = match moment {
+        Moment::Exact(version) if version < compacted => Err(expired()),
+        Moment::Exact(version) => collection.objects_at(version).map_err(|_| expired()),
+        Moment::Any | Moment::NotOlderThan(_) if limit < u64::MAX => {
+            collection.objects_at(revision).map_err(|_| expired())
+        }
+        _ => Ok(collection.objects().clone()),
+    }?;
+    Ok(State { objects, revision })
+}
+
+// === impl Core ===
+
+impl Core {
+    /// Waits for what a moment needs, and says where it is then read from.
+    async fn settle(&self, kind: &ResourceType, moment: Moment) -> Result<Moment, Failure> {
+        let cached = kind.watch_cache == WatchCache::Cached;
+        match moment {
+            Moment::Any | Moment::MostRecent if !cached => Ok(Moment::Stored),
+            Moment::MostRecent if !self.settings.features.consistent_list_from_cache => {
+                Ok(Moment::Stored)
+            }
+            Moment::MostRecent => {
+                let current = self.store().revision();
+                // A cache that does not catch up in time is passed by (S-LIST-20).
+                let caught_up = self.reach(current, VERSION_WAIT, Through::Cache).await;
+                Ok(if caught_up { Moment::NotOlderThan(current) } else { Moment::Stored })
+            }
+            Moment::NotOlderThan(version) | Moment::Exact(version) => {
+                let wait = if cached { VERSION_WAIT } else { Duration::ZERO };
+                let through = match moment {
+                    Moment::NotOlderThan(_) if cached => Through::Cache,
+                    _ => Through::Etcd,
+                };
+                if self.reach(version, wait, through).await {
+                    return Ok(moment);
+                }
+                let store = self.store();
+                let current = store.revision().min(store.cache_limit());
+                Err(Failure::too_large_version(version, current, cached.then_some(1)))
+            }
+            Moment::Stored | Moment::Any => Ok(moment),
+        }
+    }
+
+    /// Waits until a revision is there; tells whether it came in time (S-LIST-40).
+    async fn reach(&self, wanted: u64, wait: Duration, through: Through) -> bool {
+        let mut revisions = self.store().subscribe();
+        let deadline = Instant::now() + wait;
+        loop {
+            let reached = {
+                let store = self.store();
+                let limit = match through {
+                    Through::Cache => store.cache_limit(),
+                    Through::Etcd => u64::MAX,
+                };
+                store.revision().min(limit) >= wanted
+            };
+            if reached {
+                return true;
+            }
+            if !matches!(timeout_at(deadline, revisions.changed()).await, Ok(Ok(()))) {
+                return false;
+            }
+        }
+    }
+}
+
+/// Where a revision must have arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Through {
+    Cache,
+    Etcd,
+}
+
+/// What the parameters of a LIST come to.
+#[derive(Debug)]
+struct Plan {
+    moment: Moment,
+    /// At most this many objects; zero: all.
+    limit: usize,
+    after: Option<String>,
+}
+
+// === impl Plan ===
+
+impl Plan {
+    fn of(options: &ListOptions, kind: &ResourceType) -> Result<Self, Failure> {
+        if !options.continue_token.is_empty() {
+            return Self::going_on(options);
+        }
+        let cached = kind.watch_cache == WatchCache::Cached;
+        let limit = options.limit;
+        let (moment, limit) = match (options.version(Purpose::List)?, options.version_match) {
+            (None, _) => (Moment::MostRecent, limit),
+            (Some(0), _) if cached => (Moment::Any, 0),
+            (Some(0), _) => (Moment::MostRecent, limit),
+            (Some(version), Match::Exact) => (Moment::Exact(version), limit),
+            (Some(version), Match::Unset) if limit > 0 => (Moment::Exact(version), limit),
+            (Some(version), _) => (Moment::NotOlderThan(version), limit),
+        };
+        Ok(Self { moment, limit, after: None })
+    }
+
+    fn going_on(options: &ListOptions) -> Result<Self, Failure> {
+        if !matches!(options.resource_version.as_str(), "" | "0") {
+            return Err(Failure::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        let token = ContinueToken::decode(&options.continue_token)?;
+        let moment = token.revision.map_or(Moment::MostRecent, Moment::Exact);
+        Ok(Self { moment, limit: options.limit, after: Some(token.after) })
+    }
+
+    /// A chunked list may go on inconsistently (S-LIST-41).
+    fn explain_expiry(&self, failure: Failure) -> Failure {
+        let Some(after) = &self.after else { return failure };
+        let token = ContinueToken { revision: None, after: after.clone() };
+        Failure::expired(CONTINUE_EXPIRED).continuing_with(token.encode())
+    }
+}
+
+/// The objects of one answer, and where the next one begins.
+struct Page {
+    objects: Vec<Shared>,
+    next: Option<ContinueToken>,
+    remaining: Option<usize>,
+}
+
+// === impl Page ===
+
+impl Page {
+    fn cut(state: &State, filter: &Filter, plan: &Plan) -> Self {
+        let namespace = filter.namespace();
+        let start = match &plan.after {
+            Some(after) => Bound::Excluded(ObjectKey::new(namespace, after)),
+            None => Bound::Unbounded,
+        };
+        let mut selected = state
+            .objects
+            .range((start, Bound::Unbounded))
+            .map(|(_, object)| object)
+            .filter(|object| filter.selects(object));
+        if plan.limit == 0 {
+            return Self { objects: selected.cloned().collect(), next: None, remaining: None };
+        }
+        let objects: Vec<_> = selected.by_ref().take(plan.limit).cloned().collect();
+        let left = selected.count();
+        let last = objects.last().filter(|_| left > 0).map(|last| match namespace {
+            Some(_) => last.key.name().to_owned(),
+            None => last.key.as_str().to_owned(),
+        });
+        let next = last.map(|after| ContinueToken { revision: Some(state.revision), after });
+        let remaining = (next.is_some() && filter.selects_all()).then_some(left);
+        Self { objects, next, remaining }
+    }
+
+    fn render(&self, kind: &ResourceType, version: &str, revision: u64) -> VecDeque<Bytes> {
+        let (head, tail) = self.envelope(kind, version, revision);
+        let mut pieces = VecDeque::new();
+        let mut piece = head;
+        for (index, object) in self.objects.iter().enumerate() {
+            if index > 0 {
+                piece.push(b',');
+            }
+            object.write(kind, version, Place::InList, &mut piece);
+            if piece.len() >= PIECE_BYTES {
+                pieces.push_back(std::mem::take(&mut piece).into());
+            }
+        }
+        piece.extend_from_slice(&tail);
+        pieces.push_back(piece.into());
+        pieces
+    }
+
+    /// What stands before and after the items.
+    fn envelope(&self, kind: &ResourceType, version: &str, revision: u64) -> (Vec<u8>, Vec<u8>) {
+        let list_kind = &kind.list_kind;
+        let api_version = kind.api_version(version);
+        let mut metadata = Json::object([("resourceVersion", revision.to_string().into())]);
+        let token = self.next.as_ref().map(ContinueToken::encode);
+        if kind.style == Style::Custom || token.is_some() {
+            metadata.set("continue", token.unwrap_or_default());
+        }
+        if let Some(remaining) = self.remaining {
+            metadata.set("remainingItemCount", remaining as u64);
+        }
+        match kind.style {
+            Style::Typed => {
+                let metadata = text(&metadata);
+                let head = format!(
+                    r#"{{"kind":"{list_kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#
+                );
+                (head.into_bytes(), b"]}\n".to_vec())
+            }
+            Style::Custom => {
+                metadata.sort_keys();
+                let metadata = text(&metadata);
+                let head = format!(r#"{{"apiVersion":"{api_version}","items":["#);
+                let tail = format!("],\"kind\":\"{list_kind}\",\"metadata\":{metadata}}}\n");
+                (head.into_bytes(), tail.into_bytes())
+            }
+        }
+    }
+}
+
+const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a \
+    consistent list result. You can start a new list without the continue parameter, or use the \
+    continue token in this response to retrieve the remainder of the results. Continuing with the \
+    provided token results in an inconsistent list - objects that were created, modified, or \
+    deleted between the time the first chunk was returned and now may show up in the list.";
+
+fn expired() -> Failure {
+    Failure::expired("The resourceVersion for the provided list is too old.")
+}
+
+fn text(json: &Json) -> String {
+    String::from_utf8_lossy(&json.to_bytes()).into_owned()
+}
+
+fn with_body(body: Body) -> Response<Body> {
+    let mut answer = response(200, "application/json", Bytes::new());
+    *answer.body_mut() = body;
+    answer
+}

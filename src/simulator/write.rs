@@ -1,0 +1,317 @@
+//! CREATE, UPDATE, PATCH, DELETE: what a write does to the store and what it answers (§8).
+//!
+//! Each write decides and stores under one lock, so that there is nothing between its check and
+//! its change.
+
+mod delete;
+mod metadata;
+mod patch;
+
+use http::Response;
+use tokio::time::Instant;
+
+use super::{
+    Core,
+    call::Call,
+    json::Json,
+    kind::{ResourceType, StatusSubresource, Style},
+    object::{Object, Shared},
+    read::object_response,
+    status::{Failure, FieldFault, evicted, json_response},
+    store::Store,
+};
+use crate::body::Body;
+
+pub(super) use delete::{delete, delete_collection};
+
+/// Which part of an object a write may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Everything but the status, where that is a subresource.
+    Main,
+    /// The status alone.
+    Status,
+    /// The finalizers of a namespace; everything else as `Main`.
+    Finalize,
+}
+
+/// The bounds of a request body (S-WRITE-24).
+pub(super) const BODY_BYTES_MAX: usize = 3 << 20;
+
+/// How often a generated name that is taken is drawn again.
+const NAME_DRAWS_MAX: usize = 8;
+
+/// Answers a POST to a collection.
+pub(super) fn create(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+    let mut json = parse_object(call, &call.body)?;
+    let version = json.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+    if !matches!(version, "" | "0") {
+        return Err(Failure::internal(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    if call.kind.status == StatusSubresource::Present {
+        json.remove("status");
+    }
+    let mut store = core.store();
+    name_new(core, &store, call, &mut json)?;
+    let created = store_new(core, &mut store, call, json)?;
+    Ok(object_response(201, call, &created))
+}
+
+/// Answers a POST to a subresource.
+pub(super) fn create_subresource(
+    core: &Core,
+    call: &Call,
+    subresource: &str,
+) -> Result<Response<Body>, Failure> {
+    match (call.kind.plural.as_str(), subresource) {
+        ("pods", "eviction") => evict(core, call),
+        ("pods", "binding") => bind(core, call),
+        _ => Err(Failure::unknown_resource()),
+    }
+}
+
+/// Answers a PUT of an object or of a subresource.
+pub(super) fn update(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+    let part = Part::of(call)?;
+    let json = parse_object(call, &call.body)?;
+    let name = json.str_at(&["metadata", "name"]).unwrap_or_default();
+    let wanted = call.target.name.as_deref().unwrap_or_default();
+    if name != wanted {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({wanted})"
+        )));
+    }
+    let mut store = core.store();
+    let old = existing(&store, call)?;
+    let object = replace(&mut store, call, &old, json, part)?;
+    Ok(object_response(200, call, &object))
+}
+
+/// Answers a PATCH of an object or of a subresource.
+pub(super) fn patch(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+    let part = Part::of(call)?;
+    let patch = patch::Patch::parse(call)?;
+    let mut store = core.store();
+    let old = match existing(&store, call) {
+        Ok(old) => old,
+        Err(missing) if !patch.may_create() || part != Part::Main => return Err(missing),
+        Err(_) => {
+            let json = name_applied(call, patch.apply(&Json::Object(Vec::new()))?);
+            let created = store_new(core, &mut store, call, json)?;
+            return Ok(object_response(201, call, &created));
+        }
+    };
+    let patched = patch.apply(&served(call, &old))?;
+    let object = replace(&mut store, call, &old, patched, part)?;
+    Ok(object_response(200, call, &object))
+}
+
+/// Refuses subresources that the resource does not have.
+pub(super) fn check_subresource(call: &Call) -> Result<(), Failure> {
+    Part::of(call).map(drop)
+}
+
+/// The object the path names.
+fn existing(store: &Store, call: &Call) -> Result<Shared, Failure> {
+    let key = call.key();
+    let found = store
+        .collection(&call.kind.group_resource())
+        .and_then(|collection| collection.object(&key))
+        .cloned();
+    found.ok_or_else(|| Failure::not_found(&call.kind, key.name()))
+}
+
+/// The object as a value at the API version of the request.
+fn served(call: &Call, object: &Object) -> Json {
+    let mut json = object.to_json(&call.kind);
+    json.set("apiVersion", call.kind.api_version(&call.target.version));
+    json
+}
+
+/// Reads a body as an object of the resource's kind, in the namespace of the path.
+fn parse_object(call: &Call, body: &[u8]) -> Result<Json, Failure> {
+    let mut json = Json::parse(body)
+        .ok()
+        .filter(|json| matches!(json, Json::Object(_)))
+        .ok_or_else(|| Failure::bad_request(not_decodable(&call.kind, &call.target.version)))?;
+    let kind = json.str_at(&["kind"]).unwrap_or_default();
+    let api_version = json.str_at(&["apiVersion"]).unwrap_or_default();
+    let expected = call.kind.api_version(&call.target.version);
+    if !matches!(kind, "" | "Status") && kind != call.kind.kind
+        || !api_version.is_empty() && api_version != expected
+    {
+        return Err(Failure::bad_request(not_decodable(&call.kind, &call.target.version)));
+    }
+    place(call, &mut json)?;
+    Ok(json)
+}
+
+/// Puts the path's namespace into the object, which may name no other.
+fn place(call: &Call, json: &mut Json) -> Result<(), Failure> {
+    let Some(namespace) = call.namespace() else {
+        json.entry("metadata").remove("namespace");
+        return Ok(());
+    };
+    match json.str_at(&["metadata", "namespace"]) {
+        Some(other) if !other.is_empty() && other != namespace => Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
+        _ => {
+            json.entry("metadata").set("namespace", namespace);
+            Ok(())
+        }
+    }
+}
+
+fn not_decodable(kind: &ResourceType, version: &str) -> String {
+    format!(
+        "the object provided is unrecognized (must be of type {}): couldn't get version/kind; \
+         json parse error or wrong kind for {}",
+        kind.kind,
+        kind.api_version(version)
+    )
+}
+
+/// Gives a new object its name, drawing one when only a prefix is given.
+fn name_new(core: &Core, store: &Store, call: &Call, json: &mut Json) -> Result<(), Failure> {
+    let kind = &call.kind;
+    let collection = store.collection(&kind.group_resource());
+    let taken = |name: &str| {
+        let key = crate::api::ObjectKey::new(call.namespace(), name);
+        collection.is_some_and(|collection| collection.object(&key).is_some())
+    };
+    if let Some(name) = json.str_at(&["metadata", "name"]).filter(|name| !name.is_empty()) {
+        return if taken(name) { Err(Failure::already_exists(kind, name)) } else { Ok(()) };
+    }
+    let prefix = json.str_at(&["metadata", "generateName"]).unwrap_or_default().to_owned();
+    if prefix.is_empty() {
+        let fault = FieldFault::required("metadata.name", "name or generateName is required");
+        return Err(Failure::invalid(&kind.group, &kind.kind, "", &[fault]));
+    }
+    let drawn = (0..NAME_DRAWS_MAX)
+        .map(|_| format!("{prefix}{}", core.random.name_suffix()))
+        .find(|name| !taken(name))
+        .ok_or_else(|| Failure::already_exists(kind, &prefix))?;
+    json.entry("metadata").set("name", drawn);
+    Ok(())
+}
+
+fn name_applied(call: &Call, mut json: Json) -> Json {
+    let metadata = json.entry("metadata");
+    metadata.set("name", call.target.name.as_deref().unwrap_or_default());
+    if let Some(namespace) = call.namespace() {
+        metadata.set("namespace", namespace);
+    }
+    json
+}
+
+/// Stores a new object unless the write is only tried.
+fn store_new(
+    core: &Core,
+    store: &mut Store,
+    call: &Call,
+    mut json: Json,
+) -> Result<Shared, Failure> {
+    metadata::fill_new(core, &call.kind, &mut json);
+    if call.dry_run() {
+        return Ok(Object::unsaved(&call.kind, json).into());
+    }
+    store
+        .put(&call.kind.group_resource(), json, Instant::now())
+        .ok_or_else(Failure::unknown_resource)
+}
+
+/// Replaces an object: conflicts, no-ops, finalizers, generation. Answers what it has become.
+fn replace(
+    store: &mut Store,
+    call: &Call,
+    old: &Shared,
+    new: Json,
+    part: Part,
+) -> Result<Shared, Failure> {
+    let kind = &call.kind;
+    metadata::check_preconditions(call, old, &new)?;
+    let before = served(call, old);
+    let mut json = part.merge(kind, &before, new);
+    metadata::keep_immutable(kind, &before, &mut json);
+    if metadata::same(kind, &before, &json) {
+        return Ok(old.clone());
+    }
+    metadata::count_generation(kind, &before, &mut json);
+    if call.dry_run() {
+        return Ok(Object::seal(kind, json, old.version).into());
+    }
+    let resource = kind.group_resource();
+    let now = Instant::now();
+    if metadata::is_finished(&json) {
+        // The last finalizer went: the object is gone, the answer shows its old version
+        // (S-WRITE-04).
+        store.remove(&resource, &old.key, now);
+        return Ok(Object::seal(kind, json, old.version).into());
+    }
+    store.put(&resource, json, now).ok_or_else(Failure::unknown_resource)
+}
+
+fn evict(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+    let mut store = core.store();
+    let old = existing(&store, call)?;
+    if !call.dry_run() {
+        delete::remove_or_mark(core, &mut store, call, &old, delete::Options::default())?;
+    }
+    Ok(json_response(201, &evicted()))
+}
+
+fn bind(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+    let binding =
+        Json::parse(&call.body).map_err(|_| Failure::bad_request("the body is not a Binding"))?;
+    if binding.str_at(&["metadata", "name"]) != call.target.name.as_deref() {
+        return Err(Failure::bad_request("name in URL does not match name in Binding object"));
+    }
+    let node = binding.str_at(&["target", "name"]).unwrap_or_default().to_owned();
+    let mut store = core.store();
+    let old = existing(&store, call)?;
+    let mut json = old.to_json(&call.kind);
+    json.entry("spec").set("nodeName", node);
+    if !call.dry_run() {
+        store.put(&call.kind.group_resource(), json, Instant::now());
+    }
+    Ok(json_response(201, &evicted()))
+}
+
+// === impl Part ===
+
+impl Part {
+    fn of(call: &Call) -> Result<Self, Failure> {
+        let has_status = call.kind.status == StatusSubresource::Present;
+        match call.target.subresource.as_deref() {
+            None => Ok(Self::Main),
+            Some("status") if has_status => Ok(Self::Status),
+            Some("finalize") if call.kind.plural == "namespaces" => Ok(Self::Finalize),
+            Some(_) if call.kind.style == Style::Custom => {
+                Err(Failure::not_found(&call.kind, call.key().name()))
+            }
+            Some(_) => Err(Failure::unknown_resource()),
+        }
+    }
+
+    /// What is stored: the sent object with the parts this write may not change kept.
+    fn merge(self, kind: &ResourceType, before: &Json, new: Json) -> Json {
+        let status = |json: &Json| json.get("status").cloned();
+        let with_status = |mut json: Json, status: Option<Json>| {
+            match status {
+                Some(status) => json.set("status", status),
+                None => drop(json.remove("status")),
+            }
+            json
+        };
+        match self {
+            Self::Status => with_status(before.clone(), status(&new)),
+            Self::Main | Self::Finalize if kind.status == StatusSubresource::Present => {
+                with_status(new, status(before))
+            }
+            Self::Main | Self::Finalize => new,
+        }
+    }
+}

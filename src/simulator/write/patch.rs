@@ -1,0 +1,204 @@
+//! The patch formats: JSON Patch, merge patch, strategic merge, apply.
+//!
+//! Strategic merge patches are treated as merge patches, so lists are replaced and not merged;
+//! apply creates or merges and keeps no field owners. Both are simplifications of the simulator.
+
+use crate::simulator::{call::Call, json::Json, kind::Style, status::Failure};
+
+/// A patch that was read but not yet applied.
+#[derive(Debug)]
+pub(super) enum Patch {
+    /// RFC 6902.
+    Operations(Vec<Operation>),
+    /// RFC 7386.
+    Merge(Json),
+    /// Server-side apply, reduced to create or merge.
+    Apply(Json),
+}
+
+/// One operation of a JSON Patch.
+#[derive(Debug)]
+pub(super) struct Operation {
+    name: String,
+    path: Vec<String>,
+    from: Vec<String>,
+    value: Json,
+}
+
+// === impl Patch ===
+
+impl Patch {
+    /// Reads the body by its Content-Type.
+    pub(super) fn parse(call: &Call) -> Result<Self, Failure> {
+        let json = || {
+            Json::parse(&call.body)
+                .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))
+        };
+        match call.content_type.as_str() {
+            "application/json-patch+json" => json()?
+                .as_array()
+                .iter()
+                .map(Operation::parse)
+                .collect::<Result<_, _>>()
+                .map(Self::Operations),
+            "application/merge-patch+json" => json().map(Self::Merge),
+            "application/strategic-merge-patch+json" if call.kind.style == Style::Typed => {
+                json().map(Self::Merge)
+            }
+            "application/apply-patch+yaml" => {
+                let text = std::str::from_utf8(&call.body).unwrap_or_default();
+                serde_saphyr::from_str(text)
+                    .map(Self::Apply)
+                    .map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))
+            }
+            _ => Err(Failure::new(415, "UnsupportedMediaType", unsupported(call))),
+        }
+    }
+
+    /// Whether an object that is not there is created.
+    pub(super) fn may_create(&self) -> bool {
+        matches!(self, Self::Apply(_))
+    }
+
+    /// The patched object.
+    pub(super) fn apply(&self, object: &Json) -> Result<Json, Failure> {
+        let mut patched = object.clone();
+        match self {
+            Self::Merge(patch) | Self::Apply(patch) => merge(&mut patched, patch),
+            Self::Operations(operations) => {
+                for operation in operations {
+                    operation.apply(&mut patched).map_err(|why| {
+                        Failure::new(
+                            422,
+                            "Invalid",
+                            format!("the server rejected our request due to an error in our request: {why}"),
+                        )
+                    })?;
+                }
+            }
+        }
+        Ok(patched)
+    }
+}
+
+// === impl Operation ===
+
+impl Operation {
+    fn parse(json: &Json) -> Result<Self, Failure> {
+        let text = |key: &str| json.str_at(&[key]).unwrap_or_default();
+        Ok(Self {
+            name: text("op").to_owned(),
+            path: pointer(text("path"))?,
+            from: pointer(text("from"))?,
+            value: json.get("value").cloned().unwrap_or(Json::Null),
+        })
+    }
+
+    fn apply(&self, object: &mut Json) -> Result<(), String> {
+        match self.name.as_str() {
+            "add" => add(object, &self.path, self.value.clone()),
+            "remove" => take(object, &self.path).map(drop),
+            "replace" => {
+                take(object, &self.path)?;
+                add(object, &self.path, self.value.clone())
+            }
+            "move" => {
+                let value = take(object, &self.from)?;
+                add(object, &self.path, value)
+            }
+            "copy" => {
+                let value = find(object, &self.from).cloned().ok_or("no value to copy")?;
+                add(object, &self.path, value)
+            }
+            "test" if find(object, &self.path) == Some(&self.value) => Ok(()),
+            "test" => Err(format!("testing value /{} failed", self.path.join("/"))),
+            other => Err(format!("unexpected operation {other:?}")),
+        }
+    }
+}
+
+fn merge(object: &mut Json, patch: &Json) {
+    let Json::Object(members) = patch else {
+        *object = patch.clone();
+        return;
+    };
+    object.members_mut();
+    for (key, value) in members {
+        match value {
+            Json::Null => drop(object.remove(key)),
+            _ => merge(object.entry(key), value),
+        }
+    }
+}
+
+fn pointer(text: &str) -> Result<Vec<String>, Failure> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Some(path) = text.strip_prefix('/') else {
+        return Err(Failure::bad_request(format!("not a JSON pointer: {text:?}")));
+    };
+    Ok(path.split('/').map(|part| part.replace("~1", "/").replace("~0", "~")).collect())
+}
+
+fn find<'a>(value: &'a Json, path: &[String]) -> Option<&'a Json> {
+    path.iter().try_fold(value, |value, part| match value {
+        Json::Object(_) => value.get(part),
+        Json::Array(elements) => elements.get(part.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
+fn find_mut<'a>(value: &'a mut Json, path: &[String]) -> Option<&'a mut Json> {
+    path.iter().try_fold(value, |value, part| match value {
+        Json::Object(members) => {
+            members.iter_mut().find(|(name, _)| name == part).map(|(_, value)| value)
+        }
+        Json::Array(elements) => elements.get_mut(part.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
+fn add(object: &mut Json, path: &[String], value: Json) -> Result<(), String> {
+    let Some((last, parents)) = path.split_last() else {
+        *object = value;
+        return Ok(());
+    };
+    let missing =
+        || format!("add operation does not apply: doc is missing path: /{}", path.join("/"));
+    match find_mut(object, parents).ok_or_else(missing)? {
+        Json::Array(elements) if last == "-" => elements.push(value),
+        Json::Array(elements) => {
+            let index = last.parse::<usize>().ok().filter(|index| *index <= elements.len());
+            elements.insert(index.ok_or_else(missing)?, value);
+        }
+        parent @ Json::Object(_) => parent.set(last, value),
+        _ => return Err(missing()),
+    }
+    Ok(())
+}
+
+fn take(object: &mut Json, path: &[String]) -> Result<Json, String> {
+    let missing =
+        || format!("remove operation does not apply: doc is missing path: /{}", path.join("/"));
+    let (last, parents) = path.split_last().ok_or_else(missing)?;
+    match find_mut(object, parents).ok_or_else(missing)? {
+        Json::Array(elements) => {
+            let index = last.parse::<usize>().ok().filter(|index| *index < elements.len());
+            Ok(elements.remove(index.ok_or_else(missing)?))
+        }
+        parent => parent.remove(last).ok_or_else(missing),
+    }
+}
+
+fn unsupported(call: &Call) -> String {
+    let strategic = match call.kind.style {
+        Style::Typed => ", application/strategic-merge-patch+json",
+        Style::Custom => "",
+    };
+    format!(
+        "the body of the request was in an unknown format - accepted media types include: \
+         application/json-patch+json, application/merge-patch+json{strategic}, \
+         application/apply-patch+yaml"
+    )
+}

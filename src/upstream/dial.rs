@@ -1,0 +1,260 @@
+//! Byte streams to the apiserver: TCP, or TCP through an HTTP proxy.
+//!
+//! The dialler is passed in, so that the whole upstream side runs over simulated networks. Nothing
+//! here knows TLS or HTTP beyond the proxy's CONNECT.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use futures_util::future::BoxFuture;
+use http::{HeaderValue, uri::Authority};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::{TcpSocket, TcpStream, lookup_host},
+};
+
+/// The longest answer to a CONNECT that is read.
+const CONNECT_ANSWER_BYTES_MAX: usize = 8 * 1024;
+
+/// How long one of several addresses of a name may take before the next one is tried.
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a silent connection is trusted before its peer is probed.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+
+/// The time between probes.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A connected byte stream.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for T {}
+
+/// Something that opens byte streams to `host:port`.
+pub trait Dial: Send + Sync + 'static {
+    /// Opens one stream; `host` is a name or an IP address without brackets.
+    fn dial(&self, host: String, port: u16) -> BoxFuture<'static, io::Result<Box<dyn Stream>>>;
+}
+
+/// The operating system's TCP.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tcp;
+
+/// An HTTP proxy that opens tunnels with CONNECT.
+#[derive(Clone)]
+pub struct HttpProxy {
+    host: String,
+    port: u16,
+    authorization: Option<HeaderValue>,
+}
+
+/// Why a proxy URL cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyError {
+    /// The scheme is not `http`.
+    #[error("proxy-url has scheme {0:?}, only http:// is supported")]
+    Scheme(String),
+    /// There is no host in it.
+    #[error("proxy-url names no host")]
+    NoHost,
+    /// User and password cannot stand in a header.
+    #[error("proxy-url has credentials that are not plain text")]
+    Credentials,
+}
+
+// === impl Tcp ===
+
+impl Dial for Tcp {
+    fn dial(&self, host: String, port: u16) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> {
+        Box::pin(async move {
+            let stream = connect_any(&host, port).await?;
+            Ok(Box::new(stream) as Box<dyn Stream>)
+        })
+    }
+}
+
+async fn connect_any(host: &str, port: u16) -> io::Result<TcpStream> {
+    let addresses: Vec<_> = lookup_host((host, port)).await?.collect();
+    let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
+    for (index, address) in addresses.iter().enumerate() {
+        let attempt = connect(*address);
+        let outcome = if index + 1 == addresses.len() {
+            attempt.await
+        } else {
+            tokio::time::timeout(ADDRESS_TIMEOUT, attempt)
+                .await
+                .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        };
+        match outcome {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    let stream = socket.connect(address).await?;
+    tune(&stream)?;
+    Ok(stream)
+}
+
+/// Small writes go out at once, and a peer that vanished without a word is noticed in a minute.
+///
+/// HTTP/2 has its own pings; this is for HTTP/1.1 and for tunnels.
+pub fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_IDLE)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(3);
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}
+
+// === impl HttpProxy ===
+
+impl HttpProxy {
+    /// Reads a `proxy-url`.
+    pub fn parse(url: &http::Uri) -> Result<Self, ProxyError> {
+        match url.scheme_str() {
+            Some("http") => {}
+            other => return Err(ProxyError::Scheme(other.unwrap_or_default().to_owned())),
+        }
+        let authority = url.authority().ok_or(ProxyError::NoHost)?;
+        let host = bare_host(authority);
+        if host.is_empty() {
+            return Err(ProxyError::NoHost);
+        }
+        let authorization = match authority.as_str().rsplit_once('@') {
+            Some((user_info, _)) => Some(basic(user_info)?),
+            None => None,
+        };
+        Ok(Self { host, port: authority.port_u16().unwrap_or(80), authorization })
+    }
+
+    /// Dials the proxy and asks it for a tunnel to `target`.
+    pub async fn dial(&self, dialler: &dyn Dial, target: &str) -> io::Result<Box<dyn Stream>> {
+        let mut stream = dialler.dial(self.host.clone(), self.port).await?;
+        let mut request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n").into_bytes();
+        if let Some(value) = &self.authorization {
+            request.extend_from_slice(b"Proxy-Authorization: ");
+            request.extend_from_slice(value.as_bytes());
+            request.extend_from_slice(b"\r\n");
+        }
+        request.extend_from_slice(b"\r\n");
+        stream.write_all(&request).await?;
+        stream.flush().await?;
+        accepted(&read_head(&mut *stream).await?)?;
+        Ok(stream)
+    }
+}
+
+/// The host of an authority without port, credentials and IPv6 brackets.
+pub(super) fn bare_host(authority: &Authority) -> String {
+    authority.host().trim_start_matches('[').trim_end_matches(']').to_owned()
+}
+
+fn basic(user_info: &str) -> Result<HeaderValue, ProxyError> {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    let decoded = percent_decoded(user_info).ok_or(ProxyError::Credentials)?;
+    let decoded = if decoded.contains(':') { decoded } else { decoded + ":" };
+    let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(decoded)))
+        .map_err(|_| ProxyError::Credentials)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let high = char::from(rest.next()?).to_digit(16)?;
+        let low = char::from(rest.next()?).to_digit(16)?;
+        bytes.push(u8::try_from(high * 16 + low).ok()?);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Reads byte by byte up to the blank line: what follows it belongs to the tunnel.
+async fn read_head(stream: &mut dyn Stream) -> io::Result<Vec<u8>> {
+    let mut head = Vec::with_capacity(256);
+    while !head.ends_with(b"\r\n\r\n") {
+        if head.len() == CONNECT_ANSWER_BYTES_MAX {
+            return Err(io::Error::other("the proxy's answer to CONNECT is too long"));
+        }
+        head.push(stream.read_u8().await?);
+    }
+    Ok(head)
+}
+
+fn accepted(head: &[u8]) -> io::Result<()> {
+    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ');
+    let version = words.next().unwrap_or_default();
+    let status = words.next().unwrap_or_default();
+    if version.starts_with(b"HTTP/1.") && status.len() == 3 && status.starts_with(b"2") {
+        return Ok(());
+    }
+    let line = String::from_utf8_lossy(line);
+    Err(io::Error::other(format!("the proxy refused the tunnel: {line}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct OneStream(std::sync::Mutex<Option<tokio::io::DuplexStream>>);
+
+    impl Dial for OneStream {
+        fn dial(&self, host: String, port: u16) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> {
+            assert_eq!((host.as_str(), port), ("proxy.example", 3128));
+            let stream = self.0.lock().unwrap().take().unwrap();
+            Box::pin(async move { Ok(Box::new(stream) as Box<dyn Stream>) })
+        }
+    }
+
+    async fn tunnel(answer: &'static [u8]) -> (String, io::Result<Box<dyn Stream>>) {
+        let (near, mut far) = tokio::io::duplex(1024);
+        let proxy =
+            HttpProxy::parse(&"http://us%65r:p@proxy.example:3128".parse().unwrap()).unwrap();
+        let served = tokio::spawn(async move {
+            let head = read_head(&mut far).await.unwrap();
+            far.write_all(answer).await.unwrap();
+            String::from_utf8(head).unwrap()
+        });
+        let dialler = OneStream(std::sync::Mutex::new(Some(near)));
+        let outcome = proxy.dial(&dialler, "10.0.0.1:6443").await;
+        (served.await.unwrap(), outcome)
+    }
+
+    #[tokio::test]
+    async fn proxy_is_asked_for_a_tunnel_and_later_bytes_stay_in_it() {
+        let (asked, stream) = tunnel(b"HTTP/1.1 200 Connection established\r\n\r\nhello").await;
+        assert_eq!(
+            asked,
+            "CONNECT 10.0.0.1:6443 HTTP/1.1\r\nHost: 10.0.0.1:6443\r\n\
+             Proxy-Authorization: Basic dXNlcjpw\r\n\r\n"
+        );
+        let mut rest = String::new();
+        stream.unwrap().read_to_string(&mut rest).await.unwrap();
+        assert_eq!(rest, "hello");
+    }
+
+    #[tokio::test]
+    async fn proxy_that_refuses_is_named_with_its_status_line() {
+        let (_, stream) = tunnel(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n").await;
+        let error = stream.err().unwrap().to_string();
+        assert!(error.contains("407 Proxy Authentication Required"), "{error}");
+    }
+
+    #[test]
+    fn only_plain_http_proxies_are_taken() {
+        let error = HttpProxy::parse(&"socks5://localhost:1080".parse().unwrap()).err().unwrap();
+        assert!(error.to_string().contains("socks5"), "{error}");
+    }
+}

@@ -1,0 +1,319 @@
+//! Where the apiserver is and who we are to it: from a kubeconfig or a service account.
+//!
+//! Invariant: the endpoint for other people's requests never has our client certificate; only the
+//! [`Own`] client has our credentials. Kubeconfig formats and plugins are the `kube` crate's work.
+
+mod credentials;
+mod proxy;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use http::Uri;
+use kube::{
+    client::ConfigExt,
+    config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+
+pub(super) use self::credentials::{Credentials, Refreshed};
+use super::{
+    Endpoint, Own, Pool, Settings,
+    connect::EndpointError,
+    dial::{Dial, HttpProxy, ProxyError},
+};
+use crate::body::BoxError;
+
+/// An apiserver and our own identity there.
+pub struct Access {
+    /// For requests that bring their own credentials.
+    endpoint: Endpoint,
+    credentials: Credentials,
+    /// The context or service account it was read from.
+    source: Source,
+}
+
+/// What an [`Access`] was read from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A context of one or several kubeconfig files.
+    Kubeconfig {
+        /// The file, or the files that were merged.
+        files: String,
+        /// The context's name.
+        context: String,
+        /// The context's namespace.
+        namespace: String,
+    },
+    /// The directory of a service account.
+    ServiceAccount {
+        /// The directory.
+        directory: PathBuf,
+        /// The pod's namespace.
+        namespace: String,
+    },
+    /// Nothing: whoever started us said it.
+    Given {
+        /// The apiserver's URL.
+        server: Uri,
+    },
+}
+
+/// Why there is no access.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kubeconfig could not be read, parsed or merged.
+    #[error("kubeconfig {files} cannot be read")]
+    Kubeconfig {
+        /// The file, or the files that were to be merged.
+        files: String,
+        /// What is wrong.
+        #[source]
+        source: Box<KubeconfigError>,
+    },
+    /// No context was named and the kubeconfig has no current one.
+    #[error("kubeconfig {files} has no current-context; it has the contexts {available}")]
+    NoCurrentContext {
+        /// The files.
+        files: String,
+        /// The names it has.
+        available: String,
+    },
+    /// The context does not exist.
+    #[error("kubeconfig {files} has no context {context:?}; it has {available}")]
+    NoSuchContext {
+        /// The files.
+        files: String,
+        /// The context asked for.
+        context: String,
+        /// The names it has.
+        available: String,
+    },
+    /// The context names something that does not exist.
+    #[error("context {context:?} of kubeconfig {files} names {kind} {name:?}, which is not there")]
+    Dangling {
+        /// The files.
+        files: String,
+        /// The context.
+        context: String,
+        /// `cluster` or `user`.
+        kind: &'static str,
+        /// The name that leads nowhere.
+        name: String,
+    },
+    /// The cluster's entry cannot be used.
+    #[error("the cluster of {origin} cannot be used")]
+    Cluster {
+        /// Where it stands.
+        origin: String,
+        /// What is wrong.
+        #[source]
+        source: BoxError,
+    },
+    /// The user's entry cannot be used.
+    #[error("the credentials of {origin} cannot be used")]
+    Credentials {
+        /// Where they stand.
+        origin: String,
+        /// What is wrong.
+        #[source]
+        source: BoxError,
+    },
+    /// A file of the service account could not be read.
+    #[error("service account file {} cannot be read", .path.display())]
+    ServiceAccount {
+        /// The file.
+        path: PathBuf,
+        /// What happened.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Reads a kubeconfig: the file at `path`, or those that `KUBECONFIG` names, or the user's own.
+pub async fn from_kubeconfig(path: Option<&Path>, context: Option<&str>) -> Result<Access, Error> {
+    let files = files(path);
+    let read = match path {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    let unreadable = |source| Error::Kubeconfig { files: files.clone(), source: Box::new(source) };
+    let kubeconfig = read.map_err(unreadable)?;
+    let (context, explicit_proxy) = checked_context(&kubeconfig, context, &files)?;
+    let options = KubeConfigOptions { context: Some(context.clone()), ..Default::default() };
+    let mut config =
+        Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unreadable)?;
+    if !explicit_proxy && proxy::is_exempt(config.cluster_url.host().unwrap_or_default()) {
+        config.proxy_url = None;
+    }
+    let namespace = config.default_namespace.clone();
+    Access::new(config, None, Source::Kubeconfig { files, context, namespace }).await
+}
+
+/// Reads the service account mounted at `directory` for the apiserver at `host` and `port`.
+pub async fn in_cluster(directory: &Path, host: &str, port: u16) -> Result<Access, Error> {
+    let source = |namespace| Source::ServiceAccount { directory: directory.to_owned(), namespace };
+    let read = |name: &str| {
+        let path = directory.join(name);
+        std::fs::read_to_string(&path).map_err(|source| Error::ServiceAccount { path, source })
+    };
+    let namespace = read("namespace").map(|name| name.trim().to_owned()).unwrap_or_default();
+    let bundle = read("ca.crt")?;
+    let unusable = |error: BoxError| Error::Cluster {
+        origin: source(String::new()).to_string(),
+        source: error,
+    };
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let server = format!("https://{host}:{port}").parse();
+    let server = server.map_err(|error: http::uri::InvalidUri| unusable(error.into()))?;
+    let roots = crate::tls::roots(bundle.as_bytes()).map_err(|error| unusable(error.into()))?;
+    drop(roots); // Only to refuse an unusable bundle here; the file is read again as it changes.
+    let mut config = Config::new(server);
+    config.root_cert = Some(Vec::new());
+    config.root_cert_file = Some(directory.join("ca.crt"));
+    Access::new(config, Some(directory.join("token")), source(namespace)).await
+}
+
+/// The apiserver at a URL, trusted by the certificates in `authority_pem`, as the bearer of a token.
+pub async fn from_token(server: Uri, authority_pem: &str, token: String) -> Result<Access, Error> {
+    let source = Source::Given { server: server.clone() };
+    let certificates: Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(authority_pem.as_bytes()).collect();
+    let certificates = certificates
+        .map_err(|error| Error::Cluster { origin: source.to_string(), source: error.into() })?;
+    let mut config = Config::new(server);
+    config.root_cert = Some(certificates.iter().map(|der| der.to_vec()).collect());
+    config.auth_info.token = Some(token.into());
+    Access::new(config, None, source).await
+}
+
+fn files(path: Option<&Path>) -> String {
+    match (path, std::env::var_os("KUBECONFIG").filter(|files| !files.is_empty())) {
+        (Some(path), _) => path.display().to_string(),
+        (None, Some(files)) => files.to_string_lossy().into_owned(),
+        (None, None) => "~/.kube/config".to_owned(),
+    }
+}
+
+/// The context to use, and whether its cluster names a proxy itself.
+fn checked_context(
+    kubeconfig: &Kubeconfig,
+    asked: Option<&str>,
+    files: &str,
+) -> Result<(String, bool), Error> {
+    let files = files.to_owned();
+    let names: Vec<_> = kubeconfig.contexts.iter().map(|context| context.name.as_str()).collect();
+    let available = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let current = kubeconfig.current_context.as_deref().filter(|name| !name.is_empty());
+    let Some(name) = asked.or(current) else {
+        return Err(Error::NoCurrentContext { files, available });
+    };
+    let found = kubeconfig.contexts.iter().find(|context| context.name == name);
+    let Some(context) = found.and_then(|found| found.context.as_ref()) else {
+        return Err(Error::NoSuchContext { files, context: name.to_owned(), available });
+    };
+    let dangling = |kind, missing: &str| Error::Dangling {
+        files: files.clone(),
+        context: name.to_owned(),
+        kind,
+        name: missing.to_owned(),
+    };
+    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == context.cluster);
+    let Some(cluster) = cluster.and_then(|cluster| cluster.cluster.as_ref()) else {
+        return Err(dangling("cluster", &context.cluster));
+    };
+    if let Some(user) = context.user.as_deref().filter(|user| !user.is_empty())
+        && !kubeconfig.auth_infos.iter().any(|known| known.name == user)
+    {
+        return Err(dangling("user", user));
+    }
+    let explicit_proxy = cluster.proxy_url.as_deref().is_some_and(|url| !url.is_empty());
+    Ok((name.to_owned(), explicit_proxy))
+}
+
+// === impl Access ===
+
+impl Access {
+    async fn new(
+        config: Config,
+        token_file: Option<PathBuf>,
+        source: Source,
+    ) -> Result<Self, Error> {
+        let endpoint = endpoint(&config)
+            .map_err(|error| Error::Cluster { origin: source.to_string(), source: error })?;
+        let credentials = Credentials::new(config, token_file)
+            .await
+            .map_err(|error| Error::Credentials { origin: source.to_string(), source: error })?;
+        Ok(Self { endpoint, credentials, source })
+    }
+
+    /// Where the apiserver is.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Where all this was read.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The two clients: one for requests with their own credentials, one with ours.
+    ///
+    /// They share connections unless ours carry a client certificate.
+    pub fn clients(self, dialler: Arc<dyn Dial>, settings: Settings) -> (Pool, Own) {
+        let plain = Pool::new(Arc::clone(&dialler), self.endpoint.clone(), settings.clone());
+        let own = match self.credentials.tls() {
+            None => plain.clone(),
+            Some(tls) => Pool::new(dialler, self.endpoint.with_tls(tls), settings),
+        };
+        (plain, Own::new(own, self.credentials))
+    }
+}
+
+/// The endpoint as those see it who bring their own credentials.
+fn endpoint(config: &Config) -> Result<Endpoint, BoxError> {
+    let mut config = config.clone();
+    config.auth_info = AuthInfo::default();
+    let tls = Arc::new(config.rustls_client_config()?);
+    let server_name = config.tls_server_name.as_deref();
+    let endpoint = Endpoint::new(&config.cluster_url, tls, server_name)
+        .map_err(|error: EndpointError| Box::new(error) as BoxError)?;
+    match &config.proxy_url {
+        None => Ok(endpoint),
+        Some(url) => {
+            let proxy = HttpProxy::parse(url).map_err(|error: ProxyError| Box::new(error))?;
+            Ok(endpoint.through(proxy))
+        }
+    }
+}
+
+// === impl Source ===
+
+impl Source {
+    /// The namespace that goes with it: the context's or the pod's.
+    pub fn namespace(&self) -> &str {
+        match self {
+            Self::Kubeconfig { namespace, .. } | Self::ServiceAccount { namespace, .. } => {
+                namespace
+            }
+            Self::Given { .. } => "",
+        }
+    }
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Kubeconfig { files, context, .. } => {
+                write!(formatter, "context {context:?} of kubeconfig {files}")
+            }
+            Self::ServiceAccount { directory, .. } => {
+                write!(formatter, "service account {}", directory.display())
+            }
+            Self::Given { server } => write!(formatter, "{server}"),
+        }
+    }
+}

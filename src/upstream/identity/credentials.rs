@@ -1,0 +1,200 @@
+//! Our own credentials: an Authorization header that stays fresh, and a client certificate.
+//!
+//! Invariants: nothing here can be printed; files are read again as they rotate; plugins are run
+//! on threads that may block, one at a time, and never for each refused request.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use http::{HeaderMap, HeaderValue, Request, Response, header::AUTHORIZATION};
+use kube::{
+    client::ConfigExt,
+    config::{AuthInfo, Config},
+};
+use rustls::ClientConfig;
+use tokio::{sync::Semaphore, time::Instant};
+use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
+
+use crate::body::{Body, BoxError};
+
+/// How long a token read from a file is used; the kubelet renews it long before it ends.
+const TOKEN_FILE_LIFETIME: Duration = Duration::from_secs(60);
+
+/// Refused credentials are obtained anew at most this often.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Our own credentials towards one apiserver.
+#[derive(Clone)]
+pub(in crate::upstream) struct Credentials(Arc<Shared>);
+
+struct Shared {
+    config: Config,
+    /// `as`, `as-groups` and the like of a kubeconfig's user.
+    impersonation: HeaderMap,
+    token_file: Option<PathBuf>,
+    current: ArcSwap<Current>,
+    /// One obtains new ones while others wait.
+    gate: Semaphore,
+}
+
+/// Credentials as last obtained.
+struct Current {
+    header: Header,
+    tls: Option<Arc<ClientConfig>>,
+    obtained_at: Instant,
+}
+
+#[derive(Clone)]
+enum Header {
+    None,
+    Fixed(HeaderValue),
+    /// The `kube` crate's, which renews itself before it expires.
+    Renewing(BoxCloneSyncService<Request<Body>, Response<Option<HeaderValue>>, BoxError>),
+}
+
+/// Whether new credentials may get a better answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::upstream) enum Refreshed {
+    /// Others than those that were refused.
+    Yes,
+    /// They were obtained only just now.
+    No,
+}
+
+// === impl Credentials ===
+
+impl Credentials {
+    pub(super) async fn new(config: Config, token_file: Option<PathBuf>) -> Result<Self, BoxError> {
+        let token_file = token_file.or_else(|| plain_token_file(&config.auth_info));
+        let impersonation = impersonation(&config).await?;
+        let current = obtain(&config, token_file.as_ref()).await?;
+        Ok(Self(Arc::new(Shared {
+            config,
+            impersonation,
+            token_file,
+            current: ArcSwap::from_pointee(current),
+            gate: Semaphore::new(1),
+        })))
+    }
+
+    /// The value of the Authorization header to send now.
+    pub(in crate::upstream) async fn authorization(&self) -> Result<Option<HeaderValue>, BoxError> {
+        let mut current = self.0.current.load_full();
+        if self.0.token_file.is_some() && current.obtained_at.elapsed() > TOKEN_FILE_LIFETIME {
+            // A file that cannot be read for the moment leaves us with the token we have.
+            let _ = self.obtain_after(current.obtained_at).await;
+            current = self.0.current.load_full();
+        }
+        match current.header.clone() {
+            Header::None => Ok(None),
+            Header::Fixed(value) => Ok(Some(value)),
+            Header::Renewing(service) => {
+                Ok(service.oneshot(Request::new(Body::empty())).await?.into_body())
+            }
+        }
+    }
+
+    /// Headers that go with every request of ours.
+    pub(in crate::upstream) fn impersonation(&self) -> &HeaderMap {
+        &self.0.impersonation
+    }
+
+    /// The TLS configuration with our client certificate, if we have one.
+    pub(in crate::upstream) fn tls(&self) -> Option<Arc<ClientConfig>> {
+        self.0.current.load().tls.clone()
+    }
+
+    /// Obtains them anew because the apiserver refused those of a request sent at `sent_at`.
+    pub(in crate::upstream) async fn refresh(
+        &self,
+        sent_at: Instant,
+    ) -> Result<Refreshed, BoxError> {
+        let obtained_at = self.0.current.load().obtained_at;
+        if obtained_at > sent_at {
+            return Ok(Refreshed::Yes);
+        }
+        if obtained_at.elapsed() < REFRESH_INTERVAL {
+            return Ok(Refreshed::No);
+        }
+        self.obtain_after(obtained_at).await?;
+        Ok(Refreshed::Yes)
+    }
+
+    /// Replaces credentials obtained at `known`, unless another has done it meanwhile.
+    async fn obtain_after(&self, known: Instant) -> Result<(), BoxError> {
+        let _turn = self.0.gate.acquire().await?;
+        if self.0.current.load().obtained_at != known {
+            return Ok(());
+        }
+        let obtained = obtain(&self.0.config, self.0.token_file.as_ref()).await;
+        let current = match obtained {
+            Ok(current) => current,
+            Err(error) => {
+                // Not again at once: what failed now fails in a moment too.
+                let old = self.0.current.load_full();
+                let (header, tls) = (old.header.clone(), old.tls.clone());
+                self.0.current.store(Arc::new(Current {
+                    header,
+                    tls,
+                    obtained_at: Instant::now(),
+                }));
+                return Err(error);
+            }
+        };
+        self.0.current.store(Arc::new(current));
+        Ok(())
+    }
+}
+
+/// The token file of a user who has nothing that goes before it.
+fn plain_token_file(user: &AuthInfo) -> Option<PathBuf> {
+    let other = user.auth_provider.is_some() || user.username.is_some() || user.token.is_some();
+    user.token_file.as_ref().filter(|_| !other).map(PathBuf::from)
+}
+
+async fn obtain(config: &Config, token_file: Option<&PathBuf>) -> Result<Current, BoxError> {
+    let header = match token_file {
+        Some(path) => Header::Fixed(read_token(path).await?),
+        None => from_user(config).await?,
+    };
+    // A plugin that gave a token would only be run once more for a certificate.
+    let ask = matches!(header, Header::None);
+    let tls = certificate(config, ask).await?;
+    Ok(Current { header, tls, obtained_at: Instant::now() })
+}
+
+async fn read_token(path: &PathBuf) -> Result<HeaderValue, BoxError> {
+    let text = tokio::fs::read_to_string(path).await?;
+    let mut value = HeaderValue::try_from(format!("Bearer {}", text.trim()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Whatever else the user has; may run a plugin.
+async fn from_user(config: &Config) -> Result<Header, BoxError> {
+    let config = config.clone();
+    let layer = tokio::task::spawn_blocking(move || config.auth_layer()).await??;
+    let Some(layer) = layer else { return Ok(Header::None) };
+    let service = layer.layer(tower::service_fn(|request: Request<Body>| async move {
+        Ok::<_, BoxError>(Response::new(request.headers().get(AUTHORIZATION).cloned()))
+    }));
+    Ok(Header::Renewing(BoxCloneSyncService::new(service)))
+}
+
+/// A TLS configuration with the user's certificate, if it has one; a plugin is asked if `ask`.
+async fn certificate(config: &Config, ask: bool) -> Result<Option<Arc<ClientConfig>>, BoxError> {
+    let mut config = config.clone();
+    if !ask {
+        config.auth_info.exec = None;
+    }
+    config.auth_info.auth_provider = None;
+    let tls = tokio::task::spawn_blocking(move || config.rustls_client_config()).await??;
+    Ok(tls.client_auth_cert_resolver.has_certs().then(|| Arc::new(tls)))
+}
+
+async fn impersonation(config: &Config) -> Result<HeaderMap, BoxError> {
+    let service = config.extra_headers_layer()?.layer(tower::service_fn(
+        |request: Request<Body>| async move { Ok::<_, BoxError>(request.headers().clone()) },
+    ));
+    service.oneshot(Request::new(Body::empty())).await
+}

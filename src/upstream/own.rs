@@ -1,0 +1,131 @@
+//! Requests in our own name.
+//!
+//! Invariant: whatever identity a request came with is removed before ours is added, so that no
+//! caller is ever mixed up with us.
+
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header::AUTHORIZATION};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::{
+    Client, Error, Lane, Pool,
+    identity::{Credentials, Refreshed},
+};
+use crate::body::Body;
+
+/// A [`Client`] that sends everything with our own credentials.
+#[derive(Clone)]
+pub struct Own {
+    pool: Pool,
+    credentials: Credentials,
+    impersonation: Impersonation,
+}
+
+/// What becomes of a request's own `Impersonate-*` headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Impersonation {
+    Removed,
+    /// They go first: the apiserver decides whether we may act as that user.
+    Kept,
+}
+
+// === impl Own ===
+
+impl Own {
+    pub(super) fn new(pool: Pool, credentials: Credentials) -> Self {
+        Self { pool, credentials, impersonation: Impersonation::Removed }
+    }
+
+    /// The same identity for requests of its own user, who may act as somebody else.
+    #[must_use]
+    pub fn allowing_impersonation(mut self) -> Self {
+        self.impersonation = Impersonation::Kept;
+        self
+    }
+
+    async fn send(self, request: Request<Body>, lane: Lane) -> Result<Response<Body>, Error> {
+        let (mut head, body) = request.into_parts();
+        self.introduce(&mut head.headers);
+        let again = http_body::Body::is_end_stream(&body).then(|| head.clone());
+        let sent_at = Instant::now();
+        let request = self.signed(Request::from_parts(head, body)).await?;
+        let response = self.pool.send(request, lane).await?;
+        if response.status() != StatusCode::UNAUTHORIZED || !self.refreshed(sent_at).await {
+            return Ok(response);
+        }
+        match again {
+            None => Ok(response),
+            Some(head) => {
+                let request = self.signed(Request::from_parts(head, Body::empty())).await?;
+                self.pool.send(request, lane).await
+            }
+        }
+    }
+
+    async fn upgrade(self, mut request: Request<Body>) -> Result<Response<Body>, Error> {
+        self.introduce(request.headers_mut());
+        let request = self.signed(request).await?;
+        self.pool.upgrade(request).await
+    }
+
+    /// Takes away whom the request claims to come from.
+    fn introduce(&self, headers: &mut HeaderMap) {
+        let claims: Vec<_> = headers.keys().filter(|name| self.is_claim(name)).cloned().collect();
+        for name in &claims {
+            headers.remove(name);
+        }
+        if !headers.keys().any(is_impersonation) {
+            let own = self.credentials.impersonation();
+            headers.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
+        }
+    }
+
+    fn is_claim(&self, name: &HeaderName) -> bool {
+        name == AUTHORIZATION
+            || name.as_str().starts_with("x-remote-")
+            || self.impersonation == Impersonation::Removed && is_impersonation(name)
+    }
+
+    async fn signed(&self, mut request: Request<Body>) -> Result<Request<Body>, Error> {
+        if let Some(value) = self.credentials.authorization().await.map_err(Error::Credentials)? {
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
+        Ok(request)
+    }
+
+    /// Gets new credentials after a refusal; whether another try makes sense.
+    async fn refreshed(&self, sent_at: Instant) -> bool {
+        match self.credentials.refresh(sent_at).await {
+            Ok(Refreshed::No) => false,
+            Ok(Refreshed::Yes) => {
+                if let Some(tls) = self.credentials.tls() {
+                    self.pool.replace_tls(&tls);
+                }
+                true
+            }
+            Err(error) => {
+                warn!(%error, "own credentials were refused and could not be renewed");
+                false
+            }
+        }
+    }
+}
+
+fn is_impersonation(name: &HeaderName) -> bool {
+    name.as_str().starts_with("impersonate-")
+}
+
+impl Client for Own {
+    fn send(
+        &self,
+        request: Request<Body>,
+        lane: Lane,
+    ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        Box::pin(self.clone().send(request, lane))
+    }
+
+    fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        Box::pin(self.clone().upgrade(request))
+    }
+}

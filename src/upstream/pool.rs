@@ -1,0 +1,214 @@
+//! Connections to one apiserver, shared by all requests that may share them.
+//!
+//! Invariants: long requests never take a place from short ones; a request is sent a second time
+//! only if the apiserver certainly never looked at it; no credential is added here.
+
+mod http1;
+mod http2;
+mod lane;
+mod stream;
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, Uri,
+    header::{CONNECTION, EXPECT, HOST, TE, TRANSFER_ENCODING, UPGRADE},
+    uri::{self, PathAndQuery},
+};
+
+use self::{
+    http2::Failure,
+    lane::{Growth, Lane, Lease},
+};
+use super::{
+    Client, Error,
+    connect::{Connector, Endpoint},
+    dial::Dial,
+    tunnel::Tunnels,
+};
+use crate::body::Body;
+
+/// How often one request is tried when the apiserver keeps refusing it unseen.
+const ATTEMPTS_MAX: usize = 3;
+
+/// Headers that belong to one HTTP/1.1 connection, besides those that `Connection` names.
+const CONNECTION_HEADERS: [HeaderName; 5] = [
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    TRANSFER_ENCODING,
+    UPGRADE,
+    // The body is sent at once: nobody waits for a `100 Continue`.
+    EXPECT,
+];
+
+/// The bounds of a pool.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Requests at a time on one HTTP/2 connection, if the server allows as many.
+    pub streams_max: usize,
+    /// HTTP/2 connections for short requests.
+    pub short_connections_max: usize,
+    /// HTTP/2 connections for watches and other long requests.
+    pub long_connections_max: usize,
+    /// HTTP/1.1 connections per lane, for servers without HTTP/2.
+    pub http1_connections_max: usize,
+    /// Requests per lane that may wait for a place.
+    pub waiting_max: usize,
+    /// How long a request waits for a place.
+    pub wait_max: Duration,
+    /// Upgraded connections.
+    pub tunnels_max: usize,
+    /// How long a connection is kept unused.
+    pub idle_timeout: Duration,
+    /// How often a connection is probed.
+    pub ping_interval: Duration,
+    /// How long the answer to a probe may take.
+    pub ping_timeout: Duration,
+}
+
+/// A [`Client`] that passes requests on with the credentials they have.
+#[derive(Clone)]
+pub struct Pool {
+    connector: Arc<Connector>,
+    host: HeaderValue,
+    short: Arc<Lane>,
+    long: Arc<Lane>,
+    tunnels: Tunnels,
+}
+
+// === impl Settings ===
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            streams_max: 100,
+            short_connections_max: 4,
+            long_connections_max: 64,
+            http1_connections_max: 256,
+            waiting_max: 1024,
+            wait_max: Duration::from_secs(10),
+            tunnels_max: 1024,
+            idle_timeout: Duration::from_secs(90),
+            ping_interval: Duration::from_secs(10),
+            ping_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// A pool of connections to `endpoint`; nothing is dialled before the first request.
+    pub fn new(dialler: Arc<dyn Dial>, endpoint: Endpoint, settings: Settings) -> Self {
+        let host = HeaderValue::from_str(endpoint.authority().as_str())
+            .expect("an authority is made of visible ASCII");
+        let connector = Arc::new(Connector::new(dialler, endpoint));
+        let lane = |connections_max, busy_at| {
+            let growth = Growth { connections_max, busy_at };
+            Lane::new(Arc::clone(&connector), settings.clone(), growth)
+        };
+        let short = lane(settings.short_connections_max, settings.streams_max / 4);
+        let long = lane(settings.long_connections_max, settings.streams_max * 3 / 4);
+        let tunnels = Tunnels::new(Arc::clone(&connector), settings.tunnels_max);
+        Self { connector, host, short, long, tunnels }
+    }
+
+    /// Uses another TLS configuration, and new connections, for the requests to come.
+    pub fn replace_tls(&self, config: &rustls::ClientConfig) {
+        self.connector.replace_tls(config);
+        self.short.retire_all();
+        self.long.retire_all();
+    }
+
+    async fn send(
+        &self,
+        request: Request<Body>,
+        lane: &Arc<Lane>,
+    ) -> Result<Response<Body>, Error> {
+        let (mut head, mut body) = request.into_parts();
+        head.uri = self.uri(&head.uri)?;
+        head.extensions.clear();
+        strip_connection_headers(&mut head.headers);
+        head.headers.remove(HOST);
+        let mut attempt = 1;
+        loop {
+            let outcome = match lane.acquire().await? {
+                Lease::Http2(connection, slot) => connection.send(&head, body, slot).await,
+                Lease::Http1(connection) => {
+                    connection.send(&head, body, &self.host, Arc::downgrade(lane)).await
+                }
+            };
+            match outcome {
+                Ok(response) => return Ok(response),
+                Err(Failure::Broken(error)) => return Err(Error::Broken(error)),
+                Err(Failure::Unsent(_, error)) if attempt == ATTEMPTS_MAX => {
+                    return Err(Error::Connect(error));
+                }
+                Err(Failure::Unsent(unsent, _)) => {
+                    body = *unsent;
+                    attempt += 1;
+                }
+            }
+        }
+    }
+
+    async fn open_tunnel(&self, mut request: Request<Body>) -> Result<Response<Body>, Error> {
+        *request.uri_mut() =
+            self.uri(request.uri())?.into_parts().path_and_query.map(Uri::from).unwrap_or_default();
+        request.extensions_mut().clear();
+        self.tunnels.open(request, &self.host).await
+    }
+
+    /// Where the endpoint has what was asked for.
+    fn uri(&self, asked: &Uri) -> Result<Uri, Error> {
+        let endpoint = self.connector.endpoint();
+        let path = match (asked.path_and_query(), endpoint.base_path()) {
+            (Some(path), "") => Ok(path.clone()),
+            (Some(path), base) => PathAndQuery::try_from(format!("{base}{path}")),
+            (None, base) => PathAndQuery::try_from(format!("{base}/")),
+        };
+        let path = path.map_err(|error| Error::Connect(error.into()))?;
+        let mut parts = uri::Parts::default();
+        parts.scheme = Some(endpoint.scheme().clone());
+        parts.authority = Some(endpoint.authority().clone());
+        parts.path_and_query = Some(path);
+        Uri::from_parts(parts).map_err(|error| Error::Connect(error.into()))
+    }
+}
+
+impl Client for Pool {
+    fn send(
+        &self,
+        request: Request<Body>,
+        lane: super::Lane,
+    ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        let pool = self.clone();
+        Box::pin(async move {
+            let lane = match lane {
+                super::Lane::Short => &pool.short,
+                super::Lane::Long => &pool.long,
+            };
+            pool.send(request, lane).await
+        })
+    }
+
+    fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        let pool = self.clone();
+        Box::pin(async move { pool.open_tunnel(request).await })
+    }
+}
+
+fn strip_connection_headers(headers: &mut HeaderMap) {
+    if let Some(named) = headers.remove(CONNECTION) {
+        for name in named.to_str().unwrap_or_default().split(',') {
+            headers.remove(name.trim());
+        }
+    }
+    for name in &CONNECTION_HEADERS {
+        headers.remove(name);
+    }
+    if headers.get(TE).is_some_and(|value| value != "trailers") {
+        headers.remove(TE);
+    }
+}

@@ -1,0 +1,141 @@
+//! HTTP/1.1 connections to servers that have no HTTP/2: one request at a time each.
+//!
+//! Invariant: a connection is used again only after its last response was read to its end; hyper
+//! closes it otherwise.
+
+use std::{
+    pin::Pin,
+    sync::Weak,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, header::HOST, request::Parts};
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::{
+    body::Incoming,
+    client::conn::http1::{Builder, SendRequest},
+};
+use hyper_util::rt::TokioIo;
+use tracing::debug;
+
+use super::{http2::Failure, lane::Lane, strip_connection_headers};
+use crate::{
+    body::{Body, BoxError},
+    upstream::{dial::Stream, slot::Slot, socket::Socket},
+};
+
+/// One connection that takes a request when idle.
+pub(super) struct Http1 {
+    sender: SendRequest<Body>,
+}
+
+/// A response's body that gives its connection back at its end.
+struct Download {
+    incoming: Incoming,
+    connection: Option<Http1>,
+    lane: Weak<Lane>,
+}
+
+// === impl Http1 ===
+
+impl Http1 {
+    /// Starts a connection, which holds its place until it is closed.
+    pub(super) async fn start(stream: Box<dyn Stream>, place: Slot) -> Result<Self, hyper::Error> {
+        let stream = TokioIo::new(Socket::holding(stream, place));
+        let (sender, connection) = Builder::new().handshake(stream).await?;
+        tokio::spawn(async move {
+            let outcome = connection.await;
+            debug!(?outcome, "connection to the apiserver ended");
+        });
+        Ok(Self { sender })
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// Sends one request; the connection goes back to `lane` when the response was read.
+    pub(super) async fn send(
+        mut self,
+        head: &Parts,
+        body: Body,
+        host: &HeaderValue,
+        lane: Weak<Lane>,
+    ) -> Result<Response<Body>, Failure> {
+        if let Err(error) = self.sender.ready().await {
+            return Err(Failure::Unsent(Box::new(body), error.into()));
+        }
+        match self.sender.try_send_request(request(head, body, host)).await {
+            Ok(mut response) => {
+                strip_connection_headers(response.headers_mut());
+                Ok(response.map(|incoming| {
+                    Body::wrap(Download { incoming, connection: Some(self), lane })
+                }))
+            }
+            Err(mut error) => Err(match error.take_message() {
+                Some(request) => {
+                    Failure::Unsent(Box::new(request.into_body()), error.into_error().into())
+                }
+                None => Failure::Broken(error.into_error().into()),
+            }),
+        }
+    }
+}
+
+fn request(head: &Parts, body: Body, host: &HeaderValue) -> Request<Body> {
+    let mut request = Request::new(body);
+    *request.method_mut() = head.method.clone();
+    *request.uri_mut() = path_only(&head.uri);
+    *request.headers_mut() = head.headers.clone();
+    request.headers_mut().insert(HOST, host.clone());
+    request
+}
+
+fn path_only(uri: &http::Uri) -> http::Uri {
+    uri.path_and_query().map(|path| http::Uri::from(path.clone())).unwrap_or_default()
+}
+
+// === impl Download ===
+
+impl Download {
+    fn give_back(&mut self) {
+        if let (Some(connection), Some(lane)) = (self.connection.take(), self.lane.upgrade()) {
+            lane.give_back(connection);
+        }
+    }
+}
+
+impl http_body::Body for Download {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
+        match &frame {
+            Some(Ok(_)) if !self.incoming.is_end_stream() => {}
+            Some(Ok(_)) | None => self.give_back(),
+            Some(Err(_)) => self.connection = None,
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+impl Drop for Download {
+    fn drop(&mut self) {
+        if self.incoming.is_end_stream() {
+            self.give_back();
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The upstream side against in-process servers, over TLS on in-memory streams.
+
+mod harness;
+mod http1;
+mod identity;
+mod pool;
+mod tunnel;

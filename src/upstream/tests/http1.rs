@@ -1,0 +1,134 @@
+//! Servers without HTTP/2.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, header::TRANSFER_ENCODING};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
+    sync::Notify,
+};
+use tokio_rustls::server::TlsStream;
+
+use super::harness::{fed, piece, send, start, text};
+use crate::{
+    body::Body,
+    upstream::{Client, Error, Lane, Settings},
+};
+
+const HTTP1: &[&str] = &["http/1.1"];
+
+/// Answers with what was asked; `/watch` begins a body and never ends it.
+async fn server(stream: TlsStream<DuplexStream>) {
+    let service = service_fn(|request: Request<Incoming>| async move {
+        let uri = request.uri().to_string();
+        let body = if uri == "/watch" {
+            let (sender, body) = fed();
+            sender.send(Bytes::from_static(b"first")).unwrap();
+            tokio::spawn(async move { sender.closed().await });
+            body
+        } else {
+            Body::full(format!("{uri} {:?}", request.headers()))
+        };
+        Ok::<_, Infallible>(Response::new(body))
+    });
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}
+
+#[tokio::test]
+async fn connection_is_kept_for_the_next_request() {
+    let (pool, network, listening) = start("/base", HTTP1, Settings::default());
+    listening.serve(server);
+    for _ in 0..5 {
+        let response = send(&pool, "/api?x=1", Lane::Short).await.unwrap();
+        assert_eq!(response.version(), http::Version::HTTP_11);
+        assert_eq!(text(response).await, "/base/api?x=1 {\"host\": \"apiserver\"}");
+    }
+    assert_eq!(network.dialled(), 1);
+}
+
+#[tokio::test]
+async fn concurrent_requests_have_a_connection_each_up_to_the_limit() {
+    let settings = Settings { http1_connections_max: 3, ..Settings::default() };
+    let (pool, network, listening) = start("", HTTP1, settings);
+    listening.serve(server);
+    let mut watches = Vec::new();
+    for _ in 0..3 {
+        let response = send(&pool, "/watch", Lane::Long).await.unwrap();
+        assert!(!response.headers().contains_key(TRANSFER_ENCODING), "that was between us two");
+        let mut body = response.into_body();
+        assert_eq!(piece(&mut body).await.unwrap().unwrap(), "first");
+        watches.push(body);
+    }
+    let fourth = tokio::spawn({
+        let pool = pool.clone();
+        async move { send(&pool, "/", Lane::Long).await }
+    });
+    tokio::task::yield_now().await;
+    assert!(!fourth.is_finished());
+    watches.pop();
+    fourth.await.unwrap().expect("a dropped watch closes its connection and frees its place");
+    assert_eq!(network.dialled(), 4);
+    let requests =
+        (0..10).map(|_| async { text(send(&pool, "/", Lane::Short).await.unwrap()).await });
+    futures_util::future::join_all(requests).await;
+    assert_eq!(network.dialled(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_died_idle_cost_no_request() {
+    let (pool, network, listening) = start("", HTTP1, Settings::default());
+    let close = Arc::new(Notify::new());
+    let closing = Arc::clone(&close);
+    listening.serve(move |stream| {
+        let closing = Arc::clone(&closing);
+        async move {
+            tokio::select! {
+                () = server(stream) => {}
+                () = closing.notified() => {}
+            }
+        }
+    });
+    let requests: Vec<_> = (0..6).map(|_| send(&pool, "/", Lane::Short)).collect();
+    for response in futures_util::future::join_all(requests).await {
+        text(response.unwrap()).await;
+    }
+    let before = network.dialled();
+    close.notify_waiters();
+    // Virtual time passes when every task has seen the end.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for _ in 0..3 {
+        text(send(&pool, "/", Lane::Short).await.unwrap()).await;
+    }
+    assert!(network.dialled() > before);
+}
+
+#[tokio::test]
+async fn request_whose_bytes_were_sent_is_not_sent_again() {
+    let (pool, _, mut listening) = start("", HTTP1, Settings::default());
+    let seen = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&seen);
+    tokio::spawn(async move {
+        loop {
+            let mut stream = listening.accept().await;
+            let mut bytes = [0; 64];
+            if stream.read(&mut bytes).await.unwrap() > 0 {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+            stream.shutdown().await.unwrap();
+        }
+    });
+    let request = Request::post("/").body(Body::full("{}")).unwrap();
+    let answer = Client::send(&pool, request, Lane::Short).await;
+    assert!(matches!(answer, Err(Error::Broken(_))));
+    assert_eq!(seen.load(Ordering::SeqCst), 1);
+}

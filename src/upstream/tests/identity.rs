@@ -1,0 +1,344 @@
+//! Whose credentials a request carries, and where they come from.
+
+use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use http::{Request, Response, StatusCode};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tempfile::TempDir;
+use tokio::io::DuplexStream;
+use tokio_rustls::server::TlsStream;
+
+use super::harness::{Network, Server, network, text};
+use crate::{
+    body::Body,
+    upstream::{
+        Client, Lane, Own, Pool, Settings,
+        identity::{self, Access},
+    },
+};
+
+/// Says which credentials came; 401 to those whose token begins with `bad`.
+async fn apiserver(stream: TlsStream<DuplexStream>) {
+    let certificate = stream.get_ref().1.peer_certificates().is_some();
+    let service = service_fn(move |request: Request<Incoming>| async move {
+        let mut headers: Vec<_> = request
+            .headers()
+            .iter()
+            .filter(|(name, _)| *name != http::header::CONTENT_LENGTH)
+            .map(|(name, value)| format!("{name}={}", value.to_str().unwrap()))
+            .collect();
+        headers.sort();
+        let refused = headers.iter().any(|header| header.contains("Bearer bad"));
+        let certificate = if certificate { "certificate " } else { "" };
+        let mut response = Response::new(Body::full(format!("{certificate}{}", headers.join(" "))));
+        if refused {
+            *response.status_mut() = StatusCode::UNAUTHORIZED;
+        }
+        Ok::<_, Infallible>(response)
+    });
+    let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// A kubeconfig with one context, `here`, and the given lines for its user.
+struct Kubeconfig {
+    directory: TempDir,
+    network: Network,
+}
+
+impl Kubeconfig {
+    fn new(user: impl FnOnce(&Path, &Server) -> String) -> Self {
+        let (network, server, _) = network(&["h2", "http/1.1"]);
+        let directory = tempfile::tempdir().unwrap();
+        let user = user(directory.path(), &server);
+        let authority = STANDARD.encode(&server.authority);
+        let cluster =
+            format!("server: https://apiserver/base, certificate-authority-data: {authority}");
+        write(&directory, &cluster, &user);
+        server.serve(apiserver);
+        Self { directory, network }
+    }
+
+    async fn access(&self) -> Access {
+        let path = self.directory.path().join("config");
+        identity::from_kubeconfig(Some(&path), None).await.unwrap()
+    }
+
+    async fn clients(&self) -> (Pool, Own) {
+        self.access().await.clients(Arc::new(self.network.clone()), Settings::default())
+    }
+}
+
+fn write(directory: &TempDir, cluster: &str, user: &str) {
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: here\n\
+         clusters:\n- {{name: c, cluster: {{{cluster}}}}}\n\
+         users:\n- {{name: u, user: {{{user}}}}}\n\
+         contexts:\n- {{name: here, context: {{cluster: c, user: u, namespace: shop}}}}\n\
+         - {{name: elsewhere, context: {{cluster: missing, user: u}}}}\n\
+         - {{name: nobody, context: {{cluster: c, user: missing}}}}\n"
+    );
+    std::fs::write(directory.path().join("config"), text).unwrap();
+}
+
+async fn ask(client: &impl Client, headers: &[(&'static str, &str)]) -> (u16, String) {
+    let mut request = Request::get("/").body(Body::empty()).unwrap();
+    for (name, value) in headers {
+        request.headers_mut().append(*name, value.parse().unwrap());
+    }
+    let response = client.send(request, Lane::Short).await.unwrap();
+    (response.status().as_u16(), text(response).await)
+}
+
+#[tokio::test]
+async fn own_replaces_whatever_identity_a_request_claims() {
+    let kubeconfig = Kubeconfig::new(|_, _| "token: mine".to_owned());
+    let (plain, own) = kubeconfig.clients().await;
+    let claims = [
+        ("authorization", "Bearer other"),
+        ("x-remote-user", "root"),
+        ("x-remote-extra-a", "b"),
+        ("impersonate-user", "root"),
+        ("impersonate-group", "system:masters"),
+        ("accept", "a/b"),
+    ];
+    assert_eq!(ask(&own, &claims).await.1, "accept=a/b authorization=Bearer mine");
+    let acting = own.allowing_impersonation();
+    assert_eq!(
+        ask(&acting, &claims).await.1,
+        "accept=a/b authorization=Bearer mine impersonate-group=system:masters \
+         impersonate-user=root"
+    );
+    let asked = ask(&plain, &claims[..1]).await.1;
+    assert_eq!(asked, "authorization=Bearer other", "the plain pool passes credentials on");
+    assert_eq!(ask(&plain, &[]).await.1, "", "and adds none");
+    assert_eq!(kubeconfig.network.dialled(), 1, "without certificates connections are shared");
+}
+
+#[tokio::test]
+async fn user_who_acts_as_another_does_so_unless_a_request_says_otherwise() {
+    let user = "token: mine, as: deputy, as-groups: [g1, g2], as-user-extra: {k: [v]}";
+    let kubeconfig = Kubeconfig::new(|_, _| user.to_owned());
+    let (_, own) = kubeconfig.clients().await;
+    let deputy = "authorization=Bearer mine impersonate-extra-k=v impersonate-group=g1 \
+                  impersonate-group=g2 impersonate-user=deputy";
+    assert_eq!(ask(&own, &[("impersonate-user", "x")]).await.1, deputy);
+    let acting = own.allowing_impersonation();
+    assert_eq!(ask(&acting, &[]).await.1, deputy);
+    let other = "authorization=Bearer mine impersonate-user=x";
+    assert_eq!(ask(&acting, &[("impersonate-user", "x")]).await.1, other);
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_file_is_read_again_as_it_rotates() {
+    let kubeconfig = Kubeconfig::new(|directory, _| {
+        std::fs::write(directory.join("token"), "one\n").unwrap();
+        "tokenFile: token".to_owned()
+    });
+    let (_, own) = kubeconfig.clients().await;
+    assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer one");
+    std::fs::write(kubeconfig.directory.path().join("token"), "two").unwrap();
+    assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer one");
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer two");
+    std::fs::remove_file(kubeconfig.directory.path().join("token")).unwrap();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer two", "the last one goes on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_token_is_read_again_at_once_but_not_for_every_refusal() {
+    let kubeconfig = Kubeconfig::new(|directory, _| {
+        std::fs::write(directory.join("token"), "bad1").unwrap();
+        "tokenFile: token".to_owned()
+    });
+    let (_, own) = kubeconfig.clients().await;
+    let token = kubeconfig.directory.path().join("token");
+    std::fs::write(&token, "good").unwrap();
+    assert_eq!(ask(&own, &[]).await.0, 401, "read just now");
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!(ask(&own, &[]).await, (200, "authorization=Bearer good".to_owned()));
+    // What has a body is not sent a second time.
+    std::fs::write(&token, "bad2").unwrap();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let request = || Request::post("/").body(Body::full("{}")).unwrap();
+    assert_eq!(own.send(request(), Lane::Short).await.unwrap().status(), 401);
+    std::fs::write(&token, "good").unwrap();
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!(own.send(request(), Lane::Short).await.unwrap().status(), 401);
+    assert_eq!(own.send(request(), Lane::Short).await.unwrap().status(), 200, "the next one is");
+}
+
+/// A plugin that counts its runs in its output: `token` or `certificate`.
+fn plugin(directory: &Path, status: &str) -> String {
+    let script = directory.join("plugin.sh");
+    let text = format!(
+        "echo run >> {runs}\nn=$(wc -l < {runs} | tr -d ' ')\ncat <<END\n\
+         {{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"kind\": \"ExecCredential\", \
+         \"status\": {{{status}}}}}\nEND\n",
+        runs = directory.join("runs").display(),
+    );
+    std::fs::write(&script, text).unwrap();
+    format!(
+        "exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, \
+         args: [{}], interactiveMode: Never}}",
+        script.display()
+    )
+}
+
+fn runs(kubeconfig: &Kubeconfig) -> usize {
+    let runs = std::fs::read_to_string(kubeconfig.directory.path().join("runs"));
+    runs.unwrap_or_default().lines().count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn plugin_runs_once_for_many_requests_and_again_when_its_token_is_refused() {
+    let status = r#""expirationTimestamp": "2999-01-01T00:00:00Z", "token": "$(
+        if [ $n = 1 ]; then echo bad; else echo good; fi)$n""#;
+    let kubeconfig = Kubeconfig::new(|directory, _| plugin(directory, status));
+    let (_, own) = kubeconfig.clients().await;
+    for _ in 0..3 {
+        assert_eq!(ask(&own, &[]).await, (401, "authorization=Bearer bad1".to_owned()));
+    }
+    assert_eq!(runs(&kubeconfig), 1);
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    for _ in 0..3 {
+        assert_eq!(ask(&own, &[]).await, (200, "authorization=Bearer good2".to_owned()));
+    }
+    assert_eq!(runs(&kubeconfig), 2);
+}
+
+#[tokio::test]
+async fn plugin_token_is_renewed_before_it_expires() {
+    let status = r#""expirationTimestamp": "2001-01-01T00:00:00Z", "token": "t$n""#;
+    let kubeconfig = Kubeconfig::new(|directory, _| plugin(directory, status));
+    let (_, own) = kubeconfig.clients().await;
+    assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer t2");
+    assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer t3");
+}
+
+#[tokio::test]
+async fn plugin_that_fails_says_so() {
+    let (_, server, _) = network(&["h2"]);
+    let directory = tempfile::tempdir().unwrap();
+    let cluster = "server: https://apiserver, insecure-skip-tls-verify: true";
+    write(&directory, cluster, "exec: {apiVersion: v1, command: /does/not/exist}");
+    let path = directory.path().join("config");
+    let error = chain(identity::from_kubeconfig(Some(&path), None).await);
+    assert!(error.contains("here") && error.contains("unable to run auth exec"), "{error}");
+    drop(server);
+}
+
+#[tokio::test]
+async fn client_certificate_goes_with_own_requests_only() {
+    let kubeconfig = Kubeconfig::new(|directory, server| {
+        std::fs::write(directory.join("user.crt"), &server.user.certificate).unwrap();
+        let key = STANDARD.encode(&server.user.key);
+        format!("client-certificate: user.crt, client-key-data: {key}")
+    });
+    let (plain, own) = kubeconfig.clients().await;
+    assert_eq!(ask(&own, &[]).await.1, "certificate ");
+    assert_eq!(ask(&plain, &[]).await.1, "");
+    assert_eq!(kubeconfig.network.dialled(), 2);
+}
+
+#[tokio::test]
+async fn plugin_may_give_a_certificate() {
+    let kubeconfig = Kubeconfig::new(|directory, server| {
+        let field = |text: &str| serde_json::to_string(text).unwrap().replace("\\n", "\\\\n");
+        let certificate = field(&server.user.certificate);
+        let key = field(&server.user.key);
+        let status = format!("\"clientCertificateData\": {certificate}, \"clientKeyData\": {key}");
+        plugin(directory, &status)
+    });
+    let (plain, own) = kubeconfig.clients().await;
+    assert_eq!(ask(&own, &[]).await.1, "certificate ");
+    assert_eq!(ask(&plain, &[]).await.1, "");
+}
+
+#[tokio::test]
+async fn basic_authentication_is_passed_on() {
+    let kubeconfig = Kubeconfig::new(|_, _| "username: a, password: b".to_owned());
+    let (_, own) = kubeconfig.clients().await;
+    assert_eq!(ask(&own, &[]).await.1, "authorization=Basic YTpi");
+}
+
+#[tokio::test]
+async fn unverified_server_is_taken_only_when_asked_for() {
+    for (line, taken) in [("insecure-skip-tls-verify: true", true), ("tls-server-name: x", false)] {
+        let (network, server, _) = network(&["h2"]);
+        server.serve(apiserver);
+        let directory = tempfile::tempdir().unwrap();
+        write(&directory, &format!("server: https://other, {line}"), "token: t");
+        let path = directory.path().join("config");
+        let access = identity::from_kubeconfig(Some(&path), None).await.unwrap();
+        let (plain, _) = access.clients(Arc::new(network), Settings::default());
+        let request = Request::get("/").body(Body::empty()).unwrap();
+        assert_eq!(plain.send(request, Lane::Short).await.is_ok(), taken, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn service_account_is_read_from_its_directory() {
+    let (network, server, _) = network(&["h2"]);
+    let directory = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    let missing = chain(identity::in_cluster(directory.path(), "apiserver", 443).await);
+    assert!(missing.contains("ca.crt"), "{missing}");
+    put("ca.crt", &server.authority);
+    let missing = chain(identity::in_cluster(directory.path(), "apiserver", 443).await);
+    assert!(missing.contains("token") || missing.contains("No such file"), "{missing}");
+    put("token", "pod-token");
+    put("namespace", "shop");
+    server.serve(apiserver);
+    let access = identity::in_cluster(directory.path(), "apiserver", 443).await.unwrap();
+    assert_eq!(access.endpoint().authority().as_str(), "apiserver:443");
+    assert_eq!(access.source().namespace(), "shop");
+    let (_, own) = access.clients(Arc::new(network), Settings::default());
+    assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer pod-token");
+    let address = identity::in_cluster(directory.path(), "fd00::1", 6443).await.unwrap();
+    assert_eq!(address.endpoint().authority().as_str(), "[fd00::1]:6443");
+}
+
+fn chain<T>(outcome: Result<T, identity::Error>) -> String {
+    let error = outcome.err().expect("it fails");
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+#[tokio::test]
+async fn errors_name_the_file_the_context_and_what_there_is() {
+    let kubeconfig = Kubeconfig::new(|_, _| "token: t".to_owned());
+    let path = kubeconfig.directory.path().join("config");
+    let file = path.display().to_string();
+    let access = kubeconfig.access().await;
+    assert_eq!(access.source().namespace(), "shop");
+    assert_eq!(access.source().to_string(), format!("context \"here\" of kubeconfig {file}"));
+    for (context, words) in [
+        ("nowhere", "no context \"nowhere\"; it has here, elsewhere, nobody"),
+        ("elsewhere", "names cluster \"missing\""),
+        ("nobody", "names user \"missing\""),
+    ] {
+        let error = chain(identity::from_kubeconfig(Some(&path), Some(context)).await);
+        assert!(error.contains(&file) && error.contains(words), "{error}");
+    }
+    let absent = kubeconfig.directory.path().join("absent");
+    let error = chain(identity::from_kubeconfig(Some(&absent), None).await);
+    assert!(error.contains("absent") && error.contains("No such file"), "{error}");
+    for (cluster, words) in [
+        ("server: \"ftp://x\"", "neither http:// nor https://"),
+        ("server: \"https://x\", proxy-url: \"socks5://p\"", "socks5"),
+        ("server: \"https://x\", certificate-authority: gone.crt", "gone.crt"),
+    ] {
+        write(&kubeconfig.directory, cluster, "token: t");
+        let error = chain(identity::from_kubeconfig(Some(&path), None).await);
+        assert!(error.contains(words) && error.contains(&file), "{error}");
+    }
+}

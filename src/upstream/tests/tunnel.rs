@@ -1,0 +1,159 @@
+//! Upgrades, from a client through us to an apiserver.
+
+use std::{convert::Infallible, io};
+
+use http::{
+    HeaderMap, Request, Response, StatusCode,
+    header::{CONNECTION, UPGRADE},
+};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn, upgrade};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio_rustls::server::TlsStream;
+
+use super::harness::{start, text};
+use crate::{
+    body::Body,
+    upstream::{Client, Error, Pool, Settings, tunnel::splice},
+};
+
+const HTTP2: &[&str] = &["h2", "http/1.1"];
+
+fn switching(protocol: &str) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    response.headers_mut().insert(CONNECTION, "Upgrade".parse().unwrap());
+    response.headers_mut().insert(UPGRADE, protocol.parse().unwrap());
+    response
+}
+
+/// Switches to an echo that says goodbye after the other side has ended; refuses `/refused`.
+async fn apiserver(stream: TlsStream<DuplexStream>) {
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+    let service = service_fn(|mut request: Request<Incoming>| async move {
+        if request.uri().path().ends_with("/refused") {
+            let mut response = Response::new(Body::full("no"));
+            *response.status_mut() = StatusCode::FORBIDDEN;
+            return Ok(response);
+        }
+        let protocol = request.headers()[UPGRADE].to_str().unwrap().to_owned();
+        let upgrade = upgrade::on(&mut request);
+        tokio::spawn(async move {
+            let mut stream = TokioIo::new(upgrade.await.unwrap());
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).await.unwrap();
+            bytes.extend_from_slice(b", goodbye");
+            stream.write_all(&bytes).await.unwrap();
+            stream.shutdown().await.unwrap();
+        });
+        let protocol = if protocol == "wrong" { "other" } else { &protocol };
+        Ok::<_, Infallible>(switching(protocol))
+    });
+    let served = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    let _ = served.with_upgrades().await;
+}
+
+fn ask(path: &str, protocol: &str) -> Request<Body> {
+    Request::post(path)
+        .header(CONNECTION, "Upgrade")
+        .header(UPGRADE, protocol)
+        .header("x-stream-protocol-version", "v5.channel.k8s.io")
+        .body(Body::empty())
+        .unwrap()
+}
+
+/// Does for a client what the proxy's forward step does.
+async fn proxy(stream: DuplexStream, pool: Pool) {
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let pool = pool.clone();
+        async move {
+            let client = upgrade::on(&mut request);
+            let mut response = pool.upgrade(request.map(Body::incoming)).await.unwrap();
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                let upstream = upgrade::on(&mut response);
+                tokio::spawn(async move {
+                    let both = tokio::try_join!(client, upstream).map_err(io::Error::other);
+                    let (client, upstream) = both?;
+                    splice(TokioIo::new(client), TokioIo::new(upstream)).await
+                });
+            }
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let served = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    let _ = served.with_upgrades().await;
+}
+
+#[tokio::test]
+async fn bytes_pass_both_ways_and_each_side_ends_by_itself() {
+    let (pool, network, server) = start("/base", HTTP2, Settings::default());
+    server.serve(apiserver);
+    let (mut client, far) = tokio::io::duplex(1024);
+    tokio::spawn(proxy(far, pool));
+    let head = "POST /exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n";
+    client.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    while !answer.ends_with("\r\n\r\n") {
+        answer.push(char::from(client.read_u8().await.unwrap()));
+    }
+    assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
+    assert!(answer.to_lowercase().contains("upgrade: spdy/3.1"), "{answer}");
+    client.write_all(&[b'x'; 100_000]).await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut rest = Vec::new();
+    client.read_to_end(&mut rest).await.unwrap();
+    assert_eq!(rest.len(), 100_000 + ", goodbye".len());
+    assert_eq!(network.dialled(), 1);
+}
+
+#[tokio::test]
+async fn refusal_is_a_normal_answer() {
+    let (pool, _, server) = start("", HTTP2, Settings::default());
+    server.serve(apiserver);
+    let response = pool.upgrade(ask("/refused", "websocket")).await.unwrap();
+    assert_eq!(response.status(), StatusCode::FORBIDDEN);
+    assert_eq!(text(response).await, "no");
+}
+
+#[tokio::test]
+async fn switch_to_another_protocol_is_an_error() {
+    let (pool, _, server) = start("", HTTP2, Settings::default());
+    server.serve(apiserver);
+    let answer = pool.upgrade(ask("/", "wrong")).await;
+    assert!(matches!(answer, Err(Error::Broken(_))));
+}
+
+#[tokio::test]
+async fn tunnels_are_counted_as_long_as_they_are_open() {
+    let settings = Settings { tunnels_max: 1, ..Settings::default() };
+    let (pool, _, server) = start("", HTTP2, settings);
+    server.serve(apiserver);
+    let mut open = pool.upgrade(ask("/", "websocket")).await.unwrap();
+    let upgraded = upgrade::on(&mut open).await.unwrap();
+    let refused = pool.upgrade(ask("/", "websocket")).await;
+    assert!(matches!(refused, Err(Error::Saturated("upstream tunnels"))));
+    drop(upgraded);
+    pool.upgrade(ask("/", "websocket")).await.expect("the place is free again");
+}
+
+#[tokio::test]
+async fn headers_of_the_upgrade_arrive_as_they_were() {
+    let (pool, _, mut server) = start("/base", HTTP2, Settings::default());
+    let asked = tokio::spawn(async move { pool.upgrade(ask("/a?b=c", "websocket")).await });
+    let mut stream = server.accept().await;
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        head.push(char::from(stream.read_u8().await.unwrap()));
+    }
+    asked.abort();
+    let mut lines = head.trim_end().split("\r\n");
+    assert_eq!(lines.next(), Some("POST /base/a?b=c HTTP/1.1"));
+    let headers: HeaderMap = lines
+        .map(|line| line.split_once(": ").unwrap())
+        .map(|(name, value)| (name.parse::<http::HeaderName>().unwrap(), value.parse().unwrap()))
+        .collect();
+    assert_eq!(headers["host"], "apiserver");
+    assert_eq!(headers["connection"], "Upgrade");
+    assert_eq!(headers["upgrade"], "websocket");
+    assert_eq!(headers["x-stream-protocol-version"], "v5.channel.k8s.io");
+}

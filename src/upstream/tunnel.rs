@@ -1,0 +1,91 @@
+//! Connections that stop being HTTP: exec, attach, port-forward, proxy and WebSocket watches.
+//!
+//! Invariants: a tunnel's connection comes from no pool and goes back to none; nothing of what the
+//! client sends after its request goes upstream before the apiserver agreed (S-NET-04).
+
+use std::{io, sync::Arc};
+
+use http::{
+    HeaderValue, Request, Response, StatusCode,
+    header::{HOST, UPGRADE},
+};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes},
+    sync::Notify,
+};
+use tracing::debug;
+
+use super::{
+    Error,
+    connect::{ConnectError, Connector, Offer},
+    slot::Slots,
+    socket::Socket,
+};
+use crate::body::Body;
+
+/// Bytes on their way in each direction of a tunnel.
+const BUFFER_BYTES: usize = 16 * 1024;
+
+/// Opens a dedicated connection for each upgrade.
+#[derive(Clone)]
+pub(super) struct Tunnels {
+    connector: Arc<Connector>,
+    places: Arc<Slots>,
+    tunnels_max: usize,
+}
+
+/// Copies bytes both ways until both sides have ended; returns how many went each way.
+///
+/// One side's end is passed on while the other may still send.
+pub async fn splice(
+    mut client: impl AsyncRead + AsyncWrite + Unpin,
+    mut upstream: impl AsyncRead + AsyncWrite + Unpin,
+) -> io::Result<(u64, u64)> {
+    copy_bidirectional_with_sizes(&mut client, &mut upstream, BUFFER_BYTES, BUFFER_BYTES).await
+}
+
+// === impl Tunnels ===
+
+impl Tunnels {
+    pub(super) fn new(connector: Arc<Connector>, tunnels_max: usize) -> Self {
+        Self { connector, places: Slots::new(Arc::new(Notify::new())), tunnels_max }
+    }
+
+    /// Sends `request`, whose URI is the endpoint's; connection headers stay as they are.
+    pub(super) async fn open(
+        &self,
+        mut request: Request<Body>,
+        host: &HeaderValue,
+    ) -> Result<Response<Body>, Error> {
+        let place =
+            self.places.take(self.tunnels_max).ok_or(Error::Saturated("upstream tunnels"))?;
+        let (stream, _) = self.connector.connect(Offer::Http1).await?;
+        let stream = TokioIo::new(Socket::holding(stream, place));
+        let (mut sender, connection) = http1::handshake(stream).await.map_err(ConnectError::new)?;
+        tokio::spawn(async move {
+            let outcome = connection.with_upgrades().await;
+            debug!(?outcome, "connection for an upgrade ended or was handed over");
+        });
+        let asked = request.headers().get(UPGRADE).cloned();
+        request.headers_mut().insert(HOST, host.clone());
+        let response =
+            sender.send_request(request).await.map_err(|error| Error::Broken(error.into()))?;
+        agreed(&response, asked.as_ref())?;
+        Ok(response.map(Body::incoming))
+    }
+}
+
+/// Refuses an answer that switches to something that was not asked for.
+fn agreed<B>(response: &Response<B>, asked: Option<&HeaderValue>) -> Result<(), Error> {
+    let switched = response.headers().get(UPGRADE);
+    let same = match (switched, asked) {
+        (Some(switched), Some(asked)) => switched.as_bytes().eq_ignore_ascii_case(asked.as_bytes()),
+        _ => false,
+    };
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS && !same {
+        return Err(Error::Broken("the apiserver switched to a protocol nobody asked for".into()));
+    }
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! The command as a user runs it: exit codes, what goes to which stream, its beginning and its end.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+const LISTLESS: &str = env!("CARGO_BIN_EXE_listless");
+
+/// Nothing is asked of this server until a client comes.
+const KUBECONFIG: &str = r#"
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: u, user: {token: not-shown}}]
+contexts: [{name: prod, context: {cluster: c, user: u, namespace: shop}}]
+current-context: prod
+"#;
+
+fn listless(arguments: &[&str]) -> Output {
+    let mut command = Command::new(LISTLESS);
+    command.args(arguments).env_remove("LISTLESS_LOG").output().expect("the binary runs")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+fn repository(path: &str) -> String {
+    format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn answers_go_to_standard_output_and_nothing_else_does() {
+    let default = listless(&["config", "default"]);
+    assert_eq!((default.status.code(), text(&default.stderr)), (Some(0), ""));
+    let file = fs::read_to_string(repository("config/default.yaml")).expect("the file");
+    assert_eq!(text(&default.stdout), file);
+
+    let schema = listless(&["config", "schema"]);
+    let schema: serde_json::Value = serde_json::from_slice(&schema.stdout).expect("JSON");
+    assert_eq!(schema["title"], "ProxyConfiguration");
+
+    let file = repository("config/examples/observe.yaml");
+    let effective = listless(&["config", "effective", "--config", &file]);
+    assert!(text(&effective.stdout).contains("mode: observe\ncache:\n  memoryLimit: 256Mi\n"));
+    let validate = listless(&["config", "validate", &file]);
+    assert_eq!((validate.status.code(), validate.stdout.len()), (Some(0), 0));
+
+    let explain = listless(&["explain", "get", "/api/v1/pods"]);
+    assert!(text(&explain.stdout).contains("list pods.v1 in the whole cluster"));
+}
+
+#[test]
+fn wrong_use_ends_with_2_and_says_where() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("c.yaml");
+    fs::write(&file, "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\nmoed: x\n")
+        .expect("written");
+    let file = file.to_str().expect("text");
+    for arguments in [
+        &["config", "validate", file][..],
+        &["config", "effective", "--config", file],
+        &["local", "--config", file],
+        &["explain", "GET", "/api/v1/pods", "--config", file],
+    ] {
+        let output = listless(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let expected = format!("{file}:3:1: moed: unknown field \"moed\"");
+        let told = text(&output.stderr);
+        assert!(told.starts_with(&expected) && told.lines().count() == 1, "{told}");
+    }
+    for arguments in [
+        &["local", "--listen", "here"][..],
+        &["explain", "GET", "http://[bad"],
+        &["--log", "x=y=z", "config", "default"],
+        &["config", "validate", "no-such-file"],
+        &["fetch"],
+        &[],
+    ] {
+        let output = listless(arguments);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{arguments:?}");
+        assert!(!output.stderr.is_empty(), "{arguments:?}");
+        assert!(!text(&output.stderr).contains('\u{1b}'), "no colours into a file");
+    }
+}
+
+#[test]
+fn failures_end_with_1_on_one_line() {
+    let output = listless(&[
+        "--log",
+        "off",
+        "local",
+        "--kubeconfig",
+        "no-such-file",
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        "127.0.0.1:0",
+        "--health",
+        "127.0.0.1:0",
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    assert!(told.starts_with("listless: kubeconfig no-such-file cannot be read: "), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+}
+
+fn local(directory: &Path) -> Child {
+    let kubeconfig = directory.join("kubeconfig");
+    fs::write(&kubeconfig, KUBECONFIG).expect("written");
+    let mut command = Command::new(LISTLESS);
+    command.args(["--log", "info", "--log-format", "json", "local", "--kubeconfig"]);
+    command.arg(kubeconfig).arg("--write-kubeconfig").arg(directory.join("written"));
+    for flag in ["--listen", "--admin", "--health"] {
+        command.args([flag, "127.0.0.1:0"]);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the binary runs")
+}
+
+/// The one line that says it is ready; waits for it.
+fn announced(child: &mut Child) -> String {
+    let mut line = String::new();
+    let out = child.stdout.as_mut().expect("a pipe");
+    BufReader::new(out).read_line(&mut line).expect("a line");
+    line
+}
+
+#[cfg(unix)]
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
+    assert!(sent.expect("kill runs").success());
+}
+
+#[test]
+#[cfg(unix)]
+fn local_announces_itself_in_one_line_and_ends_well_on_either_signal() {
+    for name in ["TERM", "INT"] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut child = local(directory.path());
+        let line = announced(&mut child);
+        let written = directory.path().join("written");
+        assert!(line.starts_with("listless: serving context \"prod\""), "{line}");
+        assert!(line.contains(&format!("KUBECONFIG={}", written.display())), "{line}");
+        let kubeconfig = fs::read_to_string(&written).expect("the kubeconfig");
+        assert!(kubeconfig.contains("namespace: shop"), "{kubeconfig}");
+        assert!(!kubeconfig.contains("not-shown"), "the user's own token stays where it was");
+
+        signal(&child, name);
+        assert_eq!(child.wait().expect("an end").code(), Some(0), "{name}");
+        let mut log = String::new();
+        child.stderr.take().expect("a pipe").read_to_string(&mut log).expect("text");
+        for line in log.lines() {
+            let record: serde_json::Value = serde_json::from_str(line).expect("one JSON a line");
+            assert!(record["level"].is_string(), "{line}");
+        }
+        assert!(!log.contains("not-shown"), "{log}");
+        assert!(written.exists(), "the kubeconfig stays");
+    }
+}
+
+#[test]
+fn local_does_not_overwrite_a_kubeconfig_it_did_not_write() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::write(directory.path().join("written"), "kind: Config\n").expect("written");
+    let output = local(directory.path()).wait_with_output().expect("an end");
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    assert!(told.contains("was not written by listless and is left alone"), "{told}");
+}

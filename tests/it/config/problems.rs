@@ -1,0 +1,224 @@
+//! Each case is a wrong file and the whole of what is said about it.
+
+use std::{fs, path::Path};
+
+use listless::{config::Config, error::Chain};
+
+use super::HEAD;
+
+#[track_caller]
+fn refuses(text: &str, expected: &str) {
+    let error = Config::from_bytes(Path::new("c.yaml"), text.as_bytes()).expect_err(text);
+    assert_eq!(error.to_string(), expected, "{text}");
+}
+
+/// The text of a rule that comes after the head, on line 5.
+fn rule(text: &str) -> String {
+    format!("{HEAD}cache:\n  rules:\n  - {text}\n")
+}
+
+#[test]
+fn misspelt_keys_are_told_with_those_that_exist() {
+    refuses(
+        &format!("{HEAD}moed: enforce\n"),
+        "c.yaml:3:1: moed: unknown field \"moed\", expected one of apiVersion, kind, mode, cache, \
+         uncachedReads, repeatPolls, discovery; did you mean \"mode\"?",
+    );
+    refuses(
+        &format!("{HEAD}cache:\n  memorylimit: 1Mi\n"),
+        "c.yaml:4:3: cache.memorylimit: unknown field \"memorylimit\", expected one of memoryLimit, \
+         idleTimeout, rules; did you mean \"memoryLimit\"?",
+    );
+    refuses(
+        &rule("resources: [pods]\n    freshnes: any"),
+        "c.yaml:6:5: cache.rules[0].freshnes: unknown field \"freshnes\", expected one of \
+         resources, namespaces, start, freshness, maxStaleness; did you mean \"freshness\"?",
+    );
+}
+
+#[test]
+fn unknown_values_are_told_with_those_that_are_allowed() {
+    refuses(
+        &format!("{HEAD}mode: 5\n"),
+        "c.yaml:3:7: mode: unknown value \"5\", expected one of enforce, observe",
+    );
+    refuses(
+        &rule("resources: [pods]\n    start: on-demand"),
+        "c.yaml:6:12: cache.rules[0].start: unknown value \"on-demand\", expected one of never, \
+         onDemand, eager; did you mean \"onDemand\"?",
+    );
+    refuses(
+        &rule("resources: [pods]\n    freshness: fresh"),
+        "c.yaml:6:16: cache.rules[0].freshness: unknown value \"fresh\", expected one of \
+         mostRecent, session, bounded, any",
+    );
+    refuses(
+        &format!("{HEAD}repeatPolls: {{action: wait}}\n"),
+        "c.yaml:3:23: repeatPolls.action: unknown value \"wait\", expected one of pace, reject, off",
+    );
+    refuses(
+        "apiVersion: v1\nkind: ConfigMap\n",
+        "c.yaml:1:13: apiVersion: unknown value \"v1\", expected listless.dev/v1alpha1",
+    );
+}
+
+#[test]
+fn values_of_the_wrong_type_are_told_with_the_right_one() {
+    refuses(
+        &format!("{HEAD}mode: [enforce]\n"),
+        "c.yaml:3:7: mode: expected one of enforce, observe",
+    );
+    refuses(
+        &format!("{HEAD}cache: 5\n"),
+        "c.yaml:3:8: cache: expected a mapping with keys and values",
+    );
+    refuses(&format!("{HEAD}cache:\n  rules: pods\n"), "c.yaml:4:10: cache.rules: expected a list");
+    refuses(&rule("pods"), "c.yaml:5:5: cache.rules[0]: expected a mapping with keys and values");
+    refuses(&rule("resources: pods"), "c.yaml:5:16: cache.rules[0].resources: expected a list");
+    refuses(
+        &format!("{HEAD}discovery: {{cache: maybe}}\n"),
+        "c.yaml:3:20: discovery.cache: expected true or false",
+    );
+    refuses(
+        &format!("{HEAD}repeatPolls: {{perSecond: fast}}\n"),
+        "c.yaml:3:26: repeatPolls.perSecond: expected a number",
+    );
+    refuses(
+        &format!("{HEAD}repeatPolls: {{burst: -1}}\n"),
+        "c.yaml:3:22: repeatPolls.burst: expected a whole number from 0",
+    );
+    refuses(
+        &format!("{HEAD}mode:\n"),
+        "c.yaml:3:1: mode: has no value; leave the key out for its default",
+    );
+}
+
+#[test]
+fn amounts_are_told_with_an_example_or_with_their_bounds() {
+    refuses(
+        &format!("{HEAD}cache: {{memoryLimit: 256MB}}\n"),
+        "c.yaml:3:22: cache.memoryLimit: \"256MB\" is not a quantity of bytes; expected a number \
+         and Ki, Mi, Gi, k, M or G, such as 256Mi",
+    );
+    refuses(
+        &format!("{HEAD}cache: {{idleTimeout: 10 minutes}}\n"),
+        "c.yaml:3:22: cache.idleTimeout: \"10 minutes\" is not a duration; expected numbers with \
+         h, m, s or ms, such as 10m, 1m30s or 250ms",
+    );
+    refuses(
+        &rule("resources: [pods]\n    maxStaleness: 5"),
+        "c.yaml:6:19: cache.rules[0].maxStaleness: \"5\" is not a duration; expected numbers with \
+         h, m, s or ms, such as 10m, 1m30s or 250ms",
+    );
+    for (text, expected) in [
+        ("cache: {memoryLimit: 1Ki}", "3:22: cache.memoryLimit: must be at least 1Mi"),
+        ("cache: {idleTimeout: 1s}", "3:22: cache.idleTimeout: must be from 10s to 24h"),
+        (
+            "repeatPolls: {perSecond: .nan}",
+            "3:26: repeatPolls.perSecond: must be above 0 and at most 1000",
+        ),
+    ] {
+        refuses(&format!("{HEAD}{text}\n"), &format!("c.yaml:{expected}"));
+    }
+}
+
+#[test]
+fn several_wrong_values_are_told_at_once_in_the_order_of_the_file() {
+    refuses(
+        &format!("{HEAD}repeatPolls: {{burst: 0, maxDelay: 10s}}\ncache: {{idleTimeout: 1s}}\n"),
+        "c.yaml:3:22: repeatPolls.burst: must be from 1 to 10000\n\
+         c.yaml:3:35: repeatPolls.maxDelay: must be at most 9s\n\
+         c.yaml:4:22: cache.idleTimeout: must be from 10s to 24h",
+    );
+}
+
+#[test]
+fn rules_that_name_no_resource_or_namespace_are_told_why() {
+    refuses(
+        &rule("resources: [Pod, pods/log]\n    namespaces: ['*', Shop]"),
+        "c.yaml:5:17: cache.rules[0].resources[0]: \"Pod\" has an upper-case letter; a resource is \
+         named by its lower-case plural, not its kind\n\
+         c.yaml:5:22: cache.rules[0].resources[1]: \"pods/log\" names a subresource; subresources \
+         are always forwarded\n\
+         c.yaml:6:18: cache.rules[0].namespaces[0]: \"*\" is no namespace; leave the key out for \
+         every namespace\n\
+         c.yaml:6:23: cache.rules[0].namespaces[1]: \"Shop\" is no namespace; expected up to 63 \
+         lower-case letters, digits and \"-\"",
+    );
+    refuses(
+        &rule("resources: []"),
+        "c.yaml:5:16: cache.rules[0].resources: names nothing; expected names such as pods or \
+         deployments.apps, or \"*\"",
+    );
+    refuses(&rule("start: never"), "c.yaml:5:5: cache.rules[0].resources: is required");
+    refuses(
+        &rule("resources: ['*']\n    start: eager"),
+        "c.yaml:6:12: cache.rules[0].start: eager needs resources named one by one; \"*\" would \
+         follow everything",
+    );
+}
+
+#[test]
+fn what_is_hardly_yaml_is_told_with_its_place() {
+    refuses(
+        "",
+        "c.yaml:1:1: the file is empty; \"listless config default\" prints one to begin with",
+    );
+    refuses(
+        "# nothing\n",
+        "c.yaml:2:1: the file is empty; \"listless config default\" prints one to begin with",
+    );
+    refuses("mode: enforce\n", "c.yaml:1:1: apiVersion: is required");
+    refuses("just text", "c.yaml:1:1: expected a mapping with keys and values");
+    refuses("{", "c.yaml:1:1: not valid YAML: unclosed bracket '{'");
+    refuses(
+        &format!("{HEAD}cache:\n\trules: []\n"),
+        "c.yaml:4:2: not valid YAML: tabs disallowed within this context (block indentation)",
+    );
+    refuses(&format!("{HEAD}mode: observe\nmode: enforce\n"), "c.yaml:4:1: mode: is written twice");
+    refuses(
+        &format!("{HEAD}---\n{HEAD}"),
+        "c.yaml:4:1: more than one document; expected a single one",
+    );
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused() {
+    let error = Config::from_bytes(Path::new("c.yaml"), b"mode: \xff").expect_err("not UTF-8");
+    assert_eq!(error.to_string(), "c.yaml: is not a text in UTF-8");
+}
+
+#[test]
+fn a_deeply_nested_file_is_refused_without_harm() {
+    let text = format!("{HEAD}cache: {}", "[".repeat(100_000));
+    Config::from_bytes(Path::new("c.yaml"), text.as_bytes()).expect_err("no end of brackets");
+}
+
+#[test]
+fn a_file_that_is_missing_or_huge_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let missing = directory.path().join("missing.yaml");
+    let error = Config::load(&missing).expect_err("no file");
+    let expected = format!("{}: cannot be read: No such file", missing.display());
+    let told = Chain(&error).to_string();
+    assert!(told.starts_with(&expected), "{told}");
+
+    let huge = directory.path().join("huge.yaml");
+    fs::write(&huge, "#".repeat((1 << 20) + 1)).expect("written");
+    let error = Config::load(&huge).expect_err("too large").to_string();
+    assert_eq!(error, format!("{}: is larger than 1048576 bytes", huge.display()));
+
+    let error = Config::load(directory.path()).expect_err("a directory").to_string();
+    assert!(error.contains("cannot be read"), "{error}");
+}
+
+#[test]
+fn names_that_an_earlier_rule_decides_about_are_warned_of() {
+    let text =
+        format!("{HEAD}cache:\n  rules:\n  - resources: ['*']\n  - resources: [pods, secrets]\n");
+    let config = Config::from_bytes(Path::new("c.yaml"), text.as_bytes()).expect("allowed");
+    let warnings: Vec<_> = config.warnings().iter().map(ToString::to_string).collect();
+    let expected =
+        "6:17: cache.rules[1].resources[0]: never applies: cache.rules[0] decides before it";
+    assert_eq!(warnings, [expected]);
+}

@@ -1,0 +1,249 @@
+//! The whole proxy in one process: a simulated apiserver behind it, clients in front of it.
+//!
+//! In memory, under a paused clock, minutes pass in milliseconds; on loopback everything is real.
+
+mod answer;
+mod client;
+mod cluster;
+mod raw;
+mod upstream;
+
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use listless::{
+    app::{Foundation, Running},
+    cache::ReplicaStatus,
+    config::Config,
+    metrics::Metrics,
+    proxy::{Proxy, forward::Clients, listen::Bound},
+    simulator::{Simulator, User},
+    tls, upstream as api,
+};
+use tokio::{sync::watch, time::Instant};
+
+pub(crate) use self::{
+    answer::{Answer, without_version},
+    client::{Door, TestClient, Watch},
+    cluster::{GADGETS, WIDGETS, deployment, group_resource, pod, populated, widget},
+    raw::{RawAnswer, RawConnection},
+    upstream::{Identity, Requests, Seen, Upstream},
+};
+
+/// A proxy under test; dropped, everything of it ends with the runtime.
+pub(crate) struct TestProxy {
+    /// The apiserver behind it.
+    pub(crate) simulator: Simulator,
+    /// What reached the apiserver through the proxy.
+    pub(crate) upstream: Requests,
+    door: Door,
+    config: watch::Sender<Arc<Config>>,
+    running: Running,
+}
+
+/// What a proxy under test is made of.
+pub(crate) struct Setup {
+    simulator: Simulator,
+    upstream: Option<Arc<dyn api::Client>>,
+    config: String,
+    seed: u64,
+}
+
+/// What the user Listless reads as presents to the proxy.
+pub(crate) const LOCAL_TOKEN: &str = "local-token";
+
+/// What Listless itself presents to the apiserver.
+pub(crate) const OWN_TOKEN: &str = "own-identity";
+
+/// The token of somebody else, whom the apiserver knows.
+pub(crate) const STRANGERS_TOKEN: &str = "strangers-token";
+
+/// Nothing that is waited for takes longer than this.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+// === impl Setup ===
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self::of(populated())
+    }
+}
+
+impl Setup {
+    /// In front of this apiserver, which then knows [`OWN_TOKEN`] and [`STRANGERS_TOKEN`].
+    pub(crate) fn of(simulator: Simulator) -> Self {
+        simulator.admit(OWN_TOKEN, User::admin("own"));
+        simulator.admit(STRANGERS_TOKEN, User::admin("stranger"));
+        Self { simulator, upstream: None, config: String::new(), seed: 1 }
+    }
+
+    /// Asks something else than the simulator.
+    pub(crate) fn upstream(mut self, upstream: impl api::Client) -> Self {
+        self.upstream = Some(Arc::new(upstream));
+        self
+    }
+
+    /// Sections of the configuration file.
+    pub(crate) fn config(mut self, sections: &str) -> Self {
+        self.config = sections.to_owned();
+        self
+    }
+
+    /// What the waits of replicas are drawn from.
+    pub(crate) fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Without sockets, so that the clock may be paused.
+    pub(crate) fn in_memory(self) -> TestProxy {
+        self.start(Vec::new(), None, |proxy| Door::Memory(proxy.clone()))
+    }
+
+    /// On a loopback port, with TLS.
+    pub(crate) async fn on_loopback(self) -> TestProxy {
+        let now = SystemTime::now();
+        let authority = tls::Authority::generate(now).expect("an authority");
+        let leaf = authority.issue(&tls::Names::of_apiserver(""), now).expect("a certificate");
+        let server = tls::Server::new(leaf).expect("a configuration");
+        let client = tls::client_config(authority.pem().as_bytes()).expect("a configuration");
+        self.listening(Some(server), |address| Door::Tls(address, Arc::new(client))).await
+    }
+
+    /// On a loopback port, in plain text.
+    pub(crate) async fn in_plain_text(self) -> TestProxy {
+        self.listening(None, Door::Plain).await
+    }
+
+    async fn listening(
+        self,
+        tls: Option<tls::Server>,
+        door: impl FnOnce(SocketAddr) -> Door,
+    ) -> TestProxy {
+        let bound = Bound::bind("--listen", ([127, 0, 0, 1], 0).into()).await.expect("a port");
+        let address = bound.address();
+        self.start(vec![bound], tls, |_| door(address))
+    }
+
+    fn start(
+        self,
+        listeners: Vec<Bound>,
+        tls: Option<tls::Server>,
+        door: impl FnOnce(&Arc<Proxy>) -> Door,
+    ) -> TestProxy {
+        let (upstream, own, plain) = self.ways_up();
+        let (publish, config) = watch::channel(Arc::new(configuration(&self.config)));
+        let (token, metrics) = (LOCAL_TOKEN.to_owned(), Metrics::new());
+        let clients = Clients { impersonating: own.clone(), own, plain };
+        let foundation = Foundation { listeners, tls, token, clients, config, metrics };
+        let running = Running::start_with(foundation, fractions(self.seed));
+        let (simulator, door) = (self.simulator, door(running.proxy()));
+        TestProxy { simulator, upstream, door, config: publish, running }
+    }
+
+    /// The ways to the apiserver, with our identity and without, and who notes what goes there.
+    fn ways_up(&self) -> (Requests, Arc<dyn api::Client>, Arc<dyn api::Client>) {
+        let requests = Requests::default();
+        let target: Arc<dyn api::Client> =
+            self.upstream.clone().unwrap_or_else(|| Arc::new(self.simulator.clone()));
+        let way = |identity| Upstream::new(target.clone(), identity, requests.clone());
+        (requests.clone(), Arc::new(way(Identity::Own)), Arc::new(way(Identity::Plain)))
+    }
+}
+
+// === impl TestProxy ===
+
+impl TestProxy {
+    /// The user Listless reads as, on a connection of its own.
+    pub(crate) fn client(&self) -> TestClient {
+        self.anybody().with("authorization", &format!("Bearer {LOCAL_TOKEN}"))
+    }
+
+    /// Somebody without any credential.
+    pub(crate) fn anybody(&self) -> TestClient {
+        TestClient::new(self.door.clone())
+    }
+
+    /// Listless's own identity, past the proxy.
+    pub(crate) fn straight(&self) -> TestClient {
+        TestClient::new(Door::Straight(self.simulator.clone()))
+            .with("authorization", &format!("Bearer {OWN_TOKEN}"))
+    }
+
+    /// A connection for bytes; only on loopback.
+    pub(crate) async fn raw(&self) -> RawConnection {
+        RawConnection::open(&self.door).await
+    }
+
+    /// Every replica in figures.
+    pub(crate) fn replicas(&self) -> Vec<ReplicaStatus> {
+        self.running.cache().replicas()
+    }
+
+    /// Reads until memory answers, which takes two unsafe reads.
+    pub(crate) async fn warm(&self, path: &str) {
+        let client = self.client();
+        client.get(path).await;
+        let second = client.get(path).await;
+        assert!(second.is_hit(), "{path}: {} {}", second.status, second.cache_status());
+        settle().await;
+        self.upstream.forget();
+    }
+
+    /// Publishes another configuration.
+    pub(crate) fn configure(&self, sections: &str) {
+        self.config.send_replace(Arc::new(configuration(sections)));
+    }
+
+    /// Stops accepting and waits until it has ended.
+    pub(crate) async fn drain(self) {
+        self.running.drain().await;
+    }
+}
+
+/// A configuration file with these sections.
+pub(crate) fn configuration(sections: &str) -> Config {
+    let head = "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\n";
+    let text = format!("{head}{sections}");
+    Config::from_bytes(Path::new("test.yaml"), text.as_bytes()).expect("a good configuration")
+}
+
+/// Lets everything happen that needs no more time; the clock must be paused for that to be sure.
+pub(crate) async fn settle() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+/// Lets so much time pass.
+pub(crate) async fn pass(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+/// Waits until something holds.
+pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Numbers in 0..1, the same ones for the same seed.
+pub(crate) fn fractions(seed: u64) -> Arc<dyn Fn() -> f64 + Send + Sync> {
+    let state = AtomicU64::new(seed);
+    Arc::new(move || {
+        let next = |state: u64| {
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
+        };
+        let state = state
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some(next(state)))
+            .unwrap_or_default();
+        f64::from((next(state) >> 40) as u32) / f64::from(1 << 24)
+    })
+}

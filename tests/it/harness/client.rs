@@ -1,0 +1,324 @@
+//! A client in Kubernetes verbs, over HTTP/1.1 or HTTP/2, through the proxy or past it.
+
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use http_body_util::BodyExt;
+use hyper::{
+    client::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use listless::{
+    body::Body,
+    proxy::{
+        Proxy,
+        listen::{Connection, Protocol, Serve},
+    },
+    simulator::Simulator,
+    upstream::dial::Stream,
+};
+use rustls::{ClientConfig, pki_types::ServerName};
+use serde_json::Value;
+use tokio::{
+    io::{DuplexStream, duplex},
+    net::TcpStream,
+};
+use tokio_rustls::TlsConnector;
+
+use super::answer::Answer;
+
+/// How a client reaches what it talks to.
+#[derive(Clone)]
+pub(crate) enum Door {
+    /// The proxy, without sockets.
+    Memory(Arc<Proxy>),
+    /// The proxy's port, in plain text.
+    Plain(SocketAddr),
+    /// The proxy's port, with TLS.
+    Tls(SocketAddr, Arc<ClientConfig>),
+    /// The apiserver itself.
+    Straight(Simulator),
+}
+
+/// A client; clones share its connections.
+#[derive(Clone)]
+pub(crate) struct TestClient {
+    door: Door,
+    protocol: Protocol,
+    headers: HeaderMap,
+    connections: Arc<Connections>,
+}
+
+/// An open watch, read line by line.
+pub(crate) struct Watch {
+    /// The answer's head.
+    pub(crate) head: http::response::Parts,
+    body: Body,
+    rest: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Connections {
+    http1: Mutex<Vec<http1::SendRequest<Body>>>,
+    http2: tokio::sync::Mutex<Option<http2::SendRequest<Body>>>,
+}
+
+/// Bytes on their way between a client and the proxy in memory.
+const PIPE_BYTES: usize = 64 * 1024;
+
+/// What clients on loopback call the apiserver.
+const HOST: &str = "127.0.0.1";
+
+// === impl Door ===
+
+impl Door {
+    /// A new connection for HTTP of this version.
+    pub(crate) async fn dial(&self, protocol: Protocol) -> Box<dyn Stream> {
+        match self {
+            Self::Memory(proxy) => {
+                let (near, far) = duplex(PIPE_BYTES);
+                tokio::spawn(serve(proxy.clone(), far, protocol));
+                Box::new(near)
+            }
+            Self::Plain(address) => Box::new(tcp(*address).await),
+            Self::Tls(address, config) => {
+                let mut config = ClientConfig::clone(config);
+                config.alpn_protocols = match protocol {
+                    Protocol::Http1 => Vec::new(),
+                    Protocol::Http2 => vec![b"h2".to_vec()],
+                };
+                let name = ServerName::try_from(HOST).expect("an address");
+                let stream = tcp(*address).await;
+                let tls = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+                Box::new(tls.expect("a TLS connection"))
+            }
+            Self::Straight(_) => panic!("the simulator is asked without connections"),
+        }
+    }
+}
+
+async fn tcp(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).await.expect("a connection");
+    stream.set_nodelay(true).expect("an open socket");
+    stream
+}
+
+/// The proxy's side of a connection in memory.
+async fn serve(proxy: Arc<Proxy>, stream: DuplexStream, protocol: Protocol) {
+    let peer = ([127, 0, 0, 1], 1).into();
+    let connection = Connection { id: 0, peer, protocol, tls: None };
+    let service = service_fn(move |request| {
+        let (proxy, connection) = (proxy.clone(), connection.clone());
+        async move { Ok::<_, Infallible>(proxy.serve(&connection, request).await) }
+    });
+    let stream = TokioIo::new(stream);
+    // How a connection ends is for the client to see.
+    let _ = match protocol {
+        Protocol::Http1 => {
+            let mut builder = hyper::server::conn::http1::Builder::new();
+            builder.timer(TokioTimer::new());
+            builder.serve_connection(stream, service).with_upgrades().await
+        }
+        Protocol::Http2 => {
+            let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            builder.timer(TokioTimer::new());
+            builder.serve_connection(stream, service).await
+        }
+    };
+}
+
+// === impl TestClient ===
+
+impl TestClient {
+    /// A client without headers of its own.
+    pub(crate) fn new(door: Door) -> Self {
+        let (headers, connections) = (HeaderMap::new(), Arc::default());
+        Self { door, protocol: Protocol::Http1, headers, connections }
+    }
+
+    /// The same, speaking HTTP/2.
+    pub(crate) fn over_http2(&self) -> Self {
+        Self { protocol: Protocol::Http2, ..self.clone() }
+    }
+
+    /// The same on connections of its own.
+    pub(crate) fn apart(&self) -> Self {
+        Self { connections: Arc::default(), ..self.clone() }
+    }
+
+    /// The same with one more header in every request.
+    pub(crate) fn with(&self, name: &str, value: &str) -> Self {
+        let mut client = self.clone();
+        let name = HeaderName::from_bytes(name.as_bytes()).expect("a header name");
+        client.headers.append(name, HeaderValue::from_str(value).expect("a header value"));
+        client
+    }
+
+    /// GET of an object, a collection or anything else.
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, "").await
+    }
+
+    /// POST of JSON.
+    pub(crate) async fn create(&self, path: &str, object: &Value) -> Answer {
+        self.sending_json().send(Method::POST, path, object.to_string()).await
+    }
+
+    /// PUT of JSON.
+    pub(crate) async fn update(&self, path: &str, object: &Value) -> Answer {
+        self.sending_json().send(Method::PUT, path, object.to_string()).await
+    }
+
+    /// PATCH; `format` is the middle of the Content-Type, such as `merge-patch`.
+    pub(crate) async fn patch(&self, path: &str, format: &str, patch: &str) -> Answer {
+        let suffix = if format == "apply-patch" { "yaml" } else { "json" };
+        let client = self.with("content-type", &format!("application/{format}+{suffix}"));
+        client.send(Method::PATCH, path, patch.to_owned()).await
+    }
+
+    /// DELETE of an object or a collection.
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.send(Method::DELETE, path, "").await
+    }
+
+    /// Any request.
+    pub(crate) async fn send(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Answer {
+        let body = body.into();
+        let body = if body.is_empty() { Body::empty() } else { Body::full(body) };
+        self.ask(request(method, path, body)).await
+    }
+
+    /// A request made by the test; the answer is read whole.
+    pub(crate) async fn ask(&self, request: Request<Body>) -> Answer {
+        let (response, sender) = match self.exchange(request).await {
+            Ok(answered) => answered,
+            Err(_) => return Answer::none(),
+        };
+        let (head, body) = response.into_parts();
+        let (body, whole) = read(body).await;
+        if let (Some(sender), true) = (sender, whole) {
+            self.connections.http1.lock().expect("no panic holds it").push(sender);
+        }
+        Answer { status: head.status.as_u16(), headers: head.headers, body, whole }
+    }
+
+    /// A request made by the test; the answer's body still streams.
+    pub(crate) async fn open(&self, request: Request<Body>) -> Response<Body> {
+        self.exchange(request).await.expect("an answer").0
+    }
+
+    /// An open watch; `path` says `watch=1`.
+    pub(crate) async fn watch(&self, path: &str) -> Watch {
+        let response = self.open(request(Method::GET, path, Body::empty())).await;
+        let (head, body) = response.into_parts();
+        Watch { head, body, rest: Vec::new() }
+    }
+
+    fn sending_json(&self) -> Self {
+        self.with("content-type", "application/json")
+    }
+
+    async fn exchange(
+        &self,
+        mut request: Request<Body>,
+    ) -> Result<(Response<Body>, Option<http1::SendRequest<Body>>), hyper::Error> {
+        for (name, value) in &self.headers {
+            request.headers_mut().append(name, value.clone());
+        }
+        if let Door::Straight(simulator) = &self.door {
+            return Ok((simulator.answer(request).await.expect("an answer"), None));
+        }
+        if self.protocol == Protocol::Http2 {
+            *request.uri_mut() = absolute(request.uri());
+            let mut sender = self.http2().await;
+            let response = sender.send_request(request).await?;
+            return Ok((response.map(Body::incoming), None));
+        }
+        request.headers_mut().entry("host").or_insert(HeaderValue::from_static(HOST));
+        let mut sender = self.http1().await;
+        let response = sender.send_request(request).await?;
+        Ok((response.map(Body::incoming), Some(sender)))
+    }
+
+    async fn http1(&self) -> http1::SendRequest<Body> {
+        loop {
+            let idle = self.connections.http1.lock().expect("no panic holds it").pop();
+            let Some(mut sender) = idle else { break };
+            if sender.ready().await.is_ok() {
+                return sender;
+            }
+        }
+        let stream = TokioIo::new(self.door.dial(Protocol::Http1).await);
+        let (sender, connection) = http1::handshake(stream).await.expect("a handshake");
+        tokio::spawn(connection.with_upgrades());
+        sender
+    }
+
+    async fn http2(&self) -> http2::SendRequest<Body> {
+        let mut shared = self.connections.http2.lock().await;
+        if let Some(sender) = &*shared {
+            return sender.clone();
+        }
+        let stream = TokioIo::new(self.door.dial(Protocol::Http2).await);
+        let builder = http2::Builder::new(TokioExecutor::new());
+        let (sender, connection) = builder.handshake(stream).await.expect("a handshake");
+        tokio::spawn(connection);
+        shared.insert(sender).clone()
+    }
+}
+
+/// A request for a path and query.
+pub(crate) fn request(method: Method, path: &str, body: Body) -> Request<Body> {
+    Request::builder().method(method).uri(path).body(body).expect("a request")
+}
+
+fn absolute(uri: &Uri) -> Uri {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    format!("https://{HOST}{path}").parse().expect("a URI")
+}
+
+/// As much of a body as comes, and whether it came to its end.
+async fn read(mut body: Body) -> (Bytes, bool) {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) => bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
+            Err(_) => return (bytes.into(), false),
+        }
+    }
+    (bytes.into(), true)
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// The next line with its newline; nothing at the end, clean or not.
+    pub(crate) async fn next_line(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                return Some(self.rest.drain(..=end).collect::<Vec<_>>().into());
+            }
+            let frame = self.body.frame().await?.ok()?;
+            self.rest.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+        }
+    }
+
+    /// The next event's type and its object's name, or its message for an error.
+    pub(crate) async fn next(&mut self) -> Option<(String, String)> {
+        let event: Value = serde_json::from_slice(&self.next_line().await?).expect("an event");
+        let object = &event["object"];
+        let what = match event["type"].as_str() {
+            Some("ERROR") => &object["message"],
+            Some("BOOKMARK") => &object["metadata"]["resourceVersion"],
+            _ => &object["metadata"]["name"],
+        };
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Some((text(&event["type"]), text(what)))
+    }
+}

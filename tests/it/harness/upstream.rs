@@ -1,0 +1,118 @@
+//! The way from the proxy to the apiserver, as tests see it: who asked, what, and in which words.
+
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, HeaderValue, Request, Response, header::AUTHORIZATION};
+use listless::{
+    api::Verb,
+    body::Body,
+    simulator::Asked,
+    upstream::{Client, Error, Lane},
+};
+
+use super::OWN_TOKEN;
+
+/// Whose name a request goes out in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// Listless's own.
+    Own,
+    /// Whatever the caller sent.
+    Plain,
+}
+
+/// One request as it left the proxy, before our own credential was added.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    /// Whose name it went out in.
+    pub(crate) identity: Identity,
+    /// What it asks.
+    pub(crate) asked: Asked,
+    /// Its headers.
+    pub(crate) headers: HeaderMap,
+}
+
+/// The requests so far; clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct Requests(Arc<Mutex<Vec<Seen>>>);
+
+/// A client that notes what it sends, and signs it as the real ones do.
+pub(crate) struct Upstream {
+    target: Arc<dyn Client>,
+    identity: Identity,
+    requests: Requests,
+}
+
+// === impl Requests ===
+
+impl Requests {
+    /// All of them, in order.
+    pub(crate) fn all(&self) -> Vec<Seen> {
+        self.0.lock().expect("no panic holds it").clone()
+    }
+
+    /// Path and query of those with this verb for this resource.
+    pub(crate) fn targets(&self, verb: Verb, resource: &str) -> Vec<String> {
+        let fits = |seen: &Seen| seen.asked.verb == verb && seen.asked.resource == resource;
+        self.all().into_iter().filter(fits).map(|seen| seen.asked.path_and_query).collect()
+    }
+
+    /// How many with this verb for this resource.
+    pub(crate) fn count(&self, verb: Verb, resource: &str) -> usize {
+        self.targets(verb, resource).len()
+    }
+
+    /// How many access reviews.
+    pub(crate) fn reviews(&self) -> usize {
+        self.count(Verb::Create, "selfsubjectaccessreviews")
+    }
+
+    /// The last of them.
+    pub(crate) fn last(&self) -> Seen {
+        self.all().pop().expect("a request upstream")
+    }
+
+    /// Forgets them.
+    pub(crate) fn forget(&self) {
+        self.0.lock().expect("no panic holds it").clear();
+    }
+}
+
+// === impl Upstream ===
+
+impl Upstream {
+    /// Sends to `target` and notes it in `requests`.
+    pub(crate) fn new(target: Arc<dyn Client>, identity: Identity, requests: Requests) -> Self {
+        Self { target, identity, requests }
+    }
+
+    fn note(&self, request: &mut Request<Body>) {
+        let (asked, _, _) = Asked::read(request);
+        let seen = Seen { identity: self.identity, asked, headers: request.headers().clone() };
+        self.requests.0.lock().expect("no panic holds it").push(seen);
+        if self.identity == Identity::Own {
+            let own = HeaderValue::from_str(&format!("Bearer {OWN_TOKEN}")).expect("a text");
+            request.headers_mut().insert(AUTHORIZATION, own);
+        }
+    }
+}
+
+impl Client for Upstream {
+    fn send(
+        &self,
+        mut request: Request<Body>,
+        lane: Lane,
+    ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        self.note(&mut request);
+        self.target.send(request, lane)
+    }
+
+    fn upgrade(
+        &self,
+        mut request: Request<Body>,
+    ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        self.note(&mut request);
+        self.target.upgrade(request)
+    }
+}

@@ -1,0 +1,110 @@
+//! What is exported is what `docs/metrics.md` says.
+
+use std::{collections::BTreeSet, fs, path::Path, time::Duration};
+
+use http::StatusCode;
+use listless::{
+    api::{GroupVersionResource, Scope, Verb},
+    metrics::{
+        self, Certificate, EventType, Lane, ListReason, Metrics, Origin, Outcome, Protocol,
+        ReplicaSample, ReplicaState, RequestSample, ServedBy, UpstreamFault, UpstreamSample, Wait,
+        WatchEnd,
+    },
+};
+
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// Records something with every function there is.
+fn record_everything(metrics: &Metrics) {
+    let pods = GroupVersionResource::new("", "v1", "pods");
+    metrics.request(&RequestSample {
+        verb: Verb::List,
+        target: Some((&pods, &Scope::All)),
+        served_by: ServedBy::Cache,
+        code: StatusCode::OK,
+        duration: MOMENT,
+    });
+    drop(metrics.in_flight(Lane::Short));
+    metrics.forwarded("notARead", Verb::Create);
+    metrics.rewritten("any");
+    metrics.coalesced();
+    metrics.observed("cache");
+    metrics.waited(Wait::Reached, MOMENT);
+    metrics.barrier_left();
+    metrics.client_received(1);
+    metrics.client_sent(ServedBy::Cache, 1);
+    drop(metrics.client_connection(Protocol::Http2));
+    metrics.client_handshake(Outcome::Success);
+
+    metrics.upstream_request(&UpstreamSample {
+        origin: Origin::Client,
+        verb: Verb::List,
+        resource: Some(&pods),
+        code: StatusCode::OK,
+        duration: MOMENT,
+    });
+    metrics.upstream_failed(Origin::Replica, UpstreamFault::Broken);
+    metrics.upstream_connect(Protocol::Http2, Outcome::Failure);
+    drop(metrics.upstream_connection(Protocol::Http1));
+    metrics.upstream_received(Origin::Client, 1);
+    metrics.upstream_sent(Origin::Client, 1);
+
+    metrics.replicas(&[ReplicaSample {
+        resource: &pods,
+        state: ReplicaState::Synced,
+        objects: 1,
+        bytes: 1,
+        unproven: Some(MOMENT),
+    }]);
+    metrics.replica_listed(&pods, ListReason::Initial);
+    metrics.replica_watch_ended(&pods, WatchEnd::Timeout);
+    metrics.replica_events(&pods, EventType::Added, 1);
+
+    metrics.ready(true);
+    metrics.sessions(1);
+    metrics.config_in_use(std::time::SystemTime::UNIX_EPOCH, 1);
+    metrics.certificate_expires(Certificate::Serving, std::time::SystemTime::UNIX_EPOCH);
+}
+
+fn exported(text: &str) -> BTreeSet<String> {
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    types.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+fn documented(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter_map(|line| line.strip_prefix("### `"));
+    headings.filter_map(|line| line.strip_suffix('`')).map(str::to_owned).collect()
+}
+
+fn page() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md")
+}
+
+#[test]
+fn the_page_of_metrics_is_written_from_the_table() {
+    let document = metrics::document();
+    if std::env::var_os("LISTLESS_UPDATE").is_some() {
+        fs::write(page(), &document).expect("the page can be written");
+    }
+    let written = fs::read_to_string(page()).expect("docs/metrics.md");
+    assert!(written == document, "out of date: LISTLESS_UPDATE=1 cargo test --test it metrics");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn every_documented_metric_is_exported_and_no_other() {
+    let metrics = Metrics::new();
+    record_everything(&metrics);
+    let page = fs::read_to_string(page()).expect("docs/metrics.md");
+    assert_eq!(exported(&metrics.render()), documented(&page));
+}
+
+#[test]
+fn every_exported_metric_has_a_help_line() {
+    let metrics = Metrics::new();
+    record_everything(&metrics);
+    let text = metrics.render();
+    for name in exported(&text) {
+        assert!(text.contains(&format!("# HELP {name} ")), "{name}");
+    }
+}

@@ -1,0 +1,122 @@
+//! The house rules that a test can hold; CONTRIBUTING.md gives the reasons.
+//!
+//! Each check is a function from sources to findings, and is itself tested on a bad snippet where
+//! it is written. A rule that lints can hold is in `Cargo.toml` and `clippy.toml` instead.
+
+mod direction;
+mod form;
+mod paper;
+mod source;
+
+use std::sync::LazyLock;
+
+use source::{Source, read_tree};
+
+/// Fails with every finding at once, one a line.
+#[track_caller]
+fn none(findings: &[String]) {
+    assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
+}
+
+fn every<T>(items: &[T], check: impl Fn(&T) -> Vec<String>) -> Vec<String> {
+    items.iter().flat_map(check).collect()
+}
+
+static RUST: LazyLock<Vec<Source>> =
+    LazyLock::new(|| read_tree(&["src", "tests", "benches"], "rs"));
+static PRODUCT: LazyLock<Vec<Source>> = LazyLock::new(|| read_tree(&["src"], "rs"));
+static MARKDOWN: LazyLock<Vec<Source>> = LazyLock::new(|| read_tree(&["."], "md"));
+
+#[test]
+fn the_tree_is_really_read() {
+    assert!(PRODUCT.len() > 10, "found only {} source files", PRODUCT.len());
+    assert!(RUST.iter().any(|source| source.path == "tests/it/tidy.rs"));
+    assert!(MARKDOWN.iter().any(|source| source.path == "README.md"));
+}
+
+#[test]
+fn files_are_small() {
+    none(&form::file_sizes(&RUST, form::LARGER_FILES));
+}
+
+#[test]
+fn functions_are_small() {
+    none(&form::function_sizes(&RUST, form::LARGER_FUNCTIONS));
+}
+
+#[test]
+fn every_module_says_what_it_is_for() {
+    none(&every(&RUST, form::module_doc));
+}
+
+#[test]
+fn tests_are_named_by_what_they_show() {
+    none(&every(&RUST, form::test_names));
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    none(&every(&RUST, form::left_overs));
+}
+
+#[test]
+fn every_file_is_compiled() {
+    none(&form::dead_files(&RUST));
+}
+
+#[test]
+fn modules_use_only_what_lies_below_them() {
+    none(&every(&PRODUCT, direction::forbidden_modules));
+}
+
+#[test]
+fn pure_modules_do_no_io_and_read_no_clock() {
+    none(&every(&PRODUCT, direction::impurities));
+}
+
+#[test]
+fn time_can_be_paused_in_tests() {
+    none(&every(&PRODUCT, direction::unpausable_clocks));
+}
+
+#[test]
+fn files_and_the_environment_are_read_in_few_places() {
+    none(&every(&PRODUCT, direction::outside_reads));
+}
+
+#[test]
+fn metrics_are_made_in_one_place() {
+    none(&direction::metrics(&PRODUCT));
+}
+
+#[test]
+fn every_exception_is_still_needed() {
+    none(&direction::stale_exceptions(&PRODUCT));
+}
+
+#[test]
+fn links_between_documents_resolve() {
+    none(&paper::links(&MARKDOWN));
+}
+
+#[test]
+fn documents_name_only_commands_that_exist() {
+    none(&paper::commands(&MARKDOWN, &paper::Known::read()));
+}
+
+#[test]
+fn the_code_map_is_complete_and_true() {
+    let paths: Vec<&str> = PRODUCT.iter().map(|source| source.path.as_str()).collect();
+    none(&paper::code_map(&paper::text_of("ARCHITECTURE.md"), &paths));
+}
+
+#[test]
+fn continuous_integration_runs_every_test_binary() {
+    none(&paper::test_binaries_in_ci());
+}
+
+#[test]
+fn no_document_names_a_machine() {
+    let everything = read_tree(&["."], "");
+    none(&every(&everything, paper::machine_paths));
+}

@@ -1,0 +1,224 @@
+//! Documents: links that resolve, commands that exist, and nothing about anybody's machine.
+
+use std::{collections::BTreeSet, path::Path, process::Command};
+
+use super::source::{Source, read_tree};
+
+/// The commands a document may tell a reader to type.
+pub(crate) struct Known {
+    pub(crate) subcommands: BTreeSet<String>,
+    pub(crate) make_targets: BTreeSet<String>,
+    pub(crate) ci_steps: BTreeSet<String>,
+    pub(crate) test_binaries: BTreeSet<String>,
+}
+
+// === impl Known ===
+
+impl Known {
+    /// From the binary's own help, the Makefile, the CI script and the test folders.
+    pub(crate) fn read() -> Self {
+        let makefile = text_of("Makefile");
+        let targets = makefile.lines().filter(|line| !line.starts_with(['\t', '.', '#']));
+        Self {
+            subcommands: subcommands(&help()),
+            make_targets: targets
+                .filter_map(|line| line.split_once(':'))
+                .flat_map(|(names, _)| names.split_whitespace().map(str::to_owned))
+                .collect(),
+            ci_steps: ci_steps(&text_of(".ci/run")),
+            test_binaries: test_binaries(),
+        }
+    }
+}
+
+/// Relative links to files or headings that are not there.
+pub(crate) fn links(documents: &[Source]) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut findings = Vec::new();
+    for document in documents {
+        let folder = document.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        for target in link_targets(&document.text) {
+            let (file, heading) = target.split_once('#').unwrap_or((&target, ""));
+            let path = root.join(folder).join(file);
+            let text = if file.is_empty() {
+                Some(document.text.clone())
+            } else if path.is_file() {
+                std::fs::read_to_string(&path).ok()
+            } else {
+                None
+            };
+            if !(path.exists() && (heading.is_empty() || has_heading(text.as_deref(), heading))) {
+                findings.push(format!("{}: broken link to {target}", document.path));
+            }
+        }
+    }
+    findings
+}
+
+/// Commands in code spans and code blocks that nobody could run.
+pub(crate) fn commands(documents: &[Source], known: &Known) -> Vec<String> {
+    let mut findings = Vec::new();
+    for document in documents {
+        for (line, snippet) in code_snippets(&document.text) {
+            findings.extend(
+                unknown_commands(&snippet, known)
+                    .into_iter()
+                    .map(|what| format!("{}:{line}: no such command: {what}", document.path)),
+            );
+        }
+    }
+    findings
+}
+
+/// Modules that the map leaves out, and files on the map that do not exist.
+pub(crate) fn code_map(map: &str, paths: &[&str]) -> Vec<String> {
+    let named: BTreeSet<&str> =
+        map.split('`').filter(|span| span.starts_with("src/") && span.ends_with(".rs")).collect();
+    // A module's own parts are its own business, and so is what stands beside the data path.
+    let worth_naming = |path: &str| path.matches('/').count() <= 2 && !path.ends_with("/tests.rs");
+    let inside = [
+        "src/simulator/",
+        "src/demo/",
+        "src/admin/",
+        "src/cli/",
+        "src/metrics/",
+        "src/config/",
+        "src/policy/",
+    ];
+    let mut findings: Vec<String> = paths
+        .iter()
+        .copied()
+        .filter(|path| worth_naming(path))
+        .filter(|path| !inside.iter().any(|folder| path.starts_with(folder)))
+        .filter(|path| !named.contains(path))
+        .map(|path| format!("{path}: not on the map"))
+        .collect();
+    let gone = named.into_iter().filter(|path| !paths.contains(path));
+    findings.extend(gone.map(|path| format!("{path}: on the map, but not there")));
+    findings
+}
+
+/// Test binaries that the CI script does not run.
+pub(crate) fn test_binaries_in_ci() -> Vec<String> {
+    let script = text_of(".ci/run");
+    let missing = |name: &String| !script.contains(&format!("--test {name}"));
+    test_binaries().into_iter().filter(missing).map(|name| format!("{name}: not in CI")).collect()
+}
+
+/// Absolute paths of somebody's machine.
+pub(crate) fn machine_paths(source: &Source) -> Vec<String> {
+    // In two pieces, so that this line is not a finding.
+    let needles = [concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/ro", "ot/")];
+    let found = needles.iter().filter(|needle| source.text.contains(**needle));
+    found.map(|needle| format!("{}: names {needle}", source.path)).collect()
+}
+
+pub(crate) fn text_of(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn help() -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_listless")).arg("--help").output();
+    String::from_utf8_lossy(&output.expect("the binary under test runs").stdout).into_owned()
+}
+
+/// The words under `Commands:` of a help text.
+fn subcommands(help: &str) -> BTreeSet<String> {
+    let listed = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
+    let listed = listed.take_while(|line| line.starts_with("  "));
+    // Wrapped descriptions are indented further.
+    let named = listed.filter(|line| line.chars().nth(2).is_some_and(|c| c != ' '));
+    named.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+fn ci_steps(script: &str) -> BTreeSet<String> {
+    let names = script.lines().filter_map(|line| line.strip_prefix("step_"));
+    names.filter_map(|rest| rest.split_once("()")).map(|(name, _)| name.to_owned()).collect()
+}
+
+fn test_binaries() -> BTreeSet<String> {
+    let mains = read_tree(&["tests"], "rs").into_iter().filter_map(|source| {
+        let name = source.path.strip_prefix("tests/")?.strip_suffix("/main.rs")?;
+        (!name.contains('/')).then(|| name.to_owned())
+    });
+    mains.collect()
+}
+
+fn link_targets(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("](") {
+        let target = text[at + 2..].split([')', ' ', '\n']).next().unwrap_or("");
+        if !target.contains("://") && !target.starts_with("mailto:") {
+            found.push(target.to_owned());
+        }
+    }
+    found
+}
+
+fn has_heading(text: Option<&str>, wanted: &str) -> bool {
+    let headings = text.unwrap_or("").lines().filter(|line| line.starts_with('#'));
+    headings.map(slug).any(|slug| slug == wanted)
+}
+
+fn slug(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// Lines of fenced blocks and inline code spans, with their lines.
+fn code_snippets(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut fence: Option<String> = None;
+    for (index, line) in text.lines().enumerate() {
+        if let Some(language) = line.trim_start().strip_prefix("```") {
+            fence = fence.is_none().then(|| language.trim().to_owned());
+        } else if let Some(language) = &fence {
+            if matches!(language.as_str(), "sh" | "console" | "bash") {
+                found.push((index + 1, line.to_owned()));
+            }
+        } else {
+            let spans = line.split('`').skip(1).step_by(2);
+            found.extend(spans.map(|span| (index + 1, span.to_owned())));
+        }
+    }
+    found
+}
+
+fn unknown_commands(snippet: &str, known: &Known) -> Vec<String> {
+    let command = snippet.split(" # ").next().unwrap_or("");
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let after = |prefix: &[&str]| {
+        let at = words.windows(prefix.len()).position(|window| window == prefix)?;
+        words.get(at + prefix.len()).copied()
+    };
+    let is_name = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+    let is_command = |word: &&str| is_name(word) && !word.starts_with('-');
+    let mut unknown = Vec::new();
+    let mut check = |word: Option<&str>, names: &BTreeSet<String>| {
+        unknown.extend(
+            word.filter(is_command)
+                .filter(|word| !names.contains(*word))
+                .map(|_| command.to_owned()),
+        );
+    };
+    check(
+        words.strip_prefix(&["listless"]).and_then(|rest| rest.first().copied()),
+        &known.subcommands,
+    );
+    check(after(&["./target/release/listless"]), &known.subcommands);
+    if after(&["cargo", "run"]).is_some() {
+        check(after(&["--"]), &known.subcommands);
+    }
+    check(
+        words.strip_prefix(&["make"]).and_then(|rest| rest.first().copied()),
+        &known.make_targets,
+    );
+    check(after(&[".ci/run"]), &known.ci_steps);
+    check(after(&["--test"]), &known.test_binaries);
+    unknown
+}
+
+#[cfg(test)]
+mod tests;
