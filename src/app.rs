@@ -1,5 +1,6 @@
 //! Builds every part in order, binds all listeners first, owns the end.
 
+mod demo;
 mod local;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::{
     upstream::Client,
 };
 
+pub use demo::demo;
 pub use local::local;
 
 /// What a running proxy stands on.

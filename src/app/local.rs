@@ -71,7 +71,8 @@ pub fn local(options: &LocalOptions) -> anyhow::Result<()> {
     ended
 }
 
-fn runtime(name: &str, threads: Option<usize>) -> anyhow::Result<Runtime> {
+/// Threads for one purpose, named after it; as many as there are processors unless told.
+pub(super) fn runtime(name: &str, threads: Option<usize>) -> anyhow::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     if let Some(threads) = threads {
         builder.worker_threads(threads);
@@ -169,7 +170,7 @@ fn reload(reloader: Reloader, shared: &Shared) -> impl Future<Output = ()> + use
 }
 
 /// The authority clients trust, and what the listener shows.
-fn certificates(address: IpAddr) -> anyhow::Result<(tls::Authority, tls::Server)> {
+pub(super) fn certificates(address: IpAddr) -> anyhow::Result<(tls::Authority, tls::Server)> {
     let now = SystemTime::now();
     let authority = tls::Authority::generate(now)?;
     let names = tls::Names::of_apiserver(CLUSTER_DOMAIN).and(&address.to_string());
@@ -198,7 +199,7 @@ fn written_kubeconfig(
 }
 
 /// A secret that no one can guess; the prefix keeps YAML from reading it as a number.
-fn token() -> String {
+pub(super) fn token() -> String {
     format!("listless-{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
 }
 
