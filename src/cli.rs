@@ -40,7 +40,7 @@ struct Cli {
 enum Command {
     /// Serve one context of a kubeconfig on this machine.
     Local(LocalOptions),
-    /// Poll a simulated cluster straight and through Listless, and compare; needs no cluster.
+    /// Show what is saved: a simulated cluster, polled straight and through Listless.
     Demo(demo::Args),
     /// Tell what would happen to a request, and why.
     Explain(explain::Arguments),
@@ -86,7 +86,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     log::start(&cli.log, level)?;
     match cli.command {
         Command::Local(options) => app::local(&options)?,
-        Command::Demo(arguments) => return app::demo(arguments),
+        Command::Demo(args) => return app::demo(args),
         Command::Explain(arguments) => explain::run(&arguments)?,
         Command::Config(command) => configuration::run(&command)?,
     }

@@ -3,7 +3,7 @@
 //! Follows the apiserver's negotiation to the letter for what it decides as plain JSON; anything
 //! else, and anything a newer server might read differently, is `Unmodelled` and forwarded.
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 
 /// What the apiserver would answer with, as far as we can produce it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,7 +55,7 @@ const CLAUSES_MAX: usize = 12;
 impl Negotiated {
     /// Negotiates for a request; of several Accept lines the first counts, as in Go.
     pub fn of(headers: &HeaderMap, pretty: Option<&str>) -> Self {
-        let user_agent = headers.get(header::USER_AGENT).map(|value| value.as_bytes());
+        let user_agent = headers.get(header::USER_AGENT).map(HeaderValue::as_bytes);
         let user_agent = user_agent.map(String::from_utf8_lossy);
         match headers.get(header::ACCEPT).map(|value| value.to_str()) {
             Some(Err(_)) => Self::Unmodelled(UnmodelledMedia::Other),

@@ -24,7 +24,7 @@ use crate::{
     config::{Config, Reloader},
     lifecycle::{Drain, Heartbeat, Ready, Signals},
     metrics::Metrics,
-    proxy::listen::Bound,
+    proxy::{forward::Clients, listen::Bound},
     tls,
     upstream::{
         self,
@@ -71,7 +71,6 @@ pub fn local(options: &LocalOptions) -> anyhow::Result<()> {
     ended
 }
 
-/// Threads for one purpose, named after it; as many as there are processors unless told.
 pub(super) fn runtime(name: &str, threads: Option<usize>) -> anyhow::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     if let Some(threads) = threads {
@@ -126,8 +125,7 @@ async fn start(options: &LocalOptions, shared: &Shared, admin: &Handle) -> anyho
         listeners: vec![bound],
         tls: Some(serving),
         token,
-        own: Arc::new(own),
-        plain: Arc::new(plain),
+        clients: Clients::new(plain, own),
         config,
         metrics: shared.metrics.clone(),
     });
@@ -170,7 +168,7 @@ fn reload(reloader: Reloader, shared: &Shared) -> impl Future<Output = ()> + use
 }
 
 /// The authority clients trust, and what the listener shows.
-pub(super) fn certificates(address: IpAddr) -> anyhow::Result<(tls::Authority, tls::Server)> {
+fn certificates(address: IpAddr) -> anyhow::Result<(tls::Authority, tls::Server)> {
     let now = SystemTime::now();
     let authority = tls::Authority::generate(now)?;
     let names = tls::Names::of_apiserver(CLUSTER_DOMAIN).and(&address.to_string());
@@ -188,6 +186,7 @@ fn written_kubeconfig(
     let (context, namespace) = match access.source() {
         Source::Kubeconfig { context, namespace, .. } => (context.as_str(), namespace.as_str()),
         Source::ServiceAccount { namespace, .. } => ("listless", namespace.as_str()),
+        Source::Given { .. } => ("listless", ""),
     };
     let authority_pem = authority.pem();
     Kubeconfig { server, authority_pem, token, context, namespace }.write(&file)?;
@@ -199,7 +198,7 @@ fn written_kubeconfig(
 }
 
 /// A secret that no one can guess; the prefix keeps YAML from reading it as a number.
-pub(super) fn token() -> String {
+fn token() -> String {
     format!("listless-{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
 }
 

@@ -1,6 +1,5 @@
 //! Accept headers as clients send them, and as nobody should.
 
-use http::HeaderValue;
 use proptest::prelude::*;
 
 use super::*;

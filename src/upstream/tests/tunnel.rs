@@ -1,6 +1,6 @@
 //! Upgrades, from a client through us to an apiserver.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, io};
 
 use http::{
     HeaderMap, Request, Response, StatusCode,
@@ -71,7 +71,11 @@ async fn proxy(stream: DuplexStream, pool: Pool) {
             let mut response = pool.upgrade(request.map(Body::incoming)).await.unwrap();
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                 let upstream = upgrade::on(&mut response);
-                tokio::spawn(splice(client, upstream));
+                tokio::spawn(async move {
+                    let both = tokio::try_join!(client, upstream).map_err(io::Error::other);
+                    let (client, upstream) = both?;
+                    splice(TokioIo::new(client), TokioIo::new(upstream)).await
+                });
             }
             Ok::<_, Infallible>(response)
         }

@@ -62,9 +62,8 @@ impl Answer {
     pub(crate) fn names(&self) -> Vec<String> {
         let json = self.json();
         let items = json["items"].as_array().unwrap_or_else(|| panic!("no list: {json}"));
-        let part = |item: &Value, key: &str| {
-            item["metadata"][key].as_str().unwrap_or_default().to_owned()
-        };
+        let part =
+            |item: &Value, key: &str| item["metadata"][key].as_str().unwrap_or_default().to_owned();
         let name = |item| match part(item, "namespace") {
             cluster if cluster.is_empty() => part(item, "name"),
             namespace => format!("{namespace}/{}", part(item, "name")),

@@ -188,12 +188,7 @@ impl TestClient {
     }
 
     /// Any request.
-    pub(crate) async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        body: impl Into<Bytes>,
-    ) -> Answer {
+    pub(crate) async fn send(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Answer {
         let body = body.into();
         let body = if body.is_empty() { Body::empty() } else { Body::full(body) };
         self.ask(request(method, path, body)).await

@@ -43,7 +43,10 @@ pub(crate) fn populated() -> Simulator {
     put("secrets", json!({"metadata": {"namespace": "a", "name": "s"}, "data": {"k": "dg=="}}));
     put("widgets.x.io", widget("a", "w1", "red"));
     put("widgets.x.io", widget("b", "w2", "blue"));
-    put("gadgets.x.io", json!({"metadata": {"name": "g"}, "spec": {"z": 1, "a": {"d": [], "c": 0}}}));
+    put(
+        "gadgets.x.io",
+        json!({"metadata": {"name": "g"}, "spec": {"z": 1, "a": {"d": [], "c": 0}}}),
+    );
     simulator
 }
 
@@ -56,7 +59,8 @@ pub(crate) fn group_resource(text: &str) -> GroupResource {
 /// A pod; labels without a value are left out.
 pub(crate) fn pod(namespace: &str, name: &str, labels: &[(&str, &str)], node: &str) -> Value {
     let labels = labels.iter().filter(|(_, value)| !value.is_empty());
-    let labels: Value = labels.map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
+    let labels: Value =
+        labels.map(|(key, value)| ((*key).to_owned(), Value::from(*value))).collect();
     let mut spec = json!({"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Always"});
     if !node.is_empty() {
         spec["nodeName"] = node.into();
@@ -77,6 +81,8 @@ fn unusual_pod() -> Value {
         "list-like": "{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}",
     });
     pod["metadata"]["finalizers"] = json!(["x.io/hold"]);
+    // The apiserver keeps the two in step.
+    pod["status"]["podIP"] = json!("10.0.0.9");
     pod["status"]["podIPs"] = json!([{"ip": "10.0.0.9"}, {"ip": "fd00::9"}]);
     pod
 }

@@ -55,11 +55,7 @@ impl Requests {
     /// Path and query of those with this verb for this resource.
     pub(crate) fn targets(&self, verb: Verb, resource: &str) -> Vec<String> {
         let fits = |seen: &Seen| seen.asked.verb == verb && seen.asked.resource == resource;
-        self.all()
-            .into_iter()
-            .filter(fits)
-            .map(|seen| seen.asked.path_and_query)
-            .collect()
+        self.all().into_iter().filter(fits).map(|seen| seen.asked.path_and_query).collect()
     }
 
     /// How many with this verb for this resource.

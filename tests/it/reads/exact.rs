@@ -1,6 +1,8 @@
 //! Answers from memory, byte for byte against the apiserver's own.
 
-use crate::harness::{Answer, Setup, TestProxy, pod, populated, group_resource, settle, without_version};
+use crate::harness::{
+    Answer, Setup, TestProxy, group_resource, pod, populated, settle, without_version,
+};
 
 /// Collections whose replicas cover everything below.
 const COLLECTIONS: &[&str] = &[
@@ -149,7 +151,11 @@ async fn whatever_a_wider_replica_covers_is_answered_in_the_apiservers_own_bytes
         assert_exact(&proxy, path, &answer).await;
     }
     let others: Vec<_> = proxy.upstream.all();
-    assert_eq!(others.len(), proxy.upstream.reviews(), "only access reviews go upstream: {others:?}");
+    assert_eq!(
+        others.len(),
+        proxy.upstream.reviews(),
+        "only access reviews go upstream: {others:?}"
+    );
     assert_eq!(proxy.replicas().len(), COLLECTIONS.len());
 }
 
