@@ -81,7 +81,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
-    log::start(&cli.log)?;
+    // The demo's table is what people look at.
+    let level = if matches!(cli.command, Command::Demo(_)) { "warn" } else { "info" };
+    log::start(&cli.log, level)?;
     match cli.command {
         Command::Local(options) => app::local(&options)?,
         Command::Demo(args) => return app::demo(args),
