@@ -19,7 +19,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-use crate::{app, config, error::Chain};
+use crate::{app, config, demo, error::Chain};
 
 pub use announce::{Announcement, announce};
 pub use explain::{Explanation, explain};
@@ -38,6 +38,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Show what Listless saves on a simulated cluster; needs no cluster.
+    Demo(demo::Args),
     /// Serve one context of a kubeconfig on this machine.
     Local(LocalOptions),
     /// Tell what would happen to a request, and why.
@@ -70,7 +72,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     match dispatch(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             let _unwritten = writeln!(io::stderr(), "{}", told(&error));
             ExitCode::from(exit_code(&error))
@@ -78,13 +80,20 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn dispatch(cli: Cli) -> anyhow::Result<()> {
-    log::start(&cli.log)?;
+fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+    let log = match &cli.command {
+        // Its table stands where the log would run through it.
+        Command::Demo(_) => cli.log.unless_asked("error"),
+        _ => cli.log,
+    };
+    log::start(&log)?;
     match cli.command {
-        Command::Local(options) => app::local(&options),
-        Command::Explain(arguments) => explain::run(&arguments),
-        Command::Config(command) => configuration::run(&command),
+        Command::Demo(arguments) => return demo::run(&arguments),
+        Command::Local(options) => app::local(&options)?,
+        Command::Explain(arguments) => explain::run(&arguments)?,
+        Command::Config(command) => configuration::run(&command)?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints an answer; a reader that has had enough, such as `head`, is no failure.
