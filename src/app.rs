@@ -1,5 +1,6 @@
 //! Builds every part in order, binds all listeners first, owns the end.
 
+mod demo;
 mod local;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use crate::{
     metrics::{Metrics, Origin, ReplicaSample, ReplicaState},
     proxy::{
         Parts, Proxy,
+        forward::Clients,
         identify::LocalToken,
         listen::{self, Bound},
         metered::Metered,
@@ -26,6 +28,7 @@ use crate::{
     upstream::Client,
 };
 
+pub use demo::demo;
 pub use local::local;
 
 /// What a running proxy stands on.
@@ -36,10 +39,8 @@ pub struct Foundation {
     pub tls: Option<tls::Server>,
     /// What the user Listless reads as presents.
     pub token: String,
-    /// To the apiserver with that user's identity.
-    pub own: Arc<dyn Client>,
-    /// To the apiserver with whatever a caller sent.
-    pub plain: Arc<dyn Client>,
+    /// To the apiserver, as that user and otherwise.
+    pub clients: Clients,
     /// The configuration in force.
     pub config: watch::Receiver<Arc<Config>>,
     /// What is counted.
@@ -72,21 +73,25 @@ impl Running {
 
     /// Starts serving; waits with jitter are drawn from `random`, whose numbers are in 0..1.
     pub fn start_with(foundation: Foundation, random: Random) -> Self {
-        let Foundation { listeners, tls, token, own, plain, config, metrics } = foundation;
+        let Foundation { listeners, tls, token, clients, config, metrics } = foundation;
         let (settings, settings_task) = cache_settings(config.clone());
         let warnings = Warnings::default();
         let metered = |client: &Arc<dyn Client>, origin| -> Arc<dyn Client> {
             let (metrics, warnings) = (metrics.clone(), warnings.clone());
             Arc::new(Metered::new(client.clone(), origin, metrics, warnings))
         };
-        let cache = Cache::new(metered(&own, Origin::Replica), settings, random);
+        let cache = Cache::new(metered(&clients.own, Origin::Replica), settings, random);
         for query in config.borrow().policy.eager() {
             cache.start(query);
         }
         let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone()));
         let token = LocalToken::new(&token);
-        let (own, plain) = (metered(&own, Origin::Client), metered(&plain, Origin::Client));
-        let parts = Parts { token, config, cache: cache.clone(), own, plain, warnings, metrics };
+        let clients = Clients {
+            own: metered(&clients.own, Origin::Client),
+            impersonating: metered(&clients.impersonating, Origin::Client),
+            plain: metered(&clients.plain, Origin::Client),
+        };
+        let parts = Parts { token, config, cache: cache.clone(), clients, warnings, metrics };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));

@@ -19,7 +19,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-use crate::{app, config, error::Chain};
+use crate::{app, config, demo, error::Chain};
 
 pub use announce::{Announcement, announce};
 pub use explain::{Explanation, explain};
@@ -40,6 +40,8 @@ struct Cli {
 enum Command {
     /// Serve one context of a kubeconfig on this machine.
     Local(LocalOptions),
+    /// Show what is saved: a simulated cluster, polled straight and through Listless.
+    Demo(demo::Args),
     /// Tell what would happen to a request, and why.
     Explain(explain::Arguments),
     /// Print or check configuration files.
@@ -70,7 +72,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     match dispatch(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             let _unwritten = writeln!(io::stderr(), "{}", told(&error));
             ExitCode::from(exit_code(&error))
@@ -78,13 +80,15 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn dispatch(cli: Cli) -> anyhow::Result<()> {
+fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     log::start(&cli.log)?;
     match cli.command {
-        Command::Local(options) => app::local(&options),
-        Command::Explain(arguments) => explain::run(&arguments),
-        Command::Config(command) => configuration::run(&command),
+        Command::Local(options) => app::local(&options)?,
+        Command::Demo(args) => return app::demo(args),
+        Command::Explain(arguments) => explain::run(&arguments)?,
+        Command::Config(command) => configuration::run(&command)?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints an answer; a reader that has had enough, such as `head`, is no failure.

@@ -6,6 +6,7 @@
 
 mod cluster;
 mod connection;
+mod listless;
 mod phase;
 mod pod;
 mod poller;
@@ -52,28 +53,28 @@ pub enum Output {
 
 /// A server that pollers can be pointed at.
 #[derive(Clone, Debug)]
-pub struct Server {
+struct Server {
     /// Where it listens, on loopback.
-    pub address: SocketAddr,
+    address: SocketAddr,
     /// What its certificate is to be verified with.
-    pub ca_pem: String,
+    ca_pem: String,
     /// The token it lets in.
-    pub token: String,
+    token: String,
 }
 
 /// The simulated apiserver, which Listless is to stand in front of.
-pub type Cluster = Server;
+type Cluster = Server;
 
 /// A running Listless.
-pub struct Proxy {
+struct Proxy {
     /// Where pollers find it.
-    pub server: Server,
+    server: Server,
     /// Ends it when dropped.
-    pub guard: Box<dyn Any + Send>,
+    _guard: Box<dyn Any + Send>,
 }
 
 /// Starts Listless in front of a cluster, as `listless local` would.
-pub type StartProxy = Box<dyn FnOnce(Cluster) -> BoxFuture<'static, anyhow::Result<Proxy>> + Send>;
+type StartProxy = Box<dyn FnOnce(Cluster) -> BoxFuture<'static, anyhow::Result<Proxy>> + Send>;
 
 /// How large the simulated cluster is and how it is polled.
 #[derive(Clone, Debug)]
@@ -109,7 +110,7 @@ const REDRAW: Duration = Duration::from_millis(500);
 const INTERRUPTED_CODE: u8 = 130;
 
 /// Runs the demo; must be called inside a runtime with more than one thread.
-pub async fn run(args: Args, start_proxy: StartProxy) -> anyhow::Result<ExitCode> {
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let scale = Scale::new(Duration::from_secs(args.seconds));
     let out = std::io::stdout();
     let terminal = out.is_terminal() && args.output == Output::Table;
@@ -119,7 +120,7 @@ pub async fn run(args: Args, start_proxy: StartProxy) -> anyhow::Result<ExitCode
             std::future::pending::<()>().await;
         }
     };
-    let report = measure(&args, &scale, start_proxy, &mut table, interrupt).await?;
+    let report = measure(&args, &scale, listless::in_process(), &mut table, interrupt).await?;
     match args.output {
         Output::Table => table.finish(&report)?,
         Output::Json => table.say(&serde_json::to_string(&report)?)?,
@@ -139,12 +140,12 @@ async fn measure<W: Write>(
     interrupt: impl Future<Output = ()>,
 ) -> anyhow::Result<Report> {
     let mut interrupt = std::pin::pin!(interrupt);
-    let cluster = SimulatedCluster::start(scale).await?;
     let half = Duration::from_secs(args.seconds) / 2;
     let shown = args.output == Output::Table;
     if shown {
         table.say(&scale.introduction())?;
     }
+    let cluster = SimulatedCluster::start(scale).await?;
     let show = |table: &mut Table<W>, report: &Report| {
         if shown { table.draw(report) } else { Ok(()) }
     };

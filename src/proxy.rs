@@ -25,7 +25,7 @@ use self::{
     authorize::Authorize,
     coalesce::{Coalesce, CoalesceKey, Landed},
     decide::{Forward, ForwardReason, LocalRead, Plan, Rewriting, Step},
-    forward::Forwarder,
+    forward::{Clients, Forwarder},
     identify::{Caller, LocalToken},
     listen::{Connection, Serve},
     local::Local,
@@ -43,7 +43,6 @@ use crate::{
     config::Config,
     error::Error,
     metrics::Metrics,
-    upstream::Client,
 };
 
 /// Everything a request meets.
@@ -68,10 +67,8 @@ pub struct Parts {
     pub config: watch::Receiver<Arc<Config>>,
     /// The replicas.
     pub cache: Cache,
-    /// To the apiserver, with the identity Listless reads with.
-    pub own: Arc<dyn Client>,
-    /// To the apiserver, with what the caller sent and nothing else.
-    pub plain: Arc<dyn Client>,
+    /// To the apiserver.
+    pub clients: Clients,
     /// What the apiserver warns of.
     pub warnings: Warnings,
     /// What is counted.
@@ -101,10 +98,10 @@ impl Proxy {
             config: parts.config,
             cache: parts.cache,
             session: SharedSession::default(),
-            authorize: Authorize::new(parts.own.clone()),
+            authorize: Authorize::new(parts.clients.own.clone()),
             local: Local::new(),
             coalesce: Coalesce::default(),
-            forwarder: Forwarder::new(parts.own, parts.plain),
+            forwarder: Forwarder::new(parts.clients),
             warnings: parts.warnings,
             metrics: parts.metrics,
         }

@@ -22,6 +22,7 @@ mod serve;
 mod status;
 mod store;
 mod token;
+mod upgrade;
 mod watch;
 mod write;
 
@@ -83,6 +84,8 @@ pub struct Settings {
 pub struct Features {
     /// `sendInitialEvents`, and old-style watches defaulted to it (§0.1).
     pub watch_list: bool,
+    /// Whether consistent lists come from the cache, and so bring it up to date (§0.1).
+    pub consistent_list_from_cache: bool,
     /// Whether deleting a scheduled pod marks it first, as with a kubelet.
     pub graceful_pods: bool,
 }
@@ -207,6 +210,17 @@ impl Simulator {
         self.0.interruptions.send_modify(|so_far| so_far.resets += 1);
     }
 
+    /// Lets the watch caches lag: watches and reads at any age stand still at this revision, while
+    /// writes and consistent reads go on.
+    pub fn hold_caches(&self) {
+        self.0.store().hold_caches();
+    }
+
+    /// Lets the watch caches catch up.
+    pub fn release_caches(&self) {
+        self.0.store().release_caches();
+    }
+
     /// Goes down: open watches break, nothing is answered until [`Simulator::start`].
     pub fn stop(&self) {
         self.0.stopped.store(true, Ordering::SeqCst);
@@ -276,12 +290,12 @@ impl upstream::Client for Simulator {
         })
     }
 
-    /// No protocol to switch to is simulated, so every answer is a normal response.
     fn upgrade(
         &self,
         request: Request<Body>,
     ) -> BoxFuture<'static, Result<Response<Body>, upstream::Error>> {
-        self.send(request, upstream::Lane::Long)
+        let simulator = self.clone();
+        Box::pin(async move { simulator.dial_and_send(request).await })
     }
 }
 
@@ -307,9 +321,15 @@ const EPOCH_SECOND: i64 = 1_767_225_600;
 
 // === impl Features ===
 
+impl Features {
+    /// A release before 1.31: no WatchList, every consistent list out of etcd.
+    pub const OLD: Self =
+        Self { watch_list: false, consistent_list_from_cache: false, graceful_pods: false };
+}
+
 impl Default for Features {
     fn default() -> Self {
-        Self { watch_list: true, graceful_pods: false }
+        Self { watch_list: true, consistent_list_from_cache: true, graceful_pods: false }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Just enough protobuf to learn from a write's answer: metadata of an object, list or Status (S-CT-20..23).
+//! Just enough protobuf to learn from a write's answer: metadata of an object, list or Status
+//! (S-CT-20..23).
 //!
 //! Reads the bytes in pieces of any size and keeps nothing but the facts. Knows no schema beyond
 //! the envelope, ObjectMeta, ListMeta and Status; everything else is skipped by its length.

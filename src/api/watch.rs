@@ -89,7 +89,10 @@ const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl WatchReader {
     /// For an answer streaming over HTTP, if its form can be read.
-    pub fn http(content_type: Option<&str>, content_encoding: Option<&str>) -> Result<Self, Opaque> {
+    pub fn http(
+        content_type: Option<&str>,
+        content_encoding: Option<&str>,
+    ) -> Result<Self, Opaque> {
         let json = content_type
             .and_then(|value| value.split(';').next())
             .is_some_and(|value| value.trim() == "application/json");
@@ -246,7 +249,8 @@ mod tests {
         assert!(WatchReader::http(Some("application/vnd.kubernetes.protobuf"), None).is_err());
         assert!(WatchReader::http(Some("application/json"), Some("gzip")).is_err());
         assert!(WatchReader::http(None, None).is_err());
-        for stream in ["nonsense\n", "{\"type\":\"NEW\",\"object\":{}}\n", "{\"type\":\"ADDED\"}\n"] {
+        for stream in ["nonsense\n", "{\"type\":\"NEW\",\"object\":{}}\n", "{\"type\":\"ADDED\"}\n"]
+        {
             assert_eq!(shown(lines, stream.as_bytes()), Err(Opaque), "{stream}");
         }
         // A masked frame is not one a server sends.

@@ -12,11 +12,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Absence, Settings,
+    Absence, Demand, Settings,
     expiring::Expiring,
     replica::{Link, Replica, Start, State},
 };
-use crate::api::{GroupVersionResource, Scope, query::Query};
+use crate::api::{GroupVersionResource, Scope, query::Query, selector::NAME_PATH};
 
 /// The replicas, and what is remembered about queries without one.
 #[derive(Debug)]
@@ -132,8 +132,27 @@ impl Set {
         self.absences.insert(replica.query().clone(), absence, now + ttl);
     }
 
+    /// Counts a read that no replica covers; returns the replica it calls for, if any.
+    pub fn demanded(
+        &mut self,
+        query: &Query,
+        demand: Demand,
+        settings: &Settings,
+        now: Instant,
+    ) -> Option<(Query, Start)> {
+        if demand == Demand::Ignore {
+            return None;
+        }
+        let repeated =
+            self.count_read(query, now, settings.demand_window) >= settings.demand_reads;
+        match self.for_storm(query, settings, now) {
+            Some(wider) => Some((wider, Start::Widening)),
+            None => repeated.then(|| (query.clone(), Start::OnDemand)),
+        }
+    }
+
     /// Counts an unsafe read; returns how many there were within the window.
-    pub fn count_read(&mut self, query: &Query, now: Instant, window: Duration) -> u32 {
+    fn count_read(&mut self, query: &Query, now: Instant, window: Duration) -> u32 {
         let (count, until) = self.reads.get(query, now).unwrap_or((0, now + window));
         self.reads.insert(query.clone(), count + 1, until);
         count + 1
@@ -182,6 +201,19 @@ impl Set {
                 candidates.into_iter().find(is_new)
             })
             .collect()
+    }
+
+    /// The replica that should start because many different reads like this one came at once, as
+    /// when an operator reconciles everything: each of them once, so that none alone would count.
+    fn for_storm(&self, query: &Query, settings: &Settings, now: Instant) -> Option<Query> {
+        let single = |query: &Query| query.fields.pinned(NAME_PATH).is_some();
+        let alike = |other: &&Query| {
+            other.resource == query.resource && single(other) == single(query)
+        };
+        let reads: Vec<_> = self.reads.queries(now).filter(alike).collect();
+        let many = if single(query) { settings.storm_gets_max } else { settings.siblings_max };
+        let mut candidates = wider(&reads, many).into_iter();
+        candidates.find(|wider| wider.covers(query) && self.absence(wider, now).is_none())
     }
 
     fn of(&self, query: &Query) -> &[Member] {

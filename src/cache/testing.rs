@@ -5,8 +5,13 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    Link, Replica, State, View, replica::Start, envelope::Envelope, history::{Bounds, History}, reader::Reader,
-    rebuild::Rebuild, store::Snapshot,
+    Link, Replica, State, View,
+    envelope::Envelope,
+    history::{Bounds, History},
+    reader::Reader,
+    rebuild::Rebuild,
+    replica::Start,
+    store::Snapshot,
 };
 use crate::api::{GroupVersionResource, Scope, query::Query};
 

@@ -164,7 +164,8 @@ fn saved((before, polls_before): (u64, u64), (after, polls_after): (u64, u64)) -
     }
     let per_poll = |count: u64, polls: u64| count as f64 / polls as f64;
     let ratio = per_poll(after, polls_after) / per_poll(before, polls_before);
-    ((1.0 - ratio) * 1000.0).round() / 10.0
+    // Adding zero turns a negative zero into a plain one.
+    ((1.0 - ratio) * 1000.0).round() / 10.0 + 0.0
 }
 
 /// The reads so many polls would have cost straight.

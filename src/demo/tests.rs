@@ -19,7 +19,7 @@ fn args(seconds: u64) -> Args {
 
 /// Listless replaced by nothing: the second phase goes straight, too.
 fn nothing() -> StartProxy {
-    Box::new(|cluster| Box::pin(async { Ok(Proxy { server: cluster, guard: Box::new(()) }) }))
+    Box::new(|cluster| Box::pin(async { Ok(Proxy { server: cluster, _guard: Box::new(()) }) }))
 }
 
 async fn measured(start_proxy: StartProxy, interrupt: impl Future<Output = ()>) -> Report {
@@ -43,6 +43,14 @@ async fn without_a_proxy_every_poll_reaches_the_apiserver_and_is_right() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn listless_answers_rightly_and_spares_the_apiserver() {
+    let report = measured(listless::in_process(), std::future::pending()).await;
+    assert!(report.is_clean(), "{report:?}");
+    assert!(report.saved_percent > 50.0, "{report:?}");
+    assert!(report.verdict().ends_with("and every answer was right."), "{}", report.verdict());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proxy_that_forgets_writes_is_found_out() {
     // A second cluster answers the reads of the second phase, and its writes come to nothing.
     let start: StartProxy = Box::new(|_| {
@@ -51,7 +59,7 @@ async fn a_proxy_that_forgets_writes_is_found_out() {
             let written = |asked: &crate::simulator::Asked| asked.verb.is_write();
             let lie = Effect::Answer { code: 200, retry_after_secs: None };
             other.simulator().inject(Fault::always(lie, written));
-            Ok(Proxy { server: other.endpoint(), guard: Box::new(other) })
+            Ok(Proxy { server: other.endpoint(), _guard: Box::new(other) })
         })
     });
     let report = measured(start, std::future::pending()).await;

@@ -100,11 +100,7 @@ impl CoalesceKey {
 
 impl Coalesce {
     /// The answer to this read; `send` is called only if this read is the one to send.
-    pub async fn fly<F, E>(
-        &self,
-        key: CoalesceKey,
-        send: impl FnOnce() -> F,
-    ) -> Result<Landed, E>
+    pub async fn fly<F, E>(&self, key: CoalesceKey, send: impl FnOnce() -> F) -> Result<Landed, E>
     where
         F: Future<Output = Result<Response<Body>, E>>,
     {

@@ -197,10 +197,9 @@ pub fn decide(
         Verdict::Satisfied if !candidate.fits_one_page(snapshot) => {
             Step::Act(Plan::keep(ForwardReason::Limited))
         }
-        Verdict::Satisfied => Step::Act(Plan::Read(LocalRead {
-            snapshot: snapshot.clone(),
-            level: candidate.level,
-        })),
+        Verdict::Satisfied => {
+            Step::Act(Plan::Read(LocalRead { snapshot: snapshot.clone(), level: candidate.level }))
+        }
         Verdict::Behind(_, Imminence::Unlikely) => Step::Act(behind()),
         Verdict::Behind(version, Imminence::Likely) => {
             let patience = candidate.patience();

@@ -10,8 +10,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::{
     api::{
-        GroupResource, GroupVersionResource, ObjectKey, media, query::Query, request::Read, status::Status,
-        version::ResourceVersion,
+        GroupResource, GroupVersionResource, ObjectKey, media, query::Query, request::Read,
+        status::Status, version::ResourceVersion,
     },
     body::Body,
     cache::store::Snapshot,
@@ -103,26 +103,15 @@ impl Default for Local {
     }
 }
 
-fn object(
-    snapshot: &Snapshot,
-    query: &Query,
-    name: &str,
-    headers: &HeaderMap,
-) -> Response<Body> {
+fn object(snapshot: &Snapshot, query: &Query, name: &str, headers: &HeaderMap) -> Response<Body> {
     let key = ObjectKey::new(query.scope.namespace(), name);
     match snapshot.object(&key) {
-        Some(object) => {
-            answer(StatusCode::OK, Body::chunks(snapshot.object_body(object)), headers)
-        }
+        Some(object) => answer(StatusCode::OK, Body::chunks(snapshot.object_body(object)), headers),
         None => not_found(&query.resource, name, headers),
     }
 }
 
-fn not_found(
-    resource: &GroupVersionResource,
-    name: &str,
-    headers: &HeaderMap,
-) -> Response<Body> {
+fn not_found(resource: &GroupVersionResource, name: &str, headers: &HeaderMap) -> Response<Body> {
     let named = GroupResource::new(&resource.group, &resource.resource);
     let status = Status::not_found(&named, name).to_body();
     answer(StatusCode::NOT_FOUND, Body::full(status), headers)

@@ -69,7 +69,10 @@ impl Metered {
     fn metered(
         &self,
         request: Request<Body>,
-        send: impl FnOnce(&dyn Client, Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>>,
+        send: impl FnOnce(
+            &dyn Client,
+            Request<Body>,
+        ) -> BoxFuture<'static, Result<Response<Body>, Error>>,
     ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
         let asked = Asked::of(&request);
         let sent = send(&*self.inner, request);

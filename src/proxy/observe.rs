@@ -102,11 +102,7 @@ impl RequestLog {
     }
 
     /// The apiserver answered.
-    pub fn forwarded(
-        &mut self,
-        reason: ForwardReason,
-        response: Response<Body>,
-    ) -> Response<Body> {
+    pub fn forwarded(&mut self, reason: ForwardReason, response: Response<Body>) -> Response<Body> {
         self.served_by = ServedBy::Upstream;
         self.detail = reason.as_str();
         let (forwarded_as, detail) = (reason.forwarded_as(), reason.as_str());
@@ -114,11 +110,7 @@ impl RequestLog {
     }
 
     /// The apiserver answered an identical read.
-    pub fn coalesced(
-        &mut self,
-        reason: ForwardReason,
-        response: Response<Body>,
-    ) -> Response<Body> {
+    pub fn coalesced(&mut self, reason: ForwardReason, response: Response<Body>) -> Response<Body> {
         self.metrics.coalesced();
         self.served_by = ServedBy::Coalesced;
         self.detail = reason.as_str();

@@ -139,9 +139,8 @@ impl Session {
         let mut verdict = record.judge_shown(snapshot, now);
         for sweep in &record.sweeps {
             if sweep.touches(&query.scope) {
-                verdict = verdict.stricter(judge_unversioned(&sweep.proven, snapshot, || {
-                    Verdict::Barred
-                }));
+                verdict = verdict
+                    .stricter(judge_unversioned(&sweep.proven, snapshot, || Verdict::Barred));
             }
         }
         for (key, expected) in &record.expected {
@@ -408,8 +407,9 @@ impl Expected {
     /// The version from which a snapshot is sure to hold what is expected.
     fn version(&self) -> Option<&ResourceVersion> {
         match &self.expectation {
-            Expectation::AtLeast(version, _)
-            | Expectation::Gone { version: Some(version), .. } => Some(version),
+            Expectation::AtLeast(version, _) | Expectation::Gone { version: Some(version), .. } => {
+                Some(version)
+            }
             _ => self.proven.as_ref(),
         }
     }

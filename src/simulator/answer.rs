@@ -24,6 +24,7 @@ use super::{
     review::Review,
     route::{Parameters, Route, Target},
     status::{Failure, response, unknown_path},
+    upgrade::{self, Messages, Switch},
     watch, write,
 };
 use crate::{
@@ -84,12 +85,20 @@ impl Core {
         entry.answered(answered.status().as_u16());
         let mut answered = if gzip { compress(answered).await } else { answered };
         self.add_headers(answered.headers_mut(), audit_id);
+        let messages = answered.extensions_mut().remove::<Messages>();
         Ok(answered.map(|body| {
             let body = match fault {
                 Some(effect) => tamper(body, effect),
                 None => body,
             };
-            Body::wrap(Counted { body, entry })
+            let body = Body::wrap(Counted { body, entry });
+            match messages {
+                Some(messages) => {
+                    messages.send(body);
+                    Body::empty()
+                }
+                None => body,
+            }
         }))
     }
 
@@ -111,7 +120,7 @@ impl Core {
 
     async fn resource(
         self: &Arc<Self>,
-        request: Request<Body>,
+        mut request: Request<Body>,
         target: Target,
         parameters: Parameters,
     ) -> Result<Response<Body>, Failure> {
@@ -129,9 +138,7 @@ impl Core {
         caller.check(&kind, &target, verb, pinned.as_deref())?;
         let misplaced =
             target.namespace.is_some() != kind.namespaced && kind.plural != "namespaces";
-        if misplaced
-            && (target.name.is_some() || target.namespace.is_some() || verb == Verb::Create)
-        {
+        if misplaced && (target.name.is_some() || target.namespace.is_some()) {
             return Ok(match kind.style {
                 Style::Typed => Failure::unknown_resource().into_response(),
                 Style::Custom => unknown_path(),
@@ -140,13 +147,24 @@ impl Core {
         if *request.method() == Method::HEAD {
             return Ok(head(kind.style));
         }
+        let switch = Switch::asked(&mut request);
+        if upgrade::is_stream(&target) {
+            let switch = switch.ok_or_else(upgrade::required)?;
+            return Ok(switch.echo(self.interruptions.subscribe()));
+        }
+        let switch = switch.filter(|switch| verb == Verb::Watch && switch.is_websocket());
         if !accepts_json(request.headers()) {
             return Ok(response(406, "text/plain; charset=utf-8", MEDIA_TYPES));
         }
         let (parts, body) = request.into_parts();
         let body = read_body(body, verb).await?;
         let content_type = content_type(&parts.headers);
-        self.call(&Call { verb, kind, target, parameters, content_type, body }).await
+        let call = Call { verb, kind, target, parameters, content_type, body };
+        let answered = self.call(&call).await?;
+        Ok(match switch {
+            Some(switch) => switch.send_messages(answered),
+            None => answered,
+        })
     }
 
     async fn call(self: &Arc<Self>, call: &Call) -> Result<Response<Body>, Failure> {
@@ -154,14 +172,23 @@ impl Core {
         match (call.verb, call.target.subresource.as_deref()) {
             (Verb::Watch, None) => watch::watch(self, call).await,
             (Verb::List, None) => read::list(self, call).await,
-            (Verb::Get, None | Some("status")) => read::get(self, call).await,
+            (Verb::Get, None) => read::get(self, call).await,
+            (Verb::Get, Some(_)) => {
+                write::check_subresource(call)?;
+                read::get(self, call).await
+            }
+            // Only one namespace at a time can be written to.
+            (Verb::Create | Verb::DeleteCollection, None)
+                if call.kind.namespaced && call.target.namespace.is_none() =>
+            {
+                Err(Failure::method_not_allowed())
+            }
             (Verb::Create, None) if !named => write::create(self, call),
             (Verb::Create, Some(subresource)) => write::create_subresource(self, call, subresource),
             (Verb::Update, _) if named => write::update(self, call),
             (Verb::Patch, _) if named => write::patch(self, call),
             (Verb::Delete, None) => write::delete(self, call),
             (Verb::DeleteCollection, None) => write::delete_collection(self, call),
-            (Verb::Get, Some(_)) => Err(Failure::unknown_resource()),
             _ => Err(Failure::method_not_allowed()),
         }
     }

@@ -12,7 +12,7 @@ use super::{
     Core,
     call::Call,
     json::Json,
-    kind::{ResourceType, Style},
+    kind::{ResourceType, Style, WatchCache},
     object::{Place, Shared},
     options::{Filter, ListOptions, Match, Purpose, parse_version},
     status::{Failure, response},
@@ -24,7 +24,9 @@ use crate::{api::ObjectKey, body::Body};
 /// Which state a read is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
-    /// At least the revision when the request arrived.
+    /// What etcd holds, without asking or telling the cache.
+    Stored,
+    /// At least the revision when the request arrived, from the cache where it can be.
     MostRecent,
     /// Whatever the cache holds.
     Any,
@@ -53,7 +55,7 @@ const PIECE_BYTES: usize = 64 << 10;
 pub(super) async fn get(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
     let version = call.parameters.value("resourceVersion").unwrap_or_default();
     let moment = match version {
-        "" => Moment::MostRecent,
+        "" => Moment::Stored,
         text => match parse_version(text, Purpose::Watch)? {
             0 => Moment::Any,
             version => Moment::NotOlderThan(version),
@@ -99,17 +101,12 @@ pub(super) async fn state(
     kind: &ResourceType,
     moment: Moment,
 ) -> Result<State, Failure> {
+    let moment = core.settle(kind, moment).await?;
     let resource = kind.group_resource();
-    match moment {
-        Moment::NotOlderThan(version) | Moment::Exact(version) => {
-            core.wait_for_revision(kind, version).await?;
-        }
-        Moment::MostRecent | Moment::Any => {}
-    }
-    let now = Instant::now();
     let mut store = core.store();
+    let now = Instant::now();
     let revision = match moment {
-        Moment::MostRecent => store.refresh_cache(&resource),
+        Moment::Stored | Moment::MostRecent => store.revision(),
         Moment::Any => store.cached_revision(&resource, now),
         Moment::NotOlderThan(version) => match store.cached_revision(&resource, now) {
             known if known >= version => known,
@@ -117,11 +114,14 @@ pub(super) async fn state(
         },
         Moment::Exact(version) => version,
     };
-    let compacted = store.compacted();
+    let (compacted, limit) = (store.compacted(), store.cache_limit());
     let collection = store.collection(&resource).ok_or_else(Failure::unknown_resource)?;
     let objects = match moment {
         Moment::Exact(version) if version < compacted => Err(expired()),
         Moment::Exact(version) => collection.objects_at(version).map_err(|_| expired()),
+        Moment::Any | Moment::NotOlderThan(_) if limit < u64::MAX => {
+            collection.objects_at(revision).map_err(|_| expired())
+        }
         _ => Ok(collection.objects().clone()),
     }?;
     Ok(State { objects, revision })
@@ -130,18 +130,65 @@ pub(super) async fn state(
 // === impl Core ===
 
 impl Core {
-    /// Waits until a revision exists, as long as the server would (S-LIST-40).
-    async fn wait_for_revision(&self, kind: &ResourceType, wanted: u64) -> Result<(), Failure> {
-        let mut revisions = self.store().subscribe();
-        let cached = kind.watch_cache == super::kind::WatchCache::Cached;
-        let deadline = Instant::now() + if cached { VERSION_WAIT } else { Duration::ZERO };
-        let reached = timeout_at(deadline, revisions.wait_for(|&revision| revision >= wanted));
-        if let Ok(Ok(_)) = reached.await {
-            return Ok(());
+    /// Waits for what a moment needs, and says where it is then read from.
+    async fn settle(&self, kind: &ResourceType, moment: Moment) -> Result<Moment, Failure> {
+        let cached = kind.watch_cache == WatchCache::Cached;
+        match moment {
+            Moment::Any | Moment::MostRecent if !cached => Ok(Moment::Stored),
+            Moment::MostRecent if !self.settings.features.consistent_list_from_cache => {
+                Ok(Moment::Stored)
+            }
+            Moment::MostRecent => {
+                let current = self.store().revision();
+                // A cache that does not catch up in time is passed by (S-LIST-20).
+                let caught_up = self.reach(current, VERSION_WAIT, Through::Cache).await;
+                Ok(if caught_up { Moment::NotOlderThan(current) } else { Moment::Stored })
+            }
+            Moment::NotOlderThan(version) | Moment::Exact(version) => {
+                let wait = if cached { VERSION_WAIT } else { Duration::ZERO };
+                let through = match moment {
+                    Moment::NotOlderThan(_) if cached => Through::Cache,
+                    _ => Through::Etcd,
+                };
+                if self.reach(version, wait, through).await {
+                    return Ok(moment);
+                }
+                let store = self.store();
+                let current = store.revision().min(store.cache_limit());
+                Err(Failure::too_large_version(version, current, cached.then_some(1)))
+            }
+            Moment::Stored | Moment::Any => Ok(moment),
         }
-        let current = self.store().revision();
-        Err(Failure::too_large_version(wanted, current, cached.then_some(1)))
     }
+
+    /// Waits until a revision is there; tells whether it came in time (S-LIST-40).
+    async fn reach(&self, wanted: u64, wait: Duration, through: Through) -> bool {
+        let mut revisions = self.store().subscribe();
+        let deadline = Instant::now() + wait;
+        loop {
+            let reached = {
+                let store = self.store();
+                let limit = match through {
+                    Through::Cache => store.cache_limit(),
+                    Through::Etcd => u64::MAX,
+                };
+                store.revision().min(limit) >= wanted
+            };
+            if reached {
+                return true;
+            }
+            if !matches!(timeout_at(deadline, revisions.changed()).await, Ok(Ok(()))) {
+                return false;
+            }
+        }
+    }
+}
+
+/// Where a revision must have arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Through {
+    Cache,
+    Etcd,
 }
 
 /// What the parameters of a LIST come to.
@@ -160,7 +207,7 @@ impl Plan {
         if !options.continue_token.is_empty() {
             return Self::going_on(options);
         }
-        let cached = kind.watch_cache == super::kind::WatchCache::Cached;
+        let cached = kind.watch_cache == WatchCache::Cached;
         let limit = options.limit;
         let (moment, limit) = match (options.version(Purpose::List)?, options.version_match) {
             (None, _) => (Moment::MostRecent, limit),

@@ -5,7 +5,8 @@
 
 use std::{convert::Infallible, io, sync::Arc, sync::atomic::Ordering, time::Duration};
 
-use hyper::service::service_fn;
+use http::{HeaderValue, Request, Response, header};
+use hyper::{client::conn::http1, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -20,8 +21,8 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::{Interruption, Simulator};
-use crate::{body::Body, tls};
+use super::{Interrupted, Interruption, Simulator};
+use crate::{body::Body, tls, upstream};
 
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 4096;
@@ -31,6 +32,9 @@ const STREAMS_MAX: u32 = 100;
 
 /// How long a handshake, and later a request's head, may take (S-NET-01).
 const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
+
+/// What a connection inside the process holds in flight.
+const PIPE_BYTES: usize = 64 << 10;
 
 /// How long to rest when the process has no file descriptor left.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
@@ -73,7 +77,7 @@ impl Simulator {
         let mut interruptions = self.0.interruptions.subscribe();
         let resets = interruptions.borrow().resets;
         let broken = CancellationToken::new();
-        let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
+        let service = service_fn(|request: Request<hyper::body::Incoming>| {
             let (simulator, broken) = (self.clone(), broken.clone());
             async move {
                 let answered = simulator.answer(request.map(Body::incoming)).await;
@@ -86,12 +90,34 @@ impl Simulator {
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
         builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX);
-        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::select! {
             // How a connection ended is its client's to tell.
             _ = connection => {}
             () = broken.cancelled() => {}
             _ = interruptions.wait_for(|now: &Interruption| now.resets != resets) => {}
         }
+    }
+
+    /// Sends one request over a connection of its own that never leaves the process, so that it
+    /// can switch protocols.
+    pub(super) async fn dial_and_send(
+        self,
+        mut request: Request<Body>,
+    ) -> Result<Response<Body>, upstream::Error> {
+        if self.0.stopped.load(Ordering::SeqCst) {
+            return Err(upstream::Error::Connect(Interrupted::Refused.into()));
+        }
+        let (near, far) = tokio::io::duplex(PIPE_BYTES);
+        tokio::spawn(async move { self.serve_stream(far).await });
+        let connected = http1::handshake(TokioIo::new(near)).await;
+        let (mut sender, connection) =
+            connected.map_err(|error| upstream::Error::Connect(error.into()))?;
+        tokio::spawn(connection.with_upgrades());
+        let local = HeaderValue::from_static("simulator");
+        request.headers_mut().entry(header::HOST).or_insert(local);
+        let answered = sender.send_request(request).await;
+        let answered = answered.map_err(|error| upstream::Error::Broken(error.into()))?;
+        Ok(answered.map(Body::incoming))
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Store {
     notified: u64,
     next_notification: Instant,
     notification_interval: Duration,
+    /// Where the watch caches are held back, when they are.
+    held: Option<u64>,
     history_changes_max: usize,
     collections: HashMap<GroupResource, Collection>,
     revisions: watch::Sender<u64>,
@@ -86,6 +88,7 @@ impl Store {
             notified: revision,
             next_notification: now + notification_interval,
             notification_interval,
+            held: None,
             history_changes_max,
             collections: HashMap::new(),
             revisions: watch::Sender::new(revision),
@@ -189,7 +192,9 @@ impl Store {
     /// What the cache of a resource knows by now, without asking etcd.
     pub(super) fn cached_revision(&mut self, resource: &GroupResource, now: Instant) -> u64 {
         self.tick(now);
-        self.collections.get(resource).map_or(0, |found| found.known.max(self.notified))
+        let known =
+            self.collections.get(resource).map_or(0, |found| found.known.max(self.notified));
+        known.min(self.cache_limit())
     }
 
     /// Brings the cache of a resource up to date, as a consistent read does (S-CONS-01).
@@ -197,7 +202,26 @@ impl Store {
         if let Some(collection) = self.collections.get_mut(resource) {
             collection.known = self.revision;
         }
-        self.revision
+        self.revision.min(self.cache_limit())
+    }
+
+    /// Holds the watch caches at the current revision: they hear of nothing later.
+    pub(super) fn hold_caches(&mut self) {
+        self.held.get_or_insert(self.revision);
+    }
+
+    /// Lets the watch caches hear of everything again.
+    pub(super) fn release_caches(&mut self) {
+        self.held = None;
+        for collection in self.collections.values() {
+            collection.changed.send_replace(collection.known);
+        }
+        self.revisions.send_replace(self.revision);
+    }
+
+    /// The last revision the watch caches may hear of.
+    pub(super) fn cache_limit(&self) -> u64 {
+        self.held.unwrap_or(u64::MAX)
     }
 
     fn tick(&mut self, now: Instant) {

@@ -2,6 +2,7 @@
 
 mod reads;
 mod sockets;
+mod upgrades;
 mod watches;
 mod writes;
 
@@ -43,8 +44,7 @@ impl Bench {
 
     /// A release before WatchList.
     fn old() -> Self {
-        let features = Features { watch_list: false, ..Features::default() };
-        Self::with(Settings { features, ..Settings::default() })
+        Self::with(Settings { features: Features::OLD, ..Settings::default() })
     }
 
     fn with(settings: Settings) -> Self {

@@ -112,7 +112,7 @@ impl Following {
             return Err(Failure::internal("context deadline exceeded"));
         }
         let moment = match version {
-            None => Moment::MostRecent,
+            None => Moment::NotOlderThan(self.core.store().revision()),
             Some(0) => Moment::Any,
             Some(version) => Moment::NotOlderThan(version),
         };
@@ -212,7 +212,12 @@ impl Following {
             let Some(collection) = store.collection(&self.kind.group_resource()) else {
                 return Ok(());
             };
-            collection.changes_after(self.cursor)?.cloned().collect()
+            let limit = match self.kind.watch_cache {
+                WatchCache::Cached => store.cache_limit(),
+                WatchCache::Uncached => u64::MAX,
+            };
+            let changes = collection.changes_after(self.cursor)?;
+            changes.take_while(|change| change.revision <= limit).cloned().collect()
         };
         for change in changes {
             self.cursor = change.revision;

@@ -108,6 +108,11 @@ pub(super) fn patch(core: &Core, call: &Call) -> Result<Response<Body>, Failure>
     Ok(object_response(200, call, &object))
 }
 
+/// Refuses subresources that the resource does not have.
+pub(super) fn check_subresource(call: &Call) -> Result<(), Failure> {
+    Part::of(call).map(drop)
+}
+
 /// The object the path names.
 fn existing(store: &Store, call: &Call) -> Result<Shared, Failure> {
     let key = call.key();

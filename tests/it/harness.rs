@@ -23,7 +23,7 @@ use listless::{
     cache::ReplicaStatus,
     config::Config,
     metrics::Metrics,
-    proxy::{Proxy, listen::Bound},
+    proxy::{Proxy, forward::Clients, listen::Bound},
     simulator::{Simulator, User},
     tls, upstream as api,
 };
@@ -141,7 +141,8 @@ impl Setup {
         let (upstream, own, plain) = self.ways_up();
         let (publish, config) = watch::channel(Arc::new(configuration(&self.config)));
         let (token, metrics) = (LOCAL_TOKEN.to_owned(), Metrics::new());
-        let foundation = Foundation { listeners, tls, token, own, plain, config, metrics };
+        let clients = Clients { impersonating: own.clone(), own, plain };
+        let foundation = Foundation { listeners, tls, token, clients, config, metrics };
         let running = Running::start_with(foundation, fractions(self.seed));
         let (simulator, door) = (self.simulator, door(running.proxy()));
         TestProxy { simulator, upstream, door, config: publish, running }

@@ -90,11 +90,9 @@ impl ForwardReason {
             }
             Self::MediaType(_) => "vary-miss",
             Self::NotCovered(_) | Self::NotSynced => "uri-miss",
-            Self::AfterExpiry
-            | Self::LinkLost
-            | Self::NoProgress
-            | Self::Behind
-            | Self::Barred => "stale",
+            Self::AfterExpiry | Self::LinkLost | Self::NoProgress | Self::Behind | Self::Barred => {
+                "stale"
+            }
             Self::NotAuthorized => "miss",
         }
     }

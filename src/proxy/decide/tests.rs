@@ -82,14 +82,17 @@ fn what_memory_can_never_answer_is_forwarded_with_its_reason() {
         ("/healthz", ForwardReason::NonResource),
         ("/apis/apps/v1", ForwardReason::NonResource),
         ("/api/v1/pods?watch=1", ForwardReason::NotModelled(NotModelled::Watch)),
-        ("/api/v1/namespaces/shop/pods/a/log", ForwardReason::NotModelled(NotModelled::Subresource)),
+        (
+            "/api/v1/namespaces/shop/pods/a/log",
+            ForwardReason::NotModelled(NotModelled::Subresource),
+        ),
         ("/api/v1/pods?unheardOf=1", ForwardReason::NotModelled(NotModelled::UnknownParameter)),
         ("/api/v1/pods?continue=x", ForwardReason::NotModelled(NotModelled::Continue)),
-        ("/api/v1/pods?fieldSelector=spec.x=1", ForwardReason::NotModelled(NotModelled::UnmodelledField)),
         (
-            "/api/v1/pods?resourceVersion=5&resourceVersionMatch=Exact",
-            ForwardReason::ExactVersion,
+            "/api/v1/pods?fieldSelector=spec.x=1",
+            ForwardReason::NotModelled(NotModelled::UnmodelledField),
         ),
+        ("/api/v1/pods?resourceVersion=5&resourceVersionMatch=Exact", ForwardReason::ExactVersion),
         ("/api/v1/pods?resourceVersion=5&limit=1", ForwardReason::ExactVersion),
         ("/api/v1/secrets", ForwardReason::NeverCached),
         ("/apis/coordination.k8s.io/v1/leases", ForwardReason::NeverCached),
@@ -117,8 +120,7 @@ fn a_write_is_forwarded_as_a_write() {
     let uri = PODS.parse().expect("a URI");
     let info = RequestInfo::parse(&Method::POST, &uri, &HeaderMap::new());
     let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
-    let plan =
-        candidate(&info, Caller::Own, Negotiated::Json, &policy, &Session::default()).err();
+    let plan = candidate(&info, Caller::Own, Negotiated::Json, &policy, &Session::default()).err();
     assert_eq!(plan.as_ref().map(reason), Some(ForwardReason::Write));
 }
 

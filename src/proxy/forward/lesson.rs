@@ -131,8 +131,7 @@ impl Lesson {
             exchange.refused(code);
             return response;
         }
-        let learner =
-            Learner::new(field(header::CONTENT_TYPE), field(header::CONTENT_ENCODING));
+        let learner = Learner::new(field(header::CONTENT_TYPE), field(header::CONTENT_ENCODING));
         response.map(|body| Body::wrap(LearningBody::new(body, learner, exchange, code)))
     }
 }
@@ -277,10 +276,7 @@ impl Exchange {
 
 /// Whether a write to this subresource can change the object it belongs to (S-WRITE-12).
 fn teaches(subresource: Option<&str>) -> bool {
-    !matches!(
-        subresource,
-        Some("exec" | "attach" | "portforward" | "proxy" | "log" | "token")
-    )
+    !matches!(subresource, Some("exec" | "attach" | "portforward" | "proxy" | "log" | "token"))
 }
 
 /// Whether a GET of this subresource shows the version of the object it belongs to (S-GET-10).

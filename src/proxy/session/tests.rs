@@ -1,6 +1,9 @@
 use super::*;
 use crate::{
-    api::{GroupVersionResource, selector::{FieldSelector, LabelSelector}},
+    api::{
+        GroupVersionResource,
+        selector::{FieldSelector, LabelSelector},
+    },
     cache::testing::pods,
 };
 
@@ -50,9 +53,8 @@ fn a_session_that_saw_nothing_is_content_with_anything() {
 #[test]
 fn nothing_older_than_what_was_shown_is_shown_whatever_the_query() {
     for query in [query(None, ""), query(Some("shop"), "app=web"), query(Some("other"), "")] {
-        let shown = |at| {
-            judged(&query, |session, now| session.shown(&resource(), &version(at), now))
-        };
+        let shown =
+            |at| judged(&query, |session, now| session.shown(&resource(), &version(at), now));
         assert_eq!(shown(10), Verdict::Satisfied);
         assert_eq!(shown(11), behind(11));
     }

@@ -198,6 +198,38 @@ async fn reads_at_any_age_tell_the_caches_version_not_etcds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_get_and_an_old_releases_list_go_past_the_cache() {
+    let (recent, old) = (Bench::new(), Bench::old());
+    for bench in [&recent, &old] {
+        bench.pod("d", "a", "Running");
+        bench.simulator.skip_revisions(10);
+        bench.get("/api/v1/namespaces/d/pods/a").await;
+        assert_eq!(bench.get("/api/v1/pods?resourceVersion=0").await.version(), 1001);
+        assert_eq!(bench.get("/api/v1/pods").await.version(), 1011);
+    }
+    assert_eq!(recent.get("/api/v1/pods?resourceVersion=0").await.version(), 1011);
+    assert_eq!(old.get("/api/v1/pods?resourceVersion=0").await.version(), 1001);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lagging_cache_is_stale_and_consistent_reads_pass_it_by() {
+    let bench = Bench::new();
+    bench.pod("d", "a", "Running");
+    bench.simulator.hold_caches();
+    let written = bench.pod("d", "b", "Running");
+    let stale = bench.get("/api/v1/pods?resourceVersion=0").await;
+    assert_eq!((stale.names(), stale.version()), (vec!["d/a".to_owned()], 1001));
+    assert_eq!(bench.get("/api/v1/namespaces/d/pods/b?resourceVersion=0").await.code, 404);
+    assert_eq!(bench.get("/api/v1/namespaces/d/pods/b").await.code, 200);
+    assert_eq!(bench.get(&format!("/api/v1/pods?resourceVersion={written}")).await.code, 504);
+    let started = Instant::now();
+    assert_eq!(bench.get("/api/v1/pods").await.names(), ["d/a", "d/b"]);
+    assert_eq!(started.elapsed().as_secs(), 3, "waits for the cache first");
+    bench.simulator.release_caches();
+    assert_eq!(bench.get("/api/v1/pods?resourceVersion=0").await.version(), written);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_version_still_to_come_is_waited_for_and_then_refused() {
     let bench = Bench::new();
     let current = bench.pod("d", "a", "Running");

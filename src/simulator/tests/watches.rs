@@ -243,6 +243,17 @@ async fn a_watcher_too_slow_for_the_window_is_cut_silently() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_of_a_lagging_cache_stands_still_until_it_catches_up() {
+    let bench = Bench::new();
+    let mut events = bench.watch("/api/v1/pods?watch=1&resourceVersion=1000").await;
+    bench.simulator.hold_caches();
+    bench.pod("d", "a", "Running");
+    events.assert_silent().await;
+    bench.simulator.release_caches();
+    events.expect(&[("ADDED", "a")]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn faults_strike_watches() {
     let bench = Bench::new();
     let path = "/api/v1/pods?watch=1&resourceVersion=1000";

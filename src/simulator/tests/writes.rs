@@ -62,6 +62,16 @@ async fn bodies_that_do_not_fit_the_url_are_refused() {
 }
 
 #[tokio::test]
+async fn only_one_namespace_is_written_at_a_time() {
+    let bench = Bench::new();
+    let body = r#"{"metadata":{"name":"c"}}"#;
+    assert_eq!(bench.post("/api/v1/configmaps", body).await.code, 405);
+    assert_eq!(bench.send(Method::DELETE, "/api/v1/configmaps", "").await.code, 405);
+    assert_eq!(bench.post("/api/v1/namespaces/d/nodes", body).await.code, 404);
+    assert_eq!(bench.post("/api/v1/nodes", body).await.code, 201);
+}
+
+#[tokio::test]
 async fn an_update_needs_the_current_version_and_a_no_op_keeps_it() {
     let bench = Bench::new();
     let created = bench.post(MAPS, r#"{"metadata":{"name":"c"},"data":{"a":"1"}}"#).await;

@@ -33,12 +33,7 @@ struct Pending {
 // === impl LearningBody ===
 
 impl LearningBody {
-    pub(super) fn new(
-        inner: Body,
-        learner: Learner,
-        exchange: Exchange,
-        code: StatusCode,
-    ) -> Self {
+    pub(super) fn new(inner: Body, learner: Learner, exchange: Exchange, code: StatusCode) -> Self {
         let lesson = Some(Pending { learner, exchange, code });
         let mut body = Self { inner, held: None, ended: false, lesson };
         if body.inner.is_end_stream() {

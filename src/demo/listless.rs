@@ -1,0 +1,65 @@
+//! Listless in this process, in front of the simulated apiserver, as `listless local` runs it.
+
+use std::{net::Ipv4Addr, sync::Arc, time::SystemTime};
+
+use anyhow::Context;
+use tokio::sync::watch;
+
+use super::{Proxy, Server, StartProxy};
+use crate::{
+    app::{Foundation, Running},
+    config::Config,
+    metrics::Metrics,
+    proxy::{forward::Clients, listen::Bound},
+    tls::{self, Authority, Names},
+    upstream::{Settings, dial::Tcp, identity},
+};
+
+/// What pollers present to Listless; it stands for the simulated cluster's user.
+const LOCAL_TOKEN: &str = "demo-token-of-listless";
+
+/// A Listless that is drained when dropped, and the configuration it follows.
+struct Guard {
+    running: Option<Running>,
+    _config: watch::Sender<Arc<Config>>,
+}
+
+/// Starts Listless with the default configuration.
+pub(super) fn in_process() -> StartProxy {
+    Box::new(|cluster| Box::pin(start(cluster)))
+}
+
+async fn start(cluster: Server) -> anyhow::Result<Proxy> {
+    let now = SystemTime::now();
+    let authority = Authority::generate(now)?;
+    let server = tls::Server::new(authority.issue(&Names::of_apiserver(""), now)?)?;
+    let bound = Bound::bind("--listen", (Ipv4Addr::LOCALHOST, 0).into()).await?;
+    let address = bound.address();
+    let uri = format!("https://{}", cluster.address).parse().context("a loopback address")?;
+    let access = identity::from_token(uri, &cluster.ca_pem, cluster.token).await?;
+    let (plain, own) = access.clients(Arc::new(Tcp), Settings::default());
+    let (publish, config) = watch::channel(Arc::new(Config::default()));
+    let running = Running::start(Foundation {
+        listeners: vec![bound],
+        tls: Some(server),
+        token: LOCAL_TOKEN.to_owned(),
+        clients: Clients::new(plain, own),
+        config,
+        metrics: Metrics::new(),
+    });
+    let ca_pem = authority.pem().to_owned();
+    Ok(Proxy {
+        server: Server { address, ca_pem, token: LOCAL_TOKEN.to_owned() },
+        _guard: Box::new(Guard { running: Some(running), _config: publish }),
+    })
+}
+
+// === impl Guard ===
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            tokio::spawn(running.drain());
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Requests that switch protocols: watches over WebSocket, and an echo for exec and its kin.
+//!
+//! A watch sends one text message per event (S-WATCH-45) and ignores what the client sends, save
+//! its end. Exec, attach and port-forward answer 101 and send every byte back: enough to prove
+//! that a tunnel is transparent, without a kubelet.
+
+mod sha1;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, copy, split},
+    sync::watch,
+};
+
+use super::{
+    Interruption,
+    route::Target,
+    status::{Failure, response},
+};
+use crate::body::Body;
+
+/// What a client wants to switch to, and the connection once it has.
+pub(super) struct Switch {
+    protocol: HeaderValue,
+    accept: Option<HeaderValue>,
+    origin: bool,
+    connection: OnUpgrade,
+}
+
+/// A response's extension: its body is to be sent as messages over this connection.
+#[derive(Clone)]
+pub(super) struct Messages(std::sync::Arc<std::sync::Mutex<Option<OnUpgrade>>>);
+
+/// What a WebSocket key is hashed with (RFC 6455).
+const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+const TEXT_MESSAGE: u8 = 0x81;
+const CLOSE_OPCODE: u8 = 0x8;
+
+/// A close message of status 1000.
+const CLOSE_MESSAGE: [u8; 4] = [0x88, 0x02, 0x03, 0xe8];
+
+const READ_BYTES: usize = 1024;
+
+// === impl Switch ===
+
+impl Switch {
+    /// What a request's headers ask for, if anything.
+    pub(super) fn asked<B>(request: &mut Request<B>) -> Option<Self> {
+        let headers = request.headers();
+        let upgrades = has_token(headers, "upgrade");
+        let protocol = headers.get(header::UPGRADE).filter(|_| upgrades)?.clone();
+        let key = headers.get(header::SEC_WEBSOCKET_KEY).and_then(|key| key.to_str().ok());
+        let accept = key.and_then(|key| HeaderValue::try_from(accept(key)).ok());
+        let origin = headers.contains_key(header::ORIGIN);
+        Some(Self { protocol, accept, origin, connection: hyper::upgrade::on(request) })
+    }
+
+    /// Whether the client speaks WebSocket.
+    pub(super) fn is_websocket(&self) -> bool {
+        self.protocol.as_bytes().eq_ignore_ascii_case(b"websocket")
+    }
+
+    /// Turns a watch's answer into messages; errors stay plain answers.
+    pub(super) fn send_messages(self, answer: Response<Body>) -> Response<Body> {
+        if answer.status() != StatusCode::OK {
+            return answer;
+        }
+        let (true, Some(accept)) = (self.origin, self.accept) else {
+            return response(403, "text/plain; charset=utf-8", Bytes::new());
+        };
+        let mut switched = switching(&self.protocol);
+        switched.headers_mut().insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+        let connection = std::sync::Mutex::new(Some(self.connection)).into();
+        switched.extensions_mut().insert(Messages(connection));
+        *switched.body_mut() = answer.into_body();
+        switched
+    }
+
+    /// Switches and sends every byte back until the client ends or an outage comes.
+    pub(super) fn echo(self, interruptions: watch::Receiver<Interruption>) -> Response<Body> {
+        let switched = switching(&self.protocol);
+        tokio::spawn(echo(self.connection, interruptions));
+        switched
+    }
+}
+
+// === impl Messages ===
+
+impl Messages {
+    /// Sends a body's frames as messages once the client has switched.
+    pub(super) fn send(&self, body: Body) {
+        let connection = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        if let Some(connection) = connection {
+            tokio::spawn(send_messages(connection, body));
+        }
+    }
+}
+
+/// Whether a subresource is a stream of its own protocol (S-NET-04).
+pub(super) fn is_stream(target: &Target) -> bool {
+    matches!(target.subresource.as_deref(), Some("exec" | "attach" | "portforward"))
+}
+
+/// What such a subresource says to a client that does not switch.
+pub(super) fn required() -> Failure {
+    Failure::bad_request("Upgrade request required")
+}
+
+fn switching(protocol: &HeaderValue) -> Response<Body> {
+    let mut switching = Response::new(Body::empty());
+    *switching.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = switching.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(header::UPGRADE, protocol.clone());
+    switching
+}
+
+async fn echo(connection: OnUpgrade, mut interruptions: watch::Receiver<Interruption>) {
+    let resets = interruptions.borrow().resets;
+    let Ok(stream) = connection.await else { return };
+    let (mut reader, mut writer) = split(TokioIo::new(stream));
+    let echoed = async {
+        if copy(&mut reader, &mut writer).await.is_ok() {
+            let _ = writer.shutdown().await;
+        }
+    };
+    tokio::select! {
+        () = echoed => {}
+        _ = interruptions.wait_for(|now| now.resets != resets) => {}
+    }
+}
+
+async fn send_messages(connection: OnUpgrade, mut body: Body) {
+    let Ok(stream) = connection.await else { return };
+    let (mut reader, mut writer) = split(TokioIo::new(stream));
+    let mut received = [0; READ_BYTES];
+    loop {
+        tokio::select! {
+            frame = body.frame() => {
+                let message = match frame {
+                    Some(Ok(frame)) => message(frame.data_ref().map_or(&[], |data| data)),
+                    // Broken: no close message, as when the connection is lost.
+                    Some(Err(_)) => return,
+                    None => CLOSE_MESSAGE.to_vec(),
+                };
+                let last = message == CLOSE_MESSAGE;
+                if writer.write_all(&message).await.is_err() || last {
+                    return;
+                }
+            }
+            read = reader.read(&mut received) => match read {
+                Ok(bytes) if bytes > 0 && received[0] & 0x0f != CLOSE_OPCODE => {}
+                _ => return,
+            },
+        }
+    }
+}
+
+/// One unmasked text message.
+fn message(payload: &[u8]) -> Vec<u8> {
+    let mut message = vec![TEXT_MESSAGE];
+    match payload.len() {
+        length @ 0..=125 => message.extend_from_slice(&[length as u8]),
+        length @ 126..=0xffff => {
+            message.push(126);
+            message.extend_from_slice(&(length as u16).to_be_bytes());
+        }
+        length => {
+            message.push(127);
+            message.extend_from_slice(&(length as u64).to_be_bytes());
+        }
+    }
+    message.extend_from_slice(payload);
+    message
+}
+
+fn accept(key: &str) -> String {
+    STANDARD.encode(sha1::digest(format!("{}{KEY_SUFFIX}", key.trim()).as_bytes()))
+}
+
+fn has_token(headers: &HeaderMap, token: &str) -> bool {
+    let values = headers.get_all(header::CONNECTION).iter();
+    values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|part| part.trim().eq_ignore_ascii_case(token))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_the_standards_example_is_accepted() {
+        assert_eq!(accept("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    }
+
+    #[test]
+    fn messages_tell_their_length_in_the_shortest_form() {
+        for (length, head) in [
+            (5, vec![0x81, 5]),
+            (126, vec![0x81, 126, 0, 126]),
+            (70_000, vec![0x81, 127, 0, 0, 0, 0, 0, 1, 0x11, 0x70]),
+        ] {
+            assert_eq!(message(&vec![b'x'; length])[..head.len()], head);
+        }
+    }
+}
