@@ -5,6 +5,8 @@
 
 use http::{HeaderMap, HeaderValue, header};
 
+use super::protobuf;
+
 /// What the apiserver would answer with, as far as we can produce it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Negotiated {
@@ -71,7 +73,7 @@ impl Negotiated {
         if header.is_empty() {
             return json(indents);
         }
-        let Some(clauses) = parse(header) else {
+        let Some(clauses) = parse(header).filter(|_| reaches_negotiation(header)) else {
             return Self::Unmodelled(UnmodelledMedia::Other);
         };
         for clause in &clauses {
@@ -212,6 +214,18 @@ fn parse(header: &str) -> Option<Vec<Clause<'_>>> {
         clauses.insert(position, clause);
     }
     Some(clauses)
+}
+
+/// Whether the router in front of the negotiation lets a request for a built-in resource through:
+/// it knows no wildcard but `*/*`, so that `application/*` alone is 406.
+fn reaches_negotiation(header: &str) -> bool {
+    header.split(',').any(|part| {
+        let media_type = part.split(';').next().unwrap_or_default();
+        matches!(
+            trim(media_type),
+            "*/*" | "application/json" | "application/yaml" | protobuf::MEDIA_TYPE
+        )
+    })
 }
 
 fn json(indents: bool) -> Negotiated {

@@ -141,7 +141,7 @@ pub(super) struct Usage {
     /// Whether a watch was opened before.
     pub watched: bool,
     pub last_error: Option<String>,
-    /// Memory of a list being read and of shared pairs.
+    /// Memory of a list being read, of shared pairs and of the history.
     pub extra_bytes: usize,
 }
 
@@ -246,7 +246,7 @@ impl Replica {
     /// Memory held, estimated.
     pub(super) fn bytes(&self) -> usize {
         let objects = self.published.load().snapshot.as_ref().map_or(0, |held| held.bytes());
-        objects + self.usage().extra_bytes + self.history().bytes()
+        objects + self.usage().extra_bytes
     }
 
     pub(super) fn status(&self, now: Instant) -> ReplicaStatus {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
+use super::artifact::{Built, work_folder};
 use super::client::{Client, Protocol, Server};
 use super::process::{Process, Signal, Stopped};
 
@@ -22,7 +23,7 @@ mod build;
 #[path = "control_plane/request_counts.rs"]
 mod request_counts;
 
-pub use build::{Built, build, work_folder};
+pub use build::build;
 pub use request_counts::RequestCounts;
 
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -144,7 +145,7 @@ impl ControlPlane {
     /// Builds the binary if needed, starts both processes and waits until the apiserver is ready.
     pub async fn start(version: Version) -> Result<Self> {
         let binary = match build(version)? {
-            Built::Binary(path) => path,
+            Built::Here(path) => path,
             Built::Impossible(reason) => bail!("no control plane {}: {reason}", version.name()),
         };
         let folder = run_folder(version)?;

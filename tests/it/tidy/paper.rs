@@ -76,8 +76,15 @@ pub(crate) fn code_map(map: &str, paths: &[&str]) -> Vec<String> {
         map.split('`').filter(|span| span.starts_with("src/") && span.ends_with(".rs")).collect();
     // A module's own parts are its own business, and so is what stands beside the data path.
     let worth_naming = |path: &str| path.matches('/').count() <= 2 && !path.ends_with("/tests.rs");
-    let inside =
-        ["src/simulator/", "src/demo/", "src/admin/", "src/metrics/", "src/config/", "src/policy/"];
+    let inside = [
+        "src/simulator/",
+        "src/demo/",
+        "src/admin/",
+        "src/cli/",
+        "src/metrics/",
+        "src/config/",
+        "src/policy/",
+    ];
     let mut findings: Vec<String> = paths
         .iter()
         .copied()
