@@ -222,7 +222,12 @@ impl Proxy {
         let Forward { reason, rewriting } = forward;
         let sent = self.forwarder.forward(caller, info, &rewriting, request, &self.session).await;
         match sent {
-            Ok(response) => Ok(log.forwarded(reason, response)),
+            Ok(response) => {
+                if let (ForwardReason::LinkLost, Some(read)) = (reason, readable(info)) {
+                    self.cache.nudge(&read.query);
+                }
+                Ok(log.forwarded(reason, response))
+            }
             Err(error) => Err(Error::upstream(error, info)),
         }
     }
