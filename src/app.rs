@@ -12,11 +12,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cache::{self, Cache, ReplicaStatus, State},
+    cache::{self, Cache, ReplicaStatus, State, reflector::Random},
     config::Config,
     metrics::{Metrics, Origin, ReplicaSample, ReplicaState},
     proxy::{
         Parts, Proxy,
+        forward::Clients,
         identify::LocalToken,
         listen::{self, Bound},
         metered::Metered,
@@ -36,10 +37,8 @@ pub struct Foundation {
     pub tls: Option<tls::Server>,
     /// What the user Listless reads as presents.
     pub token: String,
-    /// To the apiserver with that user's identity.
-    pub own: Arc<dyn Client>,
-    /// To the apiserver with whatever a caller sent.
-    pub plain: Arc<dyn Client>,
+    /// To the apiserver, as that user and otherwise.
+    pub clients: Clients,
     /// The configuration in force.
     pub config: watch::Receiver<Arc<Config>>,
     /// What is counted.
@@ -48,6 +47,7 @@ pub struct Foundation {
 
 /// A proxy that runs.
 pub struct Running {
+    proxy: Arc<Proxy>,
     cache: Cache,
     begin_drain: CancellationToken,
     listening: JoinHandle<()>,
@@ -66,28 +66,41 @@ const GAUGES_PERIOD: Duration = Duration::from_secs(1);
 impl Running {
     /// Starts serving.
     pub fn start(foundation: Foundation) -> Self {
-        let Foundation { listeners, tls, token, own, plain, config, metrics } = foundation;
+        Self::start_with(foundation, Arc::new(random_fraction))
+    }
+
+    /// Starts serving; waits with jitter are drawn from `random`, whose numbers are in 0..1.
+    pub fn start_with(foundation: Foundation, random: Random) -> Self {
+        let Foundation { listeners, tls, token, clients, config, metrics } = foundation;
         let (settings, settings_task) = cache_settings(config.clone());
-        let random: Arc<dyn Fn() -> f64 + Send + Sync> = Arc::new(random_fraction);
         let warnings = Warnings::default();
         let metered = |client: &Arc<dyn Client>, origin| -> Arc<dyn Client> {
             let (metrics, warnings) = (metrics.clone(), warnings.clone());
             Arc::new(Metered::new(client.clone(), origin, metrics, warnings))
         };
-        let cache = Cache::new(metered(&own, Origin::Replica), settings, random);
+        let cache = Cache::new(metered(&clients.own, Origin::Replica), settings, random);
         for query in config.borrow().policy.eager() {
             cache.start(query);
         }
         let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone()));
         let token = LocalToken::new(&token);
-        let (own, plain) = (metered(&own, Origin::Client), metered(&plain, Origin::Client));
-        let parts = Parts { token, config, cache: cache.clone(), own, plain, warnings, metrics };
+        let clients = Clients {
+            own: metered(&clients.own, Origin::Client),
+            impersonating: metered(&clients.impersonating, Origin::Client),
+            plain: metered(&clients.plain, Origin::Client),
+        };
+        let parts = Parts { token, config, cache: cache.clone(), clients, warnings, metrics };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));
         let limits = listen::Limits::default();
-        let listening = tokio::spawn(listen::serve(listeners, tls, proxy, limits, drain));
-        Self { cache, begin_drain, listening, helpers: vec![settings_task, gauges] }
+        let listening = tokio::spawn(listen::serve(listeners, tls, proxy.clone(), limits, drain));
+        Self { proxy, cache, begin_drain, listening, helpers: vec![settings_task, gauges] }
+    }
+
+    /// What answers, for those who need no listener.
+    pub fn proxy(&self) -> &Arc<Proxy> {
+        &self.proxy
     }
 
     /// The replicas, for pages and readiness.

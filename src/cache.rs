@@ -16,6 +16,7 @@ pub mod history;
 pub mod object;
 mod page;
 mod pair;
+mod pool;
 mod reader;
 mod rebuild;
 pub mod reflector;
@@ -62,6 +63,9 @@ pub struct Settings {
     pub demand_window: Duration,
     /// More narrow replicas of one resource than this are widened into one.
     pub siblings_max: usize,
+    /// More GETs of different objects than this within `demand_window` start a replica of them all;
+    /// of different LISTs, `siblings_max`.
+    pub storm_gets_max: usize,
     /// How long a refusal, or a drop for memory, keeps a replica from being started again.
     pub refusal_ttl: Duration,
     /// How many replicas there may be.
@@ -140,11 +144,12 @@ impl Default for Settings {
             demand_reads: 2,
             demand_window: Duration::from_secs(60),
             siblings_max: 4,
+            storm_gets_max: 32,
             refusal_ttl: Duration::from_secs(60),
             replicas_max: 256,
             item_bytes_max: 16 * 1024 * 1024,
             history_events_max: 4096,
-            history_bytes_max: 4 * 1024 * 1024,
+            history_bytes_max: 2 * 1024 * 1024,
             history_age_max: Duration::from_secs(5 * 60),
             quiet_after: Duration::from_secs(75),
         }
@@ -197,17 +202,22 @@ impl Cache {
         if let Some(absence) = set.absence(query, now) {
             return Lookup::Absent(absence);
         }
-        let (reads, window, replicas_max) = {
-            let settings = self.0.settings.borrow();
-            (settings.demand_reads, settings.demand_window, settings.replicas_max)
-        };
-        if demand == Demand::Ignore || set.count_read(query, now, window) < reads {
+        let settings = self.0.settings.borrow();
+        let Some((wanted, start)) = set.demanded(query, demand, &settings, now) else {
             return Lookup::Absent(Absence::NotDemanded);
-        }
-        if set.len() >= replicas_max {
+        };
+        if set.len() >= settings.replicas_max {
             return Lookup::Absent(Absence::TooMany);
         }
-        Lookup::Found(self.0.spawn(&mut set, query.clone(), Start::OnDemand).view())
+        drop(settings);
+        Lookup::Found(self.0.spawn(&mut set, wanted, start).view())
+    }
+
+    /// The apiserver has just answered a read of this query, though its replica is cut off.
+    pub fn nudge(&self, query: &Query) {
+        if let Some(replica) = self.0.set().best(query) {
+            replica.nudge();
+        }
     }
 
     /// Every replica in figures.

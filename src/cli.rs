@@ -38,10 +38,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show what Listless saves on a simulated cluster; needs no cluster.
-    Demo(demo::Args),
     /// Serve one context of a kubeconfig on this machine.
     Local(LocalOptions),
+    /// Show what is saved: a simulated cluster, polled straight and through Listless.
+    Demo(demo::Args),
     /// Tell what would happen to a request, and why.
     Explain(explain::Arguments),
     /// Print or check configuration files.
@@ -81,15 +81,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
-    let log = match &cli.command {
-        // Its table stands where the log would run through it.
-        Command::Demo(_) => cli.log.unless_asked("error"),
-        _ => cli.log,
-    };
-    log::start(&log)?;
+    // The demo's table is what people look at.
+    let level = if matches!(cli.command, Command::Demo(_)) { "error" } else { "info" };
+    log::start(&cli.log, level)?;
     match cli.command {
-        Command::Demo(arguments) => return demo::run(&arguments),
         Command::Local(options) => app::local(&options)?,
+        Command::Demo(args) => return demo::run(&args),
         Command::Explain(arguments) => explain::run(&arguments)?,
         Command::Config(command) => configuration::run(&command)?,
     }

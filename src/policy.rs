@@ -203,7 +203,8 @@ impl Candidates {
 impl ResourcePolicy {
     fn of_rule(index: usize, rule: &Rule, named: bool, rewrite: Rewrite) -> Self {
         let left_alone = named && rule.start == Start::Never;
-        let keep = left_alone || rule.freshness == Freshness::MostRecent;
+        let proven = matches!(rule.freshness, Freshness::MostRecent | Freshness::Bounded);
+        let keep = left_alone || proven;
         Self {
             start: rule.start,
             freshness: rule.freshness,

@@ -3,7 +3,9 @@
 //! Follows the apiserver's negotiation to the letter for what it decides as plain JSON; anything
 //! else, and anything a newer server might read differently, is `Unmodelled` and forwarded.
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
+
+use super::protobuf;
 
 /// What the apiserver would answer with, as far as we can produce it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,7 +57,7 @@ const CLAUSES_MAX: usize = 12;
 impl Negotiated {
     /// Negotiates for a request; of several Accept lines the first counts, as in Go.
     pub fn of(headers: &HeaderMap, pretty: Option<&str>) -> Self {
-        let user_agent = headers.get(header::USER_AGENT).map(|value| value.as_bytes());
+        let user_agent = headers.get(header::USER_AGENT).map(HeaderValue::as_bytes);
         let user_agent = user_agent.map(String::from_utf8_lossy);
         match headers.get(header::ACCEPT).map(|value| value.to_str()) {
             Some(Err(_)) => Self::Unmodelled(UnmodelledMedia::Other),
@@ -71,7 +73,7 @@ impl Negotiated {
         if header.is_empty() {
             return json(indents);
         }
-        let Some(clauses) = parse(header) else {
+        let Some(clauses) = parse(header).filter(|_| reaches_negotiation(header)) else {
             return Self::Unmodelled(UnmodelledMedia::Other);
         };
         for clause in &clauses {
@@ -212,6 +214,18 @@ fn parse(header: &str) -> Option<Vec<Clause<'_>>> {
         clauses.insert(position, clause);
     }
     Some(clauses)
+}
+
+/// Whether the router in front of the negotiation lets a request for a built-in resource through:
+/// it knows no wildcard but `*/*`, so that `application/*` alone is 406.
+fn reaches_negotiation(header: &str) -> bool {
+    header.split(',').any(|part| {
+        let media_type = part.split(';').next().unwrap_or_default();
+        matches!(
+            trim(media_type),
+            "*/*" | "application/json" | "application/yaml" | protobuf::MEDIA_TYPE
+        )
+    })
 }
 
 fn json(indents: bool) -> Negotiated {

@@ -1,4 +1,5 @@
-//! Just enough protobuf to learn from a write's answer: metadata of an object, list or Status (S-CT-20..23).
+//! Just enough protobuf to learn from a write's answer: metadata of an object, list or Status
+//! (S-CT-20..23).
 //!
 //! Reads the bytes in pieces of any size and keeps nothing but the facts. Knows no schema beyond
 //! the envelope, ObjectMeta, ListMeta and Status; everything else is skipped by its length.
@@ -41,6 +42,8 @@ enum Message {
     Envelope,
     TypeMeta,
     Object,
+    /// The spec of a Namespace.
+    NamespaceSpec,
     List,
     /// The one list whose metadata is its second field (S-CT-22).
     PartialListV1Beta1,
@@ -229,6 +232,9 @@ impl Scanner {
             (Message::TypeMeta, 1) => Action::Keep(Slot::ApiVersion),
             (Message::TypeMeta, 2) => Action::Keep(Slot::Kind),
             (Message::Object, 1) => Action::Enter(Message::ObjectMeta),
+            (Message::Object, 2) if self.facts.is_namespace() => {
+                Action::Enter(Message::NamespaceSpec)
+            }
             (Message::List, 1) | (Message::PartialListV1Beta1, 2) => {
                 Action::Enter(Message::ListMeta)
             }
@@ -243,7 +249,7 @@ impl Scanner {
                 Action::Skip
             }
             (Message::ObjectMeta, 11) => Action::Enter(Message::Label),
-            (Message::ObjectMeta, 14) => {
+            (Message::ObjectMeta, 14) | (Message::NamespaceSpec, 1) => {
                 self.facts.finalizers = true;
                 Action::Skip
             }

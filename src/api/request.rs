@@ -215,7 +215,7 @@ impl NotModelled {
 }
 
 /// The verb of a resource request (S-URL-03, S-URL-06, S-URL-08).
-fn verb(method: &Method, path: &Path, parameters: &Parameters) -> Verb {
+fn verb(method: &Method, path: &Path, parameters: &Parameters<'_>) -> Verb {
     let named = path.name.is_some();
     match (path.prefix, method) {
         (Some(Prefix::Watch), _) => Verb::Watch,

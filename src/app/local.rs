@@ -24,7 +24,7 @@ use crate::{
     config::{Config, Reloader},
     lifecycle::{Drain, Heartbeat, Ready, Signals},
     metrics::Metrics,
-    proxy::listen::Bound,
+    proxy::{forward::Clients, listen::Bound},
     tls,
     upstream::{
         self,
@@ -125,8 +125,7 @@ async fn start(options: &LocalOptions, shared: &Shared, admin: &Handle) -> anyho
         listeners: vec![bound],
         tls: Some(serving),
         token,
-        own: Arc::new(own),
-        plain: Arc::new(plain),
+        clients: Clients::new(plain, own),
         config,
         metrics: shared.metrics.clone(),
     });
@@ -187,6 +186,7 @@ fn written_kubeconfig(
     let (context, namespace) = match access.source() {
         Source::Kubeconfig { context, namespace, .. } => (context.as_str(), namespace.as_str()),
         Source::ServiceAccount { namespace, .. } => ("listless", namespace.as_str()),
+        Source::Given { .. } => ("listless", ""),
     };
     let authority_pem = authority.pem();
     Kubeconfig { server, authority_pem, token, context, namespace }.write(&file)?;

@@ -37,6 +37,11 @@ impl<V: Copy> Expiring<V> {
         }
     }
 
+    /// The queries something is remembered about.
+    pub fn queries(&self, now: Instant) -> impl Iterator<Item = &Query> {
+        self.entries.iter().filter(move |(_, (_, until))| *until > now).map(|(query, _)| query)
+    }
+
     /// Forgets a value.
     pub fn remove(&mut self, query: &Query) {
         self.entries.remove(query);

@@ -228,6 +228,41 @@ async fn too_many_selectors_in_a_scope_become_one_replica() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_storm_of_different_lists_becomes_one_replica_though_none_is_repeated() {
+    let mut scene = Scene::new(Settings::default());
+    for name in ["1", "2", "3", "4"] {
+        assert_eq!(scene.read(&job(name)).err(), Some(Absence::NotDemanded));
+    }
+    assert_eq!(scene.read(&job("5")).expect("started").state, State::Starting);
+    assert_eq!(scene.read(&job("6")).expect("covered").state, State::Starting);
+    assert_eq!(scene.held(), ["a "]);
+    let _watch = scene.serve(10, &[]).await;
+    assert_eq!(scene.read(&job("7")).expect("covered").state, State::Synced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_of_a_storm_that_is_over_do_not_count() {
+    let scene = Scene::new(Settings::default());
+    for name in ["1", "2", "3", "4"] {
+        assert_eq!(scene.read(&job(name)).err(), Some(Absence::NotDemanded));
+    }
+    pass(60).await;
+    assert_eq!(scene.read(&job("5")).err(), Some(Absence::NotDemanded));
+}
+
+#[tokio::test(start_paused = true)]
+async fn gets_of_different_objects_become_one_replica_only_when_they_are_very_many() {
+    let scene = Scene::new(Settings::default());
+    let get = |number: usize| query(Some("a"), "", &format!("metadata.name=pod-{number}"));
+    let many = Settings::default().storm_gets_max;
+    for number in 0..many {
+        assert_eq!(scene.read(&get(number)).err(), Some(Absence::NotDemanded));
+    }
+    assert_eq!(scene.read(&get(many)).expect("started").state, State::Starting);
+    assert_eq!(scene.held(), ["a "]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_widening_leaves_the_narrow_ones_and_is_not_repeated_soon() {
     let mut scene = Scene::new(Settings::default());
     let mut watches = Vec::new();
@@ -286,6 +321,16 @@ async fn idle_replicas_stop_and_configured_ones_do_not() {
     assert_eq!(scene.held(), ["b "]);
     assert!(watch.is_closed());
     assert_eq!(scene.cache.counters().stopped_idle.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_is_configured_later_is_kept() {
+    let quiet_after = Duration::from_secs(10_000);
+    let mut scene = Scene::new(Settings { quiet_after, ..Settings::default() });
+    let _watch = scene.synced(&everything(), 10, &[]).await;
+    scene.cache.start(everything());
+    scene.calls.expect_none(Duration::from_secs(1000)).await;
+    assert_eq!(scene.held(), ["* "]);
 }
 
 #[tokio::test(start_paused = true)]

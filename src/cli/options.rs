@@ -11,23 +11,19 @@ use clap::{Args, ValueEnum};
 #[derive(Clone, Debug, Args)]
 pub struct LogOptions {
     /// What to log: a level (error, warn, info, debug, trace), or levels by module such as
-    /// info,listless::access=debug.
-    #[arg(long = "log", value_name = "FILTER", help_heading = LOG, global = true, env = "LISTLESS_LOG", default_value = DEFAULT_LEVEL)]
-    pub filter: String,
+    /// info,listless::access=debug [default: info; for the demo error].
+    #[arg(
+        long = "log",
+        value_name = "FILTER",
+        help_heading = LOG,
+        global = true,
+        env = "LISTLESS_LOG",
+        hide_env_values = true
+    )]
+    pub filter: Option<String>,
     /// How to write the log, which goes to standard error.
     #[arg(long = "log-format", help_heading = LOG, global = true, value_enum, default_value_t)]
     pub format: LogFormat,
-}
-
-// === impl LogOptions ===
-
-impl LogOptions {
-    /// The same with another level where none was asked for.
-    #[must_use]
-    pub(super) fn unless_asked(self, level: &str) -> Self {
-        let filter = if self.filter == DEFAULT_LEVEL { level.to_owned() } else { self.filter };
-        Self { filter, ..self }
-    }
 }
 
 /// How log lines are written.
@@ -65,8 +61,6 @@ pub struct LocalOptions {
     #[arg(long, value_name = "FILE")]
     pub write_kubeconfig: Option<PathBuf>,
 }
-
-const DEFAULT_LEVEL: &str = "info";
 
 /// The heading of the options that every command has.
 const LOG: &str = "Log";

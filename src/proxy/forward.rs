@@ -25,25 +25,48 @@ use crate::{
     proxy::{
         SharedSession,
         decide::Rewriting,
-        identify::{self, Caller},
+        identify::{self, Caller, Stranger},
     },
-    upstream::{self, Client, Lane},
+    upstream::{self, Client, Lane, Own, Pool},
 };
 
 use lesson::{Lesson, WatchLesson};
 
 /// The ways to the apiserver.
 pub struct Forwarder {
-    own: Arc<dyn Client>,
-    plain: Arc<dyn Client>,
+    clients: Clients,
+}
+
+/// The ways a request can take.
+#[derive(Clone)]
+pub struct Clients {
+    /// With the identity Listless reads with, and nobody else's.
+    pub own: Arc<dyn Client>,
+    /// The same, asking to act as the user a request names: the apiserver decides whether it may.
+    pub impersonating: Arc<dyn Client>,
+    /// With what the caller sent, and nothing else.
+    pub plain: Arc<dyn Client>,
+}
+
+// === impl Clients ===
+
+impl Clients {
+    /// The ways through real connections.
+    pub fn new(plain: Pool, own: Own) -> Self {
+        Self {
+            impersonating: Arc::new(own.clone().allowing_impersonation()),
+            own: Arc::new(own),
+            plain: Arc::new(plain),
+        }
+    }
 }
 
 // === impl Forwarder ===
 
 impl Forwarder {
-    /// `own` adds the identity Listless reads with; `plain` adds nothing.
-    pub fn new(own: Arc<dyn Client>, plain: Arc<dyn Client>) -> Self {
-        Self { own, plain }
+    /// Sends through these.
+    pub fn new(clients: Clients) -> Self {
+        Self { clients }
     }
 
     /// The apiserver's answer; `session` learns from it if the caller is its owner.
@@ -114,8 +137,11 @@ impl Forwarder {
 
     fn client(&self, caller: Caller) -> &dyn Client {
         match caller {
-            Caller::Own => &*self.own,
-            Caller::Other(_) => &*self.plain,
+            Caller::Own => &*self.clients.own,
+            Caller::Other(Stranger::Impersonating) => &*self.clients.impersonating,
+            Caller::Other(Stranger::NoCredential | Stranger::OtherCredential) => {
+                &*self.clients.plain
+            }
         }
     }
 }

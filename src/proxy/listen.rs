@@ -207,6 +207,9 @@ async fn accept<S: Serve>(
     let mut connections = JoinSet::new();
     loop {
         let next = async {
+            if places.available_permits() == 0 {
+                warn!(address = %bound.address, "all connections are taken: new ones wait");
+            }
             let place = Arc::clone(&places).acquire_owned().await;
             (place, bound.listener.accept().await)
         };

@@ -11,10 +11,13 @@ use std::{
     sync::Arc,
 };
 
+use http::Uri;
 use kube::{
     client::ConfigExt,
     config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
+
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 
 pub(super) use self::credentials::{Credentials, Refreshed};
 use super::{
@@ -51,6 +54,11 @@ pub enum Source {
         directory: PathBuf,
         /// The pod's namespace.
         namespace: String,
+    },
+    /// Nothing: whoever started us said it.
+    Given {
+        /// The apiserver's URL.
+        server: Uri,
     },
 }
 
@@ -169,6 +177,19 @@ pub async fn in_cluster(directory: &Path, host: &str, port: u16) -> Result<Acces
     Access::new(config, Some(directory.join("token")), source(namespace)).await
 }
 
+/// The apiserver at a URL, trusted by the certificates in `authority_pem`, as the bearer of a token.
+pub async fn from_token(server: Uri, authority_pem: &str, token: String) -> Result<Access, Error> {
+    let source = Source::Given { server: server.clone() };
+    let certificates: Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(authority_pem.as_bytes()).collect();
+    let certificates = certificates
+        .map_err(|error| Error::Cluster { origin: source.to_string(), source: error.into() })?;
+    let mut config = Config::new(server);
+    config.root_cert = Some(certificates.iter().map(|der| der.to_vec()).collect());
+    config.auth_info.token = Some(token.into());
+    Access::new(config, None, source).await
+}
+
 fn files(path: Option<&Path>) -> String {
     match (path, std::env::var_os("KUBECONFIG").filter(|files| !files.is_empty())) {
         (Some(path), _) => path.display().to_string(),
@@ -278,6 +299,7 @@ impl Source {
             Self::Kubeconfig { namespace, .. } | Self::ServiceAccount { namespace, .. } => {
                 namespace
             }
+            Self::Given { .. } => "",
         }
     }
 }
@@ -291,6 +313,7 @@ impl std::fmt::Display for Source {
             Self::ServiceAccount { directory, .. } => {
                 write!(formatter, "service account {}", directory.display())
             }
+            Self::Given { server } => write!(formatter, "{server}"),
         }
     }
 }

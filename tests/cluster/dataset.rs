@@ -73,7 +73,9 @@ impl Dataset {
         terminating(client).await?;
         apply(client).await?;
         settled(client).await?;
-        Ok(Self { version_before, version_after: current_version(client).await? })
+        let version_after = current_version(client).await?;
+        caught_up(client, version_after).await?;
+        Ok(Self { version_before, version_after })
     }
 }
 
@@ -156,6 +158,21 @@ async fn settled(client: &Client) -> Result<()> {
             && old.contains("widgets"))
     })
     .await
+}
+
+/// Watch caches of idle resources reach a version only with the store's next progress report.
+async fn caught_up(client: &Client, version: u64) -> Result<()> {
+    for collection in
+        ["/api/v1/pods", "/api/v1/nodes", "/api/v1/configmaps", "/apis/shop.example.com/v1/widgets"]
+    {
+        let target = format!("{collection}?resourceVersion={version}&limit=1");
+        let target = format!("{target}&resourceVersionMatch=NotOlderThan");
+        until(&format!("{collection} is at version {version}"), async || {
+            Ok(client.get(&target).await?.status.is_success())
+        })
+        .await?;
+    }
+    Ok(())
 }
 
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> Result<bool>) -> Result<()> {

@@ -3,8 +3,12 @@
 //! Nothing here knows about the test harness, so the benches include this file with
 //! `#[path = "../tests/cluster/rig.rs"] mod rig;`. Every path is spelled out for that reason.
 
+#[path = "rig/artifact.rs"]
+pub mod artifact;
 #[path = "rig/client.rs"]
 pub mod client;
+#[path = "rig/client_program.rs"]
+pub mod client_program;
 #[path = "rig/control_plane.rs"]
 pub mod control_plane;
 #[path = "rig/load_data.rs"]

@@ -9,6 +9,7 @@ mod raw;
 mod upstream;
 
 use std::{
+    net::SocketAddr,
     path::Path,
     sync::{
         Arc,
@@ -19,10 +20,10 @@ use std::{
 
 use listless::{
     app::{Foundation, Running},
-    cache::{self, Cache, ReplicaStatus},
+    cache::ReplicaStatus,
     config::Config,
     metrics::Metrics,
-    proxy::{Parts, Proxy, identify::LocalToken, listen::Bound},
+    proxy::{Proxy, forward::Clients, listen::Bound},
     simulator::{Simulator, User},
     tls, upstream as api,
 };
@@ -42,10 +43,9 @@ pub(crate) struct TestProxy {
     pub(crate) simulator: Simulator,
     /// What reached the apiserver through the proxy.
     pub(crate) upstream: Requests,
-    cache: Cache,
     door: Door,
     config: watch::Sender<Arc<Config>>,
-    running: Option<Running>,
+    running: Running,
 }
 
 /// What a proxy under test is made of.
@@ -53,7 +53,6 @@ pub(crate) struct Setup {
     simulator: Simulator,
     upstream: Option<Arc<dyn api::Client>>,
     config: String,
-    settings: cache::Settings,
     seed: u64,
 }
 
@@ -82,8 +81,7 @@ impl Setup {
     pub(crate) fn of(simulator: Simulator) -> Self {
         simulator.admit(OWN_TOKEN, User::admin("own"));
         simulator.admit(STRANGERS_TOKEN, User::admin("stranger"));
-        let (config, settings) = (String::new(), cache::Settings::default());
-        Self { simulator, upstream: None, config, settings, seed: 1 }
+        Self { simulator, upstream: None, config: String::new(), seed: 1 }
     }
 
     /// Asks something else than the simulator.
@@ -98,13 +96,7 @@ impl Setup {
         self
     }
 
-    /// Bounds of the cache which the configuration does not name; in memory only.
-    pub(crate) fn settings(mut self, change: impl FnOnce(&mut cache::Settings)) -> Self {
-        change(&mut self.settings);
-        self
-    }
-
-    /// What the waits of replicas are drawn from; in memory only.
+    /// What the waits of replicas are drawn from.
     pub(crate) fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
@@ -112,23 +104,7 @@ impl Setup {
 
     /// Without sockets, so that the clock may be paused.
     pub(crate) fn in_memory(self) -> TestProxy {
-        let (upstream, own, plain) = self.ways_up();
-        let (publish, config) = watch::channel(Arc::new(configuration(&self.config)));
-        let settings = cache::Settings {
-            memory_limit_bytes: config.borrow().memory_limit_bytes,
-            idle_timeout: config.borrow().idle_timeout,
-            ..self.settings
-        };
-        let (_, settings) = watch::channel(settings);
-        let cache = Cache::new(own.clone(), settings, fractions(self.seed));
-        for query in config.borrow().policy.eager() {
-            cache.start(query);
-        }
-        let (token, metrics) = (LocalToken::new(LOCAL_TOKEN), Metrics::new());
-        let parts = Parts { token, config, cache: cache.clone(), own, plain, metrics };
-        let door = Door::Memory(Arc::new(Proxy::new(parts)));
-        let simulator = self.simulator;
-        TestProxy { simulator, upstream, cache, door, config: publish, running: None }
+        self.start(Vec::new(), None, |proxy| Door::Memory(proxy.clone()))
     }
 
     /// On a loopback port, with TLS.
@@ -149,23 +125,27 @@ impl Setup {
     async fn listening(
         self,
         tls: Option<tls::Server>,
-        door: impl FnOnce(std::net::SocketAddr) -> Door,
+        door: impl FnOnce(SocketAddr) -> Door,
     ) -> TestProxy {
         let bound = Bound::bind("--listen", ([127, 0, 0, 1], 0).into()).await.expect("a port");
-        let door = door(bound.address());
+        let address = bound.address();
+        self.start(vec![bound], tls, |_| door(address))
+    }
+
+    fn start(
+        self,
+        listeners: Vec<Bound>,
+        tls: Option<tls::Server>,
+        door: impl FnOnce(&Arc<Proxy>) -> Door,
+    ) -> TestProxy {
         let (upstream, own, plain) = self.ways_up();
         let (publish, config) = watch::channel(Arc::new(configuration(&self.config)));
-        let running = Running::start(Foundation {
-            listeners: vec![bound],
-            tls,
-            token: LOCAL_TOKEN.to_owned(),
-            own,
-            plain,
-            config,
-            metrics: Metrics::new(),
-        });
-        let (cache, simulator) = (running.cache().clone(), self.simulator);
-        TestProxy { simulator, upstream, cache, door, config: publish, running: Some(running) }
+        let (token, metrics) = (LOCAL_TOKEN.to_owned(), Metrics::new());
+        let clients = Clients { impersonating: own.clone(), own, plain };
+        let foundation = Foundation { listeners, tls, token, clients, config, metrics };
+        let running = Running::start_with(foundation, fractions(self.seed));
+        let (simulator, door) = (self.simulator, door(running.proxy()));
+        TestProxy { simulator, upstream, door, config: publish, running }
     }
 
     /// The ways to the apiserver, with our identity and without, and who notes what goes there.
@@ -204,7 +184,7 @@ impl TestProxy {
 
     /// Every replica in figures.
     pub(crate) fn replicas(&self) -> Vec<ReplicaStatus> {
-        self.cache.replicas()
+        self.running.cache().replicas()
     }
 
     /// Reads until memory answers, which takes two unsafe reads.
@@ -224,10 +204,7 @@ impl TestProxy {
 
     /// Stops accepting and waits until it has ended.
     pub(crate) async fn drain(self) {
-        match self.running {
-            Some(running) => running.drain().await,
-            None => self.cache.shutdown().await,
-        }
+        self.running.drain().await;
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod cli;
 mod config;
+mod freshness;
 mod harness;
 mod metrics;
 mod reads;

@@ -188,7 +188,8 @@ static KINDS: [Kind; 13] = [
     },
 ];
 
-/// The groups whose kinds, unless in the table, accept `metadata.namespace` even when cluster-scoped.
+/// The groups whose kinds, unless in the table, accept `metadata.namespace`, even those that lie
+/// in none.
 const BUILT_IN_GROUPS: [&str; 23] = [
     "",
     "admissionregistration.k8s.io",

@@ -94,6 +94,23 @@ fn a_deleted_object_is_told_from_one_still_held() {
 }
 
 #[test]
+fn a_namespace_is_held_by_the_finalizers_of_its_spec_too() {
+    let namespace = |finalizers: &[&str]| {
+        object(&json!({
+            "kind": "Namespace", "apiVersion": "v1",
+            "metadata": {"name": "n", "resourceVersion": "1", "deletionTimestamp": "t"},
+            "spec": {"finalizers": finalizers}, "status": {"phase": "Terminating"},
+        }))
+    };
+    assert_eq!(namespace(&["kubernetes"]).lifecycle, Lifecycle::Terminating);
+    assert_eq!(namespace(&[]).lifecycle, Lifecycle::Removed);
+    let mut pod = pod();
+    pod["metadata"]["deletionTimestamp"] = Value::from("t");
+    pod["spec"]["finalizers"] = json!(["no"]);
+    assert_eq!(object(&pod).lifecycle, Lifecycle::Removed);
+}
+
+#[test]
 fn a_status_tells_whom_it_speaks_of() {
     let success = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
@@ -193,7 +210,7 @@ fn escapes_are_undone() {
 #[test]
 fn a_large_object_is_learned_and_an_absurd_name_is_not_kept() {
     let mut large = pod();
-    large["spec"]["blob"] = Value::from("x\\\"{".repeat(700_000));
+    large["spec"]["blob"] = Value::from("x\\\"{".repeat(10_000) + &"x".repeat(3_000_000));
     assert_eq!(object(&large), object(&pod()));
     let mut absurd = pod();
     absurd["metadata"]["name"] = Value::from("n".repeat(1025));

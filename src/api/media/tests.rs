@@ -1,6 +1,5 @@
 //! Accept headers as clients send them, and as nobody should.
 
-use http::HeaderValue;
 use proptest::prelude::*;
 
 use super::*;
@@ -26,8 +25,11 @@ fn accept_headers_are_negotiated_as_the_apiserver_does() {
         ("application/json", "json"),
         ("application/json, */*;q=0.8", "json"),
         ("*/*", "json"),
-        ("*", "json"),
-        ("application/*", "json"),
+        ("*", "other"),
+        ("*/", "other"),
+        ("application/*", "other"),
+        ("application/*,text/html", "other"),
+        ("application/*,application/json;q=0.1", "json"),
         ("application/json;q=0", "json"),
         ("application/json; charset=utf-8", "json"),
         (" application/json ; q=0.5 ", "json"),
@@ -36,6 +38,7 @@ fn accept_headers_are_negotiated_as_the_apiserver_does() {
         ("application/json;", "json"),
         ("application/json;as", "json"),
         ("*/*,application/yaml;q=0.1", "yaml"),
+        ("application/*,application/yaml;q=0.1", "yaml"),
         ("application/yaml,application/json", "yaml"),
         ("application/yaml;q=0.5,application/json", "json"),
         ("application/vnd.kubernetes.protobuf,application/json", "protobuf+json"),
@@ -59,7 +62,7 @@ fn accept_headers_are_negotiated_as_the_apiserver_does() {
         ("application/json;stream=watch", "other"),
         ("application/json;drop=metadata.managedFields", "other"),
         ("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", "other"),
-        ("application/cbor", "cbor"),
+        ("application/cbor", "other"),
         ("application/cbor,application/json", "cbor"),
         ("APPLICATION/JSON", "other"),
         ("text/html", "other"),

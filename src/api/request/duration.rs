@@ -71,7 +71,7 @@ fn whole_part(digits: &str) -> Result<u64, NotADuration> {
     if digits.is_empty() { Ok(0) } else { digits.parse().map_err(|_| NotADuration) }
 }
 
-/// The nanoseconds of the digits after the point, cut off; digits beyond the eighteenth count nothing.
+/// The nanoseconds of the digits after the point, rounded down; only eighteen digits count.
 fn fraction_part(digits: &str, unit: u64) -> u64 {
     let digits = &digits[..digits.len().min(18)];
     let scale = 10_u128.pow(u32::try_from(digits.len()).unwrap_or_default());

@@ -1,4 +1,7 @@
-//! The options of a GET or LIST as the apiserver decodes and checks them (S-LIST-01..27, S-GET-01..05).
+//! The options of a GET or LIST as the apiserver decodes and checks them (S-LIST-01..27,
+//! S-GET-01..05).
+//!
+//! Nothing is refused here: what the apiserver would refuse gives a reason to forward.
 
 use super::{
     super::{
@@ -28,14 +31,14 @@ const REWRITABLE_PARAMETERS: [Parameter; 7] = [
 ];
 
 /// Reads the options of a request whose path and method are those of a plain GET or LIST.
-pub(super) fn read(path: &Path, parameters: &Parameters) -> Result<Read, NotModelled> {
+pub(super) fn read(path: &Path, parameters: &Parameters<'_>) -> Result<Read, NotModelled> {
     parameters.check()?;
     check_include_object(parameters)?;
     if path.name.is_some() { get(path, parameters) } else { list(path, parameters) }
 }
 
 /// Whether a resourceVersion may be added to such a request.
-pub(super) fn rewritable(path: &Path, parameters: &Parameters) -> bool {
+pub(super) fn rewritable(path: &Path, parameters: &Parameters<'_>) -> bool {
     let allowed: &[Parameter] =
         if path.name.is_some() { &GET_PARAMETERS } else { &REWRITABLE_PARAMETERS };
     parameters.check().is_ok()
@@ -43,7 +46,7 @@ pub(super) fn rewritable(path: &Path, parameters: &Parameters) -> bool {
         && parameters.only(allowed)
 }
 
-fn get(path: &Path, parameters: &Parameters) -> Result<Read, NotModelled> {
+fn get(path: &Path, parameters: &Parameters<'_>) -> Result<Read, NotModelled> {
     if !parameters.only(&GET_PARAMETERS) {
         return Err(NotModelled::UnknownParameter);
     }
@@ -62,7 +65,7 @@ fn get(path: &Path, parameters: &Parameters) -> Result<Read, NotModelled> {
     })
 }
 
-fn list(path: &Path, parameters: &Parameters) -> Result<Read, NotModelled> {
+fn list(path: &Path, parameters: &Parameters<'_>) -> Result<Read, NotModelled> {
     if parameters.get_set(Parameter::Continue).is_some() {
         return Err(NotModelled::Continue);
     }
@@ -86,7 +89,10 @@ fn list(path: &Path, parameters: &Parameters) -> Result<Read, NotModelled> {
 }
 
 /// The table S-LIST-20..27, after the refusals S-LIST-01, 03 and 04.
-fn list_version(parameters: &Parameters, limit: Option<u64>) -> Result<VersionMatch, NotModelled> {
+fn list_version(
+    parameters: &Parameters<'_>,
+    limit: Option<u64>,
+) -> Result<VersionMatch, NotModelled> {
     let requested = parameters.get_set(Parameter::ResourceVersion);
     let matching = parameters.get_set(Parameter::ResourceVersionMatch);
     match (requested, matching) {
@@ -126,13 +132,13 @@ fn version(text: &str) -> Result<ResourceVersion, NotModelled> {
     ResourceVersion::parse(text).map_err(|_| NotModelled::BadVersion)
 }
 
-fn integer(parameters: &Parameters, parameter: Parameter) -> Result<Option<i64>, NotModelled> {
+fn integer(parameters: &Parameters<'_>, parameter: Parameter) -> Result<Option<i64>, NotModelled> {
     let parse = |text: &str| text.parse().map_err(|_| NotModelled::BadValue);
     parameters.get(parameter).map(parse).transpose()
 }
 
 /// `includeObject` concerns Tables only, which are never answered here; a bad value is refused.
-fn check_include_object(parameters: &Parameters) -> Result<(), NotModelled> {
+fn check_include_object(parameters: &Parameters<'_>) -> Result<(), NotModelled> {
     match parameters.get(Parameter::IncludeObject) {
         None | Some("" | "None" | "Metadata" | "Object") => Ok(()),
         Some(_) => Err(NotModelled::BadValue),

@@ -76,7 +76,9 @@ const EVENT_FRAME_BYTES_MAX: usize = 1024;
 impl Reflector {
     /// Follows events from the version shown; a clean end is normal.
     pub(super) async fn watch(&mut self) -> Result<Step, Failure> {
-        let Some(snapshot) = self.snapshot() else {
+        // Held no longer than this: a watch is long, and a snapshot pins all of its pages.
+        let held = self.snapshot().map(|held| (held.version().clone(), held.envelope().clone()));
+        let Some((from, envelope)) = held else {
             return Ok(Step::List(None));
         };
         self.counters.watches.increment();
@@ -86,15 +88,15 @@ impl Reflector {
             self.replica.usage().watch_restarts += 1;
         }
         let length = WATCH_LENGTH.mul_f64(1.0 + (self.random)());
-        let body = self.exchange.watch(snapshot.version(), length).await?;
+        let body = self.exchange.watch(&from, length).await?;
         let opened_at = Instant::now();
         self.replica.publish(|published| published.link = Link::Up);
-        let stream = self.open(body, snapshot.envelope().clone());
+        let stream = self.open(body, envelope);
         let end = self.read_events(stream).await;
         let now = Instant::now();
         self.replica.publish(|published| published.link = Link::Lost { since: now });
         end?;
-        let unchanged = self.shown().as_ref() == Some(snapshot.version());
+        let unchanged = self.shown().as_ref() == Some(&from);
         if unchanged && now.saturating_duration_since(opened_at) < SHORT_WATCH {
             return Err(Failure::ShortWatch);
         }
@@ -205,11 +207,12 @@ impl Reflector {
             let mut progress = Progress::new(base, &mut history);
             let result = events.into_iter().try_for_each(|event| progress.add(event, now));
             let counts = (progress.events, progress.bookmarks);
-            (result, progress.batch.finish(progress.version), counts)
+            let snapshot = progress.batch.finish(progress.version);
+            self.replica.usage().extra_bytes = self.reader.bytes() + history.bytes();
+            (result, snapshot, counts)
         };
         self.counters.events.add(counts.0);
         self.counters.bookmarks.add(counts.1);
-        self.replica.usage().extra_bytes = self.reader.bytes();
         if counts != (0, 0) {
             self.replica.publish(|published| {
                 published.snapshot = Some(Arc::new(snapshot));

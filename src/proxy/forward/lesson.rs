@@ -77,6 +77,9 @@ impl Lesson {
                     .is_ok_and(|read| read.version == VersionMatch::MostRecent);
                 Subject::Read { consistent: unset && *rewriting == Rewriting::Keep }
             }
+            Verb::Get if shows(request.subresource.as_deref()) => {
+                Subject::Read { consistent: false }
+            }
             verb if verb.is_write() && teaches(request.subresource.as_deref()) => {
                 Subject::Write(verb)
             }
@@ -203,7 +206,8 @@ impl Exchange {
                 session.raise(&self.resource, key, Expectation::AtLeast(version, None), now);
             }
             (Learned::Object(object), Some(key)) => {
-                let expectation = Expectation::AtLeast(object.version, known(object.labels));
+                let labels = self.known(object.labels);
+                let expectation = Expectation::AtLeast(object.version, labels);
                 if consistent {
                     session.observe(&self.resource, key, expectation, self.sent_at);
                     session.went_upstream(&self.resource);
@@ -231,10 +235,7 @@ impl Exchange {
                     // S-WRITE-04: the answer carries the version before.
                     (_, Lifecycle::Removed) => Expectation::Gone { uid: uid(), version: None },
                     (_, Lifecycle::Live | Lifecycle::Terminating) => {
-                        // A Scale has no labels of its object (S-WRITE-11).
-                        let whole = self.subresource.as_deref() != Some("scale");
-                        let labels = if whole { known(object.labels) } else { None };
-                        Expectation::AtLeast(object.version, labels)
+                        Expectation::AtLeast(object.version, self.known(object.labels))
                     }
                 };
                 session.expect(&self.resource, key, expectation, now);
@@ -252,6 +253,12 @@ impl Exchange {
                 None => session.swept(&self.resource, self.scope.clone(), now),
             },
         }
+    }
+
+    /// A Scale has no labels of its object (S-WRITE-11).
+    fn known(&self, labels: Vec<(String, String)>) -> KnownLabels {
+        let whole = self.subresource.as_deref() != Some("scale");
+        whole.then(|| Arc::new(labels.into_iter().collect()))
     }
 
     /// A conflict proves that what the client had seen was stale (S-WRITE-13).
@@ -272,6 +279,7 @@ fn teaches(subresource: Option<&str>) -> bool {
     !matches!(subresource, Some("exec" | "attach" | "portforward" | "proxy" | "log" | "token"))
 }
 
-fn known(labels: Vec<(String, String)>) -> KnownLabels {
-    Some(Arc::new(labels.into_iter().collect()))
+/// Whether a GET of this subresource shows the version of the object it belongs to (S-GET-10).
+fn shows(subresource: Option<&str>) -> bool {
+    matches!(subresource, Some("status" | "scale"))
 }

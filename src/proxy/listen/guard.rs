@@ -1,8 +1,8 @@
 //! Watches the framing of HTTP/1 requests as they are read from the socket.
 //!
 //! The HTTP library drops `Content-Length` when `Transfer-Encoding` stands beside it, so that
-//! nothing behind it can see the conflict that request smuggling lives from. This sees it, and tells
-//! the service, which answers 400 and closes. It changes no byte.
+//! nothing behind it can see the conflict that request smuggling lives from. This sees it and
+//! tells the service, which answers 400 and closes. It changes no byte.
 
 use std::sync::{
     Arc,

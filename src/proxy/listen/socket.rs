@@ -1,4 +1,5 @@
-//! A client's connection as the HTTP library reads it: guarded, counted, never half a head for long.
+//! A client's connection as the HTTP library reads it: guarded, counted, never half a head for
+//! long.
 
 use std::{
     io,

@@ -51,7 +51,7 @@ async fn start(limits: Limits) -> Running {
     let bound = Bound::bind("--listen", "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = bound.address();
     let (echo, begin) = (Arc::new(Echo::default()), CancellationToken::new());
-    let drain = Drain { begin: begin.clone(), deadline: Duration::from_millis(300) };
+    let drain = Drain { begin: begin.clone(), deadline: Duration::from_secs(2) };
     let tls = tls::Server::new(leaf).unwrap();
     let serving = tokio::spawn(serve(vec![bound], Some(tls), Arc::clone(&echo), limits, drain));
     Running { address, roots: authority.pem().as_bytes().to_vec(), echo, begin, serving }
@@ -292,7 +292,7 @@ async fn idle_connection_is_closed_in_the_end() {
 
 #[tokio::test]
 async fn strangers_to_tls_are_told_or_cut_off() {
-    let limits = Limits { handshake_timeout: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { handshake_timeout: Duration::from_secs(1), ..Limits::default() };
     let running = start(limits).await;
     let mut plain = TcpStream::connect(running.address).await.unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
@@ -370,6 +370,18 @@ async fn drain_ends_idle_connections_finishes_requests_and_keeps_its_deadline() 
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(" 2"), "{answer}");
     running.serving.await.unwrap();
     assert_eq!(read_all(&mut stuck).await, "");
+}
+
+#[tokio::test]
+async fn plain_listener_serves_http1() {
+    let bound = Bound::bind("--health", "127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = bound.address();
+    let drain = Drain { begin: CancellationToken::new(), deadline: Duration::ZERO };
+    tokio::spawn(serve(vec![bound], None, Arc::new(Echo::default()), Limits::default(), drain));
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    let answer = read_all(&mut stream).await;
+    assert!(answer.ends_with("2 Http1 None 0"), "{answer}");
 }
 
 #[tokio::test]

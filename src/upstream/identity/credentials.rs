@@ -104,7 +104,7 @@ impl Credentials {
         self.0.current.load().tls.clone()
     }
 
-    /// Obtains them anew because the apiserver refused them at `refused_at` or a little later.
+    /// Obtains them anew because the apiserver refused those of a request sent at `sent_at`.
     pub(in crate::upstream) async fn refresh(
         &self,
         sent_at: Instant,

@@ -121,7 +121,8 @@ impl Lane {
                 return Err(error);
             }
             self.dial_if_allowed();
-            freed.await;
+            // Nobody tells when a dial is allowed again after one has failed.
+            let _ = tokio::time::timeout(REDIAL_DELAY, freed).await;
         }
     }
 

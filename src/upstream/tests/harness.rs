@@ -38,6 +38,8 @@ pub(super) type Accepted = mpsc::UnboundedReceiver<DuplexStream>;
 pub(super) struct Network {
     connections: mpsc::UnboundedSender<DuplexStream>,
     dialled: Arc<AtomicUsize>,
+    /// Number of the dial to refuse.
+    refused: Arc<AtomicUsize>,
 }
 
 /// A server's side of TLS, the authority it and its clients trust, and a user it knows.
@@ -57,19 +59,24 @@ pub(super) struct User {
 
 impl Dial for Network {
     fn dial(&self, _: String, _: u16) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> {
-        self.dialled.fetch_add(1, Ordering::SeqCst);
+        let number = self.dialled.fetch_add(1, Ordering::SeqCst) + 1;
         let (near, far) = tokio::io::duplex(64 * 1024);
-        let sent = self.connections.send(far);
+        let refused =
+            number == self.refused.load(Ordering::SeqCst) || self.connections.send(far).is_err();
         Box::pin(async move {
-            match sent {
-                Ok(()) => Ok(Box::new(near) as Box<dyn Stream>),
-                Err(_) => Err(io::ErrorKind::ConnectionRefused.into()),
+            if refused {
+                return Err(io::ErrorKind::ConnectionRefused.into());
             }
+            Ok(Box::new(near) as Box<dyn Stream>)
         })
     }
 }
 
 impl Network {
+    pub(super) fn refuse(&self, number: usize) {
+        self.refused.store(number, Ordering::SeqCst);
+    }
+
     pub(super) fn dialled(&self) -> usize {
         self.dialled.load(Ordering::SeqCst)
     }
@@ -131,7 +138,7 @@ pub(super) fn network(protocols: &[&str]) -> (Network, Server, Arc<rustls::Clien
         User { certificate: leaf.signed_by(&key, &ca).unwrap().pem(), key: key.serialize_pem() };
     let (connections, accepted) = mpsc::unbounded_channel();
     let client = tls::client_config(authority.as_bytes()).unwrap();
-    let network = Network { connections, dialled: Arc::default() };
+    let network = Network { connections, dialled: Arc::default(), refused: Arc::default() };
     let acceptor = TlsAcceptor::from(Arc::new(config));
     (network, Server { accepted, authority, user, acceptor }, Arc::new(client))
 }
@@ -147,18 +154,24 @@ pub(super) fn get(path: &str) -> Request<Body> {
 }
 
 pub(super) async fn send(pool: &Pool, path: &str, lane: Lane) -> Result<Response<Body>, Error> {
-    crate::upstream::Client::send(pool, get(path), lane).await
+    within(crate::upstream::Client::send(pool, get(path), lane)).await
 }
 
 pub(super) async fn text(response: Response<Body>) -> String {
-    let bytes = response.into_body().collect(1 << 20).await.unwrap();
+    let bytes = within(response.into_body().collect(1 << 20)).await.unwrap();
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// The next piece of a body.
 pub(super) async fn piece(body: &mut Body) -> Option<Result<Bytes, BoxError>> {
     use http_body_util::BodyExt;
-    body.frame().await.map(|frame| frame.map(|frame| frame.into_data().unwrap_or_default()))
+    let frame = within(body.frame()).await;
+    frame.map(|frame| frame.map(|frame| frame.into_data().unwrap_or_default()))
+}
+
+/// What hangs, fails.
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(100), future).await.expect("it takes too long")
 }
 
 /// A body fed by hand.

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -83,7 +84,7 @@ async fn concurrent_requests_have_a_connection_each_up_to_the_limit() {
     assert_eq!(network.dialled(), 7);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn connections_that_died_idle_cost_no_request() {
     let (pool, network, listening) = start("", HTTP1, Settings::default());
     let close = Arc::new(Notify::new());
@@ -103,6 +104,8 @@ async fn connections_that_died_idle_cost_no_request() {
     }
     let before = network.dialled();
     close.notify_waiters();
+    // Virtual time passes when every task has seen the end.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     for _ in 0..3 {
         text(send(&pool, "/", Lane::Short).await.unwrap()).await;
     }

@@ -10,7 +10,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, header::HOST};
+use http::{HeaderMap, HeaderName, Request, Response, header::HOST};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{io::DuplexStream, sync::Notify};
@@ -72,6 +74,14 @@ async fn http2(stream: TlsStream<DuplexStream>, streams_max: u32, gauge: Gauge) 
     let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     builder.max_concurrent_streams(streams_max);
     let service = service_fn(move |request| answer(request, gauge.clone()));
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn echo(stream: TlsStream<DuplexStream>) {
+    let service = service_fn(|request: Request<Incoming>| async move {
+        Ok::<_, Infallible>(Response::new(request.into_body()))
+    });
+    let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -170,6 +180,18 @@ async fn failed_dial_is_told_to_all_who_wait_for_it() {
     assert_eq!(network.dialled(), 1);
     assert!(matches!(send(&pool, "/", Lane::Short).await, Err(Error::Connect(_))));
     assert_eq!(network.dialled(), 2, "the next request tries again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_dial_is_tried_again_for_those_who_wait_beside_full_connections() {
+    let (pool, network, server) = start("", HTTP2, Settings::default());
+    server.serve(|stream| http2(stream, 1, Gauge::default()));
+    network.refuse(2);
+    let _first = watch(&pool).await;
+    let before = tokio::time::Instant::now();
+    let _second = watch(&pool).await;
+    assert!(network.dialled() >= 3);
+    assert!(before.elapsed() <= Duration::from_secs(2), "{:?}", before.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -367,15 +389,9 @@ async fn unread_stream_does_not_stop_the_others() {
 }
 
 #[tokio::test]
-async fn upload_streams_both_ways_with_trailers() {
+async fn body_streams_both_ways_at_once() {
     let (pool, _, server) = start("", HTTP2, Settings::default());
-    server.serve(|stream| async move {
-        let service = service_fn(|request: Request<Incoming>| async move {
-            Ok::<_, Infallible>(Response::new(request.into_body()))
-        });
-        let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-        let _ = builder.serve_connection(TokioIo::new(stream), service).await;
-    });
+    server.serve(echo);
     let (sender, upload) = fed();
     let request = Request::post("/echo").body(upload).unwrap();
     let mut body = Client::send(&pool, request, Lane::Short).await.unwrap().into_body();
@@ -386,6 +402,20 @@ async fn upload_streams_both_ways_with_trailers() {
     sender.send(Bytes::from(vec![b'x'; 5 << 20])).unwrap();
     drop(sender);
     assert_eq!(body.collect(8 << 20).await.unwrap().len(), 5 << 20);
+}
+
+#[tokio::test]
+async fn trailers_pass_both_ways() {
+    let (pool, _, server) = start("", HTTP2, Settings::default());
+    server.serve(echo);
+    let trailers = HeaderMap::from_iter([(HeaderName::from_static("x-sum"), "x".parse().unwrap())]);
+    let frames = [Frame::data(Bytes::from_static(b"data")), Frame::trailers(trailers.clone())];
+    let frames = futures_util::stream::iter(frames.map(Ok::<_, Infallible>));
+    let request = Request::post("/").body(Body::wrap(StreamBody::new(frames))).unwrap();
+    let response = Client::send(&pool, request, Lane::Short).await.unwrap();
+    let collected = BodyExt::collect(response.into_body()).await.unwrap();
+    assert_eq!(collected.trailers(), Some(&trailers));
+    assert_eq!(collected.to_bytes(), "data");
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! A raw HTTPS client: what is put in goes on the wire, what comes back is handed over undecoded.
 //!
-//! HTTP/1.1 or HTTP/2 as asked, no redirects, no decompression, no retries, no default headers but
-//! `Host`, `User-Agent` and the client's own `Authorization`.
+//! HTTP/1.1 or HTTP/2 as asked, no redirects, no decompression, no default headers but `Host`,
+//! `User-Agent` and the client's own `Authorization`. Nothing is sent twice, except over HTTP/2 what
+//! the server turned away unread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -191,8 +192,14 @@ impl Client {
                 Ok(answer)
             }
             Protocol::Http2 => {
-                let mut sender = self.shared().await?;
-                collect(sender.send_request(request).await?).await
+                let again = request.clone();
+                match self.shared().await?.send_request(request).await {
+                    Err(error) if is_goodbye(&error) => {
+                        *self.0.shared.lock().await = None;
+                        collect(self.shared().await?.send_request(again).await?).await
+                    }
+                    other => collect(other?).await,
+                }
             }
         }
     }
@@ -259,6 +266,13 @@ impl Client {
         let name = ServerName::try_from(server.host().to_owned())?;
         Ok(TlsConnector::from(Arc::clone(&self.0.tls)).connect(name, stream).await?)
     }
+}
+
+/// A server that closes a connection in good order has not looked at this request: the apiserver
+/// does so after each refused caller.
+fn is_goodbye(error: &hyper::Error) -> bool {
+    let text = format!("{error:?}");
+    text.contains("GoAway") && text.contains("NO_ERROR")
 }
 
 async fn collect(response: http::Response<Incoming>) -> Result<Answer> {

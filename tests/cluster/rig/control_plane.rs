@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
+use super::artifact::{Built, work_folder};
 use super::client::{Client, Protocol, Server};
 use super::process::{Process, Signal, Stopped};
 
@@ -22,7 +23,7 @@ mod build;
 #[path = "control_plane/request_counts.rs"]
 mod request_counts;
 
-pub use build::{Built, build, work_folder};
+pub use build::build;
 pub use request_counts::RequestCounts;
 
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -95,6 +96,13 @@ impl Version {
         }
     }
 
+    fn progress_flag(self) -> &'static str {
+        match self {
+            Self::V1_30 => "--experimental-watch-progress-notify-interval",
+            Self::V1_36 => "--watch-progress-notify-interval",
+        }
+    }
+
     /// The short name, also of folders.
     pub fn name(self) -> &'static str {
         match self {
@@ -137,13 +145,13 @@ impl ControlPlane {
     /// Builds the binary if needed, starts both processes and waits until the apiserver is ready.
     pub async fn start(version: Version) -> Result<Self> {
         let binary = match build(version)? {
-            Built::Binary(path) => path,
+            Built::Here(path) => path,
             Built::Impossible(reason) => bail!("no control plane {}: {reason}", version.name()),
         };
         let folder = run_folder(version)?;
         write_credentials(folder.path())?;
         let ports = Ports::pick()?;
-        let etcd = start_etcd(&binary, folder.path(), ports)?;
+        let etcd = start_etcd(version, &binary, folder.path(), ports)?;
         let apiserver = start_apiserver(&binary, folder.path(), ports)?;
         let (etcd, apiserver) = (Mutex::new(etcd), Mutex::new(apiserver));
         let plane = Self { version, binary, ports, etcd, apiserver, folder };
@@ -232,9 +240,10 @@ impl ControlPlane {
         if slot.is_running() {
             bail!("{component:?} is still running");
         }
+        let folder = self.folder.path();
         *slot = match component {
-            Component::Etcd => start_etcd(&self.binary, self.folder.path(), self.ports)?,
-            Component::Apiserver => start_apiserver(&self.binary, self.folder.path(), self.ports)?,
+            Component::Etcd => start_etcd(self.version, &self.binary, folder, self.ports)?,
+            Component::Apiserver => start_apiserver(&self.binary, folder, self.ports)?,
         };
         Ok(())
     }
@@ -321,7 +330,7 @@ fn write_credentials(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn start_etcd(binary: &Path, folder: &Path, ports: Ports) -> Result<Process> {
+fn start_etcd(version: Version, binary: &Path, folder: &Path, ports: Ports) -> Result<Process> {
     let client = format!("http://127.0.0.1:{}", ports.etcd);
     let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
     let mut command = Command::new(binary);
@@ -331,6 +340,8 @@ fn start_etcd(binary: &Path, folder: &Path, ports: Ports) -> Result<Process> {
     command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
     command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
     command.args(["--initial-cluster", &format!("one={peer}")]);
+    // As kubeadm sets it up: watch caches of idle resources keep up with the store.
+    command.args([version.progress_flag(), "5s"]);
     Process::start("etcd", command, &folder.join("etcd.log"))
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// One answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    /// The HTTP status.
+    /// The HTTP status; zero when the connection ended instead.
     pub(crate) status: u16,
     /// The headers.
     pub(crate) headers: HeaderMap,
@@ -20,6 +20,11 @@ pub(crate) struct Answer {
 // === impl Answer ===
 
 impl Answer {
+    /// The connection ended before there was an answer.
+    pub(super) fn none() -> Self {
+        Self { status: 0, headers: HeaderMap::new(), body: Bytes::new(), whole: false }
+    }
+
     /// A header's value, empty when absent.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().expect("a text"))

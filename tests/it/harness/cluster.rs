@@ -59,7 +59,8 @@ pub(crate) fn group_resource(text: &str) -> GroupResource {
 /// A pod; labels without a value are left out.
 pub(crate) fn pod(namespace: &str, name: &str, labels: &[(&str, &str)], node: &str) -> Value {
     let labels = labels.iter().filter(|(_, value)| !value.is_empty());
-    let labels: Value = labels.map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
+    let labels: Value =
+        labels.map(|(key, value)| ((*key).to_owned(), Value::from(*value))).collect();
     let mut spec = json!({"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Always"});
     if !node.is_empty() {
         spec["nodeName"] = node.into();
@@ -80,6 +81,8 @@ fn unusual_pod() -> Value {
         "list-like": "{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}",
     });
     pod["metadata"]["finalizers"] = json!(["x.io/hold"]);
+    // The apiserver keeps the two in step.
+    pod["status"]["podIP"] = json!("10.0.0.9");
     pod["status"]["podIPs"] = json!([{"ip": "10.0.0.9"}, {"ip": "fd00::9"}]);
     pod
 }

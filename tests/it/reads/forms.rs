@@ -1,1 +1,128 @@
-//! x
+//! Reads in forms that memory does not answer: forwarded, with the reason and the apiserver's words.
+
+use http::Method;
+
+use crate::harness::{Setup, TestProxy};
+
+/// Targets, and the reason they are forwarded for although replicas cover them.
+const FORWARDED: &[(&str, &str)] = &[
+    // Another version than the newest.
+    ("/api/v1/pods?resourceVersion=1005&resourceVersionMatch=Exact", "exact-version"),
+    ("/api/v1/pods?resourceVersion=1005&limit=2", "exact-version"),
+    ("/api/v1/pods?continue=abc", "continue"),
+    ("/api/v1/pods?limit=2", "limit"),
+    ("/api/v1/pods?labelSelector=app&limit=1", "limit"),
+    // What the apiserver refuses, it refuses itself.
+    ("/api/v1/pods?resourceVersionMatch=Exact", "illegal-combination"),
+    ("/api/v1/pods?resourceVersion=0&resourceVersionMatch=Exact", "illegal-combination"),
+    ("/api/v1/pods?resourceVersion=1005&resourceVersionMatch=Newest", "illegal-combination"),
+    ("/api/v1/pods?sendInitialEvents=true", "illegal-combination"),
+    ("/api/v1/pods?resourceVersion=latest", "bad-version"),
+    ("/api/v1/pods?resourceVersion=-1", "bad-version"),
+    ("/api/v1/namespaces/a/pods/web-0?resourceVersion=x", "bad-version"),
+    ("/api/v1/pods?limit=many", "bad-value"),
+    ("/api/v1/pods?timeoutSeconds=soon", "bad-value"),
+    ("/api/v1/pods?labelSelector=a%20b", "bad-selector"),
+    ("/api/v1/pods?labelSelector=app=(", "bad-selector"),
+    ("/api/v1/pods?fieldSelector=a", "bad-selector"),
+    ("/api/v1/pods?fieldSelector=spec.hostname=x", "unmodelled-field"),
+    ("/apis/apps/v1/deployments?fieldSelector=spec.replicas=1", "unmodelled-field"),
+    // What we do not know.
+    ("/api/v1/pods?shardSelector=0", "unknown-parameter"),
+    ("/api/v1/pods?limits=1", "unknown-parameter"),
+    ("/api/v1/pods?dryRun=All", "unknown-parameter"),
+    ("/api/v1/namespaces/a/pods/web-0?limit=1", "unknown-parameter"),
+    ("/api/v1/pods?labelSelector=app&labelSelector=tier", "repeated-parameter"),
+    ("/api/v1/pods?labelSelector=app;limit=1", "malformed-query"),
+    ("/api/v1/pods?labelSelector=%zz", "malformed-query"),
+    // Other things than a plain collection or object.
+    ("/api/v1/namespaces/a/pods/web-0/status", "subresource"),
+    ("/apis/apps/v1/namespaces/a/deployments/web/scale", "subresource"),
+    ("/api/v1/pods/", "unusual-path"),
+    ("/api/v1/namespaces/a/pods/web%2D0", "unusual-path"),
+    ("/api/v1//pods", "unusual-path"),
+    ("/api/v1/unknowns", "not-demanded"),
+    ("/apis/none.io/v1/things", "not-demanded"),
+    ("/", "non-resource"),
+    ("/api", "non-resource"),
+    ("/apis", "non-resource"),
+    ("/api/v1", "non-resource"),
+    ("/apis/x.io/v1", "non-resource"),
+    ("/version", "non-resource"),
+    ("/healthz", "non-resource"),
+    ("/nowhere", "non-resource"),
+    // What "*" does not reach.
+    ("/api/v1/namespaces/a/secrets", "never-cached"),
+    ("/api/v1/namespaces/a/secrets/s", "never-cached"),
+    ("/api/v1/events", "never-cached"),
+    ("/apis/coordination.k8s.io/v1/leases", "never-cached"),
+];
+
+async fn warmed() -> TestProxy {
+    let proxy = Setup::default().in_memory();
+    proxy.warm("/api/v1/pods").await;
+    proxy.warm("/apis/apps/v1/deployments").await;
+    proxy
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_memory_does_not_answer_is_forwarded_as_it_is_with_its_reason() {
+    let proxy = warmed().await;
+    let client = proxy.client();
+    for (path, reason) in FORWARDED {
+        proxy.upstream.forget();
+        let answer = client.get(path).await;
+        assert_eq!(answer.detail(), *reason, "{path}: {}", answer.cache_status());
+        assert!(answer.cache_status().starts_with("listless; fwd="), "{path}");
+        let straight = proxy.straight().get(path).await;
+        assert_eq!(answer.status, straight.status, "{path}");
+        assert_eq!(answer.text(), straight.text(), "{path}");
+        assert_eq!(answer.header("content-type"), straight.header("content-type"), "{path}");
+        // A read of what no replica covers may be relaxed; anything else is not ours to change.
+        if *reason != "not-demanded" {
+            assert_eq!(proxy.upstream.last().asked.path_and_query, *path);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_method_get_is_answered_from_memory() {
+    let proxy = warmed().await;
+    let client = proxy.client();
+    for path in ["/api/v1/pods", "/api/v1/namespaces/a/pods/web-0"] {
+        for method in ["HEAD", "OPTIONS", "TRACE", "get", "PROPFIND"] {
+            let method = Method::from_bytes(method.as_bytes()).expect("a method");
+            let answer = client.send(method.clone(), path, "").await;
+            assert!(!answer.is_hit(), "{method} {path}");
+            assert_eq!(proxy.upstream.last().asked.method, method, "{path}");
+        }
+        assert!(client.get(path).await.is_hit());
+        assert_eq!(client.send(Method::GET, path, "{}").await.detail(), "body");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_answer_says_where_it_came_from() {
+    let proxy = warmed().await;
+    let client = proxy.client();
+    for (path, expected) in [
+        ("/api/v1/pods", "listless; hit; detail=session"),
+        ("/api/v1/pods?resourceVersion=0", "listless; hit; detail=any"),
+        ("/api/v1/pods?resourceVersion=1001", "listless; hit; detail=notOlderThan"),
+        ("/api/v1/namespaces/a/pods/none", "listless; hit; detail=session"),
+        ("/api/v1/nodes", "listless; fwd=uri-miss; detail=not-demanded"),
+        ("/api/v1/secrets", "listless; fwd=bypass; detail=never-cached"),
+        ("/version", "listless; fwd=bypass; detail=non-resource"),
+        ("/api/v1/pods?limit=1", "listless; fwd=request; detail=limit"),
+    ] {
+        assert_eq!(client.get(path).await.cache_status(), expected, "{path}");
+    }
+    let written = client.delete("/api/v1/namespaces/a/pods/web-0").await;
+    assert_eq!(written.cache_status(), "listless; fwd=method; detail=write");
+    let stranger = proxy.anybody().get("/api/v1/pods").await;
+    assert_eq!(stranger.cache_status(), "listless; fwd=bypass; detail=no-credential");
+    proxy.simulator.stop();
+    let failed = client.get("/version").await;
+    assert_eq!(failed.status, 503);
+    assert!(failed.cache_status().starts_with("listless; "), "{}", failed.cache_status());
+}

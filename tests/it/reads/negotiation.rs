@@ -1,1 +1,165 @@
-//! x
+//! Representations: what is asked for by header, and what of it memory can give.
+
+use std::io::Read;
+
+use flate2::read::GzDecoder;
+use serde_json::json;
+
+use crate::harness::{Answer, Setup, TestProxy, group_resource, pod, without_version};
+
+/// Accept headers, and why they are forwarded; nothing when memory answers.
+const ACCEPTED: &[(&str, &str)] = &[
+    ("application/json", ""),
+    ("*/*", ""),
+    ("application/*", ""),
+    ("application/json;q=0.5", ""),
+    ("application/json, */*", ""),
+    ("application/vnd.kubernetes.protobuf,application/json", ""),
+    ("text/html, application/json;q=0.9", ""),
+    ("application/json;charset=utf-8", ""),
+    ("application/vnd.kubernetes.protobuf", "protobuf"),
+    ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", "table"),
+    ("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "partial-object-metadata"),
+    ("application/yaml", "yaml"),
+    ("application/cbor", "cbor"),
+    ("application/json;drop=metadata.managedFields", "other"),
+    ("APPLICATION/JSON", "other"),
+    ("text/html", "other"),
+    ("nonsense", "other"),
+];
+
+/// One hundred pods of 2 kB: more than what is left uncompressed.
+async fn large() -> TestProxy {
+    let proxy = Setup::default().in_memory();
+    for number in 0..100 {
+        let mut large = pod("large", &format!("p-{number}"), &[("app", "large")], "n1");
+        large["metadata"]["annotations"] = json!({"padding": format!("{number}").repeat(1000)});
+        proxy.simulator.put(&group_resource("pods"), large).expect("a served resource");
+    }
+    proxy.warm("/api/v1/pods").await;
+    proxy
+}
+
+/// Decodes one gzip member, which must be all there is.
+fn unzipped(answer: &Answer) -> String {
+    let mut decoder = GzDecoder::new(&answer.body[..]);
+    let mut text = String::new();
+    decoder.read_to_string(&mut text).expect("a gzip member");
+    assert!(decoder.into_inner().is_empty(), "more than one member");
+    text
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_memory_can_give_exactly_is_answered_from_memory() {
+    let proxy = Setup::default().in_memory();
+    proxy.warm("/api/v1/pods").await;
+    for (accept, reason) in ACCEPTED {
+        for path in ["/api/v1/pods", "/api/v1/namespaces/a/pods/web-0"] {
+            let answer = proxy.client().with("accept", accept).get(path).await;
+            if reason.is_empty() {
+                assert!(answer.is_hit(), "{accept}: {}", answer.cache_status());
+                assert_eq!(answer.header("content-type"), "application/json");
+            } else {
+                assert_eq!(answer.detail(), *reason, "{accept}");
+                let straight = proxy.straight().with("accept", accept).get(path).await;
+                assert_eq!(answer.status, straight.status, "{accept}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn humans_get_the_apiservers_own_indentation() {
+    let proxy = Setup::default().in_memory();
+    proxy.warm("/api/v1/pods").await;
+    let client = proxy.client();
+    for query in ["pretty=true", "pretty=1"] {
+        assert_eq!(client.get(&format!("/api/v1/pods?{query}")).await.detail(), "pretty");
+    }
+    let curl = client.with("user-agent", "curl/8.5.0");
+    assert_eq!(curl.get("/api/v1/pods").await.detail(), "pretty");
+    assert!(curl.get("/api/v1/pods?pretty=0").await.is_hit());
+    let kubectl = client.with("user-agent", "kubectl/v1.36.3");
+    assert!(kubectl.get("/api/v1/pods").await.is_hit());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_list_is_one_gzip_member_for_those_who_name_gzip() {
+    let proxy = large().await;
+    let plain = proxy.client().get("/api/v1/pods").await;
+    assert!(plain.is_hit() && plain.body.len() > 128 * 1024);
+    for accepted in ["gzip", "gzip, deflate", "deflate,gzip"] {
+        // The second answer comes from what was compressed for the first.
+        for _ in 0..2 {
+            let client = proxy.client().with("accept-encoding", accepted);
+            let answer = client.get("/api/v1/pods").await;
+            assert!(answer.is_hit(), "{accepted}: {}", answer.cache_status());
+            assert_eq!(answer.header("content-encoding"), "gzip", "{accepted}");
+            assert_eq!(answer.header("vary"), "Accept-Encoding", "{accepted}");
+            assert_eq!(answer.header("content-length"), answer.body.len().to_string());
+            assert_eq!(unzipped(&answer), plain.text(), "{accepted}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_gets_gzip_without_naming_it() {
+    let proxy = large().await;
+    let asked = ["", "identity", "*", "gzip;q=1.0", "GZIP", "x-gzip", "deflate, br"];
+    for accepted in asked {
+        let mut clients = [proxy.client(), proxy.straight()];
+        if !accepted.is_empty() {
+            clients = clients.map(|client| client.with("accept-encoding", accepted));
+        }
+        for client in clients {
+            let answer = client.get("/api/v1/pods").await;
+            assert_eq!(answer.header("content-encoding"), "", "{accepted}");
+            assert!(answer.text().starts_with("{\"kind\":\"PodList\""), "{accepted}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_answers_are_never_compressed() {
+    let proxy = large().await;
+    for client in [proxy.client(), proxy.straight()] {
+        let client = client.with("accept-encoding", "gzip");
+        for path in ["/api/v1/namespaces/a/pods", "/api/v1/namespaces/large/pods/p-1"] {
+            assert_eq!(client.get(path).await.header("content-encoding"), "", "{path}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compressed_list_is_as_new_as_an_uncompressed_one() {
+    let proxy = large().await;
+    let client = proxy.client().with("accept-encoding", "gzip");
+    for number in 0..5 {
+        let answer = client.get("/api/v1/pods").await;
+        assert!(answer.is_hit());
+        let plain = proxy.client().get("/api/v1/pods").await;
+        assert_eq!(unzipped(&answer), plain.text());
+        assert_eq!(
+            without_version(&plain),
+            without_version(&proxy.straight().get("/api/v1/pods").await)
+        );
+        let another = pod("large", &format!("q-{number}"), &[], "n2");
+        proxy.simulator.put(&group_resource("pods"), another);
+        crate::harness::settle().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_from_memory_carry_the_headers_of_the_apiserver() {
+    let proxy = Setup::default().in_memory();
+    proxy.warm("/api/v1/pods").await;
+    let client = proxy.client();
+    let (first, second) = (client.get("/api/v1/pods").await, client.get("/api/v1/pods").await);
+    assert_eq!(first.header("cache-control"), "no-cache, private");
+    assert_eq!(first.header("content-type"), "application/json");
+    assert_eq!(first.header("content-length"), first.body.len().to_string());
+    assert!(!first.header("date").is_empty());
+    assert_ne!(first.header("audit-id"), second.header("audit-id"));
+    let joined = client.with("audit-id", "me-1").get("/api/v1/pods").await;
+    assert_eq!(joined.header("audit-id"), "me-1");
+}

@@ -1,1 +1,131 @@
-//! x
+//! Reads that name a version themselves: 0, at least N, and how long memory waits for N.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::harness::{Setup, TestProxy, group_resource, pass, pod, settle};
+
+async fn warmed() -> TestProxy {
+    let proxy = Setup::default().in_memory();
+    proxy.warm("/api/v1/pods").await;
+    proxy
+}
+
+#[tokio::test(start_paused = true)]
+async fn version_zero_is_answered_by_what_is_there_and_starts_a_replica_only_with_a_selector() {
+    let proxy = Setup::default().in_memory();
+    let client = proxy.client();
+    for _ in 0..3 {
+        assert_eq!(client.get("/api/v1/pods?resourceVersion=0").await.detail(), "not-demanded");
+    }
+    assert!(proxy.replicas().is_empty());
+    let selected = "/api/v1/pods?resourceVersion=0&labelSelector=app%3Dweb";
+    assert_eq!(client.get(selected).await.detail(), "not-demanded");
+    assert!(client.get(selected).await.is_hit());
+    assert_eq!(proxy.replicas().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_counts_except_at_version_zero() {
+    let proxy = warmed().await;
+    let client = proxy.client();
+    // There are six pods, three of them web.
+    for (query, hit) in [
+        ("limit=6", true),
+        ("limit=5", false),
+        ("limit=1&resourceVersion=0", true),
+        ("limit=3&labelSelector=app%3Dweb", true),
+        ("limit=2&labelSelector=app%3Dweb", false),
+        ("limit=5&resourceVersion=1001&resourceVersionMatch=NotOlderThan", false),
+        ("limit=6&resourceVersion=1001&resourceVersionMatch=NotOlderThan", true),
+    ] {
+        let path = format!("/api/v1/pods?{query}");
+        let (answer, straight) = (client.get(&path).await, proxy.straight().get(&path).await);
+        assert_eq!(answer.is_hit(), hit, "{query}: {}", answer.cache_status());
+        assert_eq!(answer.names(), straight.names(), "{query}");
+        let metadata = |answer: &crate::harness::Answer| answer.json()["metadata"].clone();
+        let part = |metadata: &serde_json::Value, key: &str| metadata.get(key).cloned();
+        for key in ["continue", "remainingItemCount"] {
+            let (ours, theirs) = (metadata(&answer), metadata(&straight));
+            assert_eq!(part(&ours, key).is_some(), part(&theirs, key).is_some(), "{query} {key}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_the_apiservers_from_first_to_last() {
+    let proxy = warmed().await;
+    let client = proxy.client();
+    let first = client.get("/api/v1/pods?limit=4").await;
+    let token = first.json()["metadata"]["continue"].as_str().expect("a token").to_owned();
+    let second = client.get(&format!("/api/v1/pods?limit=4&continue={token}")).await;
+    assert_eq!((first.detail(), second.detail()), ("limit", "continue"));
+    let pages = [first.names(), second.names()].concat();
+    assert_eq!(pages, client.get("/api/v1/pods").await.names());
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_not_older_than_waits_for_the_replica() {
+    let proxy = warmed().await;
+    let client = proxy.client();
+    let coming = proxy.simulator.revision() + 1;
+    let path = format!("/api/v1/pods?resourceVersion={coming}&resourceVersionMatch=NotOlderThan");
+    let started = Instant::now();
+    let waiting = tokio::spawn(async move { client.get(&path).await });
+    pass(Duration::from_millis(2500)).await;
+    let put = proxy.simulator.put(&group_resource("pods"), pod("b", "late", &[], "n1"));
+    assert_eq!(put, Some(coming));
+    let answer = waiting.await.expect("no panic");
+    assert!(answer.is_hit(), "{}", answer.cache_status());
+    assert!(answer.names().contains(&"b/late".to_owned()));
+    assert!(started.elapsed() < Duration::from_millis(2600), "{:?}", started.elapsed());
+    assert!(proxy.upstream.all().len() <= proxy.upstream.reviews(), "nothing was forwarded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_from_the_future_is_the_apiservers_to_refuse() {
+    let proxy = warmed().await;
+    for path in [
+        "/api/v1/pods?resourceVersion=99999",
+        "/api/v1/pods?resourceVersion=99999&resourceVersionMatch=NotOlderThan",
+        "/api/v1/namespaces/a/pods/web-0?resourceVersion=99999",
+    ] {
+        let started = Instant::now();
+        let answer = proxy.client().get(path).await;
+        assert_eq!((answer.status, answer.detail()), (504, "behind"), "{path}");
+        assert_eq!(answer.header("retry-after"), "1");
+        assert_eq!(answer.text(), proxy.straight().get(path).await.text());
+        // Three seconds here and three there, which is below any client's time-out.
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+        assert_eq!(proxy.upstream.last().asked.path_and_query, path);
+        // What follows a 504 goes upstream once, to be sure to lead out of it.
+        assert_eq!(proxy.client().get("/api/v1/pods").await.detail(), "after-expiry");
+        assert!(proxy.client().get("/api/v1/pods").await.is_hit());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_is_bounded_by_the_clients_own_time_out() {
+    let proxy = warmed().await;
+    let started = Instant::now();
+    let path = "/api/v1/pods?resourceVersion=99999&timeout=1s";
+    let answer = proxy.client().get(path).await;
+    assert_eq!(answer.detail(), "behind");
+    let straight = Duration::from_secs(3);
+    assert!(started.elapsed() < straight + Duration::from_millis(600), "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_version_of_a_quiet_collection_moves_on_with_bookmarks() {
+    let proxy = warmed().await;
+    let client = proxy.client();
+    let first = client.get("/api/v1/pods").await.version();
+    let elsewhere = proxy.simulator.skip_revisions(500);
+    settle().await;
+    assert_eq!(client.get("/api/v1/pods").await.version(), first);
+    pass(Duration::from_secs(70)).await;
+    let later = client.get("/api/v1/pods").await;
+    assert!(later.is_hit(), "{}", later.cache_status());
+    assert_eq!(later.version(), elsewhere);
+}

@@ -76,6 +76,7 @@ const READERS: &[(&str, &str, &str)] = &[
     ("config", "files", "the configuration file"),
     ("tls", "files", "certificates and keys"),
     ("cli", "files", "the kubeconfig it writes"),
+    ("demo::processor", "files", "processor time of its own threads"),
     ("metrics::process", "files", "what the kernel says of this process"),
     ("upstream::identity", "files", "the kubeconfig and what it names"),
     ("upstream::identity", "environment", "HTTPS_PROXY and its kin"),

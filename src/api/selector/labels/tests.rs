@@ -223,7 +223,7 @@ fn only_single_values_are_pinned() {
     assert_eq!(pinned, [("a", "1"), ("b", "2"), ("h", "")]);
 }
 
-/// One requirement over two keys and a few values, so that selectors often have to do with each other.
+/// One requirement over two keys and a few values, so that selectors often concern each other.
 fn requirement() -> impl Strategy<Value = String> {
     let value = prop::sample::select(vec!["", "1", "2", "10", "x"]);
     let key = prop::sample::select(vec!["a", "b"]);

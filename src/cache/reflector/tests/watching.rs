@@ -51,6 +51,15 @@ async fn an_event_is_rendered_as_the_list_would_be() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_holds_what_is_no_longer_shown() {
+    let (scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
+    let first = Arc::downgrade(&scene.view().snapshot.expect("synced"));
+    watch.send(pod("p", 11).event("MODIFIED"));
+    scene.settle().await;
+    assert!(first.upgrade().is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_clean_end_is_followed_by_a_watch_from_the_last_version() {
     let (mut scene, watch) = Scene::watching(10, &[]).await;
     watch.send(bookmark(15));

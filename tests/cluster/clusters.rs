@@ -1,0 +1,113 @@
+//! The control planes all tests share, one pair per version, and the turns tests take.
+
+use std::ops::Deref;
+
+use anyhow::Result;
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::dataset::Dataset;
+use crate::load::Fleet;
+use crate::rig::artifact::Built;
+use crate::rig::client::Protocol;
+use crate::rig::control_plane::{ControlPlane, User, Version, build};
+
+/// Set to 1 where a missing tool must fail the suite.
+const REQUIRED: &str = "LISTLESS_REQUIRE_CLUSTER";
+
+static CLUSTERS: [Mutex<Option<Cluster>>; 2] = [const { Mutex::const_new(None) }; 2];
+static FLEETS: [Mutex<Option<Fleet>>; 2] = [const { Mutex::const_new(None) }; 2];
+/// Measured loads and quiet clusters need the machine for themselves.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+/// A control plane with the data the cases read.
+#[derive(Debug)]
+pub struct Cluster {
+    plane: ControlPlane,
+    dataset: Dataset,
+}
+
+/// One test's turn with something all tests share.
+#[derive(Debug)]
+pub struct Turn<T: 'static> {
+    shared: MutexGuard<'static, Option<T>>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+// === impl Turn ===
+
+impl<T> Turn<T> {
+    async fn take(
+        version: Version,
+        slots: &'static [Mutex<Option<T>>; 2],
+        load: impl AsyncFnOnce(Version) -> Result<T>,
+    ) -> Option<Self> {
+        if !available(version) {
+            return None;
+        }
+        let turn = TURN.lock().await;
+        let mut shared = slots[version as usize].lock().await;
+        if shared.is_none() {
+            *shared = Some(load(version).await.expect("a loaded control plane"));
+        }
+        Some(Self { shared, _turn: turn })
+    }
+}
+
+impl<T> Deref for Turn<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.shared.as_ref().expect("filled before the guard is handed out")
+    }
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// Waits for this test's turn; `None` means that the machine cannot run a control plane, which
+    /// was printed.
+    pub async fn take(version: Version) -> Option<Turn<Self>> {
+        Turn::take(version, &CLUSTERS, Self::load).await
+    }
+
+    async fn load(version: Version) -> Result<Self> {
+        let plane = ControlPlane::start(version).await?;
+        let dataset = Dataset::load(&plane.client(User::Admin, Protocol::Http1)?).await?;
+        Ok(Self { plane, dataset })
+    }
+
+    /// The control plane.
+    pub fn plane(&self) -> &ControlPlane {
+        &self.plane
+    }
+
+    /// Its data.
+    pub fn dataset(&self) -> &Dataset {
+        &self.dataset
+    }
+}
+
+// === impl Fleet ===
+
+impl Fleet {
+    /// Waits for a turn with thousands of pods; `None` as for [`Cluster::take`].
+    pub async fn take(version: Version) -> Option<Turn<Self>> {
+        Turn::take(version, &FLEETS, Self::load).await
+    }
+}
+
+fn available(version: Version) -> bool {
+    match build(version).expect("a build that works") {
+        Built::Here(_) => true,
+        Built::Impossible(reason) => {
+            skipped("the cluster tests", &reason);
+            false
+        }
+    }
+}
+
+/// Says that something cannot run here; fails where it is required.
+pub fn skipped(what: &str, reason: &str) {
+    assert!(std::env::var(REQUIRED).as_deref() != Ok("1"), "{what} cannot run: {reason}");
+    eprintln!("SKIPPED {what}: {reason} (set {REQUIRED}=1 to make this a failure)");
+}

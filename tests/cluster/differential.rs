@@ -1,0 +1,314 @@
+//! Sends every case straight and through a target, and reports each difference.
+//!
+//! The cluster must be quiet. A target that is Listless is asked twice at once, and then again
+//! until it answers from memory where it should.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::dataset::{Dataset, current_version};
+use crate::rig::client::{Answer, Client, Protocol};
+use crate::rig::control_plane::{ControlPlane, User, Version};
+
+mod body;
+pub mod case;
+pub mod cases;
+pub mod judge;
+pub mod mutation;
+mod protobuf;
+pub mod target;
+
+use case::{Caller, Case, Memory, Pace, Pages};
+use judge::{Bounds, Exchange, Served, Side};
+use target::{Kind, Target};
+
+/// How often an answer that changes by itself is asked again before it counts.
+const CLOCK_TRIES: u32 = 4;
+/// How often a case is sent at most before it counts as never answered from memory.
+const WARM_TRIES: u32 = 60;
+/// The same, once many cases have failed to warm up.
+const WARM_TRIES_WHEN_HOPELESS: u32 = 3;
+const HOPELESS_AFTER: usize = 10;
+const WARM_PERIOD: Duration = Duration::from_millis(50);
+/// Pages of one chain; more means that it does not end.
+const PAGES_MAX: usize = 200;
+
+/// The suite: a control plane, its data, and what to compare it with.
+#[derive(Debug)]
+pub struct Suite<'a> {
+    version: Version,
+    dataset: &'a Dataset,
+    direct: Target,
+    through: Target,
+    probe: Client,
+    floors: BTreeMap<(Caller, String), u64>,
+    /// The last `Cache-Status`.
+    last_status: String,
+    report: Report,
+}
+
+/// What a run found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// How many cases were sent.
+    pub cases: usize,
+    /// How many pairs of answers were compared.
+    pub exchanges: usize,
+    /// How many of the target's answers came from memory.
+    pub hits: usize,
+    /// How many of them were forwarded.
+    pub forwarded: usize,
+    /// How often each `Cache-Status` came.
+    pub reasons: BTreeMap<String, usize>,
+    /// Cases whose last answer came from memory.
+    pub cases_hit: usize,
+    /// Cases that should have been answered from memory and never were.
+    pub cold: Vec<String>,
+    /// Differences, each with its case.
+    pub differences: Vec<String>,
+}
+
+// === impl Suite ===
+
+impl<'a> Suite<'a> {
+    /// A suite that compares a control plane with a target.
+    pub fn new(plane: &ControlPlane, dataset: &'a Dataset, through: Target) -> Result<Self> {
+        let server = plane.server()?;
+        let token = User::Admin.token();
+        Ok(Self {
+            version: plane.version(),
+            dataset,
+            direct: Target::new(&server, &token, Kind::Apiserver, Protocol::Http2),
+            through,
+            probe: plane.client(User::Admin, Protocol::Http2)?,
+            floors: BTreeMap::new(),
+            last_status: String::new(),
+            report: Report::default(),
+        })
+    }
+
+    /// Runs cases over both HTTP versions.
+    pub async fn run(mut self, cases: &[Case]) -> Result<Report> {
+        for protocol in [Protocol::Http2, Protocol::Http1] {
+            self.direct = self.direct.over(protocol);
+            self.through = self.through.over(protocol);
+            for case in cases {
+                if let Err(error) = self.run_case(case, protocol).await {
+                    let failure = format!("{protocol:?} {}\n    {error:#}", case.name());
+                    self.report.differences.push(failure);
+                }
+            }
+        }
+        Ok(self.report)
+    }
+
+    async fn run_case(&mut self, case: &Case, protocol: Protocol) -> Result<()> {
+        self.report.cases += 1;
+        let mut served = Served::Unsaid;
+        let mut differences = Vec::new();
+        for _ in 0..self.rounds(case) {
+            let (found, now) = self.exchange_patiently(case).await?;
+            (differences, served) = (found, now);
+            if !differences.is_empty() || case.pace == Pace::Slow {
+                break;
+            }
+        }
+        if differences.is_empty() && self.through.kind() == Kind::Listless {
+            (differences, served) = self.warm(case, served).await?;
+        }
+        self.report.cases_hit += usize::from(served == Served::Hit);
+        let name = format!("{protocol:?} {}", case.name());
+        self.report
+            .differences
+            .extend(differences.into_iter().map(|difference| format!("{name}\n    {difference}")));
+        Ok(())
+    }
+
+    fn rounds(&self, case: &Case) -> u32 {
+        match (self.through.kind(), case.pace) {
+            (_, Pace::Slow) | (Kind::Apiserver, _) => 1,
+            (Kind::Listless, _) => 2,
+        }
+    }
+
+    /// Repeats a case until it is answered from memory, comparing every answer.
+    async fn warm(&mut self, case: &Case, last: Served) -> Result<(Vec<String>, Served)> {
+        if case.memory == Memory::Never && last == Served::Hit {
+            return Ok((vec!["answered from memory".to_owned()], last));
+        }
+        if case.memory != Memory::Wanted || last == Served::Hit {
+            return Ok((Vec::new(), last));
+        }
+        let hopeless = self.report.cold.len() > HOPELESS_AFTER;
+        let tries = if hopeless { WARM_TRIES_WHEN_HOPELESS } else { WARM_TRIES };
+        let mut period = tokio::time::interval(WARM_PERIOD);
+        for _ in 0..tries {
+            period.tick().await;
+            let (differences, served) = self.exchange_patiently(case).await?;
+            if !differences.is_empty() || served == Served::Hit {
+                return Ok((differences, served));
+            }
+        }
+        self.report.cold.push(format!("{} ({})", case.name(), self.last_status));
+        Ok((Vec::new(), Served::Forwarded))
+    }
+
+    /// Answers that change by themselves are compared again: chance ends, a difference stays.
+    async fn exchange_patiently(&mut self, case: &Case) -> Result<(Vec<String>, Served)> {
+        let tries = if case.pace == Pace::Clock { CLOCK_TRIES } else { 1 };
+        let mut outcome = (Vec::new(), Served::Unsaid);
+        for _ in 0..tries {
+            outcome = self.exchange(case).await?;
+            if outcome.0.is_empty() {
+                break;
+            }
+        }
+        Ok(outcome)
+    }
+
+    async fn exchange(&mut self, case: &Case) -> Result<(Vec<String>, Served)> {
+        let (mut differences, direct, through) = self.compare_once(case).await?;
+        let (expected, status) = (case.expected_status(self.version), direct.answer.status);
+        if status.as_u16() != expected {
+            differences.push(format!("the table says {expected}, the apiserver {status}"));
+        }
+        let served = Served::of(&through.answer);
+        if case.pages == Pages::All && differences.is_empty() {
+            differences = self.compare_pages(case, &direct, &through).await?;
+        }
+        Ok((differences, served))
+    }
+
+    async fn compare_once(&mut self, case: &Case) -> Result<(Vec<String>, Side, Side)> {
+        let request = case.request(self.dataset);
+        let (direct, through) = if case.pace == Pace::Slow {
+            tokio::try_join!(
+                self.direct.send(case.caller, request.clone()),
+                self.through.send(case.caller, request)
+            )?
+        } else {
+            let direct = self.direct.send(case.caller, request.clone()).await?;
+            (direct, self.through.send(case.caller, request).await?)
+        };
+        self.report.exchanges += 1;
+        let direct = self.as_json_too(case, direct, &through).await?;
+        match Served::of(&through) {
+            Served::Hit => self.report.hits += 1,
+            Served::Forwarded => self.report.forwarded += 1,
+            Served::Unsaid => {}
+        }
+        self.last_status = through.header("cache-status").unwrap_or_default().to_owned();
+        *self.report.reasons.entry(self.last_status.clone()).or_default() += 1;
+        let (direct, through) = (Side::new(direct), Side::new(through));
+        let key = (case.caller, case.group_resource());
+        let floor = self.floors.get(&key).copied().unwrap_or(0);
+        let differences = self.differences(case, &direct, &through, floor).await?;
+        if case.parameter("resourceVersion").is_none() {
+            self.floors.insert(key, floor.max(through.version().unwrap_or(0)));
+        }
+        Ok((differences, direct, through))
+    }
+
+    /// A client that takes protobuf and JSON may get either (S-CT-10): an answer from memory in JSON
+    /// is held against the apiserver's own JSON.
+    async fn as_json_too(&self, case: &Case, direct: Answer, through: &Answer) -> Result<Answer> {
+        let is = |answer: &Answer, media| answer.header("content-type") == Some(media);
+        let substituted = Served::of(through) == Served::Hit
+            && is(&direct, "application/vnd.kubernetes.protobuf")
+            && is(through, "application/json");
+        let accept = case.headers.iter().find(|(name, _)| name == "Accept");
+        if !substituted || !accept.is_some_and(|(_, value)| value.contains("application/json")) {
+            return Ok(direct);
+        }
+        let mut request = case.request(self.dataset);
+        request.headers.retain(|(name, _)| name != "Accept");
+        self.direct.send(case.caller, request.header("Accept", "application/json")).await
+    }
+
+    async fn differences(
+        &self,
+        case: &Case,
+        direct: &Side,
+        through: &Side,
+        floor: u64,
+    ) -> Result<Vec<String>> {
+        let ceiling = match through.version() {
+            Some(_) => current_version(&self.probe).await?,
+            None => 0,
+        };
+        let (kind, dataset) = (self.through.kind(), self.dataset);
+        let bounds = Bounds { floor, ceiling };
+        Ok(Exchange { case, dataset, kind, direct, through, bounds }.differences())
+    }
+
+    /// Follows each side's own tokens, page by page.
+    async fn compare_pages(
+        &mut self,
+        case: &Case,
+        direct: &Side,
+        through: &Side,
+    ) -> Result<Vec<String>> {
+        let mut pair = (next_page(case, direct), next_page(case, through));
+        for _ in 0..PAGES_MAX {
+            let (next_direct, next_through) = match pair {
+                (Some(next_direct), Some(next_through)) => (next_direct, next_through),
+                (None, None) => return Ok(Vec::new()),
+                _ => return Ok(vec!["one side has more pages".to_owned()]),
+            };
+            let direct = self.direct.send(case.caller, next_direct.request(self.dataset)).await?;
+            let through =
+                self.through.send(case.caller, next_through.request(self.dataset)).await?;
+            let (direct, through) = (Side::new(direct), Side::new(through));
+            let differences = self.differences(case, &direct, &through, 0).await?;
+            if !differences.is_empty() {
+                return Ok(differences);
+            }
+            pair = (next_page(case, &direct), next_page(case, &through));
+        }
+        Ok(vec![format!("more than {PAGES_MAX} pages")])
+    }
+}
+
+/// The case for the next page of an answer, if it has one.
+fn next_page(case: &Case, answer: &Side) -> Option<Case> {
+    let token = answer.token()?;
+    // A version and a match may be named only for the first page.
+    let (path, query) = case.target.split_once('?').unwrap_or((&case.target, ""));
+    let kept = query.split('&').filter(|pair| !pair.starts_with("resourceVersion"));
+    let kept: Vec<&str> = kept.collect();
+    let mut next = case.clone();
+    next.target = format!("{path}?{}&continue={}", kept.join("&"), token.text);
+    Some(next)
+}
+
+// === impl Report ===
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "{} cases, {} exchanges, {} differences; answers: {} from memory, {} forwarded; \
+             cases: {} from memory in the end, {} cold",
+            self.cases,
+            self.exchanges,
+            self.differences.len(),
+            self.hits,
+            self.forwarded,
+            self.cases_hit,
+            self.cold.len()
+        )?;
+        for (reason, count) in self.reasons.iter().filter(|(reason, _)| !reason.is_empty()) {
+            write!(out, "\n  {count:5} {reason}")?;
+        }
+        for difference in self.differences.iter().take(40) {
+            write!(out, "\n  {difference}")?;
+        }
+        for case in self.cold.iter().take(20) {
+            write!(out, "\n  never from memory: {case}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! One request of the differential suite and what is known about its answer.
+//!
+//! The status is stated per version, so that a case proves that it tests what it means to test.
+
+use http::Method;
+
+use crate::dataset::Dataset;
+use crate::rig::client::Request;
+use crate::rig::control_plane::{User, Version};
+
+/// Whose credentials a request carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Caller {
+    /// A user of the token file.
+    User(User),
+    /// No credentials at all.
+    Anonymous,
+    /// A token that nobody issued.
+    UnknownToken,
+}
+
+/// Whether Listless may, must or must not answer from memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// Answered from memory once a replica is warm.
+    Wanted,
+    /// Either is right.
+    Free,
+    /// Always forwarded.
+    Never,
+}
+
+/// What in an answer changes by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Nothing.
+    Still,
+    /// Ages in seconds, or objects the apiserver renews: asked again before it counts.
+    Clock,
+    /// Nothing, but the answer takes the apiserver seconds.
+    Slow,
+}
+
+/// Whether the pages behind `continue` are compared too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// Only the first answer.
+    First,
+    /// Each side follows its own tokens to the end.
+    All,
+}
+
+/// One case.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The request method.
+    pub method: Method,
+    /// Path and query; `{before}`, `{after}` and `{future}` stand for versions.
+    pub target: String,
+    /// Headers beside those every request has.
+    pub headers: Vec<(String, String)>,
+    /// Who asks.
+    pub caller: Caller,
+    /// See [`Memory`].
+    pub memory: Memory,
+    /// See [`Pace`].
+    pub pace: Pace,
+    /// See [`Pages`].
+    pub pages: Pages,
+    status: u16,
+    status_on_old: u16,
+}
+
+// === impl Case ===
+
+impl Case {
+    /// A request by the administrator that is answered with 200 and may be answered from memory.
+    pub fn new(method: Method, target: &str) -> Self {
+        Self {
+            method,
+            target: target.to_owned(),
+            headers: Vec::new(),
+            caller: Caller::User(User::Admin),
+            memory: Memory::Free,
+            pace: Pace::Still,
+            pages: Pages::First,
+            status: 200,
+            status_on_old: 200,
+        }
+    }
+
+    /// A GET request.
+    pub fn get(target: &str) -> Self {
+        Self::new(Method::GET, target)
+    }
+
+    /// Adds a header.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Adds an `Accept` header.
+    pub fn accept(self, value: &str) -> Self {
+        self.header("Accept", value)
+    }
+
+    /// Sets who asks.
+    pub fn caller(mut self, caller: Caller) -> Self {
+        self.caller = caller;
+        self
+    }
+
+    /// Sets the expected status on both versions; refusals are never answered from memory.
+    pub fn status(mut self, status: u16) -> Self {
+        if status != 200 {
+            self.memory = Memory::Never;
+        }
+        (self.status, self.status_on_old) = (status, status);
+        self
+    }
+
+    /// Sets the expected status on 1.30 where it differs.
+    pub fn status_on_old(mut self, status: u16) -> Self {
+        self.status_on_old = status;
+        self
+    }
+
+    /// Must be answered from memory once warm.
+    pub fn wanted(mut self) -> Self {
+        self.memory = Memory::Wanted;
+        self
+    }
+
+    /// Must always be forwarded.
+    pub fn never(mut self) -> Self {
+        self.memory = Memory::Never;
+        self
+    }
+
+    /// Sets what changes by itself.
+    pub fn pace(mut self, pace: Pace) -> Self {
+        self.pace = pace;
+        self
+    }
+
+    /// Compares all pages.
+    pub fn all_pages(mut self) -> Self {
+        self.pages = Pages::All;
+        self
+    }
+
+    /// The status the apiserver answers.
+    pub fn expected_status(&self, version: Version) -> u16 {
+        match version {
+            Version::V1_36 => self.status,
+            Version::V1_30 => self.status_on_old,
+        }
+    }
+
+    /// What tells this case from all others, for tables and messages.
+    pub fn name(&self) -> String {
+        let headers: Vec<String> =
+            self.headers.iter().map(|(name, value)| format!(" {name}: {value}")).collect();
+        let caller = match self.caller {
+            Caller::User(User::Admin) => String::new(),
+            other => format!(" as {other:?}"),
+        };
+        format!("{} {}{}{caller}", self.method, self.target, headers.join(";"))
+    }
+
+    /// The request as it is sent, with versions filled in.
+    pub fn request(&self, dataset: &Dataset) -> Request {
+        let mut request = Request::new(self.method.clone(), &self.filled(dataset));
+        request.headers.clone_from(&self.headers);
+        request
+    }
+
+    /// The target with versions filled in.
+    pub fn filled(&self, dataset: &Dataset) -> String {
+        let future = dataset.version_after + 1_000_000;
+        self.target
+            .replace("{before}", &dataset.version_before.to_string())
+            .replace("{after}", &dataset.version_after.to_string())
+            .replace("{future}", &future.to_string())
+    }
+
+    /// The first value of a query parameter, as written.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        let (_, query) = self.target.split_once('?')?;
+        query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .find_map(|(key, value)| (key == name).then_some(value))
+    }
+
+    /// The collection asked, without versions of the API: what has one sequence of versions.
+    pub fn group_resource(&self) -> String {
+        let path = self.target.split('?').next().unwrap_or_default();
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let (group, rest) = match parts.as_slice() {
+            ["api", _, rest @ ..] => ("", rest),
+            ["apis", group, _, rest @ ..] => (*group, rest),
+            _ => ("", &[][..]),
+        };
+        let resource = match rest {
+            ["namespaces", _, resource, ..] => resource,
+            [resource, ..] => resource,
+            [] => "",
+        };
+        format!("{resource}.{group}")
+    }
+}

@@ -1,0 +1,68 @@
+//! Discovery, OpenAPI, version and health: cached by rules of their own.
+
+use super::super::case::Pace;
+use super::Case;
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const AGGREGATED_AND_OLD: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+
+const DOCUMENTS: &[(&str, u16)] = &[
+    ("/api", 200),
+    ("/api/", 200),
+    ("/apis", 200),
+    ("/apis/", 200),
+    ("/api/v1", 200),
+    ("/api/v1/", 200),
+    ("/apis/apps", 200),
+    ("/apis/apps/v1", 200),
+    ("/apis/batch/v1", 200),
+    ("/apis/shop.example.com", 200),
+    ("/apis/shop.example.com/v1", 200),
+    ("/apis/shop.example.com/v1beta1", 200),
+    ("/apis/shop.example.com/v3", 404),
+    ("/apis/none.example.com", 404),
+    ("/api/v9", 404),
+    ("/openapi/v3", 200),
+    ("/openapi/v3/", 404),
+    ("/openapi/v3/api/v1", 200),
+    ("/openapi/v3/apis/shop.example.com/v1", 200),
+    ("/openapi/v3/apis/none/v1", 404),
+    ("/openapi/v2", 200),
+    ("/version", 200),
+    ("/version/", 200),
+    ("/healthz", 200),
+    ("/livez", 200),
+    ("/readyz", 200),
+    ("/livez/ping", 200),
+    ("/readyz?verbose", 200),
+    ("/.well-known/openid-configuration", 200),
+    ("/openid/v1/jwks", 200),
+];
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases: Vec<Case> =
+        DOCUMENTS.iter().map(|(target, status)| Case::get(target).status(*status)).collect();
+    for target in ["/api", "/apis"] {
+        cases.push(Case::get(target).accept(AGGREGATED));
+        cases.push(Case::get(target).accept(AGGREGATED_AND_OLD));
+        cases.push(Case::get(target).accept("application/vnd.kubernetes.protobuf"));
+        cases.push(Case::get(target).accept("application/yaml"));
+        cases.push(Case::get(target).accept("text/html").status(406));
+    }
+    cases.push(Case::get("/apis/apps/v1").accept("application/vnd.kubernetes.protobuf"));
+    cases.push(Case::get("/apis/apps/v1").accept("application/yaml"));
+    cases.push(Case::get("/apis?pretty=true"));
+    cases.push(Case::get("/api/v1").header("User-Agent", "curl/8"));
+    cases.push(
+        Case::get("/openapi/v2")
+            .accept("application/com.github.proto-openapi.spec.v2.v1.0+protobuf"),
+    );
+    cases.push(
+        Case::get("/openapi/v3/api/v1")
+            .accept("application/com.github.proto-openapi.spec.v3.v1.0+protobuf"),
+    );
+    cases.push(Case::get("/openapi/v3/api/v1?hash=STALE").status(301));
+    cases.push(Case::get("/version").accept("text/html").status(406));
+    cases.push(Case::get("/apis").header("If-None-Match", "\"none\""));
+    cases.into_iter().map(|case| case.pace(Pace::Clock)).collect()
+}

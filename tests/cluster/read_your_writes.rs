@@ -1,0 +1,170 @@
+//! Zero misses: a read after a write shows it, whatever the write and whoever reads.
+
+use std::path::Path;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::clusters::{Cluster, skipped};
+use crate::rig::artifact::Built;
+use crate::rig::client::{Client, Protocol, Request};
+use crate::rig::client_program::ClientProgram;
+use crate::rig::control_plane::{User, Version};
+use crate::rig::proxy_process::ProxyProcess;
+use crate::ryw::{Operation, Parties};
+
+/// The issue asks for this many iterations of each kind of write.
+const ITERATIONS: u32 = 1000;
+/// Fewer for a quick look: `LISTLESS_RYW_ITERATIONS`.
+const ITERATIONS_VARIABLE: &str = "LISTLESS_RYW_ITERATIONS";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_read_misses_a_write_straight_on_1_36() {
+    rust_loops_straight(Version::V1_36).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_read_misses_a_write_through_listless_on_1_36() {
+    rust_loops_through_listless(Version::V1_36).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_read_misses_a_write_through_listless_on_1_30() {
+    rust_loops_through_listless(Version::V1_30).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_go_reads_its_writes_straight_on_1_36() {
+    client_go(Version::V1_36, Route::Straight).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_go_reads_its_writes_through_listless_on_1_36() {
+    client_go(Version::V1_36, Route::ThroughListless).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_go_reads_its_writes_through_listless_on_1_30() {
+    client_go(Version::V1_30, Route::ThroughListless).await;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route {
+    Straight,
+    ThroughListless,
+}
+
+fn iterations() -> u32 {
+    let asked = std::env::var(ITERATIONS_VARIABLE).ok();
+    asked.map_or(ITERATIONS, |text| text.parse().expect("a number of iterations"))
+}
+
+/// A tenth of the iterations: the loops themselves must not raise false alarms.
+async fn rust_loops_straight(version: Version) {
+    let Some(cluster) = Cluster::take(version).await else { return };
+    let client = |protocol| cluster.plane().client(User::Admin, protocol).expect("a client");
+    let parties = Parties {
+        through: vec![client(Protocol::Http1), client(Protocol::Http2)],
+        straight: client(Protocol::Http1),
+    };
+    loops(&parties, false, iterations() / 10, version).await;
+}
+
+async fn rust_loops_through_listless(version: Version) {
+    let Some(cluster) = Cluster::take(version).await else { return };
+    let proxy = proxy(&cluster).await;
+    let parties = Parties {
+        through: vec![proxy.client(Protocol::Http1), proxy.client(Protocol::Http2)],
+        straight: cluster.plane().client(User::Admin, Protocol::Http1).expect("a client"),
+    };
+    loops(&parties, true, iterations(), version).await;
+}
+
+async fn loops(parties: &Parties, from_memory: bool, iterations: u32, version: Version) {
+    parties.prepare(from_memory).await.expect("a namespace");
+    let report = parties.run(iterations).await.expect("whole loops");
+    eprintln!("read your writes on {}: {report}", version.name());
+    assert_eq!(report.misses, 0, "{report}");
+    assert!(report.churned > 0, "the other writer did nothing");
+    for operation in Operation::ALL {
+        assert!(report.iterations[&operation] >= iterations, "{operation:?}: {report}");
+    }
+    // Without hits the loops would prove nothing about a cache.
+    assert!(!from_memory || report.hits > report.others, "{report}");
+}
+
+async fn proxy(cluster: &Cluster) -> ProxyProcess {
+    let kubeconfig = cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig");
+    ProxyProcess::start(&kubeconfig, None).await.expect("a proxy")
+}
+
+async fn client_go(version: Version, route: Route) {
+    let program = match ClientProgram::ClientGo.build().expect("a build that works") {
+        Built::Here(program) => program,
+        Built::Impossible(reason) => return skipped("the client-go program", &reason),
+    };
+    let Some(cluster) = Cluster::take(version).await else { return };
+    let straight = cluster.plane().client(User::Admin, Protocol::Http1).expect("a client");
+    let proxy = match route {
+        Route::Straight => None,
+        Route::ThroughListless => Some(proxy(&cluster).await),
+    };
+    let kubeconfig = match &proxy {
+        None => cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig"),
+        Some(proxy) => proxy.kubeconfig().to_owned(),
+    };
+    let namespace = json!({"metadata": {"name": "client-go"}});
+    let post = Request::new(Method::POST, "/api/v1/namespaces").json(&namespace);
+    straight.send(post).await.expect("a namespace");
+    let share = if route == Route::Straight { iterations() / 20 } else { iterations() / 4 };
+    // Protobuf over HTTP/2, then JSON over HTTP/1.1.
+    let fast = run_client_go(&program, &kubeconfig, share, &[], &[]).await;
+    let plain = run_client_go(&program, &kubeconfig, share, &["-json"], &[("DISABLE_HTTP2", "1")]);
+    let plain = plain_after_clearing(&straight, plain).await;
+    for result in [fast, plain] {
+        eprintln!("client-go on {} {route:?}: {result}", version.name());
+        check(&result, share);
+    }
+    clear(&straight).await;
+}
+
+async fn plain_after_clearing(client: &Client, run: impl Future<Output = Value>) -> Value {
+    clear(client).await;
+    run.await
+}
+
+async fn run_client_go(
+    program: &Path,
+    kubeconfig: &Path,
+    iterations: u32,
+    flags: &[&str],
+    environment: &[(&str, &str)],
+) -> Value {
+    let mut arguments: Vec<String> =
+        ["-pollers", "4", "-period", "200ms", "-iterations", &iterations.to_string()]
+            .map(str::to_owned)
+            .into();
+    arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
+    let run = ClientProgram::ClientGo.run(program, kubeconfig, &arguments, environment);
+    run.await.expect("a result")
+}
+
+fn check(result: &Value, iterations: u32) {
+    assert_eq!(result["errors"], Value::Null, "{result}");
+    let operations = result["operations"].as_object().expect("counts per operation");
+    assert!(operations.len() >= 11, "ten kinds of writes and the pollers: {result}");
+    for (name, count) in operations {
+        assert_eq!(count["misses"], 0, "{name}: {result}");
+        let done = count["iterations"].as_u64().expect("a count");
+        assert!(name == "poll" || done >= u64::from(iterations), "{name}: {result}");
+    }
+}
+
+/// Leaves the shared cluster as the other suites expect it: quiet and small.
+async fn clear(client: &Client) {
+    for resource in ["configmaps", "pods"] {
+        let target = format!("/api/v1/namespaces/client-go/{resource}?gracePeriodSeconds=0");
+        let answer = client.send(Request::new(Method::DELETE, &target)).await;
+        answer.and_then(crate::rig::client::Answer::successful).expect("an empty namespace");
+    }
+}

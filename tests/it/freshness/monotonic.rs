@@ -1,0 +1,143 @@
+//! Versions never go back for one session, whoever answered before.
+
+use std::time::Duration;
+
+use listless::{
+    api::{ObjectKey, Verb},
+    simulator::{Asked, Effect, Fault},
+};
+
+use crate::harness::{Setup, TestProxy, group_resource, pass, pod, settle};
+
+const PODS: &str = "/api/v1/pods";
+const SELECTED: &str = "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb";
+
+fn put(proxy: &TestProxy, name: &str, app: &str) -> u64 {
+    let object = pod("a", name, &[("app", app)], "n1");
+    proxy.simulator.put(&group_resource("pods"), object).expect("a served resource")
+}
+
+fn remove(proxy: &TestProxy, name: &str) {
+    let key = ObjectKey::new(Some("a"), name);
+    proxy.simulator.remove(&group_resource("pods"), &key).expect("an object");
+}
+
+/// A replica of [`SELECTED`] that never hears of anything.
+async fn stalled() -> TestProxy {
+    let proxy = Setup::default().in_memory();
+    let watches =
+        |asked: &Asked| asked.verb == Verb::Watch && asked.user_agent.starts_with("listless/");
+    proxy.simulator.inject(Fault::always(Effect::StallAfter(0), watches));
+    proxy.warm(SELECTED).await;
+    proxy
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_replica_does_not_answer_after_a_newer_one() {
+    let proxy = stalled().await;
+    put(&proxy, "web-9", "web");
+    proxy.warm(PODS).await;
+    let client = proxy.client();
+    let wide = client.get(PODS).await;
+    assert!(wide.is_hit());
+    let narrow = client.get(SELECTED).await;
+    assert!(narrow.version() >= wide.version(), "{}", narrow.summary());
+    assert!(narrow.names().contains(&"a/web-9".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_is_not_older_than_what_the_apiserver_showed() {
+    for forwarded in [
+        "/api/v1/pods?limit=100",
+        "/api/v1/namespaces/a/pods?shard=x",
+        "/api/v1/namespaces/a/pods/web-9",
+        "/api/v1/namespaces/a/pods/web-9/status",
+        "/api/v1/pods?resourceVersion=0",
+        "/api/v1/pods?fieldSelector=spec.nodeName=n1&limit=1",
+    ] {
+        let proxy = stalled().await;
+        put(&proxy, "web-9", "web");
+        let client = proxy.client();
+        let shown = client.get(forwarded).await;
+        assert!(!shown.is_hit() && shown.status == 200, "{}", shown.summary());
+        let listed = client.get(SELECTED).await;
+        assert!(
+            listed.names().contains(&"a/web-9".to_owned()),
+            "{forwarded}: {}",
+            listed.summary()
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_does_not_bring_back_what_the_apiserver_said_is_gone() {
+    let proxy = stalled().await;
+    remove(&proxy, "web-0");
+    let client = proxy.client();
+    assert_eq!(client.get("/api/v1/namespaces/a/pods/web-0/status").await.status, 404);
+    assert_eq!(client.get("/api/v1/namespaces/a/pods/web-0?resourceVersion=").await.status, 404);
+    let listed = client.get(SELECTED).await;
+    assert!(!listed.names().contains(&"a/web-0".to_owned()), "{}", listed.summary());
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_is_not_older_than_what_a_watch_showed() {
+    let proxy = stalled().await;
+    let client = proxy.client();
+    let version = client.get(SELECTED).await.version();
+    let path = format!("/api/v1/namespaces/a/pods?watch=1&resourceVersion={version}");
+    let mut watch = client.watch(&path).await;
+    put(&proxy, "web-9", "web");
+    assert_eq!(watch.next().await, Some(("ADDED".to_owned(), "web-9".to_owned())));
+    let listed = client.get(SELECTED).await;
+    assert!(listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
+    remove(&proxy, "web-9");
+    assert_eq!(watch.next().await, Some(("DELETED".to_owned(), "web-9".to_owned())));
+    let listed = client.get(SELECTED).await;
+    assert!(!listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
+    assert_eq!(client.get("/api/v1/namespaces/a/pods/web-9").await.status, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_410_the_next_read_goes_upstream() {
+    let proxy = Setup::default().in_memory();
+    proxy.warm(PODS).await;
+    let client = proxy.client();
+    let old = client.get(PODS).await.version();
+    put(&proxy, "web-9", "web");
+    settle().await;
+    proxy.simulator.forget_history();
+    let mut watch = client.watch(&format!("{PODS}?watch=1&resourceVersion={old}")).await;
+    let (kind, message) = watch.next().await.expect("an event");
+    assert_eq!(kind, "ERROR");
+    assert!(message.contains("too old resource version"), "{message}");
+    let listed = client.get(PODS).await;
+    assert_eq!(listed.detail(), "after-expiry");
+    assert!(client.get(PODS).await.is_hit());
+}
+
+#[tokio::test(start_paused = true)]
+async fn versions_never_go_back_while_replicas_come_and_go() {
+    let proxy = Setup::default().in_memory();
+    let client = proxy.client();
+    let mut highest = 0;
+    for round in 0..60_u64 {
+        put(&proxy, &format!("p-{}", round % 5), if round % 2 == 0 { "web" } else { "db" });
+        match round % 9 {
+            2 => proxy.simulator.end_watches(),
+            4 => proxy.simulator.break_watches(),
+            6 => proxy.simulator.forget_history(),
+            8 => pass(Duration::from_secs(11 * 60)).await,
+            _ => {}
+        }
+        for path in [PODS, SELECTED, "/api/v1/namespaces/a/pods", "/api/v1/pods?resourceVersion=0"]
+        {
+            let answer = client.get(path).await;
+            assert_eq!(answer.status, 200, "{path}: {}", answer.summary());
+            let version = answer.version();
+            assert!(version >= highest, "{path} in round {round}: {version} after {highest}");
+            highest = version;
+        }
+        pass(Duration::from_millis(round * 7)).await;
+    }
+}
