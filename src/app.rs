@@ -1,6 +1,5 @@
 //! Builds every part in order, binds all listeners first, owns the end.
 
-mod demo;
 mod local;
 mod wire;
 
@@ -29,7 +28,6 @@ use crate::{
     upstream::Client,
 };
 
-pub use demo::demo;
 pub use local::local;
 
 /// What a running proxy stands on.

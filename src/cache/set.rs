@@ -143,8 +143,7 @@ impl Set {
         if demand == Demand::Ignore {
             return None;
         }
-        let repeated =
-            self.count_read(query, now, settings.demand_window) >= settings.demand_reads;
+        let repeated = self.count_read(query, now, settings.demand_window) >= settings.demand_reads;
         match self.for_storm(query, settings, now) {
             Some(wider) => Some((wider, Start::Widening)),
             None => repeated.then(|| (query.clone(), Start::OnDemand)),
@@ -207,9 +206,8 @@ impl Set {
     /// when an operator reconciles everything: each of them once, so that none alone would count.
     fn for_storm(&self, query: &Query, settings: &Settings, now: Instant) -> Option<Query> {
         let single = |query: &Query| query.fields.pinned(NAME_PATH).is_some();
-        let alike = |other: &&Query| {
-            other.resource == query.resource && single(other) == single(query)
-        };
+        let alike =
+            |other: &&Query| other.resource == query.resource && single(other) == single(query);
         let reads: Vec<_> = self.reads.queries(now).filter(alike).collect();
         let many = if single(query) { settings.storm_gets_max } else { settings.siblings_max };
         let mut candidates = wider(&reads, many).into_iter();

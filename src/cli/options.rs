@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 #[derive(Clone, Debug, Args)]
 pub struct LogOptions {
     /// What to log: a level (error, warn, info, debug, trace), or levels by module such as
-    /// info,listless::access=debug [default: info; for the demo warn].
+    /// info,listless::access=debug [default: info; for the demo error].
     #[arg(
         long = "log",
         value_name = "FILTER",

@@ -15,7 +15,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use listless::{
-    body::Body,
+    body::{Body, BoxError},
     proxy::{
         Proxy,
         listen::{Connection, Protocol, Serve},
@@ -227,12 +227,12 @@ impl TestClient {
     async fn exchange(
         &self,
         mut request: Request<Body>,
-    ) -> Result<(Response<Body>, Option<http1::SendRequest<Body>>), hyper::Error> {
+    ) -> Result<(Response<Body>, Option<http1::SendRequest<Body>>), BoxError> {
         for (name, value) in &self.headers {
             request.headers_mut().append(name, value.clone());
         }
         if let Door::Straight(simulator) = &self.door {
-            return Ok((simulator.answer(request).await.expect("an answer"), None));
+            return Ok((simulator.answer(request).await?, None));
         }
         if self.protocol == Protocol::Http2 {
             *request.uri_mut() = absolute(request.uri());
