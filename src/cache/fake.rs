@@ -41,6 +41,7 @@ struct PipeBody(mpsc::UnboundedReceiver<Result<Bytes, BoxError>>);
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 pub fn fake() -> (Arc<Fake>, Calls) {
+    #[expect(clippy::disallowed_methods, reason = "a test sends no more than it says")]
     let (sender, receiver) = mpsc::unbounded_channel();
     (Arc::new(Fake(sender)), Calls(receiver))
 }
@@ -114,6 +115,7 @@ impl Call {
 
     /// Answers 200 with a body that is to come.
     pub fn pipe(self) -> Pipe {
+        #[expect(clippy::disallowed_methods, reason = "a test sends no more than it says")]
         let (sender, receiver) = mpsc::unbounded_channel();
         self.with(200, "application/json", &[], Body::wrap(PipeBody(receiver)));
         Pipe(sender)
