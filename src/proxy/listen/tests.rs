@@ -22,7 +22,7 @@ struct Echo {
 
 impl Serve for Echo {
     async fn serve(&self, connection: &Connection, request: Request<Incoming>) -> Response<Body> {
-        let path = request.uri().path_and_query().map(|path| path.to_string()).unwrap_or_default();
+        let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
         self.seen.lock().unwrap().push(path.clone());
         if path == "/early" {
             return Response::new(Body::full("early"));
