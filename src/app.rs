@@ -1,6 +1,5 @@
 //! Builds every part in order, binds all listeners first, owns the end.
 
-mod demo;
 mod local;
 
 use std::sync::Arc;
@@ -28,7 +27,6 @@ use crate::{
     upstream::Client,
 };
 
-pub use demo::demo;
 pub use local::local;
 
 /// What a running proxy stands on.

@@ -71,7 +71,7 @@ pub fn local(options: &LocalOptions) -> anyhow::Result<()> {
     ended
 }
 
-pub(super) fn runtime(name: &str, threads: Option<usize>) -> anyhow::Result<Runtime> {
+fn runtime(name: &str, threads: Option<usize>) -> anyhow::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     if let Some(threads) = threads {
         builder.worker_threads(threads);

@@ -42,7 +42,7 @@ impl Batch {
         if self.changes.is_empty() {
             return self.base.at(version);
         }
-        let old = self.base.pages();
+        let (old, pool) = (self.base.pages(), self.base.pool());
         let mut pages = Vec::with_capacity(old.len() + 1);
         let mut changes = self.changes.into_iter().peekable();
         // Keys before the first page belong to it, keys after the last page to that.
@@ -56,11 +56,12 @@ impl Batch {
             if here.is_empty() {
                 pages.push(page.clone());
             } else {
-                page::append(&mut pages, merged(page, here));
+                page::append(&mut pages, merged(page, here), pool);
             }
         }
-        page::append(&mut pages, changes.filter_map(|(_, object)| object).collect());
-        Snapshot::new(version, self.base.envelope().clone(), pages)
+        let rest = changes.filter_map(|(_, object)| object).collect();
+        page::append(&mut pages, rest, pool);
+        Snapshot::new(version, self.base.envelope().clone(), pages, pool.clone())
     }
 
     fn change(&mut self, key: ObjectKey, now: Option<Object>) -> Option<Object> {

@@ -11,6 +11,7 @@ use super::{
     envelope::Envelope,
     object::Object,
     page::{self, PAGE_BYTES_TARGET, PAGE_OBJECTS_TARGET, Page},
+    pool::Pool,
     store::Snapshot,
 };
 use crate::api::{ObjectKey, version::ResourceVersion};
@@ -19,6 +20,7 @@ use crate::api::{ObjectKey, version::ResourceVersion};
 #[derive(Debug, Default)]
 pub struct Rebuild {
     base: Option<Arc<Snapshot>>,
+    pool: Arc<Pool>,
     /// The old page whose range of keys the pending objects are in.
     old: usize,
     pages: Vec<Arc<Page>>,
@@ -43,7 +45,8 @@ pub struct Duplicate(pub ObjectKey);
 impl Rebuild {
     /// An empty list, to follow a previous one if there is one.
     pub fn of(base: Option<Arc<Snapshot>>) -> Self {
-        Self { base, ..Self::default() }
+        let pool = base.as_ref().map(|base| base.pool().clone()).unwrap_or_default();
+        Self { base, pool, ..Self::default() }
     }
 
     /// New memory held so far, estimated.
@@ -94,7 +97,7 @@ impl Rebuild {
         envelope: Envelope,
     ) -> Result<Snapshot, Duplicate> {
         self.seal();
-        let ordered = Snapshot::new(version.clone(), Arc::new(envelope), self.pages);
+        let ordered = Snapshot::new(version.clone(), Arc::new(envelope), self.pages, self.pool);
         if self.stragglers.is_empty() {
             return Ok(ordered);
         }
@@ -116,7 +119,7 @@ impl Rebuild {
             Some(page) if same && page.objects().len() == objects.len() => {
                 self.pages.push(page.clone());
             }
-            _ => page::append(&mut self.pages, objects),
+            _ => page::append(&mut self.pages, objects, &self.pool),
         }
     }
 

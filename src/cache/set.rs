@@ -53,8 +53,8 @@ pub enum StopReason {
 /// So many queries without a replica are remembered at most.
 const REMEMBERED_MAX: usize = 4096;
 
-/// A wider replica that failed is tried again after so many refusal times only: it is dear.
-const WIDENING_PATIENCE: u32 = 10;
+/// What is dear and likely to fail again is tried after so many refusal times only.
+const PATIENCE: u32 = 10;
 
 // === impl Set ===
 
@@ -125,9 +125,9 @@ impl Set {
 
     /// Remembers why a replica ended, so that it is not started again at once.
     pub fn remember(&mut self, replica: &Replica, absence: Absence, now: Instant, ttl: Duration) {
-        let ttl = match replica.start() {
-            Start::Widening => ttl * WIDENING_PATIENCE,
-            Start::Eager | Start::OnDemand => ttl,
+        let ttl = match (replica.start(), absence) {
+            (Start::Widening, _) | (_, Absence::NotReplicable) => ttl * PATIENCE,
+            _ => ttl,
         };
         self.absences.insert(replica.query().clone(), absence, now + ttl);
     }
@@ -143,8 +143,7 @@ impl Set {
         if demand == Demand::Ignore {
             return None;
         }
-        let repeated =
-            self.count_read(query, now, settings.demand_window) >= settings.demand_reads;
+        let repeated = self.count_read(query, now, settings.demand_window) >= settings.demand_reads;
         match self.for_storm(query, settings, now) {
             Some(wider) => Some((wider, Start::Widening)),
             None => repeated.then(|| (query.clone(), Start::OnDemand)),
@@ -176,7 +175,7 @@ impl Set {
         let mut rest = Vec::new();
         for member in self.members() {
             let idle = now.saturating_duration_since(member.replica.usage().used_at);
-            if member.replica.start() == Start::Eager {
+            if self.is_eager(member) {
                 rest.push(member);
             } else if self.is_replaced(member) {
                 stops.push((member.clone(), StopReason::Widened));
@@ -186,7 +185,7 @@ impl Set {
                 rest.push(member);
             }
         }
-        let memory = over_limit(rest, settings.memory_limit_bytes);
+        let memory = self.over_limit(rest, settings.memory_limit_bytes);
         stops.extend(memory.into_iter().map(|member| (member.clone(), StopReason::Memory)));
         stops
     }
@@ -196,7 +195,7 @@ impl Set {
         let members = self.members.values();
         members
             .filter_map(|members| {
-                let candidates = wider(&siblings(members), settings.siblings_max);
+                let candidates = wider(&self.siblings(members), settings.siblings_max);
                 let is_new = |query: &Query| !self.has(query) && self.absence(query, now).is_none();
                 candidates.into_iter().find(is_new)
             })
@@ -207,9 +206,8 @@ impl Set {
     /// when an operator reconciles everything: each of them once, so that none alone would count.
     fn for_storm(&self, query: &Query, settings: &Settings, now: Instant) -> Option<Query> {
         let single = |query: &Query| query.fields.pinned(NAME_PATH).is_some();
-        let alike = |other: &&Query| {
-            other.resource == query.resource && single(other) == single(query)
-        };
+        let alike =
+            |other: &&Query| other.resource == query.resource && single(other) == single(query);
         let reads: Vec<_> = self.reads.queries(now).filter(alike).collect();
         let many = if single(query) { settings.storm_gets_max } else { settings.siblings_max };
         let mut candidates = wider(&reads, many).into_iter();
@@ -234,15 +232,34 @@ impl Set {
                 && reached >= version
         })
     }
-}
 
-/// Replicas that were started for single queries and that no other one will take over.
-fn siblings(members: &[Member]) -> Vec<&Query> {
-    let is_covered = |query: &Query| {
-        members.iter().any(|other| other.query() != query && other.query().covers(query))
-    };
-    let started = members.iter().filter(|member| member.replica.start() != Start::Eager);
-    started.map(Member::query).filter(|query| !is_covered(query)).collect()
+    fn is_eager(&self, member: &Member) -> bool {
+        self.eager.contains(member.query())
+    }
+
+    /// Queries of replicas that were started for reads and that no other one will take over.
+    fn siblings<'a>(&self, members: &'a [Member]) -> Vec<&'a Query> {
+        let is_covered = |query: &Query| {
+            members.iter().any(|other| other.query() != query && other.query().covers(query))
+        };
+        let started = members.iter().filter(|member| !self.is_eager(member));
+        started.map(Member::query).filter(|query| !is_covered(query)).collect()
+    }
+
+    /// The least recently used replicas without which the rest fits; configured ones go last.
+    fn over_limit<'a>(&self, mut members: Vec<&'a Member>, limit: usize) -> Vec<&'a Member> {
+        let mut bytes: usize = members.iter().map(|member| member.replica.bytes()).sum();
+        members.sort_by_key(|member| (self.is_eager(member), member.replica.usage().used_at));
+        let mut dropped = Vec::new();
+        for member in members {
+            if bytes <= limit {
+                break;
+            }
+            bytes = bytes.saturating_sub(member.replica.bytes());
+            dropped.push(member);
+        }
+        dropped
+    }
 }
 
 /// What could take the place of too many siblings, best first: first selectors go, then scope.
@@ -265,23 +282,6 @@ fn wider(siblings: &[&Query], siblings_max: usize) -> Vec<Query> {
         .all(|query| (&query.labels, &query.fields) == (&first.labels, &first.fields));
     let everywhere = Query { scope: Scope::All, ..Query::clone(first) };
     vec![if same { everywhere } else { Query::all(first.resource.clone(), Scope::All) }]
-}
-
-/// The least recently used replicas without which the rest fits; configured ones go last.
-fn over_limit(mut members: Vec<&Member>, limit: usize) -> Vec<&Member> {
-    let mut bytes: usize = members.iter().map(|member| member.replica.bytes()).sum();
-    members.sort_by_key(|member| {
-        (member.replica.start() == Start::Eager, member.replica.usage().used_at)
-    });
-    let mut dropped = Vec::new();
-    for member in members {
-        if bytes <= limit {
-            break;
-        }
-        bytes = bytes.saturating_sub(member.replica.bytes());
-        dropped.push(member);
-    }
-    dropped
 }
 
 // === impl Member ===

@@ -11,15 +11,15 @@ use super::{
 };
 
 /// What each metric of a heading is about, and the metrics under it.
-pub struct Section {
+pub(super) struct Section {
     /// The heading.
-    pub title: &'static str,
+    pub(super) title: &'static str,
     /// The metrics.
-    pub metrics: &'static [&'static Metric],
+    pub(super) metrics: &'static [&'static Metric],
 }
 
 /// Every metric.
-pub const TABLE: &[Section] = &[
+pub(super) const TABLE: &[Section] = &[
     Section {
         title: "Requests of clients",
         metrics: &[

@@ -11,8 +11,9 @@ use tokio::time::Instant;
 
 use crate::{
     api::{
-        Verb,
+        Scope, Verb,
         media::Negotiated,
+        query::Query,
         request::{Read, RequestInfo, ResourceRequest},
         version::{Freshness, ResourceVersion, VersionMatch},
     },
@@ -192,6 +193,9 @@ pub fn decide(
     if let Some(reason) = candidate.unproven(view, now) {
         return Step::Act(Plan::keep(reason));
     }
+    if !is_path_known(candidate.read, view.replica.query(), snapshot) {
+        return Step::Act(Plan::keep(ForwardReason::PathUnknown));
+    }
     let behind = || candidate.forward(ForwardReason::Behind, session);
     match candidate.verdict(snapshot, session, now) {
         Verdict::Satisfied if !candidate.fits_one_page(snapshot) => {
@@ -211,6 +215,17 @@ pub fn decide(
             candidate.wait(view, newer, SESSION_PATIENCE, waited, barred)
         }
         Verdict::Barred => Step::Act(Plan::keep(ForwardReason::Barred)),
+    }
+}
+
+/// Whether the apiserver serves the read's path at all: a URL does not tell whether its resource
+/// has namespaces, and the wrong form is a 404 of another shape than an object's (S-URL-12).
+fn is_path_known(read: &Read, replica: &Query, snapshot: &Snapshot) -> bool {
+    match (&read.query.scope, &replica.scope) {
+        (Scope::Namespace(_), Scope::Namespace(_)) => true,
+        (Scope::Namespace(_), Scope::All) => snapshot.is_namespaced() == Some(true),
+        (Scope::All, _) if read.name.is_none() => true,
+        (Scope::All, _) => snapshot.is_namespaced() == Some(false),
     }
 }
 

@@ -102,7 +102,7 @@ fn check(snapshot: &Snapshot, model: &Model, at: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     #[test]
     fn any_history_of_changes_renders_like_a_sorted_map(steps in prop::collection::vec(step(), 1..8)) {
