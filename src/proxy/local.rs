@@ -70,7 +70,7 @@ impl Local {
     ) -> Response<Body> {
         let snapshot = answer.into_inner().snapshot;
         match &read.name {
-            Some(name) => object(&snapshot, &read.query, name, headers),
+            Some(name) => object(&snapshot, &read.query, name, headers).await,
             None => self.list(snapshot, &read.query, headers).await,
         }
     }
@@ -82,17 +82,12 @@ impl Local {
         headers: &HeaderMap,
     ) -> Response<Body> {
         let list = snapshot.list_body(query);
-        if list.bytes <= GZIP_BYTES_MIN || !media::accepts_gzip(accept_encoding(headers)) {
+        if !is_compressed(list.bytes, headers) {
             return answer(StatusCode::OK, Body::chunks(list.chunks), headers);
         }
         let key = CompressedKey { query: query.clone(), version: list.version };
         let compressed = self.compressed.get_with(key, compress(list.chunks)).await;
-        let mut response =
-            answer(StatusCode::OK, Body::chunks(VecDeque::clone(&compressed)), headers);
-        let fields = response.headers_mut();
-        fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        fields.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-        response
+        gzipped(&compressed, headers)
     }
 }
 
@@ -102,18 +97,40 @@ impl Default for Local {
     }
 }
 
-fn object(snapshot: &Snapshot, query: &Query, name: &str, headers: &HeaderMap) -> Response<Body> {
+async fn object(
+    snapshot: &Snapshot,
+    query: &Query,
+    name: &str,
+    headers: &HeaderMap,
+) -> Response<Body> {
     let key = ObjectKey::new(query.scope.namespace(), name);
-    match snapshot.object(&key) {
-        Some(object) => answer(StatusCode::OK, Body::chunks(snapshot.object_body(object)), headers),
-        None => not_found(&query.resource, name, headers),
+    let Some(object) = snapshot.object(&key) else {
+        return not_found(&query.resource, name, headers);
+    };
+    let chunks = snapshot.object_body(object);
+    if is_compressed(chunks.iter().map(Bytes::len).sum(), headers) {
+        return gzipped(&compress(chunks).await, headers);
     }
+    answer(StatusCode::OK, Body::chunks(chunks), headers)
 }
 
 fn not_found(resource: &GroupVersionResource, name: &str, headers: &HeaderMap) -> Response<Body> {
     let named = GroupResource::new(&resource.group, &resource.resource);
     let status = Status::not_found(&named, name).to_body();
     answer(StatusCode::NOT_FOUND, Body::full(status), headers)
+}
+
+fn is_compressed(bytes: usize, headers: &HeaderMap) -> bool {
+    bytes > GZIP_BYTES_MIN && media::accepts_gzip(accept_encoding(headers))
+}
+
+fn gzipped(chunks: &Chunks, request_headers: &HeaderMap) -> Response<Body> {
+    let body = Body::chunks(VecDeque::clone(chunks));
+    let mut response = answer(StatusCode::OK, body, request_headers);
+    let fields = response.headers_mut();
+    fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    fields.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    response
 }
 
 /// A JSON answer with the headers the apiserver gives resources (S-HDR-02, S-HDR-03).
