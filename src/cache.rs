@@ -213,6 +213,13 @@ impl Cache {
         Lookup::Found(self.0.spawn(&mut set, wanted, start).view())
     }
 
+    /// The apiserver has just answered a read of this query, though its replica is cut off.
+    pub fn nudge(&self, query: &Query) {
+        if let Some(replica) = self.0.set().best(query) {
+            replica.nudge();
+        }
+    }
+
     /// Every replica in figures.
     pub fn replicas(&self) -> Vec<ReplicaStatus> {
         let now = Instant::now();

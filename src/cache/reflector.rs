@@ -13,7 +13,7 @@ mod watching;
 
 pub use failure::{Ended, Failure};
 
-use std::{error::Error, fmt::Write, sync::Arc};
+use std::{error::Error, fmt::Write, sync::Arc, time::Duration};
 
 use tokio::{
     sync::watch,
@@ -49,6 +49,9 @@ pub type Random = Arc<dyn Fn() -> f64 + Send + Sync>;
 
 /// After so many lists with unusable content in a row there is no point in asking again.
 const BAD_LISTS_MAX: u32 = 5;
+
+/// At least this long a failed reflector rests, even if the apiserver answers others.
+const NUDGED_REST: Duration = Duration::from_secs(1);
 
 /// Error texts kept for status pages are cut to this length.
 const ERROR_CHARACTERS_MAX: usize = 300;
@@ -94,13 +97,25 @@ impl Reflector {
                         Ok(_) if self.bad_lists >= BAD_LISTS_MAX => return Ended::NotReplicable,
                         Ok(next) => {
                             let wait = self.backoff.next((self.random)());
-                            sleep(failure.retry_after() + wait).await;
+                            self.rest(failure.retry_after() + wait).await;
                             next
                         }
                         Err(ended) => return ended,
                     }
                 }
             };
+        }
+    }
+
+    /// Waits before the next attempt; shortly only, if word comes that the apiserver answers again.
+    async fn rest(&self, wait: Duration) {
+        let nudged = async {
+            sleep(wait.min(NUDGED_REST)).await;
+            self.replica.nudged().await;
+        };
+        tokio::select! {
+            () = sleep(wait) => {}
+            () = nudged => {}
         }
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     time::{Instant, timeout_at},
 };
 
@@ -25,6 +25,7 @@ pub struct Replica {
     started_at: Instant,
     published: ArcSwap<Published>,
     tick: watch::Sender<()>,
+    nudge: Notify,
     history: Mutex<History>,
     usage: Mutex<Usage>,
 }
@@ -170,6 +171,7 @@ impl Replica {
             started_at: now,
             published: ArcSwap::from_pointee(published),
             tick: watch::Sender::new(()),
+            nudge: Notify::new(),
             history: Mutex::new(history),
             usage: Mutex::new(usage),
         }
@@ -206,6 +208,16 @@ impl Replica {
                 return self.view();
             }
         }
+    }
+
+    /// Tells the reflector that the apiserver answers, should it be resting after a failure.
+    pub fn nudge(&self) {
+        self.nudge.notify_waiters();
+    }
+
+    /// Waits for such word.
+    pub(super) async fn nudged(&self) {
+        self.nudge.notified().await;
     }
 
     /// The window of recent events; not to be held across an await.

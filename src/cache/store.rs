@@ -77,6 +77,11 @@ impl Snapshot {
         self.len == 0
     }
 
+    /// Whether its objects have namespaces; unknown while there are none.
+    pub fn is_namespaced(&self) -> Option<bool> {
+        Some(self.pages.first()?.first_key().namespace().is_some())
+    }
+
     /// Memory held, estimated: raw bytes and overhead; pages may be shared with other snapshots.
     pub fn bytes(&self) -> usize {
         self.bytes + self.pool.bytes()
@@ -116,7 +121,7 @@ impl Snapshot {
         let name = query.fields.pinned("metadata.name")?;
         let namespace = wanted.namespace();
         // The name alone is a key only among cluster-scoped objects.
-        let namespaced = self.pages.first()?.first_key().namespace().is_some();
+        let namespaced = self.is_namespaced()?;
         (namespace.is_some() || !namespaced).then(|| ObjectKey::new(namespace, name))
     }
 

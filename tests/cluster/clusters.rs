@@ -1,9 +1,12 @@
-//! The control planes all tests share, one per version, and the turns tests take.
+//! The control planes all tests share, one pair per version, and the turns tests take.
+
+use std::ops::Deref;
 
 use anyhow::Result;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::dataset::Dataset;
+use crate::load::Fleet;
 use crate::rig::artifact::Built;
 use crate::rig::client::Protocol;
 use crate::rig::control_plane::{ControlPlane, User, Version, build};
@@ -11,22 +14,51 @@ use crate::rig::control_plane::{ControlPlane, User, Version, build};
 /// Set to 1 where a missing tool must fail the suite.
 const REQUIRED: &str = "LISTLESS_REQUIRE_CLUSTER";
 
-static OLD: Mutex<Option<Loaded>> = Mutex::const_new(None);
-static MODERN: Mutex<Option<Loaded>> = Mutex::const_new(None);
+static CLUSTERS: [Mutex<Option<Cluster>>; 2] = [const { Mutex::const_new(None) }; 2];
+static FLEETS: [Mutex<Option<Fleet>>; 2] = [const { Mutex::const_new(None) }; 2];
 /// Measured loads and quiet clusters need the machine for themselves.
 static TURN: Mutex<()> = Mutex::const_new(());
 
+/// A control plane with the data the cases read.
 #[derive(Debug)]
-struct Loaded {
+pub struct Cluster {
     plane: ControlPlane,
     dataset: Dataset,
 }
 
-/// One test's turn with a loaded control plane.
+/// One test's turn with something all tests share.
 #[derive(Debug)]
-pub struct Cluster {
-    loaded: MutexGuard<'static, Option<Loaded>>,
+pub struct Turn<T: 'static> {
+    shared: MutexGuard<'static, Option<T>>,
     _turn: MutexGuard<'static, ()>,
+}
+
+// === impl Turn ===
+
+impl<T> Turn<T> {
+    async fn take(
+        version: Version,
+        slots: &'static [Mutex<Option<T>>; 2],
+        load: impl AsyncFnOnce(Version) -> Result<T>,
+    ) -> Option<Self> {
+        if !available(version) {
+            return None;
+        }
+        let turn = TURN.lock().await;
+        let mut shared = slots[version as usize].lock().await;
+        if shared.is_none() {
+            *shared = Some(load(version).await.expect("a loaded control plane"));
+        }
+        Some(Self { shared, _turn: turn })
+    }
+}
+
+impl<T> Deref for Turn<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.shared.as_ref().expect("filled before the guard is handed out")
+    }
 }
 
 // === impl Cluster ===
@@ -34,42 +66,34 @@ pub struct Cluster {
 impl Cluster {
     /// Waits for this test's turn; `None` means that the machine cannot run a control plane, which
     /// was printed.
-    pub async fn take(version: Version) -> Option<Self> {
-        if !available(version) {
-            return None;
-        }
-        let turn = TURN.lock().await;
-        let slot = match version {
-            Version::V1_30 => &OLD,
-            Version::V1_36 => &MODERN,
-        };
-        let mut loaded = slot.lock().await;
-        if loaded.is_none() {
-            *loaded = Some(load(version).await.expect("a loaded control plane"));
-        }
-        Some(Self { loaded, _turn: turn })
+    pub async fn take(version: Version) -> Option<Turn<Self>> {
+        Turn::take(version, &CLUSTERS, Self::load).await
+    }
+
+    async fn load(version: Version) -> Result<Self> {
+        let plane = ControlPlane::start(version).await?;
+        let dataset = Dataset::load(&plane.client(User::Admin, Protocol::Http1)?).await?;
+        Ok(Self { plane, dataset })
     }
 
     /// The control plane.
     pub fn plane(&self) -> &ControlPlane {
-        &self.loaded().plane
+        &self.plane
     }
 
     /// Its data.
     pub fn dataset(&self) -> &Dataset {
-        &self.loaded().dataset
-    }
-
-    fn loaded(&self) -> &Loaded {
-        self.loaded.as_ref().expect("filled before the guard is handed out")
+        &self.dataset
     }
 }
 
-async fn load(version: Version) -> Result<Loaded> {
-    let plane = ControlPlane::start(version).await?;
-    let client = plane.client(User::Admin, Protocol::Http1)?;
-    let dataset = Dataset::load(&client).await?;
-    Ok(Loaded { plane, dataset })
+// === impl Fleet ===
+
+impl Fleet {
+    /// Waits for a turn with thousands of pods; `None` as for [`Cluster::take`].
+    pub async fn take(version: Version) -> Option<Turn<Self>> {
+        Turn::take(version, &FLEETS, Self::load).await
+    }
 }
 
 fn available(version: Version) -> bool {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::dataset::{Dataset, current_version};
-use crate::rig::client::{Client, Protocol};
+use crate::rig::client::{Answer, Client, Protocol};
 use crate::rig::control_plane::{ControlPlane, User, Version};
 
 mod body;
@@ -45,6 +45,8 @@ pub struct Suite<'a> {
     through: Target,
     probe: Client,
     floors: BTreeMap<(Caller, String), u64>,
+    /// The last `Cache-Status`.
+    last_status: String,
     report: Report,
 }
 
@@ -59,6 +61,8 @@ pub struct Report {
     pub hits: usize,
     /// How many of them were forwarded.
     pub forwarded: usize,
+    /// How often each `Cache-Status` came.
+    pub reasons: BTreeMap<String, usize>,
     /// Cases whose last answer came from memory.
     pub cases_hit: usize,
     /// Cases that should have been answered from memory and never were.
@@ -81,6 +85,7 @@ impl<'a> Suite<'a> {
             through,
             probe: plane.client(User::Admin, Protocol::Http2)?,
             floors: BTreeMap::new(),
+            last_status: String::new(),
             report: Report::default(),
         })
     }
@@ -147,7 +152,7 @@ impl<'a> Suite<'a> {
                 return Ok((differences, served));
             }
         }
-        self.report.cold.push(case.name());
+        self.report.cold.push(format!("{} ({})", case.name(), self.last_status));
         Ok((Vec::new(), Served::Forwarded))
     }
 
@@ -189,11 +194,14 @@ impl<'a> Suite<'a> {
             (direct, self.through.send(case.caller, request).await?)
         };
         self.report.exchanges += 1;
+        let direct = self.as_json_too(case, direct, &through).await?;
         match Served::of(&through) {
             Served::Hit => self.report.hits += 1,
             Served::Forwarded => self.report.forwarded += 1,
             Served::Unsaid => {}
         }
+        self.last_status = through.header("cache-status").unwrap_or_default().to_owned();
+        *self.report.reasons.entry(self.last_status.clone()).or_default() += 1;
         let (direct, through) = (Side::new(direct), Side::new(through));
         let key = (case.caller, case.group_resource());
         let floor = self.floors.get(&key).copied().unwrap_or(0);
@@ -202,6 +210,22 @@ impl<'a> Suite<'a> {
             self.floors.insert(key, floor.max(through.version().unwrap_or(0)));
         }
         Ok((differences, direct, through))
+    }
+
+    /// A client that takes protobuf and JSON may get either (S-CT-10): an answer from memory in JSON
+    /// is held against the apiserver's own JSON.
+    async fn as_json_too(&self, case: &Case, direct: Answer, through: &Answer) -> Result<Answer> {
+        let is = |answer: &Answer, media| answer.header("content-type") == Some(media);
+        let substituted = Served::of(through) == Served::Hit
+            && is(&direct, "application/vnd.kubernetes.protobuf")
+            && is(through, "application/json");
+        let accept = case.headers.iter().find(|(name, _)| name == "Accept");
+        if !substituted || !accept.is_some_and(|(_, value)| value.contains("application/json")) {
+            return Ok(direct);
+        }
+        let mut request = case.request(self.dataset);
+        request.headers.retain(|(name, _)| name != "Accept");
+        self.direct.send(case.caller, request.header("Accept", "application/json")).await
     }
 
     async fn differences(
@@ -276,6 +300,9 @@ impl fmt::Display for Report {
             self.cases_hit,
             self.cold.len()
         )?;
+        for (reason, count) in self.reasons.iter().filter(|(reason, _)| !reason.is_empty()) {
+            write!(out, "\n  {count:5} {reason}")?;
+        }
         for difference in self.differences.iter().take(40) {
             write!(out, "\n  {difference}")?;
         }

@@ -38,6 +38,9 @@ final class Poller implements Runnable {
   public void run() {
     try {
       Thread.sleep(settings.periodMillis() * number / settings.threads());
+      // Left over from a run before this one.
+      client.pods().inNamespace(settings.namespace()).withName(ownName()).withGracePeriod(0)
+          .delete();
       for (Pod pod : list()) {
         expected.put(pod.getMetadata().getName(), state(pod));
       }
@@ -93,7 +96,7 @@ final class Poller implements Runnable {
 
   /** Creates, changes and deletes pods in turn; each takes effect before it returns. */
   private void write(int round) {
-    String name = "own-" + number;
+    String name = ownName();
     String state = "round-" + round;
     switch (round / settings.writeEvery() % 4) {
       case 0 -> {
@@ -131,6 +134,10 @@ final class Poller implements Runnable {
         .endContainer()
         .endSpec()
         .build();
+  }
+
+  private String ownName() {
+    return "own-" + number;
   }
 
   private static String state(Pod pod) {

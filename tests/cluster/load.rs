@@ -1,0 +1,87 @@
+//! A fleet: thousands of pods of about 9 KB, changed by one writer who remembers every version.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::rig::client::Protocol;
+use crate::rig::control_plane::{ControlPlane, RequestCounts, User, Version};
+use crate::rig::load_data::LoadData;
+use crate::rig::proxy_process::ProxyProcess;
+
+pub mod history;
+pub mod pollers;
+pub mod verdict;
+
+/// The pods: 50 for each value of the label `poller`.
+pub const DATA: LoadData = LoadData { namespace: "load", pods: 5000, pollers: 100, apps: 40 };
+/// How many pollers there are; the other labels' pods are the other writer's.
+pub const POLLERS: u32 = 20;
+/// How old an answer may be, as configured below.
+pub const STALENESS_MAX: Duration = Duration::from_secs(5);
+
+const CONFIGURATION: &str = "\
+apiVersion: listless.dev/v1alpha1
+kind: ProxyConfiguration
+cache:
+  rules:
+    - resources: [pods]
+      namespaces: [load]
+      start: eager
+      freshness: session
+      maxStaleness: 5s
+";
+const WARM_POLL: Duration = Duration::from_millis(50);
+const WARM_LIMIT: Duration = Duration::from_secs(60);
+
+/// A control plane with the pods in it.
+#[derive(Debug)]
+pub struct Fleet {
+    plane: ControlPlane,
+    /// What the apiserver asks itself when it starts.
+    at_start: RequestCounts,
+}
+
+// === impl Fleet ===
+
+impl Fleet {
+    /// Starts a control plane and creates the pods.
+    pub async fn load(version: Version) -> Result<Self> {
+        let plane = ControlPlane::start(version).await?;
+        let at_start = plane.request_counts().await?;
+        DATA.load(&plane.client(User::Admin, Protocol::Http1)?).await?;
+        Ok(Self { plane, at_start })
+    }
+
+    /// The control plane.
+    pub fn plane(&self) -> &ControlPlane {
+        &self.plane
+    }
+
+    /// What the apiserver's own parts had asked when it had just started.
+    pub fn at_start(&self) -> &RequestCounts {
+        &self.at_start
+    }
+
+    /// Starts Listless with a replica of the pods, and waits until it answers from memory; no LIST
+    /// is sent for that.
+    pub async fn proxy(&self) -> Result<ProxyProcess> {
+        let kubeconfig = self.plane.kubeconfig(User::Admin)?;
+        let proxy = ProxyProcess::start(&kubeconfig, Some(CONFIGURATION)).await?;
+        let client = proxy.client(Protocol::Http1);
+        let target = format!("{}/{}", DATA.collection(), DATA.name(0));
+        let deadline = std::time::Instant::now() + WARM_LIMIT;
+        let mut poll = tokio::time::interval(WARM_POLL);
+        loop {
+            poll.tick().await;
+            let answer = client.get(&target).await?;
+            let status = answer.header("cache-status").unwrap_or_default();
+            if status.starts_with("listless; hit") {
+                return Ok(proxy);
+            }
+            if std::time::Instant::now() > deadline {
+                anyhow::bail!("never answered from memory: {status}\n{}", proxy.log());
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Holds what pollers saw against what was written: exact states, no way back, no old news.
+
+use std::time::{Duration, Instant};
+
+use super::STALENESS_MAX;
+use super::history::History;
+use super::pollers::{Observation, Outcome, Refusal};
+use crate::differential::judge::Served;
+
+/// What a proxy may take to notice, on a machine shared with the servers and their clients.
+const SLACK: Duration = Duration::from_millis(1500);
+
+/// A time without an apiserver.
+#[derive(Clone, Copy, Debug)]
+pub struct Outage {
+    /// When it was killed.
+    pub from: Instant,
+    /// When it was ready again.
+    pub until: Instant,
+}
+
+/// Every wrong answer, in words.
+pub fn wrong_answers(history: &History, seen: &[Observation]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for observation in seen {
+        let Outcome::List { version, items, served } = &observation.outcome else { continue };
+        let poller = observation.poller;
+        if *items != history.expected(poller, *version) {
+            wrong.push(format!("poller {poller}: not the state at version {version} ({served:?})"));
+        }
+        if let Some(before) = observation.sent.checked_sub(STALENESS_MAX + SLACK) {
+            let newest = history.acknowledged_at(before);
+            if *version < newest {
+                wrong.push(format!(
+                    "poller {poller}: version {version}, but {newest} was acknowledged more than \
+                     {STALENESS_MAX:?} before ({served:?})"
+                ));
+            }
+        }
+    }
+    wrong.extend(backward_steps(seen));
+    wrong
+}
+
+/// All pollers are one session: what one was told before another asked is the other's floor.
+fn backward_steps(seen: &[Observation]) -> Vec<String> {
+    let lists = || {
+        seen.iter().filter_map(|observation| match observation.outcome {
+            Outcome::List { version, .. } => Some((observation, version)),
+            _ => None,
+        })
+    };
+    let mut received: Vec<(Instant, u64)> =
+        lists().map(|(observation, version)| (observation.received, version)).collect();
+    received.sort();
+    let mut asked: Vec<(Instant, u64)> =
+        lists().map(|(observation, version)| (observation.sent, version)).collect();
+    asked.sort();
+    let (mut told, mut floor) = (received.into_iter().peekable(), 0);
+    let mut wrong = Vec::new();
+    for (sent, version) in asked {
+        while let Some((_, shown)) = told.next_if(|(moment, _)| *moment < sent) {
+            floor = floor.max(shown);
+        }
+        if version < floor {
+            wrong.push(format!("version {version} after {floor} had been shown"));
+        }
+    }
+    wrong
+}
+
+/// What was wrong about answers while there was no apiserver.
+pub fn wrong_in_outage(outage: Outage, seen: &[Observation]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    // An answer under way at the moment of the kill may have come from either world.
+    for observation in seen.iter().filter(|observation| outage.covers(observation)) {
+        let age = observation.sent.duration_since(outage.from);
+        let complaint = match &observation.outcome {
+            Outcome::List { served: Served::Hit, .. } if age <= STALENESS_MAX + SLACK => None,
+            Outcome::List { served, .. } => Some(format!("a list ({served:?})")),
+            Outcome::Refused(refusal) => refusal_complaint(refusal),
+            Outcome::Failed(error) => Some(error.clone()),
+        };
+        wrong.extend(complaint.map(|complaint| format!("{age:.1?} into the outage: {complaint}")));
+    }
+    wrong
+}
+
+/// What is wrong with the refusal of a read that nobody can answer (S-ERR-02).
+pub fn refusal_complaint(refusal: &Refusal) -> Option<String> {
+    let right = refusal.status == 503
+        && refusal.reason.as_deref() == Some("ServiceUnavailable")
+        && refusal.cache_status
+        && refusal.retry_after.as_ref().is_some_and(|text| text.parse::<u32>().is_ok());
+    (!right).then(|| format!("{refusal:?}"))
+}
+
+// === impl Outage ===
+
+impl Outage {
+    /// Whether an exchange lies wholly within the outage.
+    pub fn covers(&self, observation: &Observation) -> bool {
+        observation.sent > self.from && observation.received < self.until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::history::Items;
+
+    fn list(sent: Instant, version: u64) -> Observation {
+        let outcome = Outcome::List { served: Served::Hit, version, items: Items::new() };
+        Observation { poller: 0, sent, received: sent + Duration::from_millis(1), outcome }
+    }
+
+    #[test]
+    fn a_step_back_is_seen_across_pollers() {
+        let now = Instant::now();
+        let later = now + Duration::from_secs(1);
+        assert!(backward_steps(&[list(now, 5), list(later, 5)]).is_empty());
+        assert_eq!(backward_steps(&[list(now, 6), list(later, 5)]).len(), 1);
+        // Two that run side by side may overtake each other.
+        assert!(backward_steps(&[list(now, 6), list(now, 5)]).is_empty());
+    }
+
+    #[test]
+    fn an_outage_allows_memory_for_a_while_and_then_proper_refusals() {
+        let from = Instant::now();
+        let outage = Outage { from, until: from + Duration::from_secs(30) };
+        let early = list(from + Duration::from_secs(1), 5);
+        let late = list(from + Duration::from_secs(10), 5);
+        assert!(wrong_in_outage(outage, &[early]).is_empty());
+        assert_eq!(wrong_in_outage(outage, std::slice::from_ref(&late)).len(), 1);
+        let refusal = Refusal {
+            status: 503,
+            retry_after: Some("1".to_owned()),
+            reason: Some("ServiceUnavailable".to_owned()),
+            cache_status: true,
+        };
+        let with =
+            |refusal: Refusal| Observation { outcome: Outcome::Refused(refusal), ..late.clone() };
+        assert!(wrong_in_outage(outage, &[with(refusal.clone())]).is_empty());
+        let wrong = [
+            Refusal { status: 502, ..refusal.clone() },
+            Refusal { retry_after: None, ..refusal.clone() },
+            Refusal { reason: None, ..refusal.clone() },
+            Refusal { cache_status: false, ..refusal },
+        ];
+        for refusal in wrong {
+            assert_eq!(wrong_in_outage(outage, &[with(refusal)]).len(), 1);
+        }
+    }
+}
