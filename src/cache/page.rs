@@ -140,7 +140,7 @@ fn page_length(objects: &[Object]) -> usize {
         bytes += object.raw().len() + 1;
         bytes >= PAGE_BYTES_TARGET
     });
-    full.map_or(objects.len().min(PAGE_OBJECTS_TARGET), |last| last + 1)
+    full.map_or_else(|| objects.len().min(PAGE_OBJECTS_TARGET), |last| last + 1)
 }
 
 /// The length of `object,object,…,`.
