@@ -16,6 +16,7 @@ pub mod history;
 pub mod object;
 mod page;
 mod pair;
+mod pool;
 mod reader;
 mod rebuild;
 pub mod reflector;
@@ -148,7 +149,7 @@ impl Default for Settings {
             replicas_max: 256,
             item_bytes_max: 16 * 1024 * 1024,
             history_events_max: 4096,
-            history_bytes_max: 4 * 1024 * 1024,
+            history_bytes_max: 2 * 1024 * 1024,
             history_age_max: Duration::from_secs(5 * 60),
             quiet_after: Duration::from_secs(75),
         }
@@ -210,6 +211,13 @@ impl Cache {
         }
         drop(settings);
         Lookup::Found(self.0.spawn(&mut set, wanted, start).view())
+    }
+
+    /// The apiserver has just answered a read of this query, though its replica is cut off.
+    pub fn nudge(&self, query: &Query) {
+        if let Some(replica) = self.0.set().best(query) {
+            replica.nudge();
+        }
     }
 
     /// Every replica in figures.

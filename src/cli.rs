@@ -81,10 +81,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
-    log::start(&cli.log)?;
+    // The demo's table is what people look at.
+    let level = if matches!(cli.command, Command::Demo(_)) { "error" } else { "info" };
+    log::start(&cli.log, level)?;
     match cli.command {
         Command::Local(options) => app::local(&options)?,
-        Command::Demo(args) => return app::demo(args),
+        Command::Demo(args) => return demo::run(&args),
         Command::Explain(arguments) => explain::run(&arguments)?,
         Command::Config(command) => configuration::run(&command)?,
     }

@@ -27,14 +27,14 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use self::{
     cluster::SimulatedCluster,
-    phase::{Measured, Phase},
+    phase::{Kind, Measured, Phase},
     report::{Report, Table},
 };
 
 /// The flags of `listless demo`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// How long to measure, both halves together.
+    /// How long to measure, both halves together; Listless's warm-up comes on top.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=3600))]
     pub seconds: u64,
     /// How to show the result.
@@ -84,6 +84,7 @@ struct Scale {
     writes_per_second: u32,
     pollers: usize,
     period: Duration,
+    warm_up_max: Duration,
 }
 
 /// Why the demo ends before its time.
@@ -104,13 +105,24 @@ const PERIOD: Duration = Duration::from_secs(3);
 /// Each poller polls at least this often in each phase, or polls faster.
 const POLLS_MIN: u32 = 3;
 
+/// How long Listless may take until it answers every poller from memory.
+const WARM_UP_MAX: Duration = Duration::from_secs(15);
+
 const REDRAW: Duration = Duration::from_millis(500);
 
 /// What a shell expects of a command that Ctrl-C ended.
 const INTERRUPTED_CODE: u8 = 130;
 
-/// Runs the demo; must be called inside a runtime with more than one thread.
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+/// Runs the demo on a runtime of its own and shows the result.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Runtime::new().context("the threads of the demo")?;
+    let code = runtime.block_on(show(args));
+    // What is still under way then has nobody left to answer.
+    runtime.shutdown_background();
+    code
+}
+
+async fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let scale = Scale::new(Duration::from_secs(args.seconds));
     let out = std::io::stdout();
     let terminal = out.is_terminal() && args.output == Output::Table;
@@ -120,7 +132,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
             std::future::pending::<()>().await;
         }
     };
-    let report = measure(&args, &scale, listless::in_process(), &mut table, interrupt).await?;
+    let report = measure(args, &scale, listless::in_process(), &mut table, interrupt).await?;
     match args.output {
         Output::Table => table.finish(&report)?,
         Output::Json => table.say(&serde_json::to_string(&report)?)?,
@@ -146,31 +158,34 @@ async fn measure<W: Write>(
         table.say(&scale.introduction())?;
     }
     let cluster = SimulatedCluster::start(scale).await?;
-    let show = |table: &mut Table<W>, report: &Report| {
-        if shown { table.draw(report) } else { Ok(()) }
-    };
-    let period_ms = scale.period.as_millis().try_into().unwrap_or(u64::MAX);
-
-    let mut phase = Phase::start(&cluster, &cluster.endpoint(), scale, Instant::now() + half)?;
-    let ended = follow(&mut phase, interrupt.as_mut(), |measured| {
-        show(table, &Report::new(measured, Measured::default(), period_ms))
-    });
-    let ended = ended.await?;
-    let direct = phase.measured();
-    drop(phase);
-    if ended == End::Interrupted {
-        return Ok(Report::new(direct, Measured::default(), period_ms).ended(ended));
+    let mut report = Report { poll_period_ms: milliseconds(scale.period), ..Report::default() };
+    let mut proxy = None;
+    let mut start_proxy = Some(start_proxy);
+    for (kind, time) in
+        [(Kind::Straight, half), (Kind::WarmUp, scale.warm_up_max), (Kind::Listless, half)]
+    {
+        if kind == Kind::WarmUp
+            && let Some(start_proxy) = start_proxy.take()
+        {
+            let started = start_proxy(cluster.endpoint()).await.context("starting Listless")?;
+            proxy = Some(started);
+        }
+        let server = proxy.as_ref().map_or_else(|| cluster.endpoint(), |it| it.server.clone());
+        let mut phase = Phase::start(kind, &cluster, &server, scale, Instant::now() + time)?;
+        let ended = follow(&mut phase, interrupt.as_mut(), |measured| {
+            report.note(kind, measured);
+            if shown { table.draw(&report) } else { Ok(()) }
+        });
+        if ended.await? == End::Interrupted {
+            report.interrupted = true;
+            break;
+        }
     }
+    Ok(report)
+}
 
-    let proxy = start_proxy(cluster.endpoint()).await.context("starting Listless")?;
-    let mut phase = Phase::start(&cluster, &proxy.server, scale, Instant::now() + half)?;
-    let ended = follow(&mut phase, interrupt.as_mut(), |measured| {
-        show(table, &Report::new(direct.clone(), measured, period_ms))
-    });
-    let ended = ended.await?;
-    let report = Report::new(direct.clone(), phase.measured(), period_ms);
-    drop(proxy);
-    Ok(report.ended(ended))
+fn milliseconds(duration: Duration) -> u64 {
+    duration.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 /// Shows a phase until it is over or the user has had enough.
@@ -181,13 +196,15 @@ async fn follow(
 ) -> anyhow::Result<End> {
     let mut redraw = interval(REDRAW);
     redraw.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
+    let ended = loop {
         tokio::select! {
-            () = phase.finished() => return Ok(End::Completed),
-            () = &mut interrupt => return Ok(End::Interrupted),
+            () = phase.finished() => break End::Completed,
+            () = &mut interrupt => break End::Interrupted,
             _ = redraw.tick() => show(phase.measured())?,
         }
-    }
+    };
+    show(phase.measured())?;
+    Ok(ended)
 }
 
 // === impl Scale ===
@@ -201,6 +218,7 @@ impl Scale {
             writes_per_second: WRITES_PER_SECOND,
             pollers: POLLERS,
             period: PERIOD.min(time / 2 / POLLS_MIN),
+            warm_up_max: WARM_UP_MAX,
         }
     }
 
@@ -223,15 +241,6 @@ impl Scale {
             self.pods_per_app,
             self.period.as_secs_f64(),
         )
-    }
-}
-
-// === impl Report ===
-
-impl Report {
-    fn ended(mut self, end: End) -> Self {
-        self.interrupted = end == End::Interrupted;
-        self
     }
 }
 

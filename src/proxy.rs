@@ -17,7 +17,7 @@ pub mod warnings;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use http::{HeaderMap, HeaderName, Request, Response};
+use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use tokio::{sync::watch, time::Instant};
 
@@ -222,7 +222,12 @@ impl Proxy {
         let Forward { reason, rewriting } = forward;
         let sent = self.forwarder.forward(caller, info, &rewriting, request, &self.session).await;
         match sent {
-            Ok(response) => Ok(log.forwarded(reason, response)),
+            Ok(response) => {
+                if let (ForwardReason::LinkLost, Some(read)) = (reason, readable(info)) {
+                    self.cache.nudge(&read.query);
+                }
+                Ok(log.forwarded(reason, response))
+            }
             Err(error) => Err(Error::upstream(error, info)),
         }
     }
@@ -243,15 +248,5 @@ fn readable(info: &RequestInfo) -> Option<&Read> {
 }
 
 fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
-    let pretty = readable(info).and_then(|read| read.pretty.as_deref());
-    let accept = joined(headers, &http::header::ACCEPT);
-    let user_agent = headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
-    Negotiated::negotiate(accept.as_deref(), pretty, user_agent)
-}
-
-/// All values of a header as one list; none when absent. What is not text matches nothing we know.
-fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
-    let mut values = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
-    let first = values.next()?.to_owned();
-    Some(values.fold(first, |all, value| all + "," + value))
+    Negotiated::of(headers, readable(info).and_then(|read| read.pretty.as_deref()))
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
 usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rounds N] [--pods N]
-       [--connections N] [--samples N]
+       [--connections N] [--samples N] [--as-built]
 
   --gate           exit with an error when a gate is missed
   --cell ID        measure only this cell (P1 P2 P3 P4 P5 P15); repeat for more
@@ -14,7 +14,8 @@ usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rou
   --rounds N       slots on each side of a cell (default 5)
   --pods N         pods in the cluster (default 5000, at least 1000)
   --connections N  connections of the closed-loop load (default 8)
-  --samples N      latency samples on each side (default 3000)";
+  --samples N      latency samples on each side (default 3000)
+  --as-built       drive the binary cargo built beside this program, to try the harness out";
 
 /// What to measure and how long.
 #[derive(Clone, Debug)]
@@ -26,6 +27,7 @@ pub(crate) struct Options {
     pub(crate) pods: u32,
     pub(crate) connections: usize,
     pub(crate) samples: usize,
+    pub(crate) as_built: bool,
 }
 
 // === impl Options ===
@@ -40,6 +42,7 @@ impl Options {
             pods: 5_000,
             connections: 8,
             samples: 3_000,
+            as_built: false,
         };
         let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
@@ -52,10 +55,14 @@ impl Options {
                 "--pods" => options.pods = value()?.parse()?,
                 "--connections" => options.connections = value()?.parse()?,
                 "--samples" => options.samples = value()?.parse()?,
+                "--as-built" => options.as_built = true,
                 // Cargo adds this one.
                 "--bench" => {}
                 _ => bail!("unknown argument {argument}\n{USAGE}"),
             }
+        }
+        if options.gate && options.as_built {
+            bail!("gates are for the binary as it is shipped\n{USAGE}");
         }
         if options.rounds == 0 || options.slot.is_zero() || options.pods < 1_000 {
             bail!("too little to measure\n{USAGE}");

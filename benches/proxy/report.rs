@@ -52,6 +52,9 @@ impl Report {
             env!("CARGO_PKG_VERSION"),
             self.version
         );
+        if options.as_built {
+            println!("NOT the binary as it is shipped: the figures below mean nothing");
+        }
         println!("machine: {}", machine());
         println!(
             "load: {} pods; {} kept-alive HTTP/1.1 connections, TLS 1.3 AES-128-GCM, closed loop; {} rounds \

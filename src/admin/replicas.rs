@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::cache::{Link, ReplicaStatus, Start, State};
+use crate::{
+    api::version::ResourceVersion,
+    cache::{Link, ReplicaStatus, Start, State},
+};
 
 /// One replica; names may be added to it, not taken away.
 #[derive(Serialize)]
@@ -64,7 +67,7 @@ impl<'a> From<&'a ReplicaStatus> for Replica<'a> {
                 Link::Up => "up",
                 Link::Lost { .. } => "lost",
             },
-            resource_version: status.version.as_ref().map(|version| version.as_str()),
+            resource_version: status.version.as_ref().map(ResourceVersion::as_str),
             objects: status.objects,
             bytes: status.bytes,
             relists: status.relists,
@@ -85,7 +88,7 @@ fn seconds(duration: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{GroupVersionResource, Scope, query::Query, version::ResourceVersion};
+    use crate::api::{GroupVersionResource, Scope, query::Query};
 
     #[test]
     fn a_replica_is_told_in_kubernetes_words() {

@@ -42,6 +42,8 @@ enum Message {
     Envelope,
     TypeMeta,
     Object,
+    /// The spec of a Namespace.
+    NamespaceSpec,
     List,
     /// The one list whose metadata is its second field (S-CT-22).
     PartialListV1Beta1,
@@ -230,6 +232,9 @@ impl Scanner {
             (Message::TypeMeta, 1) => Action::Keep(Slot::ApiVersion),
             (Message::TypeMeta, 2) => Action::Keep(Slot::Kind),
             (Message::Object, 1) => Action::Enter(Message::ObjectMeta),
+            (Message::Object, 2) if self.facts.is_namespace() => {
+                Action::Enter(Message::NamespaceSpec)
+            }
             (Message::List, 1) | (Message::PartialListV1Beta1, 2) => {
                 Action::Enter(Message::ListMeta)
             }
@@ -244,7 +249,7 @@ impl Scanner {
                 Action::Skip
             }
             (Message::ObjectMeta, 11) => Action::Enter(Message::Label),
-            (Message::ObjectMeta, 14) => {
+            (Message::ObjectMeta, 14) | (Message::NamespaceSpec, 1) => {
                 self.facts.finalizers = true;
                 Action::Skip
             }

@@ -13,7 +13,7 @@ use crate::api::{ObjectKey, version::ResourceVersion};
 
 /// Changes that are collected before they are published together.
 #[derive(Debug)]
-pub struct Batch {
+pub(super) struct Batch {
     base: Arc<Snapshot>,
     /// What stands at a key now; None where an object was deleted.
     changes: BTreeMap<ObjectKey, Option<Object>>,
@@ -23,26 +23,26 @@ pub struct Batch {
 
 impl Batch {
     /// No changes yet.
-    pub fn of(base: Arc<Snapshot>) -> Self {
+    pub(super) fn of(base: Arc<Snapshot>) -> Self {
         Self { base, changes: BTreeMap::new() }
     }
 
     /// Puts an object in; returns the one that was there before, if any.
-    pub fn apply(&mut self, object: Object) -> Option<Object> {
+    pub(super) fn apply(&mut self, object: Object) -> Option<Object> {
         self.change(object.key().clone(), Some(object))
     }
 
     /// Takes an object out; returns it, if it was there.
-    pub fn delete(&mut self, key: &ObjectKey) -> Option<Object> {
+    pub(super) fn delete(&mut self, key: &ObjectKey) -> Option<Object> {
         self.change(key.clone(), None)
     }
 
     /// The snapshot with all changes, at a version.
-    pub fn finish(self, version: ResourceVersion) -> Snapshot {
+    pub(super) fn finish(self, version: ResourceVersion) -> Snapshot {
         if self.changes.is_empty() {
             return self.base.at(version);
         }
-        let old = self.base.pages();
+        let (old, pool) = (self.base.pages(), self.base.pool());
         let mut pages = Vec::with_capacity(old.len() + 1);
         let mut changes = self.changes.into_iter().peekable();
         // Keys before the first page belong to it, keys after the last page to that.
@@ -56,11 +56,12 @@ impl Batch {
             if here.is_empty() {
                 pages.push(page.clone());
             } else {
-                page::append(&mut pages, merged(page, here));
+                page::append(&mut pages, merged(page, here), pool);
             }
         }
-        page::append(&mut pages, changes.filter_map(|(_, object)| object).collect());
-        Snapshot::new(version, self.base.envelope().clone(), pages)
+        let rest = changes.filter_map(|(_, object)| object).collect();
+        page::append(&mut pages, rest, pool);
+        Snapshot::new(version, self.base.envelope().clone(), pages, pool.clone())
     }
 
     fn change(&mut self, key: ObjectKey, now: Option<Object>) -> Option<Object> {

@@ -7,7 +7,7 @@ use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 
-use super::{object::Object, pair::Pair};
+use super::{object::Object, pair::Pair, pool::Pool};
 use crate::api::ObjectKey;
 
 /// A page of a snapshot.
@@ -24,7 +24,7 @@ pub struct Page {
 struct Filter([u64; FILTER_WORDS]);
 
 /// A list under construction reaches for pages of this size.
-pub const PAGE_BYTES_TARGET: usize = 64 * 1024;
+pub(super) const PAGE_BYTES_TARGET: usize = 64 * 1024;
 
 /// A page grown beyond this is split.
 const PAGE_BYTES_MAX: usize = 2 * PAGE_BYTES_TARGET;
@@ -33,7 +33,7 @@ const PAGE_BYTES_MAX: usize = 2 * PAGE_BYTES_TARGET;
 const PAGE_BYTES_MIN: usize = PAGE_BYTES_TARGET / 4;
 
 /// Objects a page aims at when they are small.
-pub const PAGE_OBJECTS_TARGET: usize = 64;
+pub(super) const PAGE_OBJECTS_TARGET: usize = 64;
 
 /// A page with more objects is split.
 const PAGE_OBJECTS_MAX: usize = 2 * PAGE_OBJECTS_TARGET;
@@ -45,13 +45,14 @@ const FILTER_WORDS: usize = 32;
 
 impl Page {
     /// Lays out objects that are in key order.
-    fn seal(objects: &[Object]) -> Self {
-        let mut buffer = Vec::with_capacity(raw_bytes(objects));
+    fn seal(objects: &[Object], pool: &Arc<Pool>) -> Self {
+        let mut buffer = pool.take(raw_bytes(objects));
         for object in objects {
             buffer.extend_from_slice(object.raw());
             buffer.push(b',');
         }
-        let buffer = Bytes::from(buffer);
+        let capacity = buffer.capacity();
+        let buffer = pool.lend(buffer);
         let mut start = 0;
         let objects: Box<[Object]> = objects
             .iter()
@@ -63,7 +64,7 @@ impl Page {
             })
             .collect();
         let heads: usize = objects.iter().map(Object::head_bytes).sum();
-        let bytes = buffer.len() + size_of::<Self>() + size_of_val(&*objects) + heads;
+        let bytes = capacity + size_of::<Self>() + size_of_val(&*objects) + heads;
         Self { filter: Filter::of(&objects), buffer, objects, bytes }
     }
 
@@ -108,7 +109,7 @@ impl Page {
 }
 
 /// Appends objects in key order as pages of a good size; a small last page may take them in.
-pub fn append(pages: &mut Vec<Arc<Page>>, mut objects: Vec<Object>) {
+pub(super) fn append(pages: &mut Vec<Arc<Page>>, mut objects: Vec<Object>, pool: &Arc<Pool>) {
     if objects.is_empty() {
         return;
     }
@@ -121,13 +122,13 @@ pub fn append(pages: &mut Vec<Arc<Page>>, mut objects: Vec<Object>) {
         pages.pop();
     }
     if raw_bytes(&objects) <= PAGE_BYTES_MAX && objects.len() <= PAGE_OBJECTS_MAX {
-        pages.push(Arc::new(Page::seal(&objects)));
+        pages.push(Arc::new(Page::seal(&objects, pool)));
         return;
     }
     let mut rest = &objects[..];
     while !rest.is_empty() {
         let (page, tail) = rest.split_at(page_length(rest));
-        pages.push(Arc::new(Page::seal(page)));
+        pages.push(Arc::new(Page::seal(page, pool)));
         rest = tail;
     }
 }

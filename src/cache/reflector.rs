@@ -13,7 +13,7 @@ mod watching;
 
 pub use failure::{Ended, Failure};
 
-use std::{error::Error, fmt::Write, sync::Arc};
+use std::{error::Error, fmt::Write, sync::Arc, time::Duration};
 
 use tokio::{
     sync::watch,
@@ -40,10 +40,18 @@ pub struct Reflector {
     counters: Arc<Counters>,
     reader: Reader,
     backoff: Backoff,
+    /// How many lists in a row had unusable content.
+    bad_lists: u32,
 }
 
 /// Numbers in 0..1.
 pub type Random = Arc<dyn Fn() -> f64 + Send + Sync>;
+
+/// After so many lists with unusable content in a row there is no point in asking again.
+const BAD_LISTS_MAX: u32 = 5;
+
+/// At least this long a failed reflector rests, even if the apiserver answers others.
+const NUDGED_REST: Duration = Duration::from_secs(1);
 
 /// Error texts kept for status pages are cut to this length.
 const ERROR_CHARACTERS_MAX: usize = 300;
@@ -63,7 +71,7 @@ impl Reflector {
         let exchange = Exchange::new(client, query);
         let reader = Reader::new(query.resource.clone(), query.scope.clone());
         let backoff = Backoff::default();
-        Self { replica, exchange, settings, random, counters, reader, backoff }
+        Self { replica, exchange, settings, random, counters, reader, backoff, bad_lists: 0 }
     }
 
     /// Lists and watches until told to stop or until it is of no use.
@@ -83,16 +91,31 @@ impl Reflector {
                 Err(failure) => {
                     let next = failure.next(&step, self.shown().as_ref());
                     self.note(&failure);
+                    self.bad_lists += u32::from(failure.is_bad_list());
                     match next {
+                        // Asking for it again and again would cost both sides too much.
+                        Ok(_) if self.bad_lists >= BAD_LISTS_MAX => return Ended::NotReplicable,
                         Ok(next) => {
                             let wait = self.backoff.next((self.random)());
-                            sleep(failure.retry_after() + wait).await;
+                            self.rest(failure.retry_after() + wait).await;
                             next
                         }
                         Err(ended) => return ended,
                     }
                 }
             };
+        }
+    }
+
+    /// Waits before the next attempt; shortly only, if word comes that the apiserver answers again.
+    async fn rest(&self, wait: Duration) {
+        let nudged = async {
+            sleep(wait.min(NUDGED_REST)).await;
+            self.replica.nudged().await;
+        };
+        tokio::select! {
+            () = sleep(wait) => {}
+            () = nudged => {}
         }
     }
 

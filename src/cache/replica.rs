@@ -11,7 +11,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     time::{Instant, timeout_at},
 };
 
@@ -25,6 +25,7 @@ pub struct Replica {
     started_at: Instant,
     published: ArcSwap<Published>,
     tick: watch::Sender<()>,
+    nudge: Notify,
     history: Mutex<History>,
     usage: Mutex<Usage>,
 }
@@ -141,7 +142,7 @@ pub(super) struct Usage {
     /// Whether a watch was opened before.
     pub watched: bool,
     pub last_error: Option<String>,
-    /// Memory of a list being read and of shared pairs.
+    /// Memory of a list being read, of shared pairs and of the history.
     pub extra_bytes: usize,
 }
 
@@ -170,6 +171,7 @@ impl Replica {
             started_at: now,
             published: ArcSwap::from_pointee(published),
             tick: watch::Sender::new(()),
+            nudge: Notify::new(),
             history: Mutex::new(history),
             usage: Mutex::new(usage),
         }
@@ -206,6 +208,16 @@ impl Replica {
                 return self.view();
             }
         }
+    }
+
+    /// Tells the reflector that the apiserver answers, should it be resting after a failure.
+    pub fn nudge(&self) {
+        self.nudge.notify_waiters();
+    }
+
+    /// Waits for such word.
+    pub(super) async fn nudged(&self) {
+        self.nudge.notified().await;
     }
 
     /// The window of recent events; not to be held across an await.
@@ -246,7 +258,7 @@ impl Replica {
     /// Memory held, estimated.
     pub(super) fn bytes(&self) -> usize {
         let objects = self.published.load().snapshot.as_ref().map_or(0, |held| held.bytes());
-        objects + self.usage().extra_bytes + self.history().bytes()
+        objects + self.usage().extra_bytes
     }
 
     pub(super) fn status(&self, now: Instant) -> ReplicaStatus {

@@ -20,7 +20,7 @@ use crate::api::{GroupVersionResource, Scope, query::Query, selector::NAME_PATH}
 
 /// The replicas, and what is remembered about queries without one.
 #[derive(Debug)]
-pub struct Set {
+pub(super) struct Set {
     members: HashMap<GroupVersionResource, Vec<Member>>,
     /// Queries that the configuration asks for.
     eager: HashSet<Query>,
@@ -32,7 +32,7 @@ pub struct Set {
 
 /// One replica and the way to stop it.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub(super) struct Member {
     /// The replica.
     pub replica: Arc<Replica>,
     /// Stops its reflector.
@@ -41,7 +41,7 @@ pub struct Member {
 
 /// Why a replica should stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopReason {
+pub(super) enum StopReason {
     /// Nobody reads it.
     Idle,
     /// A wider one took over.
@@ -53,14 +53,14 @@ pub enum StopReason {
 /// So many queries without a replica are remembered at most.
 const REMEMBERED_MAX: usize = 4096;
 
-/// A wider replica that failed is tried again after so many refusal times only: it is dear.
-const WIDENING_PATIENCE: u32 = 10;
+/// What is dear and likely to fail again is tried after so many refusal times only.
+const PATIENCE: u32 = 10;
 
 // === impl Set ===
 
 impl Set {
     /// No replicas.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             members: HashMap::new(),
             eager: HashSet::new(),
@@ -70,35 +70,35 @@ impl Set {
     }
 
     /// Every replica.
-    pub fn members(&self) -> impl Iterator<Item = &Member> {
+    pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
         self.members.values().flatten()
     }
 
     /// How many replicas there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.members.values().map(Vec::len).sum()
     }
 
     /// The best replica that covers a query: one that can answer, with the fewest objects.
-    pub fn best(&self, query: &Query) -> Option<&Arc<Replica>> {
+    pub(super) fn best(&self, query: &Query) -> Option<&Arc<Replica>> {
         let covering = self.of(query).iter().filter(|member| member.query().covers(query));
         covering.min_by_key(|member| member.rank()).map(|member| &member.replica)
     }
 
     /// Whether a replica follows exactly this query.
-    pub fn has(&self, query: &Query) -> bool {
+    pub(super) fn has(&self, query: &Query) -> bool {
         self.of(query).iter().any(|member| member.query() == query)
     }
 
     /// Adds a replica.
-    pub fn add(&mut self, member: Member) {
+    pub(super) fn add(&mut self, member: Member) {
         let query = member.query();
         self.reads.remove(query);
         self.members.entry(query.resource.clone()).or_default().push(member);
     }
 
     /// Takes a replica out; false when it was not in.
-    pub fn remove(&mut self, replica: &Arc<Replica>) -> bool {
+    pub(super) fn remove(&mut self, replica: &Arc<Replica>) -> bool {
         let resource = &replica.query().resource;
         let Some(members) = self.members.get_mut(resource) else {
             return false;
@@ -113,27 +113,33 @@ impl Set {
     }
 
     /// Notes that the configuration asks for a query.
-    pub fn add_eager(&mut self, query: Query) {
+    pub(super) fn add_eager(&mut self, query: Query) {
         self.absences.remove(&query);
         self.eager.insert(query);
     }
 
     /// Why a query cannot have a replica for now.
-    pub fn absence(&self, query: &Query, now: Instant) -> Option<Absence> {
+    pub(super) fn absence(&self, query: &Query, now: Instant) -> Option<Absence> {
         self.absences.get(query, now).map(|(absence, _)| absence)
     }
 
     /// Remembers why a replica ended, so that it is not started again at once.
-    pub fn remember(&mut self, replica: &Replica, absence: Absence, now: Instant, ttl: Duration) {
-        let ttl = match replica.start() {
-            Start::Widening => ttl * WIDENING_PATIENCE,
-            Start::Eager | Start::OnDemand => ttl,
+    pub(super) fn remember(
+        &mut self,
+        replica: &Replica,
+        absence: Absence,
+        now: Instant,
+        ttl: Duration,
+    ) {
+        let ttl = match (replica.start(), absence) {
+            (Start::Widening, _) | (_, Absence::NotReplicable) => ttl * PATIENCE,
+            _ => ttl,
         };
         self.absences.insert(replica.query().clone(), absence, now + ttl);
     }
 
     /// Counts a read that no replica covers; returns the replica it calls for, if any.
-    pub fn demanded(
+    pub(super) fn demanded(
         &mut self,
         query: &Query,
         demand: Demand,
@@ -158,24 +164,24 @@ impl Set {
     }
 
     /// Forgets what is no longer true.
-    pub fn expire(&mut self, now: Instant) {
+    pub(super) fn expire(&mut self, now: Instant) {
         self.reads.expire(now);
         self.absences.expire(now);
     }
 
     /// The configured queries that lack a replica.
-    pub fn missing_eager(&self, now: Instant) -> Vec<Query> {
+    pub(super) fn missing_eager(&self, now: Instant) -> Vec<Query> {
         let missing = |query: &&Query| !self.has(query) && self.absence(query, now).is_none();
         self.eager.iter().filter(missing).cloned().collect()
     }
 
     /// Which replicas should stop now, and why.
-    pub fn to_stop(&self, settings: &Settings, now: Instant) -> Vec<(Member, StopReason)> {
+    pub(super) fn to_stop(&self, settings: &Settings, now: Instant) -> Vec<(Member, StopReason)> {
         let mut stops = Vec::new();
         let mut rest = Vec::new();
         for member in self.members() {
             let idle = now.saturating_duration_since(member.replica.usage().used_at);
-            if member.replica.start() == Start::Eager {
+            if self.is_eager(member) {
                 rest.push(member);
             } else if self.is_replaced(member) {
                 stops.push((member.clone(), StopReason::Widened));
@@ -185,17 +191,17 @@ impl Set {
                 rest.push(member);
             }
         }
-        let memory = over_limit(rest, settings.memory_limit_bytes);
+        let memory = self.over_limit(rest, settings.memory_limit_bytes);
         stops.extend(memory.into_iter().map(|member| (member.clone(), StopReason::Memory)));
         stops
     }
 
     /// The wider replicas that should start because there are too many narrow ones.
-    pub fn to_widen(&self, settings: &Settings, now: Instant) -> Vec<Query> {
+    pub(super) fn to_widen(&self, settings: &Settings, now: Instant) -> Vec<Query> {
         let members = self.members.values();
         members
             .filter_map(|members| {
-                let candidates = wider(&siblings(members), settings.siblings_max);
+                let candidates = wider(&self.siblings(members), settings.siblings_max);
                 let is_new = |query: &Query| !self.has(query) && self.absence(query, now).is_none();
                 candidates.into_iter().find(is_new)
             })
@@ -232,15 +238,34 @@ impl Set {
                 && reached >= version
         })
     }
-}
 
-/// Replicas that were started for single queries and that no other one will take over.
-fn siblings(members: &[Member]) -> Vec<&Query> {
-    let is_covered = |query: &Query| {
-        members.iter().any(|other| other.query() != query && other.query().covers(query))
-    };
-    let started = members.iter().filter(|member| member.replica.start() != Start::Eager);
-    started.map(Member::query).filter(|query| !is_covered(query)).collect()
+    fn is_eager(&self, member: &Member) -> bool {
+        self.eager.contains(member.query())
+    }
+
+    /// Queries of replicas that were started for reads and that no other one will take over.
+    fn siblings<'a>(&self, members: &'a [Member]) -> Vec<&'a Query> {
+        let is_covered = |query: &Query| {
+            members.iter().any(|other| other.query() != query && other.query().covers(query))
+        };
+        let started = members.iter().filter(|member| !self.is_eager(member));
+        started.map(Member::query).filter(|query| !is_covered(query)).collect()
+    }
+
+    /// The least recently used replicas without which the rest fits; configured ones go last.
+    fn over_limit<'a>(&self, mut members: Vec<&'a Member>, limit: usize) -> Vec<&'a Member> {
+        let mut bytes: usize = members.iter().map(|member| member.replica.bytes()).sum();
+        members.sort_by_key(|member| (self.is_eager(member), member.replica.usage().used_at));
+        let mut dropped = Vec::new();
+        for member in members {
+            if bytes <= limit {
+                break;
+            }
+            bytes = bytes.saturating_sub(member.replica.bytes());
+            dropped.push(member);
+        }
+        dropped
+    }
 }
 
 /// What could take the place of too many siblings, best first: first selectors go, then scope.
@@ -263,23 +288,6 @@ fn wider(siblings: &[&Query], siblings_max: usize) -> Vec<Query> {
         .all(|query| (&query.labels, &query.fields) == (&first.labels, &first.fields));
     let everywhere = Query { scope: Scope::All, ..Query::clone(first) };
     vec![if same { everywhere } else { Query::all(first.resource.clone(), Scope::All) }]
-}
-
-/// The least recently used replicas without which the rest fits; configured ones go last.
-fn over_limit(mut members: Vec<&Member>, limit: usize) -> Vec<&Member> {
-    let mut bytes: usize = members.iter().map(|member| member.replica.bytes()).sum();
-    members.sort_by_key(|member| {
-        (member.replica.start() == Start::Eager, member.replica.usage().used_at)
-    });
-    let mut dropped = Vec::new();
-    for member in members {
-        if bytes <= limit {
-            break;
-        }
-        bytes = bytes.saturating_sub(member.replica.bytes());
-        dropped.push(member);
-    }
-    dropped
 }
 
 // === impl Member ===

@@ -9,6 +9,7 @@ use super::{
     envelope::Envelope,
     object::Object,
     page::Page,
+    pool::Pool,
     selection::{Selection, Wanted},
 };
 use crate::api::{ObjectKey, query::Query, version::ResourceVersion};
@@ -19,6 +20,8 @@ pub struct Snapshot {
     version: ResourceVersion,
     envelope: Arc<Envelope>,
     pages: Arc<[Arc<Page>]>,
+    /// Where buffers of pages come from and return to.
+    pool: Arc<Pool>,
     len: usize,
     bytes: usize,
 }
@@ -27,11 +30,16 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Takes pages whose objects follow each other in key order.
-    pub fn new(version: ResourceVersion, envelope: Arc<Envelope>, pages: Vec<Arc<Page>>) -> Self {
+    pub fn new(
+        version: ResourceVersion,
+        envelope: Arc<Envelope>,
+        pages: Vec<Arc<Page>>,
+        pool: Arc<Pool>,
+    ) -> Self {
         let len = pages.iter().map(|page| page.objects().len()).sum();
         let held: usize = pages.iter().map(|page| page.bytes() + size_of::<Arc<Page>>()).sum();
         let bytes = held + size_of::<Self>() + size_of::<Envelope>();
-        Self { version, envelope, pages: pages.into(), len, bytes }
+        Self { version, envelope, pages: pages.into(), pool, len, bytes }
     }
 
     /// The same objects at a later version, as a bookmark tells.
@@ -54,6 +62,11 @@ impl Snapshot {
         &self.pages
     }
 
+    /// Where buffers of pages come from and return to.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
     /// How many objects there are.
     pub fn len(&self) -> usize {
         self.len
@@ -64,9 +77,14 @@ impl Snapshot {
         self.len == 0
     }
 
+    /// Whether its objects have namespaces; unknown while there are none.
+    pub fn is_namespaced(&self) -> Option<bool> {
+        Some(self.pages.first()?.first_key().namespace().is_some())
+    }
+
     /// Memory held, estimated: raw bytes and overhead; pages may be shared with other snapshots.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.pool.bytes()
     }
 
     /// The object at a key.
@@ -103,7 +121,7 @@ impl Snapshot {
         let name = query.fields.pinned("metadata.name")?;
         let namespace = wanted.namespace();
         // The name alone is a key only among cluster-scoped objects.
-        let namespaced = self.pages.first()?.first_key().namespace().is_some();
+        let namespaced = self.is_namespaced()?;
         (namespace.is_some() || !namespaced).then(|| ObjectKey::new(namespace, name))
     }
 

@@ -324,6 +324,16 @@ async fn idle_replicas_stop_and_configured_ones_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_replica_that_is_configured_later_is_kept() {
+    let quiet_after = Duration::from_secs(10_000);
+    let mut scene = Scene::new(Settings { quiet_after, ..Settings::default() });
+    let _watch = scene.synced(&everything(), 10, &[]).await;
+    scene.cache.start(everything());
+    scene.calls.expect_none(Duration::from_secs(1000)).await;
+    assert_eq!(scene.held(), ["* "]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_least_recently_used_is_dropped_when_memory_is_short() {
     let mut scene = Scene::new(Settings { memory_limit_bytes: 350_000, ..Settings::default() });
     let large = [Pod { padding: 100_000, ..Pod::new("a", "p", 5) }];

@@ -37,7 +37,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Schema => print(&schema_document())?,
         Command::Validate { file } => warn(file, &Config::load(file)?)?,
         Command::Effective { config } => {
-            print(&effective_document(load(config.as_deref())?.raw()))?
+            print(&effective_document(load(config.as_deref())?.raw()))?;
         }
     }
     Ok(())

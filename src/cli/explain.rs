@@ -110,10 +110,15 @@ impl Explanation {
     /// What happens with and without a replica.
     fn outcomes(&mut self, candidate: &Candidate<'_>, session: &Session) {
         let level = candidate.level.as_str();
-        self.say(
-            "with a replica",
-            format!("answered from memory, once it is fresh enough: {level}"),
-        );
+        // With resourceVersion=0 the apiserver ignores the limit too (S-LIST-23).
+        let page = match (candidate.read.limit, &candidate.read.version) {
+            (Some(limit), version) if *version != VersionMatch::Any => {
+                format!(", if no more than {limit} objects match")
+            }
+            _ => String::new(),
+        };
+        let text = format!("answered from memory as soon as it is fresh enough ({level}){page}");
+        self.say("with a replica", text);
         let absent = Lookup::Absent(Absence::NotDemanded);
         let now = Instant::now();
         if let Step::Act(plan) = decide::decide(candidate, &absent, session, now, Duration::ZERO) {

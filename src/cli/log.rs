@@ -9,10 +9,11 @@ use super::{
     options::{LogFormat, LogOptions},
 };
 
-/// Starts to log as the options say, for the whole process.
-pub(super) fn start(options: &LogOptions) -> Result<(), UsageError> {
-    let filter = EnvFilter::try_new(&options.filter)
-        .map_err(|error| UsageError(format!("--log {:?}: {error}", options.filter)))?;
+/// Starts to log as the options say, for the whole process; `level` is what a command logs unasked.
+pub(super) fn start(options: &LogOptions, level: &str) -> Result<(), UsageError> {
+    let filter = options.filter.as_deref().unwrap_or(level);
+    let filter = EnvFilter::try_new(filter)
+        .map_err(|error| UsageError(format!("--log {filter:?}: {error}")))?;
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let builder = fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colours);
     let started = match options.format {

@@ -11,9 +11,16 @@ use clap::{Args, ValueEnum};
 #[derive(Clone, Debug, Args)]
 pub struct LogOptions {
     /// What to log: a level (error, warn, info, debug, trace), or levels by module such as
-    /// info,listless::access=debug.
-    #[arg(long = "log", value_name = "FILTER", help_heading = LOG, global = true, env = "LISTLESS_LOG", default_value = "info")]
-    pub filter: String,
+    /// info,listless::access=debug [default: info; for the demo error].
+    #[arg(
+        long = "log",
+        value_name = "FILTER",
+        help_heading = LOG,
+        global = true,
+        env = "LISTLESS_LOG",
+        hide_env_values = true
+    )]
+    pub filter: Option<String>,
     /// How to write the log, which goes to standard error.
     #[arg(long = "log-format", help_heading = LOG, global = true, value_enum, default_value_t)]
     pub format: LogFormat,

@@ -34,8 +34,8 @@ struct Entry {
 enum Node {
     Null,
     Scalar,
-    Sequence(Vec<Spanned<Node>>),
-    Mapping(Vec<(Spanned<String>, Spanned<Node>)>),
+    Sequence(Vec<Spanned<Self>>),
+    Mapping(Vec<(Spanned<String>, Spanned<Self>)>),
 }
 
 // === impl Places ===

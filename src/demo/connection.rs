@@ -24,6 +24,14 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// A list of the largest scale fits many times.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
+/// A successful answer.
+pub(super) struct Answer {
+    /// The whole body.
+    pub body: Bytes,
+    /// Whether Listless says that it came from its memory.
+    pub from_memory: bool,
+}
+
 /// A connection that is opened when first needed and again after it broke.
 pub(super) struct Connection {
     address: SocketAddr,
@@ -52,7 +60,7 @@ impl Connection {
         method: Method,
         path: &str,
         content: Option<(&'static str, String)>,
-    ) -> anyhow::Result<Bytes> {
+    ) -> anyhow::Result<Answer> {
         let answered = timeout(REQUEST_TIMEOUT, self.exchange(method, path, content)).await;
         let answered = answered.context("no answer within 10 s").flatten();
         if answered.is_err() {
@@ -66,7 +74,7 @@ impl Connection {
         method: Method,
         path: &str,
         content: Option<(&'static str, String)>,
-    ) -> anyhow::Result<Bytes> {
+    ) -> anyhow::Result<Answer> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -81,9 +89,11 @@ impl Connection {
         let request = request.body(body)?;
         let answer = self.ready().await?.send_request(request).await?;
         let status = answer.status();
-        let bytes = Body::incoming(answer.into_body()).collect(ANSWER_BYTES_MAX).await;
+        let from_memory = answer.headers().get("cache-status").is_some_and(is_hit);
+        let body = Body::incoming(answer.into_body()).collect(ANSWER_BYTES_MAX).await;
         ensure!(status.is_success(), "answered {status}");
-        bytes.map_err(|error| anyhow::anyhow!(error))
+        let body = body.map_err(|error| anyhow::anyhow!(error))?;
+        Ok(Answer { body, from_memory })
     }
 
     async fn ready(&mut self) -> anyhow::Result<&mut SendRequest<Body>> {
@@ -111,4 +121,9 @@ impl Connection {
         tokio::spawn(connection);
         Ok(sender)
     }
+}
+
+/// Reads RFC 9211's `hit`.
+fn is_hit(cache_status: &HeaderValue) -> bool {
+    cache_status.to_str().is_ok_and(|text| text.split(';').any(|part| part.trim() == "hit"))
 }

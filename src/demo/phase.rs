@@ -20,12 +20,25 @@ pub(super) struct Phase<'a> {
     pollers: JoinSet<()>,
 }
 
+/// What pollers do in a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Poll straight, period by period.
+    Straight,
+    /// Poll through Listless until it answers from memory.
+    WarmUp,
+    /// Poll through Listless, period by period.
+    Listless,
+}
+
 /// What a phase measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Measured {
     /// Polls that were answered.
     pub polls: u64,
+    /// How many of them Listless answered from memory.
+    pub from_memory: u64,
     /// Reads that reached the apiserver, whoever sent them.
     pub apiserver_requests: u64,
     /// Writes that reached the apiserver: the pollers' markers.
@@ -48,11 +61,15 @@ pub(super) struct Measured {
     pub first_fault: Option<String>,
 }
 
+/// More than a poller can write in an hour.
+const MARKERS_PER_PHASE: u64 = 1_000_000;
+
 // === impl Phase ===
 
 impl<'a> Phase<'a> {
     /// Starts every poller, spread over one period.
     pub(super) fn start(
+        kind: Kind,
         cluster: &'a SimulatedCluster,
         server: &Server,
         scale: &Scale,
@@ -65,11 +82,21 @@ impl<'a> Phase<'a> {
         let now = Instant::now();
         for (number, offset) in (0..scale.pollers).zip(0_u32..) {
             let connection = Connection::new(server.address, config.clone(), &server.token)?;
-            let poller = Poller::new(connection, number % scale.apps, scale.pods_per_app);
+            // No marker of an earlier phase may be taken for one of this.
+            let marker = MARKERS_PER_PHASE * kind as u64;
+            let app = number % scale.apps;
+            let poller = Poller::new(connection, app, scale.pods_per_app, marker);
             let pollers_total = u32::try_from(scale.pollers).unwrap_or(u32::MAX).max(1);
             let start = now + scale.period * offset / pollers_total;
             let (tally, period) = (tally.clone(), scale.period);
-            pollers.spawn(async move { poller.run(start, period, end, &tally).await });
+            pollers.spawn(async move {
+                match kind {
+                    Kind::WarmUp => poller.warm_up(end, &tally).await,
+                    Kind::Straight | Kind::Listless => {
+                        poller.run(start, period, end, &tally).await;
+                    }
+                }
+            });
         }
         Ok(Self { cluster, before, tally, pollers })
     }
@@ -92,6 +119,7 @@ impl Measured {
         seen.latencies.sort_unstable();
         Self {
             polls: seen.latencies.len() as u64,
+            from_memory: seen.from_memory,
             apiserver_requests: work.reads,
             apiserver_writes: work.writes,
             bytes: work.bytes,

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::phase::Measured;
+use super::phase::{Kind, Measured};
 
 /// Both phases side by side.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -12,7 +12,9 @@ use super::phase::Measured;
 pub(super) struct Report {
     /// Straight to the apiserver.
     pub direct: Measured,
-    /// Through Listless.
+    /// Through Listless until it answered every poller from memory for a while.
+    pub warm_up: Measured,
+    /// Through Listless from then on.
     pub listless: Measured,
     /// How many of the apiserver's reads were saved, in percent, poll for poll.
     pub saved_percent: f64,
@@ -32,20 +34,22 @@ pub(super) struct Table<W> {
 // === impl Report ===
 
 impl Report {
-    /// Both phases, compared poll for poll.
-    pub(super) fn new(direct: Measured, listless: Measured, poll_period_ms: u64) -> Self {
-        let saved_percent = saved(
-            (direct.apiserver_requests, direct.polls),
-            (listless.apiserver_requests, listless.polls),
+    /// Notes what a phase has measured so far, and compares poll for poll.
+    pub(super) fn note(&mut self, kind: Kind, measured: Measured) {
+        match kind {
+            Kind::Straight => self.direct = measured,
+            Kind::WarmUp => self.warm_up = measured,
+            Kind::Listless => self.listless = measured,
+        }
+        self.saved_percent = saved(
+            (self.direct.apiserver_requests, self.direct.polls),
+            (self.listless.apiserver_requests, self.listless.polls),
         );
-        Self { direct, listless, saved_percent, poll_period_ms, interrupted: false }
     }
 
     /// Whether both phases were measured and nothing went wrong in either.
     pub(super) fn is_clean(&self) -> bool {
-        [&self.direct, &self.listless]
-            .iter()
-            .all(|phase| phase.polls > 0 && phase.wrong_answers == 0 && phase.failed == 0)
+        [&self.direct, &self.listless].iter().all(|phase| phase.polls > 0) && self.faults() == 0
     }
 
     /// The demo in one sentence.
@@ -54,10 +58,9 @@ impl Report {
         if self.interrupted && listless.polls == 0 {
             return "Interrupted before Listless was measured.".to_owned();
         }
-        let faults: u64 =
-            [direct, listless].iter().map(|phase| phase.wrong_answers + phase.failed).sum();
+        let faults = self.faults();
         if faults > 0 {
-            let first = [listless, direct].iter().find_map(|phase| phase.first_fault.clone());
+            let first = self.phases().iter().find_map(|phase| phase.first_fault.clone());
             return format!(
                 "{faults} answers were wrong or missing (first: {}); this should not happen, \
                  please report it.",
@@ -68,13 +71,24 @@ impl Report {
         let early = if self.interrupted { "Interrupted; until then " } else { "" };
         format!(
             "{early}Listless answered {} polls with {} reads of the apiserver instead of {}: \
-             {:.1} % fewer reads, {bytes:.1} % fewer bytes{}, and every answer was right.",
+             {:.1} % fewer reads, {bytes:.1} % fewer bytes{}, and every answer was right. \
+             Before that it warmed up with {} reads, {}.",
             listless.polls,
             listless.apiserver_requests,
             per_poll(direct, listless.polls),
             self.saved_percent,
             self.processor_saved(),
+            self.warm_up.apiserver_requests,
+            show_bytes(self.warm_up.bytes),
         )
+    }
+
+    fn phases(&self) -> [&Measured; 3] {
+        [&self.listless, &self.warm_up, &self.direct]
+    }
+
+    fn faults(&self) -> u64 {
+        self.phases().iter().map(|phase| phase.wrong_answers + phase.failed).sum()
     }
 
     fn processor_saved(&self) -> String {
@@ -86,18 +100,19 @@ impl Report {
         format!(", {saved:.0} % less apiserver CPU")
     }
 
-    fn rows(&self) -> Vec<[String; 3]> {
+    fn rows(&self) -> Vec<[String; 4]> {
         let row = |label: &str, show: fn(&Measured) -> String| {
             let cell = |phase: &Measured| {
                 if phase.polls == 0 { "-".to_owned() } else { show(phase) }
             };
-            [label.to_owned(), cell(&self.direct), cell(&self.listless)]
+            [label.to_owned(), cell(&self.direct), cell(&self.warm_up), cell(&self.listless)]
         };
         vec![
             row("polls answered", |phase| phase.polls.to_string()),
+            row("  of them from memory", |phase| phase.from_memory.to_string()),
             row("reads reaching the apiserver", |phase| phase.apiserver_requests.to_string()),
             row("writes reaching the apiserver", |phase| phase.apiserver_writes.to_string()),
-            row("bytes from the apiserver", |phase| bytes(phase.bytes)),
+            row("bytes from the apiserver", |phase| show_bytes(phase.bytes)),
             row("CPU of the apiserver", |phase| {
                 phase.processor_ms.map_or_else(|| "n/a".to_owned(), |ms| format!("{ms} ms"))
             }),
@@ -148,10 +163,10 @@ impl<W: Write> Table<W> {
     }
 
     fn write(&mut self, report: &Report) -> io::Result<usize> {
-        let header = [String::new(), "straight".to_owned(), "through Listless".to_owned()];
+        let header = ["", "straight", "warm-up", "Listless"].map(str::to_owned);
         let rows = report.rows();
-        for [label, direct, listless] in std::iter::once(&header).chain(&rows) {
-            writeln!(self.out, "{label:<32}{direct:>18}{listless:>18}")?;
+        for [label, direct, warm_up, listless] in std::iter::once(&header).chain(&rows) {
+            writeln!(self.out, "{label:<32}{direct:>14}{warm_up:>14}{listless:>14}")?;
         }
         Ok(rows.len() + 1)
     }
@@ -173,7 +188,7 @@ fn per_poll(direct: &Measured, polls: u64) -> u64 {
     (direct.apiserver_requests * polls).checked_div(direct.polls).unwrap_or(0)
 }
 
-fn bytes(count: u64) -> String {
+fn show_bytes(count: u64) -> String {
     match count {
         0..10_000 => format!("{count} B"),
         10_000..10_000_000 => format!("{:.1} kB", count as f64 / 1e3),
@@ -195,17 +210,26 @@ mod tests {
         }
     }
 
+    fn compared(direct: Measured, listless: Measured) -> Report {
+        let mut report = Report::default();
+        report.note(Kind::Straight, direct);
+        report.note(Kind::WarmUp, measured(8, 4, 1234));
+        report.note(Kind::Listless, listless);
+        report
+    }
+
     #[test]
     fn savings_are_counted_poll_for_poll() {
-        let report = Report::new(measured(100, 100, 5_000), measured(50, 1, 100), 3000);
+        let report = compared(measured(100, 100, 5_000), measured(50, 1, 100));
         assert_eq!(report.saved_percent, 98.0);
         assert_eq!(
             report.verdict(),
             "Listless answered 50 polls with 1 reads of the apiserver instead of 50: 98.0 % fewer \
-             reads, 96.0 % fewer bytes, 98 % less apiserver CPU, and every answer was right."
+             reads, 96.0 % fewer bytes, 98 % less apiserver CPU, and every answer was right. Before \
+             that it warmed up with 4 reads, 1234 B."
         );
         assert!(report.is_clean());
-        assert_eq!(Report::new(measured(0, 0, 0), measured(0, 0, 0), 1).saved_percent, 0.0);
+        assert_eq!(compared(measured(0, 0, 0), measured(0, 0, 0)).saved_percent, 0.0);
     }
 
     #[test]
@@ -215,14 +239,14 @@ mod tests {
             first_fault: Some("3 pods instead of 4".to_owned()),
             ..measured(5, 1, 1)
         };
-        let report = Report::new(measured(5, 5, 5), wrong, 3000);
+        let report = compared(measured(5, 5, 5), wrong);
         assert!(!report.is_clean());
         assert!(report.verdict().starts_with("2 answers were wrong or missing (first: 3 pods"));
     }
 
     #[test]
     fn a_terminal_is_drawn_over_and_a_pipe_gets_one_table() {
-        let report = Report::new(measured(1, 1, 20_000_000), measured(0, 0, 0), 3000);
+        let report = compared(measured(1, 1, 20_000_000), measured(0, 0, 0));
         for (terminal, tables) in [(true, 2), (false, 1)] {
             let mut out = Vec::new();
             let mut table = Table::new(&mut out, terminal);

@@ -162,8 +162,9 @@ impl Resources {
     pub(super) fn labels(&self, id: ResourceId) -> [String; 3] {
         let known = self.0.load();
         match known.resources.get(usize::from(id.0)) {
-            Some(resource) => [&resource.group, &resource.version, &resource.resource]
-                .map(|text| text.to_string()),
+            Some(resource) => {
+                [&resource.group, &resource.version, &resource.resource].map(ToString::to_string)
+            }
             None if id == ResourceId::NONE => Default::default(),
             None => ["other", "other", "other"].map(String::from),
         }

@@ -4,22 +4,22 @@ use metrics::Unit;
 
 /// One metric, as exported and documented.
 #[derive(Debug)]
-pub struct Metric {
+pub(super) struct Metric {
     /// The full name.
-    pub name: &'static str,
+    pub(super) name: &'static str,
     /// What Prometheus makes of it.
-    pub kind: Kind,
+    pub(super) kind: Kind,
     /// The unit of its values.
-    pub unit: Unit,
+    pub(super) unit: Unit,
     /// One sentence.
-    pub help: &'static str,
+    pub(super) help: &'static str,
     /// Its labels, in order.
-    pub labels: &'static [Label],
+    pub(super) labels: &'static [Label],
 }
 
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// Only grows.
     Counter,
     /// Goes both ways.
@@ -30,16 +30,16 @@ pub enum Kind {
 
 /// One label of a metric.
 #[derive(Clone, Copy, Debug)]
-pub struct Label {
+pub(super) struct Label {
     /// Its name.
-    pub name: &'static str,
+    pub(super) name: &'static str,
     /// The values it can take.
-    pub values: Values,
+    pub(super) values: Values,
 }
 
 /// The values a label can take.
 #[derive(Clone, Copy, Debug)]
-pub enum Values {
+pub(super) enum Values {
     /// One of these.
     Of(fn() -> Vec<&'static str>),
     /// Described in words, without a full stop.

@@ -11,8 +11,9 @@ use tokio::time::Instant;
 
 use crate::{
     api::{
-        Verb,
+        Scope, Verb,
         media::Negotiated,
+        query::Query,
         request::{Read, RequestInfo, ResourceRequest},
         version::{Freshness, ResourceVersion, VersionMatch},
     },
@@ -124,7 +125,27 @@ const START_PATIENCE: Duration = Duration::from_secs(5);
 const PROGRESS_MAX: Duration = Duration::from_secs(90);
 
 /// Whether memory could answer this request, and otherwise how it is forwarded.
+///
+/// While observing nothing is done, so the reason alone tells what would have been:
+/// [`ForwardReason::Observing`] where memory could answer, and any other as if enforcing.
 pub fn candidate<'a>(
+    info: &'a RequestInfo,
+    caller: Caller,
+    media: Negotiated,
+    policy: &Policy,
+    session: &Session,
+) -> Result<Candidate<'a>, Plan> {
+    let enforced = enforced(info, caller, media, policy, session);
+    if policy.mode() == Mode::Enforce {
+        return enforced;
+    }
+    Err(Plan::keep(match enforced {
+        Err(Plan::Share(reason) | Plan::Forward(Forward { reason, .. })) => reason,
+        Ok(_) | Err(Plan::Read(_)) => ForwardReason::Observing,
+    }))
+}
+
+fn enforced<'a>(
     info: &'a RequestInfo,
     caller: Caller,
     media: Negotiated,
@@ -142,9 +163,6 @@ pub fn candidate<'a>(
     }
     let read = request.read.as_ref().map_err(|&why| Plan::keep(why.into()))?;
     let rules = policy.resource(&request.resource.group_resource(), request.scope.namespace());
-    if policy.mode() == Mode::Observe {
-        return Err(Plan::keep(ForwardReason::Observing));
-    }
     if rules.start == Start::Never {
         return Err(Plan::keep(ForwardReason::NeverCached));
     }
@@ -192,6 +210,9 @@ pub fn decide(
     if let Some(reason) = candidate.unproven(view, now) {
         return Step::Act(Plan::keep(reason));
     }
+    if !is_path_known(candidate.read, view.replica.query(), snapshot) {
+        return Step::Act(Plan::keep(ForwardReason::PathUnknown));
+    }
     let behind = || candidate.forward(ForwardReason::Behind, session);
     match candidate.verdict(snapshot, session, now) {
         Verdict::Satisfied if !candidate.fits_one_page(snapshot) => {
@@ -211,6 +232,17 @@ pub fn decide(
             candidate.wait(view, newer, SESSION_PATIENCE, waited, barred)
         }
         Verdict::Barred => Step::Act(Plan::keep(ForwardReason::Barred)),
+    }
+}
+
+/// Whether the apiserver serves the read's path at all: a URL does not tell whether its resource
+/// has namespaces, and the wrong form is a 404 of another shape than an object's (S-URL-12).
+fn is_path_known(read: &Read, replica: &Query, snapshot: &Snapshot) -> bool {
+    match (&read.query.scope, &replica.scope) {
+        (Scope::Namespace(_), Scope::Namespace(_)) => true,
+        (Scope::Namespace(_), Scope::All) => snapshot.is_namespaced() == Some(true),
+        (Scope::All, _) if read.name.is_none() => true,
+        (Scope::All, _) => snapshot.is_namespaced() == Some(false),
     }
 }
 

@@ -2,5 +2,6 @@
 
 mod levels;
 
+mod model;
 mod monotonic;
 mod writes;

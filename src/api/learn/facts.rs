@@ -21,7 +21,7 @@ pub(in crate::api) struct Facts {
     pub(in crate::api) deletion: bool,
     /// metadata.deletionGracePeriodSeconds is above zero.
     pub(in crate::api) grace: bool,
-    /// metadata.finalizers is not empty.
+    /// metadata.finalizers, or a Namespace's spec.finalizers, is not empty.
     pub(in crate::api) finalizers: bool,
 }
 
@@ -83,6 +83,11 @@ impl Facts {
     /// Whether the kind is `Status` of the core group.
     pub(in crate::api) fn is_status(&self) -> bool {
         self.kind == "Status" && self.api_version == "v1"
+    }
+
+    /// Whether the spec holds finalizers too (S-WRITE-04).
+    pub(in crate::api) fn is_namespace(&self) -> bool {
+        self.kind == "Namespace" && self.api_version == "v1"
     }
 
     /// Whether it is a list, or a Table, which carries the version of what it shows.

@@ -27,6 +27,8 @@ enum Place {
     Metadata,
     Labels,
     Details,
+    /// The spec of a Namespace.
+    Spec,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,7 +141,8 @@ impl Scanner {
             (b'{', Place::Root, "metadata") => self.enter(Place::Metadata),
             (b'{', Place::Root, "details") => self.enter(Place::Details),
             (b'{', Place::Metadata, "labels") => self.enter(Place::Labels),
-            (b'[', Place::Metadata, "finalizers") => State::Finalizers,
+            (b'{', Place::Root, "spec") if self.facts.is_namespace() => self.enter(Place::Spec),
+            (b'[', Place::Metadata | Place::Spec, "finalizers") => State::Finalizers,
             (b'{' | b'[', ..) => State::Skip { depth: 1, quoted: false, escaped: false },
             (b'"', _, key) => match slot(place, key) {
                 Some(slot) => self.begin(Purpose::Fact(slot)),

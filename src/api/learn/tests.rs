@@ -94,6 +94,23 @@ fn a_deleted_object_is_told_from_one_still_held() {
 }
 
 #[test]
+fn a_namespace_is_held_by_the_finalizers_of_its_spec_too() {
+    let namespace = |finalizers: &[&str]| {
+        object(&json!({
+            "kind": "Namespace", "apiVersion": "v1",
+            "metadata": {"name": "n", "resourceVersion": "1", "deletionTimestamp": "t"},
+            "spec": {"finalizers": finalizers}, "status": {"phase": "Terminating"},
+        }))
+    };
+    assert_eq!(namespace(&["kubernetes"]).lifecycle, Lifecycle::Terminating);
+    assert_eq!(namespace(&[]).lifecycle, Lifecycle::Removed);
+    let mut pod = pod();
+    pod["metadata"]["deletionTimestamp"] = Value::from("t");
+    pod["spec"]["finalizers"] = json!(["no"]);
+    assert_eq!(object(&pod).lifecycle, Lifecycle::Removed);
+}
+
+#[test]
 fn a_status_tells_whom_it_speaks_of() {
     let success = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",

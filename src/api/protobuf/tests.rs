@@ -37,6 +37,8 @@ fn a_deleted_object_is_told_from_one_still_held() {
     assert_eq!(object(GRACEFUL).lifecycle, Lifecycle::Terminating);
     assert_eq!(object(FINALIZED).lifecycle, Lifecycle::Terminating);
     assert_eq!(object(REMOVED).lifecycle, Lifecycle::Removed);
+    assert_eq!(object(HELD_NAMESPACE).lifecycle, Lifecycle::Terminating);
+    assert_eq!(object(FINALIZED_NAMESPACE).lifecycle, Lifecycle::Removed);
 }
 
 #[test]
@@ -145,3 +147,15 @@ const STATUS: &str = "\
     dHMoADIDdS05MAAaACIA";
 const FAILURE: &str = "\
     azhzAAoMCgJ2MRIGU3RhdHVzEiAKBgoAEgAaABIHRmFpbHVyZRoAIghOb3RGb3VuZDCUAxoAIgA=";
+const HELD_NAMESPACE: &str = "\
+    azhzAAoPCgJ2MRIJTmFtZXNwYWNlEpECCvEBCgRuc3BiEgAaACIAKiRjZTVlYzQ4MS1lNTVhLTRjNTQtOTc0\
+    YS1mNTg3ZmMwYjFmOGUyAzMwNDgAQggI3bSF2AYQAEoICN60hdgGEABaIwoba3ViZXJuZXRlcy5pby9tZXRh\
+    ZGF0YS5uYW1lEgRuc3BiigF8Cg1QeXRob24tdXJsbGliEgZVcGRhdGUaAnYxIggI3bSF2AYQADIIRmllbGRz\
+    VjE6SQpHeyJmOm1ldGFkYXRhIjp7ImY6bGFiZWxzIjp7Ii4iOnt9LCJmOmt1YmVybmV0ZXMuaW8vbWV0YWRh\
+    dGEubmFtZSI6e319fX1CABIMCgprdWJlcm5ldGVzGg0KC1Rlcm1pbmF0aW5nGgAiAA==";
+const FINALIZED_NAMESPACE: &str = "\
+    azhzAAoPCgJ2MRIJTmFtZXNwYWNlEoUCCvEBCgRuc3BiEgAaACIAKiRjZTVlYzQ4MS1lNTVhLTRjNTQtOTc0\
+    YS1mNTg3ZmMwYjFmOGUyAzMwNDgAQggI3bSF2AYQAEoICN60hdgGEABaIwoba3ViZXJuZXRlcy5pby9tZXRh\
+    ZGF0YS5uYW1lEgRuc3BiigF8Cg1QeXRob24tdXJsbGliEgZVcGRhdGUaAnYxIggI3bSF2AYQADIIRmllbGRz\
+    VjE6SQpHeyJmOm1ldGFkYXRhIjp7ImY6bGFiZWxzIjp7Ii4iOnt9LCJmOmt1YmVybmV0ZXMuaW8vbWV0YWRh\
+    dGEubmFtZSI6e319fX1CABIAGg0KC1Rlcm1pbmF0aW5nGgAiAA==";

@@ -151,6 +151,15 @@ impl Failure {
         }
     }
 
+    /// Whether a whole list came whose content is unusable.
+    pub fn is_bad_list(&self) -> bool {
+        match self {
+            Self::Split(error) => *error != SplitError::Truncated,
+            Self::Envelope(_) | Self::Item(_) | Self::Duplicate(_) => true,
+            _ => false,
+        }
+    }
+
     /// The wait the apiserver asked for.
     pub fn retry_after(&self) -> Duration {
         match self {

@@ -44,8 +44,11 @@ impl Reflector {
         let asked_at = Instant::now();
         let body = self.exchange.list(from.as_ref()).await?;
         let snapshot = self.read_list(body, base.clone()).await;
-        self.replica.usage().extra_bytes = self.reader.bytes();
+        // What was read of a failed list is gone again.
+        let history_bytes = self.replica.history().bytes();
+        self.replica.usage().extra_bytes = self.reader.bytes() + history_bytes;
         let snapshot = snapshot?;
+        self.bad_lists = 0;
         let listed = snapshot.version().clone();
         if let Some(shown) = base.map(|base| base.version().clone())
             && listed < shown

@@ -207,11 +207,12 @@ impl Reflector {
             let mut progress = Progress::new(base, &mut history);
             let result = events.into_iter().try_for_each(|event| progress.add(event, now));
             let counts = (progress.events, progress.bookmarks);
-            (result, progress.batch.finish(progress.version), counts)
+            let snapshot = progress.batch.finish(progress.version);
+            self.replica.usage().extra_bytes = self.reader.bytes() + history.bytes();
+            (result, snapshot, counts)
         };
         self.counters.events.add(counts.0);
         self.counters.bookmarks.add(counts.1);
-        self.replica.usage().extra_bytes = self.reader.bytes();
         if counts != (0, 0) {
             self.replica.publish(|published| {
                 published.snapshot = Some(Arc::new(snapshot));

@@ -35,6 +35,8 @@ pub enum ForwardReason {
     NotCovered(Absence),
     /// The replica has no first LIST yet.
     NotSynced,
+    /// Whether the resource has namespaces is not known, so that its path may not exist.
+    PathUnknown,
     /// The replica's link to the apiserver was lost longer than `maxStaleness` ago.
     LinkLost,
     /// Neither event nor bookmark came for too long.
@@ -72,6 +74,7 @@ impl ForwardReason {
             Self::NotCovered(Absence::TooMany) => "too-many-replicas",
             Self::NotCovered(Absence::NotReplicable) => "not-replicable",
             Self::NotSynced => "not-synced",
+            Self::PathUnknown => "path-unknown",
             Self::LinkLost => "link-lost",
             Self::NoProgress => "no-progress",
             Self::Behind => "behind",
@@ -89,7 +92,7 @@ impl ForwardReason {
                 "request"
             }
             Self::MediaType(_) => "vary-miss",
-            Self::NotCovered(_) | Self::NotSynced => "uri-miss",
+            Self::NotCovered(_) | Self::NotSynced | Self::PathUnknown => "uri-miss",
             Self::AfterExpiry | Self::LinkLost | Self::NoProgress | Self::Behind | Self::Barred => {
                 "stale"
             }

@@ -2,7 +2,10 @@ use http::{HeaderMap, Method};
 
 use super::*;
 use crate::{
-    api::{GroupResource, ObjectKey, media::UnmodelledMedia, request::NotModelled},
+    api::{
+        GroupResource, GroupVersionResource, ObjectKey, media::UnmodelledMedia,
+        request::NotModelled,
+    },
     cache::{
         Absence,
         testing::{pods, view},
@@ -199,6 +202,32 @@ fn a_covered_read_is_answered_from_memory() {
         let plan = act(step(&target, &policy, &Session::default(), Duration::ZERO));
         assert!(matches!(plan, Plan::Read(_)), "{target}: {plan:?}");
     }
+}
+
+#[test]
+fn a_path_is_answered_only_when_it_is_known_to_exist() {
+    let policy = policy(Freshness::Session, Rewrite::Keep);
+    let everywhere = Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All);
+    let known = |target: &str, held: Arc<Snapshot>| {
+        let (info, session, now) = (info(target), Session::default(), Instant::now());
+        let candidate = candidate(&info, Caller::Own, Negotiated::Json, &policy, &session)
+            .unwrap_or_else(|plan| panic!("{plan:?}"));
+        let lookup = Lookup::Found(view(everywhere.clone(), Some(held), now));
+        match act(decide(&candidate, &lookup, &session, now, Duration::ZERO)) {
+            Plan::Read(_) => true,
+            plan => {
+                assert_eq!(reason(&plan), ForwardReason::PathUnknown);
+                false
+            }
+        }
+    };
+    let namespaced = || pods(10, &[("shop", "a", "1", 5, "web")]);
+    assert!(known(PODS, namespaced()));
+    assert!(known("/api/v1/pods", namespaced()));
+    assert!(!known(PODS, pods(10, &[])), "it may be cluster-scoped");
+    assert!(known("/api/v1/pods", pods(10, &[])));
+    assert!(!known("/api/v1/pods/a", namespaced()), "it is not cluster-scoped");
+    assert!(!known("/api/v1/pods/a", pods(10, &[])), "it may not be cluster-scoped");
 }
 
 #[test]

@@ -1,1 +1,148 @@
-//! x
+//! Random writes, reads and faults in virtual time; afterwards every answer is held to the history.
+//!
+//! What is checked: an answer from memory is the apiserver's state at its version; versions never go
+//! back for the session; what it wrote or was shown is in what it reads later; memory stops
+//! answering when it has had no news for too long; and in the end all is calm again.
+
+mod actors;
+mod dice;
+mod history;
+mod laggard;
+mod oracle;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use listless::{
+    api::Verb,
+    simulator::{Features, ResourceType, Settings, Simulator},
+};
+
+use self::{dice::Dice, history::History, laggard::Laggard, oracle::Oracle};
+use crate::harness::{Setup, TestProxy, pass};
+
+/// What the actors of one run share.
+struct World {
+    proxy: TestProxy,
+    history: History,
+    /// Whether the apiserver is down.
+    down: AtomicBool,
+    /// Whether the clients have done all they wanted.
+    over: AtomicBool,
+}
+
+/// What a run showed: what is wrong, and how often each kind of answer came.
+#[derive(Default)]
+struct Report {
+    violations: Vec<String>,
+    answers: BTreeMap<String, usize>,
+}
+
+/// Seeds, unless `LISTLESS_SEED` names one or `LISTLESS_RUNS` wants more of them.
+const RUNS: u64 = 10;
+
+/// Clients of the same session that work at the same time.
+const CLIENTS: u64 = 3;
+
+/// The collections the actors work on.
+const RESOURCES: [&str; 3] = ["pods", "configmaps", "widgets.x.io"];
+
+#[tokio::test(start_paused = true)]
+async fn no_answer_is_older_than_promised_and_none_is_lost() {
+    let seeds: Vec<u64> = match number("LISTLESS_SEED") {
+        Some(seed) => vec![seed],
+        None => (1..=number("LISTLESS_RUNS").unwrap_or(RUNS)).collect(),
+    };
+    let mut answers: BTreeMap<String, usize> = BTreeMap::new();
+    for seed in &seeds {
+        let report = run(*seed).await;
+        for (detail, count) in report.answers {
+            *answers.entry(detail).or_default() += count;
+        }
+        assert!(
+            report.violations.is_empty(),
+            "LISTLESS_SEED={seed} shows it again:\n{}",
+            report.violations.join("\n")
+        );
+    }
+    if seeds.len() > 1 {
+        // The test means something only if memory answered a lot, and was doubted for each reason.
+        for (detail, least) in
+            [("session", 200), ("any", 20), ("behind", 20), ("barred", 20), ("link-lost", 5)]
+        {
+            let count = answers.get(detail).copied().unwrap_or_default();
+            assert!(count >= least, "only {count} answers were {detail:?}: {answers:?}");
+        }
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
+}
+
+async fn run(seed: u64) -> Report {
+    let mut dice = Dice::new(seed);
+    let settings = Settings {
+        seed,
+        features: Features { graceful_pods: false, ..Features::default() },
+        ..Settings::default()
+    };
+    let simulator = Simulator::new(settings);
+    simulator.register(ResourceType::custom("x.io", &["v1", "v1beta1"], "widgets", "Widget"));
+    let laggard = Laggard::new(simulator.clone(), dice.another());
+    let proxy = Setup::of(simulator).upstream(laggard).seed(seed).in_memory();
+    let (down, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let world = Arc::new(World { proxy, history: History::default(), down, over });
+    let others = tokio::spawn(actors::others(world.clone(), dice.another()));
+    let faults = tokio::spawn(actors::faults(world.clone(), dice.another()));
+    let clients: Vec<_> =
+        (0..CLIENTS).map(|_| tokio::spawn(actors::client(world.clone(), dice.another()))).collect();
+    for client in clients {
+        client.await.expect("a client does not panic");
+    }
+    world.over.store(true, Ordering::SeqCst);
+    others.await.expect("no panic");
+    faults.await.expect("no panic");
+    world.proxy.simulator.clear_faults();
+    world.proxy.simulator.start();
+    let mut report = Report::default();
+    let oracle = Oracle::build(&world.proxy, &RESOURCES).await;
+    report.violations = oracle.check(&world.proxy, &world.history).await;
+    report.answers = world.history.details();
+    report.violations.extend(unrest(&world.proxy).await);
+    report
+}
+
+/// What does not come to rest although nothing is wrong any more.
+async fn unrest(proxy: &TestProxy) -> Vec<String> {
+    const PATH: &str = "/api/v1/pods";
+    let mut violations = Vec::new();
+    let client = proxy.client();
+    // A watch that stalls for good is found out after 225 seconds; then a bookmark may be awaited.
+    for _ in 0..110 {
+        client.get(PATH).await;
+        pass(Duration::from_secs(3)).await;
+    }
+    proxy.upstream.forget();
+    for _ in 0..20 {
+        let answer = client.get(PATH).await;
+        if !answer.is_hit() || answer.names() != proxy.straight().get(PATH).await.names() {
+            violations.push(format!("not at rest: {}", answer.summary()));
+        }
+        pass(Duration::from_secs(3)).await;
+    }
+    let mut lists = proxy.upstream.targets(Verb::List, "pods");
+    // A collection in which nothing happens is asked for its version now and then.
+    lists.retain(|target| !target.contains("listless-probe"));
+    if !lists.is_empty() {
+        violations.push(format!("lists although all is well: {lists:?}"));
+    }
+    violations
+}

@@ -11,7 +11,7 @@ use crate::harness::{Answer, Setup, TestProxy, group_resource, pod, without_vers
 const ACCEPTED: &[(&str, &str)] = &[
     ("application/json", ""),
     ("*/*", ""),
-    ("application/*", ""),
+    ("application/*", "other"),
     ("application/json;q=0.5", ""),
     ("application/json, */*", ""),
     ("application/vnd.kubernetes.protobuf,application/json", ""),

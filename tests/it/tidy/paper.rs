@@ -10,6 +10,8 @@ pub(crate) struct Known {
     pub(crate) make_targets: BTreeSet<String>,
     pub(crate) ci_steps: BTreeSet<String>,
     pub(crate) test_binaries: BTreeSet<String>,
+    /// `binary module::function` of everything below `tests`.
+    pub(crate) tests: Vec<String>,
 }
 
 // === impl Known ===
@@ -27,6 +29,7 @@ impl Known {
                 .collect(),
             ci_steps: ci_steps(&text_of(".ci/run")),
             test_binaries: test_binaries(),
+            tests: read_tree(&["tests"], "rs").iter().flat_map(test_paths).collect(),
         }
     }
 }
@@ -137,6 +140,12 @@ fn ci_steps(script: &str) -> BTreeSet<String> {
     names.filter_map(|rest| rest.split_once("()")).map(|(name, _)| name.to_owned()).collect()
 }
 
+fn test_paths(source: &Source) -> Vec<String> {
+    let Some(inner) = source.path.strip_prefix("tests/") else { return Vec::new() };
+    let path = inner.trim_end_matches(".rs").replacen('/', " ", 1).replace('/', "::");
+    source.functions().iter().map(|function| format!("{path}::{}", function.name)).collect()
+}
+
 fn test_binaries() -> BTreeSet<String> {
     let mains = read_tree(&["tests"], "rs").into_iter().filter_map(|source| {
         let name = source.path.strip_prefix("tests/")?.strip_suffix("/main.rs")?;
@@ -217,6 +226,16 @@ fn unknown_commands(snippet: &str, known: &Known) -> Vec<String> {
     );
     check(after(&[".ci/run"]), &known.ci_steps);
     check(after(&["--test"]), &known.test_binaries);
+    if let Some(binary) = after(&["--test"])
+        && let Some(filter) = after(&["--test", binary])
+    {
+        let runs = |test: &String| {
+            test.split_once(' ').is_some_and(|(of, name)| of == binary && name.contains(filter))
+        };
+        if !filter.starts_with('-') && !known.tests.iter().any(runs) {
+            unknown.push(command.to_owned());
+        }
+    }
     unknown
 }
 

@@ -67,31 +67,50 @@ async fn a_bad_list_never_enters_and_is_asked_again() {
         "<html>busy</html>".to_owned(),
         String::new(),
     ];
-    let mut scene = Scene::new();
     for body in bad {
+        let mut scene = Scene::new();
         scene.calls.expect(LIST).await.json(200, body.clone());
         scene.settle().await;
         assert_eq!((scene.view().state, scene.objects()), (State::Failing, vec![]), "{body}");
         assert!(!scene.last_error().is_empty());
+        scene.calls.expect(LIST).await.json(200, good.clone());
+        scene.calls.expect_watch(10).await;
+        assert_eq!(scene.objects(), ["a/p@5", "a/q@7"]);
     }
+    let mut scene = Scene::new();
     scene.calls.expect(LIST).await.with(200, "text/html", &[], Body::full(good.clone()));
     scene.settle().await;
     assert_eq!(scene.last_error(), r#"the answer is not JSON but "text/html""#);
-    scene.calls.expect(LIST).await.json(200, good);
-    scene.calls.expect_watch(10).await;
-    assert_eq!(scene.objects(), ["a/p@5", "a/q@7"]);
+    scene.calls.expect(LIST).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_that_are_always_bad_are_not_replicable() {
+    // As of an aggregated API without storage: no versions, no uids.
+    let body = r#"{"kind":"PodMetricsList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"p","namespace":"a"}}]}"#;
+    let mut scene = Scene::new();
+    for _ in 0..5 {
+        scene.calls.expect(LIST).await.json(200, body);
+    }
+    assert_eq!(scene.ended().await, Ended::NotReplicable);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_bad_relist_leaves_the_old_state_in_place() {
     let (mut scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
+    let bytes = scene.replica.bytes();
     watch.send(error_event(410, "too old"));
     let relist = format!("{LIST}?resourceVersion=10&resourceVersionMatch=NotOlderThan");
     let pipe = scene.calls.expect(&relist).await.pipe();
-    pipe.send(fixture::list(20, &[pod("q", 15), pod("r", 16)]).replace("]}\n", ""));
+    let large = |n: u64| Pod { padding: 100_000, ..pod(&format!("q{n}"), 15) };
+    let pods: Vec<_> = (10..40).map(large).collect();
+    pipe.send(fixture::list(20, &pods).replace("]}\n", ""));
     scene.settle().await;
+    assert!(scene.replica.bytes() > bytes + 2_900_000);
     pipe.fail();
     let call = scene.calls.expect(&relist).await;
+    // But for some buffers that are kept for reuse.
+    assert!(scene.replica.bytes() < bytes + 1_100_000);
     assert_eq!((scene.objects(), scene.shown()), (vec!["a/p@5".to_owned()], Some(10)));
     assert_eq!(scene.view().state, State::Synced);
     call.json(200, fixture::list(20, &[pod("q", 15)]));

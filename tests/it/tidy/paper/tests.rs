@@ -7,6 +7,7 @@ fn known() -> Known {
         make_targets: set(&["ci"]),
         ci_steps: set(&["lint"]),
         test_binaries: set(&["it"]),
+        tests: vec!["it reads::memory_answers".to_owned()],
     }
 }
 
@@ -20,12 +21,14 @@ fn a_command_that_does_not_exist_is_found() {
     assert_eq!(unknown("```sh\ncargo run --release -- dance # a comment\n```\n"), 1);
     assert_eq!(unknown("Run `make tea`, or `.ci/run tea`.\n"), 2);
     assert_eq!(unknown("`cargo test --test node`\n"), 1);
+    assert_eq!(unknown("`cargo test --test it writes`\n"), 1);
 }
 
 #[test]
 fn commands_that_exist_and_prose_pass() {
     assert_eq!(unknown("Run `listless demo`, `listless --help`, `make ci`.\n"), 0);
     assert_eq!(unknown("```sh\ncargo run --release -- demo --seconds 6\n.ci/run lint\n```\n"), 0);
+    assert_eq!(unknown("`cargo test --test it reads`, `cargo test --test it -- --list`\n"), 0);
     assert_eq!(unknown("listless dance is prose; ```text\nlistless dance\n```\n"), 0);
     assert_eq!(unknown("`Cache-Status: listless; hit` and `listless METHOD`\n"), 0);
 }

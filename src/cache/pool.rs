@@ -1,0 +1,147 @@
+//! Buffers of pages that are no longer held, kept for the next pages.
+//!
+//! Every change lays a page out anew. Allocators fill the holes that old pages leave with small
+//! things, after which no page fits any more; in a long churn that costs half as much memory
+//! again. Reused buffers leave no holes. What is kept is bounded.
+
+use std::{
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+
+/// Free buffers, shared by the snapshots of one replica.
+#[derive(Debug, Default)]
+pub struct Pool(Mutex<Free>);
+
+#[derive(Debug, Default)]
+struct Free {
+    buffers: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+/// A buffer in use; it returns when nobody holds any part of it.
+struct Lent {
+    buffer: Vec<u8>,
+    pool: Arc<Pool>,
+}
+
+/// Smaller buffers are not worth keeping.
+const KEPT_BYTES_MIN: usize = 16 * 1024;
+
+/// Capacities are multiples of this, so that buffers of similar pages fit each other.
+const GRAIN: usize = 1024;
+
+/// A kept buffer may be larger than needed by so much.
+const SLACK_BYTES_MAX: usize = 4 * 1024;
+
+/// So many bytes are kept at most.
+const KEPT_BYTES_MAX: usize = 1024 * 1024;
+
+// === impl Pool ===
+
+impl Pool {
+    /// An empty buffer for so many bytes.
+    pub fn take(&self, length: usize) -> Vec<u8> {
+        if length < KEPT_BYTES_MIN {
+            return Vec::with_capacity(length);
+        }
+        let capacity = length.next_multiple_of(GRAIN);
+        let mut free = self.free();
+        let fits =
+            |buffer: &Vec<u8>| (capacity..=capacity + SLACK_BYTES_MAX).contains(&buffer.capacity());
+        let Some(index) = free.buffers.iter().position(fits) else {
+            drop(free);
+            return Vec::with_capacity(capacity);
+        };
+        let buffer = free.buffers.remove(index);
+        free.bytes -= buffer.capacity();
+        buffer
+    }
+
+    /// Makes a filled buffer shareable; it comes back when it is no longer shared.
+    pub fn lend(self: &Arc<Self>, buffer: Vec<u8>) -> Bytes {
+        if buffer.capacity() < KEPT_BYTES_MIN {
+            return Bytes::from(buffer);
+        }
+        Bytes::from_owner(Lent { buffer, pool: self.clone() })
+    }
+
+    /// Memory kept for later.
+    pub fn bytes(&self) -> usize {
+        self.free().bytes
+    }
+
+    fn put(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        let mut free = self.free();
+        free.bytes += buffer.capacity();
+        free.buffers.push(buffer);
+        // The oldest fitted nothing for the longest time.
+        while free.bytes > KEPT_BYTES_MAX {
+            let oldest = free.buffers.remove(0);
+            free.bytes -= oldest.capacity();
+        }
+    }
+
+    fn free(&self) -> MutexGuard<'_, Free> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Lent ===
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.pool.put(mem::take(&mut self.buffer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lent(pool: &Arc<Pool>, length: usize) -> Bytes {
+        let mut buffer = pool.take(length);
+        buffer.resize(length, 1);
+        pool.lend(buffer)
+    }
+
+    #[test]
+    fn a_buffer_returns_when_no_part_of_it_is_held() {
+        let pool = Arc::new(Pool::default());
+        let whole = lent(&pool, 70_000);
+        let (address, part) = (whole.as_ptr(), whole.slice(10..20));
+        drop(whole);
+        assert_eq!(pool.bytes(), 0);
+        drop(part);
+        assert_eq!(pool.bytes(), 70_656);
+        let again = pool.take(67_000);
+        assert_eq!((again.as_ptr(), again.len(), pool.bytes()), (address, 0, 0));
+    }
+
+    #[test]
+    fn a_buffer_much_larger_than_needed_is_left_for_others() {
+        let pool = Arc::new(Pool::default());
+        drop(lent(&pool, 100_000));
+        assert!(pool.take(60_000).capacity() < 70_000);
+        assert!(pool.bytes() >= 100_000);
+    }
+
+    #[test]
+    fn small_buffers_and_too_many_are_not_kept() {
+        let pool = Arc::new(Pool::default());
+        drop(lent(&pool, 1_000));
+        assert_eq!(pool.bytes(), 0);
+        let many: Vec<_> = (0..100).map(|_| lent(&pool, 70_000)).collect();
+        drop(many);
+        assert!(pool.bytes() <= KEPT_BYTES_MAX && pool.bytes() > KEPT_BYTES_MAX / 2);
+    }
+}

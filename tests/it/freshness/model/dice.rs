@@ -1,0 +1,48 @@
+//! Randomness that a seed reproduces.
+
+/// A generator of small numbers.
+#[derive(Clone, Debug)]
+pub(super) struct Dice(u64);
+
+// === impl Dice ===
+
+impl Dice {
+    /// The same rolls for the same seed.
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1))
+    }
+
+    /// Another generator, independent of how this one goes on.
+    pub(super) fn another(&mut self) -> Self {
+        Self::new(self.next())
+    }
+
+    /// A number below `sides`.
+    pub(super) fn roll(&mut self, sides: u64) -> u64 {
+        self.next() % sides
+    }
+
+    /// A number from `from` to `to`.
+    pub(super) fn between(&mut self, from: u64, to: u64) -> u64 {
+        from + self.roll(to - from + 1)
+    }
+
+    /// True in so many of a hundred cases.
+    pub(super) fn chance(&mut self, percent: u64) -> bool {
+        self.roll(100) < percent
+    }
+
+    /// One of several.
+    pub(super) fn one_of<T: Copy>(&mut self, several: &[T]) -> T {
+        several[usize::try_from(self.roll(several.len() as u64)).expect("an index")]
+    }
+
+    /// SplitMix64.
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}

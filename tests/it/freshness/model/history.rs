@@ -1,0 +1,147 @@
+//! What the session did and was shown, in the order it happened.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tokio::time::Instant;
+
+use crate::harness::Answer;
+
+/// The records of one run.
+#[derive(Default)]
+pub(super) struct History {
+    clock: AtomicU64,
+    reads: Mutex<Vec<Read>>,
+    writes: Mutex<Vec<Write>>,
+    /// When each revision was first known to exist.
+    revisions: Mutex<BTreeMap<u64, Instant>>,
+}
+
+/// When something began and ended, in steps that all actors share, and at which revisions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) started: u64,
+    pub(super) ended: u64,
+    pub(super) revision_before: u64,
+    pub(super) revision_after: u64,
+}
+
+/// What a read asks for.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    /// `pods`, or `widgets.x.io`.
+    pub(super) resource: &'static str,
+    /// Without parameters about versions and pages.
+    pub(super) target: String,
+    /// The object of a GET.
+    pub(super) key: Option<String>,
+    /// Which objects a LIST selects.
+    pub(super) filter: Filter,
+    pub(super) version: Version,
+}
+
+/// Which objects are selected.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Filter {
+    pub(super) namespace: Option<&'static str>,
+    pub(super) app: Option<&'static str>,
+    pub(super) name: Option<&'static str>,
+}
+
+/// `resourceVersion` of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    Unset,
+    Zero,
+    AtLeast(u64),
+}
+
+/// A read that was answered.
+#[derive(Clone, Debug)]
+pub(super) struct Read {
+    pub(super) asked: Asked,
+    pub(super) span: Span,
+    pub(super) at: Instant,
+    pub(super) answer: Answer,
+    /// The version of the list or object; nothing when there was none.
+    pub(super) version: Option<u64>,
+}
+
+/// A write that was acknowledged, by what it did to one object.
+#[derive(Clone, Debug)]
+pub(super) struct Write {
+    pub(super) resource: &'static str,
+    pub(super) span: Span,
+    pub(super) key: String,
+    pub(super) effect: Effect,
+}
+
+/// What a write did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// The object is at this version.
+    Stored(u64),
+    /// The object with this uid is gone; without one: whichever was there.
+    Removed(Option<String>),
+}
+
+// === impl History ===
+
+impl History {
+    /// The next moment.
+    pub(super) fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+
+    pub(super) fn read(&self, read: Read) {
+        guard(&self.reads).push(read);
+    }
+
+    pub(super) fn wrote(&self, write: Write) {
+        guard(&self.writes).push(write);
+    }
+
+    /// Every revision up to this one exists by now.
+    pub(super) fn reached(&self, revision: u64) {
+        guard(&self.revisions).entry(revision).or_insert_with(Instant::now);
+    }
+
+    pub(super) fn reads(&self) -> Vec<Read> {
+        guard(&self.reads).clone()
+    }
+
+    pub(super) fn writes(&self) -> Vec<Write> {
+        guard(&self.writes).clone()
+    }
+
+    /// The latest moment a revision can have come to be.
+    pub(super) fn existed_by(&self, revision: u64) -> Option<Instant> {
+        guard(&self.revisions).range(revision..).map(|(_, at)| *at).min()
+    }
+
+    /// The highest version any list showed so far.
+    pub(super) fn shown(&self, resource: &str) -> Option<u64> {
+        let reads = guard(&self.reads);
+        let lists =
+            reads.iter().filter(|read| read.asked.resource == resource && read.asked.key.is_none());
+        lists.filter_map(|read| read.version).max()
+    }
+
+    /// How often each level or reason was given.
+    pub(super) fn details(&self) -> BTreeMap<String, usize> {
+        let mut details = BTreeMap::new();
+        for read in guard(&self.reads).iter() {
+            *details.entry(read.answer.detail().to_owned()).or_default() += 1;
+        }
+        details
+    }
+}
+
+fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,70 @@
+//! Apiservers behind a load balancer: each answer as old as the request allows (F6, S-CONS-04).
+
+use std::sync::{Mutex, PoisonError};
+
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+use listless::{
+    body::Body,
+    simulator::Simulator,
+    upstream::{Client, Error, Lane},
+};
+
+use super::dice::Dice;
+
+/// A client of a simulated apiserver whose cached lists come from some moment in the past.
+pub(super) struct Laggard {
+    simulator: Simulator,
+    dice: Mutex<Dice>,
+}
+
+/// How many revisions a cache may be behind.
+const BEHIND_MAX: u64 = 30;
+
+// === impl Laggard ===
+
+impl Laggard {
+    pub(super) fn new(simulator: Simulator, dice: Dice) -> Self {
+        Self { simulator, dice: Mutex::new(dice) }
+    }
+
+    /// The same list at a version that satisfies it; other requests as they are.
+    fn aged(&self, target: &str) -> Option<String> {
+        let newest = self.simulator.revision();
+        let (rest, oldest) = if let Some(rest) = target.strip_suffix("resourceVersion=0") {
+            (rest, newest.saturating_sub(BEHIND_MAX).max(FIRST_REVISION))
+        } else {
+            let relaxed = target.strip_suffix("&resourceVersionMatch=NotOlderThan")?;
+            let (at, _) = relaxed.match_indices("resourceVersion=").last()?;
+            let version = relaxed[at + "resourceVersion=".len()..].parse().ok()?;
+            (&relaxed[..at], version)
+        };
+        let is_list = ["pods?", "configmaps?", "widgets?"].iter().any(|part| rest.contains(part));
+        if !is_list || rest.contains("watch=") || oldest > newest {
+            return None;
+        }
+        let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = dice.between(oldest, newest);
+        Some(format!("{rest}resourceVersion={version}&resourceVersionMatch=Exact"))
+    }
+}
+
+/// Where the simulator begins.
+const FIRST_REVISION: u64 = 1000;
+
+impl Client for Laggard {
+    fn send(
+        &self,
+        mut request: Request<Body>,
+        lane: Lane,
+    ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        if let Some(aged) = self.aged(&request.uri().to_string()) {
+            *request.uri_mut() = aged.parse().expect("a target");
+        }
+        self.simulator.send(request, lane)
+    }
+
+    fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        self.simulator.upgrade(request)
+    }
+}
