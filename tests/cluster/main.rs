@@ -17,6 +17,7 @@ mod direct;
 mod load;
 mod read_your_writes;
 mod rig;
+mod rig_works;
 mod ryw;
 mod through_listless;
 mod under_load;

@@ -1,5 +1,6 @@
 //! Twenty pollers on five thousand pods: what reaches the apiserver, and what happens without it.
 
+use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -69,15 +70,25 @@ async fn fabric8_pollers(version: Version) {
     let result = run_fabric8(&program, &straight, SECONDS_STRAIGHT).await;
     let used = Meter::read(&fleet).await.since(&before);
     eprintln!("fabric8 straight on {}: {used:?}", version.name());
-    check(&result, SECONDS_STRAIGHT);
-    assert!(used.lists >= result["polls"].as_u64().expect("a count"), "{used:?}: {result}");
+    // An old apiserver may be too slow for some of them: only the meter is tried here.
+    assert!(
+        used.lists > 0 && used.lists >= result["polls"].as_u64().expect("a count"),
+        "{used:?}: {result}"
+    );
 
     let before = Meter::read(&fleet).await;
     let proxy = fleet.proxy().await.expect("a proxy");
     let time = seconds(SECONDS_VARIABLE, SECONDS);
     let result = run_fabric8(&program, proxy.kubeconfig(), time).await;
     let used = Meter::read(&fleet).await.since(&before);
-    eprintln!("fabric8 through Listless on {}: {used:?}, {}", version.name(), result["polls"]);
+    let cpu_seconds = proxy.cpu_seconds().expect("a time");
+    let mebibytes = proxy.resident_bytes().expect("a size") >> 20;
+    eprintln!(
+        "fabric8 through Listless on {}: {} polls, {used:?}; Listless used {cpu_seconds} s of \
+         processor time and {mebibytes} MiB",
+        version.name(),
+        result["polls"]
+    );
     check(&result, time);
     assert!(used.lists <= 2, "{used:?}\n{}", proxy.log());
     assert!(used.watches <= 1, "{used:?}\n{}", proxy.log());
@@ -155,15 +166,15 @@ async fn outage(version: Version) {
     let counts = plane.request_counts().await.expect("metrics");
 
     let summary = Summary::of(&fleet, &counts, outage, &seen);
-    eprintln!("outage on {}: {made} + {made_after} writes, {summary:?}", version.name());
+    eprintln!("outage on {}: {made} + {made_after} writes, {summary}", version.name());
     let log = proxy.log();
     assert!(caught_up, "not told of all changes from memory in {CATCH_UP_LIMIT:?}\n{log}");
     let wrong = wrong_answers(&history, &seen);
     assert!(wrong.is_empty(), "{} wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(10)]);
     let wrong = wrong_in_outage(outage, &seen);
     assert!(wrong.is_empty(), "{} wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(10)]);
-    assert!(summary.hits_in_outage > 0 && summary.refused_in_outage > 0, "{summary:?}");
-    assert!(summary.relists <= 1, "{summary:?}\n{log}");
+    assert!(summary.hits_in_outage > 0 && summary.refused_in_outage > 0, "{summary}");
+    assert!(summary.relists <= 1, "{summary}\n{log}");
 }
 
 async fn kill_for_a_while(fleet: &Fleet, through: &Client) -> Outage {
@@ -205,6 +216,23 @@ struct Summary {
     relists: u64,
     /// From the return of the apiserver to the first answer from memory.
     memory_back_after: Option<Duration>,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "{} answers; without an apiserver {} from memory, {} refused; after it {} forwarded \
+             lists of {} that arrived ({} relists), from memory again after {:.1?}",
+            self.answers,
+            self.hits_in_outage,
+            self.refused_in_outage,
+            self.forwarded_after,
+            self.lists_after,
+            self.relists,
+            self.memory_back_after
+        )
+    }
 }
 
 // === impl Summary ===

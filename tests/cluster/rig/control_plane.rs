@@ -85,9 +85,6 @@ struct Ports {
 // === impl Version ===
 
 impl Version {
-    /// Both versions, the modern one first.
-    pub const ALL: [Self; 2] = [Self::V1_36, Self::V1_30];
-
     /// The full version the apiserver reports.
     pub fn release(self) -> &'static str {
         match self {
@@ -259,9 +256,9 @@ impl ControlPlane {
         Ok(RequestCounts::parse(&String::from_utf8_lossy(&answer.body)))
     }
 
-    /// The last lines the apiserver wrote.
-    pub fn apiserver_log(&self) -> String {
-        lock(&self.apiserver).log_tail(30)
+    /// The process id of a component.
+    pub fn process_id(&self, component: Component) -> u32 {
+        lock(self.slot(component)).id()
     }
 
     fn slot(&self, component: Component) -> &Mutex<Process> {

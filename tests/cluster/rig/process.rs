@@ -25,8 +25,6 @@ pub enum Signal {
     Pause,
     /// Lets it run on.
     Continue,
-    /// Asks it to read its configuration again.
-    Reload,
 }
 
 /// A running child process and the file its output goes to.
@@ -45,7 +43,6 @@ impl Signal {
             Self::Terminate => "-TERM",
             Self::Pause => "-STOP",
             Self::Continue => "-CONT",
-            Self::Reload => "-HUP",
         }
     }
 }
