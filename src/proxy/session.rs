@@ -305,6 +305,11 @@ impl Session {
         version: &ResourceVersion,
     ) {
         if let Some(record) = self.record_mut(resource) {
+            if record.is_refuted_by(sent_at, version) {
+                let blind_watches = record.blind_watches;
+                *record = Record { blind_watches, ..Record::default() };
+                record.raise(version, sent_at);
+            }
             record.prove(sent_at, version);
         }
     }
@@ -350,6 +355,12 @@ impl Record {
             self.shown = Some((version.clone(), now));
             self.forget_implied();
         }
+    }
+
+    /// Whether the data itself went back, as a restored etcd's: a consistent read came out below what
+    /// was shown before it was sent (S-CONS-09).
+    fn is_refuted_by(&self, sent_at: Instant, version: &ResourceVersion) -> bool {
+        self.shown.as_ref().is_some_and(|(shown, at)| version < shown && *at < sent_at)
     }
 
     fn prove(&mut self, sent_at: Instant, version: &ResourceVersion) {
