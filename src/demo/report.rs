@@ -12,7 +12,7 @@ use super::phase::{Kind, Measured};
 pub(super) struct Report {
     /// Straight to the apiserver.
     pub direct: Measured,
-    /// Through Listless until every poller was answered from memory once.
+    /// Through Listless until it answered every poller from memory for a while.
     pub warm_up: Measured,
     /// Through Listless from then on.
     pub listless: Measured,

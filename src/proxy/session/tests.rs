@@ -1,4 +1,9 @@
-use super::*;
+use std::time::Duration;
+
+use super::{
+    record::{EXPECTED_MAX, IMMINENT},
+    *,
+};
 use crate::{
     api::{
         GroupVersionResource,

@@ -86,6 +86,7 @@ impl Process {
     }
 
     /// Ends the process with SIGTERM and says how it ended; kills it when it takes too long.
+    #[expect(clippy::disallowed_methods, reason = "also called from drop, where nothing can await")]
     pub fn stop(&mut self) -> Result<Stopped> {
         if let Some(status) = self.child.try_wait()? {
             return Ok(Stopped::Already(status.code()));

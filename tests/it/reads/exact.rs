@@ -166,6 +166,10 @@ async fn a_replica_of_just_one_query_answers_it_in_the_apiservers_own_bytes() {
         if path.contains("resourceVersion=0") || path.contains("resourceVersion=1001") {
             continue;
         }
+        // That nothing was found does not tell whether the resource has namespaces.
+        if *path == "/api/v1/nodes/none" {
+            continue;
+        }
         let proxy = Setup::default().in_memory();
         let client = proxy.client();
         client.get(path).await;
