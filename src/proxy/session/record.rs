@@ -160,6 +160,11 @@ impl Record {
     }
 
     pub(super) fn prove(&mut self, sent_at: Instant, version: &ResourceVersion) {
+        if self.is_refuted_by(sent_at, version) {
+            let blind_watches = self.blind_watches;
+            *self = Self { blind_watches, ..Self::default() };
+            self.show(version, sent_at);
+        }
         let older = |proven: &Option<ResourceVersion>| proven.as_ref().is_none_or(|p| version < p);
         for sweep in &mut self.sweeps {
             if sweep.at <= sent_at && older(&sweep.proven) {
@@ -176,6 +181,12 @@ impl Record {
         }
         self.proofs.push_back((sent_at, version.clone()));
         self.forget_implied();
+    }
+
+    /// Whether the data itself went back, as a restored etcd's: a consistent read came out below what
+    /// was shown before it was sent (S-CONS-09).
+    fn is_refuted_by(&self, sent_at: Instant, version: &ResourceVersion) -> bool {
+        self.shown.as_ref().is_some_and(|(shown, at)| version < shown && *at < sent_at)
     }
 
     fn knows_newer(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {

@@ -50,7 +50,8 @@ impl Client for Piping {
         self.lanes.lock().expect("no panic holds it").push(lane);
         self.asked.lock().expect("no panic holds it").push(request);
         let body = self.answers.lock().expect("no panic holds it").pop().unwrap_or_default();
-        Box::pin(async { Ok(Response::new(body)) })
+        let answer = Response::builder().header("content-type", "application/json").body(body);
+        Box::pin(async { Ok(answer.expect("an answer")) })
     }
 
     fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
@@ -61,7 +62,7 @@ impl Client for Piping {
 const STREAMS: [&str; 4] = [
     "/api/v1/pods?watch=1",
     "/api/v1/namespaces/a/pods/web-0/log?follow=true",
-    "/api/v1/pods?continue=x",
+    "/apis/metrics.k8s.io/v1beta1/namespaces/a/pods/web-0/proxy",
     "/openapi/v2",
 ];
 
@@ -105,6 +106,23 @@ async fn each_piece_of_an_answer_is_passed_on_at_once() {
             drop(sender);
             assert_eq!(piece(&mut body).await, None, "{path}");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_passed_on_while_it_comes() {
+    let (piping, proxy) = start();
+    let head =
+        r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":["#;
+    for client in both(&proxy) {
+        let sender = piping.next_answer();
+        let mut body = client.open(get("/api/v1/pods?continue=x")).await.into_body();
+        for text in [head, "{}", ",{}", "]}\n"] {
+            sender.send(Ok(text)).await.expect("somebody reads");
+            assert_eq!(piece(&mut body).await.expect("a piece"), text);
+        }
+        drop(sender);
+        assert_eq!(piece(&mut body).await, None);
     }
 }
 
