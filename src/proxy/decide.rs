@@ -356,7 +356,7 @@ impl<'a> Candidate<'a> {
             Rewrite::NotOlderThan => match session.floor(&self.read.query) {
                 Floor::Unknown => Rewriting::Any,
                 Floor::At(version) => Rewriting::NotOlderThan(version),
-                Floor::Barred => Rewriting::Keep,
+                Floor::Consistent => Rewriting::Keep,
             },
         };
         Plan::Forward(Forward { reason, rewriting })

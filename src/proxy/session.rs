@@ -55,10 +55,23 @@ pub enum Imminence {
 pub enum Floor {
     /// Nothing was shown or written yet.
     Unknown,
-    /// At least this version.
+    /// At least this version, which the apiserver's caches are sure to reach.
     At(ResourceVersion),
-    /// Something happened whose version is unknown: the read must be consistent.
-    Barred,
+    /// It must be consistent: something happened whose version is unknown, or which a cache may not
+    /// reach for a long time.
+    Consistent,
+}
+
+/// Where a version was seen.
+///
+/// A consistent read of an old release has the revision of the whole storage; the cache of a quiet
+/// resource reaches it only with its next event or bookmark, and answers 504 until then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// In a consistent list, or one of ours.
+    Storage,
+    /// In an answer of the apiserver's cache, or in an object.
+    Cache,
 }
 
 /// Labels of an object as a write's answer or a GET showed them; `None` when they were not seen.
@@ -113,7 +126,7 @@ impl Session {
     pub fn floor(&self, query: &Query) -> Floor {
         match self.record(query) {
             Some(record) => record.floor(query),
-            None if self.overflowed => Floor::Barred,
+            None if self.overflowed => Floor::Consistent,
             None => Floor::Unknown,
         }
     }
@@ -138,9 +151,15 @@ impl Session {
     }
 
     /// A collection was shown at this version.
-    pub fn shown(&mut self, resource: &GroupResource, version: &ResourceVersion, now: Instant) {
+    pub fn shown(
+        &mut self,
+        resource: &GroupResource,
+        version: &ResourceVersion,
+        source: Source,
+        now: Instant,
+    ) {
         if let Some(record) = self.record_mut(resource) {
-            record.show(version, now);
+            record.show(version, source, now);
         }
     }
 

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Expectation, Floor, Imminence, KnownLabels, Verdict};
+use super::{Expectation, Floor, Imminence, KnownLabels, Source, Verdict};
 use crate::{
     api::{ObjectKey, Scope, query::Query, selector::Labels, version::ResourceVersion},
     cache::store::Snapshot,
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Record {
     /// The highest version of a collection shown to the session, and when it came to be known.
-    shown: Option<(ResourceVersion, Instant)>,
+    shown: Option<ShownVersion>,
     /// Consistent reads of late: when each was sent, and the version it returned.
     proofs: VecDeque<(Instant, ResourceVersion)>,
     expected: HashMap<ObjectKey, Expected>,
@@ -26,6 +26,13 @@ pub(super) struct Record {
     pub(super) blind_watches: usize,
     /// The last answer was 410 or 504.
     pub(super) upstream_next: bool,
+}
+
+#[derive(Debug)]
+struct ShownVersion {
+    version: ResourceVersion,
+    at: Instant,
+    source: Source,
 }
 
 #[derive(Debug)]
@@ -77,7 +84,7 @@ impl Record {
     /// Whether a snapshot is as new as what was shown.
     pub(super) fn judge_shown(&self, snapshot: &Snapshot, now: Instant) -> Verdict {
         match &self.shown {
-            Some((version, at)) if snapshot.version() < version => {
+            Some(ShownVersion { version, at, .. }) if snapshot.version() < version => {
                 let recent = now.saturating_duration_since(*at) < IMMINENT;
                 let imminence = if recent { Imminence::Likely } else { Imminence::Unlikely };
                 Verdict::Behind(version.clone(), imminence)
@@ -95,26 +102,31 @@ impl Record {
 
     pub(super) fn floor(&self, query: &Query) -> Floor {
         if self.blind_watches > 0 {
-            return Floor::Barred;
+            return Floor::Consistent;
         }
         let swept = self.sweeps.iter().filter(|sweep| sweep.touches(&query.scope));
         let expected = self.expected.iter().filter(|(key, _)| touches(query, key));
         let versions = swept
-            .map(|sweep| sweep.proven.as_ref())
-            .chain(expected.map(|(_, expected)| expected.version()));
-        let mut floor = self.shown.as_ref().map(|(version, _)| version);
+            .map(|sweep| sweep.proven.as_ref().map(|version| (version, Source::Storage)))
+            .chain(expected.map(|(_, expected)| expected.floor()));
+        let mut floor = self.shown.as_ref().map(|shown| (&shown.version, shown.source));
         for version in versions {
             match version {
                 Some(version) => floor = floor.max(Some(version)),
-                None => return Floor::Barred,
+                None => return Floor::Consistent,
             }
         }
-        floor.map_or(Floor::Unknown, |version| Floor::At(version.clone()))
+        match floor {
+            None => Floor::Unknown,
+            Some((version, Source::Cache)) => Floor::At(version.clone()),
+            Some((_, Source::Storage)) => Floor::Consistent,
+        }
     }
 
-    pub(super) fn show(&mut self, version: &ResourceVersion, now: Instant) {
-        if self.shown.as_ref().is_none_or(|(shown, _)| shown < version) {
-            self.shown = Some((version.clone(), now));
+    pub(super) fn show(&mut self, version: &ResourceVersion, source: Source, at: Instant) {
+        let is_newer = |shown: &ShownVersion| (&shown.version, shown.source) < (version, source);
+        if self.shown.as_ref().is_none_or(is_newer) {
+            self.shown = Some(ShownVersion { version: version.clone(), at, source });
             self.forget_implied();
         }
     }
@@ -163,7 +175,7 @@ impl Record {
         if self.is_refuted_by(sent_at, version) {
             let blind_watches = self.blind_watches;
             *self = Self { blind_watches, ..Self::default() };
-            self.show(version, sent_at);
+            self.show(version, Source::Storage, sent_at);
         }
         let older = |proven: &Option<ResourceVersion>| proven.as_ref().is_none_or(|p| version < p);
         for sweep in &mut self.sweeps {
@@ -186,7 +198,8 @@ impl Record {
     /// Whether the data itself went back, as a restored etcd's: a consistent read came out below what
     /// was shown before it was sent (S-CONS-09).
     fn is_refuted_by(&self, sent_at: Instant, version: &ResourceVersion) -> bool {
-        self.shown.as_ref().is_some_and(|(shown, at)| version < shown && *at < sent_at)
+        let refutes = |shown: &ShownVersion| *version < shown.version && shown.at < sent_at;
+        self.shown.as_ref().is_some_and(refutes)
     }
 
     fn knows_newer(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
@@ -200,7 +213,7 @@ impl Record {
 
     /// Drops what the shown floor already demands.
     fn forget_implied(&mut self) {
-        let Some((shown, _)) = &self.shown else { return };
+        let Some(ShownVersion { version: shown, .. }) = &self.shown else { return };
         let implied =
             |version: Option<&ResourceVersion>| version.is_some_and(|version| version <= shown);
         self.sweeps.retain(|sweep| !implied(sweep.proven.as_ref()));
@@ -212,7 +225,7 @@ impl Record {
         let expected = std::mem::take(&mut self.expected);
         for expected in expected.into_values() {
             match expected.version() {
-                Some(version) => self.show(version, now),
+                Some(version) => self.show(version, Source::Storage, now),
                 None => self.sweeps = vec![Sweep { scope: Scope::All, at: now, proven: None }],
             }
         }
@@ -230,6 +243,15 @@ impl Expected {
             }
             _ => self.proven.as_ref(),
         }
+    }
+
+    /// The same as a floor. An object has a version only because an event has it, too.
+    fn floor(&self) -> Option<(&ResourceVersion, Source)> {
+        let source = match &self.expectation {
+            Expectation::AtLeast(..) | Expectation::Gone { version: Some(_), .. } => Source::Cache,
+            _ => Source::Storage,
+        };
+        self.version().map(|version| (version, source))
     }
 
     fn judge(&self, key: &ObjectKey, query: &Query, snapshot: &Snapshot) -> Verdict {
