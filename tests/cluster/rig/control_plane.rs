@@ -351,6 +351,8 @@ fn start_apiserver(binary: &Path, folder: &Path, ports: Ports) -> Result<Process
     command.args(["--endpoint-reconciler-type", "none", "--authorization-mode", "RBAC"]);
     // No controller makes the default service accounts this admission plugin asks for.
     command.args(["--disable-admission-plugins", "ServiceAccount"]);
+    // Old versions stay readable however long a suite takes.
+    command.args(["--etcd-compaction-interval", "0"]);
     command.args(["--service-cluster-ip-range", "10.96.0.0/16"]);
     command.args(["--service-account-issuer", "https://kubernetes.default.svc"]);
     command.arg("--cert-dir").arg(folder.join("certificates"));
