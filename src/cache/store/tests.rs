@@ -86,7 +86,7 @@ fn check(snapshot: &Snapshot, model: &Model, at: u64) {
         .pages()
         .iter()
         .flat_map(|page| page.objects())
-        .map(super::super::object::Object::key);
+        .map(Object::key);
     assert!(keys.map(ObjectKey::as_str).eq(model.keys().map(String::as_str)));
     let raw: usize = model.values().map(|(_, object)| object.raw().len()).sum();
     assert!(snapshot.bytes() > raw);

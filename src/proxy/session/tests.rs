@@ -60,7 +60,7 @@ fn nothing_older_than_what_was_shown_is_shown_whatever_the_query() {
     for query in [query(None, ""), query(Some("shop"), "app=web"), query(Some("other"), "")] {
         let shown = |at| {
             judged(&query, |session, now| {
-                session.shown(&resource(), &version(at), Source::Cache, now)
+                session.shown(&resource(), &version(at), Source::Cache, now);
             })
         };
         assert_eq!(shown(10), Verdict::Satisfied);

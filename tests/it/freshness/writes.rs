@@ -87,9 +87,11 @@ fn others(
 
 /// Writes of pods, by name.
 fn pod_writes() -> Vec<(&'static str, Vec<Step>)> {
-    let drop_finalizers = r#"{"metadata":{"finalizers":null}}"#;
+    [changes(), removals(), combinations()].into_iter().flatten().collect()
+}
+
+fn changes() -> Vec<(&'static str, Vec<Step>)> {
     let generated = r#"{"metadata":{"generateName":"new-","labels":{"app":"web"}},"spec":{}}"#;
-    let stale = r#"{"metadata":{"name":"web-0","resourceVersion":"1001"},"spec":{}}"#;
     vec![
         ("create", vec![us("POST", PODS, JSON, NEW_POD, 201)]),
         ("create with a generated name", vec![us("POST", PODS, JSON, generated, 201)]),
@@ -126,6 +128,12 @@ fn pod_writes() -> Vec<(&'static str, Vec<Step>)> {
                 200,
             )],
         ),
+    ]
+}
+
+fn removals() -> Vec<(&'static str, Vec<Step>)> {
+    let drop_finalizers = r#"{"metadata":{"finalizers":null}}"#;
+    vec![
         ("delete", vec![us("DELETE", WEB, JSON, "", 200)]),
         ("delete of a held object", vec![us("DELETE", HELD, JSON, "", 200)]),
         (
@@ -147,6 +155,12 @@ fn pod_writes() -> Vec<(&'static str, Vec<Step>)> {
                 201,
             )],
         ),
+    ]
+}
+
+fn combinations() -> Vec<(&'static str, Vec<Step>)> {
+    let stale = r#"{"metadata":{"name":"web-0","resourceVersion":"1001"},"spec":{}}"#;
+    vec![
         (
             "binding",
             vec![
