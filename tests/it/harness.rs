@@ -6,7 +6,9 @@ mod answer;
 mod client;
 mod cluster;
 mod echo;
+mod laggard;
 mod raw;
+mod tcp;
 mod upstream;
 
 use std::{
@@ -35,7 +37,9 @@ pub(crate) use self::{
     client::{Door, TestClient, Watch},
     cluster::{GADGETS, WIDGETS, deployment, group_resource, pod, populated, widget},
     echo::{Echo, Kept, Piece, piped},
+    laggard::Laggard,
     raw::{RawAnswer, RawConnection},
+    tcp::{TcpApiserver, WithUpgrades},
     upstream::{Identity, Requests, Seen, Upstream},
 };
 

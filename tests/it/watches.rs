@@ -2,10 +2,16 @@
 
 use std::time::Duration;
 
-use listless::api::{ObjectKey, Verb};
+use listless::{
+    api::{ObjectKey, Verb},
+    simulator::{Effect, Fault},
+};
 use tokio::time::timeout;
 
-use crate::harness::{Setup, TestProxy, group_resource, pass, pod, widget};
+use crate::harness::{
+    LOCAL_TOKEN, Setup, TcpApiserver, TestProxy, WithUpgrades, group_resource, pass, pod,
+    populated, widget,
+};
 
 fn put(proxy: &TestProxy, name: &str, app: &str) {
     let object = pod("a", name, &[("app", app)], "n1");
@@ -158,5 +164,43 @@ async fn a_watch_over_tls_delivers_at_once() {
         assert_eq!(event.expect("an event").1, "web-9");
     }
     proxy.simulator.end_watches();
+    proxy.drain().await;
+}
+
+#[tokio::test]
+async fn a_watch_through_a_websocket_passes_and_teaches_as_any_other() {
+    let switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+                     Upgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n";
+    let mut apiserver = TcpApiserver::start(switching).await;
+    let simulator = populated();
+    let upstream = WithUpgrades { simulator: simulator.clone(), pool: apiserver.pool() };
+    let proxy = Setup::of(simulator.clone()).upstream(upstream).on_loopback().await;
+    let stalled = Fault::always(Effect::StallAfter(0), |asked| asked.verb == Verb::Watch);
+    simulator.inject(stalled);
+    proxy.warm("/api/v1/pods").await;
+    let mut client = proxy.raw().await;
+    client
+        .send(format!(
+            "GET /api/v1/pods?watch=1&resourceVersion=1016 HTTP/1.1\r\nHost: x\r\n\
+             Authorization: Bearer {LOCAL_TOKEN}\r\nConnection: Upgrade\r\n\
+             Upgrade: websocket\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        ))
+        .await;
+    assert_eq!(client.answer().await.expect("an answer").status, 101);
+    let mut visit = apiserver.visit().await;
+    assert!(visit.head.contains("sec-websocket-version: 13\r\n"), "{}", visit.head);
+    put(&proxy, "web-9", "web");
+    let key = ObjectKey::new(Some("a"), "web-9");
+    let object = simulator.object(&group_resource("pods"), &key).expect("an object").to_bytes();
+    let event = [&b"{\"type\":\"ADDED\",\"object\":"[..], &object, b"}"].concat();
+    let length = u16::try_from(event.len()).expect("a short event");
+    assert!(length > 125);
+    let frame = [&[0x81, 126][..], &length.to_be_bytes(), &event].concat();
+    visit.write(&frame).await;
+    assert_eq!(client.exactly(frame.len()).await.expect("a frame"), frame);
+    // The replica has not heard of it, but the session has.
+    let listed = proxy.client().get("/api/v1/pods").await;
+    assert!(listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
+    drop((client, visit));
     proxy.drain().await;
 }
