@@ -82,8 +82,7 @@ impl Local {
         headers: &HeaderMap,
     ) -> Response<Body> {
         let list = snapshot.list_body(query);
-        if list.bytes <= GZIP_BYTES_MIN || !media::accepts_gzip(accept_encoding(headers))
-        {
+        if list.bytes <= GZIP_BYTES_MIN || !media::accepts_gzip(accept_encoding(headers)) {
             return answer(StatusCode::OK, Body::chunks(list.chunks), headers);
         }
         let key = CompressedKey { query: query.clone(), version: list.version };

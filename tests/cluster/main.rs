@@ -12,5 +12,6 @@ mod load;
 mod read_your_writes;
 mod rig;
 mod ryw;
+mod simulated;
 mod through_listless;
 mod under_load;
