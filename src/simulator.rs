@@ -8,10 +8,12 @@ mod access;
 mod answer;
 mod call;
 mod discovery;
+mod dispatch;
 mod fault;
 mod journal;
 mod json;
 mod kind;
+mod media;
 mod object;
 mod options;
 mod random;
@@ -44,7 +46,7 @@ pub use json::Json;
 pub use kind::{DeletionAnswer, Rendering, ResourceType, StatusSubresource, Style};
 
 use crate::{
-    api::{GroupResource, ObjectKey},
+    api::{GroupResource, GroupVersionResource, ObjectKey},
     body::Body,
     upstream,
 };
@@ -161,6 +163,24 @@ impl Simulator {
             metadata.set("creationTimestamp", self.0.timestamp(Instant::now()));
         }
         store.put(resource, json, Instant::now()).map(|object| object.version)
+    }
+
+    /// Takes over an object of another apiserver, version and all; tells whether it could.
+    ///
+    /// To be used before anything reads; set [`Settings::first_revision`] to the other's revision.
+    pub fn restore(&self, resource: &GroupResource, json: impl Into<Json>) -> bool {
+        self.0.store().restore(resource, json.into()).is_some()
+    }
+
+    /// What is served, each at its preferred version.
+    pub fn resources(&self) -> Vec<GroupVersionResource> {
+        let store = self.0.store();
+        let kinds = store.collections().map(|collection| &collection.kind);
+        let mut resources: Vec<_> = kinds
+            .map(|kind| GroupVersionResource::new(&kind.group, kind.stored_version(), &kind.plural))
+            .collect();
+        resources.sort();
+        resources
     }
 
     /// Deletes an object at once, whatever holds it; answers the revision of the deletion.

@@ -7,8 +7,8 @@ use std::{
 
 use http::{HeaderMap, header};
 
-use super::{kind::ResourceType, route::Target, status::Failure};
-use crate::api::Verb;
+use super::{route::Target, status::Failure};
+use crate::api::{GroupResource, Verb};
 
 /// A caller and what the caller may do.
 #[derive(Clone, Debug, Default)]
@@ -95,6 +95,11 @@ impl Rule {
         self
     }
 
+    fn allows_everything(&self) -> bool {
+        let Self { verbs, groups, resources, namespaces, names } = self;
+        [verbs, groups, resources, namespaces, names].iter().all(|list| list.is_empty())
+    }
+
     fn allows(&self, asked: &Attributes<'_>) -> bool {
         let allows = |allowed: &[String], value: &str| {
             allowed.is_empty() || allowed.iter().any(|entry| entry == "*" || entry == value)
@@ -134,15 +139,16 @@ impl Access {
             return Ok(Caller::Anyone);
         }
         let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(Caller::Anonymous) };
-        let token = value.to_str().ok().and_then(|text| {
-            let (scheme, token) = text.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-        });
-        token
-            .filter(|token| !token.is_empty())
-            .and_then(|token| table.get(token))
-            .map(|user| Caller::Known(user.clone()))
-            .ok_or_else(Failure::unauthorized)
+        // Anything but a bearer token counts as no credential at all.
+        let mut words = value.to_str().unwrap_or_default().split(' ');
+        let bearer = words.next().is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"));
+        match words.next().filter(|token| bearer && !token.is_empty()) {
+            None => Ok(Caller::Anonymous),
+            Some(token) => table
+                .get(token)
+                .map(|user| Caller::Known(user.clone()))
+                .ok_or_else(Failure::unauthorized),
+        }
     }
 }
 
@@ -170,29 +176,53 @@ impl Caller {
     /// 403 unless the request is allowed (S-AUTHZ-09).
     pub(super) fn check(
         &self,
-        kind: &ResourceType,
         target: &Target,
         verb: Verb,
         pinned_name: Option<&str>,
     ) -> Result<(), Failure> {
-        let text = |part: &Option<String>| part.clone().unwrap_or_default();
-        let (subresource, namespace) = (text(&target.subresource), text(&target.namespace));
-        let name = target.name.as_deref().or(pinned_name).unwrap_or_default();
         let asked = Attributes {
             verb: verb.as_str(),
-            group: &kind.group,
-            resource: &kind.plural,
-            subresource: &subresource,
-            namespace: &namespace,
-            name,
+            group: &target.group,
+            resource: &target.resource,
+            subresource: target.subresource.as_deref().unwrap_or_default(),
+            namespace: target.namespace.as_deref().unwrap_or_default(),
+            name: target.name.as_deref().or(pinned_name).unwrap_or_default(),
         };
-        if self.may(&asked) { Ok(()) } else { Err(self.forbidden(kind, &asked)) }
+        if self.may(&asked) { Ok(()) } else { Err(self.forbidden(&asked)) }
     }
 
-    fn forbidden(&self, kind: &ResourceType, asked: &Attributes<'_>) -> Failure {
+    /// 403 unless a path that is no resource is allowed: discovery and health, as every cluster
+    /// grants them, or anything for who may do everything.
+    pub(super) fn check_path(&self, path: &str) -> Result<(), Failure> {
+        let is_one_of = |paths: &[&str]| {
+            paths.iter().any(|public| {
+                path.strip_prefix(public).is_some_and(|rest| rest.is_empty() || rest == "/")
+            })
+        };
+        let within = |trees: &[&str]| {
+            trees.iter().any(|tree| path == *tree || path.starts_with(&format!("{tree}/")))
+        };
+        let allowed = is_one_of(&["/healthz", "/livez", "/readyz", "/version"])
+            || match self {
+                Self::Anyone => true,
+                Self::Known(user) => {
+                    user.rules.iter().any(Rule::allows_everything)
+                        || within(&["/api", "/apis", "/openapi"])
+                }
+                Self::Anonymous => false,
+            };
+        if allowed {
+            return Ok(());
+        }
+        let message = format!("forbidden: User {:?} cannot get path {path:?}", self.name());
+        Err(Failure::new(403, "Forbidden", message).with_empty_details())
+    }
+
+    fn forbidden(&self, asked: &Attributes<'_>) -> Failure {
+        let group_resource = GroupResource::new(asked.group, asked.resource);
         let subject = match asked.name {
-            "" => format!("{} is forbidden", kind.group_resource()),
-            name => format!("{} \"{name}\" is forbidden", kind.group_resource()),
+            "" => format!("{group_resource} is forbidden"),
+            name => format!("{group_resource} \"{name}\" is forbidden"),
         };
         let resource = match asked.subresource {
             "" => asked.resource.to_owned(),
@@ -208,14 +238,13 @@ impl Caller {
             asked.verb,
             asked.group
         );
-        Failure::new(403, "Forbidden", message).about(kind, asked.name)
+        Failure::new(403, "Forbidden", message).about(&group_resource, asked.name)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulator::kind::builtin;
 
     #[test]
     fn rules_allow_only_what_they_name() {
@@ -242,12 +271,14 @@ mod tests {
 
     #[test]
     fn refusals_are_worded_as_rbac_words_them() {
-        let kinds = builtin::all();
-        let deployments = kinds.iter().find(|kind| kind.plural == "deployments").expect("known");
-        let target = Target { namespace: Some("a".into()), ..Target::default() };
-        let failure = Caller::Anonymous
-            .check(deployments, &target, Verb::List, None)
-            .expect_err("anonymous may nothing");
+        let target = Target {
+            group: "apps".to_owned(),
+            resource: "deployments".to_owned(),
+            namespace: Some("a".to_owned()),
+            ..Target::default()
+        };
+        let failure =
+            Caller::Anonymous.check(&target, Verb::List, None).expect_err("anonymous may nothing");
         let text = String::from_utf8(failure.to_json().to_bytes()).expect("UTF-8");
         assert_eq!(
             text,

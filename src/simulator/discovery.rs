@@ -1,11 +1,12 @@
 //! Discovery, version and health, made from the resources that are registered (S-DISC-01…05).
 
-use http::Response;
+use http::{HeaderValue, Response, header};
 
 use super::{
     Core,
+    dispatch::nowhere,
     json::Json,
-    kind::{ResourceType, StatusSubresource},
+    kind::{ResourceType, StatusSubresource, Style},
     status::{json_response, response, unknown_path},
 };
 use crate::body::Body;
@@ -18,7 +19,7 @@ pub(super) fn answer(core: &Core, path: &str) -> Response<Body> {
     let kinds = kinds(core);
     let parts: Vec<_> = path.split('/').collect();
     match parts.as_slice() {
-        ["livez" | "readyz" | "healthz", ..] => response(200, "text/plain; charset=utf-8", "ok"),
+        ["livez" | "readyz" | "healthz", ..] => healthy(),
         ["version"] => response(200, "application/json", version()),
         ["api"] => json_response(200, &core_versions()),
         ["apis"] => json_response(200, &groups(&kinds)),
@@ -37,6 +38,13 @@ pub(super) fn answer(core: &Core, path: &str) -> Response<Body> {
     }
 }
 
+fn healthy() -> Response<Body> {
+    let mut healthy = response(200, "text/plain; charset=utf-8", "ok");
+    let nosniff = HeaderValue::from_static("nosniff");
+    healthy.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    healthy
+}
+
 fn kinds(core: &Core) -> Vec<ResourceType> {
     let store = core.store();
     let mut kinds: Vec<_> =
@@ -49,6 +57,10 @@ fn version() -> String {
     let members = [
         ("major", "1"),
         ("minor", "36"),
+        ("emulationMajor", "1"),
+        ("emulationMinor", "36"),
+        ("minCompatibilityMajor", "1"),
+        ("minCompatibilityMinor", "35"),
         ("gitVersion", GIT_VERSION),
         ("gitCommit", "0000000000000000000000000000000000000000"),
         ("gitTreeState", "clean"),
@@ -112,7 +124,11 @@ fn resources(kinds: &[ResourceType], group: &str, version: &str) -> Response<Bod
         .iter()
         .filter(|kind| kind.group == group && kind.versions.iter().any(|known| known == version))
         .collect();
-    let Some(first) = served.first() else { return unknown_path() };
+    let Some(first) = served.first() else {
+        let built_in = group.is_empty()
+            || kinds.iter().any(|kind| kind.group == group && kind.style == Style::Typed);
+        return nowhere(if built_in { Style::Typed } else { Style::Custom });
+    };
     let entries = served.iter().flat_map(|kind| resource_entries(kind)).collect();
     json_response(
         200,

@@ -166,6 +166,12 @@ impl ResourceType {
         self
     }
 
+    /// The same without a status subresource.
+    pub fn without_status(mut self) -> Self {
+        self.status = StatusSubresource::Absent;
+        self
+    }
+
     /// The same with one more field that selectors may name; `label` is also its path.
     pub fn selectable(mut self, label: &str, rendering: Rendering) -> Self {
         self.fields.push(Field::new(label, label, rendering));

@@ -126,7 +126,7 @@ const METADATA_ORDER: &[&str] = &[
 ];
 
 const MEMBER_ORDER: &[&str] =
-    &["metadata", "immutable", "spec", "data", "stringData", "binaryData", "type", "status"];
+    &["metadata", "immutable", "spec", "data", "stringData", "binaryData"];
 
 /// An empty object that tells a version only: the body of a bookmark (S-WATCH-30).
 pub(super) fn write_bookmark(

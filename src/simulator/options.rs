@@ -275,7 +275,7 @@ fn bad(error: &crate::api::selector::SelectorError) -> Failure {
 }
 
 fn integer(parameters: &Parameters, key: &str) -> Result<Option<i64>, Failure> {
-    let Some(text) = parameters.value(key).and_then(non_empty) else { return Ok(None) };
+    let Some(text) = parameters.value(key) else { return Ok(None) };
     text.parse().map(Some).map_err(|_| {
         Failure::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
     })

@@ -17,7 +17,7 @@ use super::{
     options::{Filter, ListOptions, Match, Purpose, parse_version},
     status::{Failure, response},
     store::Objects,
-    token::ContinueToken,
+    token::{ContinueToken, CutBy},
 };
 use crate::{api::ObjectKey, body::Body};
 
@@ -151,7 +151,8 @@ impl Core {
                     _ => Through::Etcd,
                 };
                 if self.reach(version, wait, through).await {
-                    return Ok(moment);
+                    let stored = !cached && moment == Moment::NotOlderThan(version);
+                    return Ok(if stored { Moment::Stored } else { moment });
                 }
                 let store = self.store();
                 let current = store.revision().min(store.cache_limit());
@@ -198,6 +199,7 @@ struct Plan {
     /// At most this many objects; zero: all.
     limit: usize,
     after: Option<String>,
+    cut_by: CutBy,
 }
 
 // === impl Plan ===
@@ -205,7 +207,7 @@ struct Plan {
 impl Plan {
     fn of(options: &ListOptions, kind: &ResourceType) -> Result<Self, Failure> {
         if !options.continue_token.is_empty() {
-            return Self::going_on(options);
+            return Self::going_on(options, kind);
         }
         let cached = kind.watch_cache == WatchCache::Cached;
         let limit = options.limit;
@@ -217,10 +219,10 @@ impl Plan {
             (Some(version), Match::Unset) if limit > 0 => (Moment::Exact(version), limit),
             (Some(version), _) => (Moment::NotOlderThan(version), limit),
         };
-        Ok(Self { moment, limit, after: None })
+        Ok(Self { moment, limit, after: None, cut_by: cut_by(kind) })
     }
 
-    fn going_on(options: &ListOptions) -> Result<Self, Failure> {
+    fn going_on(options: &ListOptions, kind: &ResourceType) -> Result<Self, Failure> {
         if !matches!(options.resource_version.as_str(), "" | "0") {
             return Err(Failure::bad_request(
                 "specifying resource version is not allowed when using continue",
@@ -228,13 +230,13 @@ impl Plan {
         }
         let token = ContinueToken::decode(&options.continue_token)?;
         let moment = token.revision.map_or(Moment::MostRecent, Moment::Exact);
-        Ok(Self { moment, limit: options.limit, after: Some(token.after) })
+        Ok(Self { moment, limit: options.limit, after: Some(token.after), cut_by: cut_by(kind) })
     }
 
     /// A chunked list may go on inconsistently (S-LIST-41).
     fn explain_expiry(&self, failure: Failure) -> Failure {
         let Some(after) = &self.after else { return failure };
-        let token = ContinueToken { revision: None, after: after.clone() };
+        let token = ContinueToken { revision: None, after: after.clone(), cut_by: self.cut_by };
         Failure::expired(CONTINUE_EXPIRED).continuing_with(token.encode())
     }
 }
@@ -269,7 +271,11 @@ impl Page {
             Some(_) => last.key.name().to_owned(),
             None => last.key.as_str().to_owned(),
         });
-        let next = last.map(|after| ContinueToken { revision: Some(state.revision), after });
+        let next = last.map(|after| ContinueToken {
+            revision: Some(state.revision),
+            after,
+            cut_by: plan.cut_by,
+        });
         let remaining = (next.is_some() && filter.selects_all()).then_some(left);
         Self { objects, next, remaining }
     }
@@ -328,6 +334,13 @@ const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to di
     continue token in this response to retrieve the remainder of the results. Continuing with the \
     provided token results in an inconsistent list - objects that were created, modified, or \
     deleted between the time the first chunk was returned and now may show up in the list.";
+
+fn cut_by(kind: &ResourceType) -> CutBy {
+    match kind.watch_cache {
+        WatchCache::Cached => CutBy::Cache,
+        WatchCache::Uncached => CutBy::Etcd,
+    }
+}
 
 fn expired() -> Failure {
     Failure::expired("The resourceVersion for the provided list is too old.")

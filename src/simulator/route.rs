@@ -42,6 +42,10 @@ impl Route {
     /// Reads a path.
     pub fn parse(path: &str) -> Self {
         let decoded = percent_decode(path, Plus::Literal);
+        // Only a path that begins with a single slash is looked at further.
+        if decoded.starts_with("//") {
+            return Self::Other(decoded);
+        }
         let trimmed = decoded.trim_matches('/');
         match Target::parse(trimmed) {
             Some(target) => Self::Resource(target),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 
 use super::{json::Json, kind::ResourceType};
-use crate::body::Body;
+use crate::{api::GroupResource, body::Body};
 
 /// A failure the apiserver would report, ready to be sent or put into an ERROR event.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,36 +46,32 @@ impl Failure {
     /// 404 of an object (S-GET-07).
     pub(super) fn not_found(kind: &ResourceType, name: &str) -> Self {
         let message = format!("{} \"{name}\" not found", kind.group_resource());
-        Self::new(404, "NotFound", message).about(kind, name)
+        Self::new(404, "NotFound", message).about(&kind.group_resource(), name)
     }
 
     /// 404 of a resource or subresource that a known group does not have.
     pub(super) fn unknown_resource() -> Self {
-        let mut failure =
-            Self::new(404, "NotFound", "the server could not find the requested resource");
-        failure.details = Some(Json::Object(Vec::new()));
-        failure
+        Self::new(404, "NotFound", "the server could not find the requested resource")
+            .with_empty_details()
     }
 
     /// 405.
     pub(super) fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
-        let mut failure = Self::new(405, "MethodNotAllowed", message);
-        failure.details = Some(Json::Object(Vec::new()));
-        failure
+        Self::new(405, "MethodNotAllowed", message).with_empty_details()
     }
 
     /// 409 of a create.
     pub(super) fn already_exists(kind: &ResourceType, name: &str) -> Self {
         let message = format!("{} \"{name}\" already exists", kind.group_resource());
-        Self::new(409, "AlreadyExists", message).about(kind, name)
+        Self::new(409, "AlreadyExists", message).about(&kind.group_resource(), name)
     }
 
     /// 409 of a write whose precondition does not hold.
     pub(super) fn conflict(kind: &ResourceType, name: &str, why: &str) -> Self {
         let resource = kind.group_resource();
         let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
-        Self::new(409, "Conflict", message).about(kind, name)
+        Self::new(409, "Conflict", message).about(&kind.group_resource(), name)
     }
 
     /// 410 (S-LIST-41, S-WATCH-14).
@@ -139,9 +135,15 @@ impl Failure {
         failure
     }
 
+    /// The same with `"details":{}`.
+    pub(super) fn with_empty_details(mut self) -> Self {
+        self.details = Some(Json::Object(Vec::new()));
+        self
+    }
+
     /// The same with `details` naming an object.
-    pub(super) fn about(mut self, kind: &ResourceType, name: &str) -> Self {
-        self.details = Some(object_details(kind, name, None));
+    pub(super) fn about(mut self, resource: &GroupResource, name: &str) -> Self {
+        self.details = Some(object_details(resource, name, None));
         self
     }
 
@@ -240,7 +242,7 @@ impl FieldFault {
 /// The Status that confirms a deletion without returning the object (S-WRITE-05).
 pub(super) fn deleted(kind: &ResourceType, name: &str, uid: &str) -> Json {
     let mut status = success();
-    status.set("details", object_details(kind, name, Some(uid)));
+    status.set("details", object_details(&kind.group_resource(), name, Some(uid)));
     status
 }
 
@@ -288,15 +290,15 @@ fn success() -> Json {
     ])
 }
 
-fn object_details(kind: &ResourceType, name: &str, uid: Option<&str>) -> Json {
+fn object_details(resource: &GroupResource, name: &str, uid: Option<&str>) -> Json {
     let mut details = Json::Object(Vec::new());
     if !name.is_empty() {
         details.set("name", name);
     }
-    if !kind.group.is_empty() {
-        details.set("group", kind.group.as_str());
+    if !resource.group.is_empty() {
+        details.set("group", &*resource.group);
     }
-    details.set("kind", kind.plural.as_str());
+    details.set("kind", &*resource.resource);
     if let Some(uid) = uid {
         details.set("uid", uid);
     }

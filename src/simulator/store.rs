@@ -149,6 +149,16 @@ impl Store {
         Some(object)
     }
 
+    /// Takes over an object of another server with the version it had there, as from a backup:
+    /// nothing is noted in the history.
+    pub(super) fn restore(&mut self, resource: &GroupResource, json: Json) -> Option<Shared> {
+        let version = json.str_at(&["metadata", "resourceVersion"])?.parse().ok()?;
+        let collection = self.collections.get_mut(resource)?;
+        let object = Arc::new(Object::seal(&collection.kind, json, version));
+        Arc::make_mut(&mut collection.objects).insert(object.key.clone(), object.clone());
+        Some(object)
+    }
+
     /// Deletes an object; the answer is its last state at the revision of the deletion.
     pub(super) fn remove(
         &mut self,

@@ -12,6 +12,17 @@ pub(super) struct ContinueToken {
     pub revision: Option<u64>,
     /// The key of the last object sent; the next one is the first above it.
     pub after: String,
+    /// Who cut the page: tokens of the cache have one more slash.
+    pub cut_by: CutBy,
+}
+
+/// What a page was cut from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CutBy {
+    /// The watch cache.
+    Cache,
+    /// etcd.
+    Etcd,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -29,7 +40,10 @@ impl ContinueToken {
         let encoded = Encoded {
             v: "meta.k8s.io/v1".to_owned(),
             rv: self.revision.and_then(|revision| i64::try_from(revision).ok()).unwrap_or(-1),
-            start: format!("{}\0", self.after),
+            start: match self.cut_by {
+                CutBy::Cache => format!("/{}\0", self.after),
+                CutBy::Etcd => format!("{}\0", self.after),
+            },
         };
         // A struct of two strings and a number has no key that JSON could refuse.
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&encoded).unwrap_or_default())
@@ -57,14 +71,18 @@ impl ContinueToken {
             negative if negative < 0 => None,
             positive => Some(positive.unsigned_abs()),
         };
-        let start = encoded.start.strip_prefix('/').unwrap_or(&encoded.start);
+        let (cut_by, start) = match encoded.start.strip_prefix('/') {
+            Some(start) => (CutBy::Cache, start),
+            None => (CutBy::Etcd, encoded.start.as_str()),
+        };
         if start.is_empty() {
             return Err(refused("encoded start key empty (version meta.k8s.io/v1)"));
         }
         if start.split('/').any(|part| matches!(part, "" | "." | "..")) {
             return Err(refused(start));
         }
-        Ok(Self { revision, after: start.strip_suffix('\0').unwrap_or(start).to_owned() })
+        let after = start.strip_suffix('\0').unwrap_or(start).to_owned();
+        Ok(Self { revision, after, cut_by })
     }
 }
 
@@ -78,16 +96,21 @@ mod tests {
 
     #[test]
     fn tokens_are_written_as_the_apiserver_writes_them() {
-        let token = ContinueToken { revision: Some(123), after: "default/foo".to_owned() };
+        let after = "default/foo".to_owned();
+        let token = ContinueToken { revision: Some(123), after, cut_by: CutBy::Etcd };
         let expected =
             "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MTIzLCJzdGFydCI6ImRlZmF1bHQvZm9vXHUwMDAwIn0";
         assert_eq!(token.encode(), expected);
-        assert_eq!(ContinueToken::decode(expected), Ok(token));
+        assert_eq!(ContinueToken::decode(expected), Ok(token.clone()));
+        let cached = ContinueToken { cut_by: CutBy::Cache, ..token };
+        assert_eq!(ContinueToken::decode(&cached.encode()), Ok(cached));
     }
 
     #[test]
     fn tokens_that_cannot_be_read_are_refused() {
-        let unclean = ContinueToken { revision: Some(1), after: "../x".to_owned() }.encode();
+        let unclean =
+            ContinueToken { revision: Some(1), after: "../x".to_owned(), cut_by: CutBy::Etcd }
+                .encode();
         for token in ["%%%", "aGVsbG8", &unclean] {
             let failure = ContinueToken::decode(token).expect_err("garbage");
             assert_eq!(failure.code(), 400, "{token}");

@@ -19,5 +19,6 @@ mod read_your_writes;
 mod rig;
 mod rig_works;
 mod ryw;
+mod simulated;
 mod through_listless;
 mod under_load;

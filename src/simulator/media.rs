@@ -1,0 +1,232 @@
+//! Representations: which JSON a client wants, and the refusal of everything else (§5, §16).
+//!
+//! Only plain JSON is spoken, compact or indented, compressed or not. Tables, metadata alone,
+//! YAML and protobuf are refused with 406, although the real server has them.
+
+use std::io::Write as _;
+
+use flate2::{Compression, write::GzEncoder};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+
+use super::{
+    kind::Style,
+    route::Parameters,
+    status::{Failure, response},
+};
+use crate::body::Body;
+
+/// What a client takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Media {
+    built_in: Acceptance,
+    custom: Acceptance,
+    /// How an error is written to this client.
+    errors: Layout,
+    layout: Layout,
+    gzip: bool,
+}
+
+/// Whether JSON is among what a client takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Acceptance {
+    NoType,
+    /// JSON, but only converted into something else.
+    NoConversion,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    Compact,
+    Indented,
+}
+
+/// Answers above this are compressed for clients that ask (S-HDR-01).
+const COMPRESSED_ABOVE_BYTES: u64 = 128 << 10;
+
+/// Clients that get indented JSON unless they ask otherwise (S-CT-07).
+const PEOPLE: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
+
+const REPRESENTATIONS: &str = "406: Not Acceptable\n\nAvailable representations: \
+    application/json, application/yaml, application/vnd.kubernetes.protobuf, \
+    application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+const MEDIA_TYPES: &str = "only the following media types are accepted: application/json, \
+    application/yaml, application/vnd.kubernetes.protobuf";
+
+// === impl Media ===
+
+impl Media {
+    /// Reads what a request says about its answer.
+    pub(super) fn of(headers: &HeaderMap, parameters: &Parameters) -> Self {
+        let accept = joined(headers, header::ACCEPT);
+        let acceptance = |wildcards: &[&str]| {
+            if accept.trim().is_empty() {
+                return Acceptance::Json;
+            }
+            let clauses = accept.split(',').map(|clause| acceptance(clause, wildcards));
+            clauses.max().unwrap_or(Acceptance::NoType)
+        };
+        let custom = acceptance(&["*/*", "application/*"]);
+        let pretty = is_pretty(headers, parameters) || accept.contains("pretty=1");
+        Self {
+            built_in: acceptance(&["*/*"]),
+            custom,
+            errors: if custom == Acceptance::Json { Layout::Compact } else { Layout::Indented },
+            layout: if pretty { Layout::Indented } else { Layout::Compact },
+            gzip: joined(headers, header::ACCEPT_ENCODING)
+                .split(',')
+                .any(|token| token.trim() == "gzip"),
+        }
+    }
+
+    /// The refusal, when nothing the client takes is spoken.
+    pub(super) fn refusal(&self, style: Style) -> Option<Response<Body>> {
+        let (message, details) = match (style, self.built_in, self.custom) {
+            (Style::Typed, Acceptance::Json, _) | (Style::Custom, _, Acceptance::Json) => {
+                return None;
+            }
+            (Style::Typed, Acceptance::NoType, _) => (REPRESENTATIONS, true),
+            _ => (MEDIA_TYPES, false),
+        };
+        let mut failure = Failure::new(406, "NotAcceptable", message);
+        if details {
+            failure = failure.with_empty_details();
+        }
+        Some(match self.errors {
+            Layout::Compact => failure.into_response(),
+            Layout::Indented => {
+                response(406, "application/json", indent(&failure.to_json().to_bytes()))
+            }
+        })
+    }
+
+    /// Lays an answer out as the client wants it; streams stay as they are.
+    pub(super) async fn apply(&self, answered: Response<Body>) -> Response<Body> {
+        let answered = match self.layout {
+            Layout::Compact => answered,
+            Layout::Indented => indented(answered).await,
+        };
+        if self.gzip { compressed(answered).await } else { answered }
+    }
+}
+
+/// The media type of a request's body, without parameters.
+pub(super) fn content_type(headers: &HeaderMap) -> String {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let bare = value.unwrap_or_default().split(';').next().unwrap_or_default();
+    bare.trim().to_ascii_lowercase()
+}
+
+fn joined(headers: &HeaderMap, name: HeaderName) -> String {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.collect::<Vec<_>>().join(",")
+}
+
+fn acceptance(clause: &str, wildcards: &[&str]) -> Acceptance {
+    let mut parts = clause.split(';').map(str::trim);
+    let media_type = parts.next().unwrap_or_default();
+    if media_type != "application/json" && !wildcards.contains(&media_type) {
+        return Acceptance::NoType;
+    }
+    let refused = |parameter: &str| {
+        parameter.starts_with("as=")
+            || (parameter.starts_with("stream=") && parameter != "stream=watch")
+    };
+    if parts.any(refused) { Acceptance::NoConversion } else { Acceptance::Json }
+}
+
+fn is_pretty(headers: &HeaderMap, parameters: &Parameters) -> bool {
+    match parameters.value("pretty") {
+        Some("1" | "t" | "T" | "true" | "TRUE" | "True") => true,
+        None | Some("") => {
+            let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+            agent.is_some_and(|agent| PEOPLE.iter().any(|person| agent.starts_with(person)))
+        }
+        Some(_) => false,
+    }
+}
+
+/// A whole JSON body with line breaks and without the last one.
+async fn indented(answered: Response<Body>) -> Response<Body> {
+    let json = answered.headers().get(header::CONTENT_TYPE);
+    let whole = answered.body().size_hint().exact().is_some();
+    if !whole || json.is_none_or(|value| value != "application/json") {
+        return answered;
+    }
+    let (parts, body) = answered.into_parts();
+    let bytes = body.collect(usize::MAX).await.unwrap_or_default();
+    Response::from_parts(parts, Body::full(indent(&bytes)))
+}
+
+/// Indents compact JSON by two spaces, as Go does.
+fn indent(compact: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(compact.len() * 2);
+    let mut depth = 0_usize;
+    let (mut in_string, mut escaped, mut opened) = (false, false, false);
+    let new_line = |out: &mut Vec<u8>, depth: usize| {
+        out.push(b'\n');
+        out.extend(std::iter::repeat_n(b' ', depth * 2));
+    };
+    for byte in compact.trim_ascii_end() {
+        let closes = matches!(byte, b'}' | b']') && !in_string;
+        if closes {
+            depth = depth.saturating_sub(1);
+        }
+        if opened != closes && (opened || closes) {
+            new_line(&mut out, depth);
+        }
+        opened = matches!(byte, b'{' | b'[') && !in_string;
+        out.push(*byte);
+        match byte {
+            _ if in_string => {
+                in_string = escaped || *byte != b'"';
+                escaped = !escaped && *byte == b'\\';
+            }
+            b'"' => in_string = true,
+            b'{' | b'[' => depth += 1,
+            b',' => new_line(&mut out, depth),
+            b':' => out.push(b' '),
+            _ => {}
+        }
+    }
+    out
+}
+
+/// A whole body above the limit, compressed.
+async fn compressed(answered: Response<Body>) -> Response<Body> {
+    if answered.body().size_hint().exact().is_none_or(|bytes| bytes <= COMPRESSED_ABOVE_BYTES) {
+        return answered;
+    }
+    let (mut parts, mut body) = answered.into_parts();
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(1));
+    while let Some(Ok(frame)) = body.frame().await {
+        // A Vec takes every write.
+        let _ = encoder.write_all(frame.data_ref().map_or(&[], |data| data));
+    }
+    let compressed = encoder.finish().unwrap_or_default();
+    parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    parts.headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    Response::from_parts(parts, Body::full(compressed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indented_json_is_gos() {
+        for (compact, expected) in [
+            ("{}\n", "{}"),
+            (r#"{"a":[],"b":{}}"#, "{\n  \"a\": [],\n  \"b\": {}\n}"),
+            (
+                r#"{"a":[1,{"b":"{,:\"]"}],"c":null}"#,
+                "{\n  \"a\": [\n    1,\n    {\n      \"b\": \"{,:\\\"]\"\n    }\n  ],\n  \"c\": null\n}",
+            ),
+        ] {
+            let indented = String::from_utf8(indent(compact.as_bytes())).expect("UTF-8");
+            assert_eq!(indented, expected);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The simulator held to the real apiserver: the same objects, the same requests, the same bytes.
+//!
+//! The simulator is given the real cluster's objects with their versions, then asked every read of
+//! the table that it claims to serve. What it does not claim is listed here with the reason.
+
+use std::io::Read as _;
+use std::net::Ipv4Addr;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result};
+use listless::api::{GroupVersionResource, Scope};
+use listless::simulator::{
+    Json, Rendering, ResourceType, Rule, Settings, Simulator, User as SimulatedUser,
+};
+use listless::tls::{self, Authority, Names};
+use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
+
+use crate::clusters::Cluster;
+use crate::dataset::current_version;
+use crate::differential::case::Case;
+use crate::differential::cases;
+use crate::differential::target::{Kind, Target};
+use crate::rig::client::{Answer, Client, Protocol, Server};
+use crate::rig::control_plane::{User, Version};
+
+/// An answer may differ because a version passed between the two requests; not this often.
+const TRIES: u32 = 4;
+
+/// What a request contains that the simulator does not claim to answer alike, and why.
+const UNCLAIMED: &[(&str, &str)] = &[
+    ("Impersonate-", "nobody is impersonated"),
+    ("{before}&resourceVersionMatch=Exact", "the copy has no history"),
+    ("{before}&limit", "the copy has no history"),
+    ("app=%00", "the shared parser of selectors takes NUL for a character, not for the end"),
+    ("/ephemeralcontainers", "subresources of real kubelets and schedulers"),
+    ("/log", "subresources of real kubelets and schedulers"),
+    ("/scale", "scale is not simulated"),
+    ("/openapi", "no schemas"),
+    ("/openid", "no tokens are issued"),
+    ("/.well-known", "no tokens are issued"),
+    ("readyz?verbose", "no single checks"),
+    ("/apis/events.k8s.io", "events are served by the core group only"),
+];
+
+/// Representations the simulator refuses with 406, as its documentation says.
+const UNSPOKEN: [&str; 5] =
+    ["as=Table", "as=PartialObjectMetadata", "yaml", "protobuf", "APIGroupDiscoveryList"];
+
+/// Paths without a resource whose answers do not depend on what is served.
+const HEALTH: [&str; 3] = ["/healthz", "/livez", "/readyz"];
+
+/// Headers that must be equal.
+const HEADERS: [&str; 6] = [
+    "content-type",
+    "content-encoding",
+    "vary",
+    "retry-after",
+    "cache-control",
+    "x-content-type-options",
+];
+
+/// A simulator that serves what a control plane holds; ends when dropped.
+struct Twin {
+    simulator: Simulator,
+    /// Resources it serves, as cases name them.
+    served: Vec<String>,
+    server: Server,
+    serving: AbortHandle,
+}
+
+#[tokio::test]
+async fn the_simulator_reads_like_the_apiserver() {
+    let Some(cluster) = Cluster::take(Version::V1_36).await else { return };
+    let probe = cluster.plane().client(User::Admin, Protocol::Http2).expect("a client");
+    let twin = Twin::of(&probe).await.expect("a simulator of the cluster");
+    let token = User::Admin.token();
+    let real = cluster.plane().server().expect("an address");
+    let real = Target::new(&real, &token, Kind::Apiserver, Protocol::Http2);
+    let simulated = Target::new(&twin.server, &token, Kind::Apiserver, Protocol::Http2);
+    let (mut compared, mut differences) = (0, Vec::new());
+    for case in cases::all().iter().filter(|case| twin.claims(case)) {
+        compared += 1;
+        let mut difference = None;
+        for _ in 0..TRIES {
+            twin.catch_up(&probe).await.expect("a version");
+            let request = || case.request(cluster.dataset());
+            let expected = real.send(case.caller, request()).await.expect("an answer");
+            difference = match simulated.send(case.caller, request()).await {
+                Ok(given) => compare(case, &expected, &given),
+                Err(error) => Some(format!("    {error:#}")),
+            };
+            if difference.is_none() {
+                break;
+            }
+        }
+        differences.extend(difference.map(|text| format!("{}\n{text}", case.name())));
+    }
+    eprintln!("the simulator was compared in {compared} cases");
+    assert!(compared >= 150, "only {compared} cases");
+    assert!(
+        differences.is_empty(),
+        "{} of {compared} differ:\n{}",
+        differences.len(),
+        differences.join("\n")
+    );
+}
+
+/// The first difference, in words.
+fn compare(case: &Case, expected: &Answer, given: &Answer) -> Option<String> {
+    let unspoken = UNSPOKEN.iter().any(|accept| case.name().contains(accept));
+    if unspoken && given.status == 406 {
+        return None;
+    }
+    if expected.status != given.status {
+        return Some(shown("status", expected, given));
+    }
+    // The shared parser names what is wrong with a label in its own words.
+    if expected.status == 400 && case.target.contains("Selector") {
+        return None;
+    }
+    for name in HEADERS {
+        if expected.header(name) != given.header(name) {
+            return Some(shown(name, expected, given));
+        }
+    }
+    (plain(expected) != plain(given)).then(|| shown("body", expected, given))
+}
+
+/// The body without compression, whose bytes may differ.
+fn plain(answer: &Answer) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let unpacked = answer.header("content-encoding") == Some("gzip")
+        && flate2::read::GzDecoder::new(&*answer.body).read_to_end(&mut plain).is_ok();
+    if unpacked { plain } else { answer.body.to_vec() }
+}
+
+fn shown(what: &str, expected: &Answer, given: &Answer) -> String {
+    let one = |answer: &Answer| {
+        let headers: Vec<String> = HEADERS
+            .iter()
+            .filter_map(|name| answer.header(name).map(|value| format!("{name}: {value}")))
+            .collect();
+        format!("{} [{}] {}", answer.status, headers.join("; "), answer.excerpt())
+    };
+    let equal =
+        expected.body.iter().zip(&given.body).take_while(|(left, right)| left == right).count();
+    let from = equal.saturating_sub(30);
+    let window = |answer: &Answer| {
+        let bytes = answer.body.get(from..(from + 130).min(answer.body.len())).unwrap_or_default();
+        String::from_utf8_lossy(bytes).into_owned()
+    };
+    format!(
+        "    {what}; first difference at byte {equal}\n    real      {}\n    simulated {}\n    real      …{}\n    simulated …{}",
+        one(expected),
+        one(given),
+        window(expected),
+        window(given)
+    )
+}
+
+// === impl Twin ===
+
+impl Twin {
+    /// Copies everything that the simulator can serve.
+    async fn of(real: &Client) -> Result<Self> {
+        let settings =
+            Settings { first_revision: current_version(real).await?, ..Settings::default() };
+        let simulator = Simulator::new(settings);
+        custom_types().into_iter().for_each(|kind| simulator.register(kind));
+        for resource in simulator.resources() {
+            copy(real, &simulator, &resource).await?;
+        }
+        admit(&simulator);
+        let authority = Authority::generate(SystemTime::now())?;
+        let leaf = authority.issue(&Names::of_apiserver(""), SystemTime::now())?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = format!("https://{}", listener.local_addr()?);
+        let server = Server::new(&address, authority.pem().as_bytes())?;
+        let (serving, tls) = (simulator.clone(), tls::Server::new(leaf)?);
+        let serving = tokio::spawn(async move { serving.serve_tls(listener, tls).await });
+        let served = simulator
+            .resources()
+            .iter()
+            .map(|resource| format!("{}.{}", resource.resource, resource.group))
+            .collect();
+        Ok(Self { simulator, served, server, serving: serving.abort_handle() })
+    }
+
+    /// Moves on to the real revision: writes elsewhere raise it all the time.
+    async fn catch_up(&self, real: &Client) -> Result<()> {
+        let behind = current_version(real).await?.saturating_sub(self.simulator.revision());
+        self.simulator.skip_revisions(behind);
+        Ok(())
+    }
+
+    /// Whether the simulator says that it answers such a request like the apiserver.
+    fn claims(&self, case: &Case) -> bool {
+        let refused = matches!(case.expected_status(Version::V1_36), 401 | 403 | 404);
+        let path = case.target.split('?').next().unwrap_or_default();
+        let resource = case.group_resource();
+        let served = self.served.contains(&resource);
+        let other_group = resource.contains('.') && !served && !resource.starts_with('.');
+        !UNCLAIMED.iter().any(|(part, _)| case.name().contains(part))
+            && (served || refused || HEALTH.contains(&path))
+            && !(other_group && !refused)
+    }
+}
+
+impl Drop for Twin {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// The definitions of the data set, as the simulator is told them.
+fn custom_types() -> [ResourceType; 2] {
+    let widgets = ResourceType::custom("shop.example.com", &["v1", "v1beta1"], "widgets", "Widget")
+        .selectable("spec.color", Rendering::Scalar)
+        .selectable("spec.size", Rendering::Scalar);
+    let planets =
+        ResourceType::custom("shop.example.com", &["v1", "v1alpha1"], "planets", "Planet")
+            .cluster_scoped()
+            .without_status();
+    [widgets, ResourceType { list_kind: "PlanetCatalog".to_owned(), ..planets }]
+}
+
+/// The rights the data set binds.
+fn admit(simulator: &Simulator) {
+    let read = ["get", "list", "watch"];
+    let reader = Rule::new(&read, &["pods", "configmaps"]).within("shop");
+    let mut narrow = Rule::new(&read, &["configmaps"]).within("shop");
+    narrow.names.push("settings".to_owned());
+    for (user, rules) in [
+        (User::Admin, vec![Rule::default()]),
+        (User::Reader, vec![reader]),
+        (User::Narrow, vec![narrow]),
+        (User::Nobody, vec![]),
+    ] {
+        simulator.admit(&user.token(), SimulatedUser::with_rules(user.name(), rules));
+    }
+}
+
+async fn copy(real: &Client, simulator: &Simulator, resource: &GroupVersionResource) -> Result<()> {
+    let path = resource.collection_path(&Scope::All);
+    let list = real.get(&path).await?.successful()?;
+    let list = Json::parse(&list.body)?;
+    for item in list.get("items").context("a list without items")?.as_array() {
+        let restored = simulator.restore(&resource.group_resource(), item.clone());
+        anyhow::ensure!(restored, "{path}: an object could not be restored");
+    }
+    Ok(())
+}
