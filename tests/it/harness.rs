@@ -34,13 +34,13 @@ use tokio::{sync::watch, time::Instant};
 
 pub(crate) use self::{
     answer::{Answer, without_version},
-    client::{Door, TestClient, Watch},
-    cluster::{GADGETS, WIDGETS, deployment, group_resource, pod, populated, widget},
-    echo::{Echo, Kept, Piece, piped},
+    client::{Door, TestClient},
+    cluster::{group_resource, pod, populated, widget},
+    echo::{Echo, Piece, piped},
     laggard::Laggard,
     raw::{RawAnswer, RawConnection},
     tcp::{TcpApiserver, WithUpgrades},
-    upstream::{Identity, Requests, Seen, Upstream},
+    upstream::{Identity, Requests, Upstream},
 };
 
 /// A proxy under test; dropped, everything of it ends with the runtime.

@@ -1,7 +1,5 @@
 //! Forwarded reads: what is added to their query, and when nothing is.
 
-use listless::api::Verb;
-
 use crate::harness::{Setup, TestProxy, pod};
 
 const PODS: &str = "/api/v1/namespaces/a/pods";
