@@ -99,7 +99,7 @@ impl Proxy {
             cache: parts.cache,
             session: SharedSession::default(),
             authorize: Authorize::new(parts.clients.own.clone()),
-            local: Local::new(),
+            local: Local::default(),
             coalesce: Coalesce::default(),
             forwarder: Forwarder::new(parts.clients),
             warnings: parts.warnings,
