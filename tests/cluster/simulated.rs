@@ -201,9 +201,8 @@ impl Twin {
         let resource = case.group_resource();
         let served = self.served.contains(&resource);
         let other_group = resource.contains('.') && !served && !resource.starts_with('.');
-        !UNCLAIMED.iter().any(|(part, _)| case.name().contains(part))
-            && (served || refused || HEALTH.contains(&path))
-            && !(other_group && !refused)
+        let known = refused || (!other_group && (served || HEALTH.contains(&path)));
+        known && !UNCLAIMED.iter().any(|(part, _)| case.name().contains(part))
     }
 }
 

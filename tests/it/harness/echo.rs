@@ -13,11 +13,13 @@ use listless::{
 };
 use tokio::sync::mpsc;
 
+type Answering = dyn Fn(&Kept) -> Response<Body> + Send + Sync;
+
 /// Answers everything in one way; clones share what was asked.
 #[derive(Clone)]
 pub(crate) struct Echo {
     kept: Arc<Mutex<Vec<Kept>>>,
-    answer: Arc<dyn Fn(&Kept) -> Response<Body> + Send + Sync>,
+    answer: Arc<Answering>,
 }
 
 /// One request as it reached the apiserver.
