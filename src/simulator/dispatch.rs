@@ -83,7 +83,7 @@ impl Core {
             return Ok(switch.echo(self.interruptions.subscribe()));
         }
         let switch = switch.filter(|switch| verb == Verb::Watch && switch.is_websocket());
-        if let Some(refusal) = media.refusal(kind.style) {
+        if let Some(refusal) = media.refusal(kind.style, verb) {
             return Ok(refusal);
         }
         let (parts, body) = request.into_parts();
@@ -178,7 +178,7 @@ fn check_common(call: &Call) -> Result<(), Failure> {
         let message = "the export parameter, deprecated since v1.14, is no longer supported";
         return Err(Failure::bad_request(message));
     }
-    match call.target.name.as_deref() {
+    match call.target.name.as_deref().filter(|_| call.target.subresource.is_none()) {
         Some(name @ ("." | "..")) => {
             let message = format!("Name parameter invalid: {name:?}: may not be '{name}'");
             Err(Failure::bad_request(message))

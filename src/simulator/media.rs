@@ -15,7 +15,7 @@ use super::{
     route::Parameters,
     status::{Failure, response},
 };
-use crate::body::Body;
+use crate::{api::Verb, body::Body};
 
 /// What a client takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +50,9 @@ const COMPRESSED_ABOVE_BYTES: u64 = 128 << 10;
 const PEOPLE: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
 const REPRESENTATIONS: &str = "406: Not Acceptable\n\nAvailable representations: \
-    application/json, application/yaml, application/vnd.kubernetes.protobuf, \
-    application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+    application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const STREAMED: &str =
+    ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 const MEDIA_TYPES: &str = "only the following media types are accepted: application/json, \
     application/yaml, application/vnd.kubernetes.protobuf";
 
@@ -82,13 +83,14 @@ impl Media {
     }
 
     /// The refusal, when nothing the client takes is spoken.
-    pub(super) fn refusal(&self, style: Style) -> Option<Response<Body>> {
+    pub(super) fn refusal(&self, style: Style, verb: Verb) -> Option<Response<Body>> {
+        let streamed = if verb == Verb::Get { "" } else { STREAMED };
         let (message, details) = match (style, self.built_in, self.custom) {
             (Style::Typed, Acceptance::Json, _) | (Style::Custom, _, Acceptance::Json) => {
                 return None;
             }
-            (Style::Typed, Acceptance::NoType, _) => (REPRESENTATIONS, true),
-            _ => (MEDIA_TYPES, false),
+            (Style::Typed, Acceptance::NoType, _) => (format!("{REPRESENTATIONS}{streamed}"), true),
+            _ => (MEDIA_TYPES.to_owned(), false),
         };
         let mut failure = Failure::new(406, "NotAcceptable", message);
         if details {

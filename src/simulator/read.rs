@@ -223,12 +223,12 @@ impl Plan {
     }
 
     fn going_on(options: &ListOptions, kind: &ResourceType) -> Result<Self, Failure> {
+        let token = ContinueToken::decode(&options.continue_token)?;
         if !matches!(options.resource_version.as_str(), "" | "0") {
             return Err(Failure::bad_request(
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        let token = ContinueToken::decode(&options.continue_token)?;
         let moment = token.revision.map_or(Moment::MostRecent, Moment::Exact);
         Ok(Self { moment, limit: options.limit, after: Some(token.after), cut_by: cut_by(kind) })
     }

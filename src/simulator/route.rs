@@ -90,7 +90,7 @@ impl Target {
         let part = |index: usize| {
             parts.get(index).filter(|part| !part.is_empty()).map(|&part| part.to_owned())
         };
-        self.namespace = namespace.map(str::to_owned);
+        self.namespace = namespace.filter(|name| !name.is_empty()).map(str::to_owned);
         self.resource = part(0).unwrap_or_default();
         self.name = part(1);
         self.subresource = (parts.len() > 2).then(|| parts[2..].join("/"));
@@ -117,12 +117,13 @@ impl Target {
 // === impl Parameters ===
 
 impl Parameters {
-    /// Reads the query of a URL; pairs with a semicolon are dropped, as Go does.
+    /// Reads the query of a URL; pairs with a semicolon or a bad escape are dropped, as Go does.
     pub fn parse(uri: &Uri) -> Self {
         let query = uri.query().unwrap_or_default();
         let pairs = query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';'));
         Self(
             pairs
+                .filter(|pair| escapes_are_whole(pair))
                 .map(|pair| {
                     let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
                     (percent_decode(key, Plus::Space), percent_decode(value, Plus::Space))
@@ -146,6 +147,11 @@ impl Parameters {
 enum Plus {
     Space,
     Literal,
+}
+
+fn escapes_are_whole(text: &str) -> bool {
+    let hex = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    text.match_indices('%').all(|(index, _)| text.get(index + 1..index + 3).is_some_and(hex))
 }
 
 fn percent_decode(text: &str, plus: Plus) -> String {
@@ -212,11 +218,13 @@ mod tests {
 
     #[test]
     fn parameters_are_decoded_and_the_first_of_a_key_wins() {
-        let uri: Uri = "/x?&a=1+2&a=3&b=%3D%zz&c;d=1&watch".parse().expect("a URI");
+        let uri: Uri = "/x?&a=1+2&a=3&b=%3D%20&c;d=1&e=%zz&f=%2&watch".parse().expect("a URI");
         let parameters = Parameters::parse(&uri);
         assert_eq!(parameters.value("a"), Some("1 2"));
-        assert_eq!(parameters.value("b"), Some("=%zz"));
-        assert_eq!(parameters.value("d"), None);
+        assert_eq!(parameters.value("b"), Some("= "));
+        for dropped in ["c", "d", "e", "f"] {
+            assert_eq!(parameters.value(dropped), None, "{dropped}");
+        }
         assert_eq!(parameters.flag("watch"), Some(true));
     }
 }

@@ -1,6 +1,6 @@
 //! Continue tokens in the apiserver's format (S-LIST-50).
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use base64::{DecodeError, Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
 use super::status::Failure;
@@ -51,9 +51,13 @@ impl ContinueToken {
 
     /// Reads one that a client sent back.
     pub(super) fn decode(token: &str) -> Result<Self, Failure> {
-        let bytes = URL_SAFE_NO_PAD
-            .decode(token.trim_end_matches('='))
-            .map_err(|error| refused(&error.to_string()))?;
+        let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|error| {
+            let offset = match error {
+                DecodeError::InvalidByte(offset, _) => offset,
+                _ => 0,
+            };
+            refused(&format!("illegal base64 data at input byte {offset}"))
+        })?;
         let encoded: Encoded =
             serde_json::from_slice(&bytes).map_err(|error| refused(&error.to_string()))?;
         if encoded.v != "meta.k8s.io/v1" {

@@ -289,6 +289,12 @@ impl Part {
             None => Ok(Self::Main),
             Some("status") if has_status => Ok(Self::Status),
             Some("finalize") if call.kind.plural == "namespaces" => Ok(Self::Finalize),
+            Some("eviction" | "binding") if call.kind.plural == "pods" => {
+                Err(Failure::method_not_allowed())
+            }
+            Some("token") if call.kind.plural == "serviceaccounts" => {
+                Err(Failure::method_not_allowed())
+            }
             Some(_) if call.kind.style == Style::Custom => {
                 Err(Failure::not_found(&call.kind, call.key().name()))
             }
