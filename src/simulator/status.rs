@@ -74,6 +74,13 @@ impl Failure {
         Self::new(409, "Conflict", message).about(&kind.group_resource(), name)
     }
 
+    /// 409 of a deletion whose precondition does not hold; names the kind, not the resource.
+    pub(super) fn precondition(kind: &ResourceType, name: &str, why: &str) -> Self {
+        let subject = GroupResource::new(&kind.group, &kind.kind);
+        let message = format!("Operation cannot be fulfilled on {subject} \"{name}\": {why}");
+        Self::new(409, "Conflict", message).about(&subject, name)
+    }
+
     /// 410 (S-LIST-41, S-WATCH-14).
     pub(super) fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)

@@ -136,12 +136,13 @@ fn parse_object(call: &Call, body: &[u8]) -> Result<Json, Failure> {
         .ok()
         .filter(|json| matches!(json, Json::Object(_)))
         .ok_or_else(|| Failure::bad_request(not_decodable(&call.kind, &call.target.version)))?;
-    let kind = json.str_at(&["kind"]).unwrap_or_default();
-    let api_version = json.str_at(&["apiVersion"]).unwrap_or_default();
+    let part = |name: &str| json.str_at(&[name]).filter(|text| !text.is_empty());
     let expected = call.kind.api_version(&call.target.version);
-    if !matches!(kind, "" | "Status") && kind != call.kind.kind
-        || !api_version.is_empty() && api_version != expected
-    {
+    // Only built-in types are known without their kind.
+    let kind_missing = call.kind.style == Style::Custom && part("kind").is_none();
+    let other = part("kind").is_some_and(|kind| kind != call.kind.kind)
+        || part("apiVersion").is_some_and(|api_version| api_version != expected);
+    if kind_missing || other {
         return Err(Failure::bad_request(not_decodable(&call.kind, &call.target.version)));
     }
     place(call, &mut json)?;

@@ -3,6 +3,8 @@
 //! The simulator is given the real cluster's objects with their versions, then asked every read of
 //! the table that it claims to serve. What it does not claim is listed here with the reason.
 
+mod writes;
+
 use std::io::Read as _;
 use std::net::Ipv4Addr;
 use std::time::SystemTime;

@@ -119,7 +119,7 @@ async fn options_the_server_refuses_are_refused_in_its_words() {
             invalid("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"),
         ),
         (
-            "continue=x&resourceVersion=5",
+            "resourceVersion=5&continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NSwic3RhcnQiOiIvZC9hXHUwMDAwIn0",
             400,
             "BadRequest",
             "specifying resource version is not allowed when using continue".to_owned(),

@@ -6,6 +6,8 @@ use super::Bench;
 use crate::simulator::{Features, Settings};
 
 const PODS: &str = "/api/v1/namespaces/d/pods";
+const WIDGET: &str =
+    r#"{"kind":"Widget","apiVersion":"x.io/v1","metadata":{"name":"w"},"spec":{"a":1}}"#;
 const MAPS: &str = "/api/v1/namespaces/d/configmaps";
 
 #[tokio::test]
@@ -97,10 +99,10 @@ async fn an_update_needs_the_current_version_and_a_no_op_keeps_it() {
 async fn custom_objects_are_updated_only_with_a_version_and_count_generations() {
     let bench = Bench::new();
     let path = "/apis/x.io/v1/namespaces/d/widgets";
-    let created = bench.post(path, r#"{"metadata":{"name":"w"},"spec":{"a":1}}"#).await;
+    let created = bench.post(path, WIDGET).await;
     assert!(created.body.contains(r#""generation":1"#), "{}", created.body);
     let path = format!("{path}/w");
-    let bare = bench.send(Method::PUT, &path, r#"{"metadata":{"name":"w"}}"#).await;
+    let bare = bench.send(Method::PUT, &path, WIDGET).await;
     assert_eq!(bare.code, 422);
     assert!(bare.body.contains("metadata.resourceVersion: Invalid value: 0: must be specified"));
     let merge = "application/merge-patch+json";

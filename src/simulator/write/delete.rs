@@ -155,7 +155,7 @@ impl Options {
                  object might have been deleted and then recreated",
                 old.uid
             );
-            return Err(Failure::conflict(&call.kind, name, &why));
+            return Err(Failure::precondition(&call.kind, name, &why));
         }
         let stored = old.version.to_string();
         if let Some(version) = self.version.as_deref().filter(|version| *version != stored) {
@@ -163,7 +163,7 @@ impl Options {
                 "the ResourceVersion in the precondition ({version}) does not match the \
                  ResourceVersion in record ({stored}). The object might have been modified"
             );
-            return Err(Failure::conflict(&call.kind, name, &why));
+            return Err(Failure::precondition(&call.kind, name, &why));
         }
         Ok(())
     }
