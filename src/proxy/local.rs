@@ -69,7 +69,9 @@ impl Local {
         if accepts_gzip && let Some(chunks) = self.bodies.get(&snapshot, query, Form::Gzip).await {
             return gzipped(&chunks, headers);
         }
-        if let Some(chunks) = self.bodies.get(&snapshot, query, Form::Plain).await {
+        if let Some(chunks) = self.bodies.get(&snapshot, query, Form::Plain).await
+            && !is_compressed(chunks.iter().map(Bytes::len).sum(), headers)
+        {
             return answer(StatusCode::OK, Body::chunks(VecDeque::clone(&chunks)), headers);
         }
         let list = snapshot.list_body(query);

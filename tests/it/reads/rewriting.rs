@@ -75,7 +75,8 @@ async fn after_a_write_that_teaches_no_version_reads_stay_consistent() {
     let relaxed = format!("{maps}?resourceVersion=0");
     let listed = proxy.client().get(&relaxed).await.version();
     let floor = format!("resourceVersion={listed}&resourceVersionMatch=NotOlderThan");
-    assert_eq!(asked(&proxy, &other).await, format!("{other}&{floor}"));
+    let third = format!("{maps}?labelSelector=y");
+    assert_eq!(asked(&proxy, &third).await, format!("{third}&{floor}"));
 }
 
 #[tokio::test(start_paused = true)]
