@@ -1,6 +1,7 @@
 //! Builds every part in order, binds all listeners first, owns the end.
 
 mod local;
+mod wire;
 
 use std::sync::Arc;
 
@@ -12,9 +13,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cache::{self, Cache, ReplicaStatus, State, reflector::Random},
+    cache::{self, Cache, ReplicaStatus, State, counters::Counters, reflector::Random},
     config::Config,
-    metrics::{Metrics, Origin, ReplicaSample, ReplicaState},
+    metrics::{Metrics, Origin, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals},
     proxy::{
         Parts, Proxy,
         forward::Clients,
@@ -79,11 +80,11 @@ impl Running {
             Arc::new(Metered::new(client.clone(), origin, metrics, warnings))
         };
         let cache = Cache::new(metered(&clients.own, Origin::Replica), settings, random);
-        for query in config.borrow().policy.eager() {
-            cache.start(query);
-        }
+        start_eager(&config.borrow(), &cache);
+        let eager = tokio::spawn(keep_starting_eager(config.clone(), cache.clone()));
         let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone()));
         let token = LocalToken::new(&token);
+        let listener_metrics = metrics.clone();
         let clients = Clients {
             own: metered(&clients.own, Origin::Client),
             impersonating: metered(&clients.impersonating, Origin::Client),
@@ -94,8 +95,15 @@ impl Running {
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));
         let limits = listen::Limits::default();
-        let listening = tokio::spawn(listen::serve(listeners, tls, proxy.clone(), limits, drain));
-        Self { proxy, cache, begin_drain, listening, helpers: vec![settings_task, gauges] }
+        let listening = tokio::spawn(listen::serve(
+            listeners,
+            tls,
+            proxy.clone(),
+            limits,
+            drain,
+            listener_metrics,
+        ));
+        Self { proxy, cache, begin_drain, listening, helpers: vec![settings_task, eager, gauges] }
     }
 
     /// What answers, for those who need no listener.
@@ -133,6 +141,18 @@ fn cache_settings(
     (settings, task)
 }
 
+/// Starts what the configuration asks for and is not there yet.
+fn start_eager(config: &Config, cache: &Cache) {
+    config.policy.eager().into_iter().for_each(|query| cache.start(query));
+}
+
+/// The same whenever the configuration changes.
+async fn keep_starting_eager(mut config: watch::Receiver<Arc<Config>>, cache: Cache) {
+    while config.changed().await.is_ok() {
+        start_eager(&config.borrow_and_update(), &cache);
+    }
+}
+
 fn settings_of(config: &Config) -> cache::Settings {
     cache::Settings {
         memory_limit_bytes: config.memory_limit_bytes,
@@ -155,7 +175,29 @@ async fn keep_gauges(metrics: Metrics, cache: Cache) {
         ticks.tick().await;
         let replicas = cache.replicas();
         metrics.replicas(&replicas.iter().map(sample).collect::<Vec<_>>());
+        metrics.replica_totals(&totals(cache.counters()));
         metrics.run_upkeep();
+    }
+}
+
+fn totals(counters: &Counters) -> ReplicaTotals {
+    ReplicaTotals {
+        started: counters.started.get(),
+        ended: [
+            (ReplicaEnd::Refused, counters.refused.get()),
+            (ReplicaEnd::Memory, counters.dropped_for_memory.get()),
+            (ReplicaEnd::Idle, counters.stopped_idle.get()),
+            (ReplicaEnd::Widened, counters.stopped_widened.get()),
+        ],
+        lists: counters.lists.get(),
+        lists_again: counters.relists.get(),
+        watches: counters.watches.get(),
+        watches_again: counters.watch_restarts.get(),
+        events: counters.events.get(),
+        bookmarks: counters.bookmarks.get(),
+        probes: counters.probes.get(),
+        failures: counters.failures.get(),
+        epochs: counters.epochs.get(),
     }
 }
 

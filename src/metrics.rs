@@ -31,10 +31,10 @@ use crate::api::GroupVersionResource;
 pub use client::RequestSample;
 pub use document::document;
 pub use labels::{
-    Certificate, EventType, Lane, Limit, ListReason, Origin, Outcome, Protocol, ReplicaState,
-    ServedBy, UpstreamFault, Wait, WatchEnd,
+    Certificate, Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState, Round,
+    ServedBy, UpstreamFault, Wait,
 };
-pub use replica::ReplicaSample;
+pub use replica::{ReplicaSample, ReplicaTotals};
 pub use upstream::UpstreamSample;
 
 /// Records what happens; cheap to clone.

@@ -140,12 +140,10 @@ impl Policy {
         }
     }
 
-    /// The queries to follow from the start.
+    /// The queries to follow from the start; none while observing, when nothing is answered from them.
     pub fn eager(&self) -> Vec<Query> {
-        self.eager
-            .iter()
-            .map(|(resource, scope)| Query::all(resource.clone(), scope.clone()))
-            .collect()
+        let acted_upon = self.eager.iter().filter(|_| self.mode == Mode::Enforce);
+        acted_upon.map(|(resource, scope)| Query::all(resource.clone(), scope.clone())).collect()
     }
 
     /// What the eager rules name, less what an earlier rule keeps from being eager.

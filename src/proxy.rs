@@ -30,7 +30,7 @@ use self::{
     listen::{Connection, Serve},
     local::Local,
     observe::RequestLog,
-    session::Session,
+    session::{Session, Source},
     warnings::Warnings,
 };
 use crate::{
@@ -99,7 +99,7 @@ impl Proxy {
             cache: parts.cache,
             session: SharedSession::default(),
             authorize: Authorize::new(parts.clients.own.clone()),
-            local: Local::new(),
+            local: Local::default(),
             coalesce: Coalesce::default(),
             forwarder: Forwarder::new(parts.clients),
             warnings: parts.warnings,
@@ -183,7 +183,7 @@ impl Proxy {
             && let Some(allowed) = self.authorize.read(read, answer).await
         {
             let resource = read.query.resource.group_resource();
-            self.session.lock().shown(&resource, &version, Instant::now());
+            self.session.lock().shown(&resource, &version, Source::Storage, Instant::now());
             let mut response = self.local.read(read, allowed, request.headers()).await;
             self.warnings.repeat(&read.query.resource, response.headers_mut());
             return Ok(log.hit(level, response));

@@ -24,8 +24,10 @@ use rustls::{
 
 const CA_FILE: &str = "ca.crt";
 const CA_KEY_FILE: &str = "ca.key";
-const CA_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-const LEAF_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How long an authority is valid.
+pub const CA_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// How long a server's certificate is valid.
+pub const LEAF_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Clocks differ: certificates are valid from this long before they are made.
 const BACKDATING: Duration = Duration::from_secs(3600);

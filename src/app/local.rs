@@ -16,14 +16,14 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::{DRAIN_DEADLINE, Foundation, Running};
+use super::{DRAIN_DEADLINE, Foundation, Running, wire::MeteredDial};
 use crate::{
     admin::{self, Audience, Sources},
     cache::Cache,
     cli::{Announcement, Kubeconfig, LocalOptions, UsageError, announce},
     config::{Config, Reloader},
     lifecycle::{Drain, Heartbeat, Ready, Signals},
-    metrics::Metrics,
+    metrics::{Certificate, Metrics},
     proxy::{forward::Clients, listen::Bound},
     tls,
     upstream::{
@@ -118,9 +118,10 @@ async fn start(options: &LocalOptions, shared: &Shared, admin: &Handle) -> anyho
 
     let server = format!("https://{}", reachable(bound.address()));
     let token = token();
-    let (authority, serving) = certificates(bound.address().ip())?;
+    let (authority, serving) = certificates(bound.address().ip(), &shared.metrics)?;
     let announcement = written_kubeconfig(&access, &server, &authority, &token, written)?;
-    let (plain, own) = access.clients(Arc::new(Tcp), upstream::Settings::default());
+    let dial = MeteredDial::new(Tcp, shared.metrics.clone());
+    let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {
         listeners: vec![bound],
         tls: Some(serving),
@@ -168,11 +169,16 @@ fn reload(reloader: Reloader, shared: &Shared) -> impl Future<Output = ()> + use
 }
 
 /// The authority clients trust, and what the listener shows.
-fn certificates(address: IpAddr) -> anyhow::Result<(tls::Authority, tls::Server)> {
+fn certificates(
+    address: IpAddr,
+    metrics: &Metrics,
+) -> anyhow::Result<(tls::Authority, tls::Server)> {
     let now = SystemTime::now();
     let authority = tls::Authority::generate(now)?;
     let names = tls::Names::of_apiserver(CLUSTER_DOMAIN).and(&address.to_string());
     let serving = tls::Server::new(authority.issue(&names, now)?)?;
+    metrics.certificate_expires(Certificate::Authority, now + tls::CA_LIFETIME);
+    metrics.certificate_expires(Certificate::Serving, now + tls::LEAF_LIFETIME);
     Ok((authority, serving))
 }
 

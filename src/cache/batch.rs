@@ -13,7 +13,7 @@ use crate::api::{ObjectKey, version::ResourceVersion};
 
 /// Changes that are collected before they are published together.
 #[derive(Debug)]
-pub struct Batch {
+pub(super) struct Batch {
     base: Arc<Snapshot>,
     /// What stands at a key now; None where an object was deleted.
     changes: BTreeMap<ObjectKey, Option<Object>>,
@@ -23,22 +23,22 @@ pub struct Batch {
 
 impl Batch {
     /// No changes yet.
-    pub fn of(base: Arc<Snapshot>) -> Self {
+    pub(super) fn of(base: Arc<Snapshot>) -> Self {
         Self { base, changes: BTreeMap::new() }
     }
 
     /// Puts an object in; returns the one that was there before, if any.
-    pub fn apply(&mut self, object: Object) -> Option<Object> {
+    pub(super) fn apply(&mut self, object: Object) -> Option<Object> {
         self.change(object.key().clone(), Some(object))
     }
 
     /// Takes an object out; returns it, if it was there.
-    pub fn delete(&mut self, key: &ObjectKey) -> Option<Object> {
+    pub(super) fn delete(&mut self, key: &ObjectKey) -> Option<Object> {
         self.change(key.clone(), None)
     }
 
     /// The snapshot with all changes, at a version.
-    pub fn finish(self, version: ResourceVersion) -> Snapshot {
+    pub(super) fn finish(self, version: ResourceVersion) -> Snapshot {
         if self.changes.is_empty() {
             return self.base.at(version);
         }

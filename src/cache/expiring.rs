@@ -8,7 +8,7 @@ use crate::api::query::Query;
 
 /// Values that vanish at their time; when the table is full, the one that would vanish first.
 #[derive(Debug)]
-pub struct Expiring<V> {
+pub(super) struct Expiring<V> {
     entries: HashMap<Query, (V, Instant)>,
     entries_max: usize,
 }
@@ -17,17 +17,17 @@ pub struct Expiring<V> {
 
 impl<V: Copy> Expiring<V> {
     /// Holds at most so many entries.
-    pub fn new(entries_max: usize) -> Self {
+    pub(super) fn new(entries_max: usize) -> Self {
         Self { entries: HashMap::new(), entries_max }
     }
 
     /// The value and when it vanishes.
-    pub fn get(&self, query: &Query, now: Instant) -> Option<(V, Instant)> {
+    pub(super) fn get(&self, query: &Query, now: Instant) -> Option<(V, Instant)> {
         self.entries.get(query).filter(|(_, until)| *until > now).copied()
     }
 
     /// Remembers a value until a time.
-    pub fn insert(&mut self, query: Query, value: V, until: Instant) {
+    pub(super) fn insert(&mut self, query: Query, value: V, until: Instant) {
         self.entries.insert(query, (value, until));
         if self.entries.len() > self.entries_max {
             let first = self.entries.iter().min_by_key(|(_, (_, until))| *until);
@@ -38,17 +38,17 @@ impl<V: Copy> Expiring<V> {
     }
 
     /// The queries something is remembered about.
-    pub fn queries(&self, now: Instant) -> impl Iterator<Item = &Query> {
+    pub(super) fn queries(&self, now: Instant) -> impl Iterator<Item = &Query> {
         self.entries.iter().filter(move |(_, (_, until))| *until > now).map(|(query, _)| query)
     }
 
     /// Forgets a value.
-    pub fn remove(&mut self, query: &Query) {
+    pub(super) fn remove(&mut self, query: &Query) {
         self.entries.remove(query);
     }
 
     /// Forgets what has vanished.
-    pub fn expire(&mut self, now: Instant) {
+    pub(super) fn expire(&mut self, now: Instant) {
         self.entries.retain(|_, (_, until)| *until > now);
     }
 }

@@ -19,13 +19,13 @@ use crate::{
 };
 
 /// The client that replicas are given.
-pub struct Fake(mpsc::UnboundedSender<Call>);
+pub(super) struct Fake(mpsc::UnboundedSender<Call>);
 
 /// The other side of it: the requests, in order.
-pub struct Calls(mpsc::UnboundedReceiver<Call>);
+pub(super) struct Calls(mpsc::UnboundedReceiver<Call>);
 
 /// One request to be answered; dropped, it breaks.
-pub struct Call {
+pub(super) struct Call {
     pub uri: String,
     pub lane: Lane,
     pub headers: http::HeaderMap,
@@ -33,14 +33,15 @@ pub struct Call {
 }
 
 /// A body that the test sends piece by piece; dropped, it ends cleanly.
-pub struct Pipe(mpsc::UnboundedSender<Result<Bytes, BoxError>>);
+pub(super) struct Pipe(mpsc::UnboundedSender<Result<Bytes, BoxError>>);
 
 struct PipeBody(mpsc::UnboundedReceiver<Result<Bytes, BoxError>>);
 
 /// Tests wait at most so long, in virtual time.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-pub fn fake() -> (Arc<Fake>, Calls) {
+pub(super) fn fake() -> (Arc<Fake>, Calls) {
+    #[expect(clippy::disallowed_methods, reason = "a test sends no more than it says")]
     let (sender, receiver) = mpsc::unbounded_channel();
     (Arc::new(Fake(sender)), Calls(receiver))
 }
@@ -66,20 +67,20 @@ impl Client for Fake {
 
 impl Calls {
     /// The next request.
-    pub async fn next(&mut self) -> Call {
+    pub(super) async fn next(&mut self) -> Call {
         let next = tokio::time::timeout(PATIENCE, self.0.recv()).await;
         next.expect("a request in time").expect("the client lives")
     }
 
     /// The next request, which must be for this URI.
-    pub async fn expect(&mut self, uri: &str) -> Call {
+    pub(super) async fn expect(&mut self, uri: &str) -> Call {
         let call = self.next().await;
         assert_eq!(call.uri, uri);
         call
     }
 
     /// The next request must be a watch from this version.
-    pub async fn expect_watch(&mut self, version: u64) -> Call {
+    pub(super) async fn expect_watch(&mut self, version: u64) -> Call {
         let call = self.next().await;
         let part = format!(
             "watch=true&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds="
@@ -89,7 +90,7 @@ impl Calls {
     }
 
     /// No request is made for so long.
-    pub async fn expect_none(&mut self, during: Duration) {
+    pub(super) async fn expect_none(&mut self, during: Duration) {
         if let Ok(call) = tokio::time::timeout(during, self.0.recv()).await {
             panic!("unexpected request for {:?}", call.map(|call| call.uri));
         }
@@ -98,12 +99,12 @@ impl Calls {
 
 impl Call {
     /// Answers with JSON.
-    pub fn json(self, status: u16, body: impl Into<String>) {
+    pub(super) fn json(self, status: u16, body: impl Into<String>) {
         self.with(status, "application/json", &[], Body::full(body.into()));
     }
 
     /// Answers with anything.
-    pub fn with(self, status: u16, media: &str, headers: &[(&str, &str)], body: Body) {
+    pub(super) fn with(self, status: u16, media: &str, headers: &[(&str, &str)], body: Body) {
         let mut answer = Response::builder().status(status).header("content-type", media);
         for (name, value) in headers {
             answer = answer.header(*name, *value);
@@ -113,7 +114,8 @@ impl Call {
     }
 
     /// Answers 200 with a body that is to come.
-    pub fn pipe(self) -> Pipe {
+    pub(super) fn pipe(self) -> Pipe {
+        #[expect(clippy::disallowed_methods, reason = "a test sends no more than it says")]
         let (sender, receiver) = mpsc::unbounded_channel();
         self.with(200, "application/json", &[], Body::wrap(PipeBody(receiver)));
         Pipe(sender)
@@ -121,16 +123,16 @@ impl Call {
 }
 
 impl Pipe {
-    pub fn send(&self, piece: impl Into<Bytes>) {
+    pub(super) fn send(&self, piece: impl Into<Bytes>) {
         self.0.send(Ok(piece.into())).expect("somebody reads");
     }
 
-    pub fn fail(self) {
+    pub(super) fn fail(self) {
         self.0.send(Err("connection reset".into())).expect("somebody reads");
     }
 
     /// Whether the reader went away.
-    pub fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.0.is_closed()
     }
 }

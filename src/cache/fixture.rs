@@ -14,7 +14,7 @@ use crate::api::{
 
 /// One pod, as far as tests care.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pod {
+pub(super) struct Pod {
     pub namespace: &'static str,
     pub name: String,
     pub uid: String,
@@ -26,17 +26,17 @@ pub struct Pod {
 }
 
 impl Pod {
-    pub fn new(namespace: &'static str, name: &str, version: u64) -> Self {
+    pub(super) fn new(namespace: &'static str, name: &str, version: u64) -> Self {
         let (name, uid) = (name.to_owned(), format!("uid-{name}"));
         Self { namespace, name, uid, version, labels: vec![], node: "", padding: 0 }
     }
 
-    pub fn key(&self) -> String {
+    pub(super) fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
     /// As an item of a LIST.
-    pub fn item(&self) -> String {
+    pub(super) fn item(&self) -> String {
         let Self { namespace, name, uid, version, node, .. } = self;
         let labels: Vec<_> =
             self.labels.iter().map(|(key, value)| format!(r#""{key}":"{value}""#)).collect();
@@ -47,34 +47,34 @@ impl Pod {
     }
 
     /// As a GET's body, and in a watch event, but for the newline.
-    pub fn whole(&self) -> String {
+    pub(super) fn whole(&self) -> String {
         format!(r#"{{"kind":"Pod","apiVersion":"v1",{}"#, &self.item()[1..])
     }
 
     /// As a line of a watch.
-    pub fn event(&self, kind: &str) -> String {
+    pub(super) fn event(&self, kind: &str) -> String {
         format!("{{\"type\":\"{kind}\",\"object\":{}}}\n", self.whole())
     }
 
-    pub fn object(&self) -> Object {
+    pub(super) fn object(&self) -> Object {
         let mut reader = reader();
         reader.item(self.item().as_bytes()).expect("a pod").0
     }
 }
 
-pub fn pods() -> GroupVersionResource {
+pub(super) fn pods() -> GroupVersionResource {
     GroupVersionResource::new("", "v1", "pods")
 }
 
-pub fn reader() -> Reader {
+pub(super) fn reader() -> Reader {
     Reader::new(pods(), Scope::All)
 }
 
-pub fn version(number: u64) -> ResourceVersion {
+pub(super) fn version(number: u64) -> ResourceVersion {
     ResourceVersion::parse(&number.to_string()).expect("a version")
 }
 
-pub fn query(namespace: Option<&str>, labels: &str, fields: &str) -> Query {
+pub(super) fn query(namespace: Option<&str>, labels: &str, fields: &str) -> Query {
     Query {
         resource: pods(),
         scope: namespace.map_or(Scope::All, |namespace| Scope::Namespace(namespace.into())),
@@ -83,24 +83,24 @@ pub fn query(namespace: Option<&str>, labels: &str, fields: &str) -> Query {
     }
 }
 
-pub fn list_header(version: u64) -> String {
+pub(super) fn list_header(version: u64) -> String {
     format!(
         r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"{version}"}},"items":["#
     )
 }
 
 /// A LIST's body.
-pub fn list(version: u64, pods: &[Pod]) -> String {
+pub(super) fn list(version: u64, pods: &[Pod]) -> String {
     let items: Vec<_> = pods.iter().map(Pod::item).collect();
     format!("{}{}]}}\n", list_header(version), items.join(","))
 }
 
-pub fn envelope() -> Envelope {
+pub(super) fn envelope() -> Envelope {
     Envelope::learn(&list_header(1), "]}\n").expect("an envelope").0
 }
 
 /// A snapshot of pods in any order, following a previous one.
-pub fn snapshot(base: Option<Arc<Snapshot>>, at: u64, pods: &[Pod]) -> Arc<Snapshot> {
+pub(super) fn snapshot(base: Option<Arc<Snapshot>>, at: u64, pods: &[Pod]) -> Arc<Snapshot> {
     let mut rebuild = Rebuild::of(base);
     for pod in pods {
         rebuild.push(pod.object()).expect("no duplicate");
@@ -109,7 +109,7 @@ pub fn snapshot(base: Option<Arc<Snapshot>>, at: u64, pods: &[Pod]) -> Arc<Snaps
 }
 
 /// All bytes of a body.
-pub fn text(chunks: impl IntoIterator<Item = bytes::Bytes>) -> String {
+pub(super) fn text(chunks: impl IntoIterator<Item = bytes::Bytes>) -> String {
     let bytes: Vec<u8> = chunks.into_iter().flatten().collect();
     String::from_utf8(bytes).expect("UTF-8")
 }

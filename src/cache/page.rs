@@ -24,7 +24,7 @@ pub struct Page {
 struct Filter([u64; FILTER_WORDS]);
 
 /// A list under construction reaches for pages of this size.
-pub const PAGE_BYTES_TARGET: usize = 64 * 1024;
+pub(super) const PAGE_BYTES_TARGET: usize = 64 * 1024;
 
 /// A page grown beyond this is split.
 const PAGE_BYTES_MAX: usize = 2 * PAGE_BYTES_TARGET;
@@ -33,7 +33,7 @@ const PAGE_BYTES_MAX: usize = 2 * PAGE_BYTES_TARGET;
 const PAGE_BYTES_MIN: usize = PAGE_BYTES_TARGET / 4;
 
 /// Objects a page aims at when they are small.
-pub const PAGE_OBJECTS_TARGET: usize = 64;
+pub(super) const PAGE_OBJECTS_TARGET: usize = 64;
 
 /// A page with more objects is split.
 const PAGE_OBJECTS_MAX: usize = 2 * PAGE_OBJECTS_TARGET;
@@ -109,7 +109,7 @@ impl Page {
 }
 
 /// Appends objects in key order as pages of a good size; a small last page may take them in.
-pub fn append(pages: &mut Vec<Arc<Page>>, mut objects: Vec<Object>, pool: &Arc<Pool>) {
+pub(super) fn append(pages: &mut Vec<Arc<Page>>, mut objects: Vec<Object>, pool: &Arc<Pool>) {
     if objects.is_empty() {
         return;
     }
@@ -140,7 +140,7 @@ fn page_length(objects: &[Object]) -> usize {
         bytes += object.raw().len() + 1;
         bytes >= PAGE_BYTES_TARGET
     });
-    full.map_or(objects.len().min(PAGE_OBJECTS_TARGET), |last| last + 1)
+    full.map_or_else(|| objects.len().min(PAGE_OBJECTS_TARGET), |last| last + 1)
 }
 
 /// The length of `object,object,…,`.

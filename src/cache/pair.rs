@@ -29,7 +29,7 @@ pub struct Pair {
 
 /// The table of pairs in use.
 #[derive(Debug, Default)]
-pub struct Interner {
+pub(super) struct Interner {
     pairs: HashMap<u64, Arc<Pair>>,
     bytes: usize,
     sweep_at: usize,
@@ -75,7 +75,7 @@ impl Pair {
 
 impl Interner {
     /// The shared pair with these parts, made if it is new.
-    pub fn pair(&mut self, kind: PairKind, key: &str, value: &str) -> Arc<Pair> {
+    pub(super) fn pair(&mut self, kind: PairKind, key: &str, value: &str) -> Arc<Pair> {
         let hash = Pair::hash_of(kind, key, value);
         if let Some(pair) = self.pairs.get(&hash)
             && (pair.kind, pair.key(), pair.value()) == (kind, key, value)
@@ -93,7 +93,7 @@ impl Interner {
     }
 
     /// Memory held by the table and its pairs, estimated.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 

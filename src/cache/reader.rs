@@ -24,7 +24,7 @@ use crate::api::{
 
 /// Reads the objects of one query.
 #[derive(Debug)]
-pub struct Reader {
+pub(super) struct Reader {
     resource: GroupVersionResource,
     api_version: String,
     scope: Scope,
@@ -88,28 +88,28 @@ struct LabelVisitor;
 
 impl Reader {
     /// Reads objects of a resource in a scope.
-    pub fn new(resource: GroupVersionResource, scope: Scope) -> Self {
+    pub(super) fn new(resource: GroupVersionResource, scope: Scope) -> Self {
         let api_version = resource.api_version();
         Self { resource, api_version, scope, interner: Interner::default() }
     }
 
     /// The `apiVersion` that lists and objects of the resource carry.
-    pub fn api_version(&self) -> &str {
+    pub(super) fn api_version(&self) -> &str {
         &self.api_version
     }
 
     /// Memory held by shared pairs, estimated.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.interner.bytes()
     }
 
     /// Reads an item of a LIST, and tells how it is printed.
-    pub fn item(&mut self, raw: &[u8]) -> Result<(Object, Style), ObjectError> {
+    pub(super) fn item(&mut self, raw: &[u8]) -> Result<(Object, Style), ObjectError> {
         self.read(Bytes::copy_from_slice(raw))
     }
 
     /// Reads the object of a watch event, bringing it into the form of a LIST's item.
-    pub fn event(&mut self, raw: &str, envelope: &Envelope) -> Result<Object, ObjectError> {
+    pub(super) fn event(&mut self, raw: &str, envelope: &Envelope) -> Result<Object, ObjectError> {
         let rest = raw.strip_prefix(envelope.object_prefix()).ok_or(ObjectError::NotUnderstood)?;
         let mut item = Vec::with_capacity(rest.len() + 1);
         item.push(b'{');

@@ -18,7 +18,7 @@ use crate::api::{ObjectKey, version::ResourceVersion};
 
 /// A list under construction.
 #[derive(Debug, Default)]
-pub struct Rebuild {
+pub(super) struct Rebuild {
     base: Option<Arc<Snapshot>>,
     pool: Arc<Pool>,
     /// The old page whose range of keys the pending objects are in.
@@ -44,18 +44,18 @@ pub struct Duplicate(pub ObjectKey);
 
 impl Rebuild {
     /// An empty list, to follow a previous one if there is one.
-    pub fn of(base: Option<Arc<Snapshot>>) -> Self {
+    pub(super) fn of(base: Option<Arc<Snapshot>>) -> Self {
         let pool = base.as_ref().map(|base| base.pool().clone()).unwrap_or_default();
         Self { base, pool, ..Self::default() }
     }
 
     /// New memory held so far, estimated.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Adds the next object.
-    pub fn push(&mut self, object: Object) -> Result<(), Duplicate> {
+    pub(super) fn push(&mut self, object: Object) -> Result<(), Duplicate> {
         match &self.last {
             Some(last) if object.key() == last => return Err(Duplicate(last.clone())),
             // The apiserver lists in key order; others may not.
@@ -91,7 +91,7 @@ impl Rebuild {
     }
 
     /// The list is complete, at this version.
-    pub fn finish(
+    pub(super) fn finish(
         mut self,
         version: ResourceVersion,
         envelope: Envelope,

@@ -20,7 +20,7 @@ use crate::api::{GroupVersionResource, Scope, query::Query, selector::NAME_PATH}
 
 /// The replicas, and what is remembered about queries without one.
 #[derive(Debug)]
-pub struct Set {
+pub(super) struct Set {
     members: HashMap<GroupVersionResource, Vec<Member>>,
     /// Queries that the configuration asks for.
     eager: HashSet<Query>,
@@ -32,7 +32,7 @@ pub struct Set {
 
 /// One replica and the way to stop it.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub(super) struct Member {
     /// The replica.
     pub replica: Arc<Replica>,
     /// Stops its reflector.
@@ -41,7 +41,7 @@ pub struct Member {
 
 /// Why a replica should stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopReason {
+pub(super) enum StopReason {
     /// Nobody reads it.
     Idle,
     /// A wider one took over.
@@ -60,7 +60,7 @@ const PATIENCE: u32 = 10;
 
 impl Set {
     /// No replicas.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             members: HashMap::new(),
             eager: HashSet::new(),
@@ -70,35 +70,35 @@ impl Set {
     }
 
     /// Every replica.
-    pub fn members(&self) -> impl Iterator<Item = &Member> {
+    pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
         self.members.values().flatten()
     }
 
     /// How many replicas there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.members.values().map(Vec::len).sum()
     }
 
     /// The best replica that covers a query: one that can answer, with the fewest objects.
-    pub fn best(&self, query: &Query) -> Option<&Arc<Replica>> {
+    pub(super) fn best(&self, query: &Query) -> Option<&Arc<Replica>> {
         let covering = self.of(query).iter().filter(|member| member.query().covers(query));
         covering.min_by_key(|member| member.rank()).map(|member| &member.replica)
     }
 
     /// Whether a replica follows exactly this query.
-    pub fn has(&self, query: &Query) -> bool {
+    pub(super) fn has(&self, query: &Query) -> bool {
         self.of(query).iter().any(|member| member.query() == query)
     }
 
     /// Adds a replica.
-    pub fn add(&mut self, member: Member) {
+    pub(super) fn add(&mut self, member: Member) {
         let query = member.query();
         self.reads.remove(query);
         self.members.entry(query.resource.clone()).or_default().push(member);
     }
 
     /// Takes a replica out; false when it was not in.
-    pub fn remove(&mut self, replica: &Arc<Replica>) -> bool {
+    pub(super) fn remove(&mut self, replica: &Arc<Replica>) -> bool {
         let resource = &replica.query().resource;
         let Some(members) = self.members.get_mut(resource) else {
             return false;
@@ -113,18 +113,24 @@ impl Set {
     }
 
     /// Notes that the configuration asks for a query.
-    pub fn add_eager(&mut self, query: Query) {
+    pub(super) fn add_eager(&mut self, query: Query) {
         self.absences.remove(&query);
         self.eager.insert(query);
     }
 
     /// Why a query cannot have a replica for now.
-    pub fn absence(&self, query: &Query, now: Instant) -> Option<Absence> {
+    pub(super) fn absence(&self, query: &Query, now: Instant) -> Option<Absence> {
         self.absences.get(query, now).map(|(absence, _)| absence)
     }
 
     /// Remembers why a replica ended, so that it is not started again at once.
-    pub fn remember(&mut self, replica: &Replica, absence: Absence, now: Instant, ttl: Duration) {
+    pub(super) fn remember(
+        &mut self,
+        replica: &Replica,
+        absence: Absence,
+        now: Instant,
+        ttl: Duration,
+    ) {
         let ttl = match (replica.start(), absence) {
             (Start::Widening, _) | (_, Absence::NotReplicable) => ttl * PATIENCE,
             _ => ttl,
@@ -133,7 +139,7 @@ impl Set {
     }
 
     /// Counts a read that no replica covers; returns the replica it calls for, if any.
-    pub fn demanded(
+    pub(super) fn demanded(
         &mut self,
         query: &Query,
         demand: Demand,
@@ -158,19 +164,19 @@ impl Set {
     }
 
     /// Forgets what is no longer true.
-    pub fn expire(&mut self, now: Instant) {
+    pub(super) fn expire(&mut self, now: Instant) {
         self.reads.expire(now);
         self.absences.expire(now);
     }
 
     /// The configured queries that lack a replica.
-    pub fn missing_eager(&self, now: Instant) -> Vec<Query> {
+    pub(super) fn missing_eager(&self, now: Instant) -> Vec<Query> {
         let missing = |query: &&Query| !self.has(query) && self.absence(query, now).is_none();
         self.eager.iter().filter(missing).cloned().collect()
     }
 
     /// Which replicas should stop now, and why.
-    pub fn to_stop(&self, settings: &Settings, now: Instant) -> Vec<(Member, StopReason)> {
+    pub(super) fn to_stop(&self, settings: &Settings, now: Instant) -> Vec<(Member, StopReason)> {
         let mut stops = Vec::new();
         let mut rest = Vec::new();
         for member in self.members() {
@@ -191,7 +197,7 @@ impl Set {
     }
 
     /// The wider replicas that should start because there are too many narrow ones.
-    pub fn to_widen(&self, settings: &Settings, now: Instant) -> Vec<Query> {
+    pub(super) fn to_widen(&self, settings: &Settings, now: Instant) -> Vec<Query> {
         let members = self.members.values();
         members
             .filter_map(|members| {

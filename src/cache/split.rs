@@ -8,7 +8,7 @@ use memchr::memchr2;
 
 /// A LIST body on its way.
 #[derive(Debug)]
-pub struct Splitter {
+pub(super) struct Splitter {
     state: State,
     header: Vec<u8>,
     trailer: Vec<u8>,
@@ -67,7 +67,7 @@ const ENDS_BYTES_MAX: usize = 4096;
 
 impl Splitter {
     /// Believes no item above this size.
-    pub fn new(item_bytes_max: usize) -> Self {
+    pub(super) fn new(item_bytes_max: usize) -> Self {
         Self {
             state: State::Header,
             header: Vec::new(),
@@ -79,7 +79,7 @@ impl Splitter {
     }
 
     /// Takes the next bytes; hands out each item that they complete.
-    pub fn feed<E: From<SplitError>>(
+    pub(super) fn feed<E: From<SplitError>>(
         &mut self,
         mut bytes: &[u8],
         mut on_item: impl FnMut(&[u8]) -> Result<(), E>,
@@ -109,7 +109,7 @@ impl Splitter {
     }
 
     /// The body is over: returns header and trailer, the brackets of `items` included.
-    pub fn finish(self) -> Result<(String, String), SplitError> {
+    pub(super) fn finish(self) -> Result<(String, String), SplitError> {
         if !matches!(self.state, State::Header | State::Trailer) {
             return Err(SplitError::Truncated);
         }

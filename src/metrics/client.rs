@@ -36,9 +36,7 @@ pub(super) struct Handles {
     forwarded: Family<(&'static str, Verb), Counter>,
     rewritten: Family<&'static str, Counter>,
     coalesced: Counter,
-    observed: Family<&'static str, Counter>,
     waits: Family<Wait, Histogram>,
-    barriers: Counter,
     received: Counter,
     sent: Family<ServedBy, Counter>,
     connections: Family<Protocol, Gauge>,
@@ -66,9 +64,7 @@ impl Handles {
             forwarded: Family::new(recorder, &table::FORWARDED),
             rewritten: Family::new(recorder, &table::REWRITTEN),
             coalesced: single(recorder, &table::COALESCED),
-            observed: Family::new(recorder, &table::OBSERVED),
             waits: Family::new(recorder, &table::WAIT_DURATION),
-            barriers: single(recorder, &table::BARRIERS),
             received: single(recorder, &table::CLIENT_RECEIVED),
             sent: Family::new(recorder, &table::CLIENT_SENT),
             connections: Family::new(recorder, &table::CLIENT_CONNECTIONS),
@@ -123,23 +119,13 @@ impl Metrics {
         self.0.client.coalesced.increment(1);
     }
 
-    /// A request was forwarded although `plan` would have been carried out.
-    pub fn observed(&self, plan: &'static str) {
-        self.0.client.observed.with(plan, || [plan.into()], |counter| counter.increment(1));
-    }
-
     /// A read waited for a replica.
     pub fn waited(&self, wait: Wait, duration: Duration) {
         let values = || [wait.as_str().into()];
         self.0.client.waits.with(wait, values, |histogram| histogram.record(duration));
     }
 
-    /// A write left a barrier.
-    pub fn barrier_left(&self) {
-        self.0.client.barriers.increment(1);
-    }
-
-    /// Bytes of request bodies arrived.
+    /// Bytes arrived from a client.
     pub fn client_received(&self, bytes: u64) {
         self.0.client.received.increment(bytes);
     }

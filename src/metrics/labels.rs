@@ -112,44 +112,36 @@ label! {
 }
 
 label! {
-    /// Why a replica listed.
-    ListReason {
-        /// It had nothing yet.
-        Initial = "initial",
-        /// The version it knew was too old to resume from (410).
-        Expired = "expired",
-        /// What it saw on the watch did not add up.
-        Inconsistent = "inconsistent",
+    /// Whether a replica's list or watch was its first.
+    Round {
+        /// It had none before.
+        First = "first",
+        /// It took the place of one that had failed or ended.
+        Again = "again",
     }
 }
 
 label! {
-    /// Why a replica's watch ended.
-    WatchEnd {
-        /// The apiserver ended it in the ordinary way.
-        Timeout = "timeout",
-        /// The apiserver answered 410, as a status or as an event.
-        Expired = "expired",
-        /// The apiserver answered another error, as a status or as an event.
-        Refused = "refused",
-        /// Nothing came within the time a bookmark should have.
-        Stalled = "stalled",
-        /// The connection broke.
-        Broken = "broken",
-    }
-}
-
-label! {
-    /// The type of a watch event.
-    EventType {
-        /// An object came to be.
-        Added = "added",
-        /// An object changed.
-        Modified = "modified",
-        /// An object went away.
-        Deleted = "deleted",
-        /// Only the version moved.
+    /// What a watch brought.
+    Event {
+        /// A change of an object.
+        Change = "change",
+        /// Only a newer version.
         Bookmark = "bookmark",
+    }
+}
+
+label! {
+    /// Why a replica ended.
+    ReplicaEnd {
+        /// The apiserver does not let us list or watch it.
+        Refused = "refused",
+        /// It did not fit into memory.
+        Memory = "memory",
+        /// Nobody read it.
+        Idle = "idle",
+        /// A wider one took over.
+        Widened = "widened",
     }
 }
 
@@ -168,22 +160,6 @@ label! {
     Limit {
         /// Client connections open at once.
         Connections = "connections",
-        /// Sessions remembered at once.
-        Sessions = "sessions",
-        /// Floors remembered by one session.
-        Floors = "floors",
-        /// Barriers remembered by one session.
-        Barriers = "barriers",
-        /// Replicas alive at once.
-        Replicas = "replicas",
-        /// Bytes all replicas may hold (`cache.memoryLimit`).
-        ReplicaBytes = "replica_bytes",
-        /// Bytes of one write's answer that are read to learn its version.
-        LearnedBytes = "learned_bytes",
-        /// Bytes of one shared answer.
-        SharedBytes = "shared_bytes",
-        /// Requests waiting for one shared answer.
-        Waiters = "waiters",
         /// Requests in flight to the apiserver.
         UpstreamRequests = "upstream_requests",
         /// Resources with metric labels of their own.

@@ -14,7 +14,6 @@ use super::{
 
 pub(super) struct Handles {
     ready: Gauge,
-    sessions: Gauge,
     limits: Family<Limit, Counter>,
     config_reloads: Family<Outcome, Counter>,
     config_last_success: Gauge,
@@ -37,7 +36,6 @@ impl Handles {
 
         let handles = Self {
             ready: single(recorder, &table::READY),
-            sessions: single(recorder, &table::SESSIONS),
             limits: Family::new(recorder, &table::LIMITS_REACHED),
             config_reloads: Family::new(recorder, &table::CONFIG_RELOADS),
             config_last_success: single(recorder, &table::CONFIG_LAST_SUCCESS),
@@ -70,11 +68,6 @@ impl Metrics {
     /// Whether every part is ready.
     pub fn ready(&self, ready: bool) {
         self.0.own.ready.set(if ready { 1.0 } else { 0.0 });
-    }
-
-    /// How many sessions are remembered.
-    pub fn sessions(&self, count: usize) {
-        self.0.own.sessions.set(count as f64);
     }
 
     /// A bound was reached.

@@ -7,8 +7,8 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 
 use super::{
     Metrics,
-    family::{Family, ResourceId},
-    labels::{EventType, ListReason, ReplicaState, WatchEnd},
+    family::{Family, ResourceId, single},
+    labels::{Event, ReplicaEnd, ReplicaState, Round},
     table,
 };
 use crate::api::GroupVersionResource;
@@ -28,14 +28,46 @@ pub struct ReplicaSample<'a> {
     pub unproven: Option<Duration>,
 }
 
+/// What replicas have done since the start.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplicaTotals {
+    /// Replicas started.
+    pub started: u64,
+    /// Replicas ended, by reason.
+    pub ended: [(ReplicaEnd, u64); 4],
+    /// Lists asked for.
+    pub lists: u64,
+    /// Those that were not a replica's first.
+    pub lists_again: u64,
+    /// Watches asked for.
+    pub watches: u64,
+    /// Those that were not a replica's first.
+    pub watches_again: u64,
+    /// Changes taken over.
+    pub events: u64,
+    /// Bookmarks taken over.
+    pub bookmarks: u64,
+    /// Small consistent lists that prove a silent watch complete.
+    pub probes: u64,
+    /// Lists and watches that failed and were tried again.
+    pub failures: u64,
+    /// Times the versions went back for good.
+    pub epochs: u64,
+}
+
 pub(super) struct Handles {
     replicas: Family<(ResourceId, ReplicaState), Gauge>,
     objects: Family<ResourceId, Gauge>,
     bytes: Family<ResourceId, Gauge>,
     unproven: Family<ResourceId, Gauge>,
-    lists: Family<(ResourceId, ListReason), Counter>,
-    watch_ends: Family<(ResourceId, WatchEnd), Counter>,
-    events: Family<(ResourceId, EventType), Counter>,
+    started: Counter,
+    ended: Family<ReplicaEnd, Counter>,
+    lists: Family<Round, Counter>,
+    watches: Family<Round, Counter>,
+    events: Family<Event, Counter>,
+    probes: Counter,
+    failures: Counter,
+    epochs: Counter,
 }
 
 /// The replicas of one resource together.
@@ -56,9 +88,14 @@ impl Handles {
             objects: Family::new(recorder, &table::REPLICA_OBJECTS),
             bytes: Family::new(recorder, &table::REPLICA_BYTES),
             unproven: Family::new(recorder, &table::REPLICA_UNPROVEN),
+            started: single(recorder, &table::REPLICAS_STARTED),
+            ended: Family::new(recorder, &table::REPLICAS_ENDED),
             lists: Family::new(recorder, &table::REPLICA_LISTS),
-            watch_ends: Family::new(recorder, &table::REPLICA_WATCH_ENDS),
+            watches: Family::new(recorder, &table::REPLICA_WATCHES),
             events: Family::new(recorder, &table::REPLICA_EVENTS),
+            probes: single(recorder, &table::REPLICA_PROBES),
+            failures: single(recorder, &table::REPLICA_FAILURES),
+            epochs: single(recorder, &table::REPLICA_EPOCHS),
         }
     }
 }
@@ -83,30 +120,31 @@ impl Metrics {
         publish(&handles.unproven, sums.unproven, labels);
     }
 
-    /// A replica began to list.
-    pub fn replica_listed(&self, resource: &GroupVersionResource, reason: ListReason) {
-        let id = self.resource_id(resource, true);
-        let values = || self.replica_labels(id, reason.as_str());
-        self.0.replica.lists.with((id, reason), values, |counter| counter.increment(1));
-    }
-
-    /// A replica's watch ended.
-    pub fn replica_watch_ended(&self, resource: &GroupVersionResource, reason: WatchEnd) {
-        let id = self.resource_id(resource, true);
-        let values = || self.replica_labels(id, reason.as_str());
-        self.0.replica.watch_ends.with((id, reason), values, |counter| counter.increment(1));
-    }
-
-    /// A replica received events.
-    pub fn replica_events(&self, resource: &GroupVersionResource, event: EventType, count: u64) {
-        let id = self.resource_id(resource, true);
-        let values = || self.replica_labels(id, event.as_str());
-        self.0.replica.events.with((id, event), values, |counter| counter.increment(count));
-    }
-
-    fn replica_labels(&self, id: ResourceId, last: &'static str) -> [String; 4] {
-        let [group, version, resource] = self.0.resources.labels(id);
-        [group, version, resource, last.into()]
+    /// What replicas have done since the start; numbers that only grow.
+    pub fn replica_totals(&self, totals: &ReplicaTotals) {
+        let handles = &self.0.replica;
+        handles.started.absolute(totals.started);
+        handles.probes.absolute(totals.probes);
+        handles.failures.absolute(totals.failures);
+        handles.epochs.absolute(totals.epochs);
+        let set = |family: &Family<Round, Counter>, round: Round, total: u64| {
+            family.with(round, || [round.as_str().into()], |counter| counter.absolute(total));
+        };
+        for (family, all, again) in [
+            (&handles.lists, totals.lists, totals.lists_again),
+            (&handles.watches, totals.watches, totals.watches_again),
+        ] {
+            set(family, Round::First, all.saturating_sub(again));
+            set(family, Round::Again, again);
+        }
+        for (event, total) in [(Event::Change, totals.events), (Event::Bookmark, totals.bookmarks)]
+        {
+            let values = || [event.as_str().into()];
+            handles.events.with(event, values, |counter| counter.absolute(total));
+        }
+        for (end, total) in totals.ended {
+            handles.ended.with(end, || [end.as_str().into()], |counter| counter.absolute(total));
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use metrics::Unit;
 
 use super::{
     labels::{
-        Certificate, EventType, Lane, Limit, ListReason, Origin, Outcome, Protocol, ReplicaState,
-        ServedBy, UpstreamFault, Wait, WatchEnd,
+        Certificate, Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState,
+        Round, ServedBy, UpstreamFault, Wait,
     },
     metric::{Label, Metric, Values, counter, described, gauge, seconds},
 };
@@ -29,9 +29,7 @@ pub(super) const TABLE: &[Section] = &[
             &FORWARDED,
             &REWRITTEN,
             &COALESCED,
-            &OBSERVED,
             &WAIT_DURATION,
-            &BARRIERS,
             &CLIENT_RECEIVED,
             &CLIENT_SENT,
             &CLIENT_CONNECTIONS,
@@ -57,9 +55,14 @@ pub(super) const TABLE: &[Section] = &[
             &REPLICA_OBJECTS,
             &REPLICA_BYTES,
             &REPLICA_UNPROVEN,
+            &REPLICAS_STARTED,
+            &REPLICAS_ENDED,
             &REPLICA_LISTS,
-            &REPLICA_WATCH_ENDS,
+            &REPLICA_WATCHES,
             &REPLICA_EVENTS,
+            &REPLICA_PROBES,
+            &REPLICA_FAILURES,
+            &REPLICA_EPOCHS,
             &MEMORY_LIMIT,
         ],
     },
@@ -68,7 +71,6 @@ pub(super) const TABLE: &[Section] = &[
         metrics: &[
             &BUILD_INFO,
             &READY,
-            &SESSIONS,
             &LIMITS_REACHED,
             &CONFIG_RELOADS,
             &CONFIG_LAST_SUCCESS,
@@ -154,28 +156,16 @@ pub(super) const COALESCED: Metric = counter(
     &[],
     "Reads that shared the upstream answer to an identical one.",
 );
-pub(super) const OBSERVED: Metric = counter(
-    "listless_observed_total",
-    Unit::Count,
-    &[described("plan", "what would have been done: `cache`, `coalesce`, `rewrite` or `forward`")],
-    "Requests forwarded because the mode is observe.",
-);
 pub(super) const WAIT_DURATION: Metric = seconds(
     "listless_replica_wait_seconds",
     &[of!("result", Wait)],
     "Time reads waited for a replica to reach a version.",
 );
-pub(super) const BARRIERS: Metric = counter(
-    "listless_barriers_total",
-    Unit::Count,
-    &[],
-    "Writes whose answer taught no resourceVersion, so that reads they touch go upstream for a while.",
-);
 pub(super) const CLIENT_RECEIVED: Metric = counter(
     "listless_client_received_bytes_total",
     Unit::Bytes,
     &[],
-    "Bytes of request bodies received from clients.",
+    "Bytes received from clients inside TLS: heads and bodies of requests, tunnels included.",
 );
 pub(super) const CLIENT_SENT: Metric = counter(
     "listless_client_sent_bytes_total",
@@ -215,26 +205,26 @@ pub(super) const UPSTREAM_ERRORS: Metric = counter(
 pub(super) const UPSTREAM_CONNECTS: Metric = counter(
     "listless_upstream_connects_total",
     Unit::Count,
-    &[of!("protocol", Protocol), of!("result", Outcome)],
-    "Attempts to connect to the apiserver.",
+    &[of!("result", Outcome)],
+    "Attempts to connect to the apiserver, before TLS.",
 );
 pub(super) const UPSTREAM_CONNECTIONS: Metric = gauge(
     "listless_upstream_connections",
     Unit::Count,
-    &[of!("protocol", Protocol)],
+    &[],
     "Connections to the apiserver open now.",
 );
 pub(super) const UPSTREAM_RECEIVED: Metric = counter(
     "listless_upstream_received_bytes_total",
     Unit::Bytes,
-    &[of!("origin", Origin)],
-    "Bytes of answers' bodies received from the apiserver.",
+    &[],
+    "Bytes received from the apiserver, as on the wire.",
 );
 pub(super) const UPSTREAM_SENT: Metric = counter(
     "listless_upstream_sent_bytes_total",
     Unit::Bytes,
-    &[of!("origin", Origin)],
-    "Bytes of request bodies sent to the apiserver.",
+    &[],
+    "Bytes sent to the apiserver, as on the wire.",
 );
 pub(super) const REPLICAS: Metric = gauge(
     "listless_replicas",
@@ -260,23 +250,49 @@ pub(super) const REPLICA_UNPROVEN: Metric = gauge(
     &[GROUP, VERSION, RESOURCE],
     "Time since the last list, event or bookmark of the resource's least recently proven replica.",
 );
+pub(super) const REPLICAS_STARTED: Metric =
+    counter("listless_replicas_started_total", Unit::Count, &[], "Replicas started.");
+pub(super) const REPLICAS_ENDED: Metric = counter(
+    "listless_replicas_ended_total",
+    Unit::Count,
+    &[of!("reason", ReplicaEnd)],
+    "Replicas that ended before Listless did.",
+);
 pub(super) const REPLICA_LISTS: Metric = counter(
     "listless_replica_lists_total",
     Unit::Count,
-    &[GROUP, VERSION, RESOURCE, of!("reason", ListReason)],
-    "Lists replicas began.",
+    &[of!("round", Round)],
+    "Lists that replicas asked of the apiserver.",
 );
-pub(super) const REPLICA_WATCH_ENDS: Metric = counter(
-    "listless_replica_watch_ends_total",
+pub(super) const REPLICA_WATCHES: Metric = counter(
+    "listless_replica_watches_total",
     Unit::Count,
-    &[GROUP, VERSION, RESOURCE, of!("reason", WatchEnd)],
-    "Watches of replicas that ended and were begun again.",
+    &[of!("round", Round)],
+    "Watches that replicas asked of the apiserver.",
 );
 pub(super) const REPLICA_EVENTS: Metric = counter(
     "listless_replica_events_total",
     Unit::Count,
-    &[GROUP, VERSION, RESOURCE, of!("type", EventType)],
-    "Watch events replicas received.",
+    &[of!("type", Event)],
+    "Watch events that replicas took over.",
+);
+pub(super) const REPLICA_PROBES: Metric = counter(
+    "listless_replica_probes_total",
+    Unit::Count,
+    &[],
+    "Small consistent lists that prove a silent watch complete.",
+);
+pub(super) const REPLICA_FAILURES: Metric = counter(
+    "listless_replica_failures_total",
+    Unit::Count,
+    &[],
+    "Lists and watches that failed and were tried again.",
+);
+pub(super) const REPLICA_EPOCHS: Metric = counter(
+    "listless_replica_epochs_total",
+    Unit::Count,
+    &[],
+    "Times the apiserver's versions went back for good, as after a restored etcd.",
 );
 pub(super) const MEMORY_LIMIT: Metric = gauge(
     "listless_replica_bytes_limit",
@@ -295,8 +311,6 @@ pub(super) const BUILD_INFO: Metric = gauge(
 );
 pub(super) const READY: Metric =
     gauge("listless_ready", Unit::Count, &[], "1 when every part is ready, else 0.");
-pub(super) const SESSIONS: Metric =
-    gauge("listless_sessions", Unit::Count, &[], "Sessions remembered now.");
 pub(super) const LIMITS_REACHED: Metric = counter(
     "listless_limits_reached_total",
     Unit::Count,

@@ -70,10 +70,10 @@ fn resources_beyond_the_bound_share_one_label_and_the_bound_is_reported() {
     let metrics = Metrics::new();
     for index in 0..=family::RESOURCES_MAX {
         let resource = GroupVersionResource::new("example.com", "v1", &format!("things{index}"));
-        metrics.replica_listed(&resource, ListReason::Initial);
+        metrics.request(&sample(Some((&resource, &Scope::All)), StatusCode::OK));
     }
     let other = ["resource=\"other\""];
-    assert_eq!(value(&metrics, "listless_replica_lists_total", &other), 1.0);
+    assert_eq!(value(&metrics, "listless_requests_total", &other), 1.0);
     let limit = ["limit=\"metric_resources\""];
     assert_eq!(value(&metrics, "listless_limits_reached_total", &limit), 1.0);
 }
@@ -138,4 +138,34 @@ fn names_follow_the_conventions_and_are_unique() {
         assert_eq!(metric.kind == Kind::Counter, name.ends_with("_total"), "{name}");
         assert!(metric.help.ends_with('.'), "{name}");
     }
+}
+
+#[test]
+fn totals_are_taken_over_as_they_stand_and_first_rounds_told_apart() {
+    let metrics = Metrics::new();
+    let mut totals = ReplicaTotals {
+        started: 3,
+        ended: [
+            (ReplicaEnd::Refused, 1),
+            (ReplicaEnd::Memory, 0),
+            (ReplicaEnd::Idle, 0),
+            (ReplicaEnd::Widened, 0),
+        ],
+        lists: 5,
+        lists_again: 2,
+        watches: 7,
+        watches_again: 4,
+        events: 100,
+        bookmarks: 9,
+        probes: 0,
+        failures: 2,
+        epochs: 0,
+    };
+    metrics.replica_totals(&totals);
+    totals.lists += 1;
+    metrics.replica_totals(&totals);
+    let lists = |round| value(&metrics, "listless_replica_lists_total", &[round]);
+    assert_eq!((lists("round=\"first\""), lists("round=\"again\"")), (4.0, 2.0));
+    let refused = ["reason=\"refused\""];
+    assert_eq!(value(&metrics, "listless_replicas_ended_total", &refused), 1.0);
 }

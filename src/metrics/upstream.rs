@@ -8,8 +8,8 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 
 use super::{
     Metrics, Presence,
-    family::{Family, ResourceId},
-    labels::{Origin, Outcome, Protocol, UpstreamFault},
+    family::{Family, ResourceId, single},
+    labels::{Origin, Outcome, UpstreamFault},
     table,
 };
 use crate::api::{GroupVersionResource, Verb};
@@ -33,10 +33,10 @@ pub(super) struct Handles {
     requests: Family<(Origin, Verb, ResourceId, u16), Counter>,
     duration: Family<(Origin, Verb), Histogram>,
     errors: Family<(Origin, UpstreamFault), Counter>,
-    connects: Family<(Protocol, Outcome), Counter>,
-    connections: Family<Protocol, Gauge>,
-    received: Family<Origin, Counter>,
-    sent: Family<Origin, Counter>,
+    connects: Family<Outcome, Counter>,
+    connections: Gauge,
+    received: Counter,
+    sent: Counter,
 }
 
 // === impl Handles ===
@@ -48,9 +48,9 @@ impl Handles {
             duration: Family::new(recorder, &table::UPSTREAM_DURATION),
             errors: Family::new(recorder, &table::UPSTREAM_ERRORS),
             connects: Family::new(recorder, &table::UPSTREAM_CONNECTS),
-            connections: Family::new(recorder, &table::UPSTREAM_CONNECTIONS),
-            received: Family::new(recorder, &table::UPSTREAM_RECEIVED),
-            sent: Family::new(recorder, &table::UPSTREAM_SENT),
+            connections: single(recorder, &table::UPSTREAM_CONNECTIONS),
+            received: single(recorder, &table::UPSTREAM_RECEIVED),
+            sent: single(recorder, &table::UPSTREAM_SENT),
         }
     }
 }
@@ -85,26 +85,23 @@ impl Metrics {
     }
 
     /// An attempt to connect ended.
-    pub fn upstream_connect(&self, protocol: Protocol, outcome: Outcome) {
-        let values = || [protocol.as_str(), outcome.as_str()].map(String::from);
-        self.0.upstream.connects.with((protocol, outcome), values, |counter| counter.increment(1));
+    pub fn upstream_connect(&self, outcome: Outcome) {
+        let values = || [outcome.as_str().into()];
+        self.0.upstream.connects.with(outcome, values, |counter| counter.increment(1));
     }
 
     /// A connection is open until the value is dropped.
-    pub fn upstream_connection(&self, protocol: Protocol) -> Presence {
-        let values = || [protocol.as_str().into()];
-        Presence::new(self.0.upstream.connections.with(protocol, values, Gauge::clone))
+    pub fn upstream_connection(&self) -> Presence {
+        Presence::new(Some(self.0.upstream.connections.clone()))
     }
 
-    /// Bytes of an answer's body arrived.
-    pub fn upstream_received(&self, origin: Origin, bytes: u64) {
-        let values = || [origin.as_str().into()];
-        self.0.upstream.received.with(origin, values, |counter| counter.increment(bytes));
+    /// Bytes arrived on a connection.
+    pub fn upstream_received(&self, bytes: u64) {
+        self.0.upstream.received.increment(bytes);
     }
 
-    /// Bytes of a request's body were sent.
-    pub fn upstream_sent(&self, origin: Origin, bytes: u64) {
-        let values = || [origin.as_str().into()];
-        self.0.upstream.sent.with(origin, values, |counter| counter.increment(bytes));
+    /// Bytes were sent on a connection.
+    pub fn upstream_sent(&self, bytes: u64) {
+        self.0.upstream.sent.increment(bytes);
     }
 }

@@ -181,3 +181,10 @@ fn what_names_no_resource_is_refused_with_its_reason() {
         assert_eq!(text.parse::<ResourceName>(), Err(reason), "{text:?}");
     }
 }
+
+#[test]
+fn nothing_is_followed_while_observing() {
+    let rules = [rule(&["pods"], Start::Eager)];
+    assert_eq!(policy(&rules).eager().len(), 1);
+    assert!(Policy::new(Mode::Observe, Rewrite::Keep, &rules).eager().is_empty());
+}

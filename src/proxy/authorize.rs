@@ -276,7 +276,7 @@ mod tests {
             reviewer.asked.lock().expect("no panic holds it").len()
         };
         assert_eq!(asked_after(Duration::ZERO).await, 1);
-        assert_eq!(asked_after(RENEW_AFTER - Duration::from_millis(1)).await, 1);
+        assert_eq!(asked_after(RENEW_AFTER.saturating_sub(Duration::from_millis(1))).await, 1);
         assert_eq!(asked_after(Duration::from_millis(1)).await, 2, "renewed ahead");
         assert_eq!(asked_after(Duration::from_secs(1)).await, 2);
         assert_eq!(asked_after(REVIEW_TTL).await, 3, "asked anew");

@@ -125,7 +125,27 @@ const START_PATIENCE: Duration = Duration::from_secs(5);
 const PROGRESS_MAX: Duration = Duration::from_secs(90);
 
 /// Whether memory could answer this request, and otherwise how it is forwarded.
+///
+/// While observing nothing is done, so the reason alone tells what would have been:
+/// [`ForwardReason::Observing`] where memory could answer, and any other as if enforcing.
 pub fn candidate<'a>(
+    info: &'a RequestInfo,
+    caller: Caller,
+    media: Negotiated,
+    policy: &Policy,
+    session: &Session,
+) -> Result<Candidate<'a>, Plan> {
+    let enforced = enforced(info, caller, media, policy, session);
+    if policy.mode() == Mode::Enforce {
+        return enforced;
+    }
+    Err(Plan::keep(match enforced {
+        Err(Plan::Share(reason) | Plan::Forward(Forward { reason, .. })) => reason,
+        Ok(_) | Err(Plan::Read(_)) => ForwardReason::Observing,
+    }))
+}
+
+fn enforced<'a>(
     info: &'a RequestInfo,
     caller: Caller,
     media: Negotiated,
@@ -143,9 +163,6 @@ pub fn candidate<'a>(
     }
     let read = request.read.as_ref().map_err(|&why| Plan::keep(why.into()))?;
     let rules = policy.resource(&request.resource.group_resource(), request.scope.namespace());
-    if policy.mode() == Mode::Observe {
-        return Err(Plan::keep(ForwardReason::Observing));
-    }
     if rules.start == Start::Never {
         return Err(Plan::keep(ForwardReason::NeverCached));
     }
@@ -339,7 +356,7 @@ impl<'a> Candidate<'a> {
             Rewrite::NotOlderThan => match session.floor(&self.read.query) {
                 Floor::Unknown => Rewriting::Any,
                 Floor::At(version) => Rewriting::NotOlderThan(version),
-                Floor::Barred => Rewriting::Keep,
+                Floor::Consistent => Rewriting::Keep,
             },
         };
         Plan::Forward(Forward { reason, rewriting })

@@ -9,7 +9,7 @@ mod lesson;
 use std::sync::Arc;
 
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header,
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header, request,
     uri::PathAndQuery,
 };
 use hyper::{body::Incoming, upgrade::OnUpgrade};
@@ -78,18 +78,40 @@ impl Forwarder {
         request: Request<Incoming>,
         session: &SharedSession,
     ) -> Result<Response<Body>, upstream::Error> {
-        let lesson = match (caller, info) {
+        let lesson = |rewriting: &Rewriting| match (caller, info) {
             (Caller::Own, RequestInfo::Resource(resource)) => {
                 Lesson::of(resource, rewriting, session, Instant::now())
             }
             _ => Lesson::none(),
         };
         if is_upgrade(request.headers()) {
-            return self.upgrade(caller, request, lesson).await;
+            return self.upgrade(caller, request, lesson(rewriting)).await;
         }
-        let request = outgoing(request, rewriting, info).map(Body::incoming);
-        let sent = self.client(caller).send(request, lane(info)).await;
-        match sent {
+        let target = path_and_query(request.uri());
+        let request = outgoing(request, rewriting, info);
+        if *rewriting == Rewriting::Keep {
+            let lesson = lesson(rewriting);
+            return self.send(caller, info, request.map(Body::incoming), lesson).await;
+        }
+        let (head, _) = request.into_parts();
+        let relaxed = without_body(&head, head.uri.clone());
+        let response = self.send(caller, info, relaxed, lesson(rewriting)).await?;
+        // Our version must not cost the client an answer: its own read names none.
+        if !is_about_version(response.status()) {
+            return Ok(response);
+        }
+        let as_it_came = without_body(&head, target);
+        self.send(caller, info, as_it_came, lesson(&Rewriting::Keep)).await
+    }
+
+    async fn send(
+        &self,
+        caller: Caller,
+        info: &RequestInfo,
+        request: Request<Body>,
+        lesson: Lesson,
+    ) -> Result<Response<Body>, upstream::Error> {
+        match self.client(caller).send(request, lane(info)).await {
             Ok(mut response) => {
                 strip_hop_by_hop(response.headers_mut());
                 Ok(lesson.learn(response))
@@ -199,6 +221,20 @@ fn outgoing_upgrade(request: Request<Incoming>) -> Request<Incoming> {
 fn path_and_query(uri: &Uri) -> Uri {
     let target = uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
     Uri::from(target)
+}
+
+/// A copy for a target; only ever called for reads, which have no body.
+fn without_body(head: &request::Parts, target: Uri) -> Request<Body> {
+    let mut copy = Request::new(Body::empty());
+    *copy.method_mut() = head.method.clone();
+    *copy.uri_mut() = target;
+    *copy.headers_mut() = head.headers.clone();
+    copy
+}
+
+/// Whether the apiserver may say so because of the version a read names (S-LIST-40, S-LIST-41).
+fn is_about_version(code: StatusCode) -> bool {
+    code == StatusCode::GONE || code == StatusCode::GATEWAY_TIMEOUT
 }
 
 /// The target with a resource version added; only ever called for reads that carry none.

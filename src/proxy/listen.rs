@@ -32,8 +32,13 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use self::socket::Socket;
-use crate::{body::Body, tls, upstream::dial::tune};
+use self::socket::{Place, Socket};
+use crate::{
+    body::Body,
+    metrics::{self, Limit, Metrics, Outcome},
+    tls,
+    upstream::dial::tune,
+};
 
 /// How long to rest when the process has no file descriptor left.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
@@ -129,6 +134,7 @@ struct Listener<S> {
     service: Arc<S>,
     limits: Limits,
     begin: CancellationToken,
+    metrics: Metrics,
 }
 
 // === impl Bound ===
@@ -177,9 +183,11 @@ pub async fn serve<S: Serve>(
     service: Arc<S>,
     limits: Limits,
     drain: Drain,
+    metrics: Metrics,
 ) {
     let places = Arc::new(Semaphore::new(limits.connections_max));
-    let listener = Arc::new(Listener { tls, service, limits, begin: drain.begin.clone() });
+    let begin = drain.begin.clone();
+    let listener = Arc::new(Listener { tls, service, limits, begin, metrics });
     let mut loops = JoinSet::new();
     for bound in listeners {
         loops.spawn(accept(Arc::clone(&listener), bound, Arc::clone(&places)));
@@ -208,6 +216,7 @@ async fn accept<S: Serve>(
     loop {
         let next = async {
             if places.available_permits() == 0 {
+                listener.metrics.limit_reached(Limit::Connections);
                 warn!(address = %bound.address, "all connections are taken: new ones wait");
             }
             let place = Arc::clone(&places).acquire_owned().await;
@@ -260,6 +269,9 @@ impl<S: Serve> Listener<S> {
             stream = handshake => stream,
             () = self.begin.cancelled() => return,
         };
+        let shaken = matches!(stream, Ok(Ok(_)));
+        let outcome = if shaken { Outcome::Success } else { Outcome::Failure };
+        self.metrics.client_handshake(outcome);
         let stream = match stream {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return debug!(%peer, %error, "TLS handshake failed"),
@@ -278,6 +290,7 @@ impl<S: Serve> Listener<S> {
     where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
+        let place = Place::new(&self.metrics, metrics::Protocol::Http1, place);
         let (socket, verdict) = Socket::http1(stream, place, self.limits.head_timeout);
         let service = service_fn(move |request| {
             let service = Arc::clone(&self.service);
@@ -323,6 +336,7 @@ impl<S: Serve> Listener<S> {
             .max_header_list_size(u32::try_from(self.limits.head_bytes_max).unwrap_or(u32::MAX))
             .keep_alive_interval(Duration::from_secs(30))
             .keep_alive_timeout(Duration::from_secs(20));
+        let place = Place::new(&self.metrics, metrics::Protocol::Http2, place);
         let socket = TokioIo::new(Socket::http2(stream, place));
         let mut served = std::pin::pin!(builder.serve_connection(socket, service));
         let outcome = tokio::select! {

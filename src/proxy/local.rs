@@ -2,7 +2,9 @@
 //!
 //! Invariant: takes only what [`Authorized`] vouches for, and never looks beyond one snapshot.
 
-use std::{collections::VecDeque, io::Write, sync::Arc, time::Duration};
+mod bodies;
+
+use std::{collections::VecDeque, io::Write, sync::Arc};
 
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
@@ -11,23 +13,18 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use crate::{
     api::{
         GroupResource, GroupVersionResource, ObjectKey, media, query::Query, request::Read,
-        status::Status, version::ResourceVersion,
+        status::Status,
     },
     body::Body,
     cache::store::Snapshot,
     proxy::{authorize::Authorized, decide::LocalRead},
 };
+use bodies::{Bodies, Form};
 
-/// Makes answers, and remembers compressed ones while their version lasts.
+/// Makes answers, and remembers what was asked for of late.
+#[derive(Default)]
 pub struct Local {
-    compressed: moka::future::Cache<CompressedKey, Chunks>,
-}
-
-/// What a compressed list depends on; versions are unique within a resource.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct CompressedKey {
-    query: Query,
-    version: ResourceVersion,
+    bodies: Bodies,
 }
 
 type Chunks = Arc<VecDeque<Bytes>>;
@@ -35,11 +32,9 @@ type Chunks = Arc<VecDeque<Bytes>>;
 /// The apiserver compresses only bodies larger than this (S-HDR-01).
 const GZIP_BYTES_MIN: usize = 128 * 1024;
 
-/// Compressed bodies are kept up to this many bytes in all.
-const COMPRESSED_BYTES_MAX: u64 = 32 * 1024 * 1024;
-
-/// A compressed body nobody asks for is dropped after this time.
-const COMPRESSED_IDLE: Duration = Duration::from_secs(30);
+/// Lists up to this size are remembered as they are; larger ones are cheap to put together from
+/// whole pages, or dear to keep.
+const PLAIN_BYTES_MAX: usize = 1024 * 1024;
 
 /// Compressed bodies are cut into pieces of this size.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -50,17 +45,6 @@ pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 // === impl Local ===
 
 impl Local {
-    /// Nothing remembered yet.
-    pub fn new() -> Self {
-        let compressed = moka::future::Cache::builder()
-            .max_capacity(COMPRESSED_BYTES_MAX)
-            .weigher(|_, chunks: &Chunks| {
-                chunks.iter().map(Bytes::len).sum::<usize>().try_into().unwrap_or(u32::MAX)
-            })
-            .time_to_idle(COMPRESSED_IDLE);
-        Self { compressed: compressed.build() }
-    }
-
     /// The apiserver's answer to this read at the snapshot's version.
     pub async fn read(
         &self,
@@ -70,7 +54,7 @@ impl Local {
     ) -> Response<Body> {
         let snapshot = answer.into_inner().snapshot;
         match &read.name {
-            Some(name) => object(&snapshot, &read.query, name, headers),
+            Some(name) => object(&snapshot, &read.query, name, headers).await,
             None => self.list(snapshot, &read.query, headers).await,
         }
     }
@@ -81,39 +65,62 @@ impl Local {
         query: &Query,
         headers: &HeaderMap,
     ) -> Response<Body> {
-        let list = snapshot.list_body(query);
-        if list.bytes <= GZIP_BYTES_MIN || !media::accepts_gzip(accept_encoding(headers)) {
-            return answer(StatusCode::OK, Body::chunks(list.chunks), headers);
+        let accepts_gzip = media::accepts_gzip(accept_encoding(headers));
+        if accepts_gzip && let Some(chunks) = self.bodies.get(&snapshot, query, Form::Gzip).await {
+            return gzipped(&chunks, headers);
         }
-        let key = CompressedKey { query: query.clone(), version: list.version };
-        let compressed = self.compressed.get_with(key, compress(list.chunks)).await;
-        let mut response =
-            answer(StatusCode::OK, Body::chunks(VecDeque::clone(&compressed)), headers);
-        let fields = response.headers_mut();
-        fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        fields.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-        response
+        if let Some(chunks) = self.bodies.get(&snapshot, query, Form::Plain).await {
+            return answer(StatusCode::OK, Body::chunks(VecDeque::clone(&chunks)), headers);
+        }
+        let list = snapshot.list_body(query);
+        if accepts_gzip && list.bytes > GZIP_BYTES_MIN {
+            let compressed = compress(list.chunks);
+            let chunks = self.bodies.keep(&snapshot, query, Form::Gzip, compressed).await;
+            return gzipped(&chunks, headers);
+        }
+        if list.bytes <= PLAIN_BYTES_MAX {
+            let plain = async { Arc::new(list.chunks) };
+            let chunks = self.bodies.keep(&snapshot, query, Form::Plain, plain).await;
+            return answer(StatusCode::OK, Body::chunks(VecDeque::clone(&chunks)), headers);
+        }
+        answer(StatusCode::OK, Body::chunks(list.chunks), headers)
     }
 }
 
-impl Default for Local {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-fn object(snapshot: &Snapshot, query: &Query, name: &str, headers: &HeaderMap) -> Response<Body> {
+async fn object(
+    snapshot: &Snapshot,
+    query: &Query,
+    name: &str,
+    headers: &HeaderMap,
+) -> Response<Body> {
     let key = ObjectKey::new(query.scope.namespace(), name);
-    match snapshot.object(&key) {
-        Some(object) => answer(StatusCode::OK, Body::chunks(snapshot.object_body(object)), headers),
-        None => not_found(&query.resource, name, headers),
+    let Some(object) = snapshot.object(&key) else {
+        return not_found(&query.resource, name, headers);
+    };
+    let chunks = snapshot.object_body(object);
+    if is_compressed(chunks.iter().map(Bytes::len).sum(), headers) {
+        return gzipped(&compress(chunks).await, headers);
     }
+    answer(StatusCode::OK, Body::chunks(chunks), headers)
 }
 
 fn not_found(resource: &GroupVersionResource, name: &str, headers: &HeaderMap) -> Response<Body> {
     let named = GroupResource::new(&resource.group, &resource.resource);
     let status = Status::not_found(&named, name).to_body();
     answer(StatusCode::NOT_FOUND, Body::full(status), headers)
+}
+
+fn is_compressed(bytes: usize, headers: &HeaderMap) -> bool {
+    bytes > GZIP_BYTES_MIN && media::accepts_gzip(accept_encoding(headers))
+}
+
+fn gzipped(chunks: &Chunks, request_headers: &HeaderMap) -> Response<Body> {
+    let body = Body::chunks(VecDeque::clone(chunks));
+    let mut response = answer(StatusCode::OK, body, request_headers);
+    let fields = response.headers_mut();
+    fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    fields.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    response
 }
 
 /// A JSON answer with the headers the apiserver gives resources (S-HDR-02, S-HDR-03).

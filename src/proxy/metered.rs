@@ -12,7 +12,7 @@ use crate::{
         request::{RequestInfo, ResourceRequest},
     },
     body::Body,
-    metrics::{Metrics, Origin, UpstreamFault, UpstreamSample},
+    metrics::{Limit, Metrics, Origin, UpstreamFault, UpstreamSample},
     proxy::warnings::Warnings,
     upstream::{Client, Error, Lane},
 };
@@ -50,7 +50,7 @@ impl Metered {
     fn answered(&self, asked: &Asked, result: &Result<Response<Body>, Error>) {
         let response = match result {
             Ok(response) => response,
-            Err(error) => return self.metrics.upstream_failed(self.origin, fault(error)),
+            Err(error) => return self.failed(error),
         };
         if let (true, Some(resource), true) =
             (asked.is_read, &asked.resource, response.status().is_success())
@@ -64,6 +64,13 @@ impl Metered {
             code: response.status(),
             duration: asked.at.elapsed(),
         });
+    }
+
+    fn failed(&self, error: &Error) {
+        if matches!(error, Error::Saturated(_)) {
+            self.metrics.limit_reached(Limit::UpstreamRequests);
+        }
+        self.metrics.upstream_failed(self.origin, fault(error));
     }
 
     fn metered(

@@ -96,7 +96,8 @@ impl Fleet {
     }
 }
 
-fn available(version: Version) -> bool {
+/// Whether the machine can run a control plane; if not, that is printed.
+pub fn available(version: Version) -> bool {
     match build(version).expect("a build that works") {
         Built::Here(_) => true,
         Built::Impossible(reason) => {
@@ -104,6 +105,11 @@ fn available(version: Version) -> bool {
             false
         }
     }
+}
+
+/// A turn without anything shared.
+pub async fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().await
 }
 
 /// Says that something cannot run here; fails where it is required.

@@ -65,7 +65,11 @@ pub struct Report {
     pub reasons: BTreeMap<String, usize>,
     /// Cases whose last answer came from memory.
     pub cases_hit: usize,
-    /// Cases that should have been answered from memory and never were.
+    /// Cases that should be answered from memory in the end.
+    pub wanted: usize,
+    /// Those of them that were not, since this session has been shown something newer.
+    pub behind: usize,
+    /// Those of them that were not for another reason.
     pub cold: Vec<String>,
     /// Differences, each with its case.
     pub differences: Vec<String>,
@@ -107,6 +111,7 @@ impl<'a> Suite<'a> {
 
     async fn run_case(&mut self, case: &Case, protocol: Protocol) -> Result<()> {
         self.report.cases += 1;
+        self.report.wanted += usize::from(case.memory == Memory::Wanted);
         let mut served = Served::Unsaid;
         let mut differences = Vec::new();
         for _ in 0..self.rounds(case) {
@@ -142,7 +147,7 @@ impl<'a> Suite<'a> {
         if case.memory != Memory::Wanted || last == Served::Hit {
             return Ok((Vec::new(), last));
         }
-        let hopeless = self.report.cold.len() > HOPELESS_AFTER;
+        let hopeless = self.report.cold.len() + self.report.behind > HOPELESS_AFTER;
         let tries = if hopeless { WARM_TRIES_WHEN_HOPELESS } else { WARM_TRIES };
         let mut period = tokio::time::interval(WARM_PERIOD);
         for _ in 0..tries {
@@ -152,7 +157,11 @@ impl<'a> Suite<'a> {
                 return Ok((differences, served));
             }
         }
-        self.report.cold.push(format!("{} ({})", case.name(), self.last_status));
+        if self.last_status.contains("fwd=stale") {
+            self.report.behind += 1;
+        } else {
+            self.report.cold.push(format!("{} ({})", case.name(), self.last_status));
+        }
         Ok((Vec::new(), Served::Forwarded))
     }
 
@@ -291,13 +300,15 @@ impl fmt::Display for Report {
         write!(
             out,
             "{} cases, {} exchanges, {} differences; answers: {} from memory, {} forwarded; \
-             cases: {} from memory in the end, {} cold",
+             cases: {} from memory in the end, {} wanted so, of which {} behind and {} cold",
             self.cases,
             self.exchanges,
             self.differences.len(),
             self.hits,
             self.forwarded,
             self.cases_hit,
+            self.wanted,
+            self.behind,
             self.cold.len()
         )?;
         for (reason, count) in self.reasons.iter().filter(|(reason, _)| !reason.is_empty()) {

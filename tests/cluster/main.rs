@@ -3,6 +3,12 @@
 //! One control plane per version is shared by all tests, which take turns: the suites compare
 //! answers about a quiet cluster and measure load. Without Go the tests print why they do nothing;
 //! with `LISTLESS_REQUIRE_CLUSTER=1` they fail instead.
+#![expect(
+    unreachable_pub,
+    clippy::print_stderr,
+    clippy::large_futures,
+    reason = "the rig is shared with the benches; tests tell what they skip and find; one future runs at a time"
+)]
 
 mod clusters;
 mod dataset;
@@ -11,6 +17,7 @@ mod direct;
 mod load;
 mod read_your_writes;
 mod rig;
+mod rig_works;
 mod ryw;
 mod simulated;
 mod through_listless;

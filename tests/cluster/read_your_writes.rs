@@ -90,7 +90,7 @@ async fn loops(parties: &Parties, from_memory: bool, iterations: u32, version: V
         assert!(report.iterations[&operation] >= iterations, "{operation:?}: {report}");
     }
     // Without hits the loops would prove nothing about a cache.
-    assert!(!from_memory || report.hits > report.others, "{report}");
+    assert!(!from_memory || report.hits * 3 > report.others, "{report}");
 }
 
 async fn proxy(cluster: &Cluster) -> ProxyProcess {

@@ -35,4 +35,6 @@ async fn every_read_equals_the_apiservers(version: Version) {
     eprintln!("through Listless on {}: {report}", version.name());
     assert!(report.differences.is_empty(), "{report}\n{}", proxy.log());
     assert!(report.cold.is_empty(), "{report}\n{}", proxy.log());
+    // Forwarded reads raise the session's floor above what a quiet replica can prove for a while.
+    assert!(report.behind * 2 < report.wanted, "{report}");
 }

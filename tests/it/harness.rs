@@ -5,7 +5,10 @@
 mod answer;
 mod client;
 mod cluster;
+mod echo;
+mod laggard;
 mod raw;
+mod tcp;
 mod upstream;
 
 use std::{
@@ -31,10 +34,13 @@ use tokio::{sync::watch, time::Instant};
 
 pub(crate) use self::{
     answer::{Answer, without_version},
-    client::{Door, TestClient, Watch},
-    cluster::{GADGETS, WIDGETS, deployment, group_resource, pod, populated, widget},
+    client::{Door, TestClient},
+    cluster::{group_resource, pod, populated, widget},
+    echo::{Echo, Piece, piped},
+    laggard::Laggard,
     raw::{RawAnswer, RawConnection},
-    upstream::{Identity, Requests, Seen, Upstream},
+    tcp::{TcpApiserver, WithUpgrades},
+    upstream::{Identity, Requests, Upstream},
 };
 
 /// A proxy under test; dropped, everything of it ends with the runtime.
@@ -138,23 +144,29 @@ impl Setup {
         tls: Option<tls::Server>,
         door: impl FnOnce(&Arc<Proxy>) -> Door,
     ) -> TestProxy {
-        let (upstream, own, plain) = self.ways_up();
+        let (upstream, clients) = self.ways_up();
         let (publish, config) = watch::channel(Arc::new(configuration(&self.config)));
         let (token, metrics) = (LOCAL_TOKEN.to_owned(), Metrics::new());
-        let clients = Clients { impersonating: own.clone(), own, plain };
         let foundation = Foundation { listeners, tls, token, clients, config, metrics };
         let running = Running::start_with(foundation, fractions(self.seed));
         let (simulator, door) = (self.simulator, door(running.proxy()));
         TestProxy { simulator, upstream, door, config: publish, running }
     }
 
-    /// The ways to the apiserver, with our identity and without, and who notes what goes there.
-    fn ways_up(&self) -> (Requests, Arc<dyn api::Client>, Arc<dyn api::Client>) {
+    /// The ways to the apiserver, one for each identity, and who notes what goes there.
+    fn ways_up(&self) -> (Requests, Clients) {
         let requests = Requests::default();
         let target: Arc<dyn api::Client> =
             self.upstream.clone().unwrap_or_else(|| Arc::new(self.simulator.clone()));
-        let way = |identity| Upstream::new(target.clone(), identity, requests.clone());
-        (requests.clone(), Arc::new(way(Identity::Own)), Arc::new(way(Identity::Plain)))
+        let way = |identity| -> Arc<dyn api::Client> {
+            Arc::new(Upstream::new(target.clone(), identity, requests.clone()))
+        };
+        let clients = Clients {
+            own: way(Identity::Own),
+            impersonating: way(Identity::Impersonating),
+            plain: way(Identity::Plain),
+        };
+        (requests, clients)
     }
 }
 
@@ -180,6 +192,11 @@ impl TestProxy {
     /// A connection for bytes; only on loopback.
     pub(crate) async fn raw(&self) -> RawConnection {
         RawConnection::open(&self.door).await
+    }
+
+    /// The same below TLS.
+    pub(crate) async fn raw_tcp(&self) -> RawConnection {
+        RawConnection::open(&self.door.without_tls()).await
     }
 
     /// Every replica in figures.

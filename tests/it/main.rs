@@ -1,9 +1,15 @@
 //! The integration tests that need nothing but this repository: one binary, one module per subject.
 
+mod authorization;
+mod bad_input;
 mod cli;
+mod coalescing;
 mod config;
+mod faults;
+mod forwarding;
 mod freshness;
 mod harness;
 mod metrics;
 mod reads;
 mod tidy;
+mod watches;

@@ -6,9 +6,8 @@ use http::StatusCode;
 use listless::{
     api::{GroupVersionResource, Scope, Verb},
     metrics::{
-        self, Certificate, EventType, Lane, ListReason, Metrics, Origin, Outcome, Protocol,
-        ReplicaSample, ReplicaState, RequestSample, ServedBy, UpstreamFault, UpstreamSample, Wait,
-        WatchEnd,
+        self, Certificate, Lane, Metrics, Origin, Outcome, Protocol, ReplicaEnd, ReplicaSample,
+        ReplicaState, ReplicaTotals, RequestSample, ServedBy, UpstreamFault, UpstreamSample, Wait,
     },
 };
 
@@ -28,9 +27,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.forwarded("notARead", Verb::Create);
     metrics.rewritten("any");
     metrics.coalesced();
-    metrics.observed("cache");
     metrics.waited(Wait::Reached, MOMENT);
-    metrics.barrier_left();
     metrics.client_received(1);
     metrics.client_sent(ServedBy::Cache, 1);
     drop(metrics.client_connection(Protocol::Http2));
@@ -44,10 +41,10 @@ fn record_everything(metrics: &Metrics) {
         duration: MOMENT,
     });
     metrics.upstream_failed(Origin::Replica, UpstreamFault::Broken);
-    metrics.upstream_connect(Protocol::Http2, Outcome::Failure);
-    drop(metrics.upstream_connection(Protocol::Http1));
-    metrics.upstream_received(Origin::Client, 1);
-    metrics.upstream_sent(Origin::Client, 1);
+    metrics.upstream_connect(Outcome::Failure);
+    drop(metrics.upstream_connection());
+    metrics.upstream_received(1);
+    metrics.upstream_sent(1);
 
     metrics.replicas(&[ReplicaSample {
         resource: &pods,
@@ -56,12 +53,26 @@ fn record_everything(metrics: &Metrics) {
         bytes: 1,
         unproven: Some(MOMENT),
     }]);
-    metrics.replica_listed(&pods, ListReason::Initial);
-    metrics.replica_watch_ended(&pods, WatchEnd::Timeout);
-    metrics.replica_events(&pods, EventType::Added, 1);
+    metrics.replica_totals(&ReplicaTotals {
+        started: 1,
+        ended: [
+            (ReplicaEnd::Refused, 1),
+            (ReplicaEnd::Memory, 1),
+            (ReplicaEnd::Idle, 1),
+            (ReplicaEnd::Widened, 1),
+        ],
+        lists: 1,
+        lists_again: 0,
+        watches: 1,
+        watches_again: 0,
+        events: 1,
+        bookmarks: 1,
+        probes: 1,
+        failures: 1,
+        epochs: 1,
+    });
 
     metrics.ready(true);
-    metrics.sessions(1);
     metrics.config_in_use(std::time::SystemTime::UNIX_EPOCH, 1);
     metrics.certificate_expires(Certificate::Serving, std::time::SystemTime::UNIX_EPOCH);
 }

@@ -73,7 +73,7 @@ const PLAIN: Kind = Kind {
     fallbacks: &[],
 };
 
-static KINDS: [Kind; 13] = [
+static KINDS: [Kind; 12] = [
     Kind {
         resource: "pods",
         paths: &[
@@ -102,7 +102,6 @@ static KINDS: [Kind; 13] = [
     },
     Kind { resource: "namespaces", namespace: false, paths: &["status.phase"], ..PLAIN },
     Kind { resource: "secrets", paths: &["type"], ..PLAIN },
-    Kind { resource: "services", paths: &["spec.clusterIP", "spec.type"], ..PLAIN },
     Kind {
         resource: "replicationcontrollers",
         paths: &["status.replicas"],

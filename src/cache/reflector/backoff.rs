@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The number of failures in a row.
 #[derive(Debug, Default)]
-pub struct Backoff {
+pub(super) struct Backoff {
     failures: u32,
 }
 
@@ -15,14 +15,14 @@ const CAP: Duration = Duration::from_secs(30);
 
 impl Backoff {
     /// The wait after one more failure; `random` is in 0..1.
-    pub fn next(&mut self, random: f64) -> Duration {
+    pub(super) fn next(&mut self, random: f64) -> Duration {
         let bound = BASE.saturating_mul(1 << self.failures.min(16)).min(CAP);
         self.failures = self.failures.saturating_add(1);
         bound.mul_f64(random.clamp(0.0, 1.0))
     }
 
     /// Things work again.
-    pub fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.failures = 0;
     }
 }

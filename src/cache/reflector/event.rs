@@ -16,7 +16,7 @@ use crate::{
 
 /// One event of a watch (S-WATCH-40).
 #[derive(Debug)]
-pub enum WatchEvent {
+pub(super) enum WatchEvent {
     /// ADDED or MODIFIED: which of the two is told by what was there before.
     Stored(Object),
     /// DELETED, with the last state at the deletion's version.
@@ -52,7 +52,7 @@ pub enum EventError {
 
 /// Cuts a stream into lines.
 #[derive(Debug)]
-pub struct Lines {
+pub(super) struct Lines {
     partial: Vec<u8>,
     line_bytes_max: usize,
 }
@@ -81,7 +81,11 @@ struct BookmarkMetadata<'a> {
 
 impl WatchEvent {
     /// Reads one line.
-    pub fn read(line: &[u8], reader: &mut Reader, envelope: &Envelope) -> Result<Self, EventError> {
+    pub(super) fn read(
+        line: &[u8],
+        reader: &mut Reader,
+        envelope: &Envelope,
+    ) -> Result<Self, EventError> {
         let line = std::str::from_utf8(line).map_err(EventError::NotUtf8)?;
         let frame: Frame<'_> = serde_json::from_str(line).map_err(EventError::Malformed)?;
         let raw = frame.object.get();
@@ -105,12 +109,12 @@ fn bookmark_version(raw: &str) -> Result<ResourceVersion, EventError> {
 
 impl Lines {
     /// Believes no line above this size.
-    pub fn new(line_bytes_max: usize) -> Self {
+    pub(super) fn new(line_bytes_max: usize) -> Self {
         Self { partial: Vec::new(), line_bytes_max }
     }
 
     /// Takes the next bytes; hands out each line that they complete, without its newline.
-    pub fn feed(
+    pub(super) fn feed(
         &mut self,
         mut bytes: &[u8],
         mut on_line: impl FnMut(&[u8]) -> Result<(), EventError>,

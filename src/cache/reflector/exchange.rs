@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Asks the apiserver about one query.
-pub struct Exchange {
+pub(super) struct Exchange {
     client: Arc<dyn Client>,
     /// The collection with the query's selectors.
     all: String,
@@ -50,7 +50,7 @@ const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
 
 impl Exchange {
     /// Will ask about a query through a client.
-    pub fn new(client: Arc<dyn Client>, query: &Query) -> Self {
+    pub(super) fn new(client: Arc<dyn Client>, query: &Query) -> Self {
         let path = query.resource.collection_path(&query.scope);
         let mut all = format!("{path}?");
         add_selectors(&mut all, query);
@@ -68,7 +68,7 @@ impl Exchange {
     }
 
     /// Lists: not older than a version, or consistently.
-    pub async fn list(&self, from: Option<&ResourceVersion>) -> Result<Body, Failure> {
+    pub(super) async fn list(&self, from: Option<&ResourceVersion>) -> Result<Body, Failure> {
         let mut uri = self.all.clone();
         if let Some(from) = from {
             // Writing to a String cannot fail, here and below.
@@ -78,7 +78,11 @@ impl Exchange {
     }
 
     /// Watches from a version on; the apiserver ends the watch after `length`.
-    pub async fn watch(&self, from: &ResourceVersion, length: Duration) -> Result<Body, Failure> {
+    pub(super) async fn watch(
+        &self,
+        from: &ResourceVersion,
+        length: Duration,
+    ) -> Result<Body, Failure> {
         let uri = format!(
             "{}watch=true&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={}",
             self.all,
@@ -88,7 +92,7 @@ impl Exchange {
     }
 
     /// The version the apiserver's own data is at, at least as of now.
-    pub async fn probe(&self) -> Result<ResourceVersion, Failure> {
+    pub(super) async fn probe(&self) -> Result<ResourceVersion, Failure> {
         let probe = async {
             let mut body = self.ask(&self.nothing, Lane::Short).await?;
             let mut splitter = Splitter::new(usize::MAX);
@@ -117,7 +121,7 @@ impl Exchange {
 }
 
 /// The next piece of a list; None at its end.
-pub async fn next_piece(body: &mut Body) -> Result<Option<Bytes>, Failure> {
+pub(super) async fn next_piece(body: &mut Body) -> Result<Option<Bytes>, Failure> {
     loop {
         let frame = timeout(PIECE_WAIT, body.frame()).await;
         let frame = frame.map_err(|_| Failure::Silence(PIECE_WAIT))?;

@@ -82,7 +82,7 @@ fn change(model: &mut Model, pod: &Pod, put: bool, at: u64) -> Option<Pod> {
 
 fn check(snapshot: &Snapshot, model: &Model, at: u64) {
     assert_eq!((snapshot.len(), snapshot.is_empty()), (model.len(), model.is_empty()));
-    let keys = snapshot.pages().iter().flat_map(|page| page.objects()).map(|held| held.key());
+    let keys = snapshot.pages().iter().flat_map(|page| page.objects()).map(Object::key);
     assert!(keys.map(ObjectKey::as_str).eq(model.keys().map(String::as_str)));
     let raw: usize = model.values().map(|(_, object)| object.raw().len()).sum();
     assert!(snapshot.bytes() > raw);

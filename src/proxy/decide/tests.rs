@@ -13,7 +13,7 @@ use crate::{
     policy::{ResourceName, Rule},
     proxy::{
         identify::Stranger,
-        session::{Expectation, KnownLabels},
+        session::{Expectation, KnownLabels, Source},
     },
 };
 
@@ -178,7 +178,7 @@ fn an_uncovered_read_is_rewritten_only_as_far_as_its_meaning_allows() {
     assert_eq!(rewriting(&limited, Rewrite::NotOlderThan, &session), Rewriting::Keep);
 
     let now = Instant::now();
-    session.shown(&pod_resource(), &version(7), now);
+    session.shown(&pod_resource(), &version(7), Source::Cache, now);
     let floored = Rewriting::NotOlderThan(version(7));
     assert_eq!(rewriting(PODS, Rewrite::NotOlderThan, &session), floored);
 

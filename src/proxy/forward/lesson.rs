@@ -23,7 +23,7 @@ use crate::{
     proxy::{
         SharedSession,
         decide::Rewriting,
-        session::{Expectation, KnownLabels, Session},
+        session::{Expectation, KnownLabels, Session, Source},
     },
     upstream,
 };
@@ -47,7 +47,7 @@ struct Exchange {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
-    Read { consistent: bool },
+    Read { consistent: bool, source: Source },
     Watch,
     Write(Verb),
 }
@@ -71,14 +71,18 @@ impl Lesson {
             _ if request.dry_run => return Self::none(),
             Verb::Watch => Subject::Watch,
             Verb::Get | Verb::List if request.subresource.is_none() => {
-                let unset = request
-                    .read
-                    .as_ref()
-                    .is_ok_and(|read| read.version == VersionMatch::MostRecent);
-                Subject::Read { consistent: unset && *rewriting == Rewriting::Keep }
+                let version = request.read.as_ref().ok().map(|read| &read.version);
+                let kept = *rewriting == Rewriting::Keep;
+                let source = match version {
+                    Some(VersionMatch::Any | VersionMatch::NotOlderThan(_)) => Source::Cache,
+                    _ if kept => Source::Storage,
+                    _ => Source::Cache,
+                };
+                let consistent = kept && version == Some(&VersionMatch::MostRecent);
+                Subject::Read { consistent, source }
             }
             Verb::Get if shows(request.subresource.as_deref()) => {
-                Subject::Read { consistent: false }
+                Subject::Read { consistent: false, source: Source::Storage }
             }
             verb if verb.is_write() && teaches(request.subresource.as_deref()) => {
                 Subject::Write(verb)
@@ -148,7 +152,7 @@ impl Exchange {
                 if code == StatusCode::GONE || code == StatusCode::GATEWAY_TIMEOUT {
                     self.session.lock().expired(&self.resource);
                 }
-                if let (StatusCode::NOT_FOUND, Subject::Read { consistent: true }, Some(key)) =
+                if let (StatusCode::NOT_FOUND, Subject::Read { consistent: true, .. }, Some(key)) =
                     (code, self.subject, self.key.clone())
                 {
                     let gone = Expectation::Gone { uid: None, version: None };
@@ -173,7 +177,7 @@ impl Exchange {
     fn learned(&self, code: StatusCode, learned: Learned) {
         let now = Instant::now();
         match self.subject {
-            Subject::Read { consistent } => self.saw(consistent, learned, now),
+            Subject::Read { consistent, source } => self.saw(consistent, source, learned, now),
             Subject::Write(verb) => {
                 let mut session = self.session.lock();
                 match code {
@@ -191,11 +195,11 @@ impl Exchange {
         }
     }
 
-    fn saw(&self, consistent: bool, learned: Learned, now: Instant) {
+    fn saw(&self, consistent: bool, source: Source, learned: Learned, now: Instant) {
         let mut session = self.session.lock();
         match (learned, self.key.clone()) {
             (Learned::List { version }, None) => {
-                session.shown(&self.resource, &version, now);
+                session.shown(&self.resource, &version, source, now);
                 if consistent {
                     session.proven(&self.resource, self.sent_at, &version);
                     session.went_upstream(&self.resource);
@@ -215,7 +219,11 @@ impl Exchange {
                     session.raise(&self.resource, key, expectation, now);
                 }
             }
-            _ => {}
+            // What was shown cannot be read, such as YAML: only a consistent read is surely newer.
+            (_, Some(key)) => {
+                session.expect(&self.resource, key, Expectation::Uncertain, now);
+            }
+            (_, None) => session.swept(&self.resource, Scope::All, now),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Requests that nobody behind the listener should see, and their answers.
 
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode,
+    HeaderValue, Method, Request, Response, StatusCode, Uri,
     header::{CONNECTION, CONTENT_TYPE, UPGRADE},
 };
 use hyper::body::Incoming;
@@ -35,16 +35,24 @@ pub(super) async fn answer<S: Serve>(
     connection: &Connection,
     request: Request<Incoming>,
 ) -> Response<Body> {
-    if request.method() == Method::CONNECT {
+    let mut response = if request.method() == Method::CONNECT {
         let reason = "MethodNotAllowed";
-        let mut response =
-            refusal(StatusCode::METHOD_NOT_ALLOWED, reason, "CONNECT is not supported");
-        if connection.protocol == Protocol::Http1 {
-            close(&mut response);
-        }
-        return response;
+        refusal(StatusCode::METHOD_NOT_ALLOWED, reason, "CONNECT is not supported")
+    } else if is_bare_authority(request.uri()) {
+        let message = "the request target is neither a path nor a URL";
+        refusal(StatusCode::BAD_REQUEST, "BadRequest", message)
+    } else {
+        return service.serve(connection, request).await;
+    };
+    if connection.protocol == Protocol::Http1 {
+        close(&mut response);
     }
-    service.serve(connection, request).await
+    response
+}
+
+/// Whether a target has the form that only CONNECT may have (RFC 9112 §3.2.3).
+fn is_bare_authority(target: &Uri) -> bool {
+    target.scheme().is_none() && target.authority().is_some()
 }
 
 fn close(response: &mut Response<Body>) {

@@ -15,13 +15,21 @@ use tokio::{
 };
 
 use super::guard::{Guard, Verdict};
+use crate::metrics::{Metrics, Presence, Protocol};
 
 /// A byte stream whose place among the connections is free once it is dropped, tunnels included.
 pub(super) struct Socket<S> {
     stream: S,
     /// Only for HTTP/1.
     guard: Option<HeadGuard>,
-    _place: OwnedSemaphorePermit,
+    place: Place,
+}
+
+/// A place among the connections, and the record of who has it.
+pub(super) struct Place {
+    metrics: Metrics,
+    _permit: OwnedSemaphorePermit,
+    _present: Presence,
 }
 
 /// The framing guard, and how long a head may take once its first byte is there.
@@ -34,19 +42,24 @@ struct HeadGuard {
 // === impl Socket ===
 
 impl<S> Socket<S> {
-    pub(super) fn http1(
-        stream: S,
-        place: OwnedSemaphorePermit,
-        head_timeout: Duration,
-    ) -> (Self, Verdict) {
+    pub(super) fn http1(stream: S, place: Place, head_timeout: Duration) -> (Self, Verdict) {
         let guard = Guard::new();
         let verdict = guard.verdict();
         let guard = HeadGuard { guard, timeout: head_timeout, deadline: None };
-        (Self { stream, guard: Some(guard), _place: place }, verdict)
+        (Self { stream, guard: Some(guard), place }, verdict)
     }
 
-    pub(super) fn http2(stream: S, place: OwnedSemaphorePermit) -> Self {
-        Self { stream, guard: None, _place: place }
+    pub(super) fn http2(stream: S, place: Place) -> Self {
+        Self { stream, guard: None, place }
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    pub(super) fn new(metrics: &Metrics, protocol: Protocol, permit: OwnedSemaphorePermit) -> Self {
+        let present = metrics.client_connection(protocol);
+        Self { metrics: metrics.clone(), _permit: permit, _present: present }
     }
 }
 
@@ -58,6 +71,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        self.place.metrics.client_received((buffer.filled().len() - before) as u64);
         let Some(guard) = &mut self.guard else { return polled };
         match polled {
             Poll::Ready(Ok(())) => {

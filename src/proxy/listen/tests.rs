@@ -9,7 +9,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::*;
-use crate::tls::{Authority, Leaf, Names};
+use crate::{
+    metrics::Metrics,
+    tls::{Authority, Leaf, Names},
+};
 
 /// Says what it was asked, after reading the body; remembers every path.
 #[derive(Default)]
@@ -19,7 +22,7 @@ struct Echo {
 
 impl Serve for Echo {
     async fn serve(&self, connection: &Connection, request: Request<Incoming>) -> Response<Body> {
-        let path = request.uri().path_and_query().map(|path| path.to_string()).unwrap_or_default();
+        let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
         self.seen.lock().unwrap().push(path.clone());
         if path == "/early" {
             return Response::new(Body::full("early"));
@@ -53,7 +56,14 @@ async fn start(limits: Limits) -> Running {
     let (echo, begin) = (Arc::new(Echo::default()), CancellationToken::new());
     let drain = Drain { begin: begin.clone(), deadline: Duration::from_secs(2) };
     let tls = tls::Server::new(leaf).unwrap();
-    let serving = tokio::spawn(serve(vec![bound], Some(tls), Arc::clone(&echo), limits, drain));
+    let serving = tokio::spawn(serve(
+        vec![bound],
+        Some(tls),
+        Arc::clone(&echo),
+        limits,
+        drain,
+        Metrics::new(),
+    ));
     Running { address, roots: authority.pem().as_bytes().to_vec(), echo, begin, serving }
 }
 
@@ -377,7 +387,14 @@ async fn plain_listener_serves_http1() {
     let bound = Bound::bind("--health", "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = bound.address();
     let drain = Drain { begin: CancellationToken::new(), deadline: Duration::ZERO };
-    tokio::spawn(serve(vec![bound], None, Arc::new(Echo::default()), Limits::default(), drain));
+    tokio::spawn(serve(
+        vec![bound],
+        None,
+        Arc::new(Echo::default()),
+        Limits::default(),
+        drain,
+        Metrics::new(),
+    ));
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
     let answer = read_all(&mut stream).await;

@@ -1,4 +1,9 @@
-use super::*;
+use std::time::Duration;
+
+use super::{
+    record::{EXPECTED_MAX, IMMINENT},
+    *,
+};
 use crate::{
     api::{
         GroupVersionResource,
@@ -53,8 +58,11 @@ fn a_session_that_saw_nothing_is_content_with_anything() {
 #[test]
 fn nothing_older_than_what_was_shown_is_shown_whatever_the_query() {
     for query in [query(None, ""), query(Some("shop"), "app=web"), query(Some("other"), "")] {
-        let shown =
-            |at| judged(&query, |session, now| session.shown(&resource(), &version(at), now));
+        let shown = |at| {
+            judged(&query, |session, now| {
+                session.shown(&resource(), &version(at), Source::Cache, now);
+            })
+        };
         assert_eq!(shown(10), Verdict::Satisfied);
         assert_eq!(shown(11), behind(11));
     }
@@ -64,7 +72,7 @@ fn nothing_older_than_what_was_shown_is_shown_whatever_the_query() {
 fn a_version_seen_long_ago_is_not_worth_waiting_for() {
     let now = Instant::now();
     let mut session = Session::default();
-    session.shown(&resource(), &version(11), now);
+    session.shown(&resource(), &version(11), Source::Cache, now);
     let snapshot = pods(10, &[]);
     let verdict = session.judge(&query(None, ""), &snapshot, now + IMMINENT);
     assert_eq!(verdict, Verdict::Behind(version(11), Imminence::Unlikely));
@@ -180,7 +188,7 @@ fn both_event_groups_share_one_record() {
     let now = Instant::now();
     let mut session = Session::default();
     let new = GroupVersionResource::new("events.k8s.io", "v1", "events");
-    session.shown(&new.group_resource(), &version(11), now);
+    session.shown(&new.group_resource(), &version(11), Source::Cache, now);
     let core = Query::all(GroupVersionResource::new("", "v1", "events"), Scope::All);
     assert_eq!(session.judge(&core, &pods(10, &[]), now), behind(11));
 }
@@ -191,14 +199,14 @@ fn the_floor_of_a_forwarded_read_is_the_highest_version_it_must_show() {
     let mut session = Session::default();
     let all = query(None, "");
     assert_eq!(session.floor(&all), Floor::Unknown);
-    session.shown(&resource(), &version(11), now);
+    session.shown(&resource(), &version(11), Source::Cache, now);
     session.expect(&resource(), key("b"), Expectation::AtLeast(version(12), web()), now);
     assert_eq!(session.floor(&all), Floor::At(version(12)));
     assert_eq!(session.floor(&query(Some("other"), "")), Floor::At(version(11)));
     session.expect(&resource(), key("a"), gone(Some("1"), None), now);
-    assert_eq!(session.floor(&all), Floor::Barred);
+    assert_eq!(session.floor(&all), Floor::Consistent);
     session.proven(&resource(), now, &version(13));
-    assert_eq!(session.floor(&all), Floor::At(version(13)));
+    assert_eq!(session.floor(&all), Floor::Consistent, "a cache may not reach 13 for long");
 }
 
 #[test]
@@ -213,7 +221,12 @@ fn what_does_not_fit_becomes_stricter_not_forgotten() {
     assert_eq!(session.judge(&query(Some("other"), ""), &pods(10, &[]), now), behind(last));
 
     for number in 0..=RECORDS_MAX {
-        session.shown(&GroupResource::new("", &format!("things-{number}")), &version(1), now);
+        session.shown(
+            &GroupResource::new("", &format!("things-{number}")),
+            &version(1),
+            Source::Cache,
+            now,
+        );
     }
     let unknown = Query::all(GroupVersionResource::new("", "v1", "others"), Scope::All);
     assert_eq!(session.judge(&unknown, &pods(10, &[]), now), Verdict::Barred);
@@ -225,7 +238,7 @@ fn what_was_shown_makes_older_expectations_superfluous() {
     let mut session = Session::default();
     session.expect(&resource(), key("a"), Expectation::AtLeast(version(5), web()), now);
     session.expect(&resource(), key("b"), Expectation::Uncertain, now);
-    session.shown(&resource(), &version(9), now);
+    session.shown(&resource(), &version(9), Source::Cache, now);
     assert_eq!(session.barriers(), 1);
     session.proven(&resource(), now, &version(9));
     assert_eq!(session.barriers(), 0);
@@ -266,4 +279,19 @@ fn a_bounded_read_needs_a_proof_that_is_young_enough_and_reached() {
     assert!(proven(9, now));
     assert!(!proven(8, now));
     assert!(!proven(9, now + Duration::from_millis(1)));
+}
+
+#[test]
+fn only_versions_that_caches_reach_become_floors_of_relaxed_reads() {
+    let now = Instant::now();
+    let mut session = Session::default();
+    let all = query(None, "");
+    session.shown(&resource(), &version(11), Source::Storage, now);
+    assert_eq!(session.floor(&all), Floor::Consistent);
+    session.shown(&resource(), &version(11), Source::Cache, now);
+    assert_eq!(session.floor(&all), Floor::At(version(11)));
+    session.shown(&resource(), &version(12), Source::Storage, now);
+    assert_eq!(session.floor(&all), Floor::Consistent);
+    session.expect(&resource(), key("b"), Expectation::AtLeast(version(13), web()), now);
+    assert_eq!(session.floor(&all), Floor::At(version(13)));
 }

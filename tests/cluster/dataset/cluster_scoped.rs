@@ -36,7 +36,7 @@ pub(super) fn items() -> Vec<Item> {
 fn node(number: u32) -> Item {
     let labels = json!({
         "kubernetes.io/hostname": format!("node-{number}"),
-        "zone": if number % 2 == 0 { "east" } else { "west" },
+        "zone": if number.is_multiple_of(2) { "east" } else { "west" },
         "cores": format!("{}", number * 4),
     });
     let spec = if number == 4 { json!({"unschedulable": true}) } else { json!({}) };

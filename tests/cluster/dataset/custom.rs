@@ -70,7 +70,7 @@ fn version(name: &str, storage: bool) -> Value {
 }
 
 fn widget(number: u32) -> Item {
-    let namespace = if number % 3 == 0 { "a" } else { "shop" };
+    let namespace = if number.is_multiple_of(3) { "a" } else { "shop" };
     let color = ["red", "green", "blue", ""][number as usize % 4];
     let object = json!({
         "apiVersion": "shop.example.com/v1", "kind": "Widget",

@@ -52,10 +52,10 @@ fn labels(number: u32, app: &str) -> Value {
         "release": number.to_string(),
         "index": (number * 10).to_string(),
     });
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         labels["canary"] = json!("true");
     }
-    if number % 7 == 0 {
+    if number.is_multiple_of(7) {
         labels["in"] = json!("notin");
         labels["weird_.-x"] = json!("A_b.C-9");
     }
@@ -73,12 +73,12 @@ fn spec(number: u32) -> Value {
     if number % 3 == 1 {
         spec["nodeName"] = json!(format!("node-{}", number % 4 + 1));
     }
-    if number % 11 == 0 {
+    if number.is_multiple_of(11) {
         spec["restartPolicy"] = json!("Never");
         spec["schedulerName"] = json!("other");
         spec["serviceAccountName"] = json!("builder");
     }
-    if number % 13 == 0 {
+    if number.is_multiple_of(13) {
         spec["hostNetwork"] = json!(true);
     }
     spec

@@ -91,13 +91,11 @@ impl Reduced {
         reduced
     }
 
-    /// YAML has sorted keys, so a list's own metadata is the last block of the document.
+    /// In YAML only the document's own keys stand at the beginning of a line.
     fn of_yaml(body: &[u8]) -> Self {
-        let mark = b"\nmetadata:\n";
-        let found = memchr::memmem::rfind(body, mark);
-        let is_list =
-            body.starts_with(b"items:") || memchr::memmem::find(body, b"\nitems:").is_some();
-        match found.filter(|_| is_list) {
+        let has = |key: &[u8]| memchr::memmem::find(body, key).is_some();
+        let found = memchr::memmem::find(body, b"\nmetadata:\n");
+        match found.filter(|_| has(b"\nitems:") || has(b"\nrows:")) {
             Some(at) => Self::cut(body, at..body.len(), "  resourceVersion", "  continue"),
             None => Self { rest: body.to_vec(), ..Self::default() },
         }

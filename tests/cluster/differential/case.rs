@@ -197,7 +197,7 @@ impl Case {
     /// The collection asked, without versions of the API: what has one sequence of versions.
     pub fn group_resource(&self) -> String {
         let path = self.target.split('?').next().unwrap_or_default();
-        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let (group, rest) = match parts.as_slice() {
             ["api", _, rest @ ..] => ("", rest),
             ["apis", group, _, rest @ ..] => (*group, rest),

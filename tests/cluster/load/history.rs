@@ -1,6 +1,6 @@
 //! The one writer of the fleet's pods, and what every version of the collection held.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -76,6 +76,23 @@ impl History {
             }
         }
         items
+    }
+
+    /// Whether a list is a state the collection was in at a version.
+    pub fn allows(&self, poller: u32, version: u64, items: &Items) -> bool {
+        let expected = self.expected(poller, version);
+        let names: BTreeSet<&String> = expected.keys().chain(items.keys()).collect();
+        names.into_iter().all(|name| {
+            let (held, seen) = (expected.get(name), items.get(name));
+            held == seen || self.is_dying(name, held, seen, version)
+        })
+    }
+
+    /// Deleting a pod takes two writes: it is marked, then removed; only the second is answered.
+    fn is_dying(&self, name: &str, held: Option<&u64>, seen: Option<&u64>, version: u64) -> bool {
+        let next = self.changes.iter().find(|it| it.name == name && it.version > version);
+        let marked = held < seen && seen.is_some_and(|seen| *seen <= version);
+        held.is_some() && marked && next.is_some_and(|it| !it.present)
     }
 
     /// The newest version that had been acknowledged at a moment.

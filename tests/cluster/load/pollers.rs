@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::history::{Items, items, version};
@@ -58,6 +59,7 @@ pub struct Refusal {
 #[derive(Debug)]
 pub struct Pollers {
     tasks: JoinSet<()>,
+    stop: watch::Sender<bool>,
     seen: Arc<Mutex<Vec<Observation>>>,
 }
 
@@ -68,19 +70,20 @@ impl Pollers {
     pub fn start(client: &Client, period: Duration) -> Self {
         let seen = Arc::<Mutex<Vec<Observation>>>::default();
         let mut tasks = JoinSet::new();
+        let (stop, stopped) = watch::channel(false);
         for poller in 0..POLLERS {
-            let (client, seen) = (client.clone(), Arc::clone(&seen));
+            let (client, seen, stopped) = (client.clone(), Arc::clone(&seen), stopped.clone());
             let first = tokio::time::Instant::now() + period * poller / POLLERS;
             tasks.spawn(async move {
                 let mut ticks = tokio::time::interval_at(first, period);
-                loop {
+                while !*stopped.borrow() {
                     ticks.tick().await;
                     let observation = observe(&client, poller).await;
                     seen.lock().unwrap_or_else(PoisonError::into_inner).push(observation);
                 }
             });
         }
-        Self { tasks, seen }
+        Self { tasks, stop, seen }
     }
 
     /// Everything seen so far.
@@ -88,31 +91,37 @@ impl Pollers {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until every poller was shown a version; says whether that came true in time.
-    pub async fn have_seen(&self, wanted: u64, limit: Duration) -> bool {
+    /// Waits until every poller was told, from memory, of a version or a later one; says whether
+    /// that came true in time.
+    pub async fn know(&self, wanted: u64, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         let mut period = tokio::time::interval(Duration::from_millis(100));
         while Instant::now() < end {
             period.tick().await;
             let seen = self.seen();
-            let reached = |poller: u32| {
-                seen.iter().any(|observation| {
-                    observation.poller == poller
-                        && matches!(observation.outcome,
-                            Outcome::List { version, .. } if version >= wanted)
-                })
+            let told = |poller: u32| {
+                seen.iter().any(|it| it.poller == poller && it.outcome.is_hit_since(wanted))
             };
-            if (0..POLLERS).all(reached) {
+            if (0..POLLERS).all(told) {
                 return true;
             }
         }
         false
     }
 
-    /// Ends them and hands over what they saw.
+    /// Lets each finish what it is doing, and hands over what they saw.
     pub async fn stop(mut self) -> Vec<Observation> {
-        self.tasks.shutdown().await;
+        self.stop.send_replace(true);
+        while self.tasks.join_next().await.is_some() {}
         self.seen()
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    fn is_hit_since(&self, wanted: u64) -> bool {
+        matches!(self, Self::List { served: Served::Hit, version, .. } if *version >= wanted)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::STALENESS_MAX;
-use super::history::History;
+use super::history::{History, Items};
 use super::pollers::{Observation, Outcome, Refusal};
 use crate::differential::judge::Served;
 
@@ -25,8 +25,14 @@ pub fn wrong_answers(history: &History, seen: &[Observation]) -> Vec<String> {
     for observation in seen {
         let Outcome::List { version, items, served } = &observation.outcome else { continue };
         let poller = observation.poller;
-        if *items != history.expected(poller, *version) {
-            wrong.push(format!("poller {poller}: not the state at version {version} ({served:?})"));
+        if !history.allows(poller, *version, items) {
+            let expected = history.expected(poller, *version);
+            let missing = difference(&expected, items);
+            let surplus = difference(items, &expected);
+            wrong.push(format!(
+                "poller {poller}: not the state at version {version} ({served:?}): missing \
+                 {missing:?}, surplus {surplus:?}"
+            ));
         }
         if let Some(before) = observation.sent.checked_sub(STALENESS_MAX + SLACK) {
             let newest = history.acknowledged_at(before);
@@ -40,6 +46,11 @@ pub fn wrong_answers(history: &History, seen: &[Observation]) -> Vec<String> {
     }
     wrong.extend(backward_steps(seen));
     wrong
+}
+
+/// What one state has and the other has not, or not at the same version.
+fn difference<'a>(one: &'a Items, other: &Items) -> Vec<(&'a String, &'a u64)> {
+    one.iter().filter(|(name, version)| other.get(*name) != Some(version)).collect()
 }
 
 /// All pollers are one session: what one was told before another asked is the other's floor.
@@ -107,7 +118,6 @@ impl Outage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::history::Items;
 
     fn list(sent: Instant, version: u64) -> Observation {
         let outcome = Outcome::List { served: Served::Hit, version, items: Items::new() };

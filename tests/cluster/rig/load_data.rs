@@ -51,12 +51,6 @@ impl LoadData {
         format!("pod-{number:05}")
     }
 
-    /// The names of the pods with a value of the label `poller`, in order.
-    pub fn names_of_poller(&self, poller: u32) -> Vec<String> {
-        let own = (0..self.pods).filter(|number| number % self.pollers == poller);
-        own.map(|number| self.name(number)).collect()
-    }
-
     fn pod(&self, number: u32) -> Value {
         let app = number % self.apps;
         json!({

@@ -25,8 +25,6 @@ pub enum Signal {
     Pause,
     /// Lets it run on.
     Continue,
-    /// Asks it to read its configuration again.
-    Reload,
 }
 
 /// A running child process and the file its output goes to.
@@ -45,7 +43,6 @@ impl Signal {
             Self::Terminate => "-TERM",
             Self::Pause => "-STOP",
             Self::Continue => "-CONT",
-            Self::Reload => "-HUP",
         }
     }
 }
@@ -86,6 +83,7 @@ impl Process {
     }
 
     /// Ends the process with SIGTERM and says how it ended; kills it when it takes too long.
+    #[expect(clippy::disallowed_methods, reason = "also called from drop, where nothing can await")]
     pub fn stop(&mut self) -> Result<Stopped> {
         if let Some(status) = self.child.try_wait()? {
             return Ok(Stopped::Already(status.code()));

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 use super::client::{Client, Protocol, Server};
-use super::process::{Process, Signal, Stopped};
+use super::process::Process;
 
 const START_LIMIT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
@@ -71,11 +71,6 @@ impl ProxyProcess {
         Client::new(&self.server, self.token(), protocol)
     }
 
-    /// Asks it to read its configuration again.
-    pub fn reload(&self) -> Result<()> {
-        self.process.signal(Signal::Reload)
-    }
-
     /// Processor time it has used.
     pub fn cpu_seconds(&self) -> Result<f64> {
         self.process.cpu_seconds()
@@ -84,11 +79,6 @@ impl ProxyProcess {
     /// Memory it holds.
     pub fn resident_bytes(&self) -> Result<u64> {
         self.process.resident_bytes()
-    }
-
-    /// Ends it with SIGTERM.
-    pub fn stop(&mut self) -> Result<Stopped> {
-        self.process.stop()
     }
 
     /// The last lines it wrote.

@@ -143,7 +143,7 @@ impl Subject {
             self.made = true;
         }
         let value = number.to_string();
-        let selected = self.operation != Operation::Relabel || number % 2 == 0;
+        let selected = self.operation != Operation::Relabel || number.is_multiple_of(2);
         let request = self.changing(&name, &value, selected).await?;
         let answer = self.send(request, number).await?;
         Ok(present(&name, &value, &answer, selected))

@@ -7,13 +7,12 @@
 mod actors;
 mod dice;
 mod history;
-mod laggard;
 mod oracle;
 
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -24,8 +23,8 @@ use listless::{
     simulator::{Features, ResourceType, Settings, Simulator},
 };
 
-use self::{dice::Dice, history::History, laggard::Laggard, oracle::Oracle};
-use crate::harness::{Setup, TestProxy, pass};
+use self::{dice::Dice, history::History, oracle::Oracle};
+use crate::harness::{Laggard, Setup, TestProxy, pass};
 
 /// What the actors of one run share.
 struct World {
@@ -96,7 +95,10 @@ async fn run(seed: u64) -> Report {
     };
     let simulator = Simulator::new(settings);
     simulator.register(ResourceType::custom("x.io", &["v1", "v1beta1"], "widgets", "Widget"));
-    let laggard = Laggard::new(simulator.clone(), dice.another());
+    let age = Mutex::new(dice.another());
+    let laggard = Laggard::new(simulator.clone(), move |oldest, newest| {
+        age.lock().expect("no panic holds it").between(oldest, newest)
+    });
     let proxy = Setup::of(simulator).upstream(laggard).seed(seed).in_memory();
     let (down, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let world = Arc::new(World { proxy, history: History::default(), down, over });

@@ -7,7 +7,7 @@ use listless::{
     simulator::{Asked, Effect, Fault},
 };
 
-use crate::harness::{Setup, TestProxy, group_resource, pass, pod, settle};
+use crate::harness::{Laggard, Setup, TestProxy, group_resource, pass, pod, populated, settle};
 
 const PODS: &str = "/api/v1/pods";
 const SELECTED: &str = "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb";
@@ -96,6 +96,26 @@ async fn memory_is_not_older_than_what_a_watch_showed() {
     let listed = client.get(SELECTED).await;
     assert!(!listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
     assert_eq!(client.get("/api/v1/namespaces/a/pods/web-9").await.status, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_was_allowed_to_be_old_proves_nothing() {
+    const MAPS: &str = "/api/v1/namespaces/a/configmaps";
+    let simulator = populated();
+    let oldest = Laggard::new(simulator.clone(), |oldest, _| oldest);
+    let proxy = Setup::of(simulator).upstream(oldest).in_memory();
+    let stalled = Fault::always(Effect::StallAfter(0), |asked| asked.verb == Verb::Watch);
+    proxy.simulator.inject(stalled);
+    proxy.warm(MAPS).await;
+    let client = proxy.client();
+    assert_eq!(client.delete(&format!("{MAPS}/c")).await.json()["kind"], "Status");
+    // Elsewhere nothing was written, so that list is relaxed, and comes from before the deletion.
+    let elsewhere = client.get("/api/v1/namespaces/b/configmaps").await;
+    assert_eq!(elsewhere.status, 200, "{}", elsewhere.summary());
+    assert!(proxy.upstream.last().asked.path_and_query.contains("NotOlderThan"));
+    assert!(elsewhere.version() < proxy.simulator.revision());
+    let listed = client.get(MAPS).await;
+    assert_eq!(listed.names(), Vec::<String>::new(), "{}", listed.summary());
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use listless::{
     simulator::{Asked, Effect, Fault},
 };
 
-use crate::harness::{Setup, TestClient, TestProxy, pass, without_version};
+use crate::harness::{Setup, TestClient, TestProxy, pass, populated, without_version};
 
 /// A write and what its answer must be.
 struct Step {
@@ -66,126 +66,105 @@ const READS: &[&str] = &[
     HELD,
 ];
 
-fn us(
-    method: &'static str,
-    path: &'static str,
-    format: &'static str,
-    body: &'static str,
-    status: u16,
-) -> Step {
-    Step { by: By::Us, method, path, format, body, status }
+// === impl Step ===
+
+impl Step {
+    const fn new(method: &'static str, path: &'static str, status: u16) -> Self {
+        Self { by: By::Us, method, path, format: JSON, body: "", status }
+    }
+
+    const fn post(path: &'static str, body: &'static str) -> Self {
+        Self { body, ..Self::new("POST", path, 201) }
+    }
+
+    const fn put(path: &'static str, body: &'static str) -> Self {
+        Self { body, ..Self::new("PUT", path, 200) }
+    }
+
+    const fn patch(path: &'static str, format: &'static str, body: &'static str) -> Self {
+        Self { format, body, ..Self::new("PATCH", path, 200) }
+    }
+
+    const fn delete(path: &'static str) -> Self {
+        Self::new("DELETE", path, 200)
+    }
+
+    const fn answered(self, status: u16) -> Self {
+        Self { status, ..self }
+    }
+
+    const fn by_others(self) -> Self {
+        Self { by: By::Others, ..self }
+    }
 }
 
-fn others(
-    method: &'static str,
-    path: &'static str,
-    format: &'static str,
-    body: &'static str,
-) -> Step {
-    Step { by: By::Others, method, path, format, body, status: 200 }
-}
-
-/// Writes of pods, by name.
-fn pod_writes() -> Vec<(&'static str, Vec<Step>)> {
-    let drop_finalizers = r#"{"metadata":{"finalizers":null}}"#;
-    let generated = r#"{"metadata":{"generateName":"new-","labels":{"app":"web"}},"spec":{}}"#;
+/// Writes that make or change pods, by name.
+fn pod_changes() -> Vec<(&'static str, Vec<Step>)> {
+    let update = r#"{"metadata":{"name":"web-0"},"spec":{"x":1}}"#;
     let stale = r#"{"metadata":{"name":"web-0","resourceVersion":"1001"},"spec":{}}"#;
+    let generated = r#"{"metadata":{"generateName":"new-","labels":{"app":"web"}},"spec":{}}"#;
+    let binding = r#"{"metadata":{"name":"new"},"target":{"name":"n2"}}"#;
+    let operations = r#"[{"op":"add","path":"/spec/x","value":1}]"#;
+    let unchanged = r#"{"metadata":{"labels":{"app":"web"}}}"#;
+    let apply = "{metadata: {labels: {app: db}}}";
+    let failed = r#"{"status":{"phase":"Failed"}}"#;
+    let status = "/api/v1/namespaces/a/pods/web-0/status";
     vec![
-        ("create", vec![us("POST", PODS, JSON, NEW_POD, 201)]),
-        ("create with a generated name", vec![us("POST", PODS, JSON, generated, 201)]),
-        (
-            "dry-run create",
-            vec![us("POST", "/api/v1/namespaces/a/pods?dryRun=All", JSON, NEW_POD, 201)],
-        ),
-        (
-            "update",
-            vec![us("PUT", WEB, JSON, r#"{"metadata":{"name":"web-0"},"spec":{"x":1}}"#, 200)],
-        ),
-        (
-            "JSON patch",
-            vec![us("PATCH", WEB, OPERATIONS, r#"[{"op":"add","path":"/spec/x","value":1}]"#, 200)],
-        ),
-        ("merge patch", vec![us("PATCH", WEB, MERGE, RELABEL, 200)]),
-        ("strategic merge patch", vec![us("PATCH", WEB, STRATEGIC, RELABEL, 200)]),
-        (
-            "patch without effect",
-            vec![us("PATCH", WEB, MERGE, r#"{"metadata":{"labels":{"app":"web"}}}"#, 200)],
-        ),
-        ("apply", vec![us("PATCH", WEB, APPLY, "{metadata: {labels: {app: db}}}", 200)]),
-        (
-            "apply that creates",
-            vec![us("PATCH", NEW, APPLY, "{metadata: {labels: {app: db}}}", 201)],
-        ),
-        (
-            "status patch",
-            vec![us(
-                "PATCH",
-                "/api/v1/namespaces/a/pods/web-0/status",
-                MERGE,
-                r#"{"status":{"phase":"Failed"}}"#,
-                200,
-            )],
-        ),
-        ("delete", vec![us("DELETE", WEB, JSON, "", 200)]),
-        ("delete of a held object", vec![us("DELETE", HELD, JSON, "", 200)]),
-        (
-            "removal of the last finalizer",
-            vec![us("DELETE", HELD, JSON, "", 200), us("PATCH", HELD, MERGE, drop_finalizers, 200)],
-        ),
-        ("delete of a collection", vec![us("DELETE", PODS, JSON, "", 200)]),
-        (
-            "delete of a selection",
-            vec![us("DELETE", "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb", JSON, "", 200)],
-        ),
-        (
-            "eviction",
-            vec![us(
-                "POST",
-                "/api/v1/namespaces/a/pods/web-0/eviction",
-                JSON,
-                r#"{"kind":"Eviction","apiVersion":"policy/v1","metadata":{"name":"web-0"}}"#,
-                201,
-            )],
-        ),
+        ("create", vec![Step::post(PODS, NEW_POD)]),
+        ("create with a generated name", vec![Step::post(PODS, generated)]),
+        ("dry run", vec![Step::post("/api/v1/namespaces/a/pods?dryRun=All", NEW_POD)]),
+        ("update", vec![Step::put(WEB, update)]),
+        ("JSON patch", vec![Step::patch(WEB, OPERATIONS, operations)]),
+        ("merge patch", vec![Step::patch(WEB, MERGE, RELABEL)]),
+        ("strategic merge patch", vec![Step::patch(WEB, STRATEGIC, RELABEL)]),
+        ("patch without effect", vec![Step::patch(WEB, MERGE, unchanged)]),
+        ("apply", vec![Step::patch(WEB, APPLY, apply)]),
+        ("apply that creates", vec![Step::patch(NEW, APPLY, apply).answered(201)]),
+        ("status patch", vec![Step::patch(status, MERGE, failed)]),
         (
             "binding",
             vec![
-                us("POST", PODS, JSON, NEW_POD, 201),
-                us(
-                    "POST",
-                    "/api/v1/namespaces/a/pods/new/binding",
-                    JSON,
-                    r#"{"metadata":{"name":"new"},"target":{"name":"n2"}}"#,
-                    201,
-                ),
+                Step::post(PODS, NEW_POD),
+                Step::post("/api/v1/namespaces/a/pods/new/binding", binding),
             ],
-        ),
-        (
-            "delete and create under the same name",
-            vec![
-                us("DELETE", WEB, JSON, "", 200),
-                us(
-                    "POST",
-                    PODS,
-                    JSON,
-                    r#"{"metadata":{"name":"web-0","labels":{"app":"db"}},"spec":{}}"#,
-                    201,
-                ),
-            ],
-        ),
-        (
-            "create and delete",
-            vec![us("POST", PODS, JSON, NEW_POD, 201), us("DELETE", NEW, JSON, "", 200)],
         ),
         (
             "update refused as stale",
-            vec![others("PATCH", WEB, MERGE, RELABEL), us("PUT", WEB, JSON, stale, 409)],
-        ),
-        (
-            "patch refused as missing",
-            vec![others("DELETE", WEB, JSON, ""), us("PATCH", WEB, MERGE, RELABEL, 404)],
+            vec![Step::patch(WEB, MERGE, RELABEL).by_others(), Step::put(WEB, stale).answered(409)],
         ),
     ]
+}
+
+/// Writes that remove pods, by name.
+fn pod_removals() -> Vec<(&'static str, Vec<Step>)> {
+    let drop_finalizers = r#"{"metadata":{"finalizers":null}}"#;
+    let eviction = r#"{"kind":"Eviction","apiVersion":"policy/v1","metadata":{"name":"web-0"}}"#;
+    let same_name = r#"{"metadata":{"name":"web-0","labels":{"app":"db"}},"spec":{}}"#;
+    let selection = "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb";
+    vec![
+        ("delete", vec![Step::delete(WEB)]),
+        ("delete of a held object", vec![Step::delete(HELD)]),
+        (
+            "removal of the last finalizer",
+            vec![Step::delete(HELD), Step::patch(HELD, MERGE, drop_finalizers)],
+        ),
+        ("delete of a collection", vec![Step::delete(PODS)]),
+        ("delete of a selection", vec![Step::delete(selection)]),
+        ("eviction", vec![Step::post("/api/v1/namespaces/a/pods/web-0/eviction", eviction)]),
+        (
+            "delete and create under the same name",
+            vec![Step::delete(WEB), Step::post(PODS, same_name)],
+        ),
+        ("create and delete", vec![Step::post(PODS, NEW_POD), Step::delete(NEW)]),
+        (
+            "patch refused as missing",
+            vec![Step::delete(WEB).by_others(), Step::patch(WEB, MERGE, RELABEL).answered(404)],
+        ),
+    ]
+}
+
+fn pod_writes() -> impl Iterator<Item = (&'static str, Vec<Step>)> {
+    pod_changes().into_iter().chain(pod_removals())
 }
 
 /// A replica of all pods that hears of later writes as `news` says.
@@ -262,10 +241,8 @@ async fn a_read_after_any_write_shows_it_whatever_the_replica_has_heard() {
 
 #[tokio::test(start_paused = true)]
 async fn a_create_refused_as_existing_is_followed_by_reads_that_show_it() {
-    let steps = [
-        Step { status: 201, ..others("POST", PODS, JSON, NEW_POD) },
-        us("POST", PODS, JSON, NEW_POD, 409),
-    ];
+    let create = || Step::post(PODS, NEW_POD);
+    let steps = [create().by_others(), create().answered(409)];
     // The refusal does not tell its labels, so reads by label may still be without it.
     let reads = ["/api/v1/pods", PODS, NEW, "/api/v1/pods?fieldSelector=metadata.name=new"];
     let found = misses("/api/v1/pods", &steps, &reads, &[News::Stalled, News::Late]).await;
@@ -293,41 +270,23 @@ async fn each_write_shows_in_every_later_read_too_and_memory_answers_again_soon(
 #[tokio::test(start_paused = true)]
 async fn other_kinds_of_resources_keep_the_same_promise() {
     let deletion = r#"{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}"#;
-    let status = "/apis/x.io/v1/namespaces/a/widgets/w1/status";
+    let (new, same) = (r#"{"metadata":{"name":"new"}}"#, r#"{"metadata":{"name":"c"}}"#);
     let widget = r#"{"apiVersion":"x.io/v1","kind":"Widget","metadata":{"name":"new"},"spec":{}}"#;
+    let (size, ready) = (r#"{"spec":{"size":4}}"#, r#"{"status":{"ready":true}}"#);
+    let status = "/apis/x.io/v1/namespaces/a/widgets/w1/status";
+    let beta = "/apis/x.io/v1beta1/namespaces/a/widgets/w1";
     // Their DELETE answers a Status, which tells no version.
     let cases = [
-        ("create", MAPS, vec![us("POST", MAPS, JSON, r#"{"metadata":{"name":"new"}}"#, 201)]),
-        ("delete", MAPS, vec![us("DELETE", MAP, JSON, deletion, 200)]),
-        (
-            "delete and create",
-            MAPS,
-            vec![
-                us("DELETE", MAP, JSON, "", 200),
-                us("POST", MAPS, JSON, r#"{"metadata":{"name":"c"}}"#, 201),
-            ],
-        ),
-        ("delete of all", MAPS, vec![us("DELETE", MAPS, JSON, "", 200)]),
-        ("create", WIDGETS, vec![us("POST", WIDGETS, JSON, widget, 201)]),
-        ("patch", WIDGETS, vec![us("PATCH", WIDGET, MERGE, r#"{"spec":{"size":4}}"#, 200)]),
-        ("status", WIDGETS, vec![us("PATCH", status, MERGE, r#"{"status":{"ready":true}}"#, 200)]),
-        ("delete", WIDGETS, vec![us("DELETE", WIDGET, JSON, "", 200)]),
-        (
-            "write at another version",
-            WIDGETS,
-            vec![us(
-                "PATCH",
-                "/apis/x.io/v1beta1/namespaces/a/widgets/w1",
-                MERGE,
-                r#"{"spec":{"size":5}}"#,
-                200,
-            )],
-        ),
-        (
-            "delete at another version",
-            WIDGETS,
-            vec![us("DELETE", "/apis/x.io/v1beta1/namespaces/a/widgets/w1", JSON, "", 200)],
-        ),
+        ("create", MAPS, vec![Step::post(MAPS, new)]),
+        ("delete", MAPS, vec![Step { body: deletion, ..Step::delete(MAP) }]),
+        ("delete and create", MAPS, vec![Step::delete(MAP), Step::post(MAPS, same)]),
+        ("delete of all", MAPS, vec![Step::delete(MAPS)]),
+        ("create", WIDGETS, vec![Step::post(WIDGETS, widget)]),
+        ("patch", WIDGETS, vec![Step::patch(WIDGET, MERGE, size)]),
+        ("status", WIDGETS, vec![Step::patch(status, MERGE, ready)]),
+        ("delete", WIDGETS, vec![Step::delete(WIDGET)]),
+        ("write at another version", WIDGETS, vec![Step::patch(beta, MERGE, size)]),
+        ("delete at another version", WIDGETS, vec![Step::delete(beta)]),
     ];
     let mut all = Vec::new();
     for (what, collection, steps) in cases {
@@ -342,9 +301,31 @@ async fn other_kinds_of_resources_keep_the_same_promise() {
 #[tokio::test(start_paused = true)]
 async fn a_namespace_that_is_deleted_stays_deleted() {
     let (all, one) = ("/api/v1/namespaces", "/api/v1/namespaces/a-b");
-    let steps = [us("DELETE", one, JSON, "", 200)];
+    let steps = [Step::delete(one)];
     let found = misses(all, &steps, &[all, one], &[News::Stalled, News::Late]).await;
     assert_eq!(found, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_removal_of_the_last_finalizer_is_known_for_a_deletion() {
+    let removals = [
+        Step::patch(HELD, MERGE, r#"{"metadata":{"finalizers":null}}"#),
+        Step::patch(HELD, OPERATIONS, r#"[{"op":"remove","path":"/metadata/finalizers"}]"#),
+    ];
+    for removal in removals {
+        for path in ["/api/v1/pods", HELD] {
+            let simulator = populated();
+            let proxy = Setup::of(simulator.clone()).in_memory();
+            // The replica knows that it is to go, and hears of nothing any more.
+            assert_eq!(proxy.straight().delete(HELD).await.status, 200);
+            let stalled = Fault::always(Effect::StallAfter(0), |asked| asked.verb == Verb::Watch);
+            simulator.inject(stalled);
+            proxy.warm("/api/v1/pods").await;
+            write(&proxy, std::slice::from_ref(&removal)).await;
+            assert_eq!(proxy.straight().get(HELD).await.status, 404);
+            assert_eq!(miss(&proxy, &proxy.client(), path).await, None);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

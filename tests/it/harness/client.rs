@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     net::SocketAddr,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -28,6 +29,7 @@ use serde_json::Value;
 use tokio::{
     io::{DuplexStream, duplex},
     net::TcpStream,
+    time::timeout,
 };
 use tokio_rustls::TlsConnector;
 
@@ -72,12 +74,26 @@ struct Connections {
 /// Bytes on their way between a client and the proxy in memory.
 const PIPE_BYTES: usize = 64 * 1024;
 
+/// No answer takes longer; a clock that is paused would else run for ever.
+const ANSWER_WAIT: Duration = Duration::from_secs(100);
+
+/// Nobody waits longer for an event.
+const EVENT_WAIT: Duration = Duration::from_secs(3600);
+
 /// What clients on loopback call the apiserver.
 const HOST: &str = "127.0.0.1";
 
 // === impl Door ===
 
 impl Door {
+    /// The same port, spoken to without TLS.
+    pub(super) fn without_tls(&self) -> Self {
+        match self {
+            Self::Tls(address, _) => Self::Plain(*address),
+            other => other.clone(),
+        }
+    }
+
     /// A new connection for HTTP of this version.
     pub(crate) async fn dial(&self, protocol: Protocol) -> Box<dyn Stream> {
         match self {
@@ -160,6 +176,11 @@ impl TestClient {
         client
     }
 
+    /// The headers of every request.
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
     /// GET of an object, a collection or anything else.
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send(Method::GET, path, "").await
@@ -196,12 +217,13 @@ impl TestClient {
 
     /// A request made by the test; the answer is read whole.
     pub(crate) async fn ask(&self, request: Request<Body>) -> Answer {
-        let (response, sender) = match self.exchange(request).await {
-            Ok(answered) => answered,
-            Err(_) => return Answer::none(),
+        let exchange = async {
+            let (response, sender) = self.exchange(request).await.ok()?;
+            let (head, body) = response.into_parts();
+            Some((head, read(body).await, sender))
         };
-        let (head, body) = response.into_parts();
-        let (body, whole) = read(body).await;
+        let exchanged = timeout(ANSWER_WAIT, exchange).await.expect("an answer in time");
+        let Some((head, (body, whole), sender)) = exchanged else { return Answer::none() };
         if let (Some(sender), true) = (sender, whole) {
             self.connections.http1.lock().expect("no panic holds it").push(sender);
         }
@@ -210,7 +232,8 @@ impl TestClient {
 
     /// A request made by the test; the answer's body still streams.
     pub(crate) async fn open(&self, request: Request<Body>) -> Response<Body> {
-        self.exchange(request).await.expect("an answer").0
+        let exchanged = timeout(ANSWER_WAIT, self.exchange(request)).await;
+        exchanged.expect("an answer in time").expect("an answer").0
     }
 
     /// An open watch; `path` says `watch=1`.
@@ -304,7 +327,8 @@ impl Watch {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 return Some(self.rest.drain(..=end).collect::<Vec<_>>().into());
             }
-            let frame = self.body.frame().await?.ok()?;
+            let frame = timeout(EVENT_WAIT, self.body.frame()).await.expect("an event in time");
+            let frame = frame?.ok()?;
             self.rest.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
         }
     }

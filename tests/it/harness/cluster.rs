@@ -6,12 +6,6 @@ use listless::{
 };
 use serde_json::{Value, json};
 
-/// A namespaced custom resource with two versions.
-pub(crate) const WIDGETS: &str = "/apis/x.io/v1/widgets";
-
-/// A cluster-scoped custom resource.
-pub(crate) const GADGETS: &str = "/apis/x.io/v1/gadgets";
-
 /// A simulated apiserver with some objects of every style and scope.
 pub(crate) fn populated() -> Simulator {
     let simulator = Simulator::default();

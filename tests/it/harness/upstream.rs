@@ -18,6 +18,8 @@ use super::OWN_TOKEN;
 pub(crate) enum Identity {
     /// Listless's own.
     Own,
+    /// Listless's own, which asks to act as somebody else.
+    Impersonating,
     /// Whatever the caller sent.
     Plain,
 }
@@ -91,7 +93,7 @@ impl Upstream {
         let (asked, _, _) = Asked::read(request);
         let seen = Seen { identity: self.identity, asked, headers: request.headers().clone() };
         self.requests.0.lock().expect("no panic holds it").push(seen);
-        if self.identity == Identity::Own {
+        if self.identity != Identity::Plain {
             let own = HeaderValue::from_str(&format!("Bearer {OWN_TOKEN}")).expect("a text");
             request.headers_mut().insert(AUTHORIZATION, own);
         }

@@ -11,7 +11,6 @@ use crate::harness::{Answer, Setup, TestProxy, group_resource, pod, without_vers
 const ACCEPTED: &[(&str, &str)] = &[
     ("application/json", ""),
     ("*/*", ""),
-    ("application/*", ""),
     ("application/json;q=0.5", ""),
     ("application/json, */*", ""),
     ("application/vnd.kubernetes.protobuf,application/json", ""),
@@ -21,9 +20,10 @@ const ACCEPTED: &[(&str, &str)] = &[
     ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", "table"),
     ("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "partial-object-metadata"),
     ("application/yaml", "yaml"),
-    ("application/cbor", "cbor"),
+    ("application/cbor", "other"),
     ("application/json;drop=metadata.managedFields", "other"),
     ("APPLICATION/JSON", "other"),
+    ("application/*", "other"),
     ("text/html", "other"),
     ("nonsense", "other"),
 ];

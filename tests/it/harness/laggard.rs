@@ -1,7 +1,5 @@
 //! Apiservers behind a load balancer: each answer as old as the request allows (F6, S-CONS-04).
 
-use std::sync::{Mutex, PoisonError};
-
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use listless::{
@@ -10,12 +8,11 @@ use listless::{
     upstream::{Client, Error, Lane},
 };
 
-use super::dice::Dice;
-
 /// A client of a simulated apiserver whose cached lists come from some moment in the past.
-pub(super) struct Laggard {
+pub(crate) struct Laggard {
     simulator: Simulator,
-    dice: Mutex<Dice>,
+    /// Chooses a version from the oldest that is allowed to the newest there is.
+    choose: Box<dyn Fn(u64, u64) -> u64 + Send + Sync>,
 }
 
 /// How many revisions a cache may be behind.
@@ -24,8 +21,12 @@ const BEHIND_MAX: u64 = 30;
 // === impl Laggard ===
 
 impl Laggard {
-    pub(super) fn new(simulator: Simulator, dice: Dice) -> Self {
-        Self { simulator, dice: Mutex::new(dice) }
+    /// Answers at a version that `choose` picks from a range.
+    pub(crate) fn new(
+        simulator: Simulator,
+        choose: impl Fn(u64, u64) -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        Self { simulator, choose: Box::new(choose) }
     }
 
     /// The same list at a version that satisfies it; other requests as they are.
@@ -43,8 +44,7 @@ impl Laggard {
         if !is_list || rest.contains("watch=") || oldest > newest {
             return None;
         }
-        let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
-        let version = dice.between(oldest, newest);
+        let version = (self.choose)(oldest, newest);
         Some(format!("{rest}resourceVersion={version}&resourceVersionMatch=Exact"))
     }
 }

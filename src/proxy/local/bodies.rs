@@ -1,0 +1,126 @@
+//! Bodies of lists asked for of late, each for as long as its snapshot is the one that answers.
+//!
+//! Invariant: a body is given only for the very snapshot it was made from, so that nothing depends
+//! on versions being unique. It does not keep the snapshot alive.
+
+use std::{
+    future::Future,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use bytes::Bytes;
+
+use super::Chunks;
+use crate::{api::query::Query, cache::store::Snapshot};
+
+/// The bodies, one per query and form.
+pub(super) struct Bodies(moka::future::Cache<Key, Kept>);
+
+/// How a body is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Form {
+    /// JSON.
+    Plain,
+    /// JSON in one gzip member.
+    Gzip,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    query: Query,
+    form: Form,
+}
+
+#[derive(Clone)]
+struct Kept {
+    snapshot: Weak<Snapshot>,
+    chunks: Chunks,
+}
+
+/// Bodies are kept up to this many bytes in all.
+const BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// A body nobody asks for is dropped after this time.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+
+// === impl Bodies ===
+
+impl Bodies {
+    /// The body made from this snapshot, if there is one.
+    pub(super) async fn get(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        query: &Query,
+        form: Form,
+    ) -> Option<Chunks> {
+        let kept = self.0.get(&Key { query: query.clone(), form }).await?;
+        kept.is_of(snapshot).then_some(kept.chunks)
+    }
+
+    /// Makes a body, once for all who ask at the same time, and keeps it.
+    pub(super) async fn keep(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        query: &Query,
+        form: Form,
+        make: impl Future<Output = Chunks>,
+    ) -> Chunks {
+        let key = Key { query: query.clone(), form };
+        let make = async { Kept { snapshot: Arc::downgrade(snapshot), chunks: make.await } };
+        let replace = |kept: &Kept| !kept.is_of(snapshot);
+        self.0.entry(key).or_insert_with_if(make, replace).await.into_value().chunks
+    }
+}
+
+impl Default for Bodies {
+    fn default() -> Self {
+        let weight = |kept: &Kept| kept.chunks.iter().map(Bytes::len).sum::<usize>();
+        let bodies = moka::future::Cache::builder()
+            .max_capacity(BYTES_MAX)
+            .weigher(move |_, kept| weight(kept).try_into().unwrap_or(u32::MAX))
+            .time_to_idle(IDLE_MAX);
+        Self(bodies.build())
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    /// A weak reference keeps the place of a dropped snapshot from being taken by another.
+    fn is_of(&self, snapshot: &Arc<Snapshot>) -> bool {
+        std::ptr::eq(self.snapshot.as_ptr(), Arc::as_ptr(snapshot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+    use crate::{
+        api::{GroupVersionResource, Scope},
+        cache::testing::pods,
+    };
+
+    fn body(text: &'static str) -> Chunks {
+        Arc::new(VecDeque::from([Bytes::from(text)]))
+    }
+
+    #[tokio::test]
+    async fn a_body_is_given_only_for_the_snapshot_it_was_made_from() {
+        let bodies = Bodies::default();
+        let query = Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All);
+        let (old, new) = (pods(7, &[]), pods(7, &[]));
+        assert_eq!(bodies.get(&old, &query, Form::Plain).await, None);
+        let made = bodies.keep(&old, &query, Form::Plain, async { body("old") }).await;
+        assert_eq!(made, body("old"));
+        assert_eq!(bodies.get(&old, &query, Form::Plain).await, Some(body("old")));
+        assert_eq!(bodies.get(&old, &query, Form::Gzip).await, None);
+        // The same version of the same query, yet not the same state.
+        assert_eq!(bodies.get(&new, &query, Form::Plain).await, None);
+        let made = bodies.keep(&new, &query, Form::Plain, async { body("new") }).await;
+        assert_eq!(made, body("new"));
+        assert_eq!(bodies.get(&old, &query, Form::Plain).await, None);
+    }
+}

@@ -1,0 +1,194 @@
+//! Memory answers only what the apiserver would: access is reviewed, and doubt is forwarded.
+
+use std::time::Duration;
+
+use listless::{
+    api::Verb,
+    simulator::{Asked, Effect, Fault, Rule, Simulator, User},
+};
+
+use crate::harness::{OWN_TOKEN, Setup, TestProxy, pass};
+
+const PODS: &str = "/api/v1/pods";
+const IN_A: &str = "/api/v1/namespaces/a/pods";
+const WEB: &str = "/api/v1/namespaces/a/pods/web-0";
+
+/// What the user Listless reads as may do from now on.
+fn allow(simulator: &Simulator, rules: Vec<Rule>) {
+    simulator.admit(OWN_TOKEN, User::with_rules("own", rules));
+}
+
+fn on_pods(verbs: &[&str]) -> Rule {
+    Rule::new(verbs, &["pods"])
+}
+
+fn reviews(asked: &Asked) -> bool {
+    asked.resource == "selfsubjectaccessreviews"
+}
+
+/// A proxy that holds all pods.
+async fn warmed() -> TestProxy {
+    let proxy = Setup::default().in_memory();
+    proxy.warm(PODS).await;
+    proxy
+}
+
+/// Asks for a path; the answer must be the apiserver's own refusal.
+async fn assert_refused(proxy: &TestProxy, path: &str, reason: &str) {
+    let (answer, straight) = (proxy.client().get(path).await, proxy.straight().get(path).await);
+    assert_eq!((answer.status, answer.detail()), (403, reason), "{path}: {}", answer.summary());
+    assert_eq!(answer.text(), straight.text(), "{path}");
+    assert!(answer.text().contains("is forbidden"), "{path}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_denied_is_forwarded_and_the_apiservers_own_words_come_back() {
+    let proxy = warmed().await;
+    allow(&proxy.simulator, vec![on_pods(&["watch"])]);
+    for path in [
+        IN_A,
+        WEB,
+        "/api/v1/namespaces/a/pods/none",
+        "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb",
+        "/api/v1/namespaces/a/pods?resourceVersion=0",
+    ] {
+        assert_refused(&proxy, path, "not-authorized").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_only_get_is_not_shown_a_list() {
+    let proxy = warmed().await;
+    allow(&proxy.simulator, vec![on_pods(&["get", "watch"])]);
+    assert!(proxy.client().get(WEB).await.is_hit());
+    assert_refused(&proxy, IN_A, "not-authorized").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_only_list_is_not_shown_an_object() {
+    let proxy = warmed().await;
+    allow(&proxy.simulator, vec![on_pods(&["list", "watch"])]);
+    assert!(proxy.client().get(IN_A).await.is_hit());
+    assert_refused(&proxy, WEB, "not-authorized").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn rights_in_one_namespace_are_none_in_another() {
+    let proxy = warmed().await;
+    allow(&proxy.simulator, vec![on_pods(&["get", "list", "watch"]).within("a")]);
+    let client = proxy.client();
+    assert!(client.get(IN_A).await.is_hit());
+    assert!(client.get(WEB).await.is_hit());
+    assert_refused(&proxy, "/api/v1/namespaces/b/pods", "not-authorized").await;
+    assert_refused(&proxy, "/api/v1/namespaces/b/pods/lone", "not-authorized").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_list_at_all_gets_no_replica() {
+    let proxy = Setup::default().in_memory();
+    allow(&proxy.simulator, vec![on_pods(&["get"])]);
+    let client = proxy.client();
+    for expected in ["not-demanded", "not-synced", "refused", "refused"] {
+        assert_refused(&proxy, IN_A, expected).await;
+    }
+    for expected in ["not-demanded", "not-synced", "refused", "refused"] {
+        let answer = client.get(WEB).await;
+        assert_eq!((answer.status, answer.detail()), (200, expected));
+        assert_eq!(answer.text(), proxy.straight().get(WEB).await.text());
+    }
+    assert!(proxy.replicas().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_list_but_not_watch_is_still_answered_right() {
+    let proxy = Setup::default().in_memory();
+    allow(&proxy.simulator, vec![on_pods(&["get", "list"])]);
+    for _ in 0..6 {
+        let answer = proxy.client().get(IN_A).await;
+        assert_eq!(answer.names(), proxy.straight().get(IN_A).await.names());
+        pass(Duration::from_secs(3)).await;
+    }
+    assert_eq!(proxy.client().get(IN_A).await.detail(), "refused");
+    assert!(proxy.replicas().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_is_asked_once_in_ten_seconds_for_each_verb_and_namespace() {
+    let proxy = warmed().await;
+    pass(Duration::from_secs(11)).await;
+    let client = proxy.client();
+    for round in 1..=3 {
+        for _ in 0..20 {
+            assert!(client.get(IN_A).await.is_hit());
+            assert!(client.get(WEB).await.is_hit());
+            assert!(client.get("/api/v1/namespaces/a/pods/db-0").await.is_hit());
+            assert!(client.get("/api/v1/namespaces/b/pods").await.is_hit());
+            assert!(client.get("/api/v1/pods?labelSelector=app").await.is_hit());
+        }
+        // list in a, get in a, list in b, list everywhere.
+        assert_eq!(proxy.upstream.reviews(), 4 * round);
+        pass(Duration::from_secs(11)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn revoked_rights_end_answers_from_memory_within_ten_seconds() {
+    let proxy = warmed().await;
+    assert!(proxy.client().get(IN_A).await.is_hit());
+    allow(&proxy.simulator, vec![on_pods(&["watch"])]);
+    pass(Duration::from_secs(11)).await;
+    assert_refused(&proxy, IN_A, "not-authorized").await;
+    allow(&proxy.simulator, vec![on_pods(&["get", "list", "watch"])]);
+    pass(Duration::from_secs(11)).await;
+    assert!(proxy.client().get(IN_A).await.is_hit());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_that_fails_opens_nothing_and_is_not_remembered() {
+    for effect in [
+        Effect::Answer { code: 403, retry_after_secs: None },
+        Effect::Answer { code: 500, retry_after_secs: None },
+        Effect::Answer { code: 429, retry_after_secs: Some(1) },
+        Effect::Garbage,
+        Effect::Close,
+        Effect::BreakAfter(30),
+        Effect::EndAfter(30),
+        Effect::StallAfter(30),
+        Effect::Delay(Duration::from_secs(20)),
+    ] {
+        let proxy = warmed().await;
+        proxy.simulator.inject(Fault::next(1, effect, reviews));
+        let client = proxy.client();
+        let answer = client.get(IN_A).await;
+        assert_eq!((answer.status, answer.detail()), (200, "not-authorized"), "{effect:?}");
+        assert_eq!(answer.text(), proxy.straight().get(IN_A).await.text());
+        assert!(client.get(IN_A).await.is_hit(), "{effect:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_reads_share_one_review() {
+    let proxy = warmed().await;
+    let slow = Effect::Delay(Duration::from_millis(500));
+    proxy.simulator.inject(Fault::next(1, slow, reviews));
+    let reads = (0..30).map(|_| {
+        let client = proxy.client();
+        tokio::spawn(async move { client.get(IN_A).await.is_hit() })
+    });
+    for hit in futures_util::future::join_all(reads).await {
+        assert!(hit.expect("no panic"));
+    }
+    assert_eq!(proxy.upstream.reviews(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_loses_its_rights_stops_answering() {
+    let proxy = warmed().await;
+    proxy.simulator.expel(OWN_TOKEN);
+    proxy.simulator.break_watches();
+    pass(Duration::from_secs(11)).await;
+    let answer = proxy.client().get(PODS).await;
+    assert_eq!(answer.status, 401, "{}", answer.summary());
+    assert!(proxy.replicas().is_empty());
+    assert_eq!(proxy.upstream.count(Verb::List, "pods"), 1, "only the client's own read");
+}

@@ -1,0 +1,144 @@
+//! At the strictest level identical reads share a request, but none that was sent before they came.
+
+use std::time::Duration;
+
+use listless::{
+    api::Verb,
+    simulator::{Effect, Fault},
+};
+use tokio::task::JoinHandle;
+
+use crate::harness::{
+    Answer, STRANGERS_TOKEN, Setup, TestClient, TestProxy, group_resource, pass, pod,
+};
+
+const PODS: &str = "/api/v1/pods";
+
+/// A proxy at the strictest level, whose apiserver takes a second for each list.
+fn slow() -> TestProxy {
+    let rules = "cache:\n  rules:\n  - {resources: ['*'], freshness: mostRecent}\n";
+    let proxy = Setup::default().config(rules).in_memory();
+    let slow = Effect::Delay(Duration::from_secs(1));
+    proxy.simulator.inject(Fault::always(slow, |asked| asked.verb == Verb::List));
+    proxy
+}
+
+fn read(client: &TestClient, path: &'static str) -> JoinHandle<Answer> {
+    let client = client.apart();
+    tokio::spawn(async move { client.get(path).await })
+}
+
+async fn all(reads: Vec<JoinHandle<Answer>>) -> Vec<Answer> {
+    let answers = futures_util::future::join_all(reads).await;
+    answers.into_iter().map(|answer| answer.expect("no panic")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_reads_at_once_cost_two_requests_and_agree() {
+    let proxy = slow();
+    let client = proxy.client();
+    let answers = all((0..30).map(|_| read(&client, PODS)).collect()).await;
+    assert_eq!(proxy.upstream.count(Verb::List, "pods"), 2);
+    let straight = proxy.straight().get(PODS).await;
+    for answer in &answers {
+        assert_eq!(answer.text(), straight.text());
+        assert_eq!(answer.header("content-type"), "application/json");
+    }
+    let shared = "listless; fwd=request; collapsed; detail=most-recent";
+    assert_eq!(answers.iter().filter(|answer| answer.cache_status() == shared).count(), 28);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_never_shares_a_request_that_was_sent_before_it_came() {
+    let proxy = slow();
+    let client = proxy.client();
+    let first = read(&client, PODS);
+    for number in 0..5 {
+        pass(Duration::from_millis(300)).await;
+        let name = format!("p-{number}");
+        let version = proxy.simulator.put(&group_resource("pods"), pod("a", &name, &[], "n1"));
+        let reads = all((0..3).map(|_| read(&client, PODS)).collect()).await;
+        for answer in reads {
+            assert!(answer.names().contains(&format!("a/{name}")), "{}", answer.summary());
+            assert!(Some(answer.version()) >= version);
+        }
+    }
+    assert_eq!(first.await.expect("no panic").status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_identical_reads_of_the_same_caller_share() {
+    let proxy = slow();
+    let client = proxy.client();
+    let stranger = proxy.anybody().with("authorization", &format!("Bearer {STRANGERS_TOKEN}"));
+    let reads = vec![
+        // The first takes off at once; of the others only two are identical.
+        read(&client, PODS),
+        read(&client, "/api/v1/pods?labelSelector=app"),
+        read(&client, "/api/v1/namespaces/a/pods"),
+        read(&client.with("accept", "application/json"), PODS),
+        read(&client.with("user-agent", "other"), PODS),
+        read(&stranger, PODS),
+        read(&proxy.anybody(), PODS),
+    ];
+    let answers = all(reads).await;
+    assert_eq!(proxy.upstream.count(Verb::List, "pods"), 7);
+    let statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+    assert_eq!(statuses, [200, 200, 200, 200, 200, 200, 403]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_strangers_and_writers_ask_is_never_shared() {
+    let proxy = slow();
+    let stranger = proxy.anybody().with("authorization", &format!("Bearer {STRANGERS_TOKEN}"));
+    all((0..5).map(|_| read(&stranger, PODS)).collect()).await;
+    assert_eq!(proxy.upstream.count(Verb::List, "pods"), 5);
+    let maps = "/api/v1/namespaces/a/configmaps";
+    for _ in 0..3 {
+        let created = serde_json::json!({"metadata": {"generateName": "c-"}});
+        assert_eq!(proxy.client().create(maps, &created).await.status, 201);
+    }
+    assert_eq!(proxy.upstream.count(Verb::Create, "configmaps"), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_are_shared_too_and_nobody_waits_for_ever() {
+    let proxy = slow();
+    proxy.simulator.clear_faults();
+    let refused = Effect::Answer { code: 429, retry_after_secs: Some(3) };
+    proxy.simulator.inject(Fault::next(2, refused, |asked| asked.verb == Verb::List));
+    let client = proxy.client();
+    for answer in all((0..9).map(|_| read(&client, PODS)).collect()).await {
+        assert!(matches!(answer.status, 200 | 429), "{}", answer.summary());
+    }
+    proxy.simulator.inject(Fault::next(9, Effect::Close, |asked| asked.verb == Verb::List));
+    for answer in all((0..9).map(|_| read(&client, PODS)).collect()).await {
+        assert!(matches!(answer.status, 200 | 503), "{}", answer.summary());
+    }
+    proxy.simulator.clear_faults();
+    proxy
+        .simulator
+        .inject(Fault::next(2, Effect::BreakAfter(50), |asked| asked.verb == Verb::List));
+    for answer in all((0..9).map(|_| read(&client, PODS)).collect()).await {
+        assert!(answer.status == 200 || !answer.whole, "{}", answer.summary());
+    }
+    assert_eq!(client.get(PODS).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_goes_away_does_not_take_the_others_with_it() {
+    let proxy = slow();
+    let client = proxy.client();
+    let first = read(&client, PODS);
+    pass(Duration::from_millis(100)).await;
+    let second = read(&client, PODS);
+    pass(Duration::from_millis(100)).await;
+    let rest: Vec<_> = (0..5).map(|_| read(&client, PODS)).collect();
+    pass(Duration::from_millis(100)).await;
+    second.abort();
+    first.abort();
+    for answer in all(rest).await {
+        assert_eq!(answer.status, 200);
+    }
+    assert!(proxy.upstream.count(Verb::List, "pods") <= 3);
+}

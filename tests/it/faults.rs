@@ -1,0 +1,408 @@
+//! A bad apiserver, a bad way to it: what clients see, what memory still answers, what it costs.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use http::{Method, Request, Response};
+use listless::{
+    api::Verb,
+    body::Body,
+    simulator::{Asked, Effect, Fault, Simulator},
+    upstream::{Client, Error, Lane},
+};
+
+use crate::harness::{Answer, Setup, TestProxy, group_resource, pass, pod, populated, settle};
+
+const PODS: &str = "/api/v1/pods";
+
+/// Whether a request comes from a replica.
+fn of_replicas(asked: &Asked) -> bool {
+    asked.user_agent.starts_with("listless/")
+}
+
+fn replicas_list(asked: &Asked) -> bool {
+    of_replicas(asked) && asked.verb == Verb::List
+}
+
+fn replicas_watch(asked: &Asked) -> bool {
+    of_replicas(asked) && asked.verb == Verb::Watch
+}
+
+async fn warmed() -> TestProxy {
+    let proxy = Setup::default().in_memory();
+    proxy.warm(PODS).await;
+    proxy
+}
+
+fn put(proxy: &TestProxy, name: &str) {
+    proxy.simulator.put(&group_resource("pods"), pod("a", name, &[], "n1")).expect("served");
+}
+
+/// Polls until memory answers, at most for so long; every answer must be right.
+async fn recovers(proxy: &TestProxy, within: Duration) {
+    let client = proxy.client();
+    let deadline = tokio::time::Instant::now() + within;
+    loop {
+        let (answer, straight) = (client.get(PODS).await, proxy.straight().get(PODS).await);
+        assert_eq!(answer.names(), straight.names(), "{}", answer.summary());
+        if answer.is_hit() {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "still {}", answer.cache_status());
+        pass(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_apiserver_is_down_reads_are_invited_to_try_again_and_writes_are_not() {
+    let proxy = Setup::default().in_memory();
+    proxy.simulator.stop();
+    let client = proxy.client();
+    for (method, path) in [
+        ("GET", "/api/v1/pods"),
+        ("GET", "/api/v1/namespaces/a/pods/web-0"),
+        ("GET", "/api/v1/pods?watch=1"),
+        ("GET", "/api/v1/pods?limit=1"),
+        ("POST", "/api/v1/namespaces/a/pods"),
+        ("PUT", "/api/v1/namespaces/a/pods/web-0"),
+        ("PATCH", "/api/v1/namespaces/a/pods/web-0"),
+        ("DELETE", "/api/v1/namespaces/a/pods/web-0"),
+        ("DELETE", "/api/v1/namespaces/a/pods"),
+    ] {
+        let parsed = Method::from_bytes(method.as_bytes()).expect("a method");
+        let answer = client.send(parsed, path, "").await;
+        assert_eq!(answer.status, 503, "{method} {path}");
+        assert_eq!(answer.header("content-type"), "application/json");
+        let status = answer.json();
+        assert_eq!((&status["kind"], &status["apiVersion"]), (&"Status".into(), &"v1".into()));
+        assert_eq!((&status["status"], &status["code"]), (&"Failure".into(), &503.into()));
+        let read = method == "GET";
+        assert_eq!(answer.header("retry-after"), if read { "1" } else { "" }, "{method} {path}");
+        let seconds = status["details"]["retryAfterSeconds"].as_u64();
+        assert_eq!(seconds, read.then_some(1), "{method} {path}");
+        assert!(answer.cache_status().starts_with("listless; fwd="), "{}", answer.cache_status());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_answers_five_seconds_longer_than_the_apiserver_then_says_so() {
+    let proxy = warmed().await;
+    let client = proxy.client();
+    let paths = [PODS, "/api/v1/namespaces/a/pods/web-0", "/api/v1/pods?resourceVersion=0"];
+    for path in paths {
+        assert!(client.get(path).await.is_hit());
+    }
+    proxy.simulator.stop();
+    for second in 0..12 {
+        for path in paths {
+            let answer = client.get(path).await;
+            if second < 5 {
+                assert!(answer.is_hit(), "{second} s, {path}: {}", answer.summary());
+            } else if second > 5 {
+                assert_eq!(answer.status, 503, "{second} s, {path}");
+                assert_eq!(answer.header("retry-after"), "1");
+            }
+        }
+        pass(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_long_memory_bridges_an_outage_is_configured() {
+    let rules = "cache:\n  rules:\n  - {resources: [pods], maxStaleness: 8s}\n  - {resources: ['*'], maxStaleness: 0s}\n";
+    let proxy = Setup::default().config(rules).in_memory();
+    proxy.warm(PODS).await;
+    proxy.warm("/api/v1/nodes").await;
+    proxy.simulator.stop();
+    pass(Duration::from_secs(1)).await;
+    assert_eq!(proxy.client().get("/api/v1/nodes").await.status, 503);
+    pass(Duration::from_secs(6)).await;
+    assert!(proxy.client().get(PODS).await.is_hit());
+    pass(Duration::from_secs(2)).await;
+    assert_eq!(proxy.client().get(PODS).await.status, 503);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_outage_the_replica_goes_on_without_a_new_list() {
+    let proxy = warmed().await;
+    proxy.simulator.stop();
+    pass(Duration::from_secs(30)).await;
+    proxy.simulator.start();
+    put(&proxy, "meanwhile");
+    pass(Duration::from_secs(31)).await;
+    let answer = proxy.client().get(PODS).await;
+    assert!(answer.is_hit(), "{}", answer.summary());
+    assert!(answer.names().contains(&"a/meanwhile".to_owned()));
+    assert_eq!(proxy.upstream.count(Verb::List, "pods"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_that_outlives_the_history_costs_one_new_list() {
+    let proxy = warmed().await;
+    proxy.simulator.stop();
+    pass(Duration::from_secs(30)).await;
+    put(&proxy, "meanwhile");
+    proxy.simulator.forget_history();
+    proxy.simulator.start();
+    let before = proxy.client().get(PODS).await;
+    assert!(!before.is_hit() && before.names().contains(&"a/meanwhile".to_owned()));
+    pass(Duration::from_secs(70)).await;
+    proxy.upstream.forget();
+    let answer = proxy.client().get(PODS).await;
+    assert!(answer.is_hit(), "{}", answer.summary());
+    assert_eq!(answer.names(), proxy.straight().get(PODS).await.names());
+    assert_eq!(proxy.replicas()[0].relists, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_during_an_outage_are_few_and_spread() {
+    let proxy = warmed().await;
+    proxy.simulator.stop();
+    pass(Duration::from_secs(600)).await;
+    let attempts = proxy.upstream.count(Verb::Watch, "pods");
+    assert!((20..=80).contains(&attempts), "{attempts} attempts in ten minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_list_that_breaks_leaves_nothing_behind_and_the_read_goes_upstream() {
+    for effect in [
+        Effect::BreakAfter(0),
+        Effect::BreakAfter(500),
+        Effect::EndAfter(0),
+        Effect::EndAfter(500),
+        Effect::EndAfter(2500),
+        Effect::Garbage,
+        Effect::Close,
+        Effect::Expired,
+        Effect::Answer { code: 500, retry_after_secs: None },
+        Effect::Answer { code: 429, retry_after_secs: Some(2) },
+    ] {
+        let proxy = Setup::default().in_memory();
+        proxy.simulator.inject(Fault::next(1, effect, replicas_list));
+        let client = proxy.client();
+        for _ in 0..3 {
+            let (answer, straight) = (client.get(PODS).await, proxy.straight().get(PODS).await);
+            assert_eq!(answer.names(), straight.names(), "{effect:?}: {}", answer.summary());
+        }
+        recovers(&proxy, Duration::from_secs(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_list_that_takes_too_long_is_not_waited_for() {
+    for effect in [Effect::Delay(Duration::from_secs(40)), Effect::StallAfter(700)] {
+        let proxy = Setup::default().in_memory();
+        proxy.simulator.inject(Fault::next(1, effect, replicas_list));
+        let client = proxy.client();
+        client.get(PODS).await;
+        let started = tokio::time::Instant::now();
+        let answer = client.get(PODS).await;
+        assert_eq!(answer.detail(), "not-synced", "{effect:?}");
+        assert_eq!(answer.names(), proxy.straight().get(PODS).await.names());
+        assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
+        recovers(&proxy, Duration::from_secs(120)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_of_a_bad_watch_is_ever_shown() {
+    for effect in [
+        Effect::Garbage,
+        Effect::BreakAfter(100),
+        Effect::EndAfter(100),
+        Effect::EndAfter(0),
+        Effect::Expired,
+        Effect::Close,
+        Effect::Answer { code: 500, retry_after_secs: None },
+        Effect::Answer { code: 429, retry_after_secs: Some(1) },
+        Effect::Answer { code: 504, retry_after_secs: Some(1) },
+    ] {
+        let proxy = warmed().await;
+        proxy.simulator.inject(Fault::next(3, effect, replicas_watch));
+        proxy.simulator.end_watches();
+        for number in 0..6 {
+            put(&proxy, &format!("p-{number}"));
+            let answer = proxy.client().get(PODS).await;
+            assert_eq!(answer.status, 200, "{effect:?}: {}", answer.summary());
+            let names = answer.names();
+            let shown = (0..6).filter(|n| names.contains(&format!("a/p-{n}"))).count();
+            assert_eq!(names.len(), 6 + shown, "{effect:?}: something else is shown: {names:?}");
+            pass(Duration::from_millis(700)).await;
+        }
+        pass(Duration::from_secs(90)).await;
+        recovers(&proxy, Duration::from_secs(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_without_news_stops_counting_after_ninety_seconds_and_is_replaced() {
+    let proxy = warmed().await;
+    proxy.simulator.inject(Fault::next(1, Effect::StallAfter(0), replicas_watch));
+    proxy.simulator.end_watches();
+    settle().await;
+    put(&proxy, "unheard");
+    let client = proxy.client();
+    for second in 0..300 {
+        let answer = client.get(PODS).await;
+        assert!(
+            !answer.is_hit() || second <= 90 || answer.names().contains(&"a/unheard".to_owned())
+        );
+        pass(Duration::from_secs(1)).await;
+    }
+    recovers(&proxy, Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_410_costs_one_list_each_and_ends_right() {
+    let proxy = warmed().await;
+    proxy.simulator.inject(Fault::next(20, Effect::Expired, replicas_watch));
+    proxy.simulator.end_watches();
+    for number in 0..60 {
+        put(&proxy, &format!("p-{}", number % 9));
+        let answer = proxy.client().get(PODS).await;
+        assert_eq!(answer.status, 200, "{}", answer.summary());
+        pass(Duration::from_secs(10)).await;
+    }
+    recovers(&proxy, Duration::from_secs(60)).await;
+    let relists = proxy.replicas()[0].relists;
+    assert!(relists <= 20, "{relists} lists for 20 refused watches");
+    proxy.upstream.forget();
+    pass(Duration::from_secs(120)).await;
+    assert_eq!(proxy.upstream.count(Verb::List, "pods"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_at_our_version_that_has_expired_is_followed_by_a_consistent_one() {
+    let proxy = warmed().await;
+    proxy.simulator.inject(Fault::next(1, Effect::Expired, replicas_watch));
+    proxy.simulator.inject(Fault::next(1, Effect::Expired, replicas_list));
+    proxy.simulator.end_watches();
+    put(&proxy, "new");
+    pass(Duration::from_secs(30)).await;
+    recovers(&proxy, Duration::from_secs(1)).await;
+    let lists = proxy.upstream.targets(Verb::List, "pods");
+    let relist = lists.iter().find(|target| target.contains("NotOlderThan"));
+    assert!(relist.is_some() && lists.iter().any(|target| target == PODS), "{lists:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_requests_is_passed_on_with_its_wait() {
+    let proxy = warmed().await;
+    let too_many = Effect::Answer { code: 429, retry_after_secs: Some(7) };
+    proxy.simulator.inject(Fault::always(too_many, |_| true));
+    for (method, path) in [
+        ("GET", "/api/v1/nodes"),
+        ("GET", "/api/v1/pods?limit=1"),
+        ("GET", "/version"),
+        ("POST", "/api/v1/namespaces/a/pods"),
+    ] {
+        let parsed = Method::from_bytes(method.as_bytes()).expect("a method");
+        let answer = proxy.client().send(parsed, path, "").await;
+        assert_eq!((answer.status, answer.header("retry-after")), (429, "7"), "{method} {path}");
+        assert_eq!(answer.json()["details"]["retryAfterSeconds"], 7);
+    }
+    assert!(proxy.client().get(PODS).await.is_hit());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_waits_as_long_as_it_is_told_to() {
+    let proxy = Setup::default().in_memory();
+    let too_many = Effect::Answer { code: 429, retry_after_secs: Some(30) };
+    proxy.simulator.inject(Fault::next(1, too_many, replicas_list));
+    let client = proxy.client();
+    client.get(PODS).await;
+    client.get(PODS).await;
+    proxy.upstream.forget();
+    pass(Duration::from_secs(29)).await;
+    assert!(proxy.upstream.all().is_empty());
+    pass(Duration::from_secs(2)).await;
+    recovers(&proxy, Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbage_for_a_client_is_passed_on_as_it_is_and_kept_out_of_memory() {
+    let proxy = warmed().await;
+    proxy.simulator.inject(Fault::next(2, Effect::Garbage, |asked| !of_replicas(asked)));
+    let client = proxy.client();
+    let answer = client.get("/api/v1/pods?limit=1").await;
+    assert_eq!((answer.status, answer.text()), (200, "\u{0}{not json"));
+    let written = client.delete("/api/v1/namespaces/a/pods/web-0").await;
+    assert_eq!((written.status, written.text()), (200, "\u{0}{not json"));
+    // What that write did is unknown, so the next read is consistent.
+    assert_eq!(client.get(PODS).await.detail(), "barred");
+    assert!(client.get(PODS).await.is_hit());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_apiserver_slows_down_only_what_it_is_asked() {
+    let proxy = warmed().await;
+    let slow = Effect::Delay(Duration::from_secs(30));
+    proxy.simulator.inject(Fault::always(slow, |asked| !of_replicas(asked)));
+    let slowed = proxy.client();
+    let asking = tokio::spawn(async move { slowed.get("/api/v1/nodes").await });
+    let started = tokio::time::Instant::now();
+    for _ in 0..50 {
+        assert!(proxy.client().get(PODS).await.is_hit());
+    }
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    assert_eq!(asking.await.expect("no panic").status, 200);
+}
+
+/// An apiserver whose data can be replaced, as by restoring etcd from a backup.
+#[derive(Clone)]
+struct Restorable(Arc<Mutex<Simulator>>);
+
+impl Restorable {
+    fn current(&self) -> Simulator {
+        self.0.lock().expect("no panic holds it").clone()
+    }
+}
+
+impl Client for Restorable {
+    fn send(
+        &self,
+        request: Request<Body>,
+        lane: Lane,
+    ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        self.current().send(request, lane)
+    }
+
+    fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        self.current().upgrade(request)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_etcd_was_restored_from_a_backup_everything_begins_anew() {
+    let (before, after) = (populated(), populated());
+    let restorable = Restorable(Arc::new(Mutex::new(before.clone())));
+    let proxy = Setup::of(before.clone()).upstream(restorable.clone()).in_memory();
+    proxy.warm(PODS).await;
+    before.skip_revisions(5000);
+    put(&proxy, "lost");
+    settle().await;
+    let client = proxy.client();
+    let high = client.get(PODS).await;
+    assert!(high.is_hit() && high.version() > 5000, "{}", high.summary());
+    drop(Setup::of(after.clone()));
+    *restorable.0.lock().expect("no panic holds it") = after.clone();
+    before.stop();
+    let mut seen = Vec::new();
+    for _ in 0..100 {
+        pass(Duration::from_secs(3)).await;
+        seen.push(client.get(PODS).await);
+    }
+    let last = seen.pop().expect("an answer");
+    assert!(last.is_hit() && last.version() < 5000, "{}", last.summary());
+    assert!(!last.names().contains(&"a/lost".to_owned()));
+    // Once the older state was shown, the newer one never is again.
+    let shown = seen.iter().filter(|answer| answer.status == 200).map(Answer::version);
+    let versions: Vec<_> = shown.collect();
+    let turns = versions.windows(2).filter(|pair| pair[1] < pair[0]).count();
+    assert_eq!(turns, 1, "{versions:?}");
+    let errors = seen.iter().filter(|answer| answer.status != 200).count();
+    assert!(errors <= 2, "{errors} errors");
+}

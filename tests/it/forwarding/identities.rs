@@ -1,0 +1,175 @@
+//! Credentials: each request goes out with those it came with, and ours are lent to nobody.
+
+use http::Method;
+
+use crate::harness::{
+    Answer, Identity, LOCAL_TOKEN, OWN_TOKEN, STRANGERS_TOKEN, Setup, TestClient, TestProxy,
+};
+
+const PODS: &str = "/api/v1/pods";
+
+/// Every kind of request.
+async fn everything(client: &TestClient) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    for (method, path) in [
+        ("GET", PODS),
+        ("GET", "/api/v1/namespaces/a/pods/web-0"),
+        ("GET", "/api/v1/pods?watch=1&timeoutSeconds=1"),
+        ("GET", "/api/v1/namespaces/a/pods/web-0/log"),
+        ("POST", "/api/v1/namespaces/a/pods"),
+        ("DELETE", "/api/v1/namespaces/a/pods/none"),
+        ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
+    ] {
+        let method = Method::from_bytes(method.as_bytes()).expect("a method");
+        answers.push(client.send(method, path, "").await);
+    }
+    answers
+}
+
+async fn warmed() -> TestProxy {
+    let proxy = Setup::default().in_memory();
+    proxy.warm(PODS).await;
+    proxy
+}
+
+#[tokio::test(start_paused = true)]
+async fn strangers_are_forwarded_with_their_own_credentials_and_never_answered_from_memory() {
+    let proxy = warmed().await;
+    let credentials = [
+        format!("Bearer {STRANGERS_TOKEN}"),
+        "Bearer unknown".to_owned(),
+        format!("Bearer {LOCAL_TOKEN}2"),
+        format!("Bearer {}", &LOCAL_TOKEN[1..]),
+        format!("bearer {LOCAL_TOKEN}"),
+        format!("Bearer  {LOCAL_TOKEN}"),
+        "Basic dXNlcjpwYXNz".to_owned(),
+        "Negotiate x".to_owned(),
+        String::new(),
+    ];
+    for credential in credentials {
+        proxy.upstream.forget();
+        let client = proxy.anybody().with("authorization", &credential);
+        for answer in everything(&client).await {
+            assert_eq!(answer.detail(), "other-credential", "{credential:?}");
+        }
+        for seen in proxy.upstream.all() {
+            assert_eq!(seen.identity, Identity::Plain, "{credential:?}: {:?}", seen.asked);
+            assert_eq!(seen.headers["authorization"], *credential);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_no_credential_is_lent_none() {
+    let proxy = warmed().await;
+    for answer in everything(&proxy.anybody()).await {
+        assert_eq!(answer.detail(), "no-credential");
+        assert!(matches!(answer.status, 403 | 200), "{}", answer.summary());
+    }
+    for seen in proxy.upstream.all() {
+        assert_eq!(seen.identity, Identity::Plain, "{:?}", seen.asked);
+        assert!(!seen.headers.contains_key("authorization"));
+    }
+    let refused = proxy.anybody().get(PODS).await;
+    assert_eq!(refused.status, 403);
+    assert!(refused.text().contains("system:anonymous"), "{}", refused.text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_credentials_are_not_ours_even_if_one_of_them_is() {
+    let proxy = warmed().await;
+    let client = proxy.client().with("authorization", &format!("Bearer {STRANGERS_TOKEN}"));
+    for answer in everything(&client).await {
+        assert_eq!(answer.detail(), "other-credential");
+    }
+    for seen in proxy.upstream.all() {
+        assert_eq!(seen.identity, Identity::Plain);
+        assert_eq!(seen.headers.get_all("authorization").iter().count(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn our_own_user_goes_out_in_our_name_and_nobody_else_does() {
+    let proxy = warmed().await;
+    everything(&proxy.client()).await;
+    everything(&proxy.anybody()).await;
+    everything(&proxy.anybody().with("authorization", "Bearer x")).await;
+    let own = proxy.upstream.all().iter().filter(|seen| seen.identity == Identity::Own).count();
+    // All but the two reads that memory answers; and a review for each of these.
+    assert_eq!(own, 7 - 2 + proxy.upstream.reviews() - 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_wants_to_act_as_somebody_else_is_forwarded_with_that_wish() {
+    let proxy = warmed().await;
+    for (name, value) in [
+        ("impersonate-user", "bob"),
+        ("impersonate-group", "admins"),
+        ("impersonate-uid", "u"),
+        ("impersonate-extra-scopes", "view"),
+    ] {
+        proxy.upstream.forget();
+        for answer in everything(&proxy.client().with(name, value)).await {
+            assert_eq!(answer.detail(), "impersonation", "{name}");
+        }
+        for seen in proxy.upstream.all() {
+            assert_eq!(seen.identity, Identity::Impersonating, "{:?}", seen.asked);
+            assert_eq!(seen.headers[name], value);
+        }
+        proxy.upstream.forget();
+        for answer in everything(&proxy.anybody().with(name, value)).await {
+            assert!(!answer.is_hit(), "{name}");
+        }
+        for seen in proxy.upstream.all() {
+            assert_eq!(seen.identity, Identity::Plain, "{:?}", seen.asked);
+            assert_eq!(seen.headers[name], value);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_may_pose_as_an_authenticating_proxy() {
+    let proxy = warmed().await;
+    let posing = |client: TestClient| {
+        let client = client.with("x-remote-user", "admin").with("x-remote-group", "system:masters");
+        client
+            .with("x-remote-uid", "1")
+            .with("x-remote-extra-scopes", "all")
+            .with("x-remotely", "1")
+    };
+    everything(&posing(proxy.client())).await;
+    everything(&posing(proxy.anybody())).await;
+    everything(&posing(proxy.anybody().with("authorization", "Bearer x"))).await;
+    for seen in proxy.upstream.all() {
+        let posing = seen.headers.keys().any(|name| name.as_str().starts_with("x-remote-"));
+        assert!(!posing, "{:?}", seen.headers);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strangers_reads_teach_our_session_nothing() {
+    let proxy = warmed().await;
+    let before = proxy.client().get(PODS).await.version();
+    proxy.simulator.skip_revisions(100);
+    let stranger = proxy.anybody().with("authorization", &format!("Bearer {STRANGERS_TOKEN}"));
+    assert!(stranger.get(PODS).await.version() >= before + 100);
+    let after = proxy.client().get(PODS).await;
+    assert!(after.is_hit(), "{}", after.cache_status());
+    assert_eq!(after.version(), before);
+}
+
+#[tokio::test]
+async fn strangers_and_our_own_user_are_told_apart_on_one_connection() {
+    let proxy = Setup::default().on_loopback().await;
+    proxy.warm(PODS).await;
+    for base in [proxy.anybody(), proxy.anybody().over_http2()] {
+        let own = base.with("authorization", &format!("Bearer {LOCAL_TOKEN}"));
+        let stranger = base.with("authorization", &format!("Bearer {OWN_TOKEN}x"));
+        for _ in 0..3 {
+            assert_eq!(own.get(PODS).await.status, 200);
+            assert_eq!(stranger.get(PODS).await.status, 401);
+            assert_eq!(base.get(PODS).await.status, 403);
+        }
+    }
+    proxy.drain().await;
+}
