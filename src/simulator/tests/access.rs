@@ -69,7 +69,7 @@ async fn a_caller_may_ask_what_it_may_do() {
 async fn discovery_tells_what_is_registered() {
     let bench = Bench::new();
     assert_eq!(
-        bench.get("/api").await.json().get("versions").map(|v| v.to_bytes()),
+        bench.get("/api").await.json().get("versions").map(crate::simulator::Json::to_bytes),
         Some(b"[\"v1\"]".to_vec())
     );
     for (path, part) in [
