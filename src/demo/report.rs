@@ -70,9 +70,9 @@ impl Report {
         let bytes = saved((direct.bytes, direct.polls), (listless.bytes, listless.polls));
         let early = if self.interrupted { "Interrupted; until then " } else { "" };
         format!(
-            "{early}Listless answered {} polls with {} reads of the apiserver instead of {}: \
-             {:.1} % fewer reads, {bytes:.1} % fewer bytes{}, and every answer was right. \
-             Before that it warmed up with {} reads, {}.",
+            "{early}Listless answered {} polls with {} of the {} reads that the apiserver would \
+             have had: {:.1} % fewer reads, {bytes:.1} % fewer bytes{}, and every answer was \
+             right. Before that it warmed up with {} reads, {}.",
             listless.polls,
             listless.apiserver_requests,
             per_poll(direct, listless.polls),
@@ -190,8 +190,8 @@ fn per_poll(direct: &Measured, polls: u64) -> u64 {
 
 fn show_bytes(count: u64) -> String {
     match count {
-        0..10_000 => format!("{count} B"),
-        10_000..10_000_000 => format!("{:.1} kB", count as f64 / 1e3),
+        0..1_000 => format!("{count} B"),
+        1_000..1_000_000 => format!("{:.1} kB", count as f64 / 1e3),
         _ => format!("{:.1} MB", count as f64 / 1e6),
     }
 }
@@ -224,9 +224,9 @@ mod tests {
         assert_eq!(report.saved_percent, 98.0);
         assert_eq!(
             report.verdict(),
-            "Listless answered 50 polls with 1 reads of the apiserver instead of 50: 98.0 % fewer \
-             reads, 96.0 % fewer bytes, 98 % less apiserver CPU, and every answer was right. Before \
-             that it warmed up with 4 reads, 1234 B."
+            "Listless answered 50 polls with 1 of the 50 reads that the apiserver would have had: \
+             98.0 % fewer reads, 96.0 % fewer bytes, 98 % less apiserver CPU, and every answer \
+             was right. Before that it warmed up with 4 reads, 1.2 kB."
         );
         assert!(report.is_clean());
         assert_eq!(compared(measured(0, 0, 0), measured(0, 0, 0)).saved_percent, 0.0);

@@ -107,6 +107,14 @@ impl Failure {
         failure
     }
 
+    /// The same with the delay of a second, if it is about a version that is too large.
+    pub(super) fn with_delay_of_too_large_version(mut self) -> Self {
+        if let (504, Some(details)) = (self.code, &mut self.details) {
+            details.set("retryAfterSeconds", 1);
+        }
+        self
+    }
+
     /// 422 of an object or of options.
     pub(super) fn invalid(group: &str, kind: &str, name: &str, faults: &[FieldFault]) -> Self {
         let subject = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };

@@ -1,5 +1,6 @@
 //! The simulator's rules, asked the way a client asks: requests in, bytes out.
 
+mod access;
 mod reads;
 mod sockets;
 mod upgrades;

@@ -118,7 +118,9 @@ impl Following {
         };
         match (options.send_initial_events, version) {
             (Some(true), _) => {
-                let state = state(&self.core, &self.kind, moment).await?;
+                let state = state(&self.core, &self.kind, moment).await;
+                // Without a cache, too, although a list then names no delay.
+                let state = state.map_err(Failure::with_delay_of_too_large_version)?;
                 self.send_initial(&state);
                 if options.bookmarks {
                     self.push_bookmark(state.revision, Some(INITIAL_EVENTS_END));

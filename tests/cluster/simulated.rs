@@ -3,6 +3,7 @@
 //! The simulator is given the real cluster's objects with their versions, then asked every read of
 //! the table that it claims to serve. What it does not claim is listed here with the reason.
 
+mod watches;
 mod writes;
 
 use std::io::Read as _;
@@ -220,9 +221,8 @@ impl Twin {
         let path = case.target.split('?').next().unwrap_or_default();
         let resource = case.group_resource();
         let served = self.served.contains(&resource);
-        let other_group = resource.contains('.') && !served && !resource.starts_with('.');
-        let known = refused || (!other_group && (served || HEALTH.contains(&path)));
-        known && !UNCLAIMED.iter().any(|(part, _)| case.name().contains(part))
+        let claimed = served || refused || HEALTH.contains(&path);
+        claimed && !UNCLAIMED.iter().any(|(part, _)| case.name().contains(part))
     }
 }
 

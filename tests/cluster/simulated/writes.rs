@@ -82,7 +82,7 @@ struct Writer {
 
 /// Versions by the order in which they appeared.
 #[derive(Default)]
-struct Names(HashMap<String, usize>);
+pub(super) struct Names(HashMap<String, usize>);
 
 #[tokio::test]
 async fn the_simulator_writes_like_the_apiserver() {
@@ -212,7 +212,7 @@ impl Writer {
 
 impl Names {
     /// A body without what is each server's own.
-    fn reduced(&mut self, body: &[u8]) -> String {
+    pub(super) fn reduced(&mut self, body: &[u8]) -> String {
         let Ok(mut json) = Json::parse(body) else {
             return String::from_utf8_lossy(body).into_owned();
         };

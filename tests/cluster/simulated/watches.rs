@@ -1,0 +1,109 @@
+//! Watches from every start on both servers: what is sent before anything changes, and how it ends.
+
+use http_body_util::BodyExt;
+
+use super::Twin;
+use super::writes::Names;
+use crate::clusters::Cluster;
+use crate::rig::client::{Client, Protocol, Request};
+use crate::rig::control_plane::{User, Version};
+
+/// Every stream ends by itself after this; too short for a bookmark between.
+const SECOND: &str = "watch=true&timeoutSeconds=1";
+
+const COLLECTIONS: [&str; 4] = [
+    "/api/v1/namespaces/shop/services",
+    "/api/v1/nodes",
+    "/apis/shop.example.com/v1beta1/namespaces/shop/widgets",
+    "/api/v1/namespaces/shop/events",
+];
+
+/// Starts, with `{v}` for the current version.
+const STARTS: &[&str] = &[
+    "",
+    "allowWatchBookmarks=true",
+    "resourceVersion=0",
+    "resourceVersion=0&allowWatchBookmarks=true",
+    "resourceVersion={v}",
+    "resourceVersion={v}&allowWatchBookmarks=true",
+    "resourceVersion={v}&limit=1",
+    "sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+    "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+    "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion={v}&allowWatchBookmarks=1",
+    // Waited for longer than a second.
+    "timeoutSeconds=9&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=999999999",
+    "sendInitialEvents=false&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+    "sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion={v}",
+    "labelSelector=size%3Dlarge",
+    "fieldSelector=metadata.name%3Dwidget-1",
+    "fieldSelector=metadata.name!%3Dwidget-1&labelSelector=!size",
+    // Refused before the stream begins.
+    "sendInitialEvents=true",
+    "sendInitialEvents=true&resourceVersionMatch=Exact",
+    "resourceVersion={v}&resourceVersionMatch=NotOlderThan",
+    "resourceVersionMatch=Exact",
+    "continue=x",
+    "continue=x&resourceVersion={v}",
+    "resourceVersion=x",
+    "resourceVersion=-1",
+    "fieldSelector=spec.none=1",
+    "timeoutSeconds=x",
+    "limit=x",
+];
+
+#[tokio::test]
+async fn the_simulator_watches_like_the_apiserver() {
+    let Some(cluster) = Cluster::take(Version::V1_36).await else { return };
+    let real = cluster.plane().client(User::Admin, Protocol::Http2).expect("a client");
+    let twin = Twin::of(&real).await.expect("a simulator of the cluster");
+    let token = User::Admin.token();
+    let simulated = Client::new(&twin.server, Some(&token), Protocol::Http2);
+    let mut differences = Vec::new();
+    for collection in COLLECTIONS {
+        for start in STARTS {
+            twin.catch_up(&real).await.expect("a version");
+            let version = twin.simulator.revision().to_string();
+            // The first value of a parameter counts, so a start may have its own timeout.
+            let query = format!("{start}&{SECOND}").replace("{v}", &version);
+            let target = format!("{collection}?{}", query.trim_start_matches('&'));
+            let (expected, given) =
+                tokio::join!(stream(&real, &target), stream(&simulated, &target));
+            if expected != given {
+                let [real, simulated] = [expected, given].map(|lines| lines.join("\n    "));
+                differences.push(format!("{target}\n    {real}\n  simulated\n    {simulated}"));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
+}
+
+/// The status and every line of a stream, without what is each server's own.
+async fn stream(client: &Client, target: &str) -> Vec<String> {
+    let answer = client.open(Request::get(target)).await.expect("an answer");
+    let mut lines = vec![answer.status().to_string()];
+    let body = answer.into_body().collect().await.expect("a clean end").to_bytes();
+    let mut names = Names::default();
+    let events = body.split_inclusive(|byte| *byte == b'\n').map(|line| names.reduced(line));
+    lines.extend(events.map(|event| {
+        if event.contains("\"type\":\"BOOKMARK\"") {
+            return without_versions(&event);
+        }
+        // One second or two: the server adds some of its own.
+        match event.split_once("\"retryAfterSeconds\":") {
+            Some((before, _)) => before.to_owned(),
+            None => event,
+        }
+    }));
+    lines
+}
+
+/// A bookmark without its version: caches of both servers are right at any that is new enough.
+fn without_versions(event: &str) -> String {
+    let mut out = String::new();
+    let mut rest = event;
+    while let Some((before, after)) = rest.split_once('#') {
+        out.push_str(before);
+        rest = after.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    }
+    out + rest
+}
