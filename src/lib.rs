@@ -9,6 +9,7 @@ pub mod cli;
 pub mod config;
 pub mod demo;
 pub mod error;
+pub mod hash;
 pub mod lifecycle;
 pub mod metrics;
 pub mod policy;

@@ -7,12 +7,15 @@
 mod reserved;
 mod rule;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{GroupResource, GroupVersionResource, Scope, query::Query, version::Freshness};
+use crate::{
+    api::{GroupResource, GroupVersionResource, Scope, query::Query, version::Freshness},
+    hash::HashMap,
+};
 
 pub use reserved::is_reserved;
 pub use rule::{MAX_STALENESS, NotAResource, ResourceName, Rule};

@@ -3,17 +3,13 @@
 //! Every answer is checked: status, length and `Cache-Status` always, the whole body now and then.
 
 use std::{
-    sync::{
-        Barrier,
-        atomic::{AtomicBool, Ordering},
-    },
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::wire::{Answer, Connection, Endpoint};
+use crate::wire::{ANSWER_LIMIT, Answer, Connection, Endpoint};
 
 /// Bodies are compared whole this often; comparing costs the load generator, not the server.
 const WHOLE_BODY_EVERY: u64 = 64;
@@ -43,6 +39,9 @@ pub(crate) struct Slot {
 pub(crate) type Meter<'a> = &'a (dyn Fn() -> Result<[f64; 2]> + Sync);
 
 /// Loads a server for a while and meters processes meanwhile; a wrong answer is an error.
+///
+/// One thread looks after all connections and never sleeps while they are busy, so that no server
+/// is charged for waking it.
 pub(crate) fn run(
     endpoint: &Endpoint,
     expected: &Expected,
@@ -50,34 +49,39 @@ pub(crate) fn run(
     length: Duration,
     meter: Meter<'_>,
 ) -> Result<Slot> {
-    let (connected, stop) = (Barrier::new(connections + 1), AtomicBool::new(false));
-    let begun = Barrier::new(connections + 1);
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..connections)
-            .map(|_| {
-                scope.spawn(|| {
-                    // Handshakes and the first request stay outside the measure.
-                    let ready = connect(endpoint, expected);
-                    connected.wait();
-                    begun.wait();
-                    requests_until(ready?, endpoint, expected, &stop)
-                })
-            })
-            .collect();
-        connected.wait();
-        let before = meter();
-        let started = Instant::now();
-        begun.wait();
-        pause(length);
-        stop.store(true, Ordering::Relaxed);
-        let mut requests = 0;
-        for worker in workers {
-            requests += worker.join().map_err(|_| anyhow::anyhow!("a connection panicked"))??;
+    // Handshakes and the first request stay outside the measure.
+    let connect = |_| connect(endpoint, expected);
+    let mut connections: Vec<_> = (0..connections).map(connect).collect::<Result<_>>()?;
+    let request = endpoint.request(&expected.target);
+    let mut requests = 0;
+    let (before, started) = (meter()?, Instant::now());
+    for connection in &mut connections {
+        connection.send(&request)?;
+    }
+    let mut busy = connections.len();
+    while busy > 0 {
+        let may_go_on = started.elapsed() < length;
+        ensure!(started.elapsed() < length + ANSWER_LIMIT, "no answer: {}", expected.target);
+        let mut idle = true;
+        for connection in connections.iter_mut().filter(|connection| connection.awaits()) {
+            if !connection.receive()? {
+                continue;
+            }
+            (idle, requests) = (false, requests + 1);
+            check_now_and_then(&connection.answer()?, expected, requests)?;
+            if may_go_on {
+                connection.send(&request)?;
+            } else {
+                busy -= 1;
+            }
         }
-        let (elapsed, after, before) = (started.elapsed(), meter()?, before?);
-        let cpu_seconds = [after[0] - before[0], after[1] - before[1]];
-        Ok(Slot { requests, elapsed, cpu_seconds })
-    })
+        if idle {
+            thread::yield_now();
+        }
+    }
+    let (elapsed, after) = (started.elapsed(), meter()?);
+    let cpu_seconds = [after[0] - before[0], after[1] - before[1]];
+    Ok(Slot { requests, elapsed, cpu_seconds })
 }
 
 /// The body without the version of the list: it moves on while the objects stay the same.
@@ -104,27 +108,16 @@ fn connect(endpoint: &Endpoint, expected: &Expected) -> Result<Connection> {
     let mut connection = Connection::open(endpoint)?;
     let request = endpoint.request(&expected.target);
     check_whole(&connection.exchange(&request)?, expected).context("before the load")?;
+    connection.set_blocking(false)?;
     Ok(connection)
 }
 
-fn requests_until(
-    mut connection: Connection,
-    endpoint: &Endpoint,
-    expected: &Expected,
-    stop: &AtomicBool,
-) -> Result<u64> {
-    let request = endpoint.request(&expected.target);
-    let mut count = 0;
-    while !stop.load(Ordering::Relaxed) {
-        let answer = connection.exchange(&request)?;
-        count += 1;
-        if count % WHOLE_BODY_EVERY == 0 {
-            check_whole(&answer, expected)?;
-        } else {
-            check(&answer, expected)?;
-        }
+fn check_now_and_then(answer: &Answer<'_>, expected: &Expected, count: u64) -> Result<()> {
+    if count.is_multiple_of(WHOLE_BODY_EVERY) {
+        check_whole(answer, expected)
+    } else {
+        check(answer, expected)
     }
-    Ok(count)
 }
 
 fn check(answer: &Answer<'_>, expected: &Expected) -> Result<()> {
@@ -145,9 +138,4 @@ fn check(answer: &Answer<'_>, expected: &Expected) -> Result<()> {
         ensure!(found.contains(wanted), "{}: Cache-Status {found:?}", expected.target);
     }
     Ok(())
-}
-
-#[expect(clippy::disallowed_methods, reason = "a measuring slot is exactly a stretch of time")]
-fn pause(length: Duration) {
-    thread::sleep(length);
 }

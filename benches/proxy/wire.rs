@@ -4,14 +4,14 @@
 //! It trusts the server under test to frame correctly and fails loudly when it does not.
 
 use std::{
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::TcpStream,
     path::Path,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use memchr::memmem;
 use rustls::{
@@ -20,7 +20,7 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
 
-const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 const READ_BYTES: usize = 64 * 1024;
 
 /// Where a server listens, whom it is trusted by, and the token to show it.
@@ -37,11 +37,18 @@ pub(crate) struct Connection {
     /// What was read and not yet consumed.
     buffer: Vec<u8>,
     filled: usize,
-    /// The last answer's body when it came in chunks.
+    /// An answer is to come.
+    awaits: bool,
+    /// How the answer being read is framed, once its head is there.
+    framing: Option<Framing>,
+    head_end: usize,
+    next_chunk: usize,
+    /// The body as far as it came in chunks.
     unchunked: Vec<u8>,
 }
 
 /// An answer, valid until the next request.
+#[derive(Clone, Copy)]
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
     pub(crate) head: &'a str,
@@ -49,6 +56,7 @@ pub(crate) struct Answer<'a> {
 }
 
 /// How the body of an answer is framed.
+#[derive(Clone, Copy)]
 enum Framing {
     Length(usize),
     Chunked,
@@ -121,77 +129,108 @@ impl Connection {
             stream.conn.complete_io(&mut stream.sock)?;
         }
         let buffer = vec![0; READ_BYTES];
-        Ok(Self { stream, buffer, filled: 0, unchunked: Vec::new() })
+        Ok(Self {
+            stream,
+            buffer,
+            filled: 0,
+            awaits: false,
+            framing: None,
+            head_end: 0,
+            next_chunk: 0,
+            unchunked: Vec::new(),
+        })
     }
 
-    /// Sends a request made by [`Endpoint::request`] and reads its whole answer.
+    /// Whether reading waits for bytes; a new connection's does.
+    pub(crate) fn set_blocking(&self, blocking: bool) -> Result<()> {
+        Ok(self.stream.sock.set_nonblocking(!blocking)?)
+    }
+
+    /// Sends a request made by [`Endpoint::request`] and waits for its whole answer.
     pub(crate) fn exchange(&mut self, request: &[u8]) -> Result<Answer<'_>> {
-        self.stream.write_all(request)?;
-        self.stream.flush()?;
-        self.filled = 0;
-        let head_end = loop {
-            self.read_more()?;
-            if let Some(at) = memmem::find(&self.buffer[..self.filled], b"\r\n\r\n") {
-                break at + 4;
-            }
-        };
-        let head = std::str::from_utf8(&self.buffer[..head_end])?;
-        let status = head.get(9..12).context("no status line")?.parse()?;
-        let body_end = match framing(head)? {
-            Framing::Length(length) => {
-                while self.filled < head_end + length {
-                    self.read_more()?;
-                }
-                Some(head_end + length)
-            }
-            Framing::Chunked => {
-                self.read_chunks(head_end)?;
-                None
-            }
-        };
-        if body_end.is_some_and(|end| end != self.filled) {
-            bail!("{} bytes after the answer", self.filled - body_end.unwrap_or_default());
+        let begun = Instant::now();
+        self.send(request)?;
+        while !self.receive()? {
+            ensure!(begun.elapsed() < ANSWER_LIMIT, "no answer in {ANSWER_LIMIT:?}");
         }
-        let body = match body_end {
-            Some(end) => &self.buffer[head_end..end],
-            None => &self.unchunked,
-        };
-        Ok(Answer { status, head: std::str::from_utf8(&self.buffer[..head_end])?, body })
+        self.answer()
     }
 
-    fn read_chunks(&mut self, mut at: usize) -> Result<()> {
+    /// Sends a request made by [`Endpoint::request`].
+    pub(crate) fn send(&mut self, request: &[u8]) -> Result<()> {
+        (self.filled, self.framing, self.awaits) = (0, None, true);
         self.unchunked.clear();
-        loop {
-            let line_end = loop {
-                match memmem::find(&self.buffer[at..self.filled], b"\r\n") {
-                    Some(found) => break at + found,
-                    None => self.read_more()?,
-                }
-            };
-            let size = std::str::from_utf8(&self.buffer[at..line_end])?;
-            let size = usize::from_str_radix(size.trim(), 16)?;
-            let end = line_end + 2 + size + 2;
-            while self.filled < end {
-                self.read_more()?;
-            }
-            if size == 0 {
-                return Ok(());
-            }
-            self.unchunked.extend_from_slice(&self.buffer[line_end + 2..end - 2]);
-            at = end;
-        }
+        self.stream.write_all(request)?;
+        Ok(self.stream.flush()?)
     }
 
-    fn read_more(&mut self) -> Result<()> {
+    /// Reads once; true when the answer is there whole.
+    pub(crate) fn receive(&mut self) -> Result<bool> {
+        let whole = self.read_once()?;
+        self.awaits = !whole;
+        Ok(whole)
+    }
+
+    fn read_once(&mut self) -> Result<bool> {
         if self.buffer.len() < self.filled + READ_BYTES {
             self.buffer.resize((self.buffer.len() * 2).max(self.filled + READ_BYTES), 0);
         }
-        let read = self.stream.read(&mut self.buffer[self.filled..])?;
-        if read == 0 {
-            bail!("the server closed the connection");
+        match self.stream.read(&mut self.buffer[self.filled..]) {
+            Ok(0) => bail!("the server closed the connection"),
+            Ok(read) => self.filled += read,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error.into()),
         }
-        self.filled += read;
-        Ok(())
+        if self.framing.is_none() {
+            let Some(at) = memmem::find(&self.buffer[..self.filled], b"\r\n\r\n") else {
+                return Ok(false);
+            };
+            self.head_end = at + 4;
+            self.framing = Some(framing(std::str::from_utf8(&self.buffer[..self.head_end])?)?);
+            self.next_chunk = self.head_end;
+        }
+        match self.framing {
+            Some(Framing::Length(length)) => {
+                let end = self.head_end + length;
+                ensure!(self.filled <= end, "{} bytes after the answer", self.filled - end);
+                Ok(self.filled == end)
+            }
+            Some(Framing::Chunked) => self.take_chunks(),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether an answer is still to come, or to come whole.
+    pub(crate) fn awaits(&self) -> bool {
+        self.awaits
+    }
+
+    /// The answer that [`Connection::receive`] found to be whole.
+    pub(crate) fn answer(&self) -> Result<Answer<'_>> {
+        let head = std::str::from_utf8(&self.buffer[..self.head_end])?;
+        let status = head.get(9..12).context("no status line")?.parse()?;
+        let body = match self.framing {
+            Some(Framing::Chunked) => &self.unchunked,
+            _ => &self.buffer[self.head_end..self.filled],
+        };
+        Ok(Answer { status, head, body })
+    }
+
+    /// Takes the chunks that are there; true after the last.
+    fn take_chunks(&mut self) -> Result<bool> {
+        loop {
+            let rest = &self.buffer[self.next_chunk..self.filled];
+            let Some(line_end) = memmem::find(rest, b"\r\n") else { return Ok(false) };
+            let size = std::str::from_utf8(&rest[..line_end])?.trim();
+            let size = usize::from_str_radix(size, 16)?;
+            let from = line_end + 2;
+            let Some(chunk) = rest.get(from..from + size + 2) else { return Ok(false) };
+            if size == 0 {
+                return Ok(true);
+            }
+            self.unchunked.extend_from_slice(&chunk[..size]);
+            self.next_chunk += from + size + 2;
+        }
     }
 }
 

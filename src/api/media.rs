@@ -58,19 +58,22 @@ impl Negotiated {
     /// Negotiates for a request; of several Accept lines the first counts, as in Go.
     pub fn of(headers: &HeaderMap, pretty: Option<&str>) -> Self {
         let user_agent = headers.get(header::USER_AGENT).map(HeaderValue::as_bytes);
-        let user_agent = user_agent.map(String::from_utf8_lossy);
         match headers.get(header::ACCEPT).map(|value| value.to_str()) {
             Some(Err(_)) => Self::Unmodelled(UnmodelledMedia::Other),
-            None => Self::negotiate(None, pretty, user_agent.as_deref()),
-            Some(Ok(accept)) => Self::negotiate(Some(accept), pretty, user_agent.as_deref()),
+            None => Self::negotiate(None, pretty, user_agent),
+            Some(Ok(accept)) => Self::negotiate(Some(accept), pretty, user_agent),
         }
     }
 
     /// `accept`: the Accept header, `None` when absent. `pretty`: the raw query value.
-    pub fn negotiate(accept: Option<&str>, pretty: Option<&str>, user_agent: Option<&str>) -> Self {
+    pub fn negotiate(
+        accept: Option<&str>,
+        pretty: Option<&str>,
+        user_agent: Option<&[u8]>,
+    ) -> Self {
         let indents = wants_indented(pretty, user_agent);
         let header = accept.unwrap_or_default();
-        if header.is_empty() {
+        if matches!(header, "" | "application/json" | "*/*") {
             return json(indents);
         }
         let Some(clauses) = parse(header).filter(|_| reaches_negotiation(header)) else {
@@ -233,14 +236,16 @@ fn json(indents: bool) -> Negotiated {
 }
 
 /// Whether JSON would be indented: by parameter, else for clients that humans read (S-CT-07).
-fn wants_indented(pretty: Option<&str>, user_agent: Option<&str>) -> bool {
+fn wants_indented(pretty: Option<&str>, user_agent: Option<&[u8]>) -> bool {
     match pretty {
         Some(value) if !value.is_empty() => {
             matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True")
         }
         _ => {
             let agent = user_agent.unwrap_or_default();
-            ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
+            ["curl", "Wget", "Mozilla/5.0"]
+                .iter()
+                .any(|prefix| agent.starts_with(prefix.as_bytes()))
         }
     }
 }

@@ -63,20 +63,18 @@ const RUNTIME_REST: Duration = Duration::from_millis(200);
 
 /// Serves until a signal asks to stop.
 pub fn local(options: &LocalOptions) -> anyhow::Result<()> {
-    let admin = runtime("admin", Some(1))?;
-    let data = runtime("data", None)?;
+    let admin = runtime("admin", 1)?;
+    let data = runtime("data", options.worker_threads.into())?;
     let ended = data.block_on(serve(options, admin.handle()));
     data.shutdown_timeout(RUNTIME_REST);
     admin.shutdown_background();
     ended
 }
 
-fn runtime(name: &str, threads: Option<usize>) -> anyhow::Result<Runtime> {
+fn runtime(name: &str, threads: usize) -> anyhow::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
-    if let Some(threads) = threads {
-        builder.worker_threads(threads);
-    }
-    builder.thread_name(name).enable_all().build().context("threads cannot be started")
+    builder.worker_threads(threads).thread_name(name).enable_all();
+    builder.build().context("threads cannot be started")
 }
 
 async fn serve(options: &LocalOptions, admin: &Handle) -> anyhow::Result<()> {

@@ -1,10 +1,8 @@
 //! A bounded table of things that are remembered about queries for a while. Pure.
 
-use std::collections::HashMap;
-
 use tokio::time::Instant;
 
-use crate::api::query::Query;
+use crate::{api::query::Query, hash::HashMap};
 
 /// Values that vanish at their time; when the table is full, the one that would vanish first.
 #[derive(Debug)]
@@ -18,7 +16,7 @@ pub(super) struct Expiring<V> {
 impl<V: Copy> Expiring<V> {
     /// Holds at most so many entries.
     pub(super) fn new(entries_max: usize) -> Self {
-        Self { entries: HashMap::new(), entries_max }
+        Self { entries: HashMap::default(), entries_max }
     }
 
     /// The value and when it vanishes.

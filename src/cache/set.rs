@@ -2,11 +2,7 @@
 //!
 //! The set only decides; the cache starts and stops. At most one replica follows a query.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -16,7 +12,10 @@ use super::{
     expiring::Expiring,
     replica::{Link, Replica, Start, State},
 };
-use crate::api::{GroupVersionResource, Scope, query::Query, selector::NAME_PATH};
+use crate::{
+    api::{GroupVersionResource, Scope, query::Query, selector::NAME_PATH},
+    hash::HashMap,
+};
 
 /// The replicas, and what is remembered about queries without one.
 #[derive(Debug)]
@@ -62,7 +61,7 @@ impl Set {
     /// No replicas.
     pub(super) fn new() -> Self {
         Self {
-            members: HashMap::new(),
+            members: HashMap::default(),
             eager: HashSet::new(),
             reads: Expiring::new(REMEMBERED_MAX),
             absences: Expiring::new(REMEMBERED_MAX),
@@ -273,7 +272,7 @@ fn wider(siblings: &[&Query], siblings_max: usize) -> Vec<Query> {
     let Some(first) = siblings.first().filter(|_| siblings.len() > siblings_max) else {
         return Vec::new();
     };
-    let mut scopes: HashMap<&Scope, usize> = HashMap::new();
+    let mut scopes: HashMap<&Scope, usize> = HashMap::default();
     for query in siblings {
         *scopes.entry(&query.scope).or_default() += 1;
     }

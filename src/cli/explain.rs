@@ -193,7 +193,11 @@ fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let read = info.resource_request().and_then(|request| request.read.as_ref().ok());
     let pretty = read.and_then(|read| read.pretty.as_deref());
-    Negotiated::negotiate(text(http::header::ACCEPT), pretty, text(http::header::USER_AGENT))
+    Negotiated::negotiate(
+        text(http::header::ACCEPT),
+        pretty,
+        text(http::header::USER_AGENT).map(str::as_bytes),
+    )
 }
 
 fn outcome(plan: &Plan) -> String {

@@ -60,7 +60,14 @@ pub struct LocalOptions {
     /// Where to write the kubeconfig for clients [default: ~/.kube/listless].
     #[arg(long, value_name = "FILE")]
     pub write_kubeconfig: Option<PathBuf>,
+    /// Threads that answer requests; one spends the least processor time on each.
+    #[arg(long, value_name = "N", env = "LISTLESS_WORKER_THREADS", default_value_t = WORKER_THREADS)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub worker_threads: u8,
 }
+
+/// More threads wake each other for every answer, which costs as much as some answers do.
+const WORKER_THREADS: u8 = 1;
 
 /// The heading of the options that every command has.
 const LOG: &str = "Log";

@@ -3,14 +3,14 @@
 //! Invariant: no family outgrows [`LABEL_SETS_MAX`]; beyond it a recording is dropped rather than
 //! memory spent. Lookups take no lock and allocate nothing; only a new label set copies the map.
 
-use std::{collections::HashMap, hash::Hash, sync::Arc};
+use std::{hash::Hash, sync::Arc};
 
 use arc_swap::ArcSwap;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::PrometheusRecorder;
 
 use super::metric::{Kind, Metric};
-use crate::api::GroupVersionResource;
+use crate::{api::GroupVersionResource, hash::HashMap};
 
 /// The handles of one metric by label set.
 pub(super) struct Family<K, H> {

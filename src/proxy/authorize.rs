@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use crate::{
     api::{Verb, request::Read},
     body::Body,
+    hash::RandomState,
     proxy::decide::LocalRead,
     upstream::{Client, Lane},
 };
@@ -30,7 +31,7 @@ pub struct Authorized<T>(T);
 #[derive(Clone)]
 pub struct Authorize {
     client: Arc<dyn Client>,
-    reviews: moka::future::Cache<Attributes, Arc<Decided>>,
+    reviews: moka::future::Cache<Attributes, Arc<Decided>, RandomState>,
 }
 
 /// What a review came to.
@@ -114,7 +115,8 @@ impl<T> Authorized<T> {
 impl Authorize {
     /// Reviews for the identity `client` sends with.
     pub fn new(client: Arc<dyn Client>) -> Self {
-        Self { client, reviews: moka::future::Cache::new(REVIEWS_MAX) }
+        let reviews = moka::future::Cache::builder().max_capacity(REVIEWS_MAX);
+        Self { client, reviews: reviews.build_with_hasher(RandomState::default()) }
     }
 
     /// The answer, if the apiserver would give one like it to this identity.

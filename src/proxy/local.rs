@@ -39,6 +39,9 @@ const PLAIN_BYTES_MAX: usize = 1024 * 1024;
 /// Compressed bodies are cut into pieces of this size.
 const PIECE_BYTES: usize = 256 * 1024;
 
+/// Room for the headers of an answer, those included that others add.
+const HEADERS: usize = 6;
+
 /// The header that joins a request with the apiserver's audit log (S-HDR-02).
 pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
@@ -130,6 +133,7 @@ fn answer(code: StatusCode, body: Body, request_headers: &HeaderMap) -> Response
     let mut response = Response::new(body);
     *response.status_mut() = code;
     let headers = response.headers_mut();
+    headers.reserve(HEADERS);
     headers.insert(AUDIT_ID, audit_id(request_headers));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -138,7 +142,8 @@ fn answer(code: StatusCode, body: Body, request_headers: &HeaderMap) -> Response
 
 fn audit_id(request_headers: &HeaderMap) -> HeaderValue {
     request_headers.get(AUDIT_ID).cloned().unwrap_or_else(|| {
-        HeaderValue::from_str(&uuid::Uuid::new_v4().to_string())
+        let mut text = uuid::Uuid::encode_buffer();
+        HeaderValue::from_str(uuid::Uuid::new_v4().hyphenated().encode_lower(&mut text))
             .expect("a UUID is made of ASCII letters, digits and dashes")
     })
 }

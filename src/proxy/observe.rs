@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::{
-    api::{GroupVersionResource, Scope, Verb, request::RequestInfo},
+    api::{GroupVersionResource, Scope, Verb, request::RequestInfo, version::Freshness},
     body::{Body, BoxError},
     error::Error,
     metrics::{Lane, Metrics, Presence, RequestSample, ServedBy, Wait},
@@ -98,7 +98,7 @@ impl RequestLog {
     pub fn hit(&mut self, level: Level, response: Response<Body>) -> Response<Body> {
         self.served_by = ServedBy::Cache;
         self.detail = level.as_str();
-        with_status(response, &format!("listless; hit; detail={}", level.as_str()))
+        with_status(response, HeaderValue::from_static(hit_of(level)))
     }
 
     /// The apiserver answered.
@@ -106,7 +106,7 @@ impl RequestLog {
         self.served_by = ServedBy::Upstream;
         self.detail = reason.as_str();
         let (forwarded_as, detail) = (reason.forwarded_as(), reason.as_str());
-        with_status(response, &format!("listless; fwd={forwarded_as}; detail={detail}"))
+        with_status(response, said(&format!("listless; fwd={forwarded_as}; detail={detail}")))
     }
 
     /// The apiserver answered an identical read.
@@ -116,7 +116,7 @@ impl RequestLog {
         self.detail = reason.as_str();
         let (forwarded_as, detail) = (reason.forwarded_as(), reason.as_str());
         let status = format!("listless; fwd={forwarded_as}; collapsed; detail={detail}");
-        with_status(response, &status)
+        with_status(response, said(&status))
     }
 
     /// Nobody could answer.
@@ -132,7 +132,7 @@ impl RequestLog {
             response
         } else {
             let status = format!("listless; fwd=miss; detail={}", self.detail);
-            with_status(response, &status)
+            with_status(response, said(&status))
         };
         match response.body().size_hint().exact() {
             // Already in memory: there is nothing to wait for.
@@ -193,8 +193,37 @@ impl http_body::Body for Counted {
     }
 }
 
-fn with_status(mut response: Response<Body>, status: &str) -> Response<Body> {
-    let status = HeaderValue::from_str(status).expect("made of our own words");
+fn with_status(mut response: Response<Body>, status: HeaderValue) -> Response<Body> {
     response.headers_mut().append(CACHE_STATUS, status);
     response
+}
+
+/// Written out, because every answer from memory carries one of them.
+fn hit_of(level: Level) -> &'static str {
+    match level {
+        Level::Configured(Freshness::MostRecent) => "listless; hit; detail=mostRecent",
+        Level::Configured(Freshness::Session) => "listless; hit; detail=session",
+        Level::Configured(Freshness::Bounded) => "listless; hit; detail=bounded",
+        Level::Configured(Freshness::Any) | Level::Any => "listless; hit; detail=any",
+        Level::NotOlderThan => "listless; hit; detail=notOlderThan",
+    }
+}
+
+fn said(status: &str) -> HeaderValue {
+    HeaderValue::from_str(status).expect("made of our own words")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_of_a_hit_is_the_level() {
+        let configured =
+            [Freshness::MostRecent, Freshness::Session, Freshness::Bounded, Freshness::Any];
+        let levels = configured.into_iter().map(Level::Configured);
+        for level in levels.chain([Level::Any, Level::NotOlderThan]) {
+            assert_eq!(hit_of(level), format!("listless; hit; detail={}", level.as_str()));
+        }
+    }
 }

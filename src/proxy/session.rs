@@ -6,16 +6,14 @@
 
 mod record;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use tokio::time::Instant;
 
 use crate::{
     api::{GroupResource, ObjectKey, Scope, query::Query, version::ResourceVersion},
     cache::store::Snapshot,
+    hash::HashMap,
 };
 use record::Record;
 

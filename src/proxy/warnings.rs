@@ -2,14 +2,11 @@
 //!
 //! What it said with its last own answer is said with ours (S-HDR-03): clients print it.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use http::{HeaderMap, HeaderValue, header};
 
-use crate::api::GroupVersionResource;
+use crate::{api::GroupVersionResource, hash::HashMap};
 
 /// The warnings per resource; cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +37,9 @@ impl Warnings {
     /// Says the same in an answer of ours.
     pub fn repeat(&self, resource: &GroupVersionResource, headers: &mut HeaderMap) {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if known.is_empty() {
+            return;
+        }
         for warning in known.get(resource).into_iter().flatten() {
             headers.append(header::WARNING, warning.clone());
         }

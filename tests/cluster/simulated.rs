@@ -34,6 +34,10 @@ const TRIES: u32 = 4;
 const UNCLAIMED: &[(&str, &str)] = &[
     ("Impersonate-", "nobody is impersonated"),
     ("{before}&resourceVersionMatch=Exact", "the copy has no history"),
+    (
+        "{after}&resourceVersionMatch=Exact",
+        "leases may have moved on since, and the copy has no history",
+    ),
     ("{before}&limit", "the copy has no history"),
     ("app=%00", "the shared parser of selectors takes NUL for a character, not for the end"),
     ("/ephemeralcontainers", "subresources of real kubelets and schedulers"),

@@ -133,9 +133,16 @@ impl Meter {
         Self { cpu_seconds, ..Self::of(&counts) }
     }
 
+    /// The apiserver watches all pods for itself and renews that watch at times of its own, so an
+    /// ended watch of all namespaces is not counted; an open one is.
     fn of(counts: &RequestCounts) -> Self {
-        let arrived = |verb| counts.arrived(verb, "pods");
-        Self { lists: arrived("LIST"), watches: arrived("WATCH"), cpu_seconds: 0.0 }
+        let renewed = [("verb", "WATCH"), ("resource", "pods"), ("scope", "cluster")];
+        let renewed = counts.sum("apiserver_request_total", &renewed) as u64;
+        Self {
+            lists: counts.arrived("LIST", "pods"),
+            watches: counts.arrived("WATCH", "pods").saturating_sub(renewed),
+            cpu_seconds: 0.0,
+        }
     }
 
     fn since(self, before: &Self) -> Self {

@@ -4,4 +4,5 @@ mod levels;
 
 mod model;
 mod monotonic;
+mod races;
 mod writes;

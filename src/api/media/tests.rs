@@ -7,7 +7,7 @@ use super::*;
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 fn negotiate(accept: &str) -> Negotiated {
-    Negotiated::negotiate(Some(accept), None, Some("okhttp/3.12.12"))
+    Negotiated::negotiate(Some(accept), None, Some(b"okhttp/3.12.12"))
 }
 
 /// `json`, `protobuf+json`, or the reason.
@@ -104,7 +104,8 @@ fn humans_get_indented_json_unless_the_parameter_says_otherwise() {
         (Some("t"), "kubectl", "pretty"),
     ];
     for (pretty, agent, expected) in table {
-        let negotiated = Negotiated::negotiate(Some("application/json"), pretty, Some(agent));
+        let negotiated =
+            Negotiated::negotiate(Some("application/json"), pretty, Some(agent.as_bytes()));
         assert_eq!(word(negotiated), expected, "{pretty:?} {agent}");
     }
     // Protobuf is never indented, so neither is what stands for it.

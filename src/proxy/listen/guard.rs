@@ -143,6 +143,13 @@ impl Guard {
     }
 
     fn observe_head<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        if self.head.is_empty()
+            && bytes.first().is_some_and(u8::is_ascii_uppercase)
+            && let Some(head) = whole_head(bytes)
+        {
+            self.take(Framing::of(head));
+            return &bytes[head.len()..];
+        }
         let (line, rest) = through_line_feed(bytes);
         if self.head.is_empty() && matches!(line, b"\r\n" | b"\n" | b"\r") {
             return rest; // Empty lines before a request line are ignored (RFC 9112 §2.2).
@@ -153,15 +160,19 @@ impl Guard {
         } else if self.head.ends_with(b"\n\r\n") || self.head.ends_with(b"\n\n") {
             let framing = Framing::of(&self.head);
             self.head.clear();
-            self.state = match framing.violation() {
-                Some(violation) => {
-                    self.verdict.set(violation);
-                    State::Blind
-                }
-                None => framing.next(),
-            };
+            self.take(framing);
         }
         rest
+    }
+
+    fn take(&mut self, framing: Framing) {
+        self.state = match framing.violation() {
+            Some(violation) => {
+                self.verdict.set(violation);
+                State::Blind
+            }
+            None => framing.next(),
+        };
     }
 
     fn observe_chunk_size<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
@@ -197,6 +208,16 @@ fn skip(bytes: &[u8], left: u64) -> (&[u8], u64) {
     (&bytes[skipped..], left - skipped as u64)
 }
 
+/// The head that these bytes begin with, when it came in one piece, as it nearly always does.
+fn whole_head(bytes: &[u8]) -> Option<&[u8]> {
+    let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+    memchr::memchr_iter(b'\n', bytes).find_map(|at| {
+        let next = &bytes[at + 1..];
+        let end = if next.starts_with(b"\r\n") { 2 } else { usize::from(next.starts_with(b"\n")) };
+        (end > 0).then(|| &bytes[..at + 1 + end])
+    })
+}
+
 fn through_line_feed(bytes: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b'\n', bytes) {
         Some(at) => bytes.split_at(at + 1),
@@ -214,11 +235,12 @@ fn chunk_size(line: &[u8]) -> Option<u64> {
 impl Framing {
     fn of(head: &[u8]) -> Self {
         let mut framing = Self::default();
-        let mut lines = head.split_inclusive(|byte| *byte == b'\n');
-        let request_line = lines.next().unwrap_or_default();
+        let (request_line, mut rest) = through_line_feed(head);
         framing.version_1_1 = request_line.trim_ascii_end().ends_with(b"HTTP/1.1");
         framing.bare_line_feed = !request_line.ends_with(b"\r\n");
-        for line in lines {
+        while !rest.is_empty() {
+            let line;
+            (line, rest) = through_line_feed(rest);
             framing.bare_line_feed |= !line.ends_with(b"\r\n");
             framing.folded |= matches!(line.first(), Some(b' ' | b'\t'));
             if let Some(colon) = memchr::memchr(b':', line) {
@@ -229,6 +251,11 @@ impl Framing {
     }
 
     fn header(&mut self, name: &[u8], value: &[u8]) {
+        // By length first: most headers are none of these.
+        match name.len() {
+            4 | 7 | 14 | 17 => {}
+            _ => return,
+        }
         if name.eq_ignore_ascii_case(b"content-length") {
             self.lengths += 1;
             self.length = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());

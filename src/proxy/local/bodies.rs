@@ -12,10 +12,10 @@ use std::{
 use bytes::Bytes;
 
 use super::Chunks;
-use crate::{api::query::Query, cache::store::Snapshot};
+use crate::{api::query::Query, cache::store::Snapshot, hash::RandomState};
 
 /// The bodies, one per query and form.
-pub(super) struct Bodies(moka::future::Cache<Key, Kept>);
+pub(super) struct Bodies(moka::future::Cache<Key, Kept, RandomState>);
 
 /// How a body is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,7 +80,7 @@ impl Default for Bodies {
             .max_capacity(BYTES_MAX)
             .weigher(move |_, kept| weight(kept).try_into().unwrap_or(u32::MAX))
             .time_to_idle(IDLE_MAX);
-        Self(bodies.build())
+        Self(bodies.build_with_hasher(RandomState::default()))
     }
 }
 

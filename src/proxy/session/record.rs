@@ -1,7 +1,7 @@
 //! What a session knows of one group-resource. Pure.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     time::Duration,
 };
 
@@ -11,6 +11,7 @@ use super::{Expectation, Floor, Imminence, KnownLabels, Source, Verdict};
 use crate::{
     api::{ObjectKey, Scope, query::Query, selector::Labels, version::ResourceVersion},
     cache::store::Snapshot,
+    hash::HashMap,
 };
 
 /// Floors, expectations and barriers of one group-resource.
