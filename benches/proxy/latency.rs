@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use bytes::Bytes;
 use http::{Request, Uri};
 use http_body_util::{BodyExt, Empty};
@@ -20,6 +20,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::{
+    bare::Bare,
     options::Options,
     setup::Setup,
     wire::{Connection, Endpoint},
@@ -27,11 +28,29 @@ use crate::{
 
 const WARM_UP: usize = 200;
 
-/// Sorted samples of both ways.
-#[derive(Clone, Debug)]
+/// Sorted samples of each way.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Latency {
-    pub(crate) direct: Vec<Duration>,
-    pub(crate) through: Vec<Duration>,
+    direct: Vec<Duration>,
+    through: Vec<Duration>,
+    /// Through a bare relay; empty where none was asked.
+    relayed: Vec<Duration>,
+}
+
+/// A quantile of each way, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quantile {
+    pub(crate) direct: f64,
+    pub(crate) through: f64,
+    pub(crate) relayed: f64,
+}
+
+/// A way to the apiserver.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Direct,
+    Through,
+    Relayed,
 }
 
 struct Http2 {
@@ -41,30 +60,33 @@ struct Http2 {
 }
 
 /// Over one kept-alive HTTP/1.1 connection each.
-pub(crate) fn http1(setup: &Setup, options: &Options) -> Result<Latency> {
+pub(crate) fn http1(setup: &Setup, bare: &Bare, options: &Options) -> Result<Latency> {
     let target = target(setup);
-    let (mut direct, mut through) =
-        (Connection::open(&setup.direct)?, Connection::open(&setup.through)?);
-    let (ask_direct, ask_through) = (setup.direct.request(&target), setup.through.request(&target));
-    let wanted = direct.exchange(&ask_direct)?.body.to_vec();
-    let mut latency = Latency::new();
+    let mut ways = [
+        (Way::Direct, &setup.direct),
+        (Way::Through, &setup.through),
+        (Way::Relayed, &bare.endpoint),
+    ]
+    .map(|(way, endpoint)| (way, endpoint.request(&target), Connection::open(endpoint)));
+    let mut latency = Latency::default();
+    let mut wanted = None;
     for sample in 0..options.samples + WARM_UP {
-        for straight in [sample % 2 == 0, sample % 2 != 0] {
+        for (way, request, connection) in &mut ways {
+            let connection = connection.as_mut().map_err(|error| anyhow!("{error:#}"))?;
             let begun = Instant::now();
-            let answer = if straight {
-                direct.exchange(&ask_direct)?
-            } else {
-                through.exchange(&ask_through)?
-            };
+            let answer = connection.exchange(request)?;
             let took = begun.elapsed();
+            let wanted = wanted.get_or_insert_with(|| answer.body.to_vec());
             ensure!(answer.status == 200 && answer.body == wanted, "another answer");
             ensure!(
-                straight || answer.cache_status().contains("fwd"),
+                *way == Way::Direct || answer.cache_status().contains("fwd"),
                 "not forwarded: {:?}",
                 answer.cache_status()
             );
-            latency.add(straight, took, sample);
+            latency.add(*way, took, sample);
         }
+        // Nobody always comes after the same other.
+        ways.rotate_left(1);
     }
     Ok(latency.sorted())
 }
@@ -75,7 +97,7 @@ pub(crate) async fn http2(setup: &Setup, options: &Options) -> Result<Latency> {
     let mut direct = Http2::open(&setup.direct).await?;
     let mut through = Http2::open(&setup.through).await?;
     let wanted = direct.exchange(&target).await?;
-    let mut latency = Latency::new();
+    let mut latency = Latency::default();
     for sample in 0..options.samples + WARM_UP {
         for straight in [sample % 2 == 0, sample % 2 != 0] {
             let begun = Instant::now();
@@ -83,7 +105,7 @@ pub(crate) async fn http2(setup: &Setup, options: &Options) -> Result<Latency> {
             let body = side.exchange(&target).await?;
             let took = begun.elapsed();
             ensure!(body == wanted, "another answer");
-            latency.add(straight, took, sample);
+            latency.add(if straight { Way::Direct } else { Way::Through }, took, sample);
         }
     }
     Ok(latency.sorted())
@@ -96,30 +118,39 @@ fn target(setup: &Setup) -> String {
 // === impl Latency ===
 
 impl Latency {
-    fn new() -> Self {
-        Self { direct: Vec::new(), through: Vec::new() }
-    }
-
-    fn add(&mut self, straight: bool, took: Duration, sample: usize) {
-        if sample >= WARM_UP {
-            if straight { self.direct.push(took) } else { self.through.push(took) }
+    fn add(&mut self, way: Way, took: Duration, sample: usize) {
+        if sample < WARM_UP {
+            return;
+        }
+        match way {
+            Way::Direct => self.direct.push(took),
+            Way::Through => self.through.push(took),
+            Way::Relayed => self.relayed.push(took),
         }
     }
 
     fn sorted(mut self) -> Self {
-        self.direct.sort();
-        self.through.sort();
+        for samples in [&mut self.direct, &mut self.through, &mut self.relayed] {
+            samples.sort();
+        }
         self
     }
 
-    /// A quantile of both ways in microseconds: direct, through.
-    pub(crate) fn quantile(&self, share: f64) -> (f64, f64) {
+    pub(crate) fn samples(&self) -> usize {
+        self.direct.len()
+    }
+
+    pub(crate) fn quantile(&self, share: f64) -> Quantile {
         let of = |samples: &[Duration]| {
             let index = (samples.len() as f64 * share) as usize;
-            samples.get(index.min(samples.len().saturating_sub(1))).copied().unwrap_or_default()
+            let sample = samples.get(index.min(samples.len().saturating_sub(1)));
+            sample.copied().unwrap_or_default().as_secs_f64() * 1e6
         };
-        let micros = |duration: Duration| duration.as_secs_f64() * 1e6;
-        (micros(of(&self.direct)), micros(of(&self.through)))
+        Quantile {
+            direct: of(&self.direct),
+            through: of(&self.through),
+            relayed: of(&self.relayed),
+        }
     }
 }
 

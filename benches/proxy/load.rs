@@ -26,6 +26,15 @@ pub(crate) struct Expected {
     pub(crate) cache_status: Option<&'static str>,
 }
 
+// === impl Expected ===
+
+impl Expected {
+    /// The target and an answer to it, as a server without versions would give it.
+    pub(crate) fn answer(&self) -> (String, Vec<u8>) {
+        (self.target.clone(), self.body.clone())
+    }
+}
+
 /// What one slot of load did.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {

@@ -8,6 +8,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::{
+    bare::Bare,
     options::Options,
     rig::{
         client::Protocol,
@@ -95,6 +96,11 @@ impl Setup {
         ensure!(counted >= data.pods as usize, "only {counted} objects are there");
         pause(SETTLE);
         Ok(Self { direct, through, data, json_bytes: list.len(), counts_before, listless, plane })
+    }
+
+    /// The bare server with these answers.
+    pub(crate) fn bare(&self, answers: Vec<(String, Vec<u8>)>) -> Result<Bare> {
+        Bare::start(&self.plane.kubeconfig(User::Admin)?, &self.direct, &answers)
     }
 
     pub(crate) fn apiserver_cpu(&self) -> Result<f64> {

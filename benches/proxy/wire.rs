@@ -85,6 +85,12 @@ impl Endpoint {
         })
     }
 
+    /// Another server for the same token.
+    pub(crate) fn at(&self, authority: &str, roots: RootCertStore) -> Self {
+        let token = self.token.clone();
+        Self { authority: authority.to_owned(), token, roots: Arc::new(roots) }
+    }
+
     /// TLS 1.3 with AES-128-GCM only: both servers must pay for the same cipher.
     pub(crate) fn tls(&self, protocol: &[u8]) -> Result<Arc<ClientConfig>> {
         let provider = CryptoProvider {

@@ -8,7 +8,15 @@ use std::{cmp::Ordering, fmt, sync::Arc};
 ///
 /// Ordered by length, then bytes, so that versions beyond 64 bits still compare (KEP-5504).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ResourceVersion(Arc<str>);
+pub struct ResourceVersion(Digits);
+
+/// The digits: of nearly every version in place, because every object held has one. A text is
+/// always kept the same way, so that equal ones are equal here.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Digits {
+    InPlace { length: u8, digits: [u8; IN_PLACE_MAX] },
+    Shared(Arc<str>),
+}
 
 /// Which version a LIST or GET asks for: "Semantics for get and list" of the API concepts page.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +64,9 @@ pub struct NotAVersion;
 
 const DIGITS_MAX: usize = 39;
 
+/// Enough for every version of 64 bits, in the size of a `String`.
+const IN_PLACE_MAX: usize = 22;
+
 // === impl ResourceVersion ===
 
 impl ResourceVersion {
@@ -65,18 +76,19 @@ impl ResourceVersion {
             && text.len() <= DIGITS_MAX
             && !text.starts_with('0')
             && text.bytes().all(|b| b.is_ascii_digit());
-        if well_formed { Ok(Self(text.into())) } else { Err(NotAVersion) }
+        if well_formed { Ok(Self(Digits::new(text))) } else { Err(NotAVersion) }
     }
 
     /// The digits, exactly as the apiserver sent them.
     pub fn as_str(&self) -> &str {
-        &self.0
+        std::str::from_utf8(self.0.as_bytes()).unwrap_or_default()
     }
 }
 
 impl Ord for ResourceVersion {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.0.len().cmp(&other.0.len()).then_with(|| self.0.cmp(&other.0))
+        let (ours, theirs) = (self.0.as_bytes(), other.0.as_bytes());
+        ours.len().cmp(&theirs.len()).then_with(|| ours.cmp(theirs))
     }
 }
 
@@ -88,7 +100,29 @@ impl PartialOrd for ResourceVersion {
 
 impl fmt::Display for ResourceVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
+    }
+}
+
+// === impl Digits ===
+
+impl Digits {
+    fn new(text: &str) -> Self {
+        match (u8::try_from(text.len()), text.len() <= IN_PLACE_MAX) {
+            (Ok(length), true) => {
+                let mut digits = [0; IN_PLACE_MAX];
+                digits[..text.len()].copy_from_slice(text.as_bytes());
+                Self::InPlace { length, digits }
+            }
+            _ => Self::Shared(text.into()),
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::InPlace { length, digits } => &digits[..usize::from(*length)],
+            Self::Shared(text) => text.as_bytes(),
+        }
     }
 }
 
@@ -119,6 +153,18 @@ mod tests {
         assert!(version("9") < version("10"));
         assert!(version("18446744073709551615") < version("18446744073709551616"));
         assert_eq!(version("7").cmp(&version("7")), Ordering::Equal);
+    }
+
+    #[test]
+    fn a_version_of_any_length_is_kept_to_the_digit() {
+        for length in 1..=DIGITS_MAX {
+            let text = "1234567890".repeat(4)[..length].to_owned();
+            let kept = version(&text);
+            assert_eq!((kept.as_str(), kept.to_string()), (&*text, text.clone()));
+            assert_eq!(kept, version(&text));
+            assert!(kept < version(&"9".repeat(length)) || text == "9");
+        }
+        assert!(size_of::<ResourceVersion>() <= size_of::<String>());
     }
 
     #[test]

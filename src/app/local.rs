@@ -64,7 +64,7 @@ const RUNTIME_REST: Duration = Duration::from_millis(200);
 /// Serves until a signal asks to stop.
 pub fn local(options: &LocalOptions) -> anyhow::Result<()> {
     let admin = runtime("admin", 1)?;
-    let data = runtime("data", options.worker_threads.into())?;
+    let data = data_runtime(options.worker_threads.into())?;
     let ended = data.block_on(serve(options, admin.handle()));
     data.shutdown_timeout(RUNTIME_REST);
     admin.shutdown_background();
@@ -75,6 +75,14 @@ fn runtime(name: &str, threads: usize) -> anyhow::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(threads).thread_name(name).enable_all();
     builder.build().context("threads cannot be started")
+}
+
+/// One thread is this one: another would have an arena of memory of its own.
+fn data_runtime(threads: usize) -> anyhow::Result<Runtime> {
+    if threads > 1 {
+        return runtime("data", threads);
+    }
+    Builder::new_current_thread().enable_all().build().context("the runtime cannot be started")
 }
 
 async fn serve(options: &LocalOptions, admin: &Handle) -> anyhow::Result<()> {

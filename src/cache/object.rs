@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use uuid::Uuid;
 
-use super::pair::Pair;
+use super::pair::{Pair, PairKind};
 use crate::api::{
     ObjectKey,
     selector::{Fields, Labels},
@@ -27,17 +28,44 @@ pub struct Head {
     /// Where the object is stored.
     pub key: ObjectKey,
     /// The `metadata.uid`.
-    pub uid: Box<str>,
+    pub uid: Uid,
     /// The `metadata.resourceVersion`.
     pub version: ResourceVersion,
-    /// The labels.
-    pub labels: Box<[Arc<Pair>]>,
-    /// The non-empty values of fields that selectors may name, beyond name and namespace.
-    pub fields: Box<[Arc<Pair>]>,
+    /// The labels, and the non-empty values of fields that selectors may name, beyond name and
+    /// namespace.
+    pub pairs: Box<[Arc<Pair>]>,
+}
+
+/// An object's uid, in as few bytes as it takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Uid {
+    /// A UUID in its usual form.
+    Uuid(Uuid),
+    /// Anything else.
+    Other(Box<str>),
 }
 
 /// Reference counts and allocator overhead of one object's head, roughly.
 const HEAD_OVERHEAD: usize = size_of::<Head>() + 96;
+
+// === impl Uid ===
+
+impl Uid {
+    /// Keeps a uid so that it can be told from every other text.
+    pub fn new(text: &str) -> Self {
+        let uuid = Uuid::try_parse(text).ok();
+        let usual =
+            |uuid: &Uuid| *uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == *text;
+        uuid.filter(usual).map_or_else(|| Self::Other(text.into()), Self::Uuid)
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Uuid(_) => 0,
+            Self::Other(text) => text.len(),
+        }
+    }
+}
 
 // === impl Object ===
 
@@ -53,7 +81,7 @@ impl Object {
     }
 
     /// The uid.
-    pub fn uid(&self) -> &str {
+    pub fn uid(&self) -> &Uid {
         &self.head.uid
     }
 
@@ -69,7 +97,11 @@ impl Object {
 
     /// Every pair a page filter must know.
     pub fn pairs(&self) -> impl Iterator<Item = &Pair> {
-        self.head.labels.iter().chain(&self.head.fields).map(|pair| &**pair)
+        self.head.pairs.iter().map(|pair| &**pair)
+    }
+
+    fn value(&self, kind: PairKind, key: &str) -> Option<&str> {
+        self.pairs().find(|pair| pair.kind() == kind && pair.key() == key).map(Pair::value)
     }
 
     /// The same object on other bytes of equal content.
@@ -91,17 +123,13 @@ impl Object {
     /// Memory of the head, estimated; the raw bytes and shared pairs are counted elsewhere.
     pub fn head_bytes(&self) -> usize {
         let head = &*self.head;
-        HEAD_OVERHEAD
-            + head.key.as_str().len()
-            + head.uid.len()
-            + head.version.as_str().len()
-            + (head.labels.len() + head.fields.len()) * size_of::<Arc<Pair>>()
+        HEAD_OVERHEAD + head.key.as_str().len() + head.uid.bytes() + size_of_val(&*head.pairs)
     }
 }
 
 impl Labels for Object {
     fn label(&self, key: &str) -> Option<&str> {
-        self.head.labels.iter().find(|pair| pair.key() == key).map(|pair| pair.value())
+        self.value(PairKind::Label, key)
     }
 }
 
@@ -110,7 +138,29 @@ impl Fields for Object {
         match path {
             "metadata.name" => Some(self.key().name()),
             "metadata.namespace" => self.key().namespace(),
-            _ => self.head.fields.iter().find(|pair| pair.key() == path).map(|pair| pair.value()),
+            _ => self.value(PairKind::Field, path),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uids_are_equal_when_their_texts_are() {
+        let texts = [
+            "0f4f2d9e-7a54-4a86-9c3b-6f2f5a0f7b11",
+            "0F4F2D9E-7A54-4A86-9C3B-6F2F5A0F7B11",
+            "0f4f2d9e7a544a869c3b6f2f5a0f7b11",
+            "urn:uuid:0f4f2d9e-7a54-4a86-9c3b-6f2f5a0f7b11",
+            "u-1",
+        ];
+        for (index, left) in texts.iter().enumerate() {
+            for (other, right) in texts.iter().enumerate() {
+                assert_eq!(Uid::new(left) == Uid::new(right), index == other, "{left} {right}");
+            }
+        }
+        assert!(matches!(Uid::new(texts[0]), Uid::Uuid(_)));
     }
 }

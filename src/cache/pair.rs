@@ -23,8 +23,10 @@ pub enum PairKind {
 pub struct Pair {
     hash: u64,
     kind: PairKind,
-    key: Box<str>,
-    value: Box<str>,
+    /// How many bytes of the text are the key.
+    split: u32,
+    /// Key and value: one allocation, for many pairs belong to one object alone.
+    text: Box<str>,
 }
 
 /// The table of pairs in use.
@@ -46,12 +48,17 @@ const PAIR_OVERHEAD: usize = size_of::<Pair>() + 64;
 impl Pair {
     /// The label key or field path.
     pub fn key(&self) -> &str {
-        &self.key
+        &self.text[..self.split as usize]
     }
 
     /// The value.
     pub fn value(&self) -> &str {
-        &self.value
+        &self.text[self.split as usize..]
+    }
+
+    /// What it says of an object.
+    pub fn kind(&self) -> PairKind {
+        self.kind
     }
 
     /// The number page filters know the pair by.
@@ -67,7 +74,7 @@ impl Pair {
     }
 
     fn bytes(&self) -> usize {
-        PAIR_OVERHEAD + self.key.len() + self.value.len()
+        PAIR_OVERHEAD + self.text.len()
     }
 }
 
@@ -82,7 +89,8 @@ impl Interner {
         {
             return pair.clone();
         }
-        let pair = Arc::new(Pair { hash, kind, key: key.into(), value: value.into() });
+        let split = u32::try_from(key.len()).unwrap_or(u32::MAX);
+        let pair = Arc::new(Pair { hash, kind, split, text: [key, value].concat().into() });
         // On a collision the newer pair takes the slot; the older stays with its objects.
         self.bytes += pair.bytes();
         if let Some(replaced) = self.pairs.insert(hash, pair.clone()) {

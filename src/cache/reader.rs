@@ -13,7 +13,7 @@ use serde::{
 
 use super::{
     envelope::{Envelope, Style},
-    object::{Head, Object},
+    object::{Head, Object, Uid},
     pair::{Interner, Pair, PairKind},
 };
 use crate::api::{
@@ -129,9 +129,8 @@ impl Reader {
         }
         let version = ResourceVersion::parse(&metadata.resource_version.0)
             .map_err(|_| ObjectError::Unusable("resourceVersion"))?;
-        let labels = self.labels(metadata);
-        let fields = self.fields(&raw);
-        let head = Head { key, uid: (*metadata.uid.0).into(), version, labels, fields };
+        let pairs = self.pairs(metadata, &raw);
+        let head = Head { key, uid: Uid::new(&metadata.uid.0), version, pairs };
         let head = Arc::new(head);
         Ok((Object::new(head, raw), style))
     }
@@ -159,21 +158,19 @@ impl Reader {
         }
     }
 
-    fn labels(&mut self, metadata: &Metadata<'_>) -> Box<[Arc<Pair>]> {
-        let labels = metadata.labels.iter().flat_map(|labels| &labels.0);
-        labels.map(|(key, value)| self.interner.pair(PairKind::Label, &key.0, &value.0)).collect()
-    }
-
-    fn fields(&mut self, raw: &[u8]) -> Box<[Arc<Pair>]> {
-        if field_paths(&self.resource).is_empty() {
-            return Box::default();
+    fn pairs(&mut self, metadata: &Metadata<'_>, raw: &[u8]) -> Box<[Arc<Pair>]> {
+        let mut pairs = Vec::new();
+        for (key, value) in metadata.labels.iter().flat_map(|labels| &labels.0) {
+            pairs.push(self.interner.pair(PairKind::Label, &key.0, &value.0));
         }
-        let values = field_values(&self.resource, raw);
-        values
-            .iter()
-            .filter(|(_, value)| !value.is_empty())
-            .map(|(path, value)| self.interner.pair(PairKind::Field, path, value))
-            .collect()
+        if !field_paths(&self.resource).is_empty() {
+            for (path, value) in field_values(&self.resource, raw) {
+                if !value.is_empty() {
+                    pairs.push(self.interner.pair(PairKind::Field, path, &value));
+                }
+            }
+        }
+        pairs.into()
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{Expectation, Floor, Imminence, KnownLabels, Source, Verdict};
 use crate::{
     api::{ObjectKey, Scope, query::Query, selector::Labels, version::ResourceVersion},
-    cache::store::Snapshot,
+    cache::{object::Uid, store::Snapshot},
     hash::HashMap,
 };
 
@@ -272,7 +272,7 @@ impl Expected {
             }
             Expectation::Gone { uid, version } => {
                 let Some(object) = held else { return Verdict::Satisfied };
-                if uid.as_ref().is_some_and(|uid| **uid != *object.uid()) {
+                if uid.as_ref().is_some_and(|uid| Uid::new(uid) != *object.uid()) {
                     return Verdict::Satisfied;
                 }
                 match version {

@@ -1,0 +1,196 @@
+//! What this machine allows: a bare HTTP server and relay, from the same libraries, that knows
+//! nothing of Kubernetes.
+//!
+//! It gives the bytes it was started with, and passes every other request on over one HTTP/2
+//! connection, as Listless does. It runs as a process of its own, this program started again.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use http::{HeaderName, Request, Response, Uri, header};
+use http_body_util::{Either, Full};
+use hyper::{body::Incoming, client, server, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use listless::tls::{self, Authority, Names};
+use rustls::pki_types::ServerName;
+use tempfile::TempDir;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Mutex,
+};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use crate::{rig::process::Process, wire::Endpoint};
+
+/// The argument that makes this program the server instead.
+pub(crate) const FLAG: &str = "--bare-server";
+
+const START_LIMIT: Duration = Duration::from_secs(20);
+const AUTHORITY_FILE: &str = "ca.pem";
+const ADDRESS_FILE: &str = "address";
+/// Files with a target on their first line and its answer after it.
+const ANSWER_PREFIX: &str = "answer-";
+
+/// The headers an answer from memory has besides its length and date.
+const HEADERS: [(HeaderName, &str); 4] = [
+    (HeaderName::from_static("audit-id"), "00000000-0000-4000-8000-000000000000"),
+    (header::CACHE_CONTROL, "no-cache, private"),
+    (header::CONTENT_TYPE, "application/json"),
+    (HeaderName::from_static("cache-status"), "listless; hit; detail=session"),
+];
+
+/// The running server.
+pub(crate) struct Bare {
+    pub(crate) endpoint: Endpoint,
+    process: Process,
+    // Declared last: removed after the process has ended.
+    _folder: TempDir,
+}
+
+type Body = Either<Full<Bytes>, Incoming>;
+type Upstream = client::conn::http2::SendRequest<Incoming>;
+
+/// What the server holds.
+struct Served {
+    answers: HashMap<String, Bytes>,
+    upstream: Endpoint,
+}
+
+// === impl Bare ===
+
+impl Bare {
+    /// Starts it with these answers, in front of the apiserver of `kubeconfig`.
+    pub(crate) fn start(
+        kubeconfig: &Path,
+        upstream: &Endpoint,
+        answers: &[(String, Vec<u8>)],
+    ) -> Result<Self> {
+        let folder = TempDir::with_prefix("listless-bare-")?;
+        for (number, (target, body)) in answers.iter().enumerate() {
+            let file = folder.path().join(format!("{ANSWER_PREFIX}{number}"));
+            fs::write(file, [target.as_bytes(), b"\n", body].concat())?;
+        }
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(FLAG).arg(folder.path()).arg(kubeconfig);
+        let process = Process::start("bare", command, &folder.path().join("log"))?;
+        let address = folder.path().join(ADDRESS_FILE);
+        let begun = Instant::now();
+        while !address.exists() {
+            ensure!(begun.elapsed() < START_LIMIT, "no bare server: {}", process.log_tail(20));
+            std::thread::yield_now();
+        }
+        let pem = fs::read(folder.path().join(AUTHORITY_FILE))?;
+        let endpoint = upstream.at(&fs::read_to_string(address)?, tls::roots(&pem)?);
+        Ok(Self { endpoint, process, _folder: folder })
+    }
+
+    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+        self.process.cpu_seconds()
+    }
+}
+
+/// Is the server, until killed.
+pub(crate) fn serve(mut arguments: impl Iterator<Item = String>) -> Result<()> {
+    let (Some(folder), Some(kubeconfig)) = (arguments.next(), arguments.next()) else {
+        bail!("{FLAG} is for this program itself");
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(listen(&PathBuf::from(folder), &PathBuf::from(kubeconfig)))
+}
+
+async fn listen(folder: &Path, kubeconfig: &Path) -> Result<()> {
+    let authority = Authority::generate(SystemTime::now())?;
+    let leaf = authority.issue(&Names::of_apiserver(""), SystemTime::now())?;
+    let tls = TlsAcceptor::from(tls::Server::new(leaf)?.current());
+    let upstream = Endpoint::from_kubeconfig(kubeconfig)?;
+    let served = Arc::new(Served { answers: answers(folder)?, upstream });
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    fs::write(folder.join(AUTHORITY_FILE), authority.pem())?;
+    // Written under another name first: who waits for it must find it whole.
+    let unfinished = folder.join("unfinished");
+    fs::write(&unfinished, listener.local_addr()?.to_string())?;
+    fs::rename(unfinished, folder.join(ADDRESS_FILE))?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        tokio::spawn(connection(tls.clone(), stream, Arc::clone(&served)));
+    }
+}
+
+fn answers(folder: &Path) -> Result<HashMap<String, Bytes>> {
+    let mut answers = HashMap::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if !entry.file_name().to_string_lossy().starts_with(ANSWER_PREFIX) {
+            continue;
+        }
+        let file = Bytes::from(fs::read(entry.path())?);
+        let end = memchr::memchr(b'\n', &file).context("no target")?;
+        let target = String::from_utf8(file[..end].to_vec())?;
+        answers.insert(target, file.slice(end + 1..));
+    }
+    Ok(answers)
+}
+
+async fn connection(tls: TlsAcceptor, stream: TcpStream, served: Arc<Served>) -> Result<()> {
+    let stream = TokioIo::new(tls.accept(stream).await?);
+    let upstream = Arc::new(Mutex::new(None));
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (served, upstream) = (Arc::clone(&served), Arc::clone(&upstream));
+        async move {
+            let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+            match served.answers.get(target) {
+                Some(body) => Ok(given(body.clone())),
+                None => pass_on(&served.upstream, &mut *upstream.lock().await, request).await,
+            }
+        }
+    });
+    Ok(server::conn::http1::Builder::new().serve_connection(stream, service).await?)
+}
+
+fn given(body: Bytes) -> Response<Body> {
+    let mut response = Response::new(Either::Left(Full::new(body)));
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, http::HeaderValue::from_static(value));
+    }
+    response
+}
+
+async fn pass_on(
+    endpoint: &Endpoint,
+    upstream: &mut Option<Upstream>,
+    mut request: Request<Incoming>,
+) -> Result<Response<Body>> {
+    let sender = match upstream {
+        Some(sender) => sender,
+        None => upstream.insert(connect(endpoint).await?),
+    };
+    sender.ready().await?;
+    let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+    let uri = Uri::builder().scheme("https").authority(endpoint.authority.as_str());
+    *request.uri_mut() = uri.path_and_query(target).build()?;
+    request.headers_mut().remove(header::HOST);
+    let mut response = sender.send_request(request).await?.map(Either::Right);
+    let said = http::HeaderValue::from_static("bare; fwd=bypass");
+    response.headers_mut().insert("cache-status", said);
+    Ok(response)
+}
+
+async fn connect(endpoint: &Endpoint) -> Result<Upstream> {
+    let tcp = TcpStream::connect(&endpoint.authority).await?;
+    tcp.set_nodelay(true)?;
+    let name = ServerName::try_from(endpoint.host().to_owned())?;
+    let stream = TlsConnector::from(endpoint.tls(b"h2")?).connect(name, tcp).await?;
+    let (sender, connection) =
+        client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender)
+}
