@@ -240,7 +240,7 @@ impl Gate {
         });
         let verdict = if self.holds() { "holds" } else { "MISSED" };
         println!(
-            "gate {cell:<4} {what:<24} {found:>8.2}  {} {limit:<6.2} {here}{verdict}",
+            "gate {cell:<4} {what:<24} {found:>9.3}  {} {limit:<6.2} {here}{verdict}",
             side.sign()
         );
     }

@@ -38,8 +38,8 @@ pub(super) const PAGE_OBJECTS_TARGET: usize = 64;
 /// A page with more objects is split.
 const PAGE_OBJECTS_MAX: usize = 2 * PAGE_OBJECTS_TARGET;
 
-/// 2048 bits: with the pairs of a page about one page in a hundred is searched in vain.
-const FILTER_WORDS: usize = 32;
+/// 1024 bits: with the pairs of a page about one page in thirty is searched in vain.
+const FILTER_WORDS: usize = 16;
 
 // === impl Page ===
 

@@ -31,7 +31,7 @@ struct Lent {
 const KEPT_BYTES_MIN: usize = 16 * 1024;
 
 /// Capacities are multiples of this, so that buffers of similar pages fit each other.
-const GRAIN: usize = 256;
+const GRAIN: usize = 64;
 
 /// A kept buffer may be larger than needed by so much.
 const SLACK_BYTES_MAX: usize = 4 * 1024;
