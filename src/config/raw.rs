@@ -67,7 +67,7 @@ pub struct CacheSection {
     pub idle_timeout: Span,
     /// Which resources may be kept, and how fresh their answers must be. The first matching rule
     /// wins; a resource no rule matches is never kept. A rule may have a list of namespaces, such as
-    /// namespaces: [shop], and is for these only then.
+    /// `namespaces: [shop]`, and is for these only then.
     pub rules: Vec<RuleSection>,
 }
 
