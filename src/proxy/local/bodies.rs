@@ -58,7 +58,7 @@ impl Bodies {
         kept.is_of(snapshot).then_some(kept.chunks)
     }
 
-    /// Makes a body, once for all who ask at the same time, and keeps it.
+    /// Makes a body, once for all who ask for this snapshot at the same time, and keeps it.
     pub(super) async fn keep(
         &self,
         snapshot: &Arc<Snapshot>,
@@ -67,9 +67,18 @@ impl Bodies {
         make: impl Future<Output = Chunks>,
     ) -> Chunks {
         let key = Key { query: query.clone(), form };
-        let make = async { Kept { snapshot: Arc::downgrade(snapshot), chunks: make.await } };
+        let mut make = Some(make);
+        let first = async {
+            let make = make.take().expect("an entry is made at most once");
+            Kept { snapshot: Arc::downgrade(snapshot), chunks: make.await }
+        };
         let replace = |kept: &Kept| !kept.is_of(snapshot);
-        self.0.entry(key).or_insert_with_if(make, replace).await.into_value().chunks
+        let kept = self.0.entry(key).or_insert_with_if(first, replace).await.into_value();
+        match make {
+            // Another's was in the making, which is joined whatever snapshot it is of.
+            Some(make) if !kept.is_of(snapshot) => make.await,
+            _ => kept.chunks,
+        }
     }
 }
 
@@ -122,5 +131,22 @@ mod tests {
         let made = bodies.keep(&new, &query, Form::Plain, async { body("new") }).await;
         assert_eq!(made, body("new"));
         assert_eq!(bodies.get(&old, &query, Form::Plain).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_body_in_the_making_is_not_given_for_a_newer_snapshot() {
+        let bodies = Bodies::default();
+        let query = Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All);
+        let (old, new) = (pods(7, &[]), pods(8, &[]));
+        let (release, released) = tokio::sync::oneshot::channel::<()>();
+        let slow = async {
+            let _ = released.await;
+            body("old")
+        };
+        let first = bodies.keep(&old, &query, Form::Gzip, slow);
+        let second = bodies.keep(&new, &query, Form::Gzip, async { body("new") });
+        let release = async { release.send(()) };
+        let (first, second, released) = tokio::join!(first, second, release);
+        assert_eq!((first, second, released), (body("old"), body("new"), Ok(())));
     }
 }
