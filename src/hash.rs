@@ -1,7 +1,7 @@
 //! The hasher of the data path.
 //!
-//! Several tables are asked for every request; the standard hasher took a tenth of the time of an
-//! answer from memory. This one is seeded per process, and every table it serves is bounded.
+//! Several tables are asked for every request; the standard hasher took a tenth of the instructions
+//! of an answer from memory. This one is seeded per process, and every table it serves is bounded.
 
 /// Hashes the keys of tables that every request asks.
 pub type RandomState = foldhash::quality::RandomState;

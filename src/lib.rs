@@ -15,5 +15,7 @@ pub mod metrics;
 pub mod policy;
 pub mod proxy;
 pub mod simulator;
+#[cfg(test)]
+mod testing;
 pub mod tls;
 pub mod upstream;

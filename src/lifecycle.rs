@@ -171,7 +171,7 @@ mod tests {
         assert_eq!((second.is_begun(), second.deadline()), (true, Some(deadline)));
         drop(first);
         let stopping = tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_secs(3)).await;
+            crate::testing::pass(Duration::from_secs(3)).await;
             drop(second);
         });
         assert_eq!(drain.finished(deadline).await, Drained::Complete);

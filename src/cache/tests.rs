@@ -65,7 +65,7 @@ fn shown(query: &Query) -> String {
 
 /// Moves off the whole seconds, at which the cache tidies up.
 async fn between_ticks() {
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    crate::testing::pass(Duration::from_millis(500)).await;
 }
 
 async fn settle() {
@@ -75,7 +75,7 @@ async fn settle() {
 }
 
 async fn pass(seconds: u64) {
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    crate::testing::pass(Duration::from_secs(seconds)).await;
 }
 
 fn everything() -> Query {

@@ -76,7 +76,8 @@ async fn a_proxy_that_forgets_writes_is_found_out() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_interruption_keeps_what_was_measured() {
-    // Begins to count when it is first waited for, that is when the pollers are under way.
+    // Begins to count when it is first waited for, that is when the pollers are under way. The
+    // demo measures real time, so an interruption in the midst of it is at a real time too.
     let interrupt = async { tokio::time::sleep(Duration::from_millis(600)).await };
     let report = measured(nothing(), interrupt).await;
     assert!(report.interrupted && report.direct.polls > 0 && report.listless.polls == 0);

@@ -81,6 +81,14 @@ struct Twin {
     serving: AbortHandle,
 }
 
+/// A client of a control plane, its twin, and a client of the twin.
+async fn real_and_simulated(cluster: &Cluster) -> (Client, Twin, Client) {
+    let real = cluster.plane().client(User::Admin, Protocol::Http2).expect("a client");
+    let twin = Twin::of(&real).await.expect("a simulator of the cluster");
+    let simulated = Client::new(&twin.server, Some(&User::Admin.token()), Protocol::Http2);
+    (real, twin, simulated)
+}
+
 #[tokio::test]
 async fn the_simulator_reads_like_the_apiserver() {
     let Some(cluster) = Cluster::take(Version::V1_36).await else { return };

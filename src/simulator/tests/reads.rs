@@ -253,7 +253,7 @@ async fn a_version_still_to_come_is_waited_for_and_then_refused() {
     assert_eq!(started.elapsed().as_secs(), 9);
     let path = format!("/api/v1/namespaces/d/pods/a?resourceVersion={}", current + 1);
     let writer = async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        crate::testing::pass(Duration::from_secs(1)).await;
         bench.pod("d", "a", "Failed");
     };
     let (answer, ()) = tokio::join!(bench.get(&path), writer);

@@ -190,6 +190,7 @@ pub(super) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !holds() {
         assert!(Instant::now() < deadline, "never: {what}");
+        // Not a yield: a paused clock moves on only while everything waits.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

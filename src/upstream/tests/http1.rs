@@ -105,7 +105,7 @@ async fn connections_that_died_idle_cost_no_request() {
     let before = network.dialled();
     close.notify_waiters();
     // Virtual time passes when every task has seen the end.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    crate::testing::pass(Duration::from_secs(1)).await;
     for _ in 0..3 {
         text(send(&pool, "/", Lane::Short).await.unwrap()).await;
     }

@@ -141,10 +141,10 @@ async fn token_file_is_read_again_as_it_rotates() {
     assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer one");
     std::fs::write(kubeconfig.directory.path().join("token"), "two").unwrap();
     assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer one");
-    tokio::time::sleep(Duration::from_secs(61)).await;
+    crate::testing::pass(Duration::from_secs(61)).await;
     assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer two");
     std::fs::remove_file(kubeconfig.directory.path().join("token")).unwrap();
-    tokio::time::sleep(Duration::from_secs(61)).await;
+    crate::testing::pass(Duration::from_secs(61)).await;
     assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer two", "the last one goes on");
 }
 
@@ -158,15 +158,15 @@ async fn refused_token_is_read_again_at_once_but_not_for_every_refusal() {
     let token = kubeconfig.directory.path().join("token");
     std::fs::write(&token, "good").unwrap();
     assert_eq!(ask(&own, &[]).await.0, 401, "read just now");
-    tokio::time::sleep(Duration::from_secs(11)).await;
+    crate::testing::pass(Duration::from_secs(11)).await;
     assert_eq!(ask(&own, &[]).await, (200, "authorization=Bearer good".to_owned()));
     // What has a body is not sent a second time.
     std::fs::write(&token, "bad2").unwrap();
-    tokio::time::sleep(Duration::from_secs(61)).await;
+    crate::testing::pass(Duration::from_secs(61)).await;
     let request = || Request::post("/").body(Body::full("{}")).unwrap();
     assert_eq!(own.send(request(), Lane::Short).await.unwrap().status(), 401);
     std::fs::write(&token, "good").unwrap();
-    tokio::time::sleep(Duration::from_secs(11)).await;
+    crate::testing::pass(Duration::from_secs(11)).await;
     assert_eq!(own.send(request(), Lane::Short).await.unwrap().status(), 401);
     assert_eq!(own.send(request(), Lane::Short).await.unwrap().status(), 200, "the next one is");
 }
@@ -203,7 +203,7 @@ async fn plugin_runs_once_for_many_requests_and_again_when_its_token_is_refused(
         assert_eq!(ask(&own, &[]).await, (401, "authorization=Bearer bad1".to_owned()));
     }
     assert_eq!(runs(&kubeconfig), 1);
-    tokio::time::sleep(Duration::from_secs(11)).await;
+    crate::testing::pass(Duration::from_secs(11)).await;
     for _ in 0..3 {
         assert_eq!(ask(&own, &[]).await, (200, "authorization=Bearer good2".to_owned()));
     }

@@ -359,9 +359,9 @@ async fn unused_connection_is_closed_and_the_next_request_opens_another() {
         }
     });
     send(&pool, "/", Lane::Short).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(80)).await;
+    crate::testing::pass(Duration::from_secs(80)).await;
     assert_eq!(open.now(), 1);
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    crate::testing::pass(Duration::from_secs(60)).await;
     assert_eq!(open.now(), 0);
     send(&pool, "/", Lane::Short).await.unwrap();
     assert_eq!(network.dialled(), 2);

@@ -2,11 +2,11 @@
 
 use http_body_util::BodyExt;
 
-use super::Twin;
+use super::real_and_simulated;
 use super::writes::Names;
 use crate::clusters::Cluster;
-use crate::rig::client::{Client, Protocol, Request};
-use crate::rig::control_plane::{User, Version};
+use crate::rig::client::{Client, Request};
+use crate::rig::control_plane::Version;
 
 /// Every stream ends by itself after this; too short for a bookmark between.
 const SECOND: &str = "watch=true&timeoutSeconds=1";
@@ -54,10 +54,7 @@ const STARTS: &[&str] = &[
 #[tokio::test]
 async fn the_simulator_watches_like_the_apiserver() {
     let Some(cluster) = Cluster::take(Version::V1_36).await else { return };
-    let real = cluster.plane().client(User::Admin, Protocol::Http2).expect("a client");
-    let twin = Twin::of(&real).await.expect("a simulator of the cluster");
-    let token = User::Admin.token();
-    let simulated = Client::new(&twin.server, Some(&token), Protocol::Http2);
+    let (real, twin, simulated) = real_and_simulated(&cluster).await;
     let mut differences = Vec::new();
     for collection in COLLECTIONS {
         for start in STARTS {

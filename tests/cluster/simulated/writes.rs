@@ -12,11 +12,11 @@ use http_body_util::BodyExt;
 use listless::simulator::Json;
 use tokio::time::timeout;
 
-use super::Twin;
+use super::real_and_simulated;
 use crate::clusters::Cluster;
 use crate::dataset::current_version;
-use crate::rig::client::{Answer, Client, Protocol, Request};
-use crate::rig::control_plane::{User, Version};
+use crate::rig::client::{Answer, Client, Request};
+use crate::rig::control_plane::Version;
 
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -87,10 +87,7 @@ pub(super) struct Names(HashMap<String, usize>);
 #[tokio::test]
 async fn the_simulator_writes_like_the_apiserver() {
     let Some(cluster) = Cluster::take(Version::V1_36).await else { return };
-    let real = cluster.plane().client(User::Admin, Protocol::Http2).expect("a client");
-    let twin = Twin::of(&real).await.expect("a simulator of the cluster");
-    let token = User::Admin.token();
-    let simulated = Client::new(&twin.server, Some(&token), Protocol::Http2);
+    let (real, _twin, simulated) = real_and_simulated(&cluster).await;
     let mut differences = Vec::new();
     for collection in [
         "/api/v1/namespaces/empty/configmaps",
