@@ -117,7 +117,7 @@ fn connect(endpoint: &Endpoint, expected: &Expected) -> Result<Connection> {
     let mut connection = Connection::open(endpoint)?;
     let request = endpoint.request(&expected.target);
     check_whole(&connection.exchange(&request)?, expected).context("before the load")?;
-    connection.set_blocking(false)?;
+    connection.set_nonblocking()?;
     Ok(connection)
 }
 

@@ -73,7 +73,14 @@ impl Report {
     pub(crate) fn memory(&mut self, setup: &Setup) -> Result<()> {
         let (resident, json) = (setup.listless_resident_bytes()? as f64, setup.json_bytes as f64);
         println!("\nmemory with {} pods held, before any load", self.options.pods);
-        self.gate("RSS", "resident ÷ JSON", resident / json, Side::AtMost, TIMES_JSON_MAX, None);
+        self.gates.push(Gate {
+            cell: "RSS",
+            what: "resident ÷ JSON",
+            found: resident / json,
+            side: Side::AtMost,
+            limit: TIMES_JSON_MAX,
+            here: None,
+        });
         println!(
             "  {:.1} MB resident, {:.1} MB of JSON: {:.2}",
             resident / 1e6,
@@ -140,7 +147,14 @@ impl Report {
         if let Some(gate) = cell.gate {
             let (found, ceiling) = (median(&ratios), measured.ceiling());
             let here = Some((gate.at(ceiling), ceiling));
-            self.gate(cell.id, "apiserver ÷ listless", found, Side::AtLeast, gate.times, here);
+            self.gates.push(Gate {
+                cell: cell.id,
+                what: "apiserver ÷ listless",
+                found,
+                side: Side::AtLeast,
+                limit: gate.times,
+                here,
+            });
         }
     }
 
@@ -168,11 +182,25 @@ impl Report {
         let (added, added_bare) = (through - direct, relayed - direct);
         let limit = ADDED_MICROS_MAX.max(TIMES_RELAY_MAX * added_bare);
         let here = Some((limit, added_bare));
-        self.gate("P15", "added at p50, µs", added, Side::AtMost, ADDED_MICROS_MAX, here);
+        self.gates.push(Gate {
+            cell: "P15",
+            what: "added at p50, µs",
+            found: added,
+            side: Side::AtMost,
+            limit: ADDED_MICROS_MAX,
+            here,
+        });
         let limit = TIMES_DIRECT_MAX.max((direct + TIMES_RELAY_MAX * added_bare) / direct);
         let here = Some((limit, relayed / direct));
         let found = through / direct;
-        self.gate("P15", "through ÷ direct at p50", found, Side::AtMost, TIMES_DIRECT_MAX, here);
+        self.gates.push(Gate {
+            cell: "P15",
+            what: "through ÷ direct at p50",
+            found,
+            side: Side::AtMost,
+            limit: TIMES_DIRECT_MAX,
+            here,
+        });
     }
 
     /// What all of the above cost the apiserver besides the direct halves.
@@ -206,18 +234,6 @@ impl Report {
         println!("     missed; a machine that is busy otherwise does that, so once more:");
         let last = self.gates.last().map(|gate| gate.cell);
         self.gates.retain(|gate| Some(gate.cell) != last);
-    }
-
-    fn gate(
-        &mut self,
-        cell: &'static str,
-        what: &'static str,
-        found: f64,
-        side: Side,
-        limit: f64,
-        here: Option<(f64, f64)>,
-    ) {
-        self.gates.push(Gate { cell, what, found, side, limit, here });
     }
 }
 

@@ -147,9 +147,9 @@ impl Connection {
         })
     }
 
-    /// Whether reading waits for bytes; a new connection's does.
-    pub(crate) fn set_blocking(&self, blocking: bool) -> Result<()> {
-        Ok(self.stream.sock.set_nonblocking(!blocking)?)
+    /// From now on reading does not wait for bytes.
+    pub(crate) fn set_nonblocking(&self) -> Result<()> {
+        Ok(self.stream.sock.set_nonblocking(true)?)
     }
 
     /// Sends a request made by [`Endpoint::request`] and waits for its whole answer.
