@@ -34,10 +34,9 @@ const TRIES: u32 = 4;
 const UNCLAIMED: &[(&str, &str)] = &[
     ("Impersonate-", "nobody is impersonated"),
     ("{before}&resourceVersionMatch=Exact", "the copy has no history"),
-    (
-        "{after}&resourceVersionMatch=Exact",
-        "leases may have moved on since, and the copy has no history",
-    ),
+    ("{after}&resourceVersionMatch=Exact", EXACT_AFTER),
+    // With a limit, a version is meant exactly.
+    ("{after}&limit", EXACT_AFTER),
     ("{before}&limit", "the copy has no history"),
     ("app=%00", "the shared parser of selectors takes NUL for a character, not for the end"),
     ("/ephemeralcontainers", "subresources of real kubelets and schedulers"),
@@ -49,6 +48,8 @@ const UNCLAIMED: &[(&str, &str)] = &[
     ("readyz?verbose", "no single checks"),
     ("/apis/events.k8s.io", "events are served by the core group only"),
 ];
+
+const EXACT_AFTER: &str = "leases may have moved on since, and the copy has no history";
 
 /// Representations the simulator refuses with 406, as its documentation says.
 const UNSPOKEN: [&str; 5] =
