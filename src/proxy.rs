@@ -13,6 +13,7 @@ pub mod local;
 pub mod metered;
 pub mod observe;
 pub mod session;
+pub mod target;
 pub mod warnings;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,6 +32,7 @@ use self::{
     local::Local,
     observe::RequestLog,
     session::{Session, Source},
+    target::{Target, Targets},
     warnings::Warnings,
 };
 use crate::{
@@ -48,6 +50,7 @@ use crate::{
 /// Everything a request meets.
 pub struct Proxy {
     token: LocalToken,
+    targets: Targets,
     config: watch::Receiver<Arc<Config>>,
     cache: Cache,
     session: SharedSession,
@@ -95,6 +98,7 @@ impl Proxy {
     pub fn new(parts: Parts) -> Self {
         Self {
             token: parts.token,
+            targets: Targets::default(),
             config: parts.config,
             cache: parts.cache,
             session: SharedSession::default(),
@@ -126,14 +130,15 @@ impl Proxy {
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
         let caller = self.token.caller(request.headers());
-        let info = RequestInfo::parse(request.method(), request.uri(), request.headers());
-        log.classified(&info);
-        let plan = self.plan(caller, &info, request.headers(), log).await;
+        let target = self.targets.read(caller, &request);
+        let info = &target.info;
+        log.classified(&target);
+        let plan = self.plan(caller, info, request.headers(), log).await;
         log.decided(&plan);
         match plan {
-            Plan::Read(answer) => self.read(caller, &info, answer, request, log).await,
-            Plan::Share(reason) => self.share(caller, &info, reason, request, log).await,
-            Plan::Forward(forward) => self.forward(caller, &info, forward, request, log).await,
+            Plan::Read(answer) => self.read(caller, &target, answer, request, log).await,
+            Plan::Share(reason) => self.share(caller, info, reason, request, log).await,
+            Plan::Forward(forward) => self.forward(caller, info, forward, request, log).await,
         }
     }
 
@@ -172,25 +177,26 @@ impl Proxy {
     async fn read(
         &self,
         caller: Caller,
-        info: &RequestInfo,
+        target: &Target,
         answer: LocalRead,
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
         let version = answer.snapshot.version().clone();
         let level = answer.level;
-        if let Some(read) = readable(info)
-            && let Some(allowed) = self.authorize.read(read, answer).await
+        if let Some(read) = readable(&target.info)
+            && let Some(allowed) = self.authorize.read(read, answer, &target.review).await
         {
             let resource = read.query.resource.group_resource();
             self.session.lock().shown(&resource, &version, Source::Storage, Instant::now());
-            let mut response = self.local.read(read, allowed, request.headers()).await;
+            let mut response =
+                self.local.read(read, allowed, &target.body, request.headers()).await;
             self.warnings.repeat(&read.query.resource, response.headers_mut());
             return Ok(log.hit(level, response));
         }
         let reason = ForwardReason::NotAuthorized;
         let forward = Forward { reason, rewriting: Rewriting::Keep };
-        self.forward(caller, info, forward, request, log).await
+        self.forward(caller, &target.info, forward, request, log).await
     }
 
     async fn share(

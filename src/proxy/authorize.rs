@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwapOption;
 use http::{Method, Request, header};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -33,6 +34,10 @@ pub struct Authorize {
     client: Arc<dyn Client>,
     reviews: moka::future::Cache<Attributes, Arc<Decided>, RandomState>,
 }
+
+/// What a review came to, kept where the next identical read finds it without a search.
+#[derive(Default)]
+pub struct Remembered(ArcSwapOption<Decided>);
 
 /// What a review came to.
 struct Decided {
@@ -119,33 +124,37 @@ impl Authorize {
         Self { client, reviews: reviews.build_with_hasher(RandomState::default()) }
     }
 
-    /// The answer, if the apiserver would give one like it to this identity.
-    pub async fn read(&self, read: &Read, answer: LocalRead) -> Option<Authorized<LocalRead>> {
-        let verb = if read.name.is_some() { Verb::Get } else { Verb::List };
-        let resource = &read.query.resource;
-        let attributes = Attributes {
-            verb: verb.as_str(),
-            group: resource.group.clone(),
-            version: resource.version.clone(),
-            resource: resource.resource.clone(),
-            namespace: read.query.scope.namespace().map(Into::into),
+    /// The answer, if the apiserver would give one like it to this identity; `remembered` is of
+    /// reads like this one only.
+    pub async fn read(
+        &self,
+        read: &Read,
+        answer: LocalRead,
+        remembered: &Remembered,
+    ) -> Option<Authorized<LocalRead>> {
+        let decided = match remembered.fresh() {
+            Some(decided) => decided,
+            None => {
+                let decided = self.decided(attributes(read)).await?;
+                remembered.0.store(Some(decided.clone()));
+                decided
+            }
         };
-        self.is_allowed(attributes).await.then_some(Authorized(answer))
+        decided.allowed.then_some(Authorized(answer))
     }
 
-    async fn is_allowed(&self, attributes: Attributes) -> bool {
+    async fn decided(&self, attributes: Attributes) -> Option<Arc<Decided>> {
         if let Some(decided) = self.reviews.get(&attributes).await {
             let age = decided.at.elapsed();
             if age < REVIEW_TTL {
                 if age >= RENEW_AFTER && !decided.renewing.swap(true, Ordering::Relaxed) {
                     tokio::spawn(self.clone().renew(attributes, decided.clone()));
                 }
-                return decided.allowed;
+                return Some(decided);
             }
             self.reviews.invalidate(&attributes).await;
         }
-        let reviewed = self.reviews.try_get_with(attributes.clone(), self.review(attributes));
-        reviewed.await.is_ok_and(|decided| decided.allowed)
+        self.reviews.try_get_with(attributes.clone(), self.review(attributes)).await.ok()
     }
 
     /// Asks again; without an answer the old one goes on until it has run out.
@@ -183,6 +192,28 @@ impl Authorize {
         let answer: ReviewAnswer = serde_json::from_slice(&answer).map_err(|_| NoReview)?;
         let allowed = answer.status.allowed && !answer.status.denied;
         Ok(Arc::new(Decided { allowed, at, renewing: AtomicBool::new(false) }))
+    }
+}
+
+// === impl Remembered ===
+
+impl Remembered {
+    /// What was decided, until it is time to ask again.
+    fn fresh(&self) -> Option<Arc<Decided>> {
+        let decided = self.0.load();
+        decided.as_ref().filter(|decided| decided.at.elapsed() < RENEW_AFTER).cloned()
+    }
+}
+
+fn attributes(read: &Read) -> Attributes {
+    let verb = if read.name.is_some() { Verb::Get } else { Verb::List };
+    let resource = &read.query.resource;
+    Attributes {
+        verb: verb.as_str(),
+        group: resource.group.clone(),
+        version: resource.version.clone(),
+        resource: resource.resource.clone(),
+        namespace: read.query.scope.namespace().map(Into::into),
     }
 }
 
@@ -249,9 +280,11 @@ mod tests {
     async fn allowed(status: u16, answer: &'static str) -> (bool, usize) {
         let reviewer = Arc::new(Reviewer { status, answer, asked: Mutex::default() });
         let authorize = Authorize::new(reviewer.clone());
-        let first = authorize.read(&list(), held()).await.is_some();
-        let second = authorize.read(&list(), held()).await.is_some();
-        assert_eq!(first, second);
+        let remembered = Remembered::default();
+        let first = authorize.read(&list(), held(), &remembered).await.is_some();
+        let second = authorize.read(&list(), held(), &remembered).await.is_some();
+        let elsewhere = authorize.read(&list(), held(), &Remembered::default()).await.is_some();
+        assert_eq!((first, first), (second, elsewhere));
         let asked = reviewer.asked.lock().expect("no panic holds it").len();
         (first, asked)
     }
@@ -262,8 +295,8 @@ mod tests {
         assert_eq!(allowed(201, r#"{"status":{"allowed":false}}"#).await, (false, 1));
         assert_eq!(allowed(201, r#"{"status":{"allowed":true,"denied":true}}"#).await, (false, 1));
         // What is not a review is not remembered either.
-        assert_eq!(allowed(403, r#"{"status":{"allowed":true}}"#).await, (false, 2));
-        assert_eq!(allowed(201, "{}").await, (false, 2));
+        assert_eq!(allowed(403, r#"{"status":{"allowed":true}}"#).await, (false, 3));
+        assert_eq!(allowed(201, "{}").await, (false, 3));
     }
 
     #[tokio::test(start_paused = true)]
@@ -271,9 +304,10 @@ mod tests {
         let (status, answer) = (201, r#"{"status":{"allowed":true}}"#);
         let reviewer = Arc::new(Reviewer { status, answer, asked: Mutex::default() });
         let authorize = Authorize::new(reviewer.clone());
+        let remembered = Remembered::default();
         let asked_after = async |wait| {
             tokio::time::sleep(wait).await;
-            assert!(authorize.read(&list(), held()).await.is_some());
+            assert!(authorize.read(&list(), held(), &remembered).await.is_some());
             tokio::task::yield_now().await;
             reviewer.asked.lock().expect("no panic holds it").len()
         };
