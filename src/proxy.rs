@@ -39,6 +39,7 @@ use crate::{
     api::{
         media::Negotiated,
         request::{Read, RequestInfo},
+        version::VersionMatch,
     },
     body::Body,
     cache::Cache,
@@ -229,8 +230,15 @@ impl Proxy {
         let sent = self.forwarder.forward(caller, info, &rewriting, request, &self.session).await;
         match sent {
             Ok(response) => {
-                if let (ForwardReason::LinkLost, Some(read)) = (reason, readable(info)) {
-                    self.cache.nudge(&read.query);
+                match (reason, readable(info)) {
+                    (ForwardReason::LinkLost, Some(read)) => self.cache.nudge(&read.query),
+                    // What a request names itself may lie in a future that no bookmark reaches.
+                    (ForwardReason::Behind, Some(read))
+                        if !matches!(read.version, VersionMatch::NotOlderThan(_)) =>
+                    {
+                        self.cache.lags(&read.query);
+                    }
+                    _ => {}
                 }
                 Ok(log.forwarded(reason, response))
             }
