@@ -37,7 +37,7 @@ use self::{
 };
 use crate::{
     api::{
-        media::Negotiated,
+        media::{Negotiated, UnmodelledMedia},
         request::{Read, RequestInfo},
         version::VersionMatch,
     },
@@ -185,17 +185,19 @@ impl Proxy {
     ) -> Result<Response<Body>, Error> {
         let version = answer.snapshot.version().clone();
         let level = answer.level;
+        let mut reason = ForwardReason::NotAuthorized;
         if let Some(read) = readable(&target.info)
             && let Some(allowed) = self.authorize.read(read, answer, &target.review).await
         {
             let resource = read.query.resource.group_resource();
             self.session.lock().shown(&resource, &version, Source::Storage, Instant::now());
-            let mut response =
-                self.local.read(read, allowed, &target.body, request.headers()).await;
-            self.warnings.repeat(&read.query.resource, response.headers_mut());
-            return Ok(log.hit(level, response));
+            let answered = self.local.read(read, allowed, &target.body, request.headers()).await;
+            if let Some(mut response) = answered {
+                self.warnings.repeat(&read.query.resource, response.headers_mut());
+                return Ok(log.hit(level, response));
+            }
+            reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);
         }
-        let reason = ForwardReason::NotAuthorized;
         let forward = Forward { reason, rewriting: Rewriting::Keep };
         self.forward(caller, &target.info, forward, request, log).await
     }

@@ -228,6 +228,7 @@ mod tests {
     use crate::{
         api::{
             GroupVersionResource, Scope,
+            media::Representation,
             query::Query,
             version::{Freshness, VersionMatch},
         },
@@ -264,7 +265,8 @@ mod tests {
 
     fn held() -> LocalRead {
         let level = Level::Configured(Freshness::Session);
-        LocalRead { snapshot: pods(1, &[]), level }
+        let representation = Representation::Object;
+        LocalRead { snapshot: pods(1, &[]), representation, level }
     }
 
     fn list() -> Read {
