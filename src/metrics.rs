@@ -32,7 +32,7 @@ pub use client::RequestSample;
 pub use document::document;
 pub use labels::{
     Certificate, Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState, Round,
-    ServedBy, UpstreamFault, Wait,
+    ServedBy, Told, Transport, UpstreamFault, Wait, WatchEnd,
 };
 pub use replica::{ReplicaSample, ReplicaTotals};
 pub use upstream::UpstreamSample;

@@ -15,8 +15,12 @@ pub mod observe;
 pub mod session;
 pub mod target;
 pub mod warnings;
+pub mod watching;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
@@ -25,7 +29,7 @@ use tokio::{sync::watch, time::Instant};
 use self::{
     authorize::Authorize,
     coalesce::{Coalesce, CoalesceKey, Landed},
-    decide::{Forward, ForwardReason, LocalRead, Plan, Rewriting, Step},
+    decide::{Forward, ForwardReason, LocalRead, LocalWatch, Plan, Rewriting, Step},
     forward::{Clients, Forwarder},
     identify::{Caller, LocalToken},
     listen::{Connection, Serve},
@@ -34,18 +38,22 @@ use self::{
     session::{Session, Source},
     target::{Target, Targets},
     warnings::Warnings,
+    watching::{Terms, Watches, Watching},
 };
 use crate::{
     api::{
+        Verb,
         media::{Negotiated, UnmodelledMedia},
-        request::{Read, RequestInfo},
+        query::Query,
+        request::{NotModelled, Read, RequestInfo},
         version::VersionMatch,
     },
     body::Body,
-    cache::Cache,
+    cache::{Cache, Demand, Lookup},
     config::Config,
     error::Error,
-    metrics::Metrics,
+    metrics::{Metrics, Transport},
+    websocket::Asked,
 };
 
 /// Everything a request meets.
@@ -60,6 +68,7 @@ pub struct Proxy {
     coalesce: Coalesce,
     forwarder: Forwarder,
     warnings: Warnings,
+    watches: Watches,
     metrics: Metrics,
 }
 
@@ -97,12 +106,14 @@ impl SharedSession {
 impl Proxy {
     /// Joins the parts; nothing runs until a request comes.
     pub fn new(parts: Parts) -> Self {
+        let session = SharedSession::default();
         Self {
             token: parts.token,
             targets: Targets::default(),
             config: parts.config,
             cache: parts.cache,
-            session: SharedSession::default(),
+            watches: Watches::new(session.clone(), parts.metrics.clone()),
+            session,
             authorize: Authorize::new(parts.clients.own.clone()),
             local: Local::default(),
             coalesce: Coalesce::default(),
@@ -110,6 +121,11 @@ impl Proxy {
             warnings: parts.warnings,
             metrics: parts.metrics,
         }
+    }
+
+    /// Ends watches that are answered from memory, for the end is near.
+    pub fn close_watches(&self) {
+        self.watches.close();
     }
 
     /// Answers one request. Every request, however it fails, leaves through here once.
@@ -138,6 +154,7 @@ impl Proxy {
         log.decided(&plan);
         match plan {
             Plan::Read(answer) => self.read(caller, &target, answer, request, log).await,
+            Plan::Watch(answer) => self.watch(caller, &target, answer, request, log).await,
             Plan::Share(reason) => self.share(caller, info, reason, request, log).await,
             Plan::Forward(forward) => self.forward(caller, info, forward, request, log).await,
         }
@@ -152,24 +169,53 @@ impl Proxy {
         log: &mut RequestLog,
     ) -> Plan {
         let arrived = Instant::now();
-        let media = negotiate(info, headers);
         let policy = self.config.borrow().policy.clone();
+        if info.verb() == Verb::Watch {
+            let (media, asked) = (Negotiated::of_watch(headers), Asked::of(headers));
+            let candidate = {
+                let session = self.session.lock();
+                decide::watch_candidate(info, caller, media, &asked, &policy, &session)
+            };
+            let candidate = match candidate {
+                Ok(candidate) => candidate,
+                Err(plan) => return plan,
+            };
+            let lookup = self.cache.lookup(&candidate.watch.query, Demand::Ignore);
+            let step = |lookup: &Lookup, session: &Session, now, waited| {
+                decide::decide_watch(&candidate, lookup, session, now, waited)
+            };
+            return self.settle(arrived, lookup, step, log).await;
+        }
+        let media = negotiate(info, headers);
         let candidate = decide::candidate(info, caller, media, &policy, &self.session.lock());
         let candidate = match candidate {
             Ok(candidate) => candidate,
             Err(plan) => return plan,
         };
-        let mut lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
+        let lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
+        let step = |lookup: &Lookup, session: &Session, now, waited| {
+            decide::decide(&candidate, lookup, session, now, waited)
+        };
+        self.settle(arrived, lookup, step, log).await
+    }
+
+    /// Decides by what is held, again and again as long as it is worth waiting.
+    async fn settle(
+        &self,
+        arrived: Instant,
+        mut lookup: Lookup,
+        decide: impl Fn(&Lookup, &Session, Instant, Duration) -> Step,
+        log: &RequestLog,
+    ) -> Plan {
         loop {
             let now = Instant::now();
-            let step =
-                decide::decide(&candidate, &lookup, &self.session.lock(), now, now - arrived);
+            let step = decide(&lookup, &self.session.lock(), now, now - arrived);
             match step {
                 Step::Act(plan) => return plan,
                 Step::Await(wait) => {
                     let view = wait.replica.reach(&wait.reach, arrived + wait.patience).await;
                     log.waited(view.reaches(&wait.reach), now.elapsed());
-                    lookup = crate::cache::Lookup::Found(view);
+                    lookup = Lookup::Found(view);
                 }
             }
         }
@@ -202,6 +248,53 @@ impl Proxy {
         self.forward(caller, &target.info, forward, request, log).await
     }
 
+    async fn watch(
+        &self,
+        caller: Caller,
+        target: &Target,
+        answer: LocalWatch,
+        mut request: Request<Incoming>,
+        log: &mut RequestLog,
+    ) -> Result<Response<Body>, Error> {
+        let level = answer.level;
+        let reason = match self.open_watch(target, answer, request.headers()).await {
+            Ok((watching, Asked::WebSocket(handshake))) => {
+                watching.send_over(hyper::upgrade::on(&mut request));
+                return Ok(log.hit(level, handshake.into_response()));
+            }
+            Ok((watching, _)) => {
+                let mut response = local::stream(watching.into_body(), request.headers());
+                if let Some(request) = target.info.resource_request() {
+                    self.warnings.repeat(&request.resource, response.headers_mut());
+                }
+                return Ok(log.hit(level, response));
+            }
+            Err(reason) => reason,
+        };
+        let forward = Forward { reason, rewriting: Rewriting::Keep };
+        log.decided(&Plan::Forward(forward.clone()));
+        self.forward(caller, &target.info, forward, request, log).await
+    }
+
+    async fn open_watch(
+        &self,
+        target: &Target,
+        answer: LocalWatch,
+        headers: &HeaderMap,
+    ) -> Result<(Watching, Asked), ForwardReason> {
+        let watch = target.info.resource_request().and_then(|request| request.watch.as_ref());
+        let watch = watch.ok_or(ForwardReason::NotModelled(NotModelled::Watch))?;
+        let allowed = self.authorize.watch(watch, answer).await;
+        let allowed = allowed.ok_or(ForwardReason::NotAuthorized)?;
+        let asked = Asked::of(headers);
+        let transport = match asked {
+            Asked::WebSocket(_) => Transport::WebSocket,
+            Asked::No | Asked::Other => Transport::Http,
+        };
+        let terms = Terms { transport, fraction: self.cache.fraction(), now: Instant::now() };
+        Ok((self.watches.open(watch, allowed, terms)?, asked))
+    }
+
     async fn share(
         &self,
         caller: Caller,
@@ -232,13 +325,13 @@ impl Proxy {
         let sent = self.forwarder.forward(caller, info, &rewriting, request, &self.session).await;
         match sent {
             Ok(response) => {
-                match (reason, readable(info)) {
-                    (ForwardReason::LinkLost, Some(read)) => self.cache.nudge(&read.query),
+                match (reason, sought(info)) {
+                    (ForwardReason::LinkLost, Some((query, _))) => self.cache.nudge(query),
                     // What a request names itself may lie in a future that no bookmark reaches.
-                    (ForwardReason::Behind, Some(read))
-                        if !matches!(read.version, VersionMatch::NotOlderThan(_)) =>
+                    (ForwardReason::Behind, Some((query, version)))
+                        if !matches!(version, VersionMatch::NotOlderThan(_)) =>
                     {
-                        self.cache.lags(&read.query);
+                        self.cache.lags(query);
                     }
                     _ => {}
                 }
@@ -260,6 +353,16 @@ fn readable(info: &RequestInfo) -> Option<&Read> {
     match info {
         RequestInfo::Resource(request) => request.read.as_ref().ok(),
         RequestInfo::NonResource(_) => None,
+    }
+}
+
+/// What a read or a watch selects, and from which version.
+fn sought(info: &RequestInfo) -> Option<(&Query, &VersionMatch)> {
+    let request = info.resource_request()?;
+    match (&request.read, &request.watch) {
+        (Ok(read), _) => Some((&read.query, &read.version)),
+        (Err(_), Some(watch)) => Some((&watch.query, &watch.version)),
+        (Err(_), None) => None,
     }
 }
 

@@ -9,7 +9,7 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 use super::{
     Metrics, Presence,
     family::{Family, ResourceId, single},
-    labels::{Lane, Outcome, Protocol, ServedBy, Wait},
+    labels::{Lane, Outcome, Protocol, ServedBy, Told, Transport, Wait, WatchEnd},
     table,
 };
 use crate::api::{GroupVersionResource, Scope, Verb};
@@ -37,6 +37,9 @@ pub(super) struct Handles {
     rewritten: Family<&'static str, Counter>,
     coalesced: Counter,
     waits: Family<Wait, Histogram>,
+    watchers: Family<Transport, Gauge>,
+    watch_events: Family<Told, Counter>,
+    watches_ended: Family<WatchEnd, Counter>,
     received: Counter,
     sent: Family<ServedBy, Counter>,
     connections: Family<Protocol, Gauge>,
@@ -65,6 +68,9 @@ impl Handles {
             rewritten: Family::new(recorder, &table::REWRITTEN),
             coalesced: single(recorder, &table::COALESCED),
             waits: Family::new(recorder, &table::WAIT_DURATION),
+            watchers: Family::new(recorder, &table::WATCHERS),
+            watch_events: Family::new(recorder, &table::WATCH_EVENTS),
+            watches_ended: Family::new(recorder, &table::WATCHES_ENDED),
             received: single(recorder, &table::CLIENT_RECEIVED),
             sent: Family::new(recorder, &table::CLIENT_SENT),
             connections: Family::new(recorder, &table::CLIENT_CONNECTIONS),
@@ -123,6 +129,24 @@ impl Metrics {
     pub fn waited(&self, wait: Wait, duration: Duration) {
         let values = || [wait.as_str().into()];
         self.0.client.waits.with(wait, values, |histogram| histogram.record(duration));
+    }
+
+    /// A watch is answered from memory until the value is dropped.
+    pub fn watcher(&self, transport: Transport) -> Presence {
+        let values = || [transport.as_str().into()];
+        Presence::new(self.0.client.watchers.with(transport, values, Gauge::clone))
+    }
+
+    /// A watch answered from memory sent an event.
+    pub fn watch_told(&self, told: Told) {
+        let values = || [told.as_str().into()];
+        self.0.client.watch_events.with(told, values, |counter| counter.increment(1));
+    }
+
+    /// A watch answered from memory ended.
+    pub fn watch_ended(&self, end: WatchEnd) {
+        let values = || [end.as_str().into()];
+        self.0.client.watches_ended.with(end, values, |counter| counter.increment(1));
     }
 
     /// Bytes arrived from a client.

@@ -5,7 +5,7 @@ use metrics::Unit;
 use super::{
     labels::{
         Certificate, Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState,
-        Round, ServedBy, UpstreamFault, Wait,
+        Round, ServedBy, Told, Transport, UpstreamFault, Wait, WatchEnd,
     },
     metric::{Label, Metric, Values, counter, described, gauge, seconds},
 };
@@ -30,6 +30,9 @@ pub(super) const TABLE: &[Section] = &[
             &REWRITTEN,
             &COALESCED,
             &WAIT_DURATION,
+            &WATCHERS,
+            &WATCH_EVENTS,
+            &WATCHES_ENDED,
             &CLIENT_RECEIVED,
             &CLIENT_SENT,
             &CLIENT_CONNECTIONS,
@@ -161,6 +164,24 @@ pub(super) const WAIT_DURATION: Metric = seconds(
     "listless_replica_wait_seconds",
     &[of!("result", Wait)],
     "Time reads waited for a replica to reach a version.",
+);
+pub(super) const WATCHERS: Metric = gauge(
+    "listless_watchers",
+    Unit::Count,
+    &[of!("transport", Transport)],
+    "Watches answered from memory now.",
+);
+pub(super) const WATCH_EVENTS: Metric = counter(
+    "listless_watch_events_total",
+    Unit::Count,
+    &[of!("type", Told)],
+    "Events sent by watches answered from memory.",
+);
+pub(super) const WATCHES_ENDED: Metric = counter(
+    "listless_watches_ended_total",
+    Unit::Count,
+    &[of!("reason", WatchEnd)],
+    "Watches answered from memory that ended.",
 );
 pub(super) const CLIENT_RECEIVED: Metric = counter(
     "listless_client_received_bytes_total",

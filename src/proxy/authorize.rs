@@ -17,10 +17,14 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::{
-    api::{Verb, request::Read},
+    api::{
+        Verb,
+        query::Query,
+        request::{Read, Watch},
+    },
     body::Body,
     hash::RandomState,
-    proxy::decide::LocalRead,
+    proxy::decide::{LocalRead, LocalWatch},
     upstream::{Client, Lane},
 };
 
@@ -33,6 +37,13 @@ pub struct Authorized<T>(T);
 pub struct Authorize {
     client: Arc<dyn Client>,
     reviews: moka::future::Cache<Attributes, Arc<Decided>, RandomState>,
+}
+
+/// Leave to watch, which may be withdrawn.
+#[derive(Clone)]
+pub struct Permit {
+    authorize: Authorize,
+    attributes: Attributes,
 }
 
 /// What a review came to, kept where the next identical read finds it without a search.
@@ -135,12 +146,26 @@ impl Authorize {
         let decided = match remembered.fresh() {
             Some(decided) => decided,
             None => {
-                let decided = self.decided(attributes(read)).await?;
+                let verb = if read.name.is_some() { Verb::Get } else { Verb::List };
+                let decided = self.decided(attributes(verb, &read.query)).await?;
                 remembered.0.store(Some(decided.clone()));
                 decided
             }
         };
         decided.allowed.then_some(Authorized(answer))
+    }
+
+    /// The answer to a watch, if the apiserver would give one like it to this identity, and what
+    /// tells later whether it still would.
+    pub async fn watch(
+        &self,
+        watch: &Watch,
+        answer: LocalWatch,
+    ) -> Option<Authorized<(LocalWatch, Permit)>> {
+        let attributes = attributes(Verb::Watch, &watch.query);
+        let decided = self.decided(attributes.clone()).await?;
+        let permit = Permit { authorize: self.clone(), attributes };
+        decided.allowed.then_some(Authorized((answer, permit)))
     }
 
     async fn decided(&self, attributes: Attributes) -> Option<Arc<Decided>> {
@@ -205,15 +230,24 @@ impl Remembered {
     }
 }
 
-fn attributes(read: &Read) -> Attributes {
-    let verb = if read.name.is_some() { Verb::Get } else { Verb::List };
-    let resource = &read.query.resource;
+fn attributes(verb: Verb, query: &Query) -> Attributes {
+    let resource = &query.resource;
     Attributes {
         verb: verb.as_str(),
         group: resource.group.clone(),
         version: resource.version.clone(),
         resource: resource.resource.clone(),
-        namespace: read.query.scope.namespace().map(Into::into),
+        namespace: query.scope.namespace().map(Into::into),
+    }
+}
+
+// === impl Permit ===
+
+impl Permit {
+    /// Whether the apiserver says no by now; without its answer the permit stands.
+    pub async fn is_withdrawn(self) -> bool {
+        let decided = self.authorize.decided(self.attributes).await;
+        decided.is_some_and(|decided| !decided.allowed)
     }
 }
 

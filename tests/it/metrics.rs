@@ -7,7 +7,8 @@ use listless::{
     api::{GroupVersionResource, Scope, Verb},
     metrics::{
         self, Certificate, Lane, Metrics, Origin, Outcome, Protocol, ReplicaEnd, ReplicaSample,
-        ReplicaState, ReplicaTotals, RequestSample, ServedBy, UpstreamFault, UpstreamSample, Wait,
+        ReplicaState, ReplicaTotals, RequestSample, ServedBy, Told, Transport, UpstreamFault,
+        UpstreamSample, Wait, WatchEnd,
     },
 };
 
@@ -28,6 +29,9 @@ fn record_everything(metrics: &Metrics) {
     metrics.rewritten("any");
     metrics.coalesced();
     metrics.waited(Wait::Reached, MOMENT);
+    drop(metrics.watcher(Transport::Http));
+    metrics.watch_told(Told::Added);
+    metrics.watch_ended(WatchEnd::Timeout);
     metrics.client_received(1);
     metrics.client_sent(ServedBy::Cache, 1);
     drop(metrics.client_connection(Protocol::Http2));
