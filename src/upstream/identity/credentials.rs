@@ -172,8 +172,12 @@ async fn read_token(path: &PathBuf) -> Result<HeaderValue, BoxError> {
 
 /// Whatever else the user has; may run a plugin.
 async fn from_user(config: &Config) -> Result<Header, BoxError> {
-    let config = config.clone();
-    let layer = tokio::task::spawn_blocking(move || config.auth_layer()).await??;
+    let layer = if runs_a_plugin(&config.auth_info) {
+        let config = config.clone();
+        tokio::task::spawn_blocking(move || config.auth_layer()).await??
+    } else {
+        config.auth_layer()?
+    };
     let Some(layer) = layer else { return Ok(Header::None) };
     let service = layer.layer(tower::service_fn(|request: Request<Body>| async move {
         Ok::<_, BoxError>(Response::new(request.headers().get(AUTHORIZATION).cloned()))
@@ -188,8 +192,22 @@ async fn certificate(config: &Config, ask: bool) -> Result<Option<Arc<ClientConf
         config.auth_info.exec = None;
     }
     config.auth_info.auth_provider = None;
+    if !has_certificate(&config.auth_info) {
+        return Ok(None);
+    }
     let tls = tokio::task::spawn_blocking(move || config.rustls_client_config()).await??;
     Ok(tls.client_auth_cert_resolver.has_certs().then(|| Arc::new(tls)))
+}
+
+/// Whether asking for its token may take long.
+fn runs_a_plugin(user: &AuthInfo) -> bool {
+    user.exec.is_some() || user.auth_provider.is_some()
+}
+
+/// Whether it has a certificate, or a plugin that may give one.
+fn has_certificate(user: &AuthInfo) -> bool {
+    let own = user.client_certificate.is_some() || user.client_certificate_data.is_some();
+    own || user.exec.is_some()
 }
 
 async fn impersonation(config: &Config) -> Result<HeaderMap, BoxError> {
