@@ -19,7 +19,7 @@ use crate::{
     proxy::{
         Parts, Proxy,
         forward::Clients,
-        identify::LocalToken,
+        identify::Identify,
         listen::{self, Bound},
         metered::Metered,
         warnings::Warnings,
@@ -36,8 +36,8 @@ pub struct Foundation {
     pub listeners: Vec<Bound>,
     /// How they are met; absent: in plain text.
     pub tls: Option<tls::Server>,
-    /// What the user Listless reads as presents.
-    pub token: String,
+    /// How callers are told apart.
+    pub identify: Identify,
     /// To the apiserver, as that user and otherwise.
     pub clients: Clients,
     /// The configuration in force.
@@ -72,7 +72,7 @@ impl Running {
 
     /// Starts serving; waits with jitter are drawn from `random`, whose numbers are in 0..1.
     pub fn start_with(foundation: Foundation, random: Random) -> Self {
-        let Foundation { listeners, tls, token, clients, config, metrics } = foundation;
+        let Foundation { listeners, tls, identify, clients, config, metrics } = foundation;
         let (settings, settings_task) = cache_settings(config.clone());
         let warnings = Warnings::default();
         let metered = |client: &Arc<dyn Client>, origin| -> Arc<dyn Client> {
@@ -83,14 +83,13 @@ impl Running {
         start_eager(&config.borrow(), &cache);
         let eager = tokio::spawn(keep_starting_eager(config.clone(), cache.clone()));
         let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone()));
-        let token = LocalToken::new(&token);
         let listener_metrics = metrics.clone();
         let clients = Clients {
             own: metered(&clients.own, Origin::Client),
             impersonating: metered(&clients.impersonating, Origin::Client),
             plain: metered(&clients.plain, Origin::Client),
         };
-        let parts = Parts { token, config, cache: cache.clone(), clients, warnings, metrics };
+        let parts = Parts { identify, config, cache: cache.clone(), clients, warnings, metrics };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));

@@ -13,6 +13,7 @@ pub mod local;
 pub mod metered;
 pub mod observe;
 pub mod session;
+pub mod sessions;
 pub mod warnings;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,21 +23,22 @@ use hyper::body::Incoming;
 use tokio::{sync::watch, time::Instant};
 
 use self::{
-    authorize::Authorize,
+    authorize::{Asker, Attributes, Authorize},
     coalesce::{Coalesce, CoalesceKey, Landed},
     decide::{Forward, ForwardReason, LocalRead, Plan, Rewriting, Step},
     forward::{Clients, Forwarder},
-    identify::{Caller, LocalToken},
+    identify::{Caller, Identify},
     listen::{Connection, Serve},
     local::Local,
     observe::RequestLog,
     session::{Session, Source},
+    sessions::{SESSIONS_MAX, Sessions},
     warnings::Warnings,
 };
 use crate::{
     api::{
         media::Negotiated,
-        request::{Read, RequestInfo},
+        request::{Read, RequestInfo, ResourceRequest},
     },
     body::Body,
     cache::Cache,
@@ -47,10 +49,10 @@ use crate::{
 
 /// Everything a request meets.
 pub struct Proxy {
-    token: LocalToken,
+    identify: Identify,
     config: watch::Receiver<Arc<Config>>,
     cache: Cache,
-    session: SharedSession,
+    sessions: Sessions,
     authorize: Authorize,
     local: Local,
     coalesce: Coalesce,
@@ -59,10 +61,16 @@ pub struct Proxy {
     metrics: Metrics,
 }
 
+/// One request's caller, and the session it belongs to.
+struct Visit {
+    asker: Asker,
+    session: SharedSession,
+}
+
 /// What a [`Proxy`] is made of.
 pub struct Parts {
-    /// What proves that a caller is the user Listless reads as.
-    pub token: LocalToken,
+    /// How callers are told apart.
+    pub identify: Identify,
     /// The configuration in force.
     pub config: watch::Receiver<Arc<Config>>,
     /// The replicas.
@@ -82,6 +90,16 @@ pub struct SharedSession(Arc<Mutex<Session>>);
 // === impl SharedSession ===
 
 impl SharedSession {
+    /// Shares a session.
+    pub fn new(session: Session) -> Self {
+        Self(Arc::new(Mutex::new(session)))
+    }
+
+    /// Whether anybody else holds it, too.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// Held for a few instructions at a time, never across an await.
     pub fn lock(&self) -> MutexGuard<'_, Session> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -94,11 +112,15 @@ impl Proxy {
     /// Joins the parts; nothing runs until a request comes.
     pub fn new(parts: Parts) -> Self {
         Self {
-            token: parts.token,
+            identify: parts.identify,
             config: parts.config,
             cache: parts.cache,
-            session: SharedSession::default(),
-            authorize: Authorize::new(parts.clients.own.clone()),
+            sessions: Sessions::new(SESSIONS_MAX, parts.metrics.clone()),
+            authorize: Authorize::new(
+                parts.clients.own.clone(),
+                parts.clients.plain.clone(),
+                parts.metrics.clone(),
+            ),
             local: Local::default(),
             coalesce: Coalesce::default(),
             forwarder: Forwarder::new(parts.clients),
@@ -125,22 +147,39 @@ impl Proxy {
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
-        let caller = self.token.caller(request.headers());
+        let visit = self.visit(request.headers());
         let info = RequestInfo::parse(request.method(), request.uri(), request.headers());
         log.classified(&info);
-        let plan = self.plan(caller, &info, request.headers(), log).await;
+        let plan = self.plan(&visit, &info, request.headers(), log).await;
         log.decided(&plan);
         match plan {
-            Plan::Read(answer) => self.read(caller, &info, answer, request, log).await,
-            Plan::Share(reason) => self.share(caller, &info, reason, request, log).await,
-            Plan::Forward(forward) => self.forward(caller, &info, forward, request, log).await,
+            Plan::Read(answer) => self.read(&visit, &info, answer, request, log).await,
+            Plan::Share(reason) => self.share(&visit, &info, reason, request, log).await,
+            Plan::Forward(forward) => self.forward(&visit, &info, forward, request, log).await,
         }
+    }
+
+    fn visit(&self, headers: &HeaderMap) -> Visit {
+        let caller = self.identify.caller(headers);
+        let session = self.sessions.of(caller, Instant::now());
+        Visit { asker: Asker::new(caller, headers), session }
+    }
+
+    /// Whether the caller may learn anything of a replica: whether there is one, and how it fares.
+    ///
+    /// Our own user may know all of them: they were read in its name. A bearer must be allowed the
+    /// very read first, so that nobody starts a replica, waits for one or is told of one without it.
+    async fn may_know(&self, visit: &Visit, info: &RequestInfo) -> bool {
+        let Caller::Bearer(_) = visit.caller() else { return true };
+        let Some((request, read)) = readable(info) else { return false };
+        let attributes = Attributes::of_read(visit.caller(), request, read);
+        self.authorize.allows(&visit.asker, attributes).await
     }
 
     /// Decides, and waits for a replica as long as the decision allows.
     async fn plan(
         &self,
-        caller: Caller,
+        visit: &Visit,
         info: &RequestInfo,
         headers: &HeaderMap,
         log: &mut RequestLog,
@@ -148,16 +187,21 @@ impl Proxy {
         let arrived = Instant::now();
         let media = negotiate(info, headers);
         let policy = self.config.borrow().policy.clone();
-        let candidate = decide::candidate(info, caller, media, &policy, &self.session.lock());
+        let candidate =
+            decide::candidate(info, visit.caller(), media, &policy, &visit.session.lock());
         let candidate = match candidate {
             Ok(candidate) => candidate,
             Err(plan) => return plan,
         };
+        if !self.may_know(visit, info).await {
+            let reason = ForwardReason::NotAuthorized;
+            return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
+        }
         let mut lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
         loop {
             let now = Instant::now();
             let step =
-                decide::decide(&candidate, &lookup, &self.session.lock(), now, now - arrived);
+                decide::decide(&candidate, &lookup, &visit.session.lock(), now, now - arrived);
             match step {
                 Step::Act(plan) => return plan,
                 Step::Await(wait) => {
@@ -171,7 +215,7 @@ impl Proxy {
 
     async fn read(
         &self,
-        caller: Caller,
+        visit: &Visit,
         info: &RequestInfo,
         answer: LocalRead,
         request: Request<Incoming>,
@@ -179,31 +223,33 @@ impl Proxy {
     ) -> Result<Response<Body>, Error> {
         let version = answer.snapshot.version().clone();
         let level = answer.level;
-        if let Some(read) = readable(info)
-            && let Some(allowed) = self.authorize.read(read, answer).await
+        if let Some((asked, read)) = readable(info)
+            && let attributes = Attributes::of_read(visit.caller(), asked, read)
+            && let Some(allowed) = self.authorize.grant(&visit.asker, attributes, answer).await
         {
             let resource = read.query.resource.group_resource();
-            self.session.lock().shown(&resource, &version, Source::Storage, Instant::now());
+            visit.session.lock().shown(&resource, &version, Source::Storage, Instant::now());
             let mut response = self.local.read(read, allowed, request.headers()).await;
             self.warnings.repeat(&read.query.resource, response.headers_mut());
             return Ok(log.hit(level, response));
         }
         let reason = ForwardReason::NotAuthorized;
         let forward = Forward { reason, rewriting: Rewriting::Keep };
-        self.forward(caller, info, forward, request, log).await
+        self.forward(visit, info, forward, request, log).await
     }
 
     async fn share(
         &self,
-        caller: Caller,
+        visit: &Visit,
         info: &RequestInfo,
         reason: ForwardReason,
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
-        let key = CoalesceKey::new(caller, &request);
+        let key = CoalesceKey::new(visit.caller(), &request);
         let rewriting = Rewriting::Keep;
-        let send = || self.forwarder.forward(caller, info, &rewriting, request, &self.session);
+        let (caller, session) = (visit.caller(), &visit.session);
+        let send = || self.forwarder.forward(caller, info, &rewriting, request, session);
         match self.coalesce.fly(key, send).await {
             Ok(Landed::Sent(response)) => Ok(log.forwarded(reason, response)),
             Ok(Landed::Shared(response)) => Ok(log.coalesced(reason, response)),
@@ -213,23 +259,32 @@ impl Proxy {
 
     async fn forward(
         &self,
-        caller: Caller,
+        visit: &Visit,
         info: &RequestInfo,
         forward: Forward,
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
         let Forward { reason, rewriting } = forward;
-        let sent = self.forwarder.forward(caller, info, &rewriting, request, &self.session).await;
+        let (caller, session) = (visit.caller(), &visit.session);
+        let sent = self.forwarder.forward(caller, info, &rewriting, request, session).await;
         match sent {
             Ok(response) => {
-                if let (ForwardReason::LinkLost, Some(read)) = (reason, readable(info)) {
+                if let (ForwardReason::LinkLost, Some((_, read))) = (reason, readable(info)) {
                     self.cache.nudge(&read.query);
                 }
                 Ok(log.forwarded(reason, response))
             }
             Err(error) => Err(Error::upstream(error, info)),
         }
+    }
+}
+
+// === impl Visit ===
+
+impl Visit {
+    fn caller(&self) -> Caller {
+        self.asker.caller()
     }
 }
 
@@ -240,13 +295,11 @@ impl Serve for Proxy {
 }
 
 /// The read a request makes, when it makes one.
-fn readable(info: &RequestInfo) -> Option<&Read> {
-    match info {
-        RequestInfo::Resource(request) => request.read.as_ref().ok(),
-        RequestInfo::NonResource(_) => None,
-    }
+fn readable(info: &RequestInfo) -> Option<(&ResourceRequest, &Read)> {
+    let request = info.resource_request()?;
+    Some((request, request.read.as_ref().ok()?))
 }
 
 fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
-    Negotiated::of(headers, readable(info).and_then(|read| read.pretty.as_deref()))
+    Negotiated::of(headers, readable(info).and_then(|(_, read)| read.pretty.as_deref()))
 }

@@ -24,7 +24,11 @@ use crate::{
     config::{Config, Reloader},
     lifecycle::{Drain, Heartbeat, Ready, Signals},
     metrics::{Certificate, Metrics},
-    proxy::{forward::Clients, listen::Bound},
+    proxy::{
+        forward::Clients,
+        identify::{Identify, LocalToken},
+        listen::Bound,
+    },
     tls,
     upstream::{
         self,
@@ -131,7 +135,7 @@ async fn start(options: &LocalOptions, shared: &Shared, admin: &Handle) -> anyho
     let running = Running::start(Foundation {
         listeners: vec![bound],
         tls: Some(serving),
-        token,
+        identify: Identify::Own(LocalToken::new(&token)),
         clients: Clients::new(plain, own),
         config,
         metrics: shared.metrics.clone(),

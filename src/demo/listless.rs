@@ -10,7 +10,11 @@ use crate::{
     app::{Foundation, Running},
     config::Config,
     metrics::Metrics,
-    proxy::{forward::Clients, listen::Bound},
+    proxy::{
+        forward::Clients,
+        identify::{Identify, LocalToken},
+        listen::Bound,
+    },
     tls::{self, Authority, Names},
     upstream::{Settings, dial::Tcp, identity},
 };
@@ -42,7 +46,7 @@ async fn start(cluster: Server) -> anyhow::Result<Proxy> {
     let running = Running::start(Foundation {
         listeners: vec![bound],
         tls: Some(server),
-        token: LOCAL_TOKEN.to_owned(),
+        identify: Identify::Own(LocalToken::new(LOCAL_TOKEN)),
         clients: Clients::new(plain, own),
         config,
         metrics: Metrics::new(),

@@ -9,7 +9,7 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 use super::{
     Metrics, Presence,
     family::{Family, ResourceId, single},
-    labels::{Lane, Outcome, Protocol, ServedBy, Wait},
+    labels::{Lane, Outcome, Protocol, Review, ServedBy, Wait},
     table,
 };
 use crate::api::{GroupVersionResource, Scope, Verb};
@@ -37,6 +37,8 @@ pub(super) struct Handles {
     rewritten: Family<&'static str, Counter>,
     coalesced: Counter,
     waits: Family<Wait, Histogram>,
+    reviews: Family<Review, Counter>,
+    sessions: Gauge,
     received: Counter,
     sent: Family<ServedBy, Counter>,
     connections: Family<Protocol, Gauge>,
@@ -65,6 +67,8 @@ impl Handles {
             rewritten: Family::new(recorder, &table::REWRITTEN),
             coalesced: single(recorder, &table::COALESCED),
             waits: Family::new(recorder, &table::WAIT_DURATION),
+            reviews: Family::new(recorder, &table::REVIEWS),
+            sessions: single(recorder, &table::SESSIONS),
             received: single(recorder, &table::CLIENT_RECEIVED),
             sent: Family::new(recorder, &table::CLIENT_SENT),
             connections: Family::new(recorder, &table::CLIENT_CONNECTIONS),
@@ -123,6 +127,17 @@ impl Metrics {
     pub fn waited(&self, wait: Wait, duration: Duration) {
         let values = || [wait.as_str().into()];
         self.0.client.waits.with(wait, values, |histogram| histogram.record(duration));
+    }
+
+    /// An access review was asked in a caller's name.
+    pub fn reviewed(&self, review: Review) {
+        let values = || [review.as_str().into()];
+        self.0.client.reviews.with(review, values, |counter| counter.increment(1));
+    }
+
+    /// So many callers of a gateway are remembered.
+    pub fn sessions(&self, count: usize) {
+        self.0.client.sessions.set(count as f64);
     }
 
     /// Bytes arrived from a client.

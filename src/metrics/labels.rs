@@ -54,6 +54,18 @@ label! {
 }
 
 label! {
+    /// What an access review came to.
+    Review {
+        /// The caller may.
+        Allowed = "allowed",
+        /// The caller may not, or is nobody.
+        Denied = "denied",
+        /// There was no answer, or no place to ask for one.
+        Failed = "failed",
+    }
+}
+
+label! {
     /// The protocol of a connection.
     Protocol {
         /// HTTP/1.1.

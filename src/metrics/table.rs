@@ -5,7 +5,7 @@ use metrics::Unit;
 use super::{
     labels::{
         Certificate, Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState,
-        Round, ServedBy, UpstreamFault, Wait,
+        Review, Round, ServedBy, UpstreamFault, Wait,
     },
     metric::{Label, Metric, Values, counter, described, gauge, seconds},
 };
@@ -30,6 +30,8 @@ pub(super) const TABLE: &[Section] = &[
             &REWRITTEN,
             &COALESCED,
             &WAIT_DURATION,
+            &REVIEWS,
+            &SESSIONS,
             &CLIENT_RECEIVED,
             &CLIENT_SENT,
             &CLIENT_CONNECTIONS,
@@ -160,6 +162,18 @@ pub(super) const WAIT_DURATION: Metric = seconds(
     "listless_replica_wait_seconds",
     &[of!("result", Wait)],
     "Time reads waited for a replica to reach a version.",
+);
+pub(super) const REVIEWS: Metric = counter(
+    "listless_access_reviews_total",
+    Unit::Count,
+    &[of!("result", Review)],
+    "Access reviews asked in callers' names before memory answers them.",
+);
+pub(super) const SESSIONS: Metric = gauge(
+    "listless_gateway_sessions",
+    Unit::Count,
+    &[],
+    "Callers of a gateway, one per token, of whom is remembered what they have seen and written.",
 );
 pub(super) const CLIENT_RECEIVED: Metric = counter(
     "listless_client_received_bytes_total",

@@ -26,7 +26,12 @@ use listless::{
     cache::ReplicaStatus,
     config::Config,
     metrics::Metrics,
-    proxy::{Proxy, forward::Clients, listen::Bound},
+    proxy::{
+        Proxy,
+        forward::Clients,
+        identify::{Identify, LocalToken, TokenHasher},
+        listen::Bound,
+    },
     simulator::{Simulator, User},
     tls, upstream as api,
 };
@@ -60,6 +65,7 @@ pub(crate) struct Setup {
     upstream: Option<Arc<dyn api::Client>>,
     config: String,
     seed: u64,
+    identify: Identify,
 }
 
 /// What the user Listless reads as presents to the proxy.
@@ -87,7 +93,8 @@ impl Setup {
     pub(crate) fn of(simulator: Simulator) -> Self {
         simulator.admit(OWN_TOKEN, User::admin("own"));
         simulator.admit(STRANGERS_TOKEN, User::admin("stranger"));
-        Self { simulator, upstream: None, config: String::new(), seed: 1 }
+        let identify = Identify::Own(LocalToken::new(LOCAL_TOKEN));
+        Self { simulator, upstream: None, config: String::new(), seed: 1, identify }
     }
 
     /// Asks something else than the simulator.
@@ -99,6 +106,17 @@ impl Setup {
     /// Sections of the configuration file.
     pub(crate) fn config(mut self, sections: &str) -> Self {
         self.config = sections.to_owned();
+        self
+    }
+
+    /// The apiserver it will stand in front of.
+    pub(crate) fn simulator(&self) -> &Simulator {
+        &self.simulator
+    }
+
+    /// As a gateway: every caller has a token of its own, which only the apiserver knows.
+    pub(crate) fn gateway(mut self) -> Self {
+        self.identify = Identify::Bearers(TokenHasher::new(&[7; 32]));
         self
     }
 
@@ -146,8 +164,8 @@ impl Setup {
     ) -> TestProxy {
         let (upstream, clients) = self.ways_up();
         let (publish, config) = watch::channel(Arc::new(configuration(&self.config)));
-        let (token, metrics) = (LOCAL_TOKEN.to_owned(), Metrics::new());
-        let foundation = Foundation { listeners, tls, token, clients, config, metrics };
+        let (identify, metrics) = (self.identify, Metrics::new());
+        let foundation = Foundation { listeners, tls, identify, clients, config, metrics };
         let running = Running::start_with(foundation, fractions(self.seed));
         let (simulator, door) = (self.simulator, door(running.proxy()));
         TestProxy { simulator, upstream, door, config: publish, running }
@@ -183,10 +201,20 @@ impl TestProxy {
         TestClient::new(self.door.clone())
     }
 
+    /// The bearer of a token, on a connection of its own.
+    pub(crate) fn bearer(&self, token: &str) -> TestClient {
+        self.anybody().with("authorization", &format!("Bearer {token}"))
+    }
+
     /// Listless's own identity, past the proxy.
     pub(crate) fn straight(&self) -> TestClient {
+        self.straight_as(OWN_TOKEN)
+    }
+
+    /// The bearer of a token, past the proxy.
+    pub(crate) fn straight_as(&self, token: &str) -> TestClient {
         TestClient::new(Door::Straight(self.simulator.clone()))
-            .with("authorization", &format!("Bearer {OWN_TOKEN}"))
+            .with("authorization", &format!("Bearer {token}"))
     }
 
     /// A connection for bytes; only on loopback.

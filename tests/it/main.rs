@@ -2,6 +2,7 @@
 
 mod authorization;
 mod bad_input;
+mod callers;
 mod cli;
 mod coalescing;
 mod config;

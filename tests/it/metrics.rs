@@ -7,7 +7,8 @@ use listless::{
     api::{GroupVersionResource, Scope, Verb},
     metrics::{
         self, Certificate, Lane, Metrics, Origin, Outcome, Protocol, ReplicaEnd, ReplicaSample,
-        ReplicaState, ReplicaTotals, RequestSample, ServedBy, UpstreamFault, UpstreamSample, Wait,
+        ReplicaState, ReplicaTotals, RequestSample, Review, ServedBy, UpstreamFault,
+        UpstreamSample, Wait,
     },
 };
 
@@ -28,6 +29,8 @@ fn record_everything(metrics: &Metrics) {
     metrics.rewritten("any");
     metrics.coalesced();
     metrics.waited(Wait::Reached, MOMENT);
+    metrics.reviewed(Review::Allowed);
+    metrics.sessions(1);
     metrics.client_received(1);
     metrics.client_sent(ServedBy::Cache, 1);
     drop(metrics.client_connection(Protocol::Http2));

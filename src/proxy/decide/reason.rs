@@ -59,7 +59,9 @@ impl ForwardReason {
             Self::Write => "write",
             Self::Caller(Stranger::NoCredential) => "no-credential",
             Self::Caller(Stranger::OtherCredential) => "other-credential",
-            Self::Caller(Stranger::Impersonating) => "impersonation",
+            Self::Caller(Stranger::Impersonating | Stranger::ImpersonatingBearer) => {
+                "impersonation"
+            }
             Self::NotModelled(why) => why.as_str(),
             Self::Observing => "observe",
             Self::NeverCached => "never-cached",
