@@ -1,6 +1,8 @@
 //! Builds every part in order, binds all listeners first, owns the end.
 
+mod gateway;
 mod local;
+mod serve;
 mod wire;
 
 use std::sync::Arc;
@@ -28,6 +30,7 @@ use crate::{
     upstream::Client,
 };
 
+pub use gateway::gateway;
 pub use local::local;
 
 /// What a running proxy stands on.

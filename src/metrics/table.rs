@@ -77,6 +77,7 @@ pub(super) const TABLE: &[Section] = &[
             &CONFIG_RELOADS,
             &CONFIG_LAST_SUCCESS,
             &CERTIFICATE_EXPIRY,
+            &CERTIFICATE_RELOADS,
         ],
     },
     Section {
@@ -342,6 +343,12 @@ pub(super) const CONFIG_LAST_SUCCESS: Metric = gauge(
     Unit::Seconds,
     &[],
     "When the configuration in use was read, in Unix time.",
+);
+pub(super) const CERTIFICATE_RELOADS: Metric = counter(
+    "listless_certificate_reloads_total",
+    Unit::Count,
+    &[of!("result", Outcome)],
+    "Changed certificate files taken over, or refused.",
 );
 pub(super) const CERTIFICATE_EXPIRY: Metric = gauge(
     "listless_certificate_expiry_timestamp_seconds",

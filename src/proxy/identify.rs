@@ -54,7 +54,7 @@ pub enum Identify {
 pub struct LocalToken(Vec<u8>);
 
 /// Makes a [`BearerId`] of a token.
-pub struct TokenHasher(hmac::Key);
+pub struct TokenHasher(Box<hmac::Key>);
 
 /// Bearer tokens stand here for clients that cannot set headers, such as browsers.
 const WEBSOCKET_BEARER: &[u8] = b"base64url.bearer.authorization.k8s.io.";
@@ -115,7 +115,7 @@ impl LocalToken {
 impl TokenHasher {
     /// Hashes under this key, which nobody else may know.
     pub fn new(key: &[u8; 32]) -> Self {
-        Self(hmac::Key::new(hmac::HMAC_SHA256, key))
+        Self(Box::new(hmac::Key::new(hmac::HMAC_SHA256, key)))
     }
 
     fn id(&self, credential: &HeaderValue) -> BearerId {

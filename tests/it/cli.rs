@@ -1,5 +1,8 @@
 //! The command as a user runs it: exit codes, what goes to which stream, its beginning and its end.
 
+#[cfg(unix)]
+mod gateway;
+
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
