@@ -197,6 +197,7 @@ fn totals(counters: &Counters) -> ReplicaTotals {
         watches_again: counters.watch_restarts.get(),
         events: counters.events.get(),
         bookmarks: counters.bookmarks.get(),
+        catch_ups: counters.catch_ups.get(),
         probes: counters.probes.get(),
         failures: counters.failures.get(),
         epochs: counters.epochs.get(),

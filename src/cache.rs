@@ -220,6 +220,14 @@ impl Cache {
         }
     }
 
+    /// A read of this query was passed on because its replica has not proved a version that was
+    /// shown elsewhere, and only a bookmark can prove it (S-CONS-21).
+    pub fn lags(&self, query: &Query) {
+        if let Some(replica) = self.0.set().best(query) {
+            replica.lags();
+        }
+    }
+
     /// Every replica in figures.
     pub fn replicas(&self) -> Vec<ReplicaStatus> {
         let now = Instant::now();

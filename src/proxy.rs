@@ -14,6 +14,7 @@ pub mod metered;
 pub mod observe;
 pub mod session;
 pub mod sessions;
+pub mod target;
 pub mod warnings;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,12 +34,14 @@ use self::{
     observe::RequestLog,
     session::{Session, Source},
     sessions::{SESSIONS_MAX, Sessions},
+    target::{Target, Targets},
     warnings::Warnings,
 };
 use crate::{
     api::{
         media::Negotiated,
         request::{Read, RequestInfo, ResourceRequest},
+        version::VersionMatch,
     },
     body::Body,
     cache::Cache,
@@ -50,6 +53,7 @@ use crate::{
 /// Everything a request meets.
 pub struct Proxy {
     identify: Identify,
+    targets: Targets,
     config: watch::Receiver<Arc<Config>>,
     cache: Cache,
     sessions: Sessions,
@@ -113,6 +117,7 @@ impl Proxy {
     pub fn new(parts: Parts) -> Self {
         Self {
             identify: parts.identify,
+            targets: Targets::default(),
             config: parts.config,
             cache: parts.cache,
             sessions: Sessions::new(SESSIONS_MAX, parts.metrics.clone()),
@@ -148,14 +153,15 @@ impl Proxy {
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
         let visit = self.visit(request.headers());
-        let info = RequestInfo::parse(request.method(), request.uri(), request.headers());
-        log.classified(&info);
-        let plan = self.plan(&visit, &info, request.headers(), log).await;
+        let target = self.targets.read(visit.caller(), &request);
+        let info = &target.info;
+        log.classified(&target);
+        let plan = self.plan(&visit, &target, request.headers(), log).await;
         log.decided(&plan);
         match plan {
-            Plan::Read(answer) => self.read(&visit, &info, answer, request, log).await,
-            Plan::Share(reason) => self.share(&visit, &info, reason, request, log).await,
-            Plan::Forward(forward) => self.forward(&visit, &info, forward, request, log).await,
+            Plan::Read(answer) => self.read(&visit, &target, answer, request, log).await,
+            Plan::Share(reason) => self.share(&visit, info, reason, request, log).await,
+            Plan::Forward(forward) => self.forward(&visit, info, forward, request, log).await,
         }
     }
 
@@ -169,21 +175,22 @@ impl Proxy {
     ///
     /// Our own user may know all of them: they were read in its name. A bearer must be allowed the
     /// very read first, so that nobody starts a replica, waits for one or is told of one without it.
-    async fn may_know(&self, visit: &Visit, info: &RequestInfo) -> bool {
+    async fn may_know(&self, visit: &Visit, target: &Target) -> bool {
         let Caller::Bearer(_) = visit.caller() else { return true };
-        let Some((request, read)) = readable(info) else { return false };
-        let attributes = Attributes::of_read(visit.caller(), request, read);
-        self.authorize.allows(&visit.asker, attributes).await
+        let Some((request, read)) = readable(&target.info) else { return false };
+        let question = || Attributes::of_read(visit.caller(), request, read);
+        self.authorize.allows(&visit.asker, question, &target.review).await
     }
 
     /// Decides, and waits for a replica as long as the decision allows.
     async fn plan(
         &self,
         visit: &Visit,
-        info: &RequestInfo,
+        target: &Target,
         headers: &HeaderMap,
         log: &mut RequestLog,
     ) -> Plan {
+        let info = &target.info;
         let arrived = Instant::now();
         let media = negotiate(info, headers);
         let policy = self.config.borrow().policy.clone();
@@ -193,7 +200,7 @@ impl Proxy {
             Ok(candidate) => candidate,
             Err(plan) => return plan,
         };
-        if !self.may_know(visit, info).await {
+        if !self.may_know(visit, target).await {
             let reason = ForwardReason::NotAuthorized;
             return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
         }
@@ -216,26 +223,28 @@ impl Proxy {
     async fn read(
         &self,
         visit: &Visit,
-        info: &RequestInfo,
+        target: &Target,
         answer: LocalRead,
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
         let version = answer.snapshot.version().clone();
         let level = answer.level;
-        if let Some((asked, read)) = readable(info)
-            && let attributes = Attributes::of_read(visit.caller(), asked, read)
-            && let Some(allowed) = self.authorize.grant(&visit.asker, attributes, answer).await
+        if let Some((asked, read)) = readable(&target.info)
+            && let question = (|| Attributes::of_read(visit.caller(), asked, read))
+            && let Some(allowed) =
+                self.authorize.grant(&visit.asker, question, &target.review, answer).await
         {
             let resource = read.query.resource.group_resource();
             visit.session.lock().shown(&resource, &version, Source::Storage, Instant::now());
-            let mut response = self.local.read(read, allowed, request.headers()).await;
+            let mut response =
+                self.local.read(read, allowed, &target.body, request.headers()).await;
             self.warnings.repeat(&read.query.resource, response.headers_mut());
             return Ok(log.hit(level, response));
         }
         let reason = ForwardReason::NotAuthorized;
         let forward = Forward { reason, rewriting: Rewriting::Keep };
-        self.forward(visit, info, forward, request, log).await
+        self.forward(visit, &target.info, forward, request, log).await
     }
 
     async fn share(
@@ -270,8 +279,15 @@ impl Proxy {
         let sent = self.forwarder.forward(caller, info, &rewriting, request, session).await;
         match sent {
             Ok(response) => {
-                if let (ForwardReason::LinkLost, Some((_, read))) = (reason, readable(info)) {
-                    self.cache.nudge(&read.query);
+                match (reason, readable(info)) {
+                    (ForwardReason::LinkLost, Some((_, read))) => self.cache.nudge(&read.query),
+                    // What a request names itself may lie in a future that no bookmark reaches.
+                    (ForwardReason::Behind, Some((_, read)))
+                        if !matches!(read.version, VersionMatch::NotOlderThan(_)) =>
+                    {
+                        self.cache.lags(&read.query);
+                    }
+                    _ => {}
                 }
                 Ok(log.forwarded(reason, response))
             }

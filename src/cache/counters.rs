@@ -13,6 +13,8 @@ pub struct Counters {
     pub watches: Count,
     /// Watches that followed an earlier one of the same replica.
     pub watch_restarts: Count,
+    /// Watches opened shortly for the bookmark at their end.
+    pub catch_ups: Count,
     /// Small consistent lists that prove a silent watch complete.
     pub probes: Count,
     /// Events applied.

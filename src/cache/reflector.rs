@@ -5,6 +5,7 @@
 //! followed by a wait with jitter (P6). Starting, stopping and bounding replicas is the cache's.
 
 mod backoff;
+mod catch_up;
 mod event;
 mod exchange;
 mod failure;
@@ -21,7 +22,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::{backoff::Backoff, exchange::Exchange, failure::Step};
+use self::{backoff::Backoff, catch_up::CatchUp, exchange::Exchange, failure::Step};
 use super::{
     Settings,
     counters::Counters,
@@ -40,6 +41,7 @@ pub struct Reflector {
     counters: Arc<Counters>,
     reader: Reader,
     backoff: Backoff,
+    catch_up: CatchUp,
     /// How many lists in a row had unusable content.
     bad_lists: u32,
 }
@@ -70,8 +72,17 @@ impl Reflector {
         let query = replica.query();
         let exchange = Exchange::new(client, query);
         let reader = Reader::new(query.resource.clone(), query.scope.clone());
-        let backoff = Backoff::default();
-        Self { replica, exchange, settings, random, counters, reader, backoff, bad_lists: 0 }
+        Self {
+            replica,
+            exchange,
+            settings,
+            random,
+            counters,
+            reader,
+            backoff: Backoff::default(),
+            catch_up: CatchUp::new(Instant::now()),
+            bad_lists: 0,
+        }
     }
 
     /// Lists and watches until told to stop or until it is of no use.

@@ -26,6 +26,7 @@ pub struct Replica {
     published: ArcSwap<Published>,
     tick: watch::Sender<()>,
     nudge: Notify,
+    lag: Notify,
     history: Mutex<History>,
     usage: Mutex<Usage>,
 }
@@ -172,6 +173,7 @@ impl Replica {
             published: ArcSwap::from_pointee(published),
             tick: watch::Sender::new(()),
             nudge: Notify::new(),
+            lag: Notify::new(),
             history: Mutex::new(history),
             usage: Mutex::new(usage),
         }
@@ -218,6 +220,16 @@ impl Replica {
     /// Waits for such word.
     pub(super) async fn nudged(&self) {
         self.nudge.notified().await;
+    }
+
+    /// Tells the reflector that readers need more than is proven, though no event is to be expected.
+    pub fn lags(&self) {
+        self.lag.notify_waiters();
+    }
+
+    /// Waits for such word.
+    pub(super) async fn lagging(&self) {
+        self.lag.notified().await;
     }
 
     /// The window of recent events; not to be held across an await.

@@ -47,6 +47,8 @@ pub struct ReplicaTotals {
     pub events: u64,
     /// Bookmarks taken over.
     pub bookmarks: u64,
+    /// Watches opened shortly for the bookmark at their end.
+    pub catch_ups: u64,
     /// Small consistent lists that prove a silent watch complete.
     pub probes: u64,
     /// Lists and watches that failed and were tried again.
@@ -65,6 +67,7 @@ pub(super) struct Handles {
     lists: Family<Round, Counter>,
     watches: Family<Round, Counter>,
     events: Family<Event, Counter>,
+    catch_ups: Counter,
     probes: Counter,
     failures: Counter,
     epochs: Counter,
@@ -93,6 +96,7 @@ impl Handles {
             lists: Family::new(recorder, &table::REPLICA_LISTS),
             watches: Family::new(recorder, &table::REPLICA_WATCHES),
             events: Family::new(recorder, &table::REPLICA_EVENTS),
+            catch_ups: single(recorder, &table::REPLICA_CATCH_UPS),
             probes: single(recorder, &table::REPLICA_PROBES),
             failures: single(recorder, &table::REPLICA_FAILURES),
             epochs: single(recorder, &table::REPLICA_EPOCHS),
@@ -124,6 +128,7 @@ impl Metrics {
     pub fn replica_totals(&self, totals: &ReplicaTotals) {
         let handles = &self.0.replica;
         handles.started.absolute(totals.started);
+        handles.catch_ups.absolute(totals.catch_ups);
         handles.probes.absolute(totals.probes);
         handles.failures.absolute(totals.failures);
         handles.epochs.absolute(totals.epochs);

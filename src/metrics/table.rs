@@ -62,6 +62,7 @@ pub(super) const TABLE: &[Section] = &[
             &REPLICA_LISTS,
             &REPLICA_WATCHES,
             &REPLICA_EVENTS,
+            &REPLICA_CATCH_UPS,
             &REPLICA_PROBES,
             &REPLICA_FAILURES,
             &REPLICA_EPOCHS,
@@ -290,6 +291,12 @@ pub(super) const REPLICA_EVENTS: Metric = counter(
     Unit::Count,
     &[of!("type", Event)],
     "Watch events that replicas took over.",
+);
+pub(super) const REPLICA_CATCH_UPS: Metric = counter(
+    "listless_replica_catch_ups_total",
+    Unit::Count,
+    &[],
+    "Watches opened for three seconds because reads needed the bookmark at their end.",
 );
 pub(super) const REPLICA_PROBES: Metric = counter(
     "listless_replica_probes_total",

@@ -157,6 +157,7 @@ fn totals_are_taken_over_as_they_stand_and_first_rounds_told_apart() {
         watches_again: 4,
         events: 100,
         bookmarks: 9,
+        catch_ups: 0,
         probes: 0,
         failures: 2,
         epochs: 0,

@@ -14,6 +14,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::Semaphore, time::Instant};
@@ -54,6 +55,10 @@ pub struct Authorize {
     places: Arc<Semaphore>,
     metrics: Metrics,
 }
+
+/// What a review came to, kept where the next identical question finds it without a search.
+#[derive(Default)]
+pub struct Remembered(ArcSwapOption<Decided>);
 
 /// May this caller do that? No token is part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -218,35 +223,51 @@ impl Authorize {
         Self { own, plain, reviews, places, metrics }
     }
 
-    /// The thing, if the apiserver would give one like it to who asks.
+    /// The thing, if the apiserver would give one like it to who asks; `remembered` is of this very
+    /// question, asked by this very caller.
     pub async fn grant<T>(
         &self,
         asker: &Asker,
-        attributes: Attributes,
+        attributes: impl FnOnce() -> Attributes,
+        remembered: &Remembered,
         thing: T,
     ) -> Option<Authorized<T>> {
-        self.allows(asker, attributes).await.then_some(Authorized(thing))
+        self.allows(asker, attributes, remembered).await.then_some(Authorized(thing))
     }
 
-    /// Whether the apiserver would let who asks do that.
-    pub async fn allows(&self, asker: &Asker, attributes: Attributes) -> bool {
+    /// Whether the apiserver would let who asks do that; `remembered` as above.
+    pub async fn allows(
+        &self,
+        asker: &Asker,
+        attributes: impl FnOnce() -> Attributes,
+        remembered: &Remembered,
+    ) -> bool {
         if matches!(asker.caller, Caller::Other(_)) {
             return false;
         }
-        let question = Question { caller: asker.caller, attributes };
+        if let Some(decided) = remembered.fresh() {
+            return decided.allowed;
+        }
+        let question = Question { caller: asker.caller, attributes: attributes() };
+        let Some(decided) = self.decided(asker, question).await else { return false };
+        let allowed = decided.allowed;
+        remembered.0.store(Some(decided));
+        allowed
+    }
+
+    async fn decided(&self, asker: &Asker, question: Question) -> Option<Arc<Decided>> {
         if let Some(decided) = self.reviews.get(&question).await {
             let age = decided.at.elapsed();
             if age < decided.lifetime {
                 if age >= RENEW_AFTER && !decided.renewing.swap(true, Ordering::Relaxed) {
                     tokio::spawn(self.clone().renew(asker.clone(), question, decided.clone()));
                 }
-                return decided.allowed;
+                return Some(decided);
             }
             self.reviews.invalidate(&question).await;
         }
         let review = self.review(asker, &question);
-        let reviewed = self.reviews.try_get_with_by_ref(&question, review);
-        reviewed.await.is_ok_and(|decided| decided.allowed)
+        self.reviews.try_get_with_by_ref(&question, review).await.ok()
     }
 
     /// Asks again; without an answer the old one goes on until it has run out.
@@ -325,6 +346,17 @@ fn request(
         request.headers_mut().insert(header::AUTHORIZATION, credential.clone());
     }
     Ok(request)
+}
+
+// === impl Remembered ===
+
+impl Remembered {
+    /// What was decided, until it is time to ask again.
+    fn fresh(&self) -> Option<Arc<Decided>> {
+        let decided = self.0.load();
+        let is_fresh = |decided: &Decided| decided.at.elapsed() < decided.lifetime.min(RENEW_AFTER);
+        decided.as_ref().filter(|decided| is_fresh(decided)).cloned()
+    }
 }
 
 #[cfg(test)]

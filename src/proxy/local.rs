@@ -21,6 +21,8 @@ use crate::{
 };
 use bodies::{Bodies, Form};
 
+pub use bodies::Remembered;
+
 /// Makes answers, and remembers what was asked for of late.
 #[derive(Default)]
 pub struct Local {
@@ -53,12 +55,13 @@ impl Local {
         &self,
         read: &Read,
         answer: Authorized<LocalRead>,
+        remembered: &Remembered,
         headers: &HeaderMap,
     ) -> Response<Body> {
         let snapshot = answer.into_inner().snapshot;
         match &read.name {
             Some(name) => object(&snapshot, &read.query, name, headers).await,
-            None => self.list(snapshot, &read.query, headers).await,
+            None => self.list(snapshot, &read.query, remembered, headers).await,
         }
     }
 
@@ -66,29 +69,51 @@ impl Local {
         &self,
         snapshot: Arc<Snapshot>,
         query: &Query,
+        remembered: &Remembered,
         headers: &HeaderMap,
     ) -> Response<Body> {
         let accepts_gzip = media::accepts_gzip(accept_encoding(headers));
-        if accepts_gzip && let Some(chunks) = self.bodies.get(&snapshot, query, Form::Gzip).await {
-            return gzipped(&chunks, headers);
+        let (form, chunks) = match remembered.of(&snapshot) {
+            Some((form, chunks)) if is_form_of(form, &chunks, accepts_gzip) => (form, chunks),
+            _ => {
+                let (form, chunks) = self.list_body(&snapshot, query, accepts_gzip).await;
+                remembered.set(&snapshot, form, &chunks);
+                (form, chunks)
+            }
+        };
+        match form {
+            Form::Gzip => gzipped(chunks, headers),
+            Form::Plain => {
+                let body = Body::chunks(Arc::unwrap_or_clone(chunks));
+                answer(StatusCode::OK, body, headers)
+            }
         }
-        if let Some(chunks) = self.bodies.get(&snapshot, query, Form::Plain).await
-            && !is_compressed(chunks.iter().map(Bytes::len).sum(), headers)
+    }
+
+    async fn list_body(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        query: &Query,
+        accepts_gzip: bool,
+    ) -> (Form, Chunks) {
+        if accepts_gzip && let Some(chunks) = self.bodies.get(snapshot, query, Form::Gzip).await {
+            return (Form::Gzip, chunks);
+        }
+        if let Some(chunks) = self.bodies.get(snapshot, query, Form::Plain).await
+            && is_form_of(Form::Plain, &chunks, accepts_gzip)
         {
-            return answer(StatusCode::OK, Body::chunks(VecDeque::clone(&chunks)), headers);
+            return (Form::Plain, chunks);
         }
         let list = snapshot.list_body(query);
         if accepts_gzip && list.bytes > GZIP_BYTES_MIN {
             let compressed = compress(list.chunks);
-            let chunks = self.bodies.keep(&snapshot, query, Form::Gzip, compressed).await;
-            return gzipped(&chunks, headers);
-        }
-        if list.bytes <= PLAIN_BYTES_MAX {
+            (Form::Gzip, self.bodies.keep(snapshot, query, Form::Gzip, compressed).await)
+        } else if list.bytes <= PLAIN_BYTES_MAX {
             let plain = async { Arc::new(list.chunks) };
-            let chunks = self.bodies.keep(&snapshot, query, Form::Plain, plain).await;
-            return answer(StatusCode::OK, Body::chunks(VecDeque::clone(&chunks)), headers);
+            (Form::Plain, self.bodies.keep(snapshot, query, Form::Plain, plain).await)
+        } else {
+            (Form::Plain, Arc::new(list.chunks))
         }
-        answer(StatusCode::OK, Body::chunks(list.chunks), headers)
     }
 }
 
@@ -103,8 +128,8 @@ async fn object(
         return not_found(&query.resource, name, headers);
     };
     let chunks = snapshot.object_body(object);
-    if is_compressed(chunks.iter().map(Bytes::len).sum(), headers) {
-        return gzipped(&compress(chunks).await, headers);
+    if !is_form_of(Form::Plain, &chunks, media::accepts_gzip(accept_encoding(headers))) {
+        return gzipped(compress(chunks).await, headers);
     }
     answer(StatusCode::OK, Body::chunks(chunks), headers)
 }
@@ -115,12 +140,20 @@ fn not_found(resource: &GroupVersionResource, name: &str, headers: &HeaderMap) -
     answer(StatusCode::NOT_FOUND, Body::full(status), headers)
 }
 
-fn is_compressed(bytes: usize, headers: &HeaderMap) -> bool {
-    bytes > GZIP_BYTES_MIN && media::accepts_gzip(accept_encoding(headers))
+/// Whether the apiserver would give a body in this form.
+fn is_form_of(form: Form, chunks: &VecDeque<Bytes>, accepts_gzip: bool) -> bool {
+    match form {
+        Form::Gzip => accepts_gzip,
+        Form::Plain => !accepts_gzip || bytes(chunks) <= GZIP_BYTES_MIN,
+    }
 }
 
-fn gzipped(chunks: &Chunks, request_headers: &HeaderMap) -> Response<Body> {
-    let body = Body::chunks(VecDeque::clone(chunks));
+fn bytes(chunks: &VecDeque<Bytes>) -> usize {
+    chunks.iter().map(Bytes::len).sum()
+}
+
+fn gzipped(chunks: Chunks, request_headers: &HeaderMap) -> Response<Body> {
+    let body = Body::chunks(Arc::unwrap_or_clone(chunks));
     let mut response = answer(StatusCode::OK, body, request_headers);
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));

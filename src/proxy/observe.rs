@@ -5,21 +5,25 @@
 
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
-use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::{
-    api::{GroupVersionResource, Scope, Verb, request::RequestInfo, version::Freshness},
+    api::{Verb, version::Freshness},
     body::{Body, BoxError},
     error::Error,
     metrics::{Lane, Metrics, Presence, RequestSample, ServedBy, Wait},
-    proxy::decide::{ForwardReason, Level, Plan, Rewriting},
+    proxy::{
+        decide::{ForwardReason, Level, Plan, Rewriting},
+        target::Target,
+    },
 };
 
 /// The record of one request.
@@ -27,7 +31,7 @@ pub struct RequestLog {
     metrics: Metrics,
     started: Instant,
     verb: Verb,
-    target: Option<(GroupVersionResource, Scope)>,
+    target: Option<Arc<Target>>,
     served_by: ServedBy,
     detail: &'static str,
     code: StatusCode,
@@ -63,11 +67,9 @@ impl RequestLog {
     }
 
     /// What it asks is known.
-    pub fn classified(&mut self, info: &RequestInfo) {
-        if let RequestInfo::Resource(request) = info {
-            self.verb = request.verb;
-            self.target = Some((request.resource.clone(), request.scope.clone()));
-        }
+    pub fn classified(&mut self, target: &Arc<Target>) {
+        self.verb = target.info.verb();
+        self.target = Some(target.clone());
         let lane = if self.verb == Verb::Watch { Lane::Long } else { Lane::Short };
         self.present = Some(self.metrics.in_flight(lane));
     }
@@ -150,13 +152,14 @@ impl Drop for RequestLog {
     fn drop(&mut self) {
         let duration = self.started.elapsed();
         let (verb, served_by, code) = (self.verb, self.served_by, self.code);
-        let target = self.target.as_ref().map(|(resource, scope)| (resource, scope));
+        let request = self.target.as_ref().and_then(|target| target.info.resource_request());
+        let target = request.map(|request| (&request.resource, &request.scope));
         self.metrics.request(&RequestSample { verb, target, served_by, code, duration });
         self.metrics.client_sent(served_by, self.bytes);
         tracing::debug!(
             target: "listless::access",
             verb = verb.as_str(),
-            resource = self.target.as_ref().map(|(resource, _)| tracing::field::display(resource)),
+            resource = target.map(|(resource, _)| tracing::field::display(resource)),
             served_by = served_by.as_str(),
             detail = self.detail,
             code = code.as_u16(),

@@ -70,6 +70,7 @@ fn record_everything(metrics: &Metrics) {
         watches_again: 0,
         events: 1,
         bookmarks: 1,
+        catch_ups: 1,
         probes: 1,
         failures: 1,
         epochs: 1,

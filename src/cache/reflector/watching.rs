@@ -38,6 +38,15 @@ struct Stream {
     questioned: u32,
 }
 
+/// Why reading a watch ended without a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The apiserver closed it.
+    Closed,
+    /// Readers need its bookmark sooner than it comes.
+    Lagging,
+}
+
 /// Events that arrived together, and how the stream stands after them.
 struct Arrived {
     events: Vec<WatchEvent>,
@@ -87,7 +96,13 @@ impl Reflector {
             self.counters.watch_restarts.increment();
             self.replica.usage().watch_restarts += 1;
         }
-        let length = WATCH_LENGTH.mul_f64(1.0 + (self.random)());
+        let length = match self.catch_up.begin() {
+            Some(length) => {
+                self.counters.catch_ups.increment();
+                length
+            }
+            None => WATCH_LENGTH.mul_f64(1.0 + (self.random)()),
+        };
         let body = self.exchange.watch(&from, length).await?;
         let opened_at = Instant::now();
         self.replica.publish(|published| published.link = Link::Up);
@@ -95,12 +110,16 @@ impl Reflector {
         let end = self.read_events(stream).await;
         let now = Instant::now();
         self.replica.publish(|published| published.link = Link::Lost { since: now });
-        end?;
         let unchanged = self.shown().as_ref() == Some(&from);
-        if unchanged && now.saturating_duration_since(opened_at) < SHORT_WATCH {
+        self.catch_up.ended(!unchanged, now);
+        let end = end?;
+        if end == End::Closed && unchanged && now.saturating_duration_since(opened_at) < SHORT_WATCH
+        {
             return Err(Failure::ShortWatch);
         }
-        self.backoff.reset();
+        if end == End::Closed {
+            self.backoff.reset();
+        }
         Ok(Step::Watch)
     }
 
@@ -111,9 +130,19 @@ impl Reflector {
         Stream { body, lines, envelope, quiet_until, questioned: 0 }
     }
 
-    async fn read_events(&mut self, mut stream: Stream) -> Result<(), Failure> {
+    async fn read_events(&mut self, mut stream: Stream) -> Result<End, Failure> {
         loop {
-            let Ok(frame) = timeout_at(stream.quiet_until, stream.body.frame()).await else {
+            let frame = tokio::select! {
+                biased;
+                frame = timeout_at(stream.quiet_until, stream.body.frame()) => frame,
+                () = self.replica.lagging() => {
+                    if self.catch_up.is_due(Instant::now()) {
+                        return Ok(End::Lagging);
+                    }
+                    continue;
+                }
+            };
+            let Ok(frame) = frame else {
                 self.question(&mut stream).await?;
                 continue;
             };
@@ -125,7 +154,7 @@ impl Reflector {
                 self.backoff.reset();
             }
             if arrived.end?.is_break() {
-                return Ok(());
+                return Ok(End::Closed);
             }
         }
     }

@@ -77,8 +77,8 @@ fn authorize(own: &Arc<Reviewer>, plain: &Arc<Reviewer>) -> Authorize {
 async fn allowed(status: u16, answer: &'static str) -> (bool, usize) {
     let reviewer = Reviewer::new(status, answer);
     let authorize = authorize(&reviewer, &Reviewer::new(201, ALLOWED));
-    let first = authorize.grant(&own(), list(), ()).await.is_some();
-    let second = authorize.grant(&own(), list(), ()).await.is_some();
+    let first = authorize.grant(&own(), list, &Remembered::default(), ()).await.is_some();
+    let second = authorize.grant(&own(), list, &Remembered::default(), ()).await.is_some();
     assert_eq!(first, second);
     (first, reviewer.asked().len())
 }
@@ -99,7 +99,7 @@ async fn a_review_is_renewed_ahead_and_never_believed_longer_than_its_time() {
     let authorize = authorize(&reviewer, &Reviewer::new(201, DENIED));
     let asked_after = async |wait| {
         tokio::time::sleep(wait).await;
-        assert!(authorize.allows(&own(), list()).await);
+        assert!(authorize.allows(&own(), list, &Remembered::default()).await);
         tokio::time::sleep(Duration::from_millis(2)).await;
         reviewer.asked().len()
     };
@@ -114,9 +114,9 @@ async fn a_review_is_renewed_ahead_and_never_believed_longer_than_its_time() {
 async fn bearers_are_reviewed_with_their_own_token_and_each_for_itself() {
     let (ours, theirs) = (Reviewer::new(201, ALLOWED), Reviewer::new(201, DENIED));
     let authorize = authorize(&ours, &theirs);
-    assert!(authorize.allows(&own(), list()).await);
+    assert!(authorize.allows(&own(), list, &Remembered::default()).await);
     for token in ["ann", "bob", "ann"] {
-        assert!(!authorize.allows(&bearer(token), list()).await, "{token}");
+        assert!(!authorize.allows(&bearer(token), list, &Remembered::default()).await, "{token}");
     }
     assert_eq!(ours.asked(), ["none"]);
     assert_eq!(theirs.asked(), ["Bearer ann", "Bearer bob"]);
@@ -128,7 +128,7 @@ async fn strangers_are_allowed_nothing_and_not_asked_about() {
     let authorize = authorize(&reviewer, &reviewer);
     for stranger in [Stranger::NoCredential, Stranger::OtherCredential, Stranger::Impersonating] {
         let asker = Asker::new(Caller::Other(stranger), &HeaderMap::new());
-        assert!(!authorize.allows(&asker, list()).await);
+        assert!(!authorize.allows(&asker, list, &Remembered::default()).await);
     }
     assert!(reviewer.asked().is_empty());
 }
@@ -139,11 +139,11 @@ async fn a_token_that_is_refused_is_not_asked_about_each_time() {
         let reviewer = Reviewer::new(status, ALLOWED);
         let authorize = authorize(&reviewer, &reviewer);
         for _ in 0..5 {
-            assert!(!authorize.allows(&bearer("ann"), list()).await);
+            assert!(!authorize.allows(&bearer("ann"), list, &Remembered::default()).await);
         }
         assert_eq!(reviewer.asked().len(), 1, "{status}");
         tokio::time::sleep(REVIEW_TTL).await;
-        assert!(!authorize.allows(&bearer("ann"), list()).await);
+        assert!(!authorize.allows(&bearer("ann"), list, &Remembered::default()).await);
         assert_eq!(reviewer.asked().len(), 2, "{status}");
     }
 }
@@ -152,14 +152,20 @@ async fn a_token_that_is_refused_is_not_asked_about_each_time() {
 async fn ever_new_tokens_cannot_have_more_reviews_at_a_time_than_there_are_places() {
     let reviewer = Reviewer::new(201, ALLOWED);
     let authorize = authorize(&reviewer, &reviewer);
-    let reads = (0..3 * BEARER_REVIEWS_MAX).map(|number| {
-        let authorize = authorize.clone();
-        async move { authorize.allows(&bearer(&number.to_string()), list()).await }
-    });
+    let reads =
+        (0..3 * BEARER_REVIEWS_MAX).map(|number| {
+            let authorize = authorize.clone();
+            async move {
+                authorize.allows(&bearer(&number.to_string()), list, &Remembered::default()).await
+            }
+        });
     let allowed = futures_util::future::join_all(reads).await;
     assert_eq!(allowed.iter().filter(|allowed| **allowed).count(), BEARER_REVIEWS_MAX);
     assert_eq!(reviewer.asked().len(), BEARER_REVIEWS_MAX);
-    assert!(authorize.allows(&bearer("new"), list()).await, "places are given back");
+    assert!(
+        authorize.allows(&bearer("new"), list, &Remembered::default()).await,
+        "places are given back"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,7 +175,10 @@ async fn a_token_that_says_it_ends_is_not_believed_longer() {
     // {"exp":1}, in 1970.
     let ended = bearer("e30.eyJleHAiOjF9.c2ln");
     for _ in 0..3 {
-        assert!(authorize.allows(&ended, list()).await, "the apiserver says so");
+        assert!(
+            authorize.allows(&ended, list, &Remembered::default()).await,
+            "the apiserver says so"
+        );
     }
     assert_eq!(reviewer.asked().len(), 3);
 }

@@ -12,6 +12,9 @@ use std::sync::{
 /// Beyond this the HTTP library has refused the head already.
 const HEAD_BYTES_MAX: usize = 512 * 1024;
 
+/// The longest head that is remembered.
+const ACCEPTED_BYTES_MAX: usize = 1024;
+
 /// What is wrong with the framing of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -33,6 +36,8 @@ pub(super) struct Guard {
     state: State,
     /// The head being read, from the request line on.
     head: Vec<u8>,
+    /// The last head that came in one piece and that nothing follows: a poll repeats it.
+    accepted: Vec<u8>,
     verdict: Verdict,
 }
 
@@ -105,7 +110,12 @@ impl Verdict {
 
 impl Guard {
     pub(super) fn new() -> Self {
-        Self { state: State::Head, head: Vec::new(), verdict: Verdict::default() }
+        Self {
+            state: State::Head,
+            head: Vec::new(),
+            accepted: Vec::new(),
+            verdict: Verdict::default(),
+        }
     }
 
     pub(super) fn verdict(&self) -> Verdict {
@@ -144,10 +154,17 @@ impl Guard {
 
     fn observe_head<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         if self.head.is_empty()
+            && !self.accepted.is_empty()
+            && let Some(rest) = bytes.strip_prefix(&*self.accepted)
+        {
+            return rest;
+        }
+        if self.head.is_empty()
             && bytes.first().is_some_and(u8::is_ascii_uppercase)
             && let Some(head) = whole_head(bytes)
         {
             self.take(Framing::of(head));
+            self.remember(head);
             return &bytes[head.len()..];
         }
         let (line, rest) = through_line_feed(bytes);
@@ -163,6 +180,13 @@ impl Guard {
             self.take(framing);
         }
         rest
+    }
+
+    fn remember(&mut self, head: &[u8]) {
+        if matches!(self.state, State::Head) && head.len() <= ACCEPTED_BYTES_MAX {
+            self.accepted.clear();
+            self.accepted.extend_from_slice(head);
+        }
     }
 
     fn take(&mut self, framing: Framing) {
@@ -315,6 +339,18 @@ mod tests {
     fn assert_found(bytes: &str, expected: Option<Violation>) {
         for piece in [1, 2, 3, 7, 4096] {
             assert_eq!(found(bytes, piece), expected, "in pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn a_repeated_head_lets_nothing_else_pass() {
+        let poll = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
+        let write = "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nGE";
+        let wrong = "GET /a HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n";
+        for piece in [1, 7, 1000] {
+            assert_eq!(found(&[poll, poll, write, poll, write, poll].concat(), piece), None);
+            let found = found(&[poll, write, poll, poll, wrong].concat(), piece);
+            assert_eq!(found, Some(Violation::Host));
         }
     }
 

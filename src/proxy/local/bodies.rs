@@ -4,11 +4,13 @@
 //! on versions being unique. It does not keep the snapshot alive.
 
 use std::{
+    collections::VecDeque,
     future::Future,
     sync::{Arc, Weak},
     time::Duration,
 };
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 
 use super::Chunks;
@@ -24,6 +26,16 @@ pub(super) enum Form {
     Plain,
     /// JSON in one gzip member.
     Gzip,
+}
+
+/// A body as one target was last given it, found there without a search; it keeps nothing alive.
+#[derive(Default)]
+pub struct Remembered(ArcSwapOption<Given>);
+
+struct Given {
+    snapshot: Weak<Snapshot>,
+    form: Form,
+    chunks: Weak<VecDeque<Bytes>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -96,16 +108,34 @@ impl Default for Bodies {
 // === impl Kept ===
 
 impl Kept {
-    /// A weak reference keeps the place of a dropped snapshot from being taken by another.
     fn is_of(&self, snapshot: &Arc<Snapshot>) -> bool {
-        std::ptr::eq(self.snapshot.as_ptr(), Arc::as_ptr(snapshot))
+        is_same(&self.snapshot, snapshot)
     }
+}
+
+// === impl Remembered ===
+
+impl Remembered {
+    /// The body last given, if it was made from this snapshot and is still kept.
+    pub(super) fn of(&self, snapshot: &Arc<Snapshot>) -> Option<(Form, Chunks)> {
+        let given = self.0.load();
+        let given = given.as_ref().filter(|given| is_same(&given.snapshot, snapshot))?;
+        Some((given.form, given.chunks.upgrade()?))
+    }
+
+    pub(super) fn set(&self, snapshot: &Arc<Snapshot>, form: Form, chunks: &Chunks) {
+        let (snapshot, chunks) = (Arc::downgrade(snapshot), Arc::downgrade(chunks));
+        self.0.store(Some(Arc::new(Given { snapshot, form, chunks })));
+    }
+}
+
+/// A weak reference keeps the place of a dropped snapshot from being taken by another.
+fn is_same(held: &Weak<Snapshot>, snapshot: &Arc<Snapshot>) -> bool {
+    std::ptr::eq(held.as_ptr(), Arc::as_ptr(snapshot))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-
     use super::*;
     use crate::{
         api::{GroupVersionResource, Scope},
@@ -131,6 +161,19 @@ mod tests {
         let made = bodies.keep(&new, &query, Form::Plain, async { body("new") }).await;
         assert_eq!(made, body("new"));
         assert_eq!(bodies.get(&old, &query, Form::Plain).await, None);
+    }
+
+    #[test]
+    fn a_remembered_body_is_given_only_for_its_snapshot_and_while_it_is_kept() {
+        let remembered = Remembered::default();
+        let (old, new) = (pods(7, &[]), pods(7, &[]));
+        assert_eq!(remembered.of(&old), None);
+        let kept = body("old");
+        remembered.set(&old, Form::Gzip, &kept);
+        assert_eq!(remembered.of(&old), Some((Form::Gzip, kept.clone())));
+        assert_eq!(remembered.of(&new), None);
+        drop(kept);
+        assert_eq!(remembered.of(&old), None);
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use listless::api::Verb;
 use tokio::time::Instant;
 
 use crate::harness::{Setup, TestProxy, group_resource, pass, pod, settle};
@@ -101,7 +102,8 @@ async fn a_version_from_the_future_is_the_apiservers_to_refuse() {
         assert_eq!(proxy.upstream.last().asked.path_and_query, path);
         // What follows a 504 goes upstream once, to be sure to lead out of it.
         assert_eq!(proxy.client().get("/api/v1/pods").await.detail(), "after-expiry");
-        assert!(proxy.client().get("/api/v1/pods").await.is_hit());
+        let last = proxy.client().get("/api/v1/pods").await;
+        assert!(last.is_hit(), "{}", last.summary());
     }
 }
 
@@ -128,4 +130,31 @@ async fn the_version_of_a_quiet_collection_moves_on_with_bookmarks() {
     let later = client.get("/api/v1/pods").await;
     assert!(later.is_hit(), "{}", later.cache_status());
     assert_eq!(later.version(), elsewhere);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_collection_catches_up_in_seconds_when_reads_need_it() {
+    let proxy = warmed().await;
+    let client = proxy.client();
+    proxy.simulator.skip_revisions(500);
+    // Memory does not cut pages, and what the apiserver shows in one is newer than what is held.
+    let page = client.get("/api/v1/pods?limit=1").await;
+    assert_eq!(page.detail(), "limit");
+    // For a moment its event could be on the way; then only a bookmark can tell.
+    pass(Duration::from_secs(2)).await;
+    assert_eq!(client.get("/api/v1/pods").await.detail(), "behind");
+    let watches = proxy.upstream.count(Verb::Watch, "pods");
+    pass(Duration::from_secs(3)).await;
+    let caught_up = client.get("/api/v1/pods").await;
+    assert!(caught_up.is_hit(), "{}", caught_up.cache_status());
+    assert!(caught_up.version() >= page.version());
+    // Reads that lag again at once do not open another.
+    proxy.simulator.skip_revisions(500);
+    assert_eq!(client.get("/api/v1/pods?limit=1").await.detail(), "limit");
+    for _ in 0..4 {
+        pass(Duration::from_secs(2)).await;
+        assert_eq!(client.get("/api/v1/pods").await.detail(), "behind");
+    }
+    let opened = proxy.upstream.count(Verb::Watch, "pods") - watches;
+    assert!(opened <= 2, "{opened} watches for one short one");
 }

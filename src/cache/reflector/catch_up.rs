@@ -1,0 +1,100 @@
+//! When a short watch is worth its price: an apiserver proves a quiet collection complete by the
+//! bookmark before a watch's end, and otherwise only about once a minute (S-CONS-21, S-WATCH-31).
+//!
+//! Pure; time is passed in. Bounded in rate, and rarer while it proves nothing.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Short watches of one reflector.
+#[derive(Debug)]
+pub(super) struct CatchUp {
+    state: State,
+    not_before: Instant,
+    rest: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    /// The next watch is a short one.
+    Due,
+    /// The watch that is open is a short one.
+    Open,
+}
+
+/// The shortest time in which an apiserver sends a bookmark: it does so two seconds before the end.
+const SHORT_WATCH: Duration = Duration::from_secs(3);
+
+/// From the end of one short watch to the next at least so much time passes,
+const REST_MIN: Duration = Duration::from_secs(10);
+
+/// and up to this much while none of them proves anything.
+const REST_MAX: Duration = Duration::from_secs(10 * 60);
+
+// === impl CatchUp ===
+
+impl CatchUp {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { state: State::Idle, not_before: now, rest: REST_MIN }
+    }
+
+    /// Readers lag behind; says whether the open watch should end for a short one.
+    pub(super) fn is_due(&mut self, now: Instant) -> bool {
+        let due = self.state == State::Idle && now >= self.not_before;
+        if due {
+            self.state = State::Due;
+        }
+        due
+    }
+
+    /// The length of the watch about to open, if it is to be a short one.
+    pub(super) fn begin(&mut self) -> Option<Duration> {
+        (self.state != State::Idle).then(|| {
+            self.state = State::Open;
+            SHORT_WATCH
+        })
+    }
+
+    /// A watch has ended, having moved the version or not.
+    pub(super) fn ended(&mut self, moved: bool, now: Instant) {
+        if self.state != State::Open {
+            return;
+        }
+        self.state = State::Idle;
+        self.rest = if moved { REST_MIN } else { (self.rest * 2).min(REST_MAX) };
+        self.not_before = now + self.rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_watch_is_opened_once_and_no_more_often_than_it_proves_something() {
+        let start = Instant::now();
+        let mut catch_up = CatchUp::new(start);
+        assert_eq!(catch_up.begin(), None);
+        let mut now = start;
+        for (moved, rest) in [(true, 10), (false, 20), (false, 40), (true, 10)] {
+            assert!(catch_up.is_due(now));
+            assert!(!catch_up.is_due(now), "it is on its way");
+            catch_up.ended(moved, now);
+            assert_eq!(catch_up.begin(), Some(SHORT_WATCH));
+            assert!(!catch_up.is_due(now));
+            catch_up.ended(moved, now);
+            assert_eq!(catch_up.begin(), None);
+            let rest = Duration::from_secs(rest);
+            assert!(!catch_up.is_due(now + rest - Duration::from_millis(1)));
+            now += rest;
+        }
+        for _ in 0..20 {
+            now += REST_MAX;
+            assert!(catch_up.is_due(now));
+            catch_up.begin();
+            catch_up.ended(false, now);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What requests ask, remembered for those that repeat: a poll is read once.
+//!
+//! Invariant: a remembered target is used only for a request of the same caller, method and
+//! target text that announces no body, which is everything that [`RequestInfo::parse`] looks at.
+
+use std::{
+    hash::BuildHasher,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use http::{Method, Request, header};
+
+use super::{authorize, identify::Caller, local};
+use crate::{api::request::RequestInfo, hash::RandomState};
+
+/// The targets asked for of late, each in the one place its text and caller give it.
+pub struct Targets {
+    places: Box<[Mutex<Option<Arc<Target>>>]>,
+    hasher: RandomState,
+}
+
+/// What one caller asks with one request target.
+pub struct Target {
+    caller: Caller,
+    text: Box<str>,
+    /// The target as the apiserver would read it.
+    pub info: RequestInfo,
+    /// Whether the caller may read this, as last heard.
+    pub review: authorize::Remembered,
+    /// The body the caller was last given.
+    pub body: local::Remembered,
+}
+
+/// Targets remembered; of two that share a place the later stays.
+const TARGETS_MAX: usize = 256;
+
+/// The longest target remembered.
+const TEXT_BYTES_MAX: usize = 1024;
+
+// === impl Targets ===
+
+impl Targets {
+    /// What this request asks.
+    pub fn read<B>(&self, caller: Caller, request: &Request<B>) -> Arc<Target> {
+        let text = request.uri().path_and_query().map_or("", |target| target.as_str());
+        if text.len() > TEXT_BYTES_MAX || !is_bare_get(request) {
+            return Arc::new(Target::new(caller, text, request));
+        }
+        let place = self.hasher.hash_one((caller, text)) as usize % self.places.len();
+        let mut place = self.places[place].lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(target) = &*place
+            && *target.text == *text
+            && target.caller == caller
+        {
+            return target.clone();
+        }
+        let target = Arc::new(Target::new(caller, text, request));
+        *place = Some(target.clone());
+        target
+    }
+}
+
+impl Default for Targets {
+    fn default() -> Self {
+        let places = (0..TARGETS_MAX).map(|_| Mutex::default()).collect();
+        Self { places, hasher: RandomState::default() }
+    }
+}
+
+// === impl Target ===
+
+impl Target {
+    fn new<B>(caller: Caller, text: &str, request: &Request<B>) -> Self {
+        Self {
+            caller,
+            text: text.into(),
+            info: RequestInfo::parse(request.method(), request.uri(), request.headers()),
+            review: authorize::Remembered::default(),
+            body: local::Remembered::default(),
+        }
+    }
+}
+
+/// Whether nothing but the target tells what is asked.
+fn is_bare_get<B>(request: &Request<B>) -> bool {
+    let headers = request.headers();
+    request.method() == Method::GET
+        && !headers.contains_key(header::CONTENT_LENGTH)
+        && !headers.contains_key(header::TRANSFER_ENCODING)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::identify::Stranger;
+
+    const POLL: &str = "/api/v1/pods?labelSelector=app%3Dweb";
+
+    fn request(method: Method, target: &str) -> Request<()> {
+        Request::builder().method(method).uri(target).body(()).expect("a request")
+    }
+
+    #[test]
+    fn a_repeated_target_is_read_once_for_each_caller() {
+        let targets = Targets::default();
+        let poll = request(Method::GET, POLL);
+        let first = targets.read(Caller::Own, &poll);
+        let read = RequestInfo::parse(poll.method(), poll.uri(), poll.headers());
+        assert_eq!(first.info, read);
+        assert!(Arc::ptr_eq(&first, &targets.read(Caller::Own, &poll)));
+        let stranger = Caller::Other(Stranger::NoCredential);
+        let other = targets.read(stranger, &poll);
+        assert!(!Arc::ptr_eq(&first, &other));
+    }
+
+    #[test]
+    fn what_reads_differently_is_not_mixed_up() {
+        let targets = Targets::default();
+        let body = |name, value| {
+            Request::get(POLL).header(name, value).body(()).expect("a request with a body")
+        };
+        let requests = [
+            request(Method::GET, POLL),
+            request(Method::HEAD, POLL),
+            request(Method::DELETE, POLL),
+            body("content-length", "3"),
+            body("transfer-encoding", "chunked"),
+            request(Method::GET, "/api/v1/pods?labelSelector=app%3Ddb"),
+            request(Method::GET, "/api/v1/pods?labelSelector=app%3Dweb&watch=1"),
+        ];
+        for request in requests.iter().chain(requests.iter().rev()) {
+            let read = RequestInfo::parse(request.method(), request.uri(), request.headers());
+            assert_eq!(targets.read(Caller::Own, request).info, read, "{request:?}");
+        }
+    }
+
+    #[test]
+    fn neither_many_nor_long_targets_take_more_room() {
+        let targets = Targets::default();
+        let long =
+            request(Method::GET, &format!("/api/v1/pods?fieldSelector={}", "x".repeat(2000)));
+        let first = targets.read(Caller::Own, &long);
+        assert!(!Arc::ptr_eq(&first, &targets.read(Caller::Own, &long)));
+        for number in 0..10 * TARGETS_MAX {
+            targets
+                .read(Caller::Own, &request(Method::GET, &format!("/api/v1/pods?limit={number}")));
+        }
+        assert_eq!(targets.places.len(), TARGETS_MAX);
+        let text = "the newest is there, whatever it took the place of";
+        let poll = request(Method::GET, POLL);
+        let newest = targets.read(Caller::Own, &poll);
+        assert!(Arc::ptr_eq(&newest, &targets.read(Caller::Own, &poll)), "{text}");
+    }
+}
