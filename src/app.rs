@@ -22,11 +22,10 @@ use crate::{
         Parts, Proxy,
         forward::Clients,
         identify::Identify,
-        listen::{self, Bound},
+        listen::{self, Bound, Doors},
         metered::Metered,
         warnings::Warnings,
     },
-    tls,
     upstream::Client,
 };
 
@@ -37,8 +36,8 @@ pub use local::local;
 pub struct Foundation {
     /// Where clients connect.
     pub listeners: Vec<Bound>,
-    /// How they are met; absent: in plain text.
-    pub tls: Option<tls::Server>,
+    /// How they are met.
+    pub doors: Doors,
     /// How callers are told apart.
     pub identify: Identify,
     /// To the apiserver, as that user and otherwise.
@@ -75,7 +74,7 @@ impl Running {
 
     /// Starts serving; waits with jitter are drawn from `random`, whose numbers are in 0..1.
     pub fn start_with(foundation: Foundation, random: Random) -> Self {
-        let Foundation { listeners, tls, identify, clients, config, metrics } = foundation;
+        let Foundation { listeners, doors, identify, clients, config, metrics } = foundation;
         let (settings, settings_task) = cache_settings(config.clone());
         let warnings = Warnings::default();
         let metered = |client: &Arc<dyn Client>, origin| -> Arc<dyn Client> {
@@ -99,7 +98,7 @@ impl Running {
         let limits = listen::Limits::default();
         let listening = tokio::spawn(listen::serve(
             listeners,
-            tls,
+            doors,
             proxy.clone(),
             limits,
             drain,

@@ -15,7 +15,7 @@ use crate::{
     proxy::{
         forward::Clients,
         identify::{Identify, TokenHasher},
-        listen::Bound,
+        listen::{Authorities, Bound, Doors},
     },
     tls,
     upstream::{
@@ -57,7 +57,9 @@ async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Star
     let access = place.access(options).await?;
 
     let address = serve::reachable(bound.address());
-    let (tls, authority_pem) = certificate.serve(&address.ip().to_string(), shared)?;
+    let hosts = [address.ip().to_string(), access.endpoint().host()];
+    let (tls, authority_pem) = certificate.serve(&hosts, shared)?;
+    let authorities = place.authorities(&access);
     let server = format!("https://{address}");
     let source = access.source().to_string();
     if let (Some(file), Some(authority_pem)) = (&options.write_kubeconfig, &authority_pem) {
@@ -69,7 +71,7 @@ async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Star
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {
         listeners: vec![bound],
-        tls: Some(tls),
+        doors: Doors { tls: Some(tls), authorities },
         identify: Identify::Bearers(hasher()?),
         clients: Clients::new(plain, own),
         config: configuration.current.clone(),
@@ -140,6 +142,15 @@ impl Place {
             }
         }
     }
+
+    /// What CONNECT may lead to.
+    fn authorities(&self, access: &Access) -> Authorities {
+        let known = serve::authorities(access.endpoint());
+        match self {
+            Self::Cluster(..) => known.and_cluster(CLUSTER_DOMAIN),
+            Self::Outside => known,
+        }
+    }
 }
 
 // === impl Certificate ===
@@ -161,7 +172,11 @@ impl Certificate {
     }
 
     /// What the listener shows, and the authority that clients must trust if it is ours.
-    fn serve(self, host: &str, shared: &Shared) -> anyhow::Result<(tls::Server, Option<String>)> {
+    fn serve(
+        self,
+        hosts: &[String],
+        shared: &Shared,
+    ) -> anyhow::Result<(tls::Server, Option<String>)> {
         match self {
             Self::Files(files) => {
                 let server = files.server();
@@ -170,7 +185,8 @@ impl Certificate {
                 Ok((server, None))
             }
             Self::Own => {
-                let names = tls::Names::of_apiserver(CLUSTER_DOMAIN).and(host);
+                let names = tls::Names::of_apiserver(CLUSTER_DOMAIN);
+                let names = hosts.iter().fold(names, |names, host| names.and(host));
                 let (authority, server) = serve::own_certificates(&names, &shared.metrics)?;
                 Ok((server, Some(authority.pem().to_owned())))
             }

@@ -14,7 +14,7 @@ use crate::{
     proxy::{
         forward::Clients,
         identify::{Identify, LocalToken},
-        listen::Bound,
+        listen::{Bound, Doors},
     },
     tls,
     upstream::{
@@ -41,14 +41,17 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
 
     let server = format!("https://{}", serve::reachable(bound.address()));
     let token = token();
-    let names = tls::Names::of_apiserver(CLUSTER_DOMAIN).and(&bound.address().ip().to_string());
+    let names = tls::Names::of_apiserver(CLUSTER_DOMAIN)
+        .and(&bound.address().ip().to_string())
+        .and(&access.endpoint().host());
+    let authorities = serve::authorities(access.endpoint());
     let (authority, certificate) = serve::own_certificates(&names, &shared.metrics)?;
     let announcement = written_kubeconfig(&access, &server, &authority, &token, written)?;
     let dial = MeteredDial::new(Tcp, shared.metrics.clone());
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {
         listeners: vec![bound],
-        tls: Some(certificate),
+        doors: Doors { tls: Some(certificate), authorities },
         identify: Identify::Own(LocalToken::new(&token)),
         clients: Clients::new(plain, own),
         config: configuration.current.clone(),

@@ -23,7 +23,9 @@ use crate::{
     config::{Config, Reloader},
     lifecycle::{Drain, Heartbeat, Ready, Signals},
     metrics::{Certificate, Metrics},
+    proxy::listen::Authorities,
     tls,
+    upstream::Endpoint,
 };
 
 /// What the parts of the process share.
@@ -133,6 +135,16 @@ pub(super) fn own_certificates(
     metrics.certificate_expires(Certificate::Authority, now + tls::CA_LIFETIME);
     metrics.certificate_expires(Certificate::Serving, now + tls::LEAF_LIFETIME);
     Ok((authority, serving))
+}
+
+/// What CONNECT may lead to: the apiserver as its clients know it.
+///
+/// One below a path of its own is not offered: its clients send that path, and so would we.
+pub(super) fn authorities(endpoint: &Endpoint) -> Authorities {
+    match endpoint.base_path() {
+        "" => Authorities::default().and(&endpoint.host(), endpoint.port()),
+        _ => Authorities::default(),
+    }
 }
 
 /// Where a client on this machine reaches a listener.

@@ -13,7 +13,7 @@ use crate::{
     proxy::{
         forward::Clients,
         identify::{Identify, LocalToken},
-        listen::Bound,
+        listen::{Bound, Doors},
     },
     tls::{self, Authority, Names},
     upstream::{Settings, dial::Tcp, identity},
@@ -45,7 +45,7 @@ async fn start(cluster: Server) -> anyhow::Result<Proxy> {
     let (publish, config) = watch::channel(Arc::new(Config::default()));
     let running = Running::start(Foundation {
         listeners: vec![bound],
-        tls: Some(server),
+        doors: Doors { tls: Some(server), ..Doors::default() },
         identify: Identify::Own(LocalToken::new(LOCAL_TOKEN)),
         clients: Clients::new(plain, own),
         config,

@@ -9,7 +9,7 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 use super::{
     Metrics, Presence,
     family::{Family, ResourceId, single},
-    labels::{Lane, Outcome, Protocol, Review, ServedBy, Wait},
+    labels::{Connect, Lane, Outcome, Protocol, Review, ServedBy, Wait},
     table,
 };
 use crate::api::{GroupVersionResource, Scope, Verb};
@@ -43,6 +43,7 @@ pub(super) struct Handles {
     sent: Family<ServedBy, Counter>,
     connections: Family<Protocol, Gauge>,
     handshakes: Family<Outcome, Counter>,
+    connects: Family<Connect, Counter>,
 }
 
 /// The label set of [`table::REQUESTS`].
@@ -73,6 +74,7 @@ impl Handles {
             sent: Family::new(recorder, &table::CLIENT_SENT),
             connections: Family::new(recorder, &table::CLIENT_CONNECTIONS),
             handshakes: Family::new(recorder, &table::CLIENT_HANDSHAKES),
+            connects: Family::new(recorder, &table::CLIENT_CONNECTS),
         }
     }
 }
@@ -161,5 +163,11 @@ impl Metrics {
     pub fn client_handshake(&self, outcome: Outcome) {
         let values = || [outcome.as_str().into()];
         self.0.client.handshakes.with(outcome, values, |counter| counter.increment(1));
+    }
+
+    /// A client asked to be connected.
+    pub fn connect(&self, connect: Connect) {
+        let values = || [connect.as_str().into()];
+        self.0.client.connects.with(connect, values, |counter| counter.increment(1));
     }
 }

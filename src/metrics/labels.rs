@@ -66,6 +66,16 @@ label! {
 }
 
 label! {
+    /// What became of a CONNECT.
+    Connect {
+        /// It led to the apiserver, as Listless stands for it.
+        Opened = "opened",
+        /// It would have led elsewhere.
+        Refused = "refused",
+    }
+}
+
+label! {
     /// The protocol of a connection.
     Protocol {
         /// HTTP/1.1.

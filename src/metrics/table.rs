@@ -4,8 +4,8 @@ use metrics::Unit;
 
 use super::{
     labels::{
-        Certificate, Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState,
-        Review, Round, ServedBy, UpstreamFault, Wait,
+        Certificate, Connect, Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd,
+        ReplicaState, Review, Round, ServedBy, UpstreamFault, Wait,
     },
     metric::{Label, Metric, Values, counter, described, gauge, seconds},
 };
@@ -36,6 +36,7 @@ pub(super) const TABLE: &[Section] = &[
             &CLIENT_SENT,
             &CLIENT_CONNECTIONS,
             &CLIENT_HANDSHAKES,
+            &CLIENT_CONNECTS,
         ],
     },
     Section {
@@ -200,6 +201,12 @@ pub(super) const CLIENT_HANDSHAKES: Metric = counter(
     Unit::Count,
     &[of!("result", Outcome)],
     "TLS handshakes with clients.",
+);
+pub(super) const CLIENT_CONNECTS: Metric = counter(
+    "listless_client_connects_total",
+    Unit::Count,
+    &[of!("result", Connect)],
+    "CONNECT requests of clients that use Listless as an HTTP proxy.",
 );
 pub(super) const UPSTREAM_REQUESTS: Metric = counter(
     "listless_upstream_requests_total",

@@ -30,7 +30,7 @@ use listless::{
         Proxy,
         forward::Clients,
         identify::{Identify, LocalToken, TokenHasher},
-        listen::Bound,
+        listen::{Authorities, Bound, Doors},
     },
     simulator::{Simulator, User},
     tls, upstream as api,
@@ -39,7 +39,7 @@ use tokio::{sync::watch, time::Instant};
 
 pub(crate) use self::{
     answer::{Answer, without_version},
-    client::{Door, TestClient},
+    client::{Door, TestClient, Via},
     cluster::{group_resource, pod, populated, widget},
     echo::{Echo, Piece, piped},
     laggard::Laggard,
@@ -66,6 +66,7 @@ pub(crate) struct Setup {
     config: String,
     seed: u64,
     identify: Identify,
+    authorities: Authorities,
 }
 
 /// What the user Listless reads as presents to the proxy.
@@ -94,7 +95,8 @@ impl Setup {
         simulator.admit(OWN_TOKEN, User::admin("own"));
         simulator.admit(STRANGERS_TOKEN, User::admin("stranger"));
         let identify = Identify::Own(LocalToken::new(LOCAL_TOKEN));
-        Self { simulator, upstream: None, config: String::new(), seed: 1, identify }
+        let (config, authorities) = (String::new(), Authorities::default());
+        Self { simulator, upstream: None, config, seed: 1, identify, authorities }
     }
 
     /// Asks something else than the simulator.
@@ -112,6 +114,12 @@ impl Setup {
     /// The apiserver it will stand in front of.
     pub(crate) fn simulator(&self) -> &Simulator {
         &self.simulator
+    }
+
+    /// Lets CONNECT lead to the apiserver under this name.
+    pub(crate) fn known_as(mut self, host: &str, port: u16) -> Self {
+        self.authorities = self.authorities.and(host, port);
+        self
     }
 
     /// As a gateway: every caller has a token of its own, which only the apiserver knows.
@@ -165,7 +173,8 @@ impl Setup {
         let (upstream, clients) = self.ways_up();
         let (publish, config) = watch::channel(Arc::new(configuration(&self.config)));
         let (identify, metrics) = (self.identify, Metrics::new());
-        let foundation = Foundation { listeners, tls, identify, clients, config, metrics };
+        let doors = Doors { tls, authorities: self.authorities };
+        let foundation = Foundation { listeners, doors, identify, clients, config, metrics };
         let running = Running::start_with(foundation, fractions(self.seed));
         let (simulator, door) = (self.simulator, door(running.proxy()));
         TestProxy { simulator, upstream, door, config: publish, running }
@@ -220,6 +229,16 @@ impl TestProxy {
     /// A connection for bytes; only on loopback.
     pub(crate) async fn raw(&self) -> RawConnection {
         RawConnection::open(&self.door).await
+    }
+
+    /// A client that takes the port for an HTTP proxy; only on loopback.
+    pub(crate) fn through_connect(&self, via: Via, authority: &'static str) -> TestClient {
+        TestClient::new(self.connect_door(via, authority))
+    }
+
+    /// The same for bytes.
+    pub(crate) fn connect_door(&self, via: Via, authority: &'static str) -> Door {
+        self.door.connect(via, authority)
     }
 
     /// The same below TLS.

@@ -6,6 +6,7 @@ mod callers;
 mod cli;
 mod coalescing;
 mod config;
+mod connect;
 mod faults;
 mod forwarding;
 mod freshness;

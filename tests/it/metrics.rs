@@ -6,8 +6,8 @@ use http::StatusCode;
 use listless::{
     api::{GroupVersionResource, Scope, Verb},
     metrics::{
-        self, Certificate, Lane, Metrics, Origin, Outcome, Protocol, ReplicaEnd, ReplicaSample,
-        ReplicaState, ReplicaTotals, RequestSample, Review, ServedBy, UpstreamFault,
+        self, Certificate, Connect, Lane, Metrics, Origin, Outcome, Protocol, ReplicaEnd,
+        ReplicaSample, ReplicaState, ReplicaTotals, RequestSample, Review, ServedBy, UpstreamFault,
         UpstreamSample, Wait,
     },
 };
@@ -35,6 +35,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.client_sent(ServedBy::Cache, 1);
     drop(metrics.client_connection(Protocol::Http2));
     metrics.client_handshake(Outcome::Success);
+    metrics.connect(Connect::Opened);
 
     metrics.upstream_request(&UpstreamSample {
         origin: Origin::Client,
