@@ -3,6 +3,7 @@
 //! Invariants: every request leaves through `serve` once; every forward has a reason; every
 //! answer says in `Cache-Status` where it came from; memory answers only what [`authorize`] allowed.
 
+pub mod aggregation;
 pub mod authorize;
 pub mod coalesce;
 pub mod decide;
@@ -24,6 +25,7 @@ use hyper::body::Incoming;
 use tokio::{sync::watch, time::Instant};
 
 use self::{
+    aggregation::Aggregation,
     authorize::{Asker, Attributes, Authorize},
     coalesce::{Coalesce, CoalesceKey, Landed},
     decide::{Forward, ForwardReason, LocalRead, Plan, Rewriting, Step},
@@ -58,6 +60,7 @@ pub struct Proxy {
     cache: Cache,
     sessions: Sessions,
     authorize: Authorize,
+    aggregation: Aggregation,
     local: Local,
     coalesce: Coalesce,
     forwarder: Forwarder,
@@ -126,6 +129,7 @@ impl Proxy {
                 parts.clients.plain.clone(),
                 parts.metrics.clone(),
             ),
+            aggregation: Aggregation::new(parts.clients.own.clone()),
             local: Local::default(),
             coalesce: Coalesce::default(),
             forwarder: Forwarder::new(parts.clients),
@@ -174,12 +178,20 @@ impl Proxy {
     /// Whether the caller may learn anything of a replica: whether there is one, and how it fares.
     ///
     /// Our own user may know all of them: they were read in its name. A bearer must be allowed the
-    /// very read first, so that nobody starts a replica, waits for one or is told of one without it.
-    async fn may_know(&self, visit: &Visit, target: &Target) -> bool {
-        let Caller::Bearer(_) = visit.caller() else { return true };
-        let Some((request, read)) = readable(&target.info) else { return false };
+    /// very read first, so that nobody starts a replica, waits for one or is told of one without it;
+    /// and what it may read must not depend on who it is.
+    async fn may_know(&self, visit: &Visit, target: &Target) -> Result<(), ForwardReason> {
+        let Caller::Bearer(_) = visit.caller() else { return Ok(()) };
+        let refused = Err(ForwardReason::NotAuthorized);
+        let Some((request, read)) = readable(&target.info) else { return refused };
         let question = || Attributes::of_read(visit.caller(), request, read);
-        self.authorize.allows(&visit.asker, question, &target.review).await
+        if !self.authorize.allows(&visit.asker, question, &target.review).await {
+            return refused;
+        }
+        if self.aggregation.may_serve(&request.resource).await {
+            return Err(ForwardReason::MayBeAggregated);
+        }
+        Ok(())
     }
 
     /// Decides, and waits for a replica as long as the decision allows.
@@ -200,8 +212,7 @@ impl Proxy {
             Ok(candidate) => candidate,
             Err(plan) => return plan,
         };
-        if !self.may_know(visit, target).await {
-            let reason = ForwardReason::NotAuthorized;
+        if let Err(reason) = self.may_know(visit, target).await {
             return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
         }
         let mut lookup = self.cache.lookup(&candidate.read.query, candidate.demand);

@@ -47,6 +47,8 @@ pub enum ForwardReason {
     Barred,
     /// An access review did not allow the read.
     NotAuthorized,
+    /// Its server may show each caller something else.
+    MayBeAggregated,
 }
 
 // === impl ForwardReason ===
@@ -82,6 +84,7 @@ impl ForwardReason {
             Self::Behind => "behind",
             Self::Barred => "barred",
             Self::NotAuthorized => "not-authorized",
+            Self::MayBeAggregated => "may-be-aggregated",
         }
     }
 
@@ -89,7 +92,11 @@ impl ForwardReason {
     pub fn forwarded_as(self) -> &'static str {
         match self {
             Self::Write => "method",
-            Self::NonResource | Self::Caller(_) | Self::Observing | Self::NeverCached => "bypass",
+            Self::NonResource
+            | Self::Caller(_)
+            | Self::Observing
+            | Self::NeverCached
+            | Self::MayBeAggregated => "bypass",
             Self::NotModelled(_) | Self::Limited | Self::ExactVersion | Self::MostRecent => {
                 "request"
             }

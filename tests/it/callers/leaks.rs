@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use listless::{
     api::Verb,
-    simulator::{Asked, Effect, Fault},
+    simulator::{Asked, Effect, Fault, User},
 };
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{ANN, BOB, EVE, IN_A, PODS, WEB, admitted, gateway, warmed};
-use crate::harness::{Setup, group_resource, pod, settle};
+use crate::harness::{Setup, group_resource, pass, pod, settle};
 
 #[tokio::test(start_paused = true)]
 async fn who_may_not_list_starts_no_replica_however_often_it_is_tried() {
@@ -147,5 +148,45 @@ async fn a_token_appears_nowhere_but_on_its_way_to_the_apiserver() {
                 assert!(!text.contains(token), "{}", answer.summary());
             }
         }
+    }
+}
+
+const WIDGETS: &str = "/apis/x.io/v1/widgets";
+
+fn api_service(server: &Value) -> Value {
+    json!({"metadata": {"name": "v1.x.io"}, "spec": {"group": "x.io", "service": server}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_aggregated_server_may_filter_by_caller_is_not_shared() {
+    let proxy = gateway();
+    proxy.simulator.admit(ANN, User::admin("ann"));
+    let ann = proxy.bearer(ANN);
+    let services = group_resource("apiservices.apiregistration.k8s.io");
+    // Nobody says who serves the group; then another server does; then the apiserver itself.
+    for server in [None, Some(json!({"name": "s", "namespace": "a"})), Some(Value::Null)] {
+        if let Some(server) = &server {
+            proxy.simulator.put(&services, api_service(server)).expect("a served resource");
+            pass(Duration::from_secs(61)).await;
+        }
+        let own = server == Some(Value::Null);
+        for _ in 0..3 {
+            let answer = ann.get(WIDGETS).await;
+            assert_eq!(answer.status, 200, "{}", answer.summary());
+            assert_eq!(answer.detail() == "may-be-aggregated", !own, "{}", answer.summary());
+        }
+        assert_eq!(ann.get(WIDGETS).await.is_hit(), own);
+        assert_eq!(proxy.replicas().len(), usize::from(own));
+        // And is asked once a minute.
+        assert_eq!(proxy.upstream.count(Verb::Get, "apiservices"), 1);
+        proxy.upstream.forget();
+    }
+    // An answer that fails is no answer.
+    let fails = |asked: &Asked| asked.resource == "apiservices";
+    for effect in [Effect::Answer { code: 500, retry_after_secs: None }, Effect::Garbage] {
+        pass(Duration::from_secs(61)).await;
+        proxy.simulator.inject(Fault::next(1, effect, fails));
+        assert_eq!(ann.get(WIDGETS).await.detail(), "may-be-aggregated", "{effect:?}");
+        assert!(ann.get(WIDGETS).await.is_hit(), "{effect:?}");
     }
 }
