@@ -13,6 +13,7 @@ mod fake;
 #[cfg(test)]
 mod fixture;
 pub mod history;
+mod metadata;
 pub mod object;
 mod page;
 mod pair;

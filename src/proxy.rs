@@ -41,7 +41,7 @@ use self::{
 };
 use crate::{
     api::{
-        media::Negotiated,
+        media::{Negotiated, UnmodelledMedia},
         request::{Read, RequestInfo, ResourceRequest},
         version::VersionMatch,
     },
@@ -241,6 +241,7 @@ impl Proxy {
     ) -> Result<Response<Body>, Error> {
         let version = answer.snapshot.version().clone();
         let level = answer.level;
+        let mut reason = ForwardReason::NotAuthorized;
         if let Some((asked, read)) = readable(&target.info)
             && let question = (|| Attributes::of_read(visit.caller(), asked, read))
             && let Some(allowed) =
@@ -248,12 +249,13 @@ impl Proxy {
         {
             let resource = read.query.resource.group_resource();
             visit.session.lock().shown(&resource, &version, Source::Storage, Instant::now());
-            let mut response =
-                self.local.read(read, allowed, &target.body, request.headers()).await;
-            self.warnings.repeat(&read.query.resource, response.headers_mut());
-            return Ok(log.hit(level, response));
+            let answered = self.local.read(read, allowed, &target.body, request.headers()).await;
+            if let Some(mut response) = answered {
+                self.warnings.repeat(&read.query.resource, response.headers_mut());
+                return Ok(log.hit(level, response));
+            }
+            reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);
         }
-        let reason = ForwardReason::NotAuthorized;
         let forward = Forward { reason, rewriting: Rewriting::Keep };
         self.forward(visit, &target.info, forward, request, log).await
     }

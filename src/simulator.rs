@@ -14,6 +14,7 @@ mod journal;
 mod json;
 mod kind;
 mod media;
+mod metadata;
 mod object;
 mod options;
 mod random;

@@ -12,10 +12,49 @@ use super::protobuf;
 pub enum Negotiated {
     /// Plain compact JSON of the object itself: we can produce it exactly.
     Json,
+    /// Only the metadata of the object, or of a list's objects, as compact JSON.
+    Metadata(Metadata),
     /// The client prefers protobuf but lists JSON too: JSON is a legal answer (clients.md rule 5).
     JsonInsteadOfProtobuf,
     /// Anything else.
     Unmodelled(UnmodelledMedia),
+}
+
+/// What a client gets of each object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Representation {
+    /// All of it.
+    #[default]
+    Object,
+    /// A PartialObjectMetadata of this version of `meta.k8s.io` (S-CT-03, S-LIST-63).
+    Metadata(MetadataVersion),
+}
+
+/// The conversion to metadata that an Accept header asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Metadata {
+    /// In this version.
+    pub version: MetadataVersion,
+    /// Of this.
+    pub kind: MetadataKind,
+}
+
+/// Versions of `meta.k8s.io`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MetadataVersion {
+    /// v1.
+    V1,
+    /// v1beta1.
+    V1Beta1,
+}
+
+/// What is converted to metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MetadataKind {
+    /// One object.
+    Object,
+    /// A list's objects.
+    List,
 }
 
 /// Why an answer in this representation must come from the apiserver.
@@ -83,11 +122,20 @@ impl Negotiated {
             return match (clause.kind, clause.subtype) {
                 ("application", "json" | "*") | ("*", "*") => match clause.transformation() {
                     Ok(()) => json(indents),
-                    Err(reason) => Self::Unmodelled(reason),
+                    Err(reason) => match clause.metadata() {
+                        Some(metadata) if !indents => Self::Metadata(metadata),
+                        _ => Self::Unmodelled(reason),
+                    },
                 },
                 ("application", "vnd.kubernetes.protobuf") => match clause.transformation() {
                     Ok(()) if clauses.iter().any(Clause::allows_json) => {
                         Self::JsonInsteadOfProtobuf
+                    }
+                    Err(UnmodelledMedia::PartialObjectMetadata)
+                        if let Some(metadata) = clause.metadata()
+                            && clauses.iter().any(|other| other.allows_json_of(metadata)) =>
+                    {
+                        Self::Metadata(metadata)
                     }
                     Ok(()) => Self::Unmodelled(UnmodelledMedia::Protobuf),
                     Err(reason) => Self::Unmodelled(reason),
@@ -104,6 +152,7 @@ impl Negotiated {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Json | Self::JsonInsteadOfProtobuf => "json",
+            Self::Metadata(_) => UnmodelledMedia::PartialObjectMetadata.as_str(),
             Self::Unmodelled(reason) => reason.as_str(),
         }
     }
@@ -129,6 +178,18 @@ impl UnmodelledMedia {
 /// Whether the apiserver would compress: only a bare token `gzip` counts (S-HDR-01).
 pub fn accepts_gzip(accept_encoding: Option<&str>) -> bool {
     accept_encoding.unwrap_or_default().split(',').any(|token| token.trim() == "gzip")
+}
+
+// === impl MetadataVersion ===
+
+impl MetadataVersion {
+    /// The `apiVersion` of what is made of it.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "meta.k8s.io/v1",
+            Self::V1Beta1 => "meta.k8s.io/v1beta1",
+        }
+    }
 }
 
 // === impl Clause ===
@@ -185,6 +246,34 @@ impl<'a> Clause<'a> {
             }
         }
         result
+    }
+
+    /// The conversion to metadata, when the parameters ask for exactly that.
+    fn metadata(&self) -> Option<Metadata> {
+        let (mut kind, mut version, mut group) = (None, None, None);
+        for (name, value) in self.parameters() {
+            match (name, trim(value)) {
+                ("as", "PartialObjectMetadata") if kind.is_none() => {
+                    kind = Some(MetadataKind::Object);
+                }
+                ("as", "PartialObjectMetadataList") if kind.is_none() => {
+                    kind = Some(MetadataKind::List);
+                }
+                ("v", "v1") if version.is_none() => version = Some(MetadataVersion::V1),
+                ("v", "v1beta1") if version.is_none() => version = Some(MetadataVersion::V1Beta1),
+                ("g", "meta.k8s.io") if group.is_none() => group = Some(()),
+                ("q" | "charset", _) => {}
+                _ => return None,
+            }
+        }
+        group.and(Some(Metadata { kind: kind?, version: version? }))
+    }
+
+    /// Whether JSON of the same conversion satisfies the clause.
+    fn allows_json_of(&self, metadata: Metadata) -> bool {
+        (self.kind, self.subtype) == ("application", "json")
+            && self.quality > 0.0
+            && self.metadata() == Some(metadata)
     }
 
     /// Whether plain JSON satisfies the clause.

@@ -125,6 +125,7 @@ impl Reflector {
             self.replica.nudged().await;
         };
         tokio::select! {
+            biased;
             () = sleep(wait) => {}
             () = nudged => {}
         }

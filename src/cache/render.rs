@@ -24,7 +24,7 @@ pub struct ListBody {
 }
 
 /// Collects pieces into chunks of a good size.
-struct Gather {
+pub(super) struct Gather {
     chunks: VecDeque<Bytes>,
     open: Vec<u8>,
     bytes: usize,
@@ -74,11 +74,11 @@ impl Snapshot {
 // === impl Gather ===
 
 impl Gather {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { chunks: VecDeque::new(), open: Vec::new(), bytes: 0 }
     }
 
-    fn copy(&mut self, piece: &[u8]) {
+    pub(super) fn copy(&mut self, piece: &[u8]) {
         self.bytes += piece.len();
         self.open.extend_from_slice(piece);
         if self.open.len() >= CHUNK_BYTES {
@@ -101,7 +101,7 @@ impl Gather {
         }
     }
 
-    fn finish(mut self) -> (VecDeque<Bytes>, usize) {
+    pub(super) fn finish(mut self) -> (VecDeque<Bytes>, usize) {
         self.close();
         (self.chunks, self.bytes)
     }

@@ -47,6 +47,9 @@ struct ApiServiceSpec {
     service: Option<IgnoredAny>,
 }
 
+/// No answer was had, or none that could be read.
+struct NoAnswer;
+
 /// How long what was heard is believed; a group changes its server only when an operator does that.
 const TTL: Duration = Duration::from_secs(60);
 
@@ -85,25 +88,27 @@ impl Aggregation {
         asked.await.map_or(true, |known| known.server == Server::Other)
     }
 
-    /// Nothing when there was no answer, which is not remembered.
-    async fn ask(&self, group: &str, version: &str) -> Result<Known, ()> {
+    /// No answer is not remembered.
+    async fn ask(&self, group: &str, version: &str) -> Result<Known, NoAnswer> {
         let at = Instant::now();
         let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{version}.{group}");
         let request = Request::get(path).header(header::ACCEPT, "application/json");
-        let request = request.body(Body::empty()).map_err(|_| ())?;
+        let request = request.body(Body::empty()).map_err(|_| NoAnswer)?;
         let exchange = async {
-            let response = self.client.send(request, Lane::Short).await.map_err(|_| ())?;
+            let response = self.client.send(request, Lane::Short).await.map_err(|_| NoAnswer)?;
             let code = response.status();
-            Ok((code, response.into_body().collect(BYTES_MAX).await.map_err(|_| ())?))
+            let body = response.into_body().collect(BYTES_MAX).await;
+            Ok::<_, NoAnswer>((code, body.map_err(|_| NoAnswer)?))
         };
-        let (code, body) = tokio::time::timeout(TIMEOUT, exchange).await.map_err(|_| ())??;
+        let (code, body) =
+            tokio::time::timeout(TIMEOUT, exchange).await.map_err(|_| NoAnswer)??;
         let server = match code {
             StatusCode::OK => {
-                let service: ApiService = serde_json::from_slice(&body).map_err(|_| ())?;
+                let service: ApiService = serde_json::from_slice(&body).map_err(|_| NoAnswer)?;
                 service.spec.service.map_or(Server::Apiserver, |_| Server::Other)
             }
             StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => Server::Other,
-            _ => return Err(()),
+            _ => return Err(NoAnswer),
         };
         Ok(Known { server, at })
     }

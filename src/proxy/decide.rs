@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::{
     api::{
         Scope, Verb,
-        media::Negotiated,
+        media::{MetadataKind, Negotiated, Representation, UnmodelledMedia},
         query::Query,
         request::{Read, RequestInfo, ResourceRequest},
         version::{Freshness, ResourceVersion, VersionMatch},
@@ -36,6 +36,7 @@ pub struct Candidate<'a> {
     pub level: Level,
     /// Whether it may start a replica.
     pub demand: Demand,
+    representation: Representation,
     rewrite: Rewrite,
     max_staleness: Duration,
     timeout: Option<Duration>,
@@ -77,6 +78,8 @@ pub enum Plan {
 pub struct LocalRead {
     /// The state to answer from.
     pub snapshot: Arc<Snapshot>,
+    /// What is given of each object.
+    pub representation: Representation,
     /// What the answer's Cache-Status tells of its freshness.
     pub level: Level,
 }
@@ -166,12 +169,21 @@ fn enforced<'a>(
     if rules.start == Start::Never {
         return Err(Plan::keep(ForwardReason::NeverCached));
     }
-    let candidate = Candidate::new(request, read, rules);
+    let mut candidate = Candidate::new(request, read, rules);
     if session.must_go_upstream(&request.resource.group_resource()) {
         return Err(Plan::keep(ForwardReason::AfterExpiry));
     }
     match media {
         Negotiated::Json | Negotiated::JsonInsteadOfProtobuf => {}
+        Negotiated::Metadata(metadata)
+            if (metadata.kind == MetadataKind::Object) == read.name.is_some() =>
+        {
+            candidate.representation = Representation::Metadata(metadata.version);
+        }
+        Negotiated::Metadata(_) => {
+            let reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);
+            return Err(candidate.forward(reason, session));
+        }
         Negotiated::Unmodelled(media) => {
             return Err(candidate.forward(ForwardReason::MediaType(media), session));
         }
@@ -218,9 +230,11 @@ pub fn decide(
         Verdict::Satisfied if !candidate.fits_one_page(snapshot) => {
             Step::Act(Plan::keep(ForwardReason::Limited))
         }
-        Verdict::Satisfied => {
-            Step::Act(Plan::Read(LocalRead { snapshot: snapshot.clone(), level: candidate.level }))
-        }
+        Verdict::Satisfied => Step::Act(Plan::Read(LocalRead {
+            snapshot: snapshot.clone(),
+            representation: candidate.representation,
+            level: candidate.level,
+        })),
         Verdict::Behind(_, Imminence::Unlikely) => Step::Act(behind()),
         Verdict::Behind(version, Imminence::Likely) => {
             let patience = candidate.patience();
@@ -273,6 +287,7 @@ impl<'a> Candidate<'a> {
             read,
             level,
             demand: if polled { Demand::Count } else { Demand::Ignore },
+            representation: Representation::Object,
             rewrite: if request.rewritable { rules.rewrite } else { Rewrite::Keep },
             max_staleness: rules.max_staleness,
             timeout: request.timeout,

@@ -12,14 +12,17 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::{
     api::{
-        GroupResource, GroupVersionResource, ObjectKey, media, query::Query, request::Read,
+        GroupResource, GroupVersionResource, ObjectKey,
+        media::{self, Representation},
+        query::Query,
+        request::Read,
         status::Status,
     },
     body::Body,
-    cache::store::Snapshot,
+    cache::{render::ListBody, store::Snapshot},
     proxy::{authorize::Authorized, decide::LocalRead},
 };
-use bodies::{Bodies, Form};
+use bodies::{Bodies, Encoding};
 
 pub use bodies::Remembered;
 
@@ -27,6 +30,13 @@ pub use bodies::Remembered;
 #[derive(Default)]
 pub struct Local {
     bodies: Bodies,
+}
+
+/// A list that is asked for.
+struct Wanted<'a> {
+    snapshot: Arc<Snapshot>,
+    query: &'a Query,
+    representation: Representation,
 }
 
 type Chunks = Arc<VecDeque<Bytes>>;
@@ -50,69 +60,85 @@ pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 // === impl Local ===
 
 impl Local {
-    /// The apiserver's answer to this read at the snapshot's version.
+    /// The apiserver's answer to this read at the snapshot's version; `None` when it cannot be
+    /// given in the representation asked for.
     pub async fn read(
         &self,
         read: &Read,
         answer: Authorized<LocalRead>,
         remembered: &Remembered,
         headers: &HeaderMap,
-    ) -> Response<Body> {
-        let snapshot = answer.into_inner().snapshot;
+    ) -> Option<Response<Body>> {
+        let LocalRead { snapshot, representation, .. } = answer.into_inner();
         match &read.name {
-            Some(name) => object(&snapshot, &read.query, name, headers).await,
-            None => self.list(snapshot, &read.query, remembered, headers).await,
+            Some(name) => object(&snapshot, &read.query, name, representation, headers).await,
+            None => {
+                let wanted = Wanted { snapshot, query: &read.query, representation };
+                self.list(&wanted, remembered, headers).await
+            }
         }
     }
 
     async fn list(
         &self,
-        snapshot: Arc<Snapshot>,
-        query: &Query,
+        wanted: &Wanted<'_>,
         remembered: &Remembered,
         headers: &HeaderMap,
-    ) -> Response<Body> {
+    ) -> Option<Response<Body>> {
         let accepts_gzip = media::accepts_gzip(accept_encoding(headers));
-        let (form, chunks) = match remembered.of(&snapshot) {
-            Some((form, chunks)) if is_form_of(form, &chunks, accepts_gzip) => (form, chunks),
-            _ => {
-                let (form, chunks) = self.list_body(&snapshot, query, accepts_gzip).await;
-                remembered.set(&snapshot, form, &chunks);
-                (form, chunks)
+        let given = remembered.of(wanted);
+        let (encoding, chunks) = match given.filter(|given| is_right(given, accepts_gzip)) {
+            Some(given) => given,
+            None => {
+                let (encoding, chunks) = self.list_body(wanted, accepts_gzip).await?;
+                remembered.set(wanted, encoding, &chunks);
+                (encoding, chunks)
             }
         };
-        match form {
-            Form::Gzip => gzipped(chunks, headers),
-            Form::Plain => {
+        Some(match encoding {
+            Encoding::Gzip => gzipped(chunks, headers),
+            Encoding::Identity => {
                 let body = Body::chunks(Arc::unwrap_or_clone(chunks));
                 answer(StatusCode::OK, body, headers)
             }
-        }
+        })
     }
 
     async fn list_body(
         &self,
-        snapshot: &Arc<Snapshot>,
-        query: &Query,
+        wanted: &Wanted<'_>,
         accepts_gzip: bool,
-    ) -> (Form, Chunks) {
-        if accepts_gzip && let Some(chunks) = self.bodies.get(snapshot, query, Form::Gzip).await {
-            return (Form::Gzip, chunks);
+    ) -> Option<(Encoding, Chunks)> {
+        if accepts_gzip && let Some(chunks) = self.bodies.get(wanted, Encoding::Gzip).await {
+            return Some((Encoding::Gzip, chunks));
         }
-        if let Some(chunks) = self.bodies.get(snapshot, query, Form::Plain).await
-            && is_form_of(Form::Plain, &chunks, accepts_gzip)
-        {
-            return (Form::Plain, chunks);
+        let kept = self.bodies.get(wanted, Encoding::Identity).await;
+        let kept = kept.map(|chunks| (Encoding::Identity, chunks));
+        if let Some(kept) = kept.filter(|kept| is_right(kept, accepts_gzip)) {
+            return Some(kept);
         }
-        let list = snapshot.list_body(query);
-        if accepts_gzip && list.bytes > GZIP_BYTES_MIN {
+        let list = wanted.list()?;
+        Some(if accepts_gzip && list.bytes > GZIP_BYTES_MIN {
             let compressed = compress(list.chunks);
-            (Form::Gzip, self.bodies.keep(snapshot, query, Form::Gzip, compressed).await)
+            (Encoding::Gzip, self.bodies.keep(wanted, Encoding::Gzip, compressed).await)
         } else if list.bytes <= PLAIN_BYTES_MAX {
             let plain = async { Arc::new(list.chunks) };
-            (Form::Plain, self.bodies.keep(snapshot, query, Form::Plain, plain).await)
+            (Encoding::Identity, self.bodies.keep(wanted, Encoding::Identity, plain).await)
         } else {
-            (Form::Plain, Arc::new(list.chunks))
+            (Encoding::Identity, Arc::new(list.chunks))
+        })
+    }
+}
+
+// === impl Wanted ===
+
+impl Wanted<'_> {
+    fn list(&self) -> Option<ListBody> {
+        match self.representation {
+            Representation::Object => Some(self.snapshot.list_body(self.query)),
+            Representation::Metadata(version) => {
+                self.snapshot.metadata_list_body(self.query, version)
+            }
         }
     }
 }
@@ -121,17 +147,23 @@ async fn object(
     snapshot: &Snapshot,
     query: &Query,
     name: &str,
+    representation: Representation,
     headers: &HeaderMap,
-) -> Response<Body> {
+) -> Option<Response<Body>> {
     let key = ObjectKey::new(query.scope.namespace(), name);
-    let Some(object) = snapshot.object(&key) else {
-        return not_found(&query.resource, name, headers);
+    let chunks = match (snapshot.object(&key), representation) {
+        (Some(object), Representation::Object) => snapshot.object_body(object),
+        (Some(object), Representation::Metadata(version)) => {
+            snapshot.metadata_body(object, version)?
+        }
+        (None, Representation::Object) => return Some(not_found(&query.resource, name, headers)),
+        // How an error is laid out depends on what else the client would take (S-CT-06).
+        (None, Representation::Metadata(_)) => return None,
     };
-    let chunks = snapshot.object_body(object);
-    if !is_form_of(Form::Plain, &chunks, media::accepts_gzip(accept_encoding(headers))) {
-        return gzipped(compress(chunks).await, headers);
+    if media::accepts_gzip(accept_encoding(headers)) && bytes(&chunks) > GZIP_BYTES_MIN {
+        return Some(gzipped(compress(chunks).await, headers));
     }
-    answer(StatusCode::OK, Body::chunks(chunks), headers)
+    Some(answer(StatusCode::OK, Body::chunks(chunks), headers))
 }
 
 fn not_found(resource: &GroupVersionResource, name: &str, headers: &HeaderMap) -> Response<Body> {
@@ -140,11 +172,11 @@ fn not_found(resource: &GroupVersionResource, name: &str, headers: &HeaderMap) -
     answer(StatusCode::NOT_FOUND, Body::full(status), headers)
 }
 
-/// Whether the apiserver would give a body in this form.
-fn is_form_of(form: Form, chunks: &VecDeque<Bytes>, accepts_gzip: bool) -> bool {
-    match form {
-        Form::Gzip => accepts_gzip,
-        Form::Plain => !accepts_gzip || bytes(chunks) <= GZIP_BYTES_MIN,
+/// Whether the apiserver would encode this body so.
+fn is_right((encoding, chunks): &(Encoding, Chunks), accepts_gzip: bool) -> bool {
+    match encoding {
+        Encoding::Gzip => accepts_gzip,
+        Encoding::Identity => !accepts_gzip || bytes(chunks) <= GZIP_BYTES_MIN,
     }
 }
 

@@ -70,7 +70,7 @@ impl Core {
         entry.answered(answered.status().as_u16());
         let mut answered = match entry.asked.verb {
             Verb::Watch if answered.status().is_success() => answered,
-            _ => media.apply(answered).await,
+            verb => media.apply(verb, answered).await,
         };
         if bodiless {
             *answered.body_mut() = Body::empty();

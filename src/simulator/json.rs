@@ -115,6 +115,12 @@ impl Json {
         Some(members.remove(index).1)
     }
 
+    /// Puts members into an order; those it does not name stay behind the others as they are.
+    pub fn order_members(&mut self, order: &[&str]) {
+        let rank = |key: &str| order.iter().position(|known| *known == key).unwrap_or(order.len());
+        self.members_mut().sort_by_key(|(key, _)| rank(key));
+    }
+
     /// Sorts the keys of every object in it, as Go does for maps.
     pub fn sort_keys(&mut self) {
         match self {

@@ -1,21 +1,29 @@
 //! Representations: which JSON a client wants, and the refusal of everything else (§5, §16).
 //!
-//! Only plain JSON is spoken, compact or indented, compressed or not. Tables, metadata alone,
-//! YAML and protobuf are refused with 406, although the real server has them.
+//! Only JSON is spoken, compact or indented, compressed or not; of whole objects, or in LIST and
+//! GET of metadata alone. Tables, YAML and protobuf are refused with 406, although the real server
+//! has them.
 
 use std::io::Write as _;
 
 use flate2::{Compression, write::GzEncoder};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 
 use super::{
     kind::Style,
+    metadata,
     route::Parameters,
     status::{Failure, response},
 };
-use crate::{api::Verb, body::Body};
+use crate::{
+    api::{
+        Verb,
+        media::{Metadata, MetadataKind, Negotiated},
+    },
+    body::Body,
+};
 
 /// What a client takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +34,7 @@ pub(super) struct Media {
     errors: Layout,
     layout: Layout,
     gzip: bool,
+    metadata: Option<Metadata>,
 }
 
 /// Whether JSON is among what a client takes.
@@ -79,11 +88,18 @@ impl Media {
             gzip: joined(headers, header::ACCEPT_ENCODING)
                 .split(',')
                 .any(|token| token.trim() == "gzip"),
+            metadata: match Negotiated::of(headers, parameters.value("pretty")) {
+                Negotiated::Metadata(metadata) => Some(metadata),
+                _ => None,
+            },
         }
     }
 
     /// The refusal, when nothing the client takes is spoken.
     pub(super) fn refusal(&self, style: Style, verb: Verb) -> Option<Response<Body>> {
+        if self.metadata.is_some_and(|metadata| is_of(metadata, verb)) {
+            return None;
+        }
         let streamed = if verb == Verb::Get { "" } else { STREAMED };
         let (message, details) = match (style, self.built_in, self.custom) {
             (Style::Typed, Acceptance::Json, _) | (Style::Custom, _, Acceptance::Json) => {
@@ -105,7 +121,13 @@ impl Media {
     }
 
     /// Lays an answer out as the client wants it; streams stay as they are.
-    pub(super) async fn apply(&self, answered: Response<Body>) -> Response<Body> {
+    pub(super) async fn apply(&self, verb: Verb, answered: Response<Body>) -> Response<Body> {
+        let answered = match self.metadata {
+            Some(wanted) if is_of(wanted, verb) && answered.status() == StatusCode::OK => {
+                metadata::converted(answered, wanted).await
+            }
+            _ => answered,
+        };
         let answered = match self.layout {
             Layout::Compact => answered,
             Layout::Indented => indented(answered).await,
@@ -119,6 +141,14 @@ pub(super) fn content_type(headers: &HeaderMap) -> String {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let bare = value.unwrap_or_default().split(';').next().unwrap_or_default();
     bare.trim().to_ascii_lowercase()
+}
+
+/// Whether a request of this verb answers what the conversion is made of.
+fn is_of(metadata: Metadata, verb: Verb) -> bool {
+    match metadata.kind {
+        MetadataKind::Object => verb == Verb::Get,
+        MetadataKind::List => verb == Verb::List,
+    }
 }
 
 fn joined(headers: &HeaderMap, name: HeaderName) -> String {

@@ -107,7 +107,7 @@ impl Fields for Object {
 
 const HEAD_BYTES: usize = 48;
 
-const METADATA_ORDER: &[&str] = &[
+pub(super) const METADATA_ORDER: &[&str] = &[
     "name",
     "generateName",
     "namespace",
@@ -178,8 +178,8 @@ fn lay_out(kind: &ResourceType, mut json: Json) -> Vec<u8> {
                     json.set(key, zero.clone());
                 }
             }
-            order_members(&mut json, MEMBER_ORDER);
-            order_members(json.entry("metadata"), METADATA_ORDER);
+            json.order_members(MEMBER_ORDER);
+            json.entry("metadata").order_members(METADATA_ORDER);
             // Maps in Go, hence sorted. Other maps keep the order they were written in: without
             // schemas they cannot be told from structs.
             for map in ["labels", "annotations"] {
@@ -194,11 +194,6 @@ fn lay_out(kind: &ResourceType, mut json: Json) -> Vec<u8> {
     write_members(json.members(), &mut out);
     out.push(b'}');
     out
-}
-
-fn order_members(json: &mut Json, order: &[&str]) {
-    let rank = |key: &str| order.iter().position(|known| *known == key).unwrap_or(order.len());
-    json.members_mut().sort_by_key(|(key, _)| rank(key));
 }
 
 fn sort_map(json: &mut Json, key: &str) {

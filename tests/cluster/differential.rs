@@ -229,12 +229,12 @@ impl<'a> Suite<'a> {
             && is(&direct, "application/vnd.kubernetes.protobuf")
             && is(through, "application/json");
         let accept = case.headers.iter().find(|(name, _)| name == "Accept");
-        if !substituted || !accept.is_some_and(|(_, value)| value.contains("application/json")) {
-            return Ok(direct);
-        }
+        let mut clauses = accept.into_iter().flat_map(|(_, value)| value.split(','));
+        let json = clauses.find(|clause| clause.trim().starts_with("application/json"));
+        let Some(json) = json.filter(|_| substituted) else { return Ok(direct) };
         let mut request = case.request(self.dataset);
         request.headers.retain(|(name, _)| name != "Accept");
-        self.direct.send(case.caller, request.header("Accept", "application/json")).await
+        self.direct.send(case.caller, request.header("Accept", json.trim())).await
     }
 
     async fn differences(

@@ -256,6 +256,22 @@ async fn a_watch_without_news_stops_counting_after_ninety_seconds_and_is_replace
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_quiet_watch_that_is_opened_again_is_proven_in_time() {
+    let proxy = warmed().await;
+    // Nothing happens, so that no bookmark comes: proof is asked for after a while of silence, and
+    // a watch that begins anew must not begin that while anew.
+    for _ in 0..3 {
+        pass(Duration::from_secs(60)).await;
+        proxy.simulator.break_watches();
+        for _ in 0..10 {
+            pass(Duration::from_secs(3)).await;
+            let answer = proxy.client().get("/api/v1/pods").await;
+            assert!(answer.is_hit(), "{}", answer.cache_status());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_storm_of_410_costs_one_list_each_and_ends_right() {
     let proxy = warmed().await;
     proxy.simulator.inject(Fault::next(20, Effect::Expired, replicas_watch));

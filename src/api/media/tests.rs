@@ -10,11 +10,52 @@ fn negotiate(accept: &str) -> Negotiated {
     Negotiated::negotiate(Some(accept), None, Some(b"okhttp/3.12.12"))
 }
 
-/// `json`, `protobuf+json`, or the reason.
+/// `json`, `protobuf+json`, the conversion, or the reason.
 fn word(negotiated: Negotiated) -> &'static str {
     match negotiated {
+        Negotiated::Metadata(Metadata { kind: MetadataKind::Object, version }) => match version {
+            MetadataVersion::V1 => "object metadata v1",
+            MetadataVersion::V1Beta1 => "object metadata v1beta1",
+        },
+        Negotiated::Metadata(Metadata { kind: MetadataKind::List, version }) => match version {
+            MetadataVersion::V1 => "list metadata v1",
+            MetadataVersion::V1Beta1 => "list metadata v1beta1",
+        },
         Negotiated::JsonInsteadOfProtobuf => "protobuf+json",
         other => other.as_str(),
+    }
+}
+
+#[test]
+fn conversions_to_metadata_are_understood_when_they_are_exactly_known() {
+    let table = [
+        ("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "object metadata v1"),
+        ("application/json;as=PartialObjectMetadata;g=meta.k8s.io", "partial-object-metadata"),
+        (
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;x=y",
+            "partial-object-metadata",
+        ),
+        (
+            "application/json;as=PartialObjectMetadata;g=metrics.k8s.io;v=v1",
+            "partial-object-metadata",
+        ),
+        (
+            "application/json;v=v1beta1;g=meta.k8s.io;as=PartialObjectMetadataList;q=0.5",
+            "list metadata v1beta1",
+        ),
+        (
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+             application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+            "list metadata v1",
+        ),
+        (
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+             application/json",
+            "partial-object-metadata",
+        ),
+    ];
+    for (accept, expected) in table {
+        assert_eq!(word(negotiate(accept)), expected, "{accept}");
     }
 }
 
@@ -51,12 +92,6 @@ fn accept_headers_are_negotiated_as_the_apiserver_does() {
         ("application/vnd.kubernetes.protobuf,text/html", "protobuf"),
         ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", "table"),
         ("application/json;g=meta.k8s.io;v=v1;as=Table", "table"),
-        ("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "partial-object-metadata"),
-        (
-            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
-             application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
-            "partial-object-metadata",
-        ),
         ("application/json;pretty=1", "pretty"),
         ("application/json;pretty=0", "other"),
         ("application/json;stream=watch", "other"),

@@ -71,6 +71,9 @@ const WATCH_LENGTH: Duration = Duration::from_secs(300);
 /// A watch that ends without an item before this time has failed.
 const SHORT_WATCH: Duration = Duration::from_secs(2);
 
+/// At least this long a watch may be silent after it was opened: what it missed is on its way.
+const QUIET_AFTER_OPENING: Duration = Duration::from_secs(5);
+
 /// A silent watch that other news should have ended is opened again after so many periods.
 const QUESTIONS_MAX: u32 = 2;
 
@@ -126,7 +129,10 @@ impl Reflector {
     fn open(&self, body: Body, envelope: Arc<Envelope>) -> Stream {
         let settings = self.settings.borrow();
         let lines = Lines::new(settings.item_bytes_max + EVENT_FRAME_BYTES_MAX);
-        let quiet_until = Instant::now() + settings.quiet_after;
+        let now = Instant::now();
+        // Being opened proves nothing: what counts is when the last news came.
+        let last_news = self.replica.published().proven_at.unwrap_or(now);
+        let quiet_until = (last_news + settings.quiet_after).max(now + QUIET_AFTER_OPENING);
         Stream { body, lines, envelope, quiet_until, questioned: 0 }
     }
 

@@ -111,6 +111,20 @@ async fn a_review_is_renewed_ahead_and_never_believed_longer_than_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_target_remembers_is_believed_no_longer_than_the_review_itself() {
+    let reviewer = Reviewer::new(201, ALLOWED);
+    let authorize = authorize(&reviewer, &reviewer);
+    let remembered = Remembered::default();
+    for (asker, reviews) in [(own(), 1), (bearer("e30.eyJleHAiOjF9.c2ln"), 6)] {
+        remembered.0.store(None);
+        for _ in 0..5 {
+            assert!(authorize.allows(&asker, list, &remembered).await);
+        }
+        assert_eq!(reviewer.asked().len(), reviews);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn bearers_are_reviewed_with_their_own_token_and_each_for_itself() {
     let (ours, theirs) = (Reviewer::new(201, ALLOWED), Reviewer::new(201, DENIED));
     let authorize = authorize(&ours, &theirs);

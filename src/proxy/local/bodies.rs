@@ -13,18 +13,22 @@ use std::{
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 
-use super::Chunks;
-use crate::{api::query::Query, cache::store::Snapshot, hash::RandomState};
+use super::{Chunks, Wanted};
+use crate::{
+    api::{media::Representation, query::Query},
+    cache::store::Snapshot,
+    hash::RandomState,
+};
 
-/// The bodies, one per query and form.
+/// The bodies, one per query, representation and encoding.
 pub(super) struct Bodies(moka::future::Cache<Key, Kept, RandomState>);
 
-/// How a body is written.
+/// How a body is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Form {
-    /// JSON.
-    Plain,
-    /// JSON in one gzip member.
+pub(super) enum Encoding {
+    /// Not at all.
+    Identity,
+    /// In one gzip member.
     Gzip,
 }
 
@@ -34,14 +38,16 @@ pub struct Remembered(ArcSwapOption<Given>);
 
 struct Given {
     snapshot: Weak<Snapshot>,
-    form: Form,
+    representation: Representation,
+    encoding: Encoding,
     chunks: Weak<VecDeque<Bytes>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     query: Query,
-    form: Form,
+    representation: Representation,
+    encoding: Encoding,
 }
 
 #[derive(Clone)]
@@ -60,25 +66,19 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 
 impl Bodies {
     /// The body made from this snapshot, if there is one.
-    pub(super) async fn get(
-        &self,
-        snapshot: &Arc<Snapshot>,
-        query: &Query,
-        form: Form,
-    ) -> Option<Chunks> {
-        let kept = self.0.get(&Key { query: query.clone(), form }).await?;
-        kept.is_of(snapshot).then_some(kept.chunks)
+    pub(super) async fn get(&self, wanted: &Wanted<'_>, encoding: Encoding) -> Option<Chunks> {
+        let kept = self.0.get(&Key::of(wanted, encoding)).await?;
+        kept.is_of(&wanted.snapshot).then_some(kept.chunks)
     }
 
     /// Makes a body, once for all who ask for this snapshot at the same time, and keeps it.
     pub(super) async fn keep(
         &self,
-        snapshot: &Arc<Snapshot>,
-        query: &Query,
-        form: Form,
+        wanted: &Wanted<'_>,
+        encoding: Encoding,
         make: impl Future<Output = Chunks>,
     ) -> Chunks {
-        let key = Key { query: query.clone(), form };
+        let (key, snapshot) = (Key::of(wanted, encoding), &wanted.snapshot);
         let mut make = Some(make);
         let first = async {
             let make = make.take().expect("an entry is made at most once");
@@ -105,6 +105,15 @@ impl Default for Bodies {
     }
 }
 
+// === impl Key ===
+
+impl Key {
+    fn of(wanted: &Wanted<'_>, encoding: Encoding) -> Self {
+        let Wanted { query, representation, .. } = *wanted;
+        Self { query: query.clone(), representation, encoding }
+    }
+}
+
 // === impl Kept ===
 
 impl Kept {
@@ -116,16 +125,30 @@ impl Kept {
 // === impl Remembered ===
 
 impl Remembered {
-    /// The body last given, if it was made from this snapshot and is still kept.
-    pub(super) fn of(&self, snapshot: &Arc<Snapshot>) -> Option<(Form, Chunks)> {
+    /// The body last given, if it is the one wanted and is still kept.
+    pub(super) fn of(&self, wanted: &Wanted<'_>) -> Option<(Encoding, Chunks)> {
         let given = self.0.load();
-        let given = given.as_ref().filter(|given| is_same(&given.snapshot, snapshot))?;
-        Some((given.form, given.chunks.upgrade()?))
+        let given = given.as_ref().filter(|given| given.is(wanted))?;
+        Some((given.encoding, given.chunks.upgrade()?))
     }
 
-    pub(super) fn set(&self, snapshot: &Arc<Snapshot>, form: Form, chunks: &Chunks) {
-        let (snapshot, chunks) = (Arc::downgrade(snapshot), Arc::downgrade(chunks));
-        self.0.store(Some(Arc::new(Given { snapshot, form, chunks })));
+    pub(super) fn set(&self, wanted: &Wanted<'_>, encoding: Encoding, chunks: &Chunks) {
+        let Wanted { snapshot, representation, .. } = wanted;
+        self.0.store(Some(Arc::new(Given {
+            snapshot: Arc::downgrade(snapshot),
+            representation: *representation,
+            encoding,
+            chunks: Arc::downgrade(chunks),
+        })));
+    }
+}
+
+// === impl Given ===
+
+impl Given {
+    /// The query is the target's own and need not be compared.
+    fn is(&self, wanted: &Wanted<'_>) -> bool {
+        self.representation == wanted.representation && is_same(&self.snapshot, &wanted.snapshot)
     }
 }
 
@@ -138,7 +161,7 @@ fn is_same(held: &Weak<Snapshot>, snapshot: &Arc<Snapshot>) -> bool {
 mod tests {
     use super::*;
     use crate::{
-        api::{GroupVersionResource, Scope},
+        api::{GroupVersionResource, Scope, media::MetadataVersion},
         cache::testing::pods,
     };
 
@@ -146,48 +169,63 @@ mod tests {
         Arc::new(VecDeque::from([Bytes::from(text)]))
     }
 
+    fn all() -> Query {
+        Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All)
+    }
+
+    /// A list of no pods; each has a snapshot of its own.
+    fn wanted(query: &Query) -> Wanted<'_> {
+        Wanted { snapshot: pods(7, &[]), query, representation: Representation::Object }
+    }
+
+    /// The same list of metadata only.
+    fn metadata<'a>(wanted: &Wanted<'a>) -> Wanted<'a> {
+        let representation = Representation::Metadata(MetadataVersion::V1);
+        Wanted { snapshot: wanted.snapshot.clone(), query: wanted.query, representation }
+    }
+
     #[tokio::test]
     async fn a_body_is_given_only_for_the_snapshot_it_was_made_from() {
-        let bodies = Bodies::default();
-        let query = Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All);
-        let (old, new) = (pods(7, &[]), pods(7, &[]));
-        assert_eq!(bodies.get(&old, &query, Form::Plain).await, None);
-        let made = bodies.keep(&old, &query, Form::Plain, async { body("old") }).await;
-        assert_eq!(made, body("old"));
-        assert_eq!(bodies.get(&old, &query, Form::Plain).await, Some(body("old")));
-        assert_eq!(bodies.get(&old, &query, Form::Gzip).await, None);
+        let (bodies, all) = (Bodies::default(), all());
         // The same version of the same query, yet not the same state.
-        assert_eq!(bodies.get(&new, &query, Form::Plain).await, None);
-        let made = bodies.keep(&new, &query, Form::Plain, async { body("new") }).await;
+        let (old, new) = (wanted(&all), wanted(&all));
+        assert_eq!(bodies.get(&old, Encoding::Identity).await, None);
+        let made = bodies.keep(&old, Encoding::Identity, async { body("old") }).await;
+        assert_eq!(made, body("old"));
+        assert_eq!(bodies.get(&old, Encoding::Identity).await, Some(body("old")));
+        assert_eq!(bodies.get(&old, Encoding::Gzip).await, None);
+        assert_eq!(bodies.get(&metadata(&old), Encoding::Identity).await, None);
+        assert_eq!(bodies.get(&new, Encoding::Identity).await, None);
+        let made = bodies.keep(&new, Encoding::Identity, async { body("new") }).await;
         assert_eq!(made, body("new"));
-        assert_eq!(bodies.get(&old, &query, Form::Plain).await, None);
+        assert_eq!(bodies.get(&old, Encoding::Identity).await, None);
     }
 
     #[test]
     fn a_remembered_body_is_given_only_for_its_snapshot_and_while_it_is_kept() {
-        let remembered = Remembered::default();
-        let (old, new) = (pods(7, &[]), pods(7, &[]));
+        let (remembered, all) = (Remembered::default(), all());
+        let (old, new) = (wanted(&all), wanted(&all));
         assert_eq!(remembered.of(&old), None);
         let kept = body("old");
-        remembered.set(&old, Form::Gzip, &kept);
-        assert_eq!(remembered.of(&old), Some((Form::Gzip, kept.clone())));
+        remembered.set(&old, Encoding::Gzip, &kept);
+        assert_eq!(remembered.of(&old), Some((Encoding::Gzip, kept.clone())));
         assert_eq!(remembered.of(&new), None);
+        assert_eq!(remembered.of(&metadata(&old)), None);
         drop(kept);
         assert_eq!(remembered.of(&old), None);
     }
 
     #[tokio::test]
     async fn a_body_in_the_making_is_not_given_for_a_newer_snapshot() {
-        let bodies = Bodies::default();
-        let query = Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All);
-        let (old, new) = (pods(7, &[]), pods(8, &[]));
+        let (bodies, all) = (Bodies::default(), all());
+        let (old, new) = (wanted(&all), wanted(&all));
         let (release, released) = tokio::sync::oneshot::channel::<()>();
         let slow = async {
             let _ = released.await;
             body("old")
         };
-        let first = bodies.keep(&old, &query, Form::Gzip, slow);
-        let second = bodies.keep(&new, &query, Form::Gzip, async { body("new") });
+        let first = bodies.keep(&old, Encoding::Gzip, slow);
+        let second = bodies.keep(&new, Encoding::Gzip, async { body("new") });
         let release = async { release.send(()) };
         let (first, second, released) = tokio::join!(first, second, release);
         assert_eq!((first, second, released), (body("old"), body("new"), Ok(())));

@@ -7,6 +7,8 @@ use serde_json::json;
 
 use crate::harness::{Answer, Setup, TestProxy, group_resource, pod, without_version};
 
+const WIDGETS: &str = "/apis/x.io/v1/namespaces/a/widgets";
+
 /// Accept headers, and why they are forwarded; nothing when memory answers.
 const ACCEPTED: &[(&str, &str)] = &[
     ("application/json", ""),
@@ -18,7 +20,11 @@ const ACCEPTED: &[(&str, &str)] = &[
     ("application/json;charset=utf-8", ""),
     ("application/vnd.kubernetes.protobuf", "protobuf"),
     ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", "table"),
-    ("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "partial-object-metadata"),
+    ("application/json;as=PartialObjectMetadataList;v=v2;g=meta.k8s.io", "partial-object-metadata"),
+    (
+        "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+        "partial-object-metadata",
+    ),
     ("application/yaml", "yaml"),
     ("application/cbor", "other"),
     ("application/json;drop=metadata.managedFields", "other"),
@@ -63,6 +69,53 @@ async fn only_what_memory_can_give_exactly_is_answered_from_memory() {
                 assert_eq!(answer.detail(), *reason, "{accept}");
                 let straight = proxy.straight().with("accept", accept).get(path).await;
                 assert_eq!(answer.status, straight.status, "{accept}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_alone_is_the_apiservers_own() {
+    let proxy = Setup::default().in_memory();
+    let collections = ["/api/v1/namespaces/a/pods", WIDGETS];
+    for collection in collections {
+        proxy.warm(collection).await;
+    }
+    let straight = |accept: &str| proxy.straight().with("accept", accept);
+    for version in ["v1", "v1beta1"] {
+        let list =
+            format!("application/json;as=PartialObjectMetadataList;v={version};g=meta.k8s.io");
+        let one = list.replace("List", "");
+        let protobuf = format!("{};q=1,{list}", list.replace("/json", "/vnd.kubernetes.protobuf"));
+        for collection in collections {
+            let name = proxy.client().get(collection).await.json()["items"][0]["metadata"]["name"]
+                .as_str()
+                .expect("a name")
+                .to_owned();
+            let object = format!("{collection}/{name}");
+            let none = format!("{collection}?labelSelector=app%3Dnobody");
+            for (accept, path) in
+                [(&list, collection), (&list, &*none), (&protobuf, collection), (&one, &*object)]
+            {
+                for _ in 0..2 {
+                    let answer = proxy.client().with("accept", accept).get(path).await;
+                    assert!(answer.is_hit(), "{accept} {path}: {}", answer.cache_status());
+                    let json = accept.rsplit(',').next().expect("a clause");
+                    let expected = straight(json).get(path).await;
+                    assert_eq!(answer.text(), expected.text(), "{accept} {path}");
+                }
+                // The same path as a whole is not mixed up with it.
+                let whole = proxy.client().get(path).await;
+                assert!(whole.is_hit());
+                assert_eq!(whole.text(), proxy.straight().get(path).await.text());
+            }
+            // How an error is laid out, and a conversion that does not fit, are the apiserver's.
+            let missing = format!("{collection}/nobody");
+            for (accept, path) in [(&one, &*missing), (&one, collection), (&list, &*object)] {
+                let answer = proxy.client().with("accept", accept).get(path).await;
+                assert_eq!(answer.detail(), "partial-object-metadata", "{accept} {path}");
+                let expected = straight(accept).get(path).await;
+                assert_eq!((answer.status, answer.text()), (expected.status, expected.text()));
             }
         }
     }

@@ -73,6 +73,7 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(accepting(CUSTOM_LIST, accept, *custom));
     }
     cases.extend(objects());
+    cases.extend(metadata());
     cases.extend(encodings());
     cases.extend(pretty());
     cases.extend(tables());
@@ -81,6 +82,9 @@ pub(super) fn cases() -> Vec<Case> {
 
 fn accepting(target: &str, accept: &str, status: u16) -> Case {
     let case = Case::get(target).accept(accept).status(status);
+    if accept.starts_with("application/json;as=PartialObjectMetadata") && status == 200 {
+        return case.wanted();
+    }
     // Tables hold ages in seconds.
     if accept.contains("as=Table") { case.pace(Pace::Clock) } else { case }
 }
@@ -116,6 +120,33 @@ fn objects() -> Vec<Case> {
     ] {
         // A missing object may be reported from memory as well as a present one.
         cases.push(free(Case::get(MISSING).accept(accept).status(status), status == 404));
+    }
+    cases
+}
+
+/// Metadata alone, of many kinds of objects and as a client of client-go asks for it.
+fn metadata() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for version in ["v1", "v1beta1"] {
+        let list =
+            format!("application/json;as=PartialObjectMetadataList;v={version};g=meta.k8s.io");
+        for target in [
+            BIG_LIST,
+            "/api/v1/namespaces/shop/pods?labelSelector=app%3Dnobody",
+            "/api/v1/namespaces/shop/secrets",
+            "/api/v1/namespaces",
+            "/apis/apps/v1/namespaces/shop/deployments",
+            "/apis/shop.example.com/v1/namespaces/shop/widgets",
+            "/apis/shop.example.com/v1beta1/namespaces/shop/widgets?labelSelector=app%3Dnobody",
+        ] {
+            cases.push(accepting(target, &list, 200));
+        }
+        let object = list.replace("List", "");
+        for target in ["/api/v1/namespaces/shop", OBJECT, CUSTOM] {
+            cases.push(accepting(target, &object, 200));
+        }
+        let client_go = format!("{},{list}", list.replace("/json", "/vnd.kubernetes.protobuf"));
+        cases.push(Case::get(BIG_LIST).accept(&client_go).status(200));
     }
     cases
 }

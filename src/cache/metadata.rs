@@ -1,0 +1,285 @@
+//! LIST and GET bodies with nothing but metadata: PartialObjectMetadata (S-CT-03, S-LIST-63). Pure.
+//!
+//! Built-in types print their metadata as a PartialObjectMetadata does, so it is cut out of their
+//! bytes; custom resources print its keys sorted, so it is put in order. Metadata that would not
+//! come out byte for byte as the apiserver's is not given at all.
+
+use std::{collections::VecDeque, str};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{
+    envelope::Style,
+    object::Object,
+    render::{Gather, ListBody},
+    store::Snapshot,
+};
+use crate::api::{media::MetadataVersion, query::Query};
+
+/// An object of which only the metadata is read.
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(borrow)]
+    metadata: ObjectMeta<'a>,
+}
+
+/// ObjectMeta in the order the apiserver prints it; every value as it was.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ObjectMeta<'a> {
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    name: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    generate_name: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    self_link: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    uid: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    resource_version: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    generation: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    creation_timestamp: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    deletion_timestamp: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    deletion_grace_period_seconds: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    labels: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    annotations: Option<&'a RawValue>,
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    owner_references: Vec<OwnerReference<'a>>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    finalizers: Option<&'a RawValue>,
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    managed_fields: Vec<ManagedFieldsEntry<'a>>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct OwnerReference<'a> {
+    #[serde(borrow)]
+    api_version: &'a RawValue,
+    #[serde(borrow)]
+    kind: &'a RawValue,
+    #[serde(borrow)]
+    name: &'a RawValue,
+    #[serde(borrow)]
+    uid: &'a RawValue,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    controller: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    block_owner_deletion: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ManagedFieldsEntry<'a> {
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    manager: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    operation: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    api_version: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    time: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    fields_type: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    fields_v1: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    subresource: Option<&'a RawValue>,
+}
+
+/// Where an item of a built-in type's list has its metadata.
+const TYPED_START: &str = r#"{"metadata":"#;
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    /// The apiserver's PartialObjectMetadataList for a query this snapshot covers; `None` when
+    /// some object's metadata is not as known.
+    pub fn metadata_list_body(&self, query: &Query, version: MetadataVersion) -> Option<ListBody> {
+        let selection = self.select(query);
+        let mut gather = Gather::new();
+        gather.copy(head("PartialObjectMetadataList", version).as_bytes());
+        gather.copy(format!(r#""metadata":{{"resourceVersion":"{}"}}"#, self.version()).as_bytes());
+        gather.copy(if selection.is_empty() { br#","items":null"# } else { br#","items":["# });
+        let prefix = head("PartialObjectMetadata", version);
+        for (index, object) in selection.iter().enumerate() {
+            gather.copy(if index == 0 { b"" } else { b"," });
+            gather.copy(prefix.as_bytes());
+            gather.copy(br#""metadata":"#);
+            gather.copy(self.metadata(object)?.as_bytes());
+            gather.copy(b"}");
+        }
+        gather.copy(if selection.is_empty() { b"}\n" } else { b"]}\n" });
+        let (chunks, bytes) = gather.finish();
+        Some(ListBody { version: self.version().clone(), chunks, count: selection.len(), bytes })
+    }
+
+    /// The apiserver's PartialObjectMetadata of one of this snapshot's objects; `None` when its
+    /// metadata is not as known.
+    pub fn metadata_body(
+        &self,
+        object: &Object,
+        version: MetadataVersion,
+    ) -> Option<VecDeque<Bytes>> {
+        let (prefix, metadata) = (head("PartialObjectMetadata", version), self.metadata(object)?);
+        Some([Bytes::from(format!("{prefix}\"metadata\":{metadata}}}\n"))].into())
+    }
+
+    fn metadata(&self, object: &Object) -> Option<String> {
+        let text = str::from_utf8(object.raw()).ok()?;
+        match self.envelope().style() {
+            Style::Typed => {
+                let text = text.strip_prefix(TYPED_START)?;
+                let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+                Some(values.next()?.ok()?.get().to_owned())
+            }
+            Style::Custom => {
+                let Item { metadata } = serde_json::from_str(text).ok()?;
+                metadata.is_usual().then(|| serde_json::to_string(&metadata).ok())?
+            }
+        }
+    }
+}
+
+// === impl ObjectMeta ===
+
+impl ObjectMeta<'_> {
+    /// Whether nothing is there that a Go struct would leave out when printed.
+    fn is_usual(&self) -> bool {
+        let of_managed = self.managed_fields.iter().flat_map(|entry| {
+            [
+                entry.manager,
+                entry.operation,
+                entry.api_version,
+                entry.fields_type,
+                entry.subresource,
+            ]
+        });
+        let values = [
+            self.name,
+            self.generate_name,
+            self.namespace,
+            self.self_link,
+            self.uid,
+            self.resource_version,
+            self.generation,
+            self.labels,
+            self.annotations,
+            self.finalizers,
+        ];
+        let left_out = |value: &RawValue| matches!(value.get(), "\"\"" | "0" | "{}" | "[]");
+        !values.into_iter().chain(of_managed).flatten().any(left_out)
+    }
+}
+
+fn head(kind: &str, version: MetadataVersion) -> String {
+    format!(r#"{{"kind":"{kind}","apiVersion":"{}","#, version.api_version())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        api::{GroupVersionResource, Scope},
+        cache::{envelope::Envelope, reader::Reader, rebuild::Rebuild, testing::pods},
+    };
+
+    const THING: &str = concat!(
+        r#"{"apiVersion":"a.io/v1","kind":"Thing","metadata":{"annotations":{"a":"\u003c"},"#,
+        r#""creationTimestamp":"2026-01-01T00:00:00Z","finalizers":["x"],"generateName":"t-","#,
+        r#""generation":1,"managedFields":[{"apiVersion":"a.io/v1","fieldsType":"FieldsV1","#,
+        r#""fieldsV1":{"f:spec":{}},"manager":"m","operation":"Update","#,
+        r#""time":"2026-01-01T00:00:00Z"}],"name":"t-1","namespace":"n","ownerReferences":"#,
+        r#"[{"apiVersion":"v1","controller":true,"kind":"K","name":"o","uid":"u"}],"#,
+        r#""resourceVersion":"5","uid":"0f4f2d9e-7a54-4a86-9c3b-6f2f5a0f7b11"},"spec":{"a":1}}"#,
+    );
+
+    fn text(chunks: VecDeque<Bytes>) -> String {
+        chunks.iter().map(|chunk| str::from_utf8(chunk).expect("UTF-8")).collect()
+    }
+
+    fn all_pods() -> Query {
+        Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All)
+    }
+
+    /// The metadata of one custom object.
+    fn metadata_of(raw: &str) -> Option<String> {
+        let mut reader = Reader::new(GroupVersionResource::new("a.io", "v1", "things"), Scope::All);
+        let (object, _) = reader.item(raw.as_bytes()).expect("an object");
+        let mut list = Rebuild::of(None);
+        list.push(object.clone()).expect("no duplicate");
+        let trailer = r#"],"kind":"ThingList","metadata":{"continue":"","resourceVersion":"9"}}"#;
+        let learned =
+            Envelope::learn(r#"{"apiVersion":"a.io/v1","items":["#, &format!("{trailer}\n"));
+        let (envelope, version) = learned.expect("an envelope");
+        let snapshot = list.finish(version, envelope).expect("no duplicate");
+        snapshot.metadata_body(&object, MetadataVersion::V1Beta1).map(text)
+    }
+
+    #[test]
+    fn metadata_of_a_built_in_type_is_cut_out_of_its_bytes() {
+        let snapshot = pods(7, &[("d", "p", "u-1", 5, "web"), ("d", "q", "u-2", 6, "db")]);
+        let list = snapshot.metadata_list_body(&all_pods(), MetadataVersion::V1).expect("a list");
+        assert_eq!(list.count, 2);
+        let bytes = list.bytes;
+        let text = text(list.chunks);
+        assert_eq!(bytes, text.len());
+        let pod = |name: &str, uid: &str, version: u64, app: &str| {
+            format!(
+                r#"{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{{"name":"{name}","namespace":"d","uid":"{uid}","resourceVersion":"{version}","labels":{{"app":"{app}"}}}}}}"#
+            )
+        };
+        let header = r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"items":["#;
+        let items = [pod("p", "u-1", 5, "web"), pod("q", "u-2", 6, "db")].join(",");
+        assert_eq!(text, format!("{header}{items}]}}\n"));
+    }
+
+    #[test]
+    fn metadata_of_a_custom_resource_is_put_in_order() {
+        let ordered = concat!(
+            r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1beta1","metadata":"#,
+            r#"{"name":"t-1","generateName":"t-","namespace":"n","#,
+            r#""uid":"0f4f2d9e-7a54-4a86-9c3b-6f2f5a0f7b11","resourceVersion":"5","generation":1,"#,
+            r#""creationTimestamp":"2026-01-01T00:00:00Z","annotations":{"a":"\u003c"},"#,
+            r#""ownerReferences":[{"apiVersion":"v1","kind":"K","name":"o","uid":"u","controller":true}],"#,
+            r#""finalizers":["x"],"managedFields":[{"manager":"m","operation":"Update","#,
+            r#""apiVersion":"a.io/v1","time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","#,
+            r#""fieldsV1":{"f:spec":{}}}]}}"#,
+            "\n",
+        );
+        assert_eq!(metadata_of(THING).as_deref(), Some(ordered));
+    }
+
+    #[test]
+    fn metadata_that_would_be_printed_otherwise_is_not_given() {
+        for (usual, odd) in [
+            (r#""generation":1"#, r#""generation":0"#),
+            (r#"["x"]"#, "[]"),
+            (r#""finalizers""#, r#""unheardOf""#),
+            (r#""manager":"m""#, r#""manager":"""#),
+        ] {
+            assert_eq!(metadata_of(&THING.replace(usual, odd)), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_no_metadata_is_null() {
+        let list = pods(7, &[]).metadata_list_body(&all_pods(), MetadataVersion::V1);
+        let empty = concat!(
+            r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","#,
+            r#""metadata":{"resourceVersion":"7"},"items":null}"#,
+            "\n",
+        );
+        assert_eq!(text(list.expect("a list").chunks), empty);
+    }
+}

@@ -1,0 +1,68 @@
+//! Answers with nothing but metadata: PartialObjectMetadata and its list (S-CT-03, S-LIST-63).
+//!
+//! Made from the whole answer: the real server, too, converts what it has read in full.
+
+use http::Response;
+
+use super::{json::Json, object::METADATA_ORDER};
+use crate::{
+    api::media::{Metadata, MetadataKind},
+    body::Body,
+};
+
+const OWNER_REFERENCE_ORDER: &[&str] =
+    &["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+
+const MANAGED_FIELDS_ORDER: &[&str] =
+    &["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"];
+
+/// Leaves nothing but the metadata of what a GET or LIST answered.
+pub(super) async fn converted(answered: Response<Body>, wanted: Metadata) -> Response<Body> {
+    let (parts, body) = answered.into_parts();
+    let bytes = body.collect(usize::MAX).await.unwrap_or_default();
+    let whole = Json::parse(&bytes).unwrap_or(Json::Null);
+    let version = wanted.version.api_version();
+    let converted = match wanted.kind {
+        MetadataKind::Object => partial("PartialObjectMetadata", version, metadata(&whole)),
+        MetadataKind::List => {
+            let items = whole.get("items").map(Json::as_array).unwrap_or_default();
+            let item = |item: &Json| partial("PartialObjectMetadata", version, metadata(item));
+            let items: Vec<_> = items.iter().map(item).collect();
+            let mut list = whole.get("metadata").cloned().unwrap_or(Json::Null);
+            list.members_mut().retain(|(_, value)| value.as_str() != Some(""));
+            list.order_members(&["resourceVersion", "continue", "remainingItemCount"]);
+            let mut list = partial("PartialObjectMetadataList", version, list);
+            list.set("items", if items.is_empty() { Json::Null } else { Json::Array(items) });
+            list
+        }
+    };
+    let mut bytes = converted.to_bytes();
+    bytes.push(b'\n');
+    Response::from_parts(parts, Body::full(bytes))
+}
+
+fn partial(kind: &str, api_version: &str, metadata: Json) -> Json {
+    Json::object([
+        ("kind", kind.into()),
+        ("apiVersion", api_version.into()),
+        ("metadata", metadata),
+    ])
+}
+
+fn metadata(object: &Json) -> Json {
+    let mut metadata = object.get("metadata").cloned().unwrap_or(Json::Null);
+    metadata.members_mut().retain(|(_, value)| !value.is_blank());
+    metadata.order_members(METADATA_ORDER);
+    for (list, order) in
+        [("ownerReferences", OWNER_REFERENCE_ORDER), ("managedFields", MANAGED_FIELDS_ORDER)]
+    {
+        if let Some(Json::Array(entries)) = metadata.get(list).cloned() {
+            let ordered = entries.into_iter().map(|mut entry| {
+                entry.order_members(order);
+                entry
+            });
+            metadata.set(list, Json::Array(ordered.collect()));
+        }
+    }
+    metadata
+}
