@@ -11,12 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 
-use super::{
-    kind::Style,
-    metadata,
-    route::Parameters,
-    status::{Failure, response},
-};
+use super::{kind::Style, metadata, route::Parameters, status::Failure};
 use crate::{
     api::{
         Verb,
@@ -83,7 +78,11 @@ impl Media {
         Self {
             built_in: acceptance(&["*/*"]),
             custom,
-            errors: if custom == Acceptance::Json { Layout::Compact } else { Layout::Indented },
+            errors: if custom == Acceptance::Json && !pretty {
+                Layout::Compact
+            } else {
+                Layout::Indented
+            },
             layout: if pretty { Layout::Indented } else { Layout::Compact },
             gzip: joined(headers, header::ACCEPT_ENCODING)
                 .split(',')
@@ -112,12 +111,7 @@ impl Media {
         if details {
             failure = failure.with_empty_details();
         }
-        Some(match self.errors {
-            Layout::Compact => failure.into_response(),
-            Layout::Indented => {
-                response(406, "application/json", indent(&failure.to_json().to_bytes()))
-            }
-        })
+        Some(failure.into_response())
     }
 
     /// Lays an answer out as the client wants it; streams stay as they are.
@@ -128,7 +122,8 @@ impl Media {
             }
             _ => answered,
         };
-        let answered = match self.layout {
+        let layout = if answered.status().is_success() { self.layout } else { self.errors };
+        let answered = match layout {
             Layout::Compact => answered,
             Layout::Indented => indented(answered).await,
         };
