@@ -259,6 +259,11 @@ impl Session {
         }
     }
 
+    /// Keeps of single objects only what their whole resource must then live up to.
+    pub fn coarsen(&mut self, now: Instant) {
+        self.records.values_mut().for_each(|record| record.collapse(now));
+    }
+
     /// How many expectations and barriers are held, for the metrics.
     pub fn barriers(&self) -> usize {
         self.records.values().map(Record::barriers).sum()

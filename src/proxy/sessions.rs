@@ -47,6 +47,13 @@ struct Held {
 /// since what their answers teach would be lost; they are fewer than the requests under way.
 pub const SESSIONS_MAX: usize = 4096;
 
+/// How many expectations and barriers one bearer's session may hold, lest many tokens fill the memory;
+/// beyond it they become floors and barriers of whole resources.
+const BARRIERS_MAX: usize = 256;
+
+/// Whether a session holds more is looked at once in so many uses of any.
+const USES_PER_LOOK: u64 = 16;
+
 /// When there is no room, this part of it is made at once.
 const PART_DROPPED: usize = 8;
 
@@ -74,7 +81,12 @@ impl Sessions {
         let used = bearers.clock;
         if let Some(held) = bearers.held.get_mut(&id) {
             held.used = used;
-            return held.session.clone();
+            let session = held.session.clone();
+            drop(bearers);
+            if used.is_multiple_of(USES_PER_LOOK) {
+                bound(&session, now);
+            }
+            return session;
         }
         if bearers.held.len() >= self.sessions_max {
             bearers.make_room(self.sessions_max.div_ceil(PART_DROPPED), now);
@@ -106,6 +118,13 @@ impl Bearers {
                 dropped.session.lock().bequeath(&mut self.past, now);
             }
         }
+    }
+}
+
+fn bound(session: &SharedSession, now: Instant) {
+    let mut session = session.lock();
+    if session.barriers() > BARRIERS_MAX {
+        session.coarsen(now);
     }
 }
 
@@ -218,5 +237,23 @@ mod tests {
         }
         assert!(matches!(verdict(&sessions.of(bearer(0), now)), Verdict::Behind(..)));
         assert_eq!(verdict(&sessions.of(bearer(2000), now)), Verdict::Satisfied);
+    }
+
+    #[test]
+    fn one_caller_cannot_fill_the_memory_and_still_sees_what_it_wrote() {
+        let sessions = sessions(8);
+        let now = Instant::now();
+        for number in 0..2000_u64 {
+            let session = sessions.of(bearer(0), now);
+            let resource = GroupResource::new("", &format!("r{}", number % 20));
+            let key = ObjectKey::new(Some("shop"), &format!("o{number}"));
+            let seen = Expectation::AtLeast(version(number + 20), None);
+            session.lock().expect(&resource, key, seen, now);
+            assert!(session.lock().barriers() <= BARRIERS_MAX + USES_PER_LOOK as usize);
+        }
+        let query = Query::all(GroupVersionResource::new("", "v1", "r7"), Scope::All);
+        let session = sessions.of(bearer(0), now);
+        let verdict = session.lock().judge(&query, &pods(10, &[]), now);
+        assert!(matches!(verdict, Verdict::Behind(floor, _) if floor >= version(1000)));
     }
 }

@@ -142,4 +142,28 @@ mod tests {
         assert_eq!(files.look(), Look::Refused);
         assert!(Arc::ptr_eq(&server.current(), &at_second));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_files_are_followed_until_the_end_begins() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let [certificate, key] = ["tls.crt", "tls.key"].map(|name| directory.path().join(name));
+        let replace = || {
+            let [new_certificate, new_key] = pair();
+            fs::write(&certificate, new_certificate).expect("written");
+            fs::write(&key, new_key).expect("written");
+        };
+        replace();
+        let files = Files::load(certificate.clone(), key.clone()).expect("usable files");
+        let server = files.server();
+        let drain = crate::lifecycle::Drain::new();
+        let following = tokio::spawn(files.follow(drain.watch(), Metrics::new()));
+        for _ in 0..3 {
+            let before = server.current();
+            replace();
+            crate::testing::pass(PERIOD + Duration::from_secs(1)).await;
+            assert!(!Arc::ptr_eq(&server.current(), &before));
+        }
+        drain.begin(tokio::time::Instant::now());
+        following.await.expect("no panic");
+    }
 }

@@ -241,7 +241,7 @@ impl Record {
     }
 
     /// Too many objects: raise the floor to the newest version, and bar what has none.
-    fn collapse(&mut self, now: Instant) {
+    pub(super) fn collapse(&mut self, now: Instant) {
         let expected = std::mem::take(&mut self.expected);
         for expected in expected.into_values() {
             match expected.version() {
