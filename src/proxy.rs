@@ -180,12 +180,16 @@ impl Proxy {
     /// Our own user may know all of them: they were read in its name. A bearer must be allowed the
     /// very read first, so that nobody starts a replica, waits for one or is told of one without it;
     /// and what it may read must not depend on who it is.
-    async fn may_know(&self, visit: &Visit, target: &Target) -> Result<(), ForwardReason> {
+    async fn may_know(
+        &self,
+        visit: &Visit,
+        target: &Target,
+        question: impl FnOnce(&ResourceRequest) -> Attributes,
+    ) -> Result<(), ForwardReason> {
         let Caller::Bearer(_) = visit.caller() else { return Ok(()) };
         let refused = Err(ForwardReason::NotAuthorized);
-        let Some((request, read)) = readable(&target.info) else { return refused };
-        let question = || Attributes::of_read(visit.caller(), request, read);
-        if !self.authorize.allows(&visit.asker, question, &target.review).await {
+        let Some(request) = target.info.resource_request() else { return refused };
+        if !self.authorize.allows(&visit.asker, || question(request), &target.review).await {
             return refused;
         }
         if self.aggregation.may_serve(&request.resource).await {
@@ -212,7 +216,8 @@ impl Proxy {
             Ok(candidate) => candidate,
             Err(plan) => return plan,
         };
-        if let Err(reason) = self.may_know(visit, target).await {
+        let question = |request: &_| Attributes::of_read(visit.caller(), request, candidate.read);
+        if let Err(reason) = self.may_know(visit, target, question).await {
             return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
         }
         let mut lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
