@@ -120,6 +120,7 @@ impl Running {
     /// Accepts no more, lets requests under way finish within [`DRAIN_DEADLINE`], then stops.
     pub async fn drain(self) {
         self.begin_drain.cancel();
+        self.proxy.close_watches();
         if let Err(error) = self.listening.await {
             tracing::error!(%error, "the listener ended abnormally");
         }

@@ -5,8 +5,10 @@
 //! is held during I/O.
 
 mod batch;
+mod bookmark;
 pub mod counters;
 mod envelope;
+mod event;
 mod expiring;
 #[cfg(test)]
 mod fake;
@@ -27,6 +29,7 @@ pub mod selection;
 mod set;
 mod split;
 pub mod store;
+pub mod subscription;
 #[cfg(test)]
 pub mod testing;
 
@@ -234,6 +237,11 @@ impl Cache {
         let now = Instant::now();
         let members: Vec<_> = self.0.set().members().cloned().collect();
         members.iter().map(|member| member.replica.status(now)).collect()
+    }
+
+    /// A number in 0..1, drawn anew.
+    pub fn fraction(&self) -> f64 {
+        (self.0.random)()
     }
 
     /// What the cache has done so far.

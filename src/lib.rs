@@ -19,3 +19,4 @@ pub mod simulator;
 mod testing;
 pub mod tls;
 pub mod upstream;
+pub mod websocket;

@@ -32,7 +32,7 @@ pub use client::RequestSample;
 pub use document::document;
 pub use labels::{
     Certificate, Connect, Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState,
-    Review, Round, ServedBy, UpstreamFault, Wait,
+    Review, Round, ServedBy, Told, Transport, UpstreamFault, Wait, WatchEnd,
 };
 pub use replica::{ReplicaSample, ReplicaTotals};
 pub use upstream::UpstreamSample;

@@ -17,8 +17,12 @@ pub mod session;
 pub mod sessions;
 pub mod target;
 pub mod warnings;
+pub mod watching;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
@@ -28,7 +32,7 @@ use self::{
     aggregation::Aggregation,
     authorize::{Asker, Attributes, Authorize},
     coalesce::{Coalesce, CoalesceKey, Landed},
-    decide::{Forward, ForwardReason, LocalRead, Plan, Rewriting, Step},
+    decide::{Forward, ForwardReason, LocalRead, LocalWatch, Plan, Rewriting, Step},
     forward::{Clients, Forwarder},
     identify::{Caller, Identify},
     listen::{Connection, Serve},
@@ -38,18 +42,22 @@ use self::{
     sessions::{SESSIONS_MAX, Sessions},
     target::{Target, Targets},
     warnings::Warnings,
+    watching::{Terms, Watches, Watching},
 };
 use crate::{
     api::{
+        Verb,
         media::{Negotiated, UnmodelledMedia},
-        request::{Read, RequestInfo, ResourceRequest},
+        query::Query,
+        request::{NotModelled, Read, RequestInfo, ResourceRequest},
         version::VersionMatch,
     },
     body::Body,
-    cache::Cache,
+    cache::{Cache, Demand, Lookup},
     config::Config,
     error::Error,
-    metrics::Metrics,
+    metrics::{Metrics, Transport},
+    websocket::Asked,
 };
 
 /// Everything a request meets.
@@ -65,6 +73,7 @@ pub struct Proxy {
     coalesce: Coalesce,
     forwarder: Forwarder,
     warnings: Warnings,
+    watches: Watches,
     metrics: Metrics,
 }
 
@@ -123,6 +132,7 @@ impl Proxy {
             targets: Targets::default(),
             config: parts.config,
             cache: parts.cache,
+            watches: Watches::new(parts.metrics.clone()),
             sessions: Sessions::new(SESSIONS_MAX, parts.metrics.clone()),
             authorize: Authorize::new(
                 parts.clients.own.clone(),
@@ -136,6 +146,11 @@ impl Proxy {
             warnings: parts.warnings,
             metrics: parts.metrics,
         }
+    }
+
+    /// Ends watches that are answered from memory, for the end is near.
+    pub fn close_watches(&self) {
+        self.watches.close();
     }
 
     /// Answers one request. Every request, however it fails, leaves through here once.
@@ -164,6 +179,7 @@ impl Proxy {
         log.decided(&plan);
         match plan {
             Plan::Read(answer) => self.read(&visit, &target, answer, request, log).await,
+            Plan::Watch(answer) => self.watch(&visit, &target, answer, request, log).await,
             Plan::Share(reason) => self.share(&visit, info, reason, request, log).await,
             Plan::Forward(forward) => self.forward(&visit, info, forward, request, log).await,
         }
@@ -208,29 +224,63 @@ impl Proxy {
     ) -> Plan {
         let info = &target.info;
         let arrived = Instant::now();
-        let media = negotiate(info, headers);
         let policy = self.config.borrow().policy.clone();
-        let candidate =
-            decide::candidate(info, visit.caller(), media, &policy, &visit.session.lock());
+        let caller = visit.caller();
+        if info.verb() == Verb::Watch {
+            let (media, asked) = (Negotiated::of_watch(headers), Asked::of(headers));
+            let candidate = {
+                let session = visit.session.lock();
+                decide::watch_candidate(info, caller, media, &asked, &policy, &session)
+            };
+            let candidate = match candidate {
+                Ok(candidate) => candidate,
+                Err(plan) => return plan,
+            };
+            let question = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
+            if let Err(reason) = self.may_know(visit, target, question).await {
+                return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
+            }
+            let lookup = self.cache.lookup(&candidate.watch.query, Demand::Ignore);
+            let step = |lookup: &Lookup, session: &Session, now, waited| {
+                decide::decide_watch(&candidate, lookup, session, now, waited)
+            };
+            return self.settle(&visit.session, arrived, lookup, step, log).await;
+        }
+        let media = negotiate(info, headers);
+        let candidate = decide::candidate(info, caller, media, &policy, &visit.session.lock());
         let candidate = match candidate {
             Ok(candidate) => candidate,
             Err(plan) => return plan,
         };
-        let question = |request: &_| Attributes::of_read(visit.caller(), request, candidate.read);
+        let question = |request: &_| Attributes::of_read(caller, request, candidate.read);
         if let Err(reason) = self.may_know(visit, target, question).await {
             return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
         }
-        let mut lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
+        let lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
+        let step = |lookup: &Lookup, session: &Session, now, waited| {
+            decide::decide(&candidate, lookup, session, now, waited)
+        };
+        self.settle(&visit.session, arrived, lookup, step, log).await
+    }
+
+    /// Decides by what is held, again and again as long as it is worth waiting.
+    async fn settle(
+        &self,
+        session: &SharedSession,
+        arrived: Instant,
+        mut lookup: Lookup,
+        decide: impl Fn(&Lookup, &Session, Instant, Duration) -> Step,
+        log: &RequestLog,
+    ) -> Plan {
         loop {
             let now = Instant::now();
-            let step =
-                decide::decide(&candidate, &lookup, &visit.session.lock(), now, now - arrived);
+            let step = decide(&lookup, &session.lock(), now, now - arrived);
             match step {
                 Step::Act(plan) => return plan,
                 Step::Await(wait) => {
                     let view = wait.replica.reach(&wait.reach, arrived + wait.patience).await;
                     log.waited(view.reaches(&wait.reach), now.elapsed());
-                    lookup = crate::cache::Lookup::Found(view);
+                    lookup = Lookup::Found(view);
                 }
             }
         }
@@ -265,6 +315,56 @@ impl Proxy {
         self.forward(visit, &target.info, forward, request, log).await
     }
 
+    async fn watch(
+        &self,
+        visit: &Visit,
+        target: &Target,
+        answer: LocalWatch,
+        mut request: Request<Incoming>,
+        log: &mut RequestLog,
+    ) -> Result<Response<Body>, Error> {
+        let level = answer.level;
+        let reason = match self.open_watch(visit, target, answer, request.headers()).await {
+            Ok((watching, Asked::WebSocket(handshake))) => {
+                watching.send_over(hyper::upgrade::on(&mut request));
+                return Ok(log.hit(level, handshake.into_response()));
+            }
+            Ok((watching, _)) => {
+                let mut response = local::stream(watching.into_body(), request.headers());
+                if let Some(request) = target.info.resource_request() {
+                    self.warnings.repeat(&request.resource, response.headers_mut());
+                }
+                return Ok(log.hit(level, response));
+            }
+            Err(reason) => reason,
+        };
+        let forward = Forward { reason, rewriting: Rewriting::Keep };
+        log.decided(&Plan::Forward(forward.clone()));
+        self.forward(visit, &target.info, forward, request, log).await
+    }
+
+    async fn open_watch(
+        &self,
+        visit: &Visit,
+        target: &Target,
+        answer: LocalWatch,
+        headers: &HeaderMap,
+    ) -> Result<(Watching, Asked), ForwardReason> {
+        let request = target.info.resource_request();
+        let watch = request.and_then(|request| Some((request, request.watch.as_ref()?)));
+        let (request, watch) = watch.ok_or(ForwardReason::NotModelled(NotModelled::Watch))?;
+        let attributes = Attributes::of_watch(visit.caller(), request, watch);
+        let allowed = self.authorize.permit(&visit.asker, attributes, answer).await;
+        let allowed = allowed.ok_or(ForwardReason::NotAuthorized)?;
+        let asked = Asked::of(headers);
+        let transport = match asked {
+            Asked::WebSocket(_) => Transport::WebSocket,
+            Asked::No | Asked::Other => Transport::Http,
+        };
+        let terms = Terms { transport, fraction: self.cache.fraction(), now: Instant::now() };
+        Ok((self.watches.open(watch, allowed, visit.session.clone(), terms)?, asked))
+    }
+
     async fn share(
         &self,
         visit: &Visit,
@@ -297,13 +397,13 @@ impl Proxy {
         let sent = self.forwarder.forward(caller, info, &rewriting, request, session).await;
         match sent {
             Ok(response) => {
-                match (reason, readable(info)) {
-                    (ForwardReason::LinkLost, Some((_, read))) => self.cache.nudge(&read.query),
+                match (reason, sought(info)) {
+                    (ForwardReason::LinkLost, Some((query, _))) => self.cache.nudge(query),
                     // What a request names itself may lie in a future that no bookmark reaches.
-                    (ForwardReason::Behind, Some((_, read)))
-                        if !matches!(read.version, VersionMatch::NotOlderThan(_)) =>
+                    (ForwardReason::Behind, Some((query, version)))
+                        if !matches!(version, VersionMatch::NotOlderThan(_)) =>
                     {
-                        self.cache.lags(&read.query);
+                        self.cache.lags(query);
                     }
                     _ => {}
                 }
@@ -332,6 +432,16 @@ impl Serve for Proxy {
 fn readable(info: &RequestInfo) -> Option<(&ResourceRequest, &Read)> {
     let request = info.resource_request()?;
     Some((request, request.read.as_ref().ok()?))
+}
+
+/// What a read or a watch selects, and from which version.
+fn sought(info: &RequestInfo) -> Option<(&Query, &VersionMatch)> {
+    let request = info.resource_request()?;
+    match (&request.read, &request.watch) {
+        (Ok(read), _) => Some((&read.query, &read.version)),
+        (Err(_), Some(watch)) => Some((&watch.query, &watch.version)),
+        (Err(_), None) => None,
+    }
 }
 
 fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {

@@ -104,6 +104,15 @@ impl Negotiated {
         }
     }
 
+    /// Negotiates for a watch, which is never indented (S-CT-07).
+    pub fn of_watch(headers: &HeaderMap) -> Self {
+        match headers.get(header::ACCEPT).map(|value| value.to_str()) {
+            Some(Err(_)) => Self::Unmodelled(UnmodelledMedia::Other),
+            None => Self::Json,
+            Some(Ok(accept)) => Self::negotiate(Some(accept), None, None),
+        }
+    }
+
     /// `accept`: the Accept header, `None` when absent. `pretty`: the raw query value.
     pub fn negotiate(
         accept: Option<&str>,

@@ -8,6 +8,7 @@ mod duration;
 mod parameters;
 mod path;
 mod read;
+mod watch;
 
 use std::{sync::Arc, time::Duration};
 
@@ -47,6 +48,8 @@ pub struct ResourceRequest {
     pub subresource: Option<Arc<str>>,
     /// What a plain GET or LIST asks; `Err` says why it must be forwarded as it is.
     pub read: Result<Read, NotModelled>,
+    /// What a WATCH asks, when every part of it is understood; `read` has the reason otherwise.
+    pub watch: Option<Watch>,
     /// Whether adding resourceVersion to the query would only relax its freshness: a plain GET or
     /// LIST with resourceVersion, resourceVersionMatch, continue, limit, watch, sendInitialEvents
     /// and every unknown parameter absent.
@@ -79,12 +82,36 @@ pub struct Read {
     pub pretty: Option<String>,
 }
 
+/// A WATCH whose every parameter is understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// What it follows.
+    pub query: Query,
+    /// From which version on; never [`VersionMatch::Exact`].
+    pub version: VersionMatch,
+    /// What it sends first.
+    pub start: Start,
+    /// Whether the client wants bookmarks.
+    pub bookmarks: bool,
+    /// When it ends; `None`: when the server likes.
+    pub timeout: Option<Duration>,
+}
+
+/// What a WATCH sends first (S-WATCH-01..07).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The whole state as ADDED events, and a bookmark that marks their end.
+    State,
+    /// What happened after the version.
+    Events,
+}
+
 /// Why a request cannot be answered from memory, whatever the cache holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NotModelled {
     /// The method is not GET.
     NotARead,
-    /// A WATCH in its ordinary form; the deprecated `/watch/` path is `UnusualPath`.
+    /// It is a WATCH, not a GET or LIST.
     Watch,
     /// It addresses a part of an object.
     Subresource,
@@ -123,17 +150,26 @@ impl RequestInfo {
         let parameters = Parameters::parse(uri.query().unwrap_or_default());
         let verb = verb(method, &path, &parameters);
         let timeout = duration::timeout(parameters.get(Parameter::Timeout).unwrap_or_default());
-        let plain = plain_read(method, &path, headers, verb);
-        let read = plain.and_then(|()| {
-            timeout.map_err(|_| NotModelled::BadValue)?;
-            read::read(&path, &parameters)
-        });
+        let plain = plain_read(method, &path, headers);
+        let timed = timeout.map(|_| ()).map_err(|_| NotModelled::BadValue);
+        let understood = plain.and(timed);
+        let (read, watch) = match understood {
+            Err(why) => (Err(why), None),
+            Ok(()) if verb == Verb::Watch => match watch::watch(&path, &parameters) {
+                Ok(watch) => (Err(NotModelled::Watch), Some(watch)),
+                Err(why) => (Err(why), None),
+            },
+            Ok(()) => (read::read(&path, &parameters), None),
+        };
         Self::Resource(ResourceRequest {
             verb,
-            rewritable: plain.is_ok() && read::rewritable(&path, &parameters),
+            rewritable: plain.is_ok()
+                && verb != Verb::Watch
+                && read::rewritable(&path, &parameters),
             timeout: timeout.ok().flatten(),
             dry_run: parameters.dry_run,
             read,
+            watch,
             resource: path.resource,
             scope: path.scope,
             name: path.name,
@@ -232,13 +268,8 @@ fn verb(method: &Method, path: &Path, parameters: &Parameters<'_>) -> Verb {
     }
 }
 
-/// Whether all but the query string is that of an ordinary GET or LIST.
-fn plain_read(
-    method: &Method,
-    path: &Path,
-    headers: &HeaderMap,
-    verb: Verb,
-) -> Result<(), NotModelled> {
+/// Whether all but the query string is that of an ordinary GET, LIST or WATCH.
+fn plain_read(method: &Method, path: &Path, headers: &HeaderMap) -> Result<(), NotModelled> {
     if method != Method::GET {
         return Err(NotModelled::NotARead);
     }
@@ -247,9 +278,6 @@ fn plain_read(
     }
     if path.subresource.is_some() {
         return Err(NotModelled::Subresource);
-    }
-    if verb == Verb::Watch {
-        return Err(NotModelled::Watch);
     }
     let has_length = headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0");
     if has_length || headers.contains_key(header::TRANSFER_ENCODING) {

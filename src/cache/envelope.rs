@@ -19,6 +19,8 @@ pub struct Envelope {
     /// What a typed object has in front where a list's item has `{`.
     prefix: String,
     api_version: String,
+    /// The kind of a list's items, where the list's kind tells it.
+    kind: Option<String>,
 }
 
 /// Which of the two families of printers the apiserver uses.
@@ -93,14 +95,18 @@ impl Envelope {
                 format!(r#"],"kind":{kind},"metadata":{{"continue":"","resourceVersion":""#)
             }
         };
+        let kind = list_kind.strip_suffix("List").filter(|kind| !kind.is_empty());
         let prefix = match style {
-            Style::Typed => {
-                let item_kind = list_kind.strip_suffix("List").filter(|kind| !kind.is_empty())?;
-                format!(r#"{{"kind":{},"apiVersion":{version},"#, quoted(item_kind))
-            }
+            Style::Typed => format!(r#"{{"kind":{},"apiVersion":{version},"#, quoted(kind?)),
             Style::Custom => String::from("{"),
         };
-        Some(Self { style, before_version, prefix, api_version: api_version.to_owned() })
+        let (api_version, kind) = (api_version.to_owned(), kind.map(str::to_owned));
+        Some(Self { style, before_version, prefix, api_version, kind })
+    }
+
+    /// The kind of a list's items, where the list's kind tells it.
+    pub fn kind(&self) -> Option<&str> {
+        self.kind.as_deref()
     }
 
     /// The family.

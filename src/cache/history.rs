@@ -1,14 +1,15 @@
 //! The window of recent events of one replica. Pure.
 //!
 //! Invariant: events are in version order without a gap from `floor` (exclusive) to `latest`, so
-//! a watch can start at any version in between and misses nothing. Bounded by count, bytes and age.
+//! a watch can start at any version in between and misses nothing. Bounded by count, bytes and age;
+//! who follows keeps a [`Cursor`], and nothing is kept for those who fall behind the window.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::object::Object;
-use crate::api::{ObjectKey, version::ResourceVersion};
+pub use super::event::{Change, Event};
+use crate::api::version::ResourceVersion;
 
 /// The recent events.
 #[derive(Debug)]
@@ -16,6 +17,10 @@ pub struct History {
     bounds: Bounds,
     events: VecDeque<Recorded>,
     bytes: usize,
+    /// The number of the first event held, counted from the beginning of the process.
+    first: u64,
+    /// Counts breaks: what follows one cannot be told as events of what was before.
+    generation: u32,
     /// The versions the window begins and ends at; None before the first list.
     window: Option<(ResourceVersion, ResourceVersion)>,
 }
@@ -25,34 +30,17 @@ pub struct History {
 pub struct Bounds {
     /// At most so many events.
     pub events_max: usize,
-    /// At most so many bytes, estimated.
+    /// At most so many bytes, estimated, unless a single event has more.
     pub bytes_max: usize,
     /// None older than this.
     pub age_max: Duration,
 }
 
-/// What happened to one object at one version.
-#[derive(Debug)]
-pub struct Event {
-    /// The version of the collection after the event: the deletion's own for a deletion.
-    pub version: ResourceVersion,
-    /// What happened.
-    pub change: Change,
-    /// The object afterwards; for a deletion its last state at the deletion's version.
-    pub object: Object,
-    /// The object before, if there was one: what selectors matched then (S-WATCH-23).
-    pub before: Option<Object>,
-}
-
-/// What happened to an object.
+/// A place between two events. It counts events, not versions: several may share one (S-WATCH-27).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// It was not there before.
-    Added,
-    /// It was there before.
-    Modified,
-    /// It is no longer there.
-    Deleted,
+pub struct Cursor {
+    generation: u32,
+    next: u64,
 }
 
 /// Why a watch cannot start from the window.
@@ -66,6 +54,17 @@ pub enum StartError {
     TooNew,
 }
 
+/// Why a watch cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Lost {
+    /// The next events are no longer held: it followed too slowly.
+    #[error("the next event has left the window")]
+    Behind,
+    /// What came after cannot be told as events.
+    #[error("the window has begun anew")]
+    Reset,
+}
+
 #[derive(Debug)]
 struct Recorded {
     event: Arc<Event>,
@@ -73,29 +72,33 @@ struct Recorded {
     bytes: usize,
 }
 
-/// Reference counts and allocator overhead of one event, roughly.
-const EVENT_OVERHEAD: usize = size_of::<Event>() + size_of::<Recorded>() + 32;
-
 // === impl History ===
 
 impl History {
     /// An empty window.
     pub fn new(bounds: Bounds) -> Self {
-        Self { bounds, events: VecDeque::new(), bytes: 0, window: None }
+        Self { bounds, events: VecDeque::new(), bytes: 0, first: 0, generation: 0, window: None }
     }
 
     /// Begins anew at the version of a list: what lies before can no longer be told as events.
     pub fn reset(&mut self, version: ResourceVersion) {
+        self.close();
+        self.window = Some((version.clone(), version));
+    }
+
+    /// Ends: nothing can start here, and nobody who follows can go on.
+    pub fn close(&mut self) {
+        self.first = self.end().next;
         self.events.clear();
         self.bytes = 0;
-        self.window = Some((version.clone(), version));
+        self.generation = self.generation.wrapping_add(1);
+        self.window = None;
     }
 
     /// Adds the newest event.
     pub fn push(&mut self, event: Event, now: Instant) {
         self.advance(event.version.clone());
-        let before = event.before.as_ref().map_or(0, held_bytes);
-        let bytes = EVENT_OVERHEAD + held_bytes(&event.object) + before;
+        let bytes = size_of::<Recorded>() + event.bytes();
         self.bytes += bytes;
         self.events.push_back(Recorded { event: Arc::new(event), at: now, bytes });
         self.evict(now);
@@ -114,7 +117,9 @@ impl History {
         while let Some(oldest) = self.events.front() {
             let too_old = now.saturating_duration_since(oldest.at) > self.bounds.age_max;
             let too_many = self.events.len() > self.bounds.events_max;
-            if !(too_old || too_many || self.bytes > self.bounds.bytes_max) {
+            // The newest is kept however large it is: those who follow have yet to be told of it.
+            let too_large = self.bytes > self.bounds.bytes_max && self.events.len() > 1;
+            if !(too_old || too_many || too_large) {
                 break;
             }
             self.bytes -= oldest.bytes;
@@ -122,22 +127,45 @@ impl History {
                 *floor = oldest.event.version.clone();
             }
             self.events.pop_front();
+            self.first += 1;
         }
     }
 
-    /// The events after a version, oldest first.
-    pub fn start_at<'a>(
-        &'a self,
-        version: &ResourceVersion,
-    ) -> Result<impl Iterator<Item = &'a Arc<Event>> + use<'a>, StartError> {
+    /// The lowest version a watch can start at.
+    pub fn oldest(&self) -> Option<&ResourceVersion> {
+        self.window.as_ref().map(|(floor, _)| floor)
+    }
+
+    /// The version up to which everything is told.
+    pub fn latest(&self) -> Option<&ResourceVersion> {
+        self.window.as_ref().map(|(_, latest)| latest)
+    }
+
+    /// The place after the newest event.
+    pub fn end(&self) -> Cursor {
+        Cursor { generation: self.generation, next: self.first + self.events.len() as u64 }
+    }
+
+    /// The place after all events up to a version.
+    pub fn start_at(&self, version: &ResourceVersion) -> Result<Cursor, StartError> {
         match &self.window {
             Some((floor, _)) if version < floor => Err(StartError::TooOld),
             Some((_, latest)) if version <= latest => {
-                let first = self.events.partition_point(|held| held.event.version <= *version);
-                Ok(self.events.range(first..).map(|held| &held.event))
+                let before = self.events.partition_point(|held| held.event.version <= *version);
+                Ok(Cursor { generation: self.generation, next: self.first + before as u64 })
             }
             _ => Err(StartError::TooNew),
         }
+    }
+
+    /// The events after a place, oldest first.
+    pub fn after(&self, cursor: Cursor) -> Result<impl Iterator<Item = &Arc<Event>>, Lost> {
+        if cursor.generation != self.generation {
+            return Err(Lost::Reset);
+        }
+        let skipped = cursor.next.checked_sub(self.first).ok_or(Lost::Behind)?;
+        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX).min(self.events.len());
+        Ok(self.events.range(skipped..).map(|held| &held.event))
     }
 
     /// Memory held, estimated.
@@ -146,16 +174,12 @@ impl History {
     }
 }
 
-fn held_bytes(object: &Object) -> usize {
-    object.raw().len() + object.head_bytes()
-}
+// === impl Cursor ===
 
-// === impl Event ===
-
-impl Event {
-    /// The object's key.
-    pub fn key(&self) -> &ObjectKey {
-        self.object.key()
+impl Cursor {
+    /// The place after so many more events.
+    pub fn forward(self, events: usize) -> Self {
+        Self { next: self.next + events as u64, ..self }
     }
 }
 

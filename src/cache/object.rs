@@ -3,9 +3,11 @@
 //! Invariant: `raw` is valid JSON; of built-in types it lacks `kind` and `apiVersion`, as the
 //! items of a LIST do (S-LIST-61). Cloning copies two references.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::pair::{Pair, PairKind};
@@ -45,6 +47,19 @@ pub enum Uid {
     Other(Box<str>),
 }
 
+/// Where an object's version stands in its bytes.
+#[derive(Deserialize)]
+struct Located<'a> {
+    #[serde(borrow)]
+    metadata: LocatedMetadata<'a>,
+}
+
+#[derive(Deserialize)]
+struct LocatedMetadata<'a> {
+    #[serde(borrow, rename = "resourceVersion")]
+    resource_version: &'a RawValue,
+}
+
 /// Reference counts and allocator overhead of one object's head, roughly.
 const HEAD_OVERHEAD: usize = size_of::<Head>() + 96;
 
@@ -63,6 +78,15 @@ impl Uid {
         match self {
             Self::Uuid(_) => 0,
             Self::Other(text) => text.len(),
+        }
+    }
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uuid(uuid) => uuid.hyphenated().fmt(f),
+            Self::Other(text) => f.write_str(text),
         }
     }
 }
@@ -95,9 +119,29 @@ impl Object {
         &self.raw
     }
 
+    /// The same bytes with another version in them.
+    pub fn raw_at(&self, version: &ResourceVersion) -> Option<Vec<u8>> {
+        let located: Located<'_> = serde_json::from_slice(&self.raw).ok()?;
+        let held = located.metadata.resource_version.get();
+        let start = (held.as_ptr() as usize).checked_sub(self.raw.as_ptr() as usize)?;
+        let (before, after) = (self.raw.get(..start)?, self.raw.get(start + held.len()..)?);
+        Some([before, b"\"", version.as_str().as_bytes(), b"\"", after].concat())
+    }
+
+    /// Whether no selector can tell the two apart: they have the same key, labels and fields.
+    pub fn is_selected_like(&self, other: &Self) -> bool {
+        self.key() == other.key() && self.head.pairs == other.head.pairs
+    }
+
     /// Every pair a page filter must know.
     pub fn pairs(&self) -> impl Iterator<Item = &Pair> {
         self.head.pairs.iter().map(|pair| &**pair)
+    }
+
+    /// The labels.
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        let labels = self.pairs().filter(|pair| pair.kind() == PairKind::Label);
+        labels.map(|pair| (pair.key(), pair.value()))
     }
 
     fn value(&self, kind: PairKind, key: &str) -> Option<&str> {
@@ -148,6 +192,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_the_objects_own_version_is_replaced() {
+        let pod = |version: &str, annotation: &str| {
+            format!(
+                r#"{{"spec":{{"metadata":{{"resourceVersion":"5"}}}},"metadata":{{"name":"p","annotations":{{"a":"{annotation}"}},"uid":"u","resourceVersion":"{version}","generation":5}}}}"#
+            )
+        };
+        let raw = Bytes::from(pod("5", r#"\"resourceVersion\":\"5\""#));
+        let (key, uid) = (ObjectKey::new(None, "p"), Uid::new("u"));
+        let version = |text: &str| ResourceVersion::parse(text).expect("a version");
+        let head = Head { key, uid, version: version("5"), pairs: Box::default() };
+        let object = Object::new(Arc::new(head), raw);
+        let expected = pod("1234", r#"\"resourceVersion\":\"5\""#);
+        assert_eq!(object.raw_at(&version("1234")), Some(expected.into_bytes()));
+    }
+
+    #[test]
     fn uids_are_equal_when_their_texts_are() {
         let texts = [
             "0f4f2d9e-7a54-4a86-9c3b-6f2f5a0f7b11",
@@ -162,5 +222,6 @@ mod tests {
             }
         }
         assert!(matches!(Uid::new(texts[0]), Uid::Uuid(_)));
+        assert_eq!(texts.map(|text| Uid::new(text).to_string()), texts);
     }
 }

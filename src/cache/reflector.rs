@@ -162,12 +162,12 @@ impl Reflector {
     /// Forgets everything: versions have begun anew, and equal ones may mean different content.
     fn begin_epoch(&self) {
         self.counters.epochs.increment();
+        let mut history = self.replica.history();
+        history.close();
         self.replica.publish(|published| {
             let epoch = published.epoch + 1;
             let link = Link::Lost { since: Instant::now() };
-            let proven_at = None;
-            *published =
-                Published { state: State::Starting, snapshot: None, link, proven_at, epoch };
+            *published = Published::nothing(link, epoch);
         });
     }
 }

@@ -5,7 +5,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -15,7 +18,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{history::History, store::Snapshot};
+use super::{bookmark::BookmarkForm, history::History, store::Snapshot};
 use crate::api::{query::Query, version::ResourceVersion};
 
 /// The local copy of one query.
@@ -29,7 +32,13 @@ pub struct Replica {
     lag: Notify,
     history: Mutex<History>,
     usage: Mutex<Usage>,
+    bookmark: OnceLock<BookmarkForm>,
+    watchers: AtomicUsize,
 }
+
+/// Keeps a replica in use until dropped.
+#[derive(Debug)]
+pub(super) struct Attached(Arc<Replica>);
 
 /// An immutable picture of a replica, taken once per request.
 #[derive(Clone)]
@@ -46,6 +55,8 @@ pub struct View {
     pub proven_at: Option<Instant>,
     /// Counts declared breaks in the sequence of versions, such as a restored etcd.
     pub epoch: u32,
+    /// The lowest version a watch can start at.
+    pub oldest: Option<ResourceVersion>,
 }
 
 /// Why a replica was started.
@@ -132,6 +143,7 @@ pub(super) struct Published {
     pub link: Link,
     pub proven_at: Option<Instant>,
     pub epoch: u32,
+    pub oldest: Option<ResourceVersion>,
 }
 
 /// What changes without news for readers.
@@ -151,13 +163,7 @@ pub(super) struct Usage {
 
 impl Replica {
     pub(super) fn new(query: Query, start: Start, history: History, now: Instant) -> Self {
-        let published = Published {
-            state: State::Starting,
-            snapshot: None,
-            link: Link::Lost { since: now },
-            proven_at: None,
-            epoch: 0,
-        };
+        let published = Published::nothing(Link::Lost { since: now }, 0);
         let usage = Usage {
             used_at: now,
             relists: 0,
@@ -176,6 +182,8 @@ impl Replica {
             lag: Notify::new(),
             history: Mutex::new(history),
             usage: Mutex::new(usage),
+            bookmark: OnceLock::new(),
+            watchers: AtomicUsize::new(0),
         }
     }
 
@@ -194,6 +202,7 @@ impl Replica {
             link: published.link,
             proven_at: published.proven_at,
             epoch: published.epoch,
+            oldest: published.oldest.clone(),
         }
     }
 
@@ -222,6 +231,22 @@ impl Replica {
         self.nudge.notified().await;
     }
 
+    /// Wakes at everything published from now on.
+    pub(super) fn subscribe(&self) -> watch::Receiver<()> {
+        self.tick.subscribe()
+    }
+
+    /// Counts as a read that lasts until the result is dropped.
+    pub(super) fn attach(self: &Arc<Self>) -> Attached {
+        self.watchers.fetch_add(1, Ordering::Relaxed);
+        Attached(self.clone())
+    }
+
+    /// When a read last used it: now, while somebody watches.
+    pub(super) fn used_at(&self, now: Instant) -> Instant {
+        if self.watchers.load(Ordering::Relaxed) > 0 { now } else { self.usage().used_at }
+    }
+
     /// Tells the reflector that readers need more than is proven, though no event is to be expected.
     pub fn lags(&self) {
         self.lag.notify_waiters();
@@ -232,7 +257,8 @@ impl Replica {
         self.lag.notified().await;
     }
 
-    /// The window of recent events; not to be held across an await.
+    /// The window of recent events; not to be held across an await. What is published agrees with
+    /// it for as long as it is held.
     pub fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -240,6 +266,16 @@ impl Replica {
     /// Why it was started.
     pub fn start(&self) -> Start {
         self.start
+    }
+
+    /// How the apiserver prints bookmarks, once one came.
+    pub(super) fn bookmark(&self) -> Option<&BookmarkForm> {
+        self.bookmark.get()
+    }
+
+    /// Keeps the first form that came.
+    pub(super) fn learn_bookmark(&self, form: BookmarkForm) {
+        self.bookmark.get_or_init(|| form);
     }
 
     pub(super) fn usage(&self) -> MutexGuard<'_, Usage> {
@@ -260,10 +296,13 @@ impl Replica {
 
     /// Its reflector has ended: there is nothing to answer from, now and later.
     pub(super) fn end(&self, now: Instant) {
+        let mut history = self.history();
+        history.close();
         self.publish(|published| {
             published.state = State::Failing;
             published.snapshot = None;
             published.link = Link::Lost { since: now };
+            published.oldest = None;
         });
     }
 
@@ -274,7 +313,8 @@ impl Replica {
     }
 
     pub(super) fn status(&self, now: Instant) -> ReplicaStatus {
-        let (bytes, published, usage) = (self.bytes(), self.published.load_full(), self.usage());
+        let (bytes, used_at) = (self.bytes(), self.used_at(now));
+        let (published, usage) = (self.published.load_full(), self.usage());
         let snapshot = published.snapshot.as_ref();
         ReplicaStatus {
             query: self.query.clone(),
@@ -288,7 +328,7 @@ impl Replica {
             watch_restarts: usage.watch_restarts,
             last_error: usage.last_error.clone(),
             age: now.saturating_duration_since(self.started_at),
-            idle: now.saturating_duration_since(usage.used_at),
+            idle: now.saturating_duration_since(used_at),
             unproven: published.proven_at.map(|at| now.saturating_duration_since(at)),
         }
     }
@@ -297,6 +337,31 @@ impl Replica {
 impl fmt::Debug for Replica {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Replica").field("query", &self.query).finish_non_exhaustive()
+    }
+}
+
+// === impl Published ===
+
+impl Published {
+    /// Before the first list.
+    pub(super) fn nothing(link: Link, epoch: u32) -> Self {
+        let (state, snapshot, proven_at, oldest) = (State::Starting, None, None, None);
+        Self { state, snapshot, link, proven_at, epoch, oldest }
+    }
+}
+
+// === impl Attached ===
+
+impl Attached {
+    pub(super) fn get(&self) -> &Arc<Replica> {
+        &self.0
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.0.usage().used_at = Instant::now();
+        self.0.watchers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

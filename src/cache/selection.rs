@@ -40,6 +40,14 @@ pub struct Wanted<'a> {
     pairs: Vec<u64>,
 }
 
+/// Whether an object of the query's resource is among those it selects.
+pub fn selects(query: &Query, object: &Object) -> bool {
+    let namespace = query.scope.namespace();
+    (namespace.is_none() || namespace == object.key().namespace())
+        && query.labels.matches(object)
+        && query.fields.matches(object)
+}
+
 // === impl Selection ===
 
 impl<'a> Selection<'a> {

@@ -179,7 +179,7 @@ impl Set {
         let mut stops = Vec::new();
         let mut rest = Vec::new();
         for member in self.members() {
-            let idle = now.saturating_duration_since(member.replica.usage().used_at);
+            let idle = now.saturating_duration_since(member.replica.used_at(now));
             if self.is_eager(member) {
                 rest.push(member);
             } else if self.is_replaced(member) {
@@ -190,7 +190,7 @@ impl Set {
                 rest.push(member);
             }
         }
-        let memory = self.over_limit(rest, settings.memory_limit_bytes);
+        let memory = self.over_limit(rest, settings.memory_limit_bytes, now);
         stops.extend(memory.into_iter().map(|member| (member.clone(), StopReason::Memory)));
         stops
     }
@@ -252,9 +252,14 @@ impl Set {
     }
 
     /// The least recently used replicas without which the rest fits; configured ones go last.
-    fn over_limit<'a>(&self, mut members: Vec<&'a Member>, limit: usize) -> Vec<&'a Member> {
+    fn over_limit<'a>(
+        &self,
+        mut members: Vec<&'a Member>,
+        limit: usize,
+        now: Instant,
+    ) -> Vec<&'a Member> {
         let mut bytes: usize = members.iter().map(|member| member.replica.bytes()).sum();
-        members.sort_by_key(|member| (self.is_eager(member), member.replica.usage().used_at));
+        members.sort_by_key(|member| (self.is_eager(member), member.replica.used_at(now)));
         let mut dropped = Vec::new();
         for member in members {
             if bytes <= limit {

@@ -10,7 +10,7 @@ use super::{
     object::Object,
     page::Page,
     pool::Pool,
-    selection::{Selection, Wanted},
+    selection::{Selection, Wanted, selects},
 };
 use crate::api::{ObjectKey, query::Query, version::ResourceVersion};
 
@@ -24,6 +24,13 @@ pub struct Snapshot {
     pool: Arc<Pool>,
     len: usize,
     bytes: usize,
+}
+
+/// A place between two objects of a snapshot, in LIST order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    page: usize,
+    object: usize,
 }
 
 // === impl Snapshot ===
@@ -114,6 +121,19 @@ impl Snapshot {
             selection.add_matching(page, wanted.range(page.objects()), &wanted);
         }
         selection
+    }
+
+    /// The next object after a place that a query selects, and the place after it.
+    pub fn next(&self, query: &Query, mut from: Position) -> Option<(&Object, Position)> {
+        while let Some(page) = self.pages.get(from.page) {
+            let rest = page.objects().get(from.object..).unwrap_or_default();
+            if let Some(found) = rest.iter().position(|object| selects(query, object)) {
+                let next = Position { object: from.object + found + 1, ..from };
+                return Some((&rest[found], next));
+            }
+            from = Position { page: from.page + 1, object: 0 };
+        }
+        None
     }
 
     /// The only key a query can select, when it names one.

@@ -41,5 +41,6 @@ pub fn view(query: Query, snapshot: Option<Arc<Snapshot>>, now: Instant) -> View
     let state = if snapshot.is_some() { State::Synced } else { State::Starting };
     let history = History::new(Bounds { events_max: 1, bytes_max: 1, age_max: Duration::ZERO });
     let replica = Arc::new(Replica::new(query, Start::OnDemand, history, now));
-    View { replica, state, snapshot, link: Link::Up, proven_at: Some(now), epoch: 0 }
+    let oldest = snapshot.as_ref().map(|held| held.version().clone());
+    View { replica, state, snapshot, link: Link::Up, proven_at: Some(now), epoch: 0, oldest }
 }

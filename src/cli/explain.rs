@@ -12,9 +12,9 @@ use tokio::time::{Duration, Instant};
 use super::{UsageError, configuration, print};
 use crate::{
     api::{
-        Scope,
+        Scope, Verb,
         media::Negotiated,
-        request::{Read, RequestInfo, ResourceRequest},
+        request::{Read, RequestInfo, ResourceRequest, Start},
         version::VersionMatch,
     },
     cache::{Absence, Demand, Lookup},
@@ -25,6 +25,7 @@ use crate::{
         identify::Caller,
         session::Session,
     },
+    websocket::Asked,
 };
 
 /// What to explain.
@@ -91,8 +92,12 @@ pub fn explain(method: &Method, uri: &Uri, headers: &HeaderMap, config: &Config)
     if config.policy.mode() == Mode::Observe {
         explanation.say("mode", "observe: everything is forwarded unchanged".to_owned());
     }
-    let negotiated = negotiate(&info, headers);
     let session = Session::default();
+    if request.verb == Verb::Watch {
+        explanation.watch(&info, headers, config, &session);
+        return explanation;
+    }
+    let negotiated = negotiate(&info, headers);
     match decide::candidate(&info, Caller::Own, negotiated, &config.policy, &session) {
         Err(plan) => explanation.say("outcome", outcome(&plan)),
         Ok(candidate) => explanation.outcomes(&candidate, &session),
@@ -105,6 +110,35 @@ pub fn explain(method: &Method, uri: &Uri, headers: &HeaderMap, config: &Config)
 impl Explanation {
     fn say(&mut self, topic: &'static str, text: String) {
         self.0.push((topic, text));
+    }
+
+    /// The same for a watch.
+    fn watch(
+        &mut self,
+        info: &RequestInfo,
+        headers: &HeaderMap,
+        config: &Config,
+        session: &Session,
+    ) {
+        let (media, asked) = (Negotiated::of_watch(headers), Asked::of(headers));
+        let policy = &config.policy;
+        let candidate = decide::watch_candidate(info, Caller::Own, media, &asked, policy, session);
+        let candidate = match candidate {
+            Err(plan) => return self.say("outcome", outcome(&plan)),
+            Ok(candidate) => candidate,
+        };
+        let level = candidate.level.as_str();
+        let start = match candidate.watch.start {
+            Start::State => "as soon as it is fresh enough",
+            Start::Events => "if its recent events reach back far enough",
+        };
+        self.say("with a replica", format!("answered from memory {start} ({level})"));
+        let absent = Lookup::Absent(Absence::NotDemanded);
+        let now = Instant::now();
+        let step = decide::decide_watch(&candidate, &absent, session, now, Duration::ZERO);
+        if let Step::Act(plan) = step {
+            self.say("without one", outcome(&plan));
+        }
     }
 
     /// What happens with and without a replica.
@@ -202,7 +236,7 @@ fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
 
 fn outcome(plan: &Plan) -> String {
     match plan {
-        Plan::Read(_) => "answered from memory".to_owned(),
+        Plan::Read(_) | Plan::Watch(_) => "answered from memory".to_owned(),
         Plan::Share(reason) => {
             format!("forwarded: {}; identical concurrent reads share the answer", reason.as_str())
         }
@@ -257,6 +291,24 @@ mod tests {
             assert_eq!(told.about("outcome"), outcome, "{url}");
             assert_eq!(told.about("with a replica"), "");
         }
+    }
+
+    #[test]
+    fn a_watch_is_told_where_it_could_start() {
+        for (url, start) in [
+            ("/api/v1/pods?watch=1", "as soon as it is fresh enough (session)"),
+            (
+                "/api/v1/pods?watch=1&resourceVersion=7",
+                "if its recent events reach back far enough (notOlderThan)",
+            ),
+        ] {
+            let told = explained(Method::GET, url, &Config::default());
+            assert_eq!(told.about("with a replica"), format!("answered from memory {start}"));
+            assert_eq!(told.about("without one"), "forwarded unchanged: not-demanded");
+        }
+        let url = "/api/v1/pods?watch=1&resourceVersion=x";
+        let told = explained(Method::GET, url, &Config::default());
+        assert_eq!(told.about("outcome"), "forwarded unchanged: bad-version");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 use super::{
     Metrics, Presence,
     family::{Family, ResourceId, single},
-    labels::{Connect, Lane, Outcome, Protocol, Review, ServedBy, Wait},
+    labels::{Connect, Lane, Outcome, Protocol, Review, ServedBy, Told, Transport, Wait, WatchEnd},
     table,
 };
 use crate::api::{GroupVersionResource, Scope, Verb};
@@ -39,6 +39,9 @@ pub(super) struct Handles {
     waits: Family<Wait, Histogram>,
     reviews: Family<Review, Counter>,
     sessions: Gauge,
+    watchers: Family<Transport, Gauge>,
+    watch_events: Family<Told, Counter>,
+    watches_ended: Family<WatchEnd, Counter>,
     received: Counter,
     sent: Family<ServedBy, Counter>,
     connections: Family<Protocol, Gauge>,
@@ -70,6 +73,9 @@ impl Handles {
             waits: Family::new(recorder, &table::WAIT_DURATION),
             reviews: Family::new(recorder, &table::REVIEWS),
             sessions: single(recorder, &table::SESSIONS),
+            watchers: Family::new(recorder, &table::WATCHERS),
+            watch_events: Family::new(recorder, &table::WATCH_EVENTS),
+            watches_ended: Family::new(recorder, &table::WATCHES_ENDED),
             received: single(recorder, &table::CLIENT_RECEIVED),
             sent: Family::new(recorder, &table::CLIENT_SENT),
             connections: Family::new(recorder, &table::CLIENT_CONNECTIONS),
@@ -140,6 +146,24 @@ impl Metrics {
     /// So many callers of a gateway are remembered.
     pub fn sessions(&self, count: usize) {
         self.0.client.sessions.set(count as f64);
+    }
+
+    /// A watch is answered from memory until the value is dropped.
+    pub fn watcher(&self, transport: Transport) -> Presence {
+        let values = || [transport.as_str().into()];
+        Presence::new(self.0.client.watchers.with(transport, values, Gauge::clone))
+    }
+
+    /// A watch answered from memory sent an event.
+    pub fn watch_told(&self, told: Told) {
+        let values = || [told.as_str().into()];
+        self.0.client.watch_events.with(told, values, |counter| counter.increment(1));
+    }
+
+    /// A watch answered from memory ended.
+    pub fn watch_ended(&self, end: WatchEnd) {
+        let values = || [end.as_str().into()];
+        self.0.client.watches_ended.with(end, values, |counter| counter.increment(1));
     }
 
     /// Bytes arrived from a client.

@@ -44,6 +44,50 @@ label! {
 }
 
 label! {
+    /// How a watch reaches its client.
+    Transport {
+        /// As a streaming answer.
+        Http = "http",
+        /// As messages of a WebSocket.
+        WebSocket = "websocket",
+    }
+}
+
+label! {
+    /// What a watch told.
+    Told {
+        /// An object that is there at the start, came to be or came into the selection.
+        Added = "added",
+        /// An object that changed.
+        Modified = "modified",
+        /// An object that is gone or left the selection.
+        Deleted = "deleted",
+        /// A version and nothing else.
+        Bookmark = "bookmark",
+    }
+}
+
+label! {
+    /// Why a watch ended.
+    WatchEnd {
+        /// Its time was over.
+        Timeout = "timeout",
+        /// Its client went away.
+        Client = "client",
+        /// Its client read more slowly than events came.
+        Slow = "slow",
+        /// Its replica ended or listed anew.
+        Replica = "replica",
+        /// Its replica was without news for too long.
+        Unproven = "unproven",
+        /// The caller may no longer watch.
+        Forbidden = "forbidden",
+        /// Listless is about to end.
+        Shutdown = "shutdown",
+    }
+}
+
+label! {
     /// On whose behalf a request went upstream.
     Origin {
         /// A client's request, with the client's credentials.
@@ -184,6 +228,8 @@ label! {
         Connections = "connections",
         /// Requests in flight to the apiserver.
         UpstreamRequests = "upstream_requests",
+        /// Watches answered from memory.
+        Watches = "watches",
         /// Resources with metric labels of their own.
         MetricResources = "metric_resources",
     }

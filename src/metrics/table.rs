@@ -5,7 +5,7 @@ use metrics::Unit;
 use super::{
     labels::{
         Certificate, Connect, Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd,
-        ReplicaState, Review, Round, ServedBy, UpstreamFault, Wait,
+        ReplicaState, Review, Round, ServedBy, Told, Transport, UpstreamFault, Wait, WatchEnd,
     },
     metric::{Label, Metric, Values, counter, described, gauge, seconds},
 };
@@ -32,6 +32,9 @@ pub(super) const TABLE: &[Section] = &[
             &WAIT_DURATION,
             &REVIEWS,
             &SESSIONS,
+            &WATCHERS,
+            &WATCH_EVENTS,
+            &WATCHES_ENDED,
             &CLIENT_RECEIVED,
             &CLIENT_SENT,
             &CLIENT_CONNECTIONS,
@@ -177,6 +180,24 @@ pub(super) const SESSIONS: Metric = gauge(
     Unit::Count,
     &[],
     "Callers of a gateway, one per token, of whom is remembered what they have seen and written.",
+);
+pub(super) const WATCHERS: Metric = gauge(
+    "listless_watchers",
+    Unit::Count,
+    &[of!("transport", Transport)],
+    "Watches answered from memory now.",
+);
+pub(super) const WATCH_EVENTS: Metric = counter(
+    "listless_watch_events_total",
+    Unit::Count,
+    &[of!("type", Told)],
+    "Events sent by watches answered from memory.",
+);
+pub(super) const WATCHES_ENDED: Metric = counter(
+    "listless_watches_ended_total",
+    Unit::Count,
+    &[of!("reason", WatchEnd)],
+    "Watches answered from memory that ended.",
 );
 pub(super) const CLIENT_RECEIVED: Metric = counter(
     "listless_client_received_bytes_total",

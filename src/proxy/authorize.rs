@@ -5,6 +5,7 @@
 //! forwarded. No token outlives the requests that brought it.
 
 mod lifetime;
+mod permit;
 
 use std::{
     sync::{
@@ -19,6 +20,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::Semaphore, time::Instant};
 
+pub use self::permit::Permit;
 use crate::{
     api::{
         GroupVersionResource, Scope, Verb,

@@ -3,7 +3,9 @@
 //! [`candidate`] asks whether memory could answer at all; [`decide`] whether what is held now may.
 //! Neither looks at a clock, a lock or a socket.
 
+mod proof;
 mod reason;
+mod watch;
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +19,7 @@ use crate::{
         request::{Read, RequestInfo, ResourceRequest},
         version::{Freshness, ResourceVersion, VersionMatch},
     },
-    cache::{Demand, Link, Lookup, Reach, Replica, State, View, store::Snapshot},
+    cache::{Demand, Lookup, Reach, Replica, State, View, store::Snapshot},
     policy::{Mode, Policy, ResourcePolicy, Rewrite, Start},
     proxy::{
         identify::Caller,
@@ -25,7 +27,11 @@ use crate::{
     },
 };
 
+pub use proof::proven_until;
 pub use reason::ForwardReason;
+pub use watch::{LocalWatch, WatchCandidate, decide_watch, watch_candidate};
+
+use proof::{unproven, verdict};
 
 /// A read that memory could answer, if it holds what the read asks for.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +73,8 @@ pub enum Step {
 pub enum Plan {
     /// Answer from this snapshot.
     Read(LocalRead),
+    /// Follow this replica.
+    Watch(LocalWatch),
     /// Ask the apiserver, together with identical concurrent reads.
     Share(ForwardReason),
     /// Send it to the apiserver.
@@ -124,9 +132,6 @@ const VERSION_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a read waits for a replica's first LIST; well under any client's time-out.
 const START_PATIENCE: Duration = Duration::from_secs(5);
 
-/// After this long without an event or bookmark a replica proves nothing (bookmarks come each minute).
-const PROGRESS_MAX: Duration = Duration::from_secs(90);
-
 /// Whether memory could answer this request, and otherwise how it is forwarded.
 ///
 /// While observing nothing is done, so the reason alone tells what would have been:
@@ -138,23 +143,22 @@ pub fn candidate<'a>(
     policy: &Policy,
     session: &Session,
 ) -> Result<Candidate<'a>, Plan> {
-    let enforced = enforced(info, caller, media, policy, session);
+    observed(policy, enforced(info, caller, media, policy, session))
+}
+
+/// What would have been done, as a forward, unless the policy is to be enforced.
+fn observed<T>(policy: &Policy, enforced: Result<T, Plan>) -> Result<T, Plan> {
     if policy.mode() == Mode::Enforce {
         return enforced;
     }
     Err(Plan::keep(match enforced {
         Err(Plan::Share(reason) | Plan::Forward(Forward { reason, .. })) => reason,
-        Ok(_) | Err(Plan::Read(_)) => ForwardReason::Observing,
+        Ok(_) | Err(Plan::Read(_) | Plan::Watch(_)) => ForwardReason::Observing,
     }))
 }
 
-fn enforced<'a>(
-    info: &'a RequestInfo,
-    caller: Caller,
-    media: Negotiated,
-    policy: &Policy,
-    session: &Session,
-) -> Result<Candidate<'a>, Plan> {
+/// The request, if it reads a resource in the name of the session's owner.
+fn addressed(info: &RequestInfo, caller: Caller) -> Result<&ResourceRequest, Plan> {
     let RequestInfo::Resource(request) = info else {
         return Err(Plan::keep(ForwardReason::NonResource));
     };
@@ -164,6 +168,17 @@ fn enforced<'a>(
     if request.verb.is_write() || request.verb == Verb::Other {
         return Err(Plan::keep(ForwardReason::Write));
     }
+    Ok(request)
+}
+
+fn enforced<'a>(
+    info: &'a RequestInfo,
+    caller: Caller,
+    media: Negotiated,
+    policy: &Policy,
+    session: &Session,
+) -> Result<Candidate<'a>, Plan> {
+    let request = addressed(info, caller)?;
     let read = request.read.as_ref().map_err(|&why| Plan::keep(why.into()))?;
     let rules = policy.resource(&request.resource.group_resource(), request.scope.namespace());
     if rules.start == Start::Never {
@@ -219,14 +234,16 @@ pub fn decide(
         }
         _ => return Step::Act(not_synced()),
     };
-    if let Some(reason) = candidate.unproven(view, now) {
+    if let Some(reason) = unproven(view, candidate.max_staleness, now) {
         return Step::Act(Plan::keep(reason));
     }
-    if !is_path_known(candidate.read, view.replica.query(), snapshot) {
+    let read = candidate.read;
+    if !is_path_known(&read.query, read.name.is_some(), view.replica.query(), snapshot) {
         return Step::Act(Plan::keep(ForwardReason::PathUnknown));
     }
     let behind = || candidate.forward(ForwardReason::Behind, session);
-    match candidate.verdict(snapshot, session, now) {
+    let Candidate { level, max_staleness, .. } = *candidate;
+    match verdict(&read.query, level, &read.version, max_staleness, snapshot, session, now) {
         Verdict::Satisfied if !candidate.fits_one_page(snapshot) => {
             Step::Act(Plan::keep(ForwardReason::Limited))
         }
@@ -251,11 +268,11 @@ pub fn decide(
 
 /// Whether the apiserver serves the read's path at all: a URL does not tell whether its resource
 /// has namespaces, and the wrong form is a 404 of another shape than an object's (S-URL-12).
-fn is_path_known(read: &Read, replica: &Query, snapshot: &Snapshot) -> bool {
-    match (&read.query.scope, &replica.scope) {
+fn is_path_known(query: &Query, named: bool, replica: &Query, snapshot: &Snapshot) -> bool {
+    match (&query.scope, &replica.scope) {
         (Scope::Namespace(_), Scope::Namespace(_)) => true,
         (Scope::Namespace(_), Scope::All) => snapshot.is_namespaced() == Some(true),
-        (Scope::All, _) if read.name.is_none() => true,
+        (Scope::All, _) if !named => true,
         (Scope::All, _) => snapshot.is_namespaced() == Some(false),
     }
 }
@@ -300,43 +317,6 @@ impl<'a> Candidate<'a> {
         let Some(limit) = self.read.limit else { return true };
         self.read.version == VersionMatch::Any
             || snapshot.select(&self.read.query).len() as u64 <= limit
-    }
-
-    fn unproven(&self, view: &View, now: Instant) -> Option<ForwardReason> {
-        if let Link::Lost { since } = view.link
-            && now.saturating_duration_since(since) > self.max_staleness
-        {
-            return Some(ForwardReason::LinkLost);
-        }
-        let progress = view.proven_at.map(|at| now.saturating_duration_since(at));
-        match progress {
-            Some(age) if age <= PROGRESS_MAX => None,
-            _ => Some(ForwardReason::NoProgress),
-        }
-    }
-
-    fn verdict(&self, snapshot: &Snapshot, session: &Session, now: Instant) -> Verdict {
-        let query = &self.read.query;
-        match (self.level, &self.read.version) {
-            (Level::NotOlderThan, VersionMatch::NotOlderThan(version))
-                if snapshot.version() < version =>
-            {
-                Verdict::Behind(version.clone(), Imminence::Likely)
-            }
-            (Level::Any | Level::NotOlderThan | Level::Configured(Freshness::Any), _) => {
-                session.judge_monotonic(query, snapshot, now)
-            }
-            (Level::Configured(Freshness::Bounded), _) => {
-                let since = now.checked_sub(self.max_staleness).unwrap_or(now);
-                match session.judge(query, snapshot, now) {
-                    Verdict::Satisfied if !session.is_proven_since(query, snapshot, since) => {
-                        Verdict::Barred
-                    }
-                    verdict => verdict,
-                }
-            }
-            (Level::Configured(_), _) => session.judge(query, snapshot, now),
-        }
     }
 
     fn patience(&self) -> Duration {

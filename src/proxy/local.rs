@@ -193,6 +193,11 @@ fn gzipped(chunks: Chunks, request_headers: &HeaderMap) -> Response<Body> {
     response
 }
 
+/// The answer of a watch, whose events are yet to come (S-WATCH-40).
+pub fn stream(body: Body, request_headers: &HeaderMap) -> Response<Body> {
+    answer(StatusCode::OK, body, request_headers)
+}
+
 /// A JSON answer with the headers the apiserver gives resources (S-HDR-02, S-HDR-03).
 fn answer(code: StatusCode, body: Body, request_headers: &HeaderMap) -> Response<Body> {
     let mut response = Response::new(body);

@@ -86,7 +86,7 @@ impl RequestLog {
                 }
             }
             Plan::Share(reason) => self.metrics.forwarded(reason.as_str(), self.verb),
-            Plan::Read(_) => {}
+            Plan::Read(_) | Plan::Watch(_) => {}
         }
     }
 

@@ -203,6 +203,16 @@ impl Session {
         }
     }
 
+    /// Whether the session is known to have been shown this version of an object already.
+    pub fn has_seen(
+        &self,
+        resource: &GroupResource,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+    ) -> bool {
+        self.records.get(resource).is_some_and(|record| record.has_seen(key, version))
+    }
+
     /// Objects of a whole scope may have changed by `now` in ways no answer told.
     pub fn swept(&mut self, resource: &GroupResource, scope: Scope, now: Instant) {
         if let Some(record) = self.record_mut(resource) {

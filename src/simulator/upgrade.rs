@@ -4,11 +4,8 @@
 //! its end. Exec, attach and port-forward answer 101 and send every byte back: enough to prove
 //! that a tunnel is transparent, without a kubelet.
 
-mod sha1;
-
-use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -22,7 +19,10 @@ use super::{
     route::Target,
     status::{Failure, response},
 };
-use crate::body::Body;
+use crate::{
+    body::Body,
+    websocket::{self, has_token},
+};
 
 /// What a client wants to switch to, and the connection once it has.
 pub(super) struct Switch {
@@ -36,14 +36,7 @@ pub(super) struct Switch {
 #[derive(Clone)]
 pub(super) struct Messages(std::sync::Arc<std::sync::Mutex<Option<OnUpgrade>>>);
 
-/// What a WebSocket key is hashed with (RFC 6455).
-const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-
-const TEXT_MESSAGE: u8 = 0x81;
 const CLOSE_OPCODE: u8 = 0x8;
-
-/// A close message of status 1000.
-const CLOSE_MESSAGE: [u8; 4] = [0x88, 0x02, 0x03, 0xe8];
 
 const READ_BYTES: usize = 1024;
 
@@ -56,7 +49,7 @@ impl Switch {
         let upgrades = has_token(headers, "upgrade");
         let protocol = headers.get(header::UPGRADE).filter(|_| upgrades)?.clone();
         let key = headers.get(header::SEC_WEBSOCKET_KEY).and_then(|key| key.to_str().ok());
-        let accept = key.and_then(|key| HeaderValue::try_from(accept(key)).ok());
+        let accept = key.and_then(|key| HeaderValue::try_from(websocket::accept(key)).ok());
         let origin = headers.contains_key(header::ORIGIN);
         Some(Self { protocol, accept, origin, connection: hyper::upgrade::on(request) })
     }
@@ -147,9 +140,9 @@ async fn send_messages(connection: OnUpgrade, mut body: Body) {
                     Some(Ok(frame)) => message(frame.data_ref().map_or(&[], |data| data)),
                     // Broken: no close message, as when the connection is lost.
                     Some(Err(_)) => return,
-                    None => CLOSE_MESSAGE.to_vec(),
+                    None => websocket::CLOSE.to_vec(),
                 };
-                let last = message == CLOSE_MESSAGE;
+                let last = message == websocket::CLOSE;
                 if writer.write_all(&message).await.is_err() || last {
                     return;
                 }
@@ -164,51 +157,7 @@ async fn send_messages(connection: OnUpgrade, mut body: Body) {
 
 /// One unmasked text message.
 fn message(payload: &[u8]) -> Vec<u8> {
-    let mut message = vec![TEXT_MESSAGE];
-    match payload.len() {
-        length @ 0..=125 => message.extend_from_slice(&[length as u8]),
-        length @ 126..=0xffff => {
-            message.push(126);
-            message.extend_from_slice(&(length as u16).to_be_bytes());
-        }
-        length => {
-            message.push(127);
-            message.extend_from_slice(&(length as u64).to_be_bytes());
-        }
-    }
+    let mut message = websocket::text_header(payload.len());
     message.extend_from_slice(payload);
     message
-}
-
-fn accept(key: &str) -> String {
-    STANDARD.encode(sha1::digest(format!("{}{KEY_SUFFIX}", key.trim()).as_bytes()))
-}
-
-fn has_token(headers: &HeaderMap, token: &str) -> bool {
-    let values = headers.get_all(header::CONNECTION).iter();
-    values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .any(|part| part.trim().eq_ignore_ascii_case(token))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_key_of_the_standards_example_is_accepted() {
-        assert_eq!(accept("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
-    }
-
-    #[test]
-    fn messages_tell_their_length_in_the_shortest_form() {
-        for (length, head) in [
-            (5, vec![0x81, 5]),
-            (126, vec![0x81, 126, 0, 126]),
-            (70_000, vec![0x81, 127, 0, 0, 0, 0, 0, 1, 0x11, 0x70]),
-        ] {
-            assert_eq!(message(&vec![b'x'; length])[..head.len()], head);
-        }
-    }
 }

@@ -22,3 +22,4 @@ mod ryw;
 mod simulated;
 mod through_listless;
 mod under_load;
+mod watches;

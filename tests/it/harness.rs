@@ -39,7 +39,7 @@ use tokio::{sync::watch, time::Instant};
 
 pub(crate) use self::{
     answer::{Answer, without_version},
-    client::{Door, TestClient, Via},
+    client::{Door, TestClient, Via, Watch, request},
     cluster::{group_resource, pod, populated, widget},
     echo::{Echo, Piece, piped},
     laggard::Laggard,

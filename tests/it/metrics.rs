@@ -7,8 +7,8 @@ use listless::{
     api::{GroupVersionResource, Scope, Verb},
     metrics::{
         self, Certificate, Connect, Lane, Metrics, Origin, Outcome, Protocol, ReplicaEnd,
-        ReplicaSample, ReplicaState, ReplicaTotals, RequestSample, Review, ServedBy, UpstreamFault,
-        UpstreamSample, Wait,
+        ReplicaSample, ReplicaState, ReplicaTotals, RequestSample, Review, ServedBy, Told,
+        Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd,
     },
 };
 
@@ -31,6 +31,9 @@ fn record_everything(metrics: &Metrics) {
     metrics.waited(Wait::Reached, MOMENT);
     metrics.reviewed(Review::Allowed);
     metrics.sessions(1);
+    drop(metrics.watcher(Transport::Http));
+    metrics.watch_told(Told::Added);
+    metrics.watch_ended(WatchEnd::Timeout);
     metrics.client_received(1);
     metrics.client_sent(ServedBy::Cache, 1);
     drop(metrics.client_connection(Protocol::Http2));

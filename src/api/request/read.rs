@@ -76,9 +76,7 @@ fn list(path: &Path, parameters: &Parameters<'_>) -> Result<Read, NotModelled> {
     let limit = integer(parameters, Parameter::Limit)?;
     let limit = limit.and_then(|limit| u64::try_from(limit).ok()).filter(|limit| *limit > 0);
     let version = list_version(parameters, limit)?;
-    let labels = parameters.get(Parameter::LabelSelector).unwrap_or_default();
-    let labels = LabelSelector::parse(labels).map_err(|_| NotModelled::BadSelector)?;
-    let fields = fields(path, parameters.get(Parameter::FieldSelector).unwrap_or_default())?;
+    let (labels, fields) = selectors(path, parameters)?;
     Ok(Read {
         query: query(path, labels, fields),
         name: None,
@@ -108,6 +106,17 @@ fn list_version(
     }
 }
 
+/// Both selectors of a LIST or WATCH.
+pub(super) fn selectors(
+    path: &Path,
+    parameters: &Parameters<'_>,
+) -> Result<(LabelSelector, FieldSelector), NotModelled> {
+    let labels = parameters.get(Parameter::LabelSelector).unwrap_or_default();
+    let labels = LabelSelector::parse(labels).map_err(|_| NotModelled::BadSelector)?;
+    let fields = fields(path, parameters.get(Parameter::FieldSelector).unwrap_or_default())?;
+    Ok((labels, fields))
+}
+
 fn fields(path: &Path, text: &str) -> Result<FieldSelector, NotModelled> {
     if text.is_empty() {
         return Ok(FieldSelector::everything());
@@ -123,22 +132,28 @@ fn fields(path: &Path, text: &str) -> Result<FieldSelector, NotModelled> {
     Ok(fields)
 }
 
-fn query(path: &Path, labels: LabelSelector, fields: FieldSelector) -> Query {
+/// What the path and the selectors select together.
+pub(super) fn query(path: &Path, labels: LabelSelector, fields: FieldSelector) -> Query {
     let scope = storage_scope(&path.resource, &path.scope);
     Query { resource: path.resource.clone(), scope, labels, fields }
 }
 
-fn version(text: &str) -> Result<ResourceVersion, NotModelled> {
+/// A version other than 0.
+pub(super) fn version(text: &str) -> Result<ResourceVersion, NotModelled> {
     ResourceVersion::parse(text).map_err(|_| NotModelled::BadVersion)
 }
 
-fn integer(parameters: &Parameters<'_>, parameter: Parameter) -> Result<Option<i64>, NotModelled> {
+/// The value of a numeric parameter.
+pub(super) fn integer(
+    parameters: &Parameters<'_>,
+    parameter: Parameter,
+) -> Result<Option<i64>, NotModelled> {
     let parse = |text: &str| text.parse().map_err(|_| NotModelled::BadValue);
     parameters.get(parameter).map(parse).transpose()
 }
 
 /// `includeObject` concerns Tables only, which are never answered here; a bad value is refused.
-fn check_include_object(parameters: &Parameters<'_>) -> Result<(), NotModelled> {
+pub(super) fn check_include_object(parameters: &Parameters<'_>) -> Result<(), NotModelled> {
     match parameters.get(Parameter::IncludeObject) {
         None | Some("" | "None" | "Metadata" | "Object") => Ok(()),
         Some(_) => Err(NotModelled::BadValue),

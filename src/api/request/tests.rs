@@ -131,7 +131,7 @@ fn the_watch_parameter_makes_a_list_a_watch() {
     for (query, expected) in table {
         assert_eq!(parse("GET", &format!("/api/v1/pods?{query}")).verb(), expected, "{query}");
     }
-    assert_eq!(refusal("/api/v1/pods?watch=1&foo=bar"), NotModelled::Watch);
+    assert_eq!(refusal("/api/v1/pods?watch=1&foo=bar"), NotModelled::UnknownParameter);
     assert_eq!(refusal("/api/v1/watch/pods"), NotModelled::UnusualPath);
     assert_eq!(parse("GET", "/api/v1/nodes/n?watch=1").verb(), Verb::Get);
 }

@@ -8,6 +8,7 @@ use super::failure::Status;
 use crate::{
     api::version::ResourceVersion,
     cache::{
+        bookmark::BookmarkForm,
         envelope::Envelope,
         object::Object,
         reader::{ObjectError, Reader},
@@ -21,8 +22,8 @@ pub(super) enum WatchEvent {
     Stored(Object),
     /// DELETED, with the last state at the deletion's version.
     Deleted(Object),
-    /// BOOKMARK: the collection is complete up to this version.
-    Bookmark(ResourceVersion),
+    /// BOOKMARK: the collection is complete up to this version; and how it is printed.
+    Bookmark(ResourceVersion, Option<BookmarkForm>),
     /// ERROR: the stream will end.
     Error(Status),
 }
@@ -93,7 +94,11 @@ impl WatchEvent {
         match frame.r#type {
             "ADDED" | "MODIFIED" => Ok(Self::Stored(object()?)),
             "DELETED" => Ok(Self::Deleted(object()?)),
-            "BOOKMARK" => Ok(Self::Bookmark(bookmark_version(raw)?)),
+            "BOOKMARK" => {
+                let version = bookmark_version(raw)?;
+                let form = BookmarkForm::learn(raw, &version, envelope.style());
+                Ok(Self::Bookmark(version, form))
+            }
             "ERROR" => serde_json::from_str(raw).map(Self::Error).map_err(EventError::Malformed),
             unknown => Err(EventError::UnknownType(unknown.to_owned())),
         }

@@ -94,8 +94,10 @@ impl Reflector {
         tracing::info!(
             resource = %query.resource, scope = query.scope.as_str(), objects, %version, "listed"
         );
-        self.replica.history().reset(version);
+        let mut history = self.replica.history();
+        history.reset(version.clone());
         self.replica.publish(|published| {
+            published.oldest = Some(version);
             published.state = State::Synced;
             published.snapshot = Some(Arc::new(snapshot));
             published.link = Link::Lost { since: asked_at };

@@ -1,5 +1,6 @@
 //! A reflector against an apiserver played by the test, in virtual time.
 
+mod following;
 mod listing;
 mod watching;
 

@@ -20,6 +20,7 @@ use crate::{
     body::{Body, BoxError},
     cache::{
         batch::Batch,
+        bookmark::BookmarkForm,
         envelope::Envelope,
         history::{Change, Event, History},
         replica::Link,
@@ -61,6 +62,7 @@ struct Progress<'a> {
     history: &'a mut History,
     events: u64,
     bookmarks: u64,
+    bookmark_form: Option<BookmarkForm>,
 }
 
 type NextFrame = Option<Result<Frame<Bytes>, BoxError>>;
@@ -237,21 +239,23 @@ impl Reflector {
             return Ok(());
         };
         let now = Instant::now();
-        let (result, snapshot, counts) = {
-            let mut history = self.replica.history();
-            let mut progress = Progress::new(base, &mut history);
-            let result = events.into_iter().try_for_each(|event| progress.add(event, now));
-            let counts = (progress.events, progress.bookmarks);
-            let snapshot = progress.batch.finish(progress.version);
-            self.replica.usage().extra_bytes = self.reader.bytes() + history.bytes();
-            (result, snapshot, counts)
-        };
-        self.counters.events.add(counts.0);
-        self.counters.bookmarks.add(counts.1);
-        if counts != (0, 0) {
+        // Held until all is published, so that whoever holds it sees events and state agree.
+        let mut history = self.replica.history();
+        let mut progress = Progress::new(base, &mut history);
+        let result = events.into_iter().try_for_each(|event| progress.add(event, now));
+        let Progress { version, batch, events, bookmarks, bookmark_form, .. } = progress;
+        self.replica.usage().extra_bytes = self.reader.bytes() + history.bytes();
+        self.counters.events.add(events);
+        self.counters.bookmarks.add(bookmarks);
+        if let Some(form) = bookmark_form {
+            self.replica.learn_bookmark(form);
+        }
+        if (events, bookmarks) != (0, 0) {
+            let snapshot = batch.finish(version);
             self.replica.publish(|published| {
                 published.snapshot = Some(Arc::new(snapshot));
                 published.proven_at = Some(now);
+                published.oldest = history.oldest().cloned();
             });
         }
         result
@@ -263,7 +267,8 @@ impl Reflector {
 impl<'a> Progress<'a> {
     fn new(base: Arc<Snapshot>, history: &'a mut History) -> Self {
         let version = base.version().clone();
-        Self { version, batch: Batch::of(base), history, events: 0, bookmarks: 0 }
+        let batch = Batch::of(base);
+        Self { version, batch, history, events: 0, bookmarks: 0, bookmark_form: None }
     }
 
     fn add(&mut self, event: WatchEvent, now: Instant) -> Result<(), Failure> {
@@ -272,21 +277,22 @@ impl<'a> Progress<'a> {
                 self.advance(object.version())?;
                 let before = self.batch.apply(object.clone());
                 let change = if before.is_some() { Change::Modified } else { Change::Added };
-                self.record(Event { version: self.version.clone(), change, object, before }, now);
+                self.record(Event::new(self.version.clone(), change, object, before), now);
             }
             WatchEvent::Deleted(object) => {
                 self.advance(object.version())?;
                 // What is not held cannot have been shown: there is nothing to tell.
                 if let Some(before) = self.batch.delete(object.key()) {
                     let (version, change) = (self.version.clone(), Change::Deleted);
-                    self.record(Event { version, change, object, before: Some(before) }, now);
+                    self.record(Event::new(version, change, object, Some(before)), now);
                 } else {
                     self.history.advance(self.version.clone());
                     self.events += 1;
                 }
             }
-            WatchEvent::Bookmark(version) => {
+            WatchEvent::Bookmark(version, form) => {
                 self.advance(&version)?;
+                self.bookmark_form = form;
                 self.history.advance(version);
                 self.history.evict(now);
                 self.bookmarks += 1;

@@ -41,6 +41,12 @@ pub enum ForwardReason {
     LinkLost,
     /// Neither event nor bookmark came for too long.
     NoProgress,
+    /// A watch of a version that our window of events no longer holds.
+    BeforeWindow,
+    /// It asks to switch protocols in a way that a server may refuse.
+    Upgrade,
+    /// As many watches as may be are answered from memory.
+    TooManyWatches,
     /// The replica is behind what the session has seen, written or asked for.
     Behind,
     /// The session did something whose version is unknown.
@@ -81,6 +87,9 @@ impl ForwardReason {
             Self::PathUnknown => "path-unknown",
             Self::LinkLost => "link-lost",
             Self::NoProgress => "no-progress",
+            Self::BeforeWindow => "before-window",
+            Self::Upgrade => "upgrade",
+            Self::TooManyWatches => "too-many-watches",
             Self::Behind => "behind",
             Self::Barred => "barred",
             Self::NotAuthorized => "not-authorized",
@@ -97,15 +106,20 @@ impl ForwardReason {
             | Self::Observing
             | Self::NeverCached
             | Self::MayBeAggregated => "bypass",
-            Self::NotModelled(_) | Self::Limited | Self::ExactVersion | Self::MostRecent => {
-                "request"
-            }
+            Self::NotModelled(_)
+            | Self::Limited
+            | Self::ExactVersion
+            | Self::MostRecent
+            | Self::Upgrade => "request",
             Self::MediaType(_) => "vary-miss",
             Self::NotCovered(_) | Self::NotSynced | Self::PathUnknown => "uri-miss",
-            Self::AfterExpiry | Self::LinkLost | Self::NoProgress | Self::Behind | Self::Barred => {
-                "stale"
-            }
-            Self::NotAuthorized => "miss",
+            Self::AfterExpiry
+            | Self::LinkLost
+            | Self::NoProgress
+            | Self::BeforeWindow
+            | Self::Behind
+            | Self::Barred => "stale",
+            Self::NotAuthorized | Self::TooManyWatches => "miss",
         }
     }
 }

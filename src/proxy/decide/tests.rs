@@ -1,13 +1,15 @@
+mod watch;
+
 use http::{HeaderMap, Method};
 
-use super::*;
+use super::{proof::PROGRESS_MAX, *};
 use crate::{
     api::{
         GroupResource, GroupVersionResource, ObjectKey, media::UnmodelledMedia,
         request::NotModelled,
     },
     cache::{
-        Absence,
+        Absence, Link,
         testing::{pods, view},
     },
     policy::{ResourceName, Rule},
@@ -56,7 +58,7 @@ fn reason(plan: &Plan) -> ForwardReason {
     match plan {
         Plan::Forward(forward) => forward.reason,
         Plan::Share(reason) => *reason,
-        Plan::Read(_) => panic!("answered from memory"),
+        Plan::Read(_) | Plan::Watch(_) => panic!("answered from memory"),
     }
 }
 
@@ -350,4 +352,19 @@ fn only_unsafe_reads_ask_for_a_replica() {
     assert_eq!(demand(&format!("{PODS}?resourceVersion=0")), Demand::Ignore);
     assert_eq!(demand(&format!("{PODS}?resourceVersion=0&labelSelector=a")), Demand::Count);
     assert_eq!(demand(&format!("{PODS}?resourceVersion=5")), Demand::Ignore);
+}
+
+#[test]
+fn events_are_believed_to_be_all_there_are_until_the_proof_runs_out() {
+    let now = Instant::now();
+    let query = Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All);
+    let mut view = view(query, Some(pods(1, &[])), now);
+    let staleness = Duration::from_secs(5);
+    assert_eq!(proven_until(&view, staleness), Some(now + PROGRESS_MAX));
+    view.link = Link::Lost { since: now + Duration::from_secs(1) };
+    assert_eq!(proven_until(&view, staleness), Some(now + Duration::from_secs(6)));
+    assert_eq!(proven_until(&view, Duration::ZERO), Some(now + Duration::from_secs(3)));
+    assert_eq!(proven_until(&view, PROGRESS_MAX), Some(now + PROGRESS_MAX));
+    view.proven_at = None;
+    assert_eq!(proven_until(&view, staleness), None);
 }

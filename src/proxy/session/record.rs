@@ -160,6 +160,12 @@ impl Record {
         }
     }
 
+    pub(super) fn has_seen(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
+        let in_collection = self.shown.as_ref().is_some_and(|shown| shown.version >= *version);
+        let expected = || self.expected.get(key).and_then(Expected::version);
+        in_collection || expected().is_some_and(|known| known >= version)
+    }
+
     pub(super) fn sweep(&mut self, scope: Scope, now: Instant) {
         self.sweeps.retain(|sweep| !scope.contains(&sweep.scope));
         self.sweeps.push(Sweep { scope, at: now, proven: None });

@@ -241,7 +241,7 @@ impl Client {
             }
         }
         let (sender, connection) = http1::handshake(TokioIo::new(self.dial().await?)).await?;
-        tokio::spawn(connection);
+        tokio::spawn(connection.with_upgrades());
         Ok(sender)
     }
 

@@ -222,3 +222,26 @@ async fn a_review_that_fails_opens_nothing_and_is_not_remembered() {
         assert!(bob.get(IN_A).await.is_hit(), "{effect:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_answered_from_memory_only_for_who_may_watch_and_only_as_long() {
+    let proxy = warmed().await;
+    let watch = async |token: &str| {
+        let version = proxy.straight().get(IN_A).await.version();
+        let path = format!("{IN_A}?watch=1&resourceVersion={version}&timeoutSeconds=600");
+        proxy.bearer(token).watch(&path).await
+    };
+    let status = |watch: &crate::harness::Watch| {
+        watch.head.headers["cache-status"].to_str().expect("a text").to_owned()
+    };
+    let refused = watch(EVE).await;
+    assert_eq!(refused.head.status, 403);
+    assert!(status(&refused).ends_with("detail=not-authorized"), "{}", status(&refused));
+    let mut bobs = watch(BOB).await;
+    assert!(status(&bobs).starts_with("listless; hit"), "{}", status(&bobs));
+    proxy.simulator.admit(BOB, User::with_rules("bob", Vec::new()));
+    let begun = tokio::time::Instant::now();
+    while bobs.next().await.is_some() {}
+    assert!(begun.elapsed() < Duration::from_secs(60), "ended after {:?}", begun.elapsed());
+    assert_eq!(watch(BOB).await.head.status, 403);
+}

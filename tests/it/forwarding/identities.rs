@@ -95,8 +95,8 @@ async fn our_own_user_goes_out_in_our_name_and_nobody_else_does() {
     everything(&proxy.anybody()).await;
     everything(&proxy.anybody().with("authorization", "Bearer x")).await;
     let own = proxy.upstream.all().iter().filter(|seen| seen.identity == Identity::Own).count();
-    // All but the two reads that memory answers; and a review for each of these.
-    assert_eq!(own, 7 - 2 + proxy.upstream.reviews() - 3);
+    // All but the two reads and the watch that memory answers; and their reviews.
+    assert_eq!(own, 7 - 3 + proxy.upstream.reviews() - 3);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,8 @@ use super::*;
 
 fn changes(scene: &Scene, after: u64) -> Vec<(Change, String, u64)> {
     let history = scene.replica.history();
-    let events = history.start_at(&version(after)).expect("in the window");
+    let cursor = history.start_at(&version(after)).expect("in the window");
+    let events = history.after(cursor).expect("just made");
     events
         .map(|event| {
             let version = event.version.as_str().parse().expect("a number");

@@ -1,0 +1,208 @@
+//! One recent event: what happened, to whom a selector shows it, and how it is printed. Pure.
+//!
+//! Invariant: every watcher that is shown an event in the same form is given the same bytes, made
+//! at most once (S-WATCH-40).
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+
+use super::{envelope::Envelope, object::Object, selection::selects};
+use crate::api::{ObjectKey, query::Query, version::ResourceVersion};
+
+/// What happened to one object at one version.
+#[derive(Debug)]
+pub struct Event {
+    /// The version of the collection after the event: the deletion's own for a deletion.
+    pub version: ResourceVersion,
+    /// What happened.
+    pub change: Change,
+    /// The object afterwards; for a deletion its last state at the deletion's version.
+    pub object: Object,
+    before: Before,
+    /// One for each of [`Change`], as far as somebody was shown it.
+    lines: [OnceLock<Option<Bytes>>; 3],
+}
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It was not there before.
+    Added,
+    /// It was there before.
+    Modified,
+    /// It is no longer there.
+    Deleted,
+}
+
+/// What selectors matched before the event (S-WATCH-23).
+#[derive(Debug)]
+enum Before {
+    /// Nothing: there was no such object.
+    Nothing,
+    /// What they match in the event's object: no selector can tell the two apart.
+    Alike,
+    /// This.
+    Object(Object),
+}
+
+/// What stands between an event's type and its object.
+const OBJECT: &str = r#"","object":"#;
+
+const TYPE: &str = r#"{"type":""#;
+
+const END: &[u8] = b"}\n";
+
+/// Reference counts and allocator overhead of one event, roughly.
+const OVERHEAD: usize = size_of::<Event>() + 64;
+
+// === impl Event ===
+
+impl Event {
+    /// Something happened to an object that was there `before`, or was not.
+    pub fn new(
+        version: ResourceVersion,
+        change: Change,
+        object: Object,
+        before: Option<Object>,
+    ) -> Self {
+        let before = match before {
+            None => Before::Nothing,
+            Some(before) if before.is_selected_like(&object) => Before::Alike,
+            Some(before) => Before::Object(before),
+        };
+        Self { version, change, object, before, lines: Default::default() }
+    }
+
+    /// The object's key.
+    pub fn key(&self) -> &ObjectKey {
+        self.object.key()
+    }
+
+    /// What it looks like to those who follow a query; nothing if they have no part in it
+    /// (S-WATCH-22).
+    pub fn seen_through(&self, query: &Query) -> Option<Change> {
+        let now = selects(query, &self.object);
+        let before = match &self.before {
+            Before::Nothing => false,
+            Before::Alike => now,
+            Before::Object(before) => selects(query, before),
+        };
+        match (before, now && self.change != Change::Deleted) {
+            (false, true) => Some(Change::Added),
+            (true, true) => Some(Change::Modified),
+            (true, false) => Some(Change::Deleted),
+            (false, false) => None,
+        }
+    }
+
+    /// The line of a watch that shows it so; nothing if that is impossible.
+    pub fn line(&self, seen: Change, envelope: &Envelope) -> Option<Bytes> {
+        let line = self.lines[seen as usize].get_or_init(|| {
+            let leaves = seen == Change::Deleted && self.change != Change::Deleted;
+            if !leaves {
+                return Some(line(seen, &self.object, envelope));
+            }
+            // It left the selection: its state before, at the version of the event (S-WATCH-22).
+            let before = match &self.before {
+                Before::Object(before) => before,
+                Before::Nothing | Before::Alike => return None,
+            };
+            let raw = before.raw_at(&self.version)?;
+            Some(printed(seen, &raw, envelope))
+        });
+        line.clone()
+    }
+
+    /// Memory held, estimated, as if it were printed once.
+    pub fn bytes(&self) -> usize {
+        let before = match &self.before {
+            Before::Object(before) => before.raw().len() + before.head_bytes(),
+            Before::Nothing | Before::Alike => 0,
+        };
+        OVERHEAD + 2 * self.object.raw().len() + self.object.head_bytes() + before
+    }
+}
+
+// === impl Change ===
+
+impl Change {
+    /// The `type` of a watch event.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+/// The line of a watch that shows an object.
+pub(super) fn line(seen: Change, object: &Object, envelope: &Envelope) -> Bytes {
+    printed(seen, object.raw(), envelope)
+}
+
+fn printed(seen: Change, raw: &[u8], envelope: &Envelope) -> Bytes {
+    // What a typed object has in front stands in place of its `{`.
+    let (prefix, rest) = (envelope.object_prefix().as_bytes(), raw.get(1..).unwrap_or_default());
+    let parts = [TYPE.as_bytes(), seen.as_str().as_bytes(), OBJECT.as_bytes(), prefix, rest, END];
+    let mut line = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| line.extend_from_slice(part));
+    line.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::fixture::{Pod, envelope, query, version};
+
+    fn pod(app: &'static str, at: u64) -> Pod {
+        Pod { labels: vec![("app", app)], ..Pod::new("a", "p", at) }
+    }
+
+    fn seen(event: &Event, labels: &str) -> Option<(Change, String)> {
+        let seen = event.seen_through(&query(Some("a"), labels, ""))?;
+        let line = event.line(seen, &envelope()).expect("printable");
+        Some((seen, String::from_utf8(line.to_vec()).expect("UTF-8")))
+    }
+
+    #[test]
+    fn an_object_moves_in_and_out_of_selections_as_its_labels_change() {
+        let (old, new) = (pod("web", 5), pod("db", 7));
+        let event = Event::new(version(7), Change::Modified, new.object(), Some(old.object()));
+        assert_eq!(seen(&event, ""), Some((Change::Modified, new.event("MODIFIED"))));
+        assert_eq!(seen(&event, "app=db"), Some((Change::Added, new.event("ADDED"))));
+        // Its state before, at the version of the event.
+        let left = Pod { version: 7, ..old.clone() };
+        assert_eq!(seen(&event, "app=web"), Some((Change::Deleted, left.event("DELETED"))));
+        assert_eq!(seen(&event, "app=cache"), None);
+        assert_eq!(event.seen_through(&query(Some("b"), "", "")), None);
+    }
+
+    #[test]
+    fn a_deletion_is_shown_to_those_who_saw_the_object() {
+        let (old, last) = (pod("web", 5), pod("web", 9));
+        let event = Event::new(version(9), Change::Deleted, last.object(), Some(old.object()));
+        assert_eq!(seen(&event, "app=web"), Some((Change::Deleted, last.event("DELETED"))));
+        assert_eq!(seen(&event, "app=db"), None);
+    }
+
+    #[test]
+    fn what_no_selector_can_tell_apart_is_not_held_twice() {
+        let new = pod("web", 7);
+        let alike =
+            Event::new(version(7), Change::Modified, new.object(), Some(pod("web", 5).object()));
+        let other =
+            Event::new(version(7), Change::Modified, new.object(), Some(pod("db", 5).object()));
+        assert!(alike.bytes() < other.bytes());
+        assert_eq!(seen(&alike, "app=web"), Some((Change::Modified, new.event("MODIFIED"))));
+        assert_eq!(seen(&alike, "app=db"), None);
+    }
+
+    #[test]
+    fn all_are_given_the_same_bytes() {
+        let event = Event::new(version(7), Change::Added, pod("web", 7).object(), None);
+        let line = || event.line(Change::Added, &envelope()).expect("printable");
+        assert_eq!(line().as_ptr(), line().as_ptr());
+    }
+}

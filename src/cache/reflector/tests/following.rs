@@ -1,0 +1,159 @@
+//! Readers that follow a replica's events while its reflector brings them.
+
+use super::*;
+use crate::cache::{
+    history::{Lost, StartError},
+    subscription::{Begin, Mark, Next, OpenError, Subscription},
+};
+
+fn web(name: &str, version: u64) -> Pod {
+    Pod { labels: vec![("app", "web")], ..pod(name, version) }
+}
+
+fn follow(scene: &Scene, labels: &str, begin: &Begin) -> Result<Subscription, OpenError> {
+    let view = scene.view();
+    let seen = view.snapshot.expect("synced");
+    Subscription::open(&scene.replica, &seen, view.epoch, query(Some("a"), labels, ""), begin)
+}
+
+/// Everything that is there, each as the line of a watch or in a word.
+fn given(subscription: &mut Subscription) -> Vec<String> {
+    let text = |line: bytes::Bytes| String::from_utf8(line.to_vec()).expect("UTF-8");
+    let mut all = Vec::new();
+    loop {
+        all.push(match subscription.take() {
+            Next::Object(line) | Next::Event { line, .. } => text(line),
+            Next::InitialEnd(version) => format!("end@{version}"),
+            Next::CaughtUp(version) => {
+                all.push(format!("caught up@{version}"));
+                return all;
+            }
+            Next::Lost(lost) => {
+                all.push(format!("{lost:?}"));
+                return all;
+            }
+        });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_state_comes_first_and_then_each_event_once() {
+    let other = Pod { namespace: "b", ..web("z", 4) };
+    let (scene, watch) = Scene::watching(10, &[web("p", 5), pod("q", 6), other]).await;
+    let mut all = follow(&scene, "", &Begin::State).expect("open");
+    let mut some = follow(&scene, "app=web", &Begin::State).expect("open");
+    assert_eq!(
+        given(&mut all),
+        [
+            web("p", 5).event("ADDED"),
+            pod("q", 6).event("ADDED"),
+            "end@10".into(),
+            "caught up@10".into()
+        ]
+    );
+    // Before it has read on, p leaves its selection and q comes in.
+    watch.send(pod("p", 11).event("MODIFIED") + &web("q", 12).event("MODIFIED"));
+    all.changed().await;
+    watch.send(web("q", 13).event("DELETED") + &bookmark(20));
+    scene.settle().await;
+    assert_eq!(
+        given(&mut all),
+        [
+            pod("p", 11).event("MODIFIED"),
+            web("q", 12).event("MODIFIED"),
+            web("q", 13).event("DELETED"),
+            "caught up@20".into()
+        ]
+    );
+    assert_eq!(
+        given(&mut some),
+        [
+            web("p", 5).event("ADDED"),
+            "end@10".into(),
+            web("p", 11).event("DELETED"),
+            web("q", 12).event("ADDED"),
+            web("q", 13).event("DELETED"),
+            "caught up@20".into()
+        ]
+    );
+    assert_eq!(given(&mut all), ["caught up@20"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_starts_at_any_version_of_the_window_and_at_no_other() {
+    let (scene, watch) = Scene::watching(10, &[]).await;
+    watch.send(pod("p", 12).event("ADDED") + &pod("p", 14).event("MODIFIED"));
+    scene.settle().await;
+    let after = |at| follow(&scene, "", &Begin::After(version(at)));
+    let last = [pod("p", 14).event("MODIFIED"), "caught up@14".into()];
+    assert_eq!(given(&mut after(12).expect("open")), last);
+    assert_eq!(given(&mut after(13).expect("open")), last);
+    assert_eq!(given(&mut after(14).expect("open")), ["caught up@14"]);
+    assert_eq!(given(&mut follow(&scene, "", &Begin::Now).expect("open")), ["caught up@14"]);
+    assert_eq!(after(9).err(), Some(OpenError::Start(StartError::TooOld)));
+    assert_eq!(after(15).err(), Some(OpenError::Start(StartError::TooNew)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relist_is_never_told_as_events() {
+    let (mut scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
+    let mut following = follow(&scene, "", &Begin::Now).expect("open");
+    let seen = scene.view();
+    watch.send(error_event(410, "too old resource version"));
+    let relist = scene.calls.next().await;
+    relist.json(200, fixture::list(50, &[pod("q", 40)]));
+    scene.calls.expect_watch(50).await.pipe();
+    scene.settle().await;
+    assert_eq!(given(&mut following), [format!("{:?}", Lost::Reset)]);
+    let begin = Begin::After(version(10));
+    assert_eq!(follow(&scene, "", &begin).err(), Some(OpenError::Start(StartError::TooOld)));
+    // What was seen in another epoch is no start either.
+    let old = seen.snapshot.expect("synced");
+    let query = query(None, "", "");
+    let opened = Subscription::open(&scene.replica, &old, seen.epoch + 1, query, &Begin::State);
+    assert_eq!(opened.err(), Some(OpenError::Gone));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_too_slowly_loses_its_place() {
+    let settings = Settings { history_events_max: 2, ..Settings::default() };
+    let mut scene = Scene::with(query(None, "", ""), settings);
+    scene.calls.expect(LIST).await.json(200, fixture::list(10, &[]));
+    let watch = scene.calls.expect_watch(10).await.pipe();
+    scene.settle().await;
+    let mut slow = follow(&scene, "", &Begin::Now).expect("open");
+    let mut fast = follow(&scene, "", &Begin::Now).expect("open");
+    for at in 11..14 {
+        watch.send(pod("p", at).event("MODIFIED"));
+        scene.settle().await;
+        assert_eq!(given(&mut fast).len(), 2);
+    }
+    assert_eq!(given(&mut slow), [format!("{:?}", Lost::Behind)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bookmarks_are_printed_as_the_apiserver_printed_one() {
+    let (scene, watch) = Scene::watching(10, &[]).await;
+    let following = follow(&scene, "", &Begin::Now).expect("open");
+    let printed = |at| {
+        let line = following.bookmark(&version(at), Mark::None).expect("printable");
+        String::from_utf8(line.to_vec()).expect("UTF-8")
+    };
+    let short = bookmark(9).replace(r#","spec":{"containers":null},"status":{}"#, "");
+    assert_eq!(printed(9), short);
+    watch.send(bookmark(20));
+    scene.settle().await;
+    assert_eq!(printed(21), bookmark(21));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_is_followed_is_in_use() {
+    let (scene, _watch) = Scene::watching(10, &[]).await;
+    let following = follow(&scene, "", &Begin::Now).expect("open");
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    assert_eq!(scene.replica.used_at(Instant::now()), Instant::now());
+    drop(following);
+    let left = Instant::now();
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(scene.replica.used_at(Instant::now()), left);
+}

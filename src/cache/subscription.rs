@@ -1,0 +1,182 @@
+//! One reader that follows a replica's events, with no queue of its own.
+//!
+//! Invariant: what it is given is the state at its start and every event after it, each once; where
+//! that cannot be kept up, it is told that it lost its place. Only a cursor and the query are held.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+pub use super::bookmark::Mark;
+use super::{
+    bookmark::BookmarkForm,
+    envelope::Envelope,
+    event,
+    history::{Change, Cursor, Event, Lost, StartError},
+    replica::{Attached, Replica, View},
+    store::{Position, Snapshot},
+};
+use crate::api::{query::Query, version::ResourceVersion};
+
+/// A place in a replica's events.
+pub struct Subscription {
+    replica: Attached,
+    query: Query,
+    envelope: Arc<Envelope>,
+    tick: watch::Receiver<()>,
+    cursor: Cursor,
+    /// What is still to be given of the state at the start.
+    initial: Option<(Arc<Snapshot>, Position)>,
+    started_at: ResourceVersion,
+}
+
+/// Where to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// With the whole state, and then what happens after it.
+    State,
+    /// With what happened after this version.
+    After(ResourceVersion),
+    /// With what happens from now on.
+    Now,
+}
+
+/// Why a reader cannot follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The version is not in the window of events.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The replica no longer is what it was when asked.
+    #[error("the replica has ended or begun anew")]
+    Gone,
+}
+
+/// What a reader is given.
+#[derive(Debug)]
+pub enum Next {
+    /// An object of the state at the start, as a line of a watch.
+    Object(Bytes),
+    /// The state at the start was given, at this version.
+    InitialEnd(ResourceVersion),
+    /// An event.
+    Event {
+        /// What happened.
+        event: Arc<Event>,
+        /// What it looks like through the query.
+        seen: Change,
+        /// The line of a watch that says so.
+        line: Bytes,
+    },
+    /// Everything up to this version was given.
+    CaughtUp(ResourceVersion),
+    /// It cannot go on.
+    Lost(Lost),
+}
+
+/// So many events are looked at before others may have the history.
+const SCAN_MAX: usize = 256;
+
+// === impl Subscription ===
+
+impl Subscription {
+    /// Starts where the replica is now, which must not be before `seen`.
+    pub fn open(
+        replica: &Arc<Replica>,
+        seen: &Snapshot,
+        epoch: u32,
+        query: Query,
+        begin: &Begin,
+    ) -> Result<Self, OpenError> {
+        let tick = replica.subscribe();
+        // What is published agrees with the history while it is held.
+        let history = replica.history();
+        let view = replica.view();
+        let snapshot = view.snapshot.filter(|now| now.version() >= seen.version());
+        let snapshot = snapshot.filter(|_| view.epoch == epoch).ok_or(OpenError::Gone)?;
+        let (cursor, started_at) = match begin {
+            Begin::After(version) => (history.start_at(version)?, version.clone()),
+            Begin::State | Begin::Now => (history.end(), snapshot.version().clone()),
+        };
+        let envelope = snapshot.envelope().clone();
+        let initial = (*begin == Begin::State).then(|| (snapshot, Position::default()));
+        let replica = replica.attach();
+        Ok(Self { replica, query, envelope, tick, cursor, initial, started_at })
+    }
+
+    /// The version it started at.
+    pub fn started_at(&self) -> &ResourceVersion {
+        &self.started_at
+    }
+
+    /// What comes next, as far as it is there.
+    pub fn take(&mut self) -> Next {
+        if let Some((snapshot, position)) = &mut self.initial {
+            if let Some((object, after)) = snapshot.next(&self.query, *position) {
+                *position = after;
+                return Next::Object(event::line(Change::Added, object, &self.envelope));
+            }
+            let version = snapshot.version().clone();
+            self.initial = None;
+            return Next::InitialEnd(version);
+        }
+        loop {
+            match self.scan() {
+                Ok(Scan::Found(event, seen)) => {
+                    return match event.line(seen, &self.envelope) {
+                        Some(line) => Next::Event { event, seen, line },
+                        None => Next::Lost(Lost::Reset),
+                    };
+                }
+                Ok(Scan::End(version)) => return Next::CaughtUp(version),
+                Ok(Scan::More) => {}
+                Err(lost) => return Next::Lost(lost),
+            }
+        }
+    }
+
+    /// Moves over events that the query has no part in, to the next one it has.
+    fn scan(&mut self) -> Result<Scan, Lost> {
+        let history = self.replica.get().history();
+        let mut passed = 0;
+        let found = history.after(self.cursor)?.take(SCAN_MAX).find_map(|event| {
+            passed += 1;
+            event.seen_through(&self.query).map(|seen| (event.clone(), seen))
+        });
+        self.cursor = self.cursor.forward(passed);
+        Ok(match (found, history.latest()) {
+            (Some((event, seen)), _) => Scan::Found(event, seen),
+            (None, Some(version)) if self.cursor == history.end() => Scan::End(version.clone()),
+            (None, Some(_)) => Scan::More,
+            (None, None) => return Err(Lost::Reset),
+        })
+    }
+
+    /// Waits until something was published after the last wait.
+    pub async fn changed(&mut self) {
+        // An error means that the publisher is gone, which holding the replica rules out.
+        let _ = self.tick.changed().await;
+    }
+
+    /// The replica as it is now.
+    pub fn view(&self) -> View {
+        self.replica.get().view()
+    }
+
+    /// The line of a bookmark; nothing if nobody knows how one is printed.
+    pub fn bookmark(&self, version: &ResourceVersion, mark: Mark) -> Option<Bytes> {
+        if let Some(form) = self.replica.get().bookmark() {
+            return Some(form.line(version, mark));
+        }
+        Some(BookmarkForm::plain(&self.envelope)?.line(version, mark))
+    }
+}
+
+enum Scan {
+    Found(Arc<Event>, Change),
+    /// There is nothing more up to this version.
+    End(ResourceVersion),
+    /// It looked at enough for now.
+    More,
+}

@@ -1,0 +1,80 @@
+//! What a replica proves of its freshness, and whether that is enough for a session. Pure.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{ForwardReason, Level};
+use crate::{
+    api::{
+        query::Query,
+        version::{Freshness, VersionMatch},
+    },
+    cache::{Link, View, store::Snapshot},
+    proxy::session::{Imminence, Session, Verdict},
+};
+
+/// After this long without an event or bookmark a replica proves nothing (bookmarks come each minute).
+pub(super) const PROGRESS_MAX: Duration = Duration::from_secs(90);
+
+/// A replica opens its watch anew every few minutes, which costs those who follow it no event.
+const REOPENING: Duration = Duration::from_secs(2);
+
+/// Until when a replica's events may be believed to be all there are, unless news comes.
+pub fn proven_until(view: &View, max_staleness: Duration) -> Option<Instant> {
+    let progress = view.proven_at? + PROGRESS_MAX;
+    Some(match view.link {
+        Link::Up => progress,
+        Link::Lost { since } => progress.min(since + max_staleness.max(REOPENING)),
+    })
+}
+
+/// Why the replica does not prove that it is up to date, if it does not.
+pub(super) fn unproven(
+    view: &View,
+    max_staleness: Duration,
+    now: Instant,
+) -> Option<ForwardReason> {
+    if let Link::Lost { since } = view.link
+        && now.saturating_duration_since(since) > max_staleness
+    {
+        return Some(ForwardReason::LinkLost);
+    }
+    let progress = view.proven_at.map(|at| now.saturating_duration_since(at));
+    match progress {
+        Some(age) if age <= PROGRESS_MAX => None,
+        _ => Some(ForwardReason::NoProgress),
+    }
+}
+
+/// Whether the session may be shown a snapshot by a request at this level.
+pub(super) fn verdict(
+    query: &Query,
+    level: Level,
+    version: &VersionMatch,
+    max_staleness: Duration,
+    snapshot: &Snapshot,
+    session: &Session,
+    now: Instant,
+) -> Verdict {
+    match (level, version) {
+        (Level::NotOlderThan, VersionMatch::NotOlderThan(version))
+            if snapshot.version() < version =>
+        {
+            Verdict::Behind(version.clone(), Imminence::Likely)
+        }
+        (Level::Any | Level::NotOlderThan | Level::Configured(Freshness::Any), _) => {
+            session.judge_monotonic(query, snapshot, now)
+        }
+        (Level::Configured(Freshness::Bounded), _) => {
+            let since = now.checked_sub(max_staleness).unwrap_or(now);
+            match session.judge(query, snapshot, now) {
+                Verdict::Satisfied if !session.is_proven_since(query, snapshot, since) => {
+                    Verdict::Barred
+                }
+                verdict => verdict,
+            }
+        }
+        (Level::Configured(_), _) => session.judge(query, snapshot, now),
+    }
+}

@@ -1,0 +1,127 @@
+//! Watches: where they may start, and why they are forwarded.
+
+use super::*;
+use crate::{
+    cache::subscription::Begin,
+    proxy::decide::{decide_watch, watch_candidate},
+    websocket::Asked,
+};
+
+/// What becomes of a watch of pods when a replica holds them at 10 and events since 8.
+fn watch_step(query: &str, freshness: Freshness, session: &Session, waited: Duration) -> Step {
+    let now = Instant::now();
+    let (info, policy) =
+        (info(&format!("{PODS}?watch=1&{query}")), policy(freshness, Rewrite::Keep));
+    let media = Negotiated::Json;
+    let candidate = watch_candidate(&info, Caller::Own, media, &Asked::No, &policy, session);
+    let candidate = match candidate {
+        Ok(candidate) => candidate,
+        Err(plan) => return Step::Act(plan),
+    };
+    let snapshot = pods(10, &[("shop", "a", "1", 5, "web"), ("shop", "b", "2", 6, "web")]);
+    let mut view = view(candidate.watch.query.clone(), Some(snapshot), now);
+    view.oldest = Some(version(8));
+    decide_watch(&candidate, &Lookup::Found(view), session, now, waited)
+}
+
+fn begins(query: &str, session: &Session) -> Result<(Begin, Level), ForwardReason> {
+    match act(watch_step(query, Freshness::Session, session, Duration::MAX)) {
+        Plan::Watch(watch) => Ok((watch.begin, watch.level)),
+        plan => Err(reason(&plan)),
+    }
+}
+
+const INITIAL: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+const NO_INITIAL: &str = "sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
+
+#[test]
+fn a_watch_starts_with_the_state_or_where_the_window_allows() {
+    let session = Session::default();
+    let configured = Level::Configured(Freshness::Session);
+    let at = |number: u64| format!("resourceVersion={number}");
+    let rows = [
+        (String::new(), Ok((Begin::State, configured))),
+        (at(0), Ok((Begin::State, Level::Any))),
+        (INITIAL.into(), Ok((Begin::State, configured))),
+        (format!("{INITIAL}&{}", at(10)), Ok((Begin::State, Level::NotOlderThan))),
+        (format!("{INITIAL}&{}", at(3)), Ok((Begin::State, Level::NotOlderThan))),
+        (format!("{INITIAL}&{}", at(11)), Err(ForwardReason::Behind)),
+        (NO_INITIAL.into(), Ok((Begin::Now, configured))),
+        (at(10), Ok((Begin::After(version(10)), Level::NotOlderThan))),
+        (at(8), Ok((Begin::After(version(8)), Level::NotOlderThan))),
+        (at(7), Err(ForwardReason::BeforeWindow)),
+        (at(11), Err(ForwardReason::Behind)),
+    ];
+    for (query, expected) in rows {
+        assert_eq!(begins(&query, &session), expected, "{query}");
+    }
+}
+
+#[test]
+fn a_version_that_is_about_to_come_is_waited_for() {
+    let session = Session::default();
+    let waits = |query: &str| match watch_step(query, Freshness::Session, &session, Duration::ZERO)
+    {
+        Step::Await(wait) => (wait.reach, wait.patience),
+        Step::Act(plan) => panic!("{plan:?}"),
+    };
+    let reach = Reach::Version(version(11));
+    assert_eq!(waits("resourceVersion=11"), (reach.clone(), SESSION_PATIENCE));
+    assert_eq!(waits(&format!("{INITIAL}&resourceVersion=11")), (reach, VERSION_PATIENCE));
+}
+
+#[test]
+fn the_state_is_not_older_than_what_the_session_saw_but_events_go_on_from_where_it_is() {
+    let mut session = Session::default();
+    session.shown(&pod_resource(), &version(12), Source::Storage, Instant::now());
+    for query in ["", "resourceVersion=0", INITIAL, NO_INITIAL] {
+        assert_eq!(begins(query, &session), Err(ForwardReason::Behind), "{query}");
+    }
+    assert!(begins("resourceVersion=9", &session).is_ok());
+    session.expired(&pod_resource());
+    assert_eq!(begins("resourceVersion=9", &session), Err(ForwardReason::AfterExpiry));
+}
+
+#[test]
+fn a_watch_from_the_most_recent_state_is_forwarded_where_that_is_configured() {
+    let session = Session::default();
+    let forwarded =
+        |query| match act(watch_step(query, Freshness::MostRecent, &session, Duration::ZERO)) {
+            Plan::Forward(forward) => Some(forward.reason),
+            _ => None,
+        };
+    assert_eq!(forwarded(""), Some(ForwardReason::MostRecent));
+    assert_eq!(forwarded("resourceVersion=0"), None);
+    assert_eq!(forwarded("resourceVersion=9"), None);
+}
+
+#[test]
+fn what_cannot_be_answered_exactly_is_forwarded_with_its_reason() {
+    let policy = policy(Freshness::Session, Rewrite::Keep);
+    let session = Session::default();
+    let refused = |target: &str, caller, media, asked: &Asked| {
+        let info = info(target);
+        watch_candidate(&info, caller, media, asked, &policy, &session)
+            .err()
+            .map(|plan| reason(&plan))
+    };
+    let watch = format!("{PODS}?watch=1");
+    let (own, json) = (Caller::Own, Negotiated::Json);
+    assert_eq!(refused(&watch, own, json, &Asked::No), None);
+    assert_eq!(refused(&watch, own, json, &Asked::Other), Some(ForwardReason::Upgrade));
+    let table = Negotiated::Unmodelled(UnmodelledMedia::Table);
+    let reason = Some(ForwardReason::MediaType(UnmodelledMedia::Table));
+    assert_eq!(refused(&watch, own, table, &Asked::No), reason);
+    let accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+    let metadata = Negotiated::negotiate(Some(accept), None, None);
+    let reason = Some(ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata));
+    assert_eq!(refused(&watch, own, metadata, &Asked::No), reason);
+    let stranger = Caller::Other(Stranger::NoCredential);
+    let reason = Some(ForwardReason::Caller(Stranger::NoCredential));
+    assert_eq!(refused(&watch, stranger, json, &Asked::No), reason);
+    let unknown = format!("{watch}&unheardOf=1");
+    let reason = Some(ForwardReason::NotModelled(NotModelled::UnknownParameter));
+    assert_eq!(refused(&unknown, own, json, &Asked::No), reason);
+    let reason = Some(ForwardReason::NotModelled(NotModelled::UnusualPath));
+    assert_eq!(refused("/api/v1/watch/pods", own, json, &Asked::No), reason);
+}

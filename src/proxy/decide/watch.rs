@@ -1,0 +1,201 @@
+//! What becomes of a watch. Pure, as all of `decide`.
+//!
+//! A watch is answered from a replica that covers it and whose state the session may be shown, or
+//! whose window of events holds its version; it never starts a replica. Where our window ends, the
+//! apiserver's may go on: what we cannot tell is forwarded, never refused (S-WATCH-26).
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{
+    Await, Forward, ForwardReason, Level, Plan, Rewriting, SESSION_PATIENCE, START_PATIENCE, Step,
+    VERSION_PATIENCE, addressed, is_path_known, observed, unproven, verdict,
+};
+use crate::{
+    api::{
+        media::{Negotiated, UnmodelledMedia},
+        request::{self, RequestInfo, Watch},
+        version::{Freshness, VersionMatch},
+    },
+    cache::{Absence, Lookup, Reach, Replica, State, View, store::Snapshot, subscription::Begin},
+    policy::{Policy, Start},
+    proxy::{
+        identify::Caller,
+        session::{Imminence, Session, Verdict},
+    },
+    websocket::Asked,
+};
+
+/// A watch that memory could answer, if it holds what the watch asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchCandidate<'a> {
+    /// What it asks.
+    pub watch: &'a Watch,
+    /// How fresh its start must be.
+    pub level: Level,
+    max_staleness: Duration,
+}
+
+/// A watch that a replica answers.
+#[derive(Clone, Debug)]
+pub struct LocalWatch {
+    /// What it follows.
+    pub replica: Arc<Replica>,
+    /// The state it was decided by.
+    pub snapshot: Arc<Snapshot>,
+    /// The epoch of that state.
+    pub epoch: u32,
+    /// Where it starts.
+    pub begin: Begin,
+    /// What the answer's Cache-Status tells of its freshness.
+    pub level: Level,
+    /// How long it goes on without a link to the apiserver.
+    pub max_staleness: Duration,
+}
+
+/// Whether memory could answer this watch, and otherwise how it is forwarded.
+pub fn watch_candidate<'a>(
+    info: &'a RequestInfo,
+    caller: Caller,
+    media: Negotiated,
+    asked: &Asked,
+    policy: &Policy,
+    session: &Session,
+) -> Result<WatchCandidate<'a>, Plan> {
+    observed(policy, enforced(info, caller, media, asked, policy, session))
+}
+
+fn enforced<'a>(
+    info: &'a RequestInfo,
+    caller: Caller,
+    media: Negotiated,
+    asked: &Asked,
+    policy: &Policy,
+    session: &Session,
+) -> Result<WatchCandidate<'a>, Plan> {
+    let request = addressed(info, caller)?;
+    let watch = match (&request.watch, &request.read) {
+        (Some(watch), _) => watch,
+        (None, Err(why)) => return Err(Plan::keep((*why).into())),
+        (None, Ok(_)) => return Err(Plan::keep(request::NotModelled::Watch.into())),
+    };
+    let resource = request.resource.group_resource();
+    let rules = policy.resource(&resource, request.scope.namespace());
+    if rules.start == Start::Never {
+        return Err(Plan::keep(ForwardReason::NeverCached));
+    }
+    if session.must_go_upstream(&resource) {
+        return Err(Plan::keep(ForwardReason::AfterExpiry));
+    }
+    let unmodelled = match media {
+        Negotiated::Json | Negotiated::JsonInsteadOfProtobuf => None,
+        Negotiated::Metadata(_) => Some(UnmodelledMedia::PartialObjectMetadata),
+        Negotiated::Unmodelled(media) => Some(media),
+    };
+    if let Some(media) = unmodelled {
+        return Err(Plan::keep(ForwardReason::MediaType(media)));
+    }
+    if *asked == Asked::Other {
+        return Err(Plan::keep(ForwardReason::Upgrade));
+    }
+    let level = match watch.version {
+        VersionMatch::MostRecent => Level::Configured(rules.freshness),
+        VersionMatch::Any => Level::Any,
+        VersionMatch::NotOlderThan(_) | VersionMatch::Exact(_) => Level::NotOlderThan,
+    };
+    if level == Level::Configured(Freshness::MostRecent) {
+        return Err(Plan::keep(ForwardReason::MostRecent));
+    }
+    Ok(WatchCandidate { watch, level, max_staleness: rules.max_staleness })
+}
+
+/// Whether what is held now may answer the watch; `waited` says how long it waited already.
+pub fn decide_watch(
+    candidate: &WatchCandidate<'_>,
+    lookup: &Lookup,
+    session: &Session,
+    now: Instant,
+    waited: Duration,
+) -> Step {
+    let view = match lookup {
+        Lookup::Found(view) => view,
+        Lookup::Absent(absence) => return keep(absence.into()),
+    };
+    let wait = |reach, patience, reason| {
+        if waited < patience {
+            Step::Await(Await { replica: view.replica.clone(), reach, patience })
+        } else {
+            keep(reason)
+        }
+    };
+    let snapshot = match (&view.snapshot, view.state) {
+        (Some(snapshot), State::Synced) => snapshot,
+        (_, State::Starting) => {
+            return wait(Reach::Synced, START_PATIENCE, ForwardReason::NotSynced);
+        }
+        _ => return keep(ForwardReason::NotSynced),
+    };
+    if let Some(reason) = unproven(view, candidate.max_staleness, now) {
+        return keep(reason);
+    }
+    let WatchCandidate { watch, level, max_staleness } = *candidate;
+    if !is_path_known(&watch.query, false, view.replica.query(), snapshot) {
+        return keep(ForwardReason::PathUnknown);
+    }
+    if watch.bookmarks && snapshot.envelope().kind().is_none() {
+        return keep(ForwardReason::NotCovered(Absence::NotReplicable));
+    }
+    let state = watch.start == request::Start::State;
+    let patience = match (&watch.version, state) {
+        (VersionMatch::NotOlderThan(_), true) => VERSION_PATIENCE,
+        _ => SESSION_PATIENCE,
+    };
+    let begin = match &watch.version {
+        _ if state => Begin::State,
+        VersionMatch::NotOlderThan(version) if snapshot.version() < version => {
+            let reach = Reach::Version(version.clone());
+            return wait(reach, patience, ForwardReason::Behind);
+        }
+        VersionMatch::NotOlderThan(version) => {
+            if view.oldest.as_ref().is_none_or(|oldest| version < oldest) {
+                return keep(ForwardReason::BeforeWindow);
+            }
+            // It goes on where the client is: what the session saw elsewhere is yet to come.
+            return follow(candidate, view, snapshot, Begin::After(version.clone()));
+        }
+        _ => Begin::Now,
+    };
+    match verdict(&watch.query, level, &watch.version, max_staleness, snapshot, session, now) {
+        Verdict::Satisfied => follow(candidate, view, snapshot, begin),
+        Verdict::Behind(version, Imminence::Likely) => {
+            wait(Reach::Version(version), patience, ForwardReason::Behind)
+        }
+        Verdict::Behind(_, Imminence::Unlikely) => keep(ForwardReason::Behind),
+        Verdict::Leaving => {
+            let newer = Reach::Newer(snapshot.version().clone());
+            wait(newer, SESSION_PATIENCE, ForwardReason::Barred)
+        }
+        Verdict::Barred => keep(ForwardReason::Barred),
+    }
+}
+
+fn keep(reason: ForwardReason) -> Step {
+    Step::Act(Plan::Forward(Forward { reason, rewriting: Rewriting::Keep }))
+}
+
+fn follow(
+    candidate: &WatchCandidate<'_>,
+    view: &View,
+    snapshot: &Arc<Snapshot>,
+    begin: Begin,
+) -> Step {
+    Step::Act(Plan::Watch(LocalWatch {
+        replica: view.replica.clone(),
+        snapshot: snapshot.clone(),
+        epoch: view.epoch,
+        begin,
+        level: candidate.level,
+        max_staleness: candidate.max_staleness,
+    }))
+}

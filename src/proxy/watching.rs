@@ -1,0 +1,355 @@
+//! Watches answered from replicas: what is sent when, and how they end.
+//!
+//! Invariants: the session has learned an event before its bytes can be read; a watch that told
+//! nothing yet does not end within two seconds (S-WATCH-28) unless its client asked for that; there
+//! is no queue: who reads too slowly is cut off cleanly (S-WATCH-24).
+
+mod websocket;
+
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures_util::{FutureExt, future::BoxFuture, stream};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    api::{GroupResource, request::Watch, version::ResourceVersion},
+    body::{Body, BoxError},
+    cache::{
+        history::{Change, Event, Lost, StartError},
+        subscription::{Begin, Mark, Next, OpenError, Subscription},
+    },
+    metrics::{Limit, Metrics, Presence, Told, Transport, WatchEnd},
+    proxy::{
+        SharedSession,
+        authorize::{Authorized, Permit},
+        decide::{ForwardReason, LocalWatch, proven_until},
+        session::{Expectation, Source},
+    },
+};
+
+/// Opens watches, a bounded number at a time.
+pub struct Watches {
+    places: Arc<Semaphore>,
+    closing: CancellationToken,
+    metrics: Metrics,
+}
+
+/// An open watch.
+pub struct Watching {
+    subscription: Subscription,
+    session: SharedSession,
+    resource: GroupResource,
+    metrics: Metrics,
+    bookmarks: bool,
+    opened: Instant,
+    /// When it ends at the latest.
+    deadline: Instant,
+    /// When the next bookmark is due.
+    bookmark_at: Option<Instant>,
+    max_staleness: Duration,
+    permit: Permit,
+    review_at: Instant,
+    /// A review under way: whether the caller may no longer watch.
+    review: Option<BoxFuture<'static, bool>>,
+    /// Whether nothing was told yet.
+    silent: bool,
+    closing: CancellationToken,
+    ending: Option<WatchEnd>,
+    _place: OwnedSemaphorePermit,
+    _present: Presence,
+}
+
+/// How a watch is to be answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// How its events reach the client.
+    pub transport: Transport,
+    /// A number in 0..1 that decides when it ends, if the client does not say (S-WATCH-12).
+    pub fraction: f64,
+    /// When it opens.
+    pub now: Instant,
+}
+
+/// So many watches are answered from memory at a time; others are forwarded.
+const WATCHES_MAX: usize = 8192;
+
+/// A watch without `timeoutSeconds` ends after this time and up to as much again (S-WATCH-12).
+const LENGTH_MIN: Duration = Duration::from_secs(1800);
+
+/// No watch lasts longer, whatever its client asks for.
+const LENGTH_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// How often a watch is told how far it has come (S-WATCH-31).
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+
+/// The last bookmark comes so long before the end, but not sooner than a second after the start.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+const BOOKMARK_FIRST: Duration = Duration::from_secs(1);
+
+/// Clients take a watch that ends sooner without an event for broken (S-WATCH-28).
+const SILENT_MIN: Duration = Duration::from_secs(2);
+
+/// How often it is asked whether the caller still may watch. The apiserver itself never asks again.
+const REVIEW_EVERY: Duration = Duration::from_secs(30);
+
+// === impl Watches ===
+
+impl Watches {
+    /// None are open.
+    pub fn new(metrics: Metrics) -> Self {
+        let (places, closing) = (Semaphore::new(WATCHES_MAX), CancellationToken::new());
+        Self { places: Arc::new(places), closing, metrics }
+    }
+
+    /// Ends all of them, as an apiserver does that is about to end itself.
+    pub fn close(&self) {
+        self.closing.cancel();
+    }
+
+    /// Starts to follow what was allowed, or says why the apiserver must be asked after all; what the
+    /// watch shows is learned by `session`.
+    pub fn open(
+        &self,
+        watch: &Watch,
+        allowed: Authorized<(LocalWatch, Permit)>,
+        session: SharedSession,
+        terms: Terms,
+    ) -> Result<Watching, ForwardReason> {
+        let (answer, permit) = allowed.into_inner();
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            self.metrics.limit_reached(Limit::Watches);
+            return Err(ForwardReason::TooManyWatches);
+        };
+        let LocalWatch { replica, snapshot, epoch, begin, max_staleness, .. } = answer;
+        let subscription =
+            Subscription::open(&replica, &snapshot, epoch, watch.query.clone(), &begin)?;
+        let resource = watch.query.resource.group_resource();
+        let Terms { transport, fraction, now } = terms;
+        if begin == Begin::State {
+            let version = subscription.started_at();
+            session.lock().shown(&resource, version, Source::Storage, now);
+        }
+        let length = watch.timeout.unwrap_or_else(|| LENGTH_MIN.mul_f64(1.0 + fraction));
+        let mut watching = Watching {
+            subscription,
+            session,
+            resource,
+            metrics: self.metrics.clone(),
+            bookmarks: watch.bookmarks,
+            opened: now,
+            deadline: now + length.min(LENGTH_MAX),
+            bookmark_at: None,
+            max_staleness,
+            permit,
+            review_at: now + REVIEW_EVERY,
+            review: None,
+            silent: true,
+            closing: self.closing.clone(),
+            ending: None,
+            _place: place,
+            _present: self.metrics.watcher(transport),
+        };
+        watching.schedule_bookmark(now);
+        Ok(watching)
+    }
+}
+
+impl From<OpenError> for ForwardReason {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Start(StartError::TooOld) => Self::BeforeWindow,
+            OpenError::Start(StartError::TooNew) => Self::Behind,
+            OpenError::Gone => Self::NotSynced,
+        }
+    }
+}
+
+// === impl Watching ===
+
+impl Watching {
+    /// The watch as the body of an answer: an event in each frame.
+    pub fn into_body(self) -> Body {
+        let frames = stream::unfold(Box::new(self), |mut watching| async move {
+            let line = watching.next().await?;
+            Some((Ok::<_, BoxError>(Frame::data(line)), watching))
+        });
+        Body::wrap(StreamBody::new(frames))
+    }
+
+    /// The next line, as soon as there is one; nothing at the end. May be dropped and called again.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(end) = self.ending {
+                self.linger(end).await;
+                return None;
+            }
+            let now = Instant::now();
+            if now >= self.deadline {
+                self.ending = Some(WatchEnd::Timeout);
+                continue;
+            }
+            match self.subscription.take() {
+                Next::Object(line) => return Some(self.tell(Told::Added, line)),
+                Next::InitialEnd(version) => {
+                    if let Some(line) = self.mark_initial_end(&version) {
+                        return Some(line);
+                    }
+                }
+                Next::Event { event, seen, line } => {
+                    self.learn(&event, now);
+                    return Some(self.tell(told(seen), line));
+                }
+                Next::Lost(lost) => self.ending = Some(end_of(lost)),
+                Next::CaughtUp(version) => {
+                    if let Some(line) = self.due_bookmark(&version, now) {
+                        return Some(line);
+                    }
+                    self.wait(now).await;
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, told: Told, line: Bytes) -> Bytes {
+        self.silent = false;
+        self.metrics.watch_told(told);
+        line
+    }
+
+    /// The session's next read must not be older than this event (P1).
+    fn learn(&self, event: &Event, now: Instant) {
+        let (key, version) = (event.key(), &event.version);
+        let mut session = self.session.lock();
+        if session.has_seen(&self.resource, key, version) {
+            return;
+        }
+        let expectation = match event.change {
+            Change::Deleted => {
+                let uid = event.object.uid().to_string();
+                Expectation::Gone { uid: Some(uid.into()), version: Some(version.clone()) }
+            }
+            Change::Added | Change::Modified => {
+                let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+                let labels = event.object.labels().map(owned).collect();
+                Expectation::AtLeast(version.clone(), Some(Arc::new(labels)))
+            }
+        };
+        session.raise(&self.resource, key.clone(), expectation, now);
+    }
+
+    /// The mark at the end of the initial events, for those who want bookmarks (S-WATCH-33).
+    fn mark_initial_end(&mut self, version: &ResourceVersion) -> Option<Bytes> {
+        if !self.bookmarks {
+            return None;
+        }
+        let line = self.subscription.bookmark(version, Mark::InitialEventsEnd)?;
+        Some(self.tell(Told::Bookmark, line))
+    }
+
+    /// A bookmark, if one is due and its version is news (§16, S-WATCH-31).
+    fn due_bookmark(&mut self, version: &ResourceVersion, now: Instant) -> Option<Bytes> {
+        if self.bookmark_at.is_none_or(|at| now < at) {
+            return None;
+        }
+        self.schedule_bookmark(now);
+        if version <= self.subscription.started_at() {
+            return None;
+        }
+        let line = self.subscription.bookmark(version, Mark::None)?;
+        Some(self.tell(Told::Bookmark, line))
+    }
+
+    fn schedule_bookmark(&mut self, now: Instant) {
+        if !self.bookmarks {
+            return;
+        }
+        let last = self.deadline.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(self.opened);
+        let last = last.max(self.opened + BOOKMARK_FIRST);
+        let periodic = now + BOOKMARK_EVERY;
+        let due = if last > now { periodic.min(last) } else { periodic };
+        self.bookmark_at = (due < self.deadline).then_some(due);
+    }
+
+    /// Waits until something may have changed: news, time, or what the caller may do.
+    async fn wait(&mut self, now: Instant) {
+        if self.review.is_none() && now >= self.review_at {
+            self.review_at = now + REVIEW_EVERY;
+            self.review = Some(self.permit.clone().is_withdrawn().boxed());
+        }
+        let view = self.subscription.view();
+        let Some(proven) = proven_until(&view, self.max_staleness).filter(|until| *until >= now)
+        else {
+            self.ending = Some(WatchEnd::Unproven);
+            return;
+        };
+        drop(view);
+        let times = [self.bookmark_at, Some(self.review_at), Some(proven + JUST_AFTER)];
+        let until = times.into_iter().flatten().fold(self.deadline, Instant::min);
+        tokio::select! {
+            () = self.subscription.changed() => {}
+            () = sleep_until(until) => {}
+            () = self.closing.cancelled() => self.ending = Some(WatchEnd::Shutdown),
+            withdrawn = maybe(&mut self.review) => {
+                self.review = None;
+                if withdrawn {
+                    self.ending = Some(WatchEnd::Forbidden);
+                }
+            }
+        }
+    }
+
+    async fn linger(&mut self, end: WatchEnd) {
+        if self.silent && end != WatchEnd::Timeout {
+            sleep_until(self.opened + SILENT_MIN).await;
+        }
+    }
+}
+
+/// What is proven until a moment is no longer so after it.
+const JUST_AFTER: Duration = Duration::from_millis(1);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.metrics.watch_ended(self.ending.unwrap_or(WatchEnd::Client));
+    }
+}
+
+/// The result of a future, if there is one; else never.
+async fn maybe<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
+    match future {
+        Some(future) => Pin::new(future).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn told(seen: Change) -> Told {
+    match seen {
+        Change::Added => Told::Added,
+        Change::Modified => Told::Modified,
+        Change::Deleted => Told::Deleted,
+    }
+}
+
+fn end_of(lost: Lost) -> WatchEnd {
+    match lost {
+        Lost::Behind => WatchEnd::Slow,
+        Lost::Reset => WatchEnd::Replica,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_costs_less_than_the_connection_it_is_on() {
+        assert!(size_of::<Watching>() < 1024, "{}", size_of::<Watching>());
+    }
+}

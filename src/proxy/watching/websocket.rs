@@ -1,0 +1,93 @@
+//! A watch as messages of a WebSocket: one text message for each event (S-WATCH-45).
+
+use std::{io, time::Duration};
+
+use bytes::{Buf, Bytes};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
+    time::timeout,
+};
+
+use super::Watching;
+use crate::websocket::{CLOSE, CLOSE_PROTOCOL_ERROR, Incoming, Message, pong, text_header};
+
+/// What a client sends is read in pieces of this size; a watch's client sends next to nothing.
+const READ_BYTES: usize = 512;
+
+/// A client that takes nothing for so long is gone.
+const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
+
+/// A client that was told of a switch and does not come to it is gone.
+const SWITCH_MAX: Duration = Duration::from_secs(60);
+
+// === impl Watching ===
+
+impl Watching {
+    /// Sends the watch through a connection once it has switched protocols.
+    pub fn send_over(self, connection: OnUpgrade) {
+        tokio::spawn(async move {
+            let Ok(Ok(connection)) = timeout(SWITCH_MAX, connection).await else { return };
+            let outcome = converse(Box::new(self), TokioIo::new(connection)).await;
+            tracing::debug!(?outcome, "watch through a WebSocket ended");
+        });
+    }
+}
+
+/// Until the watch or its client ends; events in between never wait for what the client sends.
+async fn converse<T>(mut watching: Box<Watching>, connection: T) -> io::Result<()>
+where
+    T: AsyncRead + AsyncWrite,
+{
+    let (mut reader, mut writer) = split(connection);
+    let mut incoming = Incoming::default();
+    let mut received = vec![0; READ_BYTES];
+    loop {
+        tokio::select! {
+            line = watching.next() => match line {
+                Some(line) => send(&mut writer, text(line)).await?,
+                None => {
+                    send(&mut writer, Bytes::from_static(&CLOSE)).await?;
+                    return writer.shutdown().await;
+                }
+            },
+            read = reader.read(&mut received) => {
+                let bytes = read?;
+                if bytes == 0 {
+                    return Ok(());
+                }
+                let mut replies = Vec::new();
+                let read = incoming.push(&received[..bytes], |message| replies.push(message));
+                for message in replies {
+                    match message {
+                        Message::Ping(payload) => {
+                            send(&mut writer, Bytes::from(pong(&payload))).await?;
+                        }
+                        Message::Close => {
+                            send(&mut writer, Bytes::from_static(&CLOSE)).await?;
+                            return writer.shutdown().await;
+                        }
+                    }
+                }
+                if read.is_err() {
+                    send(&mut writer, Bytes::from_static(&CLOSE_PROTOCOL_ERROR)).await?;
+                    return writer.shutdown().await;
+                }
+            }
+        }
+    }
+}
+
+/// A message of a line, which is not copied.
+fn text(line: Bytes) -> impl Buf {
+    Bytes::from(text_header(line.len())).chain(line)
+}
+
+async fn send(writer: &mut (impl AsyncWrite + Unpin), mut message: impl Buf) -> io::Result<()> {
+    let written = async {
+        writer.write_all_buf(&mut message).await?;
+        writer.flush().await
+    };
+    timeout(WRITE_STALL_MAX, written).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}

@@ -1,0 +1,251 @@
+//! The server's side of a WebSocket, as far as watches need it (RFC 6455, S-WATCH-45).
+//!
+//! A handshake that is fully understood, text messages out, and what a client sends read for pings
+//! and its end. No extension is ever agreed on. Nothing here reads or writes a connection.
+
+mod incoming;
+mod sha1;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, header};
+
+use crate::body::Body;
+
+pub use incoming::{Broken, Incoming, Message};
+
+/// What a client asked for when it asked to speak WebSocket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handshake {
+    accept: HeaderValue,
+    protocol: Option<HeaderValue>,
+}
+
+/// What a request says about switching protocols.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Nothing.
+    No,
+    /// To speak WebSocket, in a way we can answer.
+    WebSocket(Handshake),
+    /// To speak something else, or in a way that a server may refuse.
+    Other,
+}
+
+/// What a WebSocket key is hashed with.
+const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// The only version there is.
+const VERSION: &str = "13";
+
+/// A subprotocol of this kind carries a credential (S-WATCH-46).
+const BEARER_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
+
+const FINAL_TEXT: u8 = 0x81;
+const FINAL_PONG: u8 = 0x8a;
+
+/// A close message of status 1000.
+pub const CLOSE: [u8; 4] = [0x88, 0x02, 0x03, 0xe8];
+
+/// A close message of status 1002: the client broke the protocol.
+pub const CLOSE_PROTOCOL_ERROR: [u8; 4] = [0x88, 0x02, 0x03, 0xea];
+
+/// The longest header of a message.
+const HEADER_BYTES_MAX: usize = 10;
+
+// === impl Asked ===
+
+impl Asked {
+    /// Reads the headers of a request.
+    pub fn of(headers: &HeaderMap) -> Self {
+        if !headers.contains_key(header::UPGRADE) {
+            return Self::No;
+        }
+        Handshake::read(headers).map_or(Self::Other, Self::WebSocket)
+    }
+}
+
+// === impl Handshake ===
+
+impl Handshake {
+    fn read(headers: &HeaderMap) -> Option<Self> {
+        let upgrade = single(headers, &header::UPGRADE)?;
+        let version = single(headers, &header::SEC_WEBSOCKET_VERSION)?;
+        let key = single(headers, &header::SEC_WEBSOCKET_KEY)?.trim();
+        let understood = upgrade.eq_ignore_ascii_case("websocket")
+            && has_token(headers, "upgrade")
+            && version == VERSION
+            && !key.is_empty()
+            && is_origin(single(headers, &header::ORIGIN)?);
+        let protocol = match headers.get(header::SEC_WEBSOCKET_PROTOCOL) {
+            None => None,
+            Some(_) => {
+                let offered = single(headers, &header::SEC_WEBSOCKET_PROTOCOL)?.trim();
+                // Of several the apiserver takes none.
+                if offered.is_empty() || offered.contains([',', ' ']) {
+                    return None;
+                }
+                if offered.starts_with(BEARER_PROTOCOL) {
+                    return None;
+                }
+                Some(HeaderValue::from_str(offered).ok()?)
+            }
+        };
+        let accept = HeaderValue::try_from(accept(key)).ok()?;
+        understood.then_some(Self { accept, protocol })
+    }
+
+    /// The answer that agrees.
+    pub fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        let headers = response.headers_mut();
+        headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(header::SEC_WEBSOCKET_ACCEPT, self.accept);
+        if let Some(protocol) = self.protocol {
+            headers.insert(header::SEC_WEBSOCKET_PROTOCOL, protocol);
+        }
+        response
+    }
+}
+
+/// What proves to a client that its key was read.
+pub fn accept(key: &str) -> String {
+    STANDARD.encode(sha1::digest(format!("{}{KEY_SUFFIX}", key.trim()).as_bytes()))
+}
+
+/// Whether the Connection headers name an option.
+pub fn has_token(headers: &HeaderMap, token: &str) -> bool {
+    let values = headers.get_all(header::CONNECTION).iter();
+    values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|part| part.trim().eq_ignore_ascii_case(token))
+}
+
+/// What stands before the payload of an unmasked text message of this length.
+pub fn text_header(length: usize) -> Vec<u8> {
+    header(FINAL_TEXT, length)
+}
+
+/// The answer to a ping.
+pub fn pong(payload: &[u8]) -> Vec<u8> {
+    let mut message = header(FINAL_PONG, payload.len());
+    message.extend_from_slice(payload);
+    message
+}
+
+fn header(first: u8, length: usize) -> Vec<u8> {
+    let mut header = Vec::with_capacity(HEADER_BYTES_MAX);
+    header.push(first);
+    match (u8::try_from(length), u16::try_from(length)) {
+        (Ok(length @ 0..=125), _) => header.push(length),
+        (_, Ok(length)) => {
+            header.push(126);
+            header.extend_from_slice(&length.to_be_bytes());
+        }
+        _ => {
+            header.push(127);
+            header.extend_from_slice(&(length as u64).to_be_bytes());
+        }
+    }
+    header
+}
+
+/// The value of a header that is there exactly once.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+/// The apiserver refuses a missing or malformed origin.
+fn is_origin(text: &str) -> bool {
+    let uri: Result<Uri, _> = text.parse();
+    uri.is_ok_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FABRIC8: [(&str, &str); 5] = [
+        ("connection", "Upgrade"),
+        ("upgrade", "websocket"),
+        ("origin", "https://127.0.0.1:7443"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ("sec-websocket-version", "13"),
+    ];
+
+    fn asked(pairs: &[(&'static str, &'static str)]) -> Asked {
+        let pairs = pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(name, value);
+        }
+        Asked::of(&headers)
+    }
+
+    #[test]
+    fn the_standards_example_is_accepted() {
+        let Asked::WebSocket(handshake) = asked(&FABRIC8) else { panic!("a handshake") };
+        let response = handshake.into_response();
+        assert_eq!(response.status(), 101);
+        assert_eq!(response.headers()["sec-websocket-accept"], "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert!(!response.headers().contains_key("sec-websocket-protocol"));
+        assert_eq!(asked(&[]), Asked::No);
+    }
+
+    #[test]
+    fn what_the_apiserver_may_refuse_is_not_accepted_here() {
+        for missing in 0..FABRIC8.len() {
+            let mut pairs = FABRIC8.to_vec();
+            let (name, _) = pairs.remove(missing);
+            let expected = if name == "upgrade" { Asked::No } else { Asked::Other };
+            assert_eq!(asked(&pairs), expected, "without {name}");
+        }
+        for (name, value) in [
+            ("upgrade", "SPDY/3.1"),
+            ("origin", "null"),
+            ("origin", "example.com"),
+            ("sec-websocket-key", "another"),
+            ("sec-websocket-key", ""),
+            ("sec-websocket-version", "8"),
+            ("sec-websocket-protocol", "a, b"),
+            ("sec-websocket-protocol", "base64url.bearer.authorization.k8s.io.c2VjcmV0"),
+        ] {
+            let mut pairs: Vec<_> =
+                FABRIC8.into_iter().filter(|(other, _)| *other != name).collect();
+            pairs.push((name, value));
+            if name == "sec-websocket-key" && !value.is_empty() {
+                pairs.push((name, "second"));
+            }
+            assert_eq!(asked(&pairs), Asked::Other, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn the_only_subprotocol_offered_is_taken() {
+        let mut pairs = FABRIC8.to_vec();
+        pairs.push(("sec-websocket-protocol", "v4.channel.k8s.io"));
+        let Asked::WebSocket(handshake) = asked(&pairs) else { panic!("a handshake") };
+        let response = handshake.into_response();
+        assert_eq!(response.headers()["sec-websocket-protocol"], "v4.channel.k8s.io");
+    }
+
+    #[test]
+    fn messages_tell_their_length_in_the_shortest_form() {
+        for (length, head) in [
+            (5, vec![0x81, 5]),
+            (125, vec![0x81, 125]),
+            (126, vec![0x81, 126, 0, 126]),
+            (65_535, vec![0x81, 126, 0xff, 0xff]),
+            (70_000, vec![0x81, 127, 0, 0, 0, 0, 0, 1, 0x11, 0x70]),
+        ] {
+            assert_eq!(text_header(length), head);
+        }
+        assert_eq!(pong(b"ab"), [0x8a, 2, b'a', b'b']);
+    }
+}

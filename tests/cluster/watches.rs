@@ -1,0 +1,259 @@
+//! Watches through Listless beside the same ones at the apiserver: what is told while things change.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{HeaderMap, Method};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinHandle;
+
+use crate::clusters::Cluster;
+use crate::rig::client::{Client, Protocol, Request};
+use crate::rig::control_plane::{User, Version};
+use crate::rig::proxy_process::ProxyProcess;
+
+/// A collection, an object of it, and where all of them are listed.
+const KINDS: [(&str, &str, &str); 3] = [
+    ("/api/v1/configmaps", "/api/v1/namespaces/shop/configmaps", "ConfigMap"),
+    ("/api/v1/services", "/api/v1/namespaces/shop/services", "Service"),
+    (
+        "/apis/shop.example.com/v1/widgets",
+        "/apis/shop.example.com/v1/namespaces/shop/widgets",
+        "Widget",
+    ),
+];
+
+const SELECTORS: [&str; 5] = [
+    "",
+    "&labelSelector=churn%3Dyes",
+    "&labelSelector=churn!%3Dyes",
+    "&labelSelector=churn+in+(yes,no)",
+    "&fieldSelector=metadata.name%3Dchurn-1",
+];
+
+/// `{v}` is the version of a list.
+const STARTS: [&str; 4] = [
+    "&resourceVersion={v}",
+    "",
+    "&resourceVersion=0&allowWatchBookmarks=true",
+    "&resourceVersion={v}&allowWatchBookmarks=true",
+];
+
+/// By then the last event has come.
+const ARRIVAL: Duration = Duration::from_secs(2);
+
+/// An open watch that is read as it comes: who does not read stops all others on its connection.
+struct Watch {
+    path: String,
+    text: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+#[tokio::test]
+async fn watches_through_listless_tell_what_the_apiserver_tells_on_1_36() {
+    watches_tell_the_same(Version::V1_36).await;
+}
+
+#[tokio::test]
+async fn watches_through_listless_tell_what_the_apiserver_tells_on_1_30() {
+    watches_tell_the_same(Version::V1_30).await;
+}
+
+#[tokio::test]
+async fn a_websocket_through_listless_carries_what_the_apiservers_carries() {
+    let Some(cluster) = Cluster::take(Version::V1_36).await else { return };
+    let plane = cluster.plane();
+    let kubeconfig = plane.kubeconfig(User::Admin).expect("a kubeconfig");
+    let proxy = ProxyProcess::start(&kubeconfig, None).await.expect("a proxy");
+    let direct = plane.client(User::Admin, Protocol::Http1).expect("a client");
+    let through = proxy.client(Protocol::Http1);
+    let (all, collection, kind) = KINDS[0];
+    let listed = warm(&through, all).await;
+    for start in
+        [format!("resourceVersion={listed}&labelSelector=churn"), "labelSelector=big".into()]
+    {
+        let path = format!("{collection}?watch=true&timeoutSeconds=5&{start}");
+        let (mut told, mut expected) =
+            (Socket::open(&through, &path).await, Socket::open(&direct, &path).await);
+        assert!(told.headers["cache-status"].to_str().is_ok_and(|said| said.contains("hit")));
+        for name in ["upgrade", "connection", "sec-websocket-accept", "sec-websocket-protocol"] {
+            assert_eq!(told.headers.get(name), expected.headers.get(name), "{name}");
+        }
+        churn(&direct, collection, kind).await;
+        let (told, expected) = (told.rest().await, expected.rest().await);
+        assert!(expected.len() > 1000 && expected.ends_with(&[0x88, 2, 3, 0xe8]), "{expected:?}");
+        assert_eq!(String::from_utf8_lossy(&told), String::from_utf8_lossy(&expected), "{path}");
+    }
+}
+
+async fn watches_tell_the_same(version: Version) {
+    let Some(cluster) = Cluster::take(version).await else { return };
+    let plane = cluster.plane();
+    let kubeconfig = plane.kubeconfig(User::Admin).expect("a kubeconfig");
+    let proxy = ProxyProcess::start(&kubeconfig, None).await.expect("a proxy");
+    let direct = plane.client(User::Admin, Protocol::Http2).expect("a client");
+    let through = proxy.client(Protocol::Http2);
+    let mut pairs = Vec::new();
+    for (all, collection, _) in KINDS {
+        let listed = warm(&through, all).await;
+        for (number, selector) in SELECTORS.into_iter().enumerate() {
+            for (scope, start) in [all, collection].into_iter().cycle().skip(number).zip(STARTS) {
+                let start = start.replace("{v}", &listed);
+                let path = format!("{scope}?watch=true{selector}{start}");
+                let through = watch(&through, &path, Some("listless; hit;")).await;
+                pairs.push((through, watch(&direct, &path, None).await));
+            }
+        }
+    }
+    for (_, collection, kind) in KINDS {
+        churn(&direct, collection, kind).await;
+    }
+    tokio::time::sleep(ARRIVAL).await;
+    let mut told = 0;
+    for (through, direct) in &pairs {
+        let lines = through.lines();
+        assert_eq!(lines, direct.lines(), "{}", through.path);
+        told += lines.len();
+    }
+    eprintln!("{told} events of {} watches on {}", pairs.len(), version.name());
+    assert!(told > 500, "{told} events are a poor proof");
+}
+
+/// Lists until memory answers; returns the version of the list.
+async fn warm(client: &Client, path: &str) -> String {
+    loop {
+        let answer = client.get(path).await.expect("an answer").successful().expect("a list");
+        if answer.header("cache-status").is_some_and(|said| said.starts_with("listless; hit;")) {
+            let list = answer.json().expect("a list");
+            return list["metadata"]["resourceVersion"].as_str().expect("a version").to_owned();
+        }
+    }
+}
+
+async fn watch(client: &Client, path: &str, served: Option<&str>) -> Watch {
+    let answer = client.open(Request::get(path)).await.expect("an answer");
+    assert_eq!(answer.status(), 200, "{path}");
+    assert_eq!(answer.headers()["content-type"], "application/json", "{path}");
+    if let Some(served) = served {
+        let status = answer.headers()["cache-status"].to_str().expect("a text");
+        assert!(status.starts_with(served), "{path}: {status}");
+    }
+    let text = Arc::new(Mutex::new(Vec::new()));
+    let reader = tokio::spawn(read(answer.into_body(), text.clone()));
+    Watch { path: path.to_owned(), text, reader }
+}
+
+async fn read(mut body: Incoming, text: Arc<Mutex<Vec<u8>>>) {
+    while let Some(frame) = body.frame().await {
+        let frame = frame.expect("an open watch");
+        let data = frame.data_ref().map_or(&[][..], |data| data);
+        text.lock().expect("no panic holds it").extend_from_slice(data);
+    }
+}
+
+/// Objects come, change their labels, and go.
+async fn churn(client: &Client, collection: &str, kind: &str) {
+    for round in 0..3 {
+        for number in 0..3 {
+            let object = object(kind, &format!("churn-{number}"), "yes");
+            send(client, Request::new(Method::POST, collection).json(&object)).await;
+        }
+        for (number, label) in
+            [(0, json!("no")), (1, Value::Null), (1, json!("yes")), (2, json!("no"))]
+        {
+            let patch =
+                json!({"metadata": {"labels": {"churn": label, "round": round.to_string()}}});
+            let path = format!("{collection}/churn-{number}");
+            let patch = Request::new(Method::PATCH, &path)
+                .body("application/merge-patch+json", patch.to_string());
+            send(client, patch).await;
+        }
+        for number in 0..3 {
+            send(client, Request::new(Method::DELETE, &format!("{collection}/churn-{number}")))
+                .await;
+        }
+    }
+}
+
+async fn send(client: &Client, request: Request) {
+    let target = request.target.clone();
+    let answer = client.send(request).await.expect("an answer");
+    answer.successful().unwrap_or_else(|error| panic!("{target}: {error}"));
+}
+
+fn object(kind: &str, name: &str, label: &str) -> Value {
+    let metadata = json!({"name": name, "labels": {"churn": label}});
+    match kind {
+        "Service" => json!({
+            "apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": {"ports": [{"port": 80}]},
+        }),
+        "ConfigMap" => json!({
+            "apiVersion": "v1", "kind": kind, "metadata": metadata, "data": {"a": "<b> & \u{2028}"},
+        }),
+        _ => json!({"apiVersion": "shop.example.com/v1", "kind": kind, "metadata": metadata}),
+    }
+}
+
+/// A watch that switched to a WebSocket.
+struct Socket {
+    headers: HeaderMap,
+    connection: TokioIo<Upgraded>,
+}
+
+// === impl Socket ===
+
+impl Socket {
+    /// As fabric8 opens one, and at once asks whether somebody is there.
+    async fn open(client: &Client, path: &str) -> Self {
+        let request = Request::get(path)
+            .header("Connection", "Upgrade")
+            .header("Upgrade", "websocket")
+            .header("Origin", "https://127.0.0.1:443")
+            .header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
+            .header("Sec-WebSocket-Version", "13");
+        let answer = client.open(request).await.expect("an answer");
+        assert_eq!(answer.status(), 101, "{path}");
+        let headers = answer.headers().clone();
+        let connection = hyper::upgrade::on(answer).await.expect("a switched connection");
+        let mut socket = Self { headers, connection: TokioIo::new(connection) };
+        // A ping with a mask of zeroes.
+        let ping = [0x89, 0x82, 0, 0, 0, 0, b'h', b'i'];
+        socket.connection.write_all(&ping).await.expect("an open connection");
+        socket
+    }
+
+    /// Everything until the other side ends the connection, the answer to the ping first.
+    async fn rest(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        // However a connection ends that was told to close, it has ended.
+        let _ = self.connection.read_to_end(&mut bytes).await;
+        let pong = [0x8a, 2, b'h', b'i'];
+        let at = bytes.windows(pong.len()).position(|window| window == pong).expect("a pong");
+        bytes.drain(at..at + pong.len());
+        bytes
+    }
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// What was told by now. When a bookmark comes is each server's own affair.
+    fn lines(&self) -> Vec<String> {
+        assert!(!self.reader.is_finished(), "{} has ended", self.path);
+        let text = self.text.lock().expect("no panic holds it").clone();
+        let text = String::from_utf8(text).expect("UTF-8");
+        let events = text.split_inclusive('\n').filter(|line| !line.contains("\"BOOKMARK\""));
+        events.map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}

@@ -1,0 +1,169 @@
+//! Watches through a WebSocket, as fabric8 opens them: one text message for each event.
+
+use std::time::Duration;
+
+use http::{Method, Request, Response};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use listless::{api::Verb, body::Body, upstream::Client};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::{Instant, timeout},
+};
+
+use super::put;
+use crate::harness::{LOCAL_TOKEN, OWN_TOKEN, Setup, TestProxy, pass, request};
+
+const PODS: &str = "/api/v1/pods?watch=true";
+
+const TEXT: u8 = 0x1;
+const CLOSE: u8 = 0x8;
+const PING: u8 = 0x9;
+const PONG: u8 = 0xa;
+
+/// A client's end of a WebSocket.
+struct Socket(TokioIo<Upgraded>);
+
+impl Socket {
+    async fn of(response: Response<Body>) -> Self {
+        assert_eq!(response.status(), 101);
+        let accept = &response.headers()["sec-websocket-accept"];
+        assert_eq!(accept, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        Self(TokioIo::new(hyper::upgrade::on(response).await.expect("a switched connection")))
+    }
+
+    /// The next message; nothing at the end.
+    async fn next(&mut self) -> Option<(u8, Vec<u8>)> {
+        let mut head = [0; 2];
+        timeout(Duration::from_secs(3600), self.0.read_exact(&mut head)).await.ok()?.ok()?;
+        assert_eq!(head[0] & 0x80, 0x80, "in one frame");
+        let length = match head[1] {
+            126 => u64::from(self.0.read_u16().await.ok()?),
+            127 => self.0.read_u64().await.ok()?,
+            length => u64::from(length),
+        };
+        let mut payload = vec![0; usize::try_from(length).expect("a short message")];
+        self.0.read_exact(&mut payload).await.ok()?;
+        Some((head[0] & 0x0f, payload))
+    }
+
+    async fn send(&mut self, opcode: u8, payload: &[u8]) {
+        let length = u8::try_from(payload.len()).expect("a short message");
+        let mask = [9, 8, 7, 6];
+        let mut message = vec![0x80 | opcode, 0x80 | length];
+        message.extend(mask);
+        message.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        self.0.write_all(&message).await.expect("an open connection");
+        self.0.flush().await.expect("an open connection");
+    }
+}
+
+fn handshake(path: &str, token: &str) -> Request<Body> {
+    let mut request = request(Method::GET, path, Body::empty());
+    for (name, value) in [
+        ("authorization", format!("Bearer {token}").as_str()),
+        ("connection", "Upgrade"),
+        ("upgrade", "websocket"),
+        ("origin", "https://127.0.0.1:6443"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ("sec-websocket-version", "13"),
+    ] {
+        request.headers_mut().insert(
+            http::HeaderName::from_bytes(name.as_bytes()).expect("a name"),
+            value.parse().expect("a value"),
+        );
+    }
+    request
+}
+
+async fn through(proxy: &TestProxy, path: &str) -> (Socket, String) {
+    let response = proxy.anybody().open(handshake(path, LOCAL_TOKEN)).await;
+    let status = response.headers()["cache-status"].to_str().expect("a text").to_owned();
+    (Socket::of(response).await, status)
+}
+
+async fn straight(proxy: &TestProxy, path: &str) -> Socket {
+    let response = proxy.simulator.upgrade(handshake(path, OWN_TOKEN)).await;
+    Socket::of(response.expect("an answer")).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_are_those_of_the_apiserver_and_cost_it_nothing() {
+    let proxy = Setup::default().in_memory();
+    proxy.warm("/api/v1/pods").await;
+    let version = proxy.simulator.revision();
+    for path in [
+        format!("{PODS}&resourceVersion={version}&allowWatchBookmarks=true&timeoutSeconds=600"),
+        format!("{PODS}&labelSelector=app%3Dweb"),
+        format!("{PODS}&resourceVersion=0"),
+    ] {
+        let mut expected = straight(&proxy, &path).await;
+        let (mut socket, status) = through(&proxy, &path).await;
+        assert!(status.starts_with("listless; hit; detail="), "{status}");
+        put(&proxy, "web-9", "web");
+        put(&proxy, "web-9", "db");
+        put(&proxy, "web-9", "web");
+        let mut messages = 0;
+        while let Ok(Some(message)) = timeout(Duration::from_millis(50), expected.next()).await {
+            assert_eq!(socket.next().await, Some(message), "{path}");
+            messages += 1;
+        }
+        assert!(messages >= 3, "{path}: {messages}");
+    }
+    assert_eq!(proxy.upstream.count(Verb::Watch, "pods"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pings_are_answered_and_either_side_may_close() {
+    let proxy = Setup::default().in_memory();
+    proxy.warm("/api/v1/pods").await;
+    let path = format!("{PODS}&resourceVersion={}", proxy.simulator.revision());
+    let (mut socket, _) = through(&proxy, &path).await;
+    socket.send(TEXT, b"whatever").await;
+    socket.send(PING, b"still there?").await;
+    assert_eq!(socket.next().await, Some((PONG, b"still there?".to_vec())));
+    put(&proxy, "web-9", "web");
+    assert_eq!(socket.next().await.expect("an event").0, TEXT);
+    socket.send(CLOSE, &[3, 0xe8]).await;
+    assert_eq!(socket.next().await, Some((CLOSE, vec![3, 0xe8])));
+    assert_eq!(socket.next().await, None);
+
+    let (mut socket, _) = through(&proxy, &format!("{path}&timeoutSeconds=5")).await;
+    let started = Instant::now();
+    assert_eq!(socket.next().await.expect("the event again").0, TEXT);
+    assert_eq!(socket.next().await, Some((CLOSE, vec![3, 0xe8])));
+    assert_eq!(socket.next().await, None);
+    assert_eq!(started.elapsed().as_secs(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_without_a_word_is_noticed() {
+    let proxy = Setup::default().in_memory();
+    proxy.warm("/api/v1/pods").await;
+    let path = format!("{PODS}&resourceVersion={}", proxy.simulator.revision());
+    let (socket, _) = through(&proxy, &path).await;
+    pass(Duration::from_secs(11 * 60)).await;
+    assert_eq!(proxy.replicas().len(), 1);
+    drop(socket);
+    pass(Duration::from_secs(11 * 60)).await;
+    assert_eq!(proxy.replicas().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_the_apiserver_may_refuse_is_the_apiservers() {
+    let proxy = Setup::default().in_memory();
+    proxy.warm("/api/v1/pods").await;
+    for (name, value) in
+        [("origin", None), ("sec-websocket-version", Some("8")), ("upgrade", Some("SPDY/3.1"))]
+    {
+        let mut request = handshake(&format!("{PODS}&timeoutSeconds=1"), LOCAL_TOKEN);
+        request.headers_mut().remove(name);
+        if let Some(value) = value {
+            request.headers_mut().insert(name, value.parse().expect("a value"));
+        }
+        let response = proxy.anybody().open(request).await;
+        let status = response.headers()["cache-status"].to_str().expect("a text");
+        assert_eq!(status, "listless; fwd=request; detail=upgrade", "{name}");
+        assert_eq!(proxy.upstream.last().asked.verb, Verb::Watch);
+    }
+}
