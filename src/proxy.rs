@@ -19,15 +19,13 @@ pub mod target;
 pub mod warnings;
 pub mod watching;
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use tokio::{sync::watch, time::Instant};
 
+pub use self::sessions::SharedSession;
 use self::{
     aggregation::Aggregation,
     authorize::{Asker, Attributes, Authorize},
@@ -39,8 +37,8 @@ use self::{
     local::Local,
     observe::RequestLog,
     session::{Session, Source},
-    sessions::{SESSIONS_MAX, Sessions},
-    target::{Target, Targets},
+    sessions::{SESSIONS_MAX, Sessions, Visit},
+    target::{Target, Targets, readable, sought},
     warnings::Warnings,
     watching::{Terms, Watches, Watching},
 };
@@ -48,8 +46,7 @@ use crate::{
     api::{
         Verb,
         media::{Negotiated, UnmodelledMedia},
-        query::Query,
-        request::{NotModelled, Read, RequestInfo, ResourceRequest},
+        request::{NotModelled, RequestInfo, ResourceRequest},
         version::VersionMatch,
     },
     body::Body,
@@ -77,12 +74,6 @@ pub struct Proxy {
     metrics: Metrics,
 }
 
-/// One request's caller, and the session it belongs to.
-struct Visit {
-    asker: Asker,
-    session: SharedSession,
-}
-
 /// What a [`Proxy`] is made of.
 pub struct Parts {
     /// How callers are told apart.
@@ -97,29 +88,6 @@ pub struct Parts {
     pub warnings: Warnings,
     /// What is counted.
     pub metrics: Metrics,
-}
-
-/// A session that requests and the answers still streaming share.
-#[derive(Clone, Debug, Default)]
-pub struct SharedSession(Arc<Mutex<Session>>);
-
-// === impl SharedSession ===
-
-impl SharedSession {
-    /// Shares a session.
-    pub fn new(session: Session) -> Self {
-        Self(Arc::new(Mutex::new(session)))
-    }
-
-    /// Whether anybody else holds it, too.
-    pub fn is_shared(&self) -> bool {
-        Arc::strong_count(&self.0) > 1
-    }
-
-    /// Held for a few instructions at a time, never across an await.
-    pub fn lock(&self) -> MutexGuard<'_, Session> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 // === impl Proxy ===
@@ -414,33 +382,9 @@ impl Proxy {
     }
 }
 
-// === impl Visit ===
-
-impl Visit {
-    fn caller(&self) -> Caller {
-        self.asker.caller()
-    }
-}
-
 impl Serve for Proxy {
     async fn serve(&self, _: &Connection, request: Request<Incoming>) -> Response<Body> {
         self.answer_logged(request).await
-    }
-}
-
-/// The read a request makes, when it makes one.
-fn readable(info: &RequestInfo) -> Option<(&ResourceRequest, &Read)> {
-    let request = info.resource_request()?;
-    Some((request, request.read.as_ref().ok()?))
-}
-
-/// What a read or a watch selects, and from which version.
-fn sought(info: &RequestInfo) -> Option<(&Query, &VersionMatch)> {
-    let request = info.resource_request()?;
-    match (&request.read, &request.watch) {
-        (Ok(read), _) => Some((&read.query, &read.version)),
-        (Err(_), Some(watch)) => Some((&watch.query, &watch.version)),
-        (Err(_), None) => None,
     }
 }
 

@@ -4,8 +4,8 @@ use metrics::Unit;
 
 use super::{
     labels::{
-        Certificate, Connect, Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd,
-        ReplicaState, Review, Round, ServedBy, Told, Transport, UpstreamFault, Wait, WatchEnd,
+        Certificate, Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState,
+        Round, ServedBy, Told, Transport, UpstreamFault, Wait, WatchEnd,
     },
     metric::{Label, Metric, Values, counter, described, gauge, seconds},
 };
@@ -129,6 +129,10 @@ const SCOPE: Label = described(
 );
 const CODE: Label = described("code", "the HTTP status code");
 
+mod callers;
+
+pub(super) use callers::{CLIENT_CONNECTS, REVIEWS, SESSIONS};
+
 pub(super) const REQUESTS: Metric = counter(
     "listless_requests_total",
     Unit::Count,
@@ -168,18 +172,6 @@ pub(super) const WAIT_DURATION: Metric = seconds(
     "listless_replica_wait_seconds",
     &[of!("result", Wait)],
     "Time reads waited for a replica to reach a version.",
-);
-pub(super) const REVIEWS: Metric = counter(
-    "listless_access_reviews_total",
-    Unit::Count,
-    &[of!("result", Review)],
-    "Access reviews asked in callers' names before memory answers them.",
-);
-pub(super) const SESSIONS: Metric = gauge(
-    "listless_gateway_sessions",
-    Unit::Count,
-    &[],
-    "Callers of a gateway, one per token, of whom is remembered what they have seen and written.",
 );
 pub(super) const WATCHERS: Metric = gauge(
     "listless_watchers",
@@ -222,12 +214,6 @@ pub(super) const CLIENT_HANDSHAKES: Metric = counter(
     Unit::Count,
     &[of!("result", Outcome)],
     "TLS handshakes with clients.",
-);
-pub(super) const CLIENT_CONNECTS: Metric = counter(
-    "listless_client_connects_total",
-    Unit::Count,
-    &[of!("result", Connect)],
-    "CONNECT requests of clients that use Listless as an HTTP proxy.",
 );
 pub(super) const UPSTREAM_REQUESTS: Metric = counter(
     "listless_upstream_requests_total",

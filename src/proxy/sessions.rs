@@ -5,7 +5,7 @@
 //! as a copy of, for any new caller may be one that was dropped. So a caller who comes back is at
 //! worst sent to the apiserver once more, and never shown less than before.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
@@ -13,11 +13,21 @@ use crate::{
     hash::HashMap,
     metrics::Metrics,
     proxy::{
-        SharedSession,
+        authorize::Asker,
         identify::{BearerId, Caller},
         session::Session,
     },
 };
+
+/// A session that requests and the answers still streaming share.
+#[derive(Clone, Debug, Default)]
+pub struct SharedSession(Arc<Mutex<Session>>);
+
+/// One request's caller, and the session it belongs to.
+pub(super) struct Visit {
+    pub(super) asker: Asker,
+    pub(super) session: SharedSession,
+}
 
 /// The sessions of one process.
 pub struct Sessions {
@@ -56,6 +66,33 @@ const USES_PER_LOOK: u64 = 16;
 
 /// When there is no room, this part of it is made at once.
 const PART_DROPPED: usize = 8;
+
+// === impl SharedSession ===
+
+impl SharedSession {
+    /// Shares a session.
+    pub fn new(session: Session) -> Self {
+        Self(Arc::new(Mutex::new(session)))
+    }
+
+    /// Whether anybody else holds it, too.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// Held for a few instructions at a time, never across an await.
+    pub fn lock(&self) -> MutexGuard<'_, Session> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Visit ===
+
+impl Visit {
+    pub(super) fn caller(&self) -> Caller {
+        self.asker.caller()
+    }
+}
 
 // === impl Sessions ===
 
