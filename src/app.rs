@@ -1,6 +1,8 @@
 //! Builds every part in order, binds all listeners first, owns the end.
 
+mod gateway;
 mod local;
+mod serve;
 mod wire;
 
 use std::sync::Arc;
@@ -19,25 +21,25 @@ use crate::{
     proxy::{
         Parts, Proxy,
         forward::Clients,
-        identify::LocalToken,
-        listen::{self, Bound},
+        identify::Identify,
+        listen::{self, Bound, Doors},
         metered::Metered,
         warnings::Warnings,
     },
-    tls,
     upstream::Client,
 };
 
+pub use gateway::gateway;
 pub use local::local;
 
 /// What a running proxy stands on.
 pub struct Foundation {
     /// Where clients connect.
     pub listeners: Vec<Bound>,
-    /// How they are met; absent: in plain text.
-    pub tls: Option<tls::Server>,
-    /// What the user Listless reads as presents.
-    pub token: String,
+    /// How they are met.
+    pub doors: Doors,
+    /// How callers are told apart.
+    pub identify: Identify,
     /// To the apiserver, as that user and otherwise.
     pub clients: Clients,
     /// The configuration in force.
@@ -72,7 +74,7 @@ impl Running {
 
     /// Starts serving; waits with jitter are drawn from `random`, whose numbers are in 0..1.
     pub fn start_with(foundation: Foundation, random: Random) -> Self {
-        let Foundation { listeners, tls, token, clients, config, metrics } = foundation;
+        let Foundation { listeners, doors, identify, clients, config, metrics } = foundation;
         let (settings, settings_task) = cache_settings(config.clone());
         let warnings = Warnings::default();
         let metered = |client: &Arc<dyn Client>, origin| -> Arc<dyn Client> {
@@ -83,21 +85,20 @@ impl Running {
         start_eager(&config.borrow(), &cache);
         let eager = tokio::spawn(keep_starting_eager(config.clone(), cache.clone()));
         let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone()));
-        let token = LocalToken::new(&token);
         let listener_metrics = metrics.clone();
         let clients = Clients {
             own: metered(&clients.own, Origin::Client),
             impersonating: metered(&clients.impersonating, Origin::Client),
             plain: metered(&clients.plain, Origin::Client),
         };
-        let parts = Parts { token, config, cache: cache.clone(), clients, warnings, metrics };
+        let parts = Parts { identify, config, cache: cache.clone(), clients, warnings, metrics };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));
         let limits = listen::Limits::default();
         let listening = tokio::spawn(listen::serve(
             listeners,
-            tls,
+            doors,
             proxy.clone(),
             limits,
             drain,

@@ -23,8 +23,8 @@ use crate::{app, config, demo, error::Chain};
 
 pub use announce::{Announcement, announce};
 pub use explain::{Explanation, explain};
-pub use kubeconfig::{Kubeconfig, KubeconfigError};
-pub use options::{LocalOptions, LogFormat, LogOptions};
+pub use kubeconfig::{Kubeconfig, KubeconfigError, write_kubeconfig};
+pub use options::{GatewayOptions, LocalOptions, LogFormat, LogOptions, ServingOptions};
 
 /// LIST less: a caching proxy between Kubernetes clients and their apiserver.
 #[derive(Debug, Parser)]
@@ -40,6 +40,8 @@ struct Cli {
 enum Command {
     /// Serve one context of a kubeconfig on this machine.
     Local(LocalOptions),
+    /// Serve many callers, each with a token of its own.
+    Gateway(GatewayOptions),
     /// Show what is saved: a simulated cluster, polled straight and through Listless.
     Demo(demo::Args),
     /// Tell what would happen to a request, and why.
@@ -86,6 +88,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     log::start(&cli.log, level)?;
     match cli.command {
         Command::Local(options) => app::local(&options)?,
+        Command::Gateway(options) => app::gateway(&options)?,
         Command::Demo(args) => return demo::run(&args),
         Command::Explain(arguments) => explain::run(&arguments)?,
         Command::Config(command) => configuration::run(&command)?,

@@ -31,8 +31,8 @@ use crate::api::GroupVersionResource;
 pub use client::RequestSample;
 pub use document::document;
 pub use labels::{
-    Certificate, Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState, Round,
-    ServedBy, Told, Transport, UpstreamFault, Wait, WatchEnd,
+    Certificate, Connect, Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState,
+    Review, Round, ServedBy, Told, Transport, UpstreamFault, Wait, WatchEnd,
 };
 pub use replica::{ReplicaSample, ReplicaTotals};
 pub use upstream::UpstreamSample;

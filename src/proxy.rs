@@ -3,6 +3,7 @@
 //! Invariants: every request leaves through `serve` once; every forward has a reason; every
 //! answer says in `Cache-Status` where it came from; memory answers only what [`authorize`] allowed.
 
+pub mod aggregation;
 pub mod authorize;
 pub mod coalesce;
 pub mod decide;
@@ -13,30 +14,31 @@ pub mod local;
 pub mod metered;
 pub mod observe;
 pub mod session;
+pub mod sessions;
 pub mod target;
 pub mod warnings;
 pub mod watching;
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use tokio::{sync::watch, time::Instant};
 
+pub use self::sessions::SharedSession;
 use self::{
-    authorize::Authorize,
+    aggregation::Aggregation,
+    authorize::{Asker, Attributes, Authorize},
     coalesce::{Coalesce, CoalesceKey, Landed},
     decide::{Forward, ForwardReason, LocalRead, LocalWatch, Plan, Rewriting, Step},
     forward::{Clients, Forwarder},
-    identify::{Caller, LocalToken},
+    identify::{Caller, Identify},
     listen::{Connection, Serve},
     local::Local,
     observe::RequestLog,
     session::{Session, Source},
-    target::{Target, Targets},
+    sessions::{SESSIONS_MAX, Sessions, Visit},
+    target::{Target, Targets, readable, sought},
     warnings::Warnings,
     watching::{Terms, Watches, Watching},
 };
@@ -44,8 +46,7 @@ use crate::{
     api::{
         Verb,
         media::{Negotiated, UnmodelledMedia},
-        query::Query,
-        request::{NotModelled, Read, RequestInfo},
+        request::{NotModelled, RequestInfo, ResourceRequest},
         version::VersionMatch,
     },
     body::Body,
@@ -58,12 +59,13 @@ use crate::{
 
 /// Everything a request meets.
 pub struct Proxy {
-    token: LocalToken,
+    identify: Identify,
     targets: Targets,
     config: watch::Receiver<Arc<Config>>,
     cache: Cache,
-    session: SharedSession,
+    sessions: Sessions,
     authorize: Authorize,
+    aggregation: Aggregation,
     local: Local,
     coalesce: Coalesce,
     forwarder: Forwarder,
@@ -74,8 +76,8 @@ pub struct Proxy {
 
 /// What a [`Proxy`] is made of.
 pub struct Parts {
-    /// What proves that a caller is the user Listless reads as.
-    pub token: LocalToken,
+    /// How callers are told apart.
+    pub identify: Identify,
     /// The configuration in force.
     pub config: watch::Receiver<Arc<Config>>,
     /// The replicas.
@@ -88,33 +90,24 @@ pub struct Parts {
     pub metrics: Metrics,
 }
 
-/// A session that requests and the answers still streaming share.
-#[derive(Clone, Debug, Default)]
-pub struct SharedSession(Arc<Mutex<Session>>);
-
-// === impl SharedSession ===
-
-impl SharedSession {
-    /// Held for a few instructions at a time, never across an await.
-    pub fn lock(&self) -> MutexGuard<'_, Session> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 // === impl Proxy ===
 
 impl Proxy {
     /// Joins the parts; nothing runs until a request comes.
     pub fn new(parts: Parts) -> Self {
-        let session = SharedSession::default();
         Self {
-            token: parts.token,
+            identify: parts.identify,
             targets: Targets::default(),
             config: parts.config,
             cache: parts.cache,
-            watches: Watches::new(session.clone(), parts.metrics.clone()),
-            session,
-            authorize: Authorize::new(parts.clients.own.clone()),
+            watches: Watches::new(parts.metrics.clone()),
+            sessions: Sessions::new(SESSIONS_MAX, parts.metrics.clone()),
+            authorize: Authorize::new(
+                parts.clients.own.clone(),
+                parts.clients.plain.clone(),
+                parts.metrics.clone(),
+            ),
+            aggregation: Aggregation::new(parts.clients.own.clone()),
             local: Local::default(),
             coalesce: Coalesce::default(),
             forwarder: Forwarder::new(parts.clients),
@@ -146,62 +139,102 @@ impl Proxy {
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
-        let caller = self.token.caller(request.headers());
-        let target = self.targets.read(caller, &request);
+        let visit = self.visit(request.headers());
+        let target = self.targets.read(visit.caller(), &request);
         let info = &target.info;
         log.classified(&target);
-        let plan = self.plan(caller, info, request.headers(), log).await;
+        let plan = self.plan(&visit, &target, request.headers(), log).await;
         log.decided(&plan);
         match plan {
-            Plan::Read(answer) => self.read(caller, &target, answer, request, log).await,
-            Plan::Watch(answer) => self.watch(caller, &target, answer, request, log).await,
-            Plan::Share(reason) => self.share(caller, info, reason, request, log).await,
-            Plan::Forward(forward) => self.forward(caller, info, forward, request, log).await,
+            Plan::Read(answer) => self.read(&visit, &target, answer, request, log).await,
+            Plan::Watch(answer) => self.watch(&visit, &target, answer, request, log).await,
+            Plan::Share(reason) => self.share(&visit, info, reason, request, log).await,
+            Plan::Forward(forward) => self.forward(&visit, info, forward, request, log).await,
         }
+    }
+
+    fn visit(&self, headers: &HeaderMap) -> Visit {
+        let caller = self.identify.caller(headers);
+        let session = self.sessions.of(caller, Instant::now());
+        Visit { asker: Asker::new(caller, headers), session }
+    }
+
+    /// Whether the caller may learn anything of a replica: whether there is one, and how it fares.
+    ///
+    /// Our own user may know all of them: they were read in its name. A bearer must be allowed the
+    /// very read first, so that nobody starts a replica, waits for one or is told of one without it;
+    /// and what it may read must not depend on who it is.
+    async fn may_know(
+        &self,
+        visit: &Visit,
+        target: &Target,
+        question: impl FnOnce(&ResourceRequest) -> Attributes,
+    ) -> Result<(), ForwardReason> {
+        let Caller::Bearer(_) = visit.caller() else { return Ok(()) };
+        let refused = Err(ForwardReason::NotAuthorized);
+        let Some(request) = target.info.resource_request() else { return refused };
+        if !self.authorize.allows(&visit.asker, || question(request), &target.review).await {
+            return refused;
+        }
+        if self.aggregation.may_serve(&request.resource).await {
+            return Err(ForwardReason::MayBeAggregated);
+        }
+        Ok(())
     }
 
     /// Decides, and waits for a replica as long as the decision allows.
     async fn plan(
         &self,
-        caller: Caller,
-        info: &RequestInfo,
+        visit: &Visit,
+        target: &Target,
         headers: &HeaderMap,
         log: &mut RequestLog,
     ) -> Plan {
+        let info = &target.info;
         let arrived = Instant::now();
         let policy = self.config.borrow().policy.clone();
+        let caller = visit.caller();
         if info.verb() == Verb::Watch {
             let (media, asked) = (Negotiated::of_watch(headers), Asked::of(headers));
             let candidate = {
-                let session = self.session.lock();
+                let session = visit.session.lock();
                 decide::watch_candidate(info, caller, media, &asked, &policy, &session)
             };
             let candidate = match candidate {
                 Ok(candidate) => candidate,
                 Err(plan) => return plan,
             };
+            let question = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
+            if let Err(reason) = self.may_know(visit, target, question).await {
+                return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
+            }
             let lookup = self.cache.lookup(&candidate.watch.query, Demand::Ignore);
             let step = |lookup: &Lookup, session: &Session, now, waited| {
                 decide::decide_watch(&candidate, lookup, session, now, waited)
             };
-            return self.settle(arrived, lookup, step, log).await;
+            return self.settle(&visit.session, arrived, lookup, step, log).await;
         }
         let media = negotiate(info, headers);
-        let candidate = decide::candidate(info, caller, media, &policy, &self.session.lock());
+        let candidate = decide::candidate(info, caller, media, &policy, &visit.session.lock());
         let candidate = match candidate {
             Ok(candidate) => candidate,
             Err(plan) => return plan,
         };
+        let question = |request: &_| Attributes::of_read(caller, request, candidate.read);
+        if let Err(reason) = self.may_know(visit, target, question).await {
+            return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
+        }
         let lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
         let step = |lookup: &Lookup, session: &Session, now, waited| {
             decide::decide(&candidate, lookup, session, now, waited)
         };
-        self.settle(arrived, lookup, step, log).await
+        self.settle(&visit.session, arrived, lookup, step, log).await
     }
 
     /// Decides by what is held, again and again as long as it is worth waiting.
     async fn settle(
         &self,
+        session: &SharedSession,
         arrived: Instant,
         mut lookup: Lookup,
         decide: impl Fn(&Lookup, &Session, Instant, Duration) -> Step,
@@ -209,7 +242,7 @@ impl Proxy {
     ) -> Plan {
         loop {
             let now = Instant::now();
-            let step = decide(&lookup, &self.session.lock(), now, now - arrived);
+            let step = decide(&lookup, &session.lock(), now, now - arrived);
             match step {
                 Step::Act(plan) => return plan,
                 Step::Await(wait) => {
@@ -223,7 +256,7 @@ impl Proxy {
 
     async fn read(
         &self,
-        caller: Caller,
+        visit: &Visit,
         target: &Target,
         answer: LocalRead,
         request: Request<Incoming>,
@@ -232,11 +265,13 @@ impl Proxy {
         let version = answer.snapshot.version().clone();
         let level = answer.level;
         let mut reason = ForwardReason::NotAuthorized;
-        if let Some(read) = readable(&target.info)
-            && let Some(allowed) = self.authorize.read(read, answer, &target.review).await
+        if let Some((asked, read)) = readable(&target.info)
+            && let question = (|| Attributes::of_read(visit.caller(), asked, read))
+            && let Some(allowed) =
+                self.authorize.grant(&visit.asker, question, &target.review, answer).await
         {
             let resource = read.query.resource.group_resource();
-            self.session.lock().shown(&resource, &version, Source::Storage, Instant::now());
+            visit.session.lock().shown(&resource, &version, Source::Storage, Instant::now());
             let answered = self.local.read(read, allowed, &target.body, request.headers()).await;
             if let Some(mut response) = answered {
                 self.warnings.repeat(&read.query.resource, response.headers_mut());
@@ -245,19 +280,19 @@ impl Proxy {
             reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);
         }
         let forward = Forward { reason, rewriting: Rewriting::Keep };
-        self.forward(caller, &target.info, forward, request, log).await
+        self.forward(visit, &target.info, forward, request, log).await
     }
 
     async fn watch(
         &self,
-        caller: Caller,
+        visit: &Visit,
         target: &Target,
         answer: LocalWatch,
         mut request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
         let level = answer.level;
-        let reason = match self.open_watch(target, answer, request.headers()).await {
+        let reason = match self.open_watch(visit, target, answer, request.headers()).await {
             Ok((watching, Asked::WebSocket(handshake))) => {
                 watching.send_over(hyper::upgrade::on(&mut request));
                 return Ok(log.hit(level, handshake.into_response()));
@@ -273,18 +308,21 @@ impl Proxy {
         };
         let forward = Forward { reason, rewriting: Rewriting::Keep };
         log.decided(&Plan::Forward(forward.clone()));
-        self.forward(caller, &target.info, forward, request, log).await
+        self.forward(visit, &target.info, forward, request, log).await
     }
 
     async fn open_watch(
         &self,
+        visit: &Visit,
         target: &Target,
         answer: LocalWatch,
         headers: &HeaderMap,
     ) -> Result<(Watching, Asked), ForwardReason> {
-        let watch = target.info.resource_request().and_then(|request| request.watch.as_ref());
-        let watch = watch.ok_or(ForwardReason::NotModelled(NotModelled::Watch))?;
-        let allowed = self.authorize.watch(watch, answer).await;
+        let request = target.info.resource_request();
+        let watch = request.and_then(|request| Some((request, request.watch.as_ref()?)));
+        let (request, watch) = watch.ok_or(ForwardReason::NotModelled(NotModelled::Watch))?;
+        let attributes = Attributes::of_watch(visit.caller(), request, watch);
+        let allowed = self.authorize.permit(&visit.asker, attributes, answer).await;
         let allowed = allowed.ok_or(ForwardReason::NotAuthorized)?;
         let asked = Asked::of(headers);
         let transport = match asked {
@@ -292,20 +330,21 @@ impl Proxy {
             Asked::No | Asked::Other => Transport::Http,
         };
         let terms = Terms { transport, fraction: self.cache.fraction(), now: Instant::now() };
-        Ok((self.watches.open(watch, allowed, terms)?, asked))
+        Ok((self.watches.open(watch, allowed, visit.session.clone(), terms)?, asked))
     }
 
     async fn share(
         &self,
-        caller: Caller,
+        visit: &Visit,
         info: &RequestInfo,
         reason: ForwardReason,
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
-        let key = CoalesceKey::new(caller, &request);
+        let key = CoalesceKey::new(visit.caller(), &request);
         let rewriting = Rewriting::Keep;
-        let send = || self.forwarder.forward(caller, info, &rewriting, request, &self.session);
+        let (caller, session) = (visit.caller(), &visit.session);
+        let send = || self.forwarder.forward(caller, info, &rewriting, request, session);
         match self.coalesce.fly(key, send).await {
             Ok(Landed::Sent(response)) => Ok(log.forwarded(reason, response)),
             Ok(Landed::Shared(response)) => Ok(log.coalesced(reason, response)),
@@ -315,14 +354,15 @@ impl Proxy {
 
     async fn forward(
         &self,
-        caller: Caller,
+        visit: &Visit,
         info: &RequestInfo,
         forward: Forward,
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
         let Forward { reason, rewriting } = forward;
-        let sent = self.forwarder.forward(caller, info, &rewriting, request, &self.session).await;
+        let (caller, session) = (visit.caller(), &visit.session);
+        let sent = self.forwarder.forward(caller, info, &rewriting, request, session).await;
         match sent {
             Ok(response) => {
                 match (reason, sought(info)) {
@@ -348,24 +388,6 @@ impl Serve for Proxy {
     }
 }
 
-/// The read a request makes, when it makes one.
-fn readable(info: &RequestInfo) -> Option<&Read> {
-    match info {
-        RequestInfo::Resource(request) => request.read.as_ref().ok(),
-        RequestInfo::NonResource(_) => None,
-    }
-}
-
-/// What a read or a watch selects, and from which version.
-fn sought(info: &RequestInfo) -> Option<(&Query, &VersionMatch)> {
-    let request = info.resource_request()?;
-    match (&request.read, &request.watch) {
-        (Ok(read), _) => Some((&read.query, &read.version)),
-        (Err(_), Some(watch)) => Some((&watch.query, &watch.version)),
-        (Err(_), None) => None,
-    }
-}
-
 fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
-    Negotiated::of(headers, readable(info).and_then(|read| read.pretty.as_deref()))
+    Negotiated::of(headers, readable(info).and_then(|(_, read)| read.pretty.as_deref()))
 }

@@ -3,6 +3,8 @@
 //! Invariant: one crypto provider (aws-lc-rs), TLS 1.2 and 1.3, keys on disk readable by their
 //! owner only. What the kubeconfig says about the apiserver's certificate is `upstream::identity`'s.
 
+mod files;
+
 use std::{
     io,
     net::IpAddr,
@@ -21,6 +23,8 @@ use rustls::{
     crypto::{CryptoProvider, aws_lc_rs},
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject},
 };
+
+pub use files::Files;
 
 const CA_FILE: &str = "ca.crt";
 const CA_KEY_FILE: &str = "ca.key";

@@ -11,7 +11,8 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use self::kinds::{Kind, find, is_built_in_group, is_in_table, kind_of};
+pub use self::kinds::is_built_in_group;
+use self::kinds::{Kind, find, is_in_table, kind_of};
 use super::{GroupVersionResource, Scope, selector::FieldSelector};
 
 /// The values found so far, one place per path of the kind.

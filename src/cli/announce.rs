@@ -11,13 +11,16 @@ pub struct Announcement {
     pub server: String,
     /// What it stands for.
     pub source: String,
-    /// The kubeconfig to use.
-    pub kubeconfig: PathBuf,
+    /// The kubeconfig to use, if one was written.
+    pub kubeconfig: Option<PathBuf>,
 }
 
 /// Prints the line.
 pub fn announce(announcement: &Announcement) -> io::Result<()> {
     let Announcement { server, source, kubeconfig } = announcement;
-    let kubeconfig = kubeconfig.display();
-    print(&format!("listless: serving {source} at {server}; export KUBECONFIG={kubeconfig}\n"))
+    let export = match kubeconfig {
+        Some(file) => format!("; export KUBECONFIG={}", file.display()),
+        None => String::new(),
+    };
+    print(&format!("listless: serving {source} at {server}{export}\n"))
 }

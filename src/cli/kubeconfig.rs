@@ -1,8 +1,8 @@
-//! The kubeconfig that `local` writes, so that clients reach it and nothing else.
+//! The kubeconfigs that `local` and `gateway` write, so that clients reach them and nothing else.
 //!
-//! It holds an authority and a token of Listless's own, never the user's credentials. The file is
-//! replaced as a whole, is readable by its owner only, and stays when Listless ends. A file that Listless
-//! did not write is never replaced.
+//! That of `local` holds an authority and a token of Listless's own, never the user's credentials. The
+//! file is replaced as a whole, is readable by its owner only, and stays when Listless ends. A file that
+//! Listless did not write is never replaced.
 
 use std::{
     ffi::OsString,
@@ -12,7 +12,8 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 /// What is written.
 #[derive(Clone, Copy)]
@@ -47,7 +48,9 @@ pub enum KubeconfigError {
 }
 
 /// The first line of every file that is ours.
-const MARK: &str = "# Written by listless local; replaced whenever it starts.";
+const MARK: &str = "# Written by listless; replaced whenever it starts.";
+/// How it has begun in every version.
+const MARK_BEGIN: &str = "# Written by listless";
 /// What clusters and users are called in it.
 const NAME: &str = "listless";
 
@@ -56,17 +59,12 @@ const NAME: &str = "listless";
 impl Kubeconfig<'_> {
     /// Puts the file in place, as a whole and readable by its owner only.
     pub fn write(&self, file: &Path) -> Result<(), KubeconfigError> {
-        refuse_foreign(file)?;
-        let unwritable = |source| KubeconfigError::Unwritable { file: file.to_owned(), source };
-        if let Some(directory) = file.parent().filter(|path| !path.as_os_str().is_empty()) {
-            fs::create_dir_all(directory).map_err(unwritable)?;
-        }
-        replace(file, self.text().as_bytes()).map_err(unwritable)
+        write(&self.document(), file)
     }
 
-    fn text(&self) -> String {
+    fn document(&self) -> Value {
         let authority = BASE64_STANDARD.encode(self.authority_pem);
-        let document = json!({
+        json!({
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{
@@ -79,18 +77,35 @@ impl Kubeconfig<'_> {
                 "context": { "cluster": NAME, "user": NAME, "namespace": self.namespace },
             }],
             "current-context": self.context,
-        });
-        let yaml = serde_saphyr::to_string(&document).expect("texts and lists are YAML");
-        format!("{MARK}\n{yaml}")
+        })
     }
+}
+
+/// Puts a kubeconfig in place in the same way.
+pub fn write_kubeconfig(
+    kubeconfig: &kube::config::Kubeconfig,
+    file: &Path,
+) -> Result<(), KubeconfigError> {
+    write(kubeconfig, file)
+}
+
+fn write(document: &impl Serialize, file: &Path) -> Result<(), KubeconfigError> {
+    refuse_foreign(file)?;
+    let unwritable = |source| KubeconfigError::Unwritable { file: file.to_owned(), source };
+    if let Some(directory) = file.parent().filter(|path| !path.as_os_str().is_empty()) {
+        fs::create_dir_all(directory).map_err(unwritable)?;
+    }
+    let yaml = serde_saphyr::to_string(document);
+    let yaml = yaml.map_err(|error| unwritable(io::Error::other(error)))?;
+    replace(file, format!("{MARK}\n{yaml}").as_bytes()).map_err(unwritable)
 }
 
 fn refuse_foreign(file: &Path) -> Result<(), KubeconfigError> {
     let mut begin = Vec::new();
-    let read =
-        File::open(file).and_then(|open| open.take(MARK.len() as u64).read_to_end(&mut begin));
+    let read = File::open(file)
+        .and_then(|open| open.take(MARK_BEGIN.len() as u64).read_to_end(&mut begin));
     match read {
-        Ok(_) if begin.is_empty() || begin == MARK.as_bytes() => Ok(()),
+        Ok(_) if begin.is_empty() || begin == MARK_BEGIN.as_bytes() => Ok(()),
         Ok(_) => Err(KubeconfigError::NotOurs(file.to_owned())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(source) => Err(KubeconfigError::Unwritable { file: file.to_owned(), source }),

@@ -36,18 +36,15 @@ pub enum LogFormat {
     Json,
 }
 
-/// What `listless local` is told.
+/// What every command that serves is told.
 #[derive(Clone, Debug, Args)]
-pub struct LocalOptions {
+pub struct ServingOptions {
     /// The kubeconfig whose apiserver and user to stand for [default: as kubectl chooses].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The context of that kubeconfig [default: its current one].
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// Where clients connect; port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7443))]
-    pub listen: SocketAddr,
     /// Where metrics and replicas are shown, without TLS or login.
     #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7444))]
     pub admin: SocketAddr,
@@ -57,14 +54,52 @@ pub struct LocalOptions {
     /// The configuration file [default: every setting at its default].
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where to write the kubeconfig for clients [default: ~/.kube/listless].
-    #[arg(long, value_name = "FILE")]
-    pub write_kubeconfig: Option<PathBuf>,
     /// Threads that answer requests; one spends the least processor time on each.
     #[arg(long, value_name = "N", env = "LISTLESS_WORKER_THREADS", default_value_t = WORKER_THREADS)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=64))]
     pub worker_threads: u8,
 }
+
+/// What `listless local` is told.
+#[derive(Clone, Debug, Args)]
+pub struct LocalOptions {
+    /// What every command that serves is told.
+    #[command(flatten)]
+    pub serving: ServingOptions,
+    /// Where clients connect; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7443))]
+    pub listen: SocketAddr,
+    /// Where to write the kubeconfig for clients [default: ~/.kube/listless].
+    #[arg(long, value_name = "FILE")]
+    pub write_kubeconfig: Option<PathBuf>,
+}
+
+/// What `listless gateway` is told.
+#[derive(Clone, Debug, Args)]
+pub struct GatewayOptions {
+    /// What every command that serves is told.
+    #[command(flatten)]
+    pub serving: ServingOptions,
+    /// Where clients connect; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value_t = anywhere(7443))]
+    pub listen: SocketAddr,
+    /// In a cluster: the directory of the service account to read as.
+    #[arg(long, value_name = "DIRECTORY", default_value = SERVICE_ACCOUNT)]
+    pub service_account: PathBuf,
+    /// The certificate to show, in PEM, with its chain; followed as it changes
+    /// [default: one of an own authority; required in a cluster].
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The key of that certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Where to write a kubeconfig that leads here and has the same user [default: nowhere].
+    #[arg(long, value_name = "FILE", conflicts_with = "tls_cert")]
+    pub write_kubeconfig: Option<PathBuf>,
+}
+
+/// Where a pod finds its service account.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// More threads wake each other for every answer, which costs as much as some answers do.
 const WORKER_THREADS: u8 = 1;
@@ -84,4 +119,8 @@ impl LocalOptions {
 
 fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+fn anywhere(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)
 }

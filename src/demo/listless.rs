@@ -10,7 +10,11 @@ use crate::{
     app::{Foundation, Running},
     config::Config,
     metrics::Metrics,
-    proxy::{forward::Clients, listen::Bound},
+    proxy::{
+        forward::Clients,
+        identify::{Identify, LocalToken},
+        listen::{Bound, Doors},
+    },
     tls::{self, Authority, Names},
     upstream::{Settings, dial::Tcp, identity},
 };
@@ -41,8 +45,8 @@ async fn start(cluster: Server) -> anyhow::Result<Proxy> {
     let (publish, config) = watch::channel(Arc::new(Config::default()));
     let running = Running::start(Foundation {
         listeners: vec![bound],
-        tls: Some(server),
-        token: LOCAL_TOKEN.to_owned(),
+        doors: Doors { tls: Some(server), ..Doors::default() },
+        identify: Identify::Own(LocalToken::new(LOCAL_TOKEN)),
         clients: Clients::new(plain, own),
         config,
         metrics: Metrics::new(),

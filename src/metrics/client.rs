@@ -9,7 +9,7 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 use super::{
     Metrics, Presence,
     family::{Family, ResourceId, single},
-    labels::{Lane, Outcome, Protocol, ServedBy, Told, Transport, Wait, WatchEnd},
+    labels::{Connect, Lane, Outcome, Protocol, Review, ServedBy, Told, Transport, Wait, WatchEnd},
     table,
 };
 use crate::api::{GroupVersionResource, Scope, Verb};
@@ -37,6 +37,8 @@ pub(super) struct Handles {
     rewritten: Family<&'static str, Counter>,
     coalesced: Counter,
     waits: Family<Wait, Histogram>,
+    reviews: Family<Review, Counter>,
+    sessions: Gauge,
     watchers: Family<Transport, Gauge>,
     watch_events: Family<Told, Counter>,
     watches_ended: Family<WatchEnd, Counter>,
@@ -44,6 +46,7 @@ pub(super) struct Handles {
     sent: Family<ServedBy, Counter>,
     connections: Family<Protocol, Gauge>,
     handshakes: Family<Outcome, Counter>,
+    connects: Family<Connect, Counter>,
 }
 
 /// The label set of [`table::REQUESTS`].
@@ -68,6 +71,8 @@ impl Handles {
             rewritten: Family::new(recorder, &table::REWRITTEN),
             coalesced: single(recorder, &table::COALESCED),
             waits: Family::new(recorder, &table::WAIT_DURATION),
+            reviews: Family::new(recorder, &table::REVIEWS),
+            sessions: single(recorder, &table::SESSIONS),
             watchers: Family::new(recorder, &table::WATCHERS),
             watch_events: Family::new(recorder, &table::WATCH_EVENTS),
             watches_ended: Family::new(recorder, &table::WATCHES_ENDED),
@@ -75,6 +80,7 @@ impl Handles {
             sent: Family::new(recorder, &table::CLIENT_SENT),
             connections: Family::new(recorder, &table::CLIENT_CONNECTIONS),
             handshakes: Family::new(recorder, &table::CLIENT_HANDSHAKES),
+            connects: Family::new(recorder, &table::CLIENT_CONNECTS),
         }
     }
 }
@@ -131,6 +137,17 @@ impl Metrics {
         self.0.client.waits.with(wait, values, |histogram| histogram.record(duration));
     }
 
+    /// An access review was asked in a caller's name.
+    pub fn reviewed(&self, review: Review) {
+        let values = || [review.as_str().into()];
+        self.0.client.reviews.with(review, values, |counter| counter.increment(1));
+    }
+
+    /// So many callers of a gateway are remembered.
+    pub fn sessions(&self, count: usize) {
+        self.0.client.sessions.set(count as f64);
+    }
+
     /// A watch is answered from memory until the value is dropped.
     pub fn watcher(&self, transport: Transport) -> Presence {
         let values = || [transport.as_str().into()];
@@ -170,5 +187,11 @@ impl Metrics {
     pub fn client_handshake(&self, outcome: Outcome) {
         let values = || [outcome.as_str().into()];
         self.0.client.handshakes.with(outcome, values, |counter| counter.increment(1));
+    }
+
+    /// A client asked to be connected.
+    pub fn connect(&self, connect: Connect) {
+        let values = || [connect.as_str().into()];
+        self.0.client.connects.with(connect, values, |counter| counter.increment(1));
     }
 }

@@ -98,6 +98,28 @@ label! {
 }
 
 label! {
+    /// What an access review came to.
+    Review {
+        /// The caller may.
+        Allowed = "allowed",
+        /// The caller may not, or is nobody.
+        Denied = "denied",
+        /// There was no answer, or no place to ask for one.
+        Failed = "failed",
+    }
+}
+
+label! {
+    /// What became of a CONNECT.
+    Connect {
+        /// It led to the apiserver, as Listless stands for it.
+        Opened = "opened",
+        /// It would have led elsewhere.
+        Refused = "refused",
+    }
+}
+
+label! {
     /// The protocol of a connection.
     Protocol {
         /// HTTP/1.1.

@@ -19,6 +19,7 @@ pub(super) struct Handles {
     config_last_success: Gauge,
     replica_bytes_limit: Gauge,
     certificate_expiry: Family<Certificate, Gauge>,
+    certificate_reloads: Family<Outcome, Counter>,
 }
 
 /// What was built.
@@ -41,6 +42,7 @@ impl Handles {
             config_last_success: single(recorder, &table::CONFIG_LAST_SUCCESS),
             replica_bytes_limit: single(recorder, &table::MEMORY_LIMIT),
             certificate_expiry: Family::new(recorder, &table::CERTIFICATE_EXPIRY),
+            certificate_reloads: Family::new(recorder, &table::CERTIFICATE_RELOADS),
         };
         // Rare and alarming: a rate over them needs the zero before the first one.
         for &limit in Limit::ALL {
@@ -84,6 +86,12 @@ impl Metrics {
     /// A changed configuration file was taken over or refused.
     pub fn config_reloaded(&self, outcome: Outcome) {
         self.0.own.reload(outcome, 1);
+    }
+
+    /// Changed certificate files were taken over or refused.
+    pub fn certificate_reloaded(&self, outcome: Outcome) {
+        let values = || [outcome.as_str().into()];
+        self.0.own.certificate_reloads.with(outcome, values, |counter| counter.increment(1));
     }
 
     /// When an own certificate expires.

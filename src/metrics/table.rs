@@ -30,6 +30,8 @@ pub(super) const TABLE: &[Section] = &[
             &REWRITTEN,
             &COALESCED,
             &WAIT_DURATION,
+            &REVIEWS,
+            &SESSIONS,
             &WATCHERS,
             &WATCH_EVENTS,
             &WATCHES_ENDED,
@@ -37,6 +39,7 @@ pub(super) const TABLE: &[Section] = &[
             &CLIENT_SENT,
             &CLIENT_CONNECTIONS,
             &CLIENT_HANDSHAKES,
+            &CLIENT_CONNECTS,
         ],
     },
     Section {
@@ -79,6 +82,7 @@ pub(super) const TABLE: &[Section] = &[
             &CONFIG_RELOADS,
             &CONFIG_LAST_SUCCESS,
             &CERTIFICATE_EXPIRY,
+            &CERTIFICATE_RELOADS,
         ],
     },
     Section {
@@ -124,6 +128,10 @@ const SCOPE: Label = described(
      is addressed",
 );
 const CODE: Label = described("code", "the HTTP status code");
+
+mod callers;
+
+pub(super) use callers::{CLIENT_CONNECTS, REVIEWS, SESSIONS};
 
 pub(super) const REQUESTS: Metric = counter(
     "listless_requests_total",
@@ -356,6 +364,12 @@ pub(super) const CONFIG_LAST_SUCCESS: Metric = gauge(
     Unit::Seconds,
     &[],
     "When the configuration in use was read, in Unix time.",
+);
+pub(super) const CERTIFICATE_RELOADS: Metric = counter(
+    "listless_certificate_reloads_total",
+    Unit::Count,
+    &[of!("result", Outcome)],
+    "Changed certificate files taken over, or refused.",
 );
 pub(super) const CERTIFICATE_EXPIRY: Metric = gauge(
     "listless_certificate_expiry_timestamp_seconds",

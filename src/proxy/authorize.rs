@@ -1,30 +1,35 @@
-//! May this caller read this from memory? The only maker of [`Authorized`].
+//! May this caller have this from memory? The only maker of [`Authorized`].
 //!
-//! The apiserver decides: a SelfSubjectAccessReview with the caller's own identity, remembered for
-//! ten seconds, renewed ahead, and shared by concurrent reads. Whatever is not a clean "allowed" is forwarded.
+//! The apiserver decides: a SelfSubjectAccessReview in the caller's own name, remembered for ten
+//! seconds, renewed ahead, and shared by concurrent reads. Whatever is not a clean "allowed" is
+//! forwarded. No token outlives the requests that brought it.
+
+mod lifetime;
+mod permit;
 
 use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use arc_swap::ArcSwapOption;
-use http::{Method, Request, header};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
+pub use self::permit::Permit;
 use crate::{
     api::{
-        Verb,
-        query::Query,
-        request::{Read, Watch},
+        GroupVersionResource, Scope, Verb,
+        request::{Read, ResourceRequest},
     },
     body::Body,
     hash::RandomState,
-    proxy::decide::{LocalRead, LocalWatch},
+    metrics::{Metrics, Review as Reviewed},
+    proxy::identify::Caller,
     upstream::{Client, Lane},
 };
 
@@ -32,41 +37,59 @@ use crate::{
 #[derive(Debug)]
 pub struct Authorized<T>(T);
 
-/// The access reviews of one identity; cheap to clone.
+/// A caller and what proves it, for as long as its request goes on.
+///
+/// It has neither `Debug` nor `Display`, so that no token can reach a log.
+#[derive(Clone)]
+pub struct Asker {
+    caller: Caller,
+    /// Of a bearer; our own user's is added on the way.
+    credential: Option<HeaderValue>,
+}
+
+/// The access reviews of all callers; cheap to clone.
 #[derive(Clone)]
 pub struct Authorize {
-    client: Arc<dyn Client>,
-    reviews: moka::future::Cache<Attributes, Arc<Decided>, RandomState>,
+    own: Arc<dyn Client>,
+    plain: Arc<dyn Client>,
+    reviews: moka::future::Cache<Question, Arc<Decided>, RandomState>,
+    /// Reviews of bearers that may be under way at a time.
+    places: Arc<Semaphore>,
+    metrics: Metrics,
 }
 
-/// Leave to watch, which may be withdrawn.
-#[derive(Clone)]
-pub struct Permit {
-    authorize: Authorize,
-    attributes: Attributes,
-}
-
-/// What a review came to, kept where the next identical read finds it without a search.
+/// What a review came to, kept where the next identical question finds it without a search.
 #[derive(Default)]
 pub struct Remembered(ArcSwapOption<Decided>);
+
+/// May this caller do that? No token is part of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Question {
+    caller: Caller,
+    attributes: Attributes,
+}
 
 /// What a review came to.
 struct Decided {
     allowed: bool,
     at: Instant,
+    /// It is believed for so long.
+    lifetime: Duration,
     /// Whether someone is asking again already.
     renewing: AtomicBool,
 }
 
 /// What is asked of the authorizer: `authorization.k8s.io/v1` ResourceAttributes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-struct Attributes {
+pub struct Attributes {
     verb: &'static str,
     group: Arc<str>,
     version: Arc<str>,
     resource: Arc<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<Arc<str>>,
 }
 
 #[derive(Serialize)]
@@ -109,6 +132,10 @@ const RENEW_AFTER: Duration = Duration::from_secs(5);
 /// How many reviews are remembered.
 const REVIEWS_MAX: u64 = 10_000;
 
+/// How many reviews of bearers may be under way; the reads of others are forwarded meanwhile, so that
+/// callers with ever new tokens cost the apiserver hardly more than they would without us.
+const BEARER_REVIEWS_MAX: usize = 128;
+
 /// How long a review may take; the read is forwarded then.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -126,98 +153,201 @@ impl<T> Authorized<T> {
     }
 }
 
+// === impl Asker ===
+
+impl Asker {
+    /// Whoever sent these headers, whom [`Identify`](super::identify::Identify) took for `caller`.
+    pub fn new(caller: Caller, headers: &HeaderMap) -> Self {
+        let credential = match caller {
+            Caller::Bearer(_) => headers.get(header::AUTHORIZATION).cloned().map(secret),
+            Caller::Own | Caller::Other(_) => None,
+        };
+        Self { caller, credential }
+    }
+
+    /// Who it is.
+    pub fn caller(&self) -> Caller {
+        self.caller
+    }
+}
+
+fn secret(mut value: HeaderValue) -> HeaderValue {
+    value.set_sensitive(true);
+    value
+}
+
+// === impl Attributes ===
+
+impl Attributes {
+    /// `verb` on a resource; without a name, on all of its objects in the scope.
+    pub fn new(
+        verb: Verb,
+        resource: &GroupVersionResource,
+        scope: &Scope,
+        name: Option<&str>,
+    ) -> Self {
+        Self {
+            verb: verb.as_str(),
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            resource: resource.resource.clone(),
+            namespace: scope.namespace().map(Into::into),
+            name: name.map(Into::into),
+        }
+    }
+
+    /// A read as this caller asks for it.
+    ///
+    /// For a bearer these are the attributes the apiserver itself would judge (S-AUTHZ-03), but for
+    /// selectors: who may have all objects may have some. Our own user filled the replica, and is
+    /// asked about all objects of the scope, so that one review serves many reads.
+    pub fn of_read(caller: Caller, request: &ResourceRequest, read: &Read) -> Self {
+        let verb = if read.name.is_some() { Verb::Get } else { Verb::List };
+        match caller {
+            Caller::Bearer(_) => {
+                Self::new(verb, &request.resource, &request.scope, read.review_name())
+            }
+            Caller::Own | Caller::Other(_) => {
+                Self::new(verb, &read.query.resource, &read.query.scope, None)
+            }
+        }
+    }
+}
+
 // === impl Authorize ===
 
 impl Authorize {
-    /// Reviews for the identity `client` sends with.
-    pub fn new(client: Arc<dyn Client>) -> Self {
+    /// Reviews in our own user's name through `own`, and in that of bearers through `plain`.
+    pub fn new(own: Arc<dyn Client>, plain: Arc<dyn Client>, metrics: Metrics) -> Self {
         let reviews = moka::future::Cache::builder().max_capacity(REVIEWS_MAX);
-        Self { client, reviews: reviews.build_with_hasher(RandomState::default()) }
+        let reviews = reviews.build_with_hasher(RandomState::default());
+        let places = Arc::new(Semaphore::new(BEARER_REVIEWS_MAX));
+        Self { own, plain, reviews, places, metrics }
     }
 
-    /// The answer, if the apiserver would give one like it to this identity; `remembered` is of
-    /// reads like this one only.
-    pub async fn read(
+    /// The thing, if the apiserver would give one like it to who asks; `remembered` is of this very
+    /// question, asked by this very caller.
+    pub async fn grant<T>(
         &self,
-        read: &Read,
-        answer: LocalRead,
+        asker: &Asker,
+        attributes: impl FnOnce() -> Attributes,
         remembered: &Remembered,
-    ) -> Option<Authorized<LocalRead>> {
-        let decided = match remembered.fresh() {
-            Some(decided) => decided,
-            None => {
-                let verb = if read.name.is_some() { Verb::Get } else { Verb::List };
-                let decided = self.decided(attributes(verb, &read.query)).await?;
-                remembered.0.store(Some(decided.clone()));
-                decided
-            }
-        };
-        decided.allowed.then_some(Authorized(answer))
+        thing: T,
+    ) -> Option<Authorized<T>> {
+        self.allows(asker, attributes, remembered).await.then_some(Authorized(thing))
     }
 
-    /// The answer to a watch, if the apiserver would give one like it to this identity, and what
-    /// tells later whether it still would.
-    pub async fn watch(
+    /// Whether the apiserver would let who asks do that; `remembered` as above.
+    pub async fn allows(
         &self,
-        watch: &Watch,
-        answer: LocalWatch,
-    ) -> Option<Authorized<(LocalWatch, Permit)>> {
-        let attributes = attributes(Verb::Watch, &watch.query);
-        let decided = self.decided(attributes.clone()).await?;
-        let permit = Permit { authorize: self.clone(), attributes };
-        decided.allowed.then_some(Authorized((answer, permit)))
+        asker: &Asker,
+        attributes: impl FnOnce() -> Attributes,
+        remembered: &Remembered,
+    ) -> bool {
+        if matches!(asker.caller, Caller::Other(_)) {
+            return false;
+        }
+        if let Some(decided) = remembered.fresh() {
+            return decided.allowed;
+        }
+        let question = Question { caller: asker.caller, attributes: attributes() };
+        let Some(decided) = self.decided(asker, question).await else { return false };
+        let allowed = decided.allowed;
+        remembered.0.store(Some(decided));
+        allowed
     }
 
-    async fn decided(&self, attributes: Attributes) -> Option<Arc<Decided>> {
-        if let Some(decided) = self.reviews.get(&attributes).await {
+    async fn decided(&self, asker: &Asker, question: Question) -> Option<Arc<Decided>> {
+        if let Some(decided) = self.reviews.get(&question).await {
             let age = decided.at.elapsed();
-            if age < REVIEW_TTL {
+            if age < decided.lifetime {
                 if age >= RENEW_AFTER && !decided.renewing.swap(true, Ordering::Relaxed) {
-                    tokio::spawn(self.clone().renew(attributes, decided.clone()));
+                    tokio::spawn(self.clone().renew(asker.clone(), question, decided.clone()));
                 }
                 return Some(decided);
             }
-            self.reviews.invalidate(&attributes).await;
+            self.reviews.invalidate(&question).await;
         }
-        self.reviews.try_get_with(attributes.clone(), self.review(attributes)).await.ok()
+        let review = self.review(asker, &question);
+        self.reviews.try_get_with_by_ref(&question, review).await.ok()
     }
 
     /// Asks again; without an answer the old one goes on until it has run out.
-    async fn renew(self, attributes: Attributes, old: Arc<Decided>) {
-        match self.review(attributes.clone()).await {
-            Ok(decided) => self.reviews.insert(attributes, decided).await,
+    async fn renew(self, asker: Asker, question: Question, old: Arc<Decided>) {
+        match self.review(&asker, &question).await {
+            Ok(decided) => self.reviews.insert(question, decided).await,
             Err(NoReview) => old.renewing.store(false, Ordering::Relaxed),
         }
     }
 
-    async fn review(&self, attributes: Attributes) -> Result<Arc<Decided>, NoReview> {
-        let at = Instant::now();
-        let review = Review {
-            kind: "SelfSubjectAccessReview",
-            api_version: "authorization.k8s.io/v1",
-            spec: ReviewSpec { resource_attributes: &attributes },
+    async fn review(&self, asker: &Asker, question: &Question) -> Result<Arc<Decided>, NoReview> {
+        let decided = match &asker.credential {
+            None => self.ask(&*self.own, None, question).await,
+            Some(credential) => match self.places.try_acquire() {
+                Ok(_place) => self.ask(&*self.plain, Some(credential), question).await,
+                Err(_) => Err(NoReview),
+            },
         };
-        let body = serde_json::to_vec(&review).map_err(|_| NoReview)?;
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(REVIEW_PATH)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "application/json")
-            .body(Body::full(body))
-            .map_err(|_| NoReview)?;
-        let exchange = async {
-            let response = self.client.send(request, Lane::Short).await.map_err(|_| NoReview)?;
-            if !response.status().is_success() {
-                return Err(NoReview);
-            }
-            response.into_body().collect(REVIEW_BYTES_MAX).await.map_err(|_| NoReview)
-        };
-        let answer =
-            tokio::time::timeout(REVIEW_TIMEOUT, exchange).await.map_err(|_| NoReview)??;
-        let answer: ReviewAnswer = serde_json::from_slice(&answer).map_err(|_| NoReview)?;
-        let allowed = answer.status.allowed && !answer.status.denied;
-        Ok(Arc::new(Decided { allowed, at, renewing: AtomicBool::new(false) }))
+        self.metrics.reviewed(match &decided {
+            Ok(decided) if decided.allowed => Reviewed::Allowed,
+            Ok(_) => Reviewed::Denied,
+            Err(NoReview) => Reviewed::Failed,
+        });
+        decided.map(Arc::new)
     }
+
+    async fn ask(
+        &self,
+        client: &dyn Client,
+        credential: Option<&HeaderValue>,
+        question: &Question,
+    ) -> Result<Decided, NoReview> {
+        let at = Instant::now();
+        let request = request(&question.attributes, credential)?;
+        let exchange = async {
+            let response = client.send(request, Lane::Short).await.map_err(|_| NoReview)?;
+            let code = response.status();
+            let body = response.into_body().collect(REVIEW_BYTES_MAX).await;
+            Ok((code, body.map_err(|_| NoReview)?))
+        };
+        let exchanged = tokio::time::timeout(REVIEW_TIMEOUT, exchange).await;
+        let (code, body) = exchanged.map_err(|_| NoReview)??;
+        let allowed = match code {
+            code if code.is_success() => {
+                let answer: ReviewAnswer = serde_json::from_slice(&body).map_err(|_| NoReview)?;
+                answer.status.allowed && !answer.status.denied
+            }
+            // Nobody, or nobody who may ask: remembered, so that they are not asked about each time.
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if credential.is_some() => false,
+            _ => return Err(NoReview),
+        };
+        let left = credential.and_then(|token| lifetime::left(token, SystemTime::now()));
+        let lifetime = left.map_or(REVIEW_TTL, |left| left.min(REVIEW_TTL));
+        Ok(Decided { allowed, at, lifetime, renewing: AtomicBool::new(false) })
+    }
+}
+
+fn request(
+    attributes: &Attributes,
+    credential: Option<&HeaderValue>,
+) -> Result<Request<Body>, NoReview> {
+    let review = Review {
+        kind: "SelfSubjectAccessReview",
+        api_version: "authorization.k8s.io/v1",
+        spec: ReviewSpec { resource_attributes: attributes },
+    };
+    let body = serde_json::to_vec(&review).map_err(|_| NoReview)?;
+    let mut request = Request::builder()
+        .method(Method::POST)
+        .uri(REVIEW_PATH)
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::ACCEPT, "application/json")
+        .body(Body::full(body))
+        .map_err(|_| NoReview)?;
+    if let Some(credential) = credential {
+        request.headers_mut().insert(header::AUTHORIZATION, credential.clone());
+    }
+    Ok(request)
 }
 
 // === impl Remembered ===
@@ -226,131 +356,10 @@ impl Remembered {
     /// What was decided, until it is time to ask again.
     fn fresh(&self) -> Option<Arc<Decided>> {
         let decided = self.0.load();
-        decided.as_ref().filter(|decided| decided.at.elapsed() < RENEW_AFTER).cloned()
-    }
-}
-
-fn attributes(verb: Verb, query: &Query) -> Attributes {
-    let resource = &query.resource;
-    Attributes {
-        verb: verb.as_str(),
-        group: resource.group.clone(),
-        version: resource.version.clone(),
-        resource: resource.resource.clone(),
-        namespace: query.scope.namespace().map(Into::into),
-    }
-}
-
-// === impl Permit ===
-
-impl Permit {
-    /// Whether the apiserver says no by now; without its answer the permit stands.
-    pub async fn is_withdrawn(self) -> bool {
-        let decided = self.authorize.decided(self.attributes).await;
-        decided.is_some_and(|decided| !decided.allowed)
+        let is_fresh = |decided: &Decided| decided.at.elapsed() < decided.lifetime.min(RENEW_AFTER);
+        decided.as_ref().filter(|decided| is_fresh(decided)).cloned()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use futures_util::future::BoxFuture;
-    use http::Response;
-
-    use super::*;
-    use crate::{
-        api::{
-            GroupVersionResource, Scope,
-            media::Representation,
-            query::Query,
-            version::{Freshness, VersionMatch},
-        },
-        cache::testing::pods,
-        proxy::decide::Level,
-        upstream,
-    };
-
-    /// Answers reviews with a fixed body, and keeps what it was asked.
-    struct Reviewer {
-        status: u16,
-        answer: &'static str,
-        asked: Mutex<Vec<String>>,
-    }
-
-    impl Client for Reviewer {
-        fn send(
-            &self,
-            request: Request<Body>,
-            _: Lane,
-        ) -> BoxFuture<'static, Result<Response<Body>, upstream::Error>> {
-            self.asked.lock().expect("no panic holds it").push(request.uri().to_string());
-            let response = Response::builder().status(self.status).body(Body::full(self.answer));
-            Box::pin(async move { Ok(response.expect("a response")) })
-        }
-
-        fn upgrade(
-            &self,
-            request: Request<Body>,
-        ) -> BoxFuture<'static, Result<Response<Body>, upstream::Error>> {
-            self.send(request, Lane::Long)
-        }
-    }
-
-    fn held() -> LocalRead {
-        let level = Level::Configured(Freshness::Session);
-        let representation = Representation::Object;
-        LocalRead { snapshot: pods(1, &[]), representation, level }
-    }
-
-    fn list() -> Read {
-        Read {
-            query: Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All),
-            name: None,
-            version: VersionMatch::MostRecent,
-            limit: None,
-            pretty: None,
-        }
-    }
-
-    async fn allowed(status: u16, answer: &'static str) -> (bool, usize) {
-        let reviewer = Arc::new(Reviewer { status, answer, asked: Mutex::default() });
-        let authorize = Authorize::new(reviewer.clone());
-        let remembered = Remembered::default();
-        let first = authorize.read(&list(), held(), &remembered).await.is_some();
-        let second = authorize.read(&list(), held(), &remembered).await.is_some();
-        let elsewhere = authorize.read(&list(), held(), &Remembered::default()).await.is_some();
-        assert_eq!((first, first), (second, elsewhere));
-        let asked = reviewer.asked.lock().expect("no panic holds it").len();
-        (first, asked)
-    }
-
-    #[tokio::test]
-    async fn only_a_clean_allow_opens_the_local_answer_and_it_is_remembered() {
-        assert_eq!(allowed(201, r#"{"status":{"allowed":true}}"#).await, (true, 1));
-        assert_eq!(allowed(201, r#"{"status":{"allowed":false}}"#).await, (false, 1));
-        assert_eq!(allowed(201, r#"{"status":{"allowed":true,"denied":true}}"#).await, (false, 1));
-        // What is not a review is not remembered either.
-        assert_eq!(allowed(403, r#"{"status":{"allowed":true}}"#).await, (false, 3));
-        assert_eq!(allowed(201, "{}").await, (false, 3));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_review_is_renewed_ahead_and_never_believed_longer_than_its_time() {
-        let (status, answer) = (201, r#"{"status":{"allowed":true}}"#);
-        let reviewer = Arc::new(Reviewer { status, answer, asked: Mutex::default() });
-        let authorize = Authorize::new(reviewer.clone());
-        let remembered = Remembered::default();
-        let asked_after = async |wait| {
-            tokio::time::sleep(wait).await;
-            assert!(authorize.read(&list(), held(), &remembered).await.is_some());
-            tokio::task::yield_now().await;
-            reviewer.asked.lock().expect("no panic holds it").len()
-        };
-        assert_eq!(asked_after(Duration::ZERO).await, 1);
-        assert_eq!(asked_after(RENEW_AFTER.saturating_sub(Duration::from_millis(1))).await, 1);
-        assert_eq!(asked_after(Duration::from_millis(1)).await, 2, "renewed ahead");
-        assert_eq!(asked_after(Duration::from_secs(1)).await, 2);
-        assert_eq!(asked_after(REVIEW_TTL).await, 3, "asked anew");
-    }
-}
+mod tests;

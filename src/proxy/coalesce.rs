@@ -82,12 +82,14 @@ const SHARED_BYTES_MAX: usize = 16 * 1024 * 1024;
 // === impl CoalesceKey ===
 
 impl CoalesceKey {
-    /// The key of a bodyless read by this caller.
+    /// The key of a bodyless read by this caller; of a caller who is known, it holds no credential.
     pub fn new<B>(caller: Caller, request: &Request<B>) -> Self {
         let mut headers: Vec<_> = request
             .headers()
             .iter()
-            .filter(|(name, _)| caller != Caller::Own || **name != header::AUTHORIZATION)
+            .filter(|(name, _)| {
+                matches!(caller, Caller::Other(_)) || **name != header::AUTHORIZATION
+            })
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
         headers.sort_by(|(a, _), (b, _)| a.as_str().cmp(b.as_str()));

@@ -69,7 +69,7 @@ impl Forwarder {
         Self { clients }
     }
 
-    /// The apiserver's answer; `session` learns from it if the caller is its owner.
+    /// The apiserver's answer; `session` learns from it unless the caller is a stranger.
     pub async fn forward(
         &self,
         caller: Caller,
@@ -79,7 +79,7 @@ impl Forwarder {
         session: &SharedSession,
     ) -> Result<Response<Body>, upstream::Error> {
         let lesson = |rewriting: &Rewriting| match (caller, info) {
-            (Caller::Own, RequestInfo::Resource(resource)) => {
+            (Caller::Own | Caller::Bearer(_), RequestInfo::Resource(resource)) => {
                 Lesson::of(resource, rewriting, session, Instant::now())
             }
             _ => Lesson::none(),
@@ -161,9 +161,10 @@ impl Forwarder {
         match caller {
             Caller::Own => &*self.clients.own,
             Caller::Other(Stranger::Impersonating) => &*self.clients.impersonating,
-            Caller::Other(Stranger::NoCredential | Stranger::OtherCredential) => {
-                &*self.clients.plain
-            }
+            Caller::Bearer(_)
+            | Caller::Other(
+                Stranger::NoCredential | Stranger::OtherCredential | Stranger::ImpersonatingBearer,
+            ) => &*self.clients.plain,
         }
     }
 }

@@ -1,34 +1,98 @@
-//! Who is calling: the identity Listless reads with, or anyone else.
+//! Who is calling: the identity Listless reads with, the bearer of a token of its own, or anyone else.
 //!
-//! Only a caller that proves, byte for byte, to be the one whose identity fills the replicas is ever
-//! answered from memory; everyone else is forwarded with what they sent (S-ID-01, S-ID-04).
+//! Memory answers only callers whose one credential is fully understood; everyone else is a stranger
+//! and is forwarded with what they sent (S-ID-01, S-ID-04). Nothing here keeps a credential: the
+//! bearer of a token is known by a keyed hash of it.
 
-use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
+use std::fmt;
+
+use aws_lc_rs::hmac;
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL},
+};
 
 /// Who a request comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Caller {
     /// The user whose identity Listless reads with.
     Own,
+    /// The bearer of a token that only the apiserver can judge.
+    Bearer(BearerId),
     /// Anyone else, and why.
     Other(Stranger),
 }
 
-/// Why a caller is not the one Listless reads as.
+/// Why a caller is never answered from memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stranger {
     /// No Authorization header.
     NoCredential,
-    /// Another credential, or one that cannot be read unambiguously.
+    /// Another credential, more than one, or one that cannot be read unambiguously.
     OtherCredential,
-    /// The right credential, asking to act as someone else.
+    /// Our own user, asking to act as someone else.
     Impersonating,
+    /// The bearer of a token, asking to act as someone else.
+    ImpersonatingBearer,
+}
+
+/// Stands for one token: its HMAC-SHA256 under a key that only this process has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BearerId([u8; 32]);
+
+/// How callers are told apart.
+pub enum Identify {
+    /// Whoever has this token is the user Listless reads as; nobody else is anybody.
+    Own(LocalToken),
+    /// Every caller is the bearer of its own token.
+    Bearers(TokenHasher),
 }
 
 /// The local token: a bearer token that stands for the kubeconfig's user on loopback.
 ///
 /// It has neither `Debug` nor `Display`, so that it cannot reach a log.
 pub struct LocalToken(Vec<u8>);
+
+/// Makes a [`BearerId`] of a token.
+pub struct TokenHasher(Box<hmac::Key>);
+
+/// Bearer tokens stand here for clients that cannot set headers, such as browsers.
+const WEBSOCKET_BEARER: &[u8] = b"base64url.bearer.authorization.k8s.io.";
+
+/// The authentication scheme of bearer tokens.
+const SCHEME: &[u8] = b"bearer ";
+
+// === impl Identify ===
+
+impl Identify {
+    /// Who sent these headers.
+    pub fn caller(&self, headers: &HeaderMap) -> Caller {
+        let mut credentials = headers.get_all(AUTHORIZATION).iter();
+        let caller = match (credentials.next(), credentials.next()) {
+            (None, _) => Caller::Other(Stranger::NoCredential),
+            (Some(credential), None) => self.known(credential),
+            (Some(_), Some(_)) => Caller::Other(Stranger::OtherCredential),
+        };
+        match caller {
+            Caller::Other(_) => caller,
+            _ if has_websocket_bearer(headers) => Caller::Other(Stranger::OtherCredential),
+            _ if !headers.keys().any(is_impersonation) => caller,
+            Caller::Own => Caller::Other(Stranger::Impersonating),
+            Caller::Bearer(_) => Caller::Other(Stranger::ImpersonatingBearer),
+        }
+    }
+
+    /// Whose only credential this is.
+    fn known(&self, credential: &HeaderValue) -> Caller {
+        match self {
+            Self::Own(token) if token.matches(credential) => Caller::Own,
+            Self::Bearers(hasher) if is_bearer_token(credential) => {
+                Caller::Bearer(hasher.id(credential))
+            }
+            Self::Own(_) | Self::Bearers(_) => Caller::Other(Stranger::OtherCredential),
+        }
+    }
+}
 
 // === impl LocalToken ===
 
@@ -38,28 +102,53 @@ impl LocalToken {
         Self(format!("Bearer {token}").into_bytes())
     }
 
-    /// Who sent these headers.
-    pub fn caller(&self, headers: &HeaderMap) -> Caller {
-        let mut credentials = headers.get_all(AUTHORIZATION).iter();
-        let stranger = match (credentials.next(), credentials.next()) {
-            (None, _) => Stranger::NoCredential,
-            (Some(credential), None) if self.matches(credential) => {
-                if !headers.keys().any(is_impersonation) {
-                    return Caller::Own;
-                }
-                Stranger::Impersonating
-            }
-            _ => Stranger::OtherCredential,
-        };
-        Caller::Other(stranger)
-    }
-
     /// Compares without telling by its duration how much was right.
     fn matches(&self, credential: &HeaderValue) -> bool {
         let presented = credential.as_bytes();
         let difference = presented.iter().zip(&self.0).fold(0, |seen, (a, b)| seen | (a ^ b));
         presented.len() == self.0.len() && difference == 0
     }
+}
+
+// === impl TokenHasher ===
+
+impl TokenHasher {
+    /// Hashes under this key, which nobody else may know.
+    pub fn new(key: &[u8; 32]) -> Self {
+        Self(Box::new(hmac::Key::new(hmac::HMAC_SHA256, key)))
+    }
+
+    fn id(&self, credential: &HeaderValue) -> BearerId {
+        let tag = hmac::sign(&self.0, credential.as_bytes());
+        BearerId(tag.as_ref().try_into().expect("SHA-256 gives 32 bytes"))
+    }
+}
+
+// === impl BearerId ===
+
+impl fmt::Debug for BearerId {
+    /// Enough to tell callers of one process apart in a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0[..4].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Whether this is one bearer token and nothing else (RFC 6750, section 2.1).
+///
+/// The apiserver takes the second word of some more forms; those are forwarded, for it to judge.
+fn is_bearer_token(credential: &HeaderValue) -> bool {
+    let bytes = credential.as_bytes();
+    let Some((scheme, token)) = bytes.split_at_checked(SCHEME.len()) else { return false };
+    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(byte);
+    scheme.eq_ignore_ascii_case(SCHEME) && !token.is_empty() && token.iter().all(is_token)
+}
+
+/// Whether the request carries a token as a WebSocket sub-protocol: a second credential.
+fn has_websocket_bearer(headers: &HeaderMap) -> bool {
+    let protocols = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+    protocols
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .any(|protocol| protocol.trim_ascii().starts_with(WEBSOCKET_BEARER))
 }
 
 /// Whether the header asks to act as someone else.
@@ -76,6 +165,13 @@ pub fn is_remote_user(name: &HeaderName) -> bool {
 mod tests {
     use super::*;
 
+    type Headers = Vec<(&'static str, &'static str)>;
+
+    const SUB_PROTOCOL: (&str, &str) = (
+        "sec-websocket-protocol",
+        "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.c2VjcmV0",
+    );
+
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         pairs
             .iter()
@@ -85,28 +181,65 @@ mod tests {
 
     #[test]
     fn only_the_exact_token_without_impersonation_is_our_own_user() {
-        let token = LocalToken::new("secret");
-        let rows = [
-            (vec![("authorization", "Bearer secret")], Caller::Own),
+        let identify = Identify::Own(LocalToken::new("secret"));
+        let own = ("authorization", "Bearer secret");
+        let other = Caller::Other(Stranger::OtherCredential);
+        let impersonating = Caller::Other(Stranger::Impersonating);
+        let rows: [(Headers, Caller); 10] = [
+            (vec![own], Caller::Own),
             (vec![], Caller::Other(Stranger::NoCredential)),
-            (vec![("authorization", "Bearer secre")], Caller::Other(Stranger::OtherCredential)),
-            (vec![("authorization", "Bearer secret2")], Caller::Other(Stranger::OtherCredential)),
-            (vec![("authorization", "bearer secret")], Caller::Other(Stranger::OtherCredential)),
-            (
-                vec![("authorization", "Bearer secret"), ("authorization", "Bearer secret")],
-                Caller::Other(Stranger::OtherCredential),
-            ),
-            (
-                vec![("authorization", "Bearer secret"), ("impersonate-user", "bob")],
-                Caller::Other(Stranger::Impersonating),
-            ),
-            (
-                vec![("authorization", "Bearer secret"), ("impersonate-extra-scopes", "x")],
-                Caller::Other(Stranger::Impersonating),
-            ),
+            (vec![("authorization", "Bearer secre")], other),
+            (vec![("authorization", "Bearer secret2")], other),
+            (vec![("authorization", "bearer secret")], other),
+            (vec![own, own], other),
+            (vec![own, SUB_PROTOCOL], other),
+            (vec![own, ("sec-websocket-protocol", "v4.base64.channel.k8s.io")], Caller::Own),
+            (vec![own, ("impersonate-user", "bob")], impersonating),
+            (vec![own, ("impersonate-extra-scopes", "x")], impersonating),
         ];
         for (pairs, expected) in rows {
-            assert_eq!(token.caller(&headers(&pairs)), expected, "{pairs:?}");
+            assert_eq!(identify.caller(&headers(&pairs)), expected, "{pairs:?}");
         }
+    }
+
+    #[test]
+    fn a_gateway_knows_the_bearers_of_tokens_and_nobody_else() {
+        let identify = Identify::Bearers(TokenHasher::new(&[7; 32]));
+        let ann = ("authorization", "Bearer ann.b-C_9~+/=");
+        for pairs in [vec![ann], vec![("authorization", "bearer x")], vec![ann, ("cookie", "a=b")]]
+        {
+            let caller = identify.caller(&headers(&pairs));
+            assert!(matches!(caller, Caller::Bearer(_)), "{pairs:?}: {caller:?}");
+        }
+        let rows: [(Headers, Stranger); 13] = [
+            (vec![], Stranger::NoCredential),
+            (vec![SUB_PROTOCOL], Stranger::NoCredential),
+            (vec![("impersonate-user", "bob")], Stranger::NoCredential),
+            (vec![("authorization", "")], Stranger::OtherCredential),
+            (vec![("authorization", "Bearer")], Stranger::OtherCredential),
+            (vec![("authorization", "Bearer ")], Stranger::OtherCredential),
+            (vec![("authorization", "Bearer  ann")], Stranger::OtherCredential),
+            (vec![("authorization", "Bearer ann bob")], Stranger::OtherCredential),
+            (vec![("authorization", "Bearer ann, Bearer bob")], Stranger::OtherCredential),
+            (vec![("authorization", "Basic YTpi")], Stranger::OtherCredential),
+            (vec![ann, ann], Stranger::OtherCredential),
+            (vec![ann, SUB_PROTOCOL], Stranger::OtherCredential),
+            (vec![ann, ("impersonate-group", "g")], Stranger::ImpersonatingBearer),
+        ];
+        for (pairs, expected) in rows {
+            assert_eq!(identify.caller(&headers(&pairs)), Caller::Other(expected), "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn bearers_are_known_by_their_token_and_only_within_one_process() {
+        let of = |key: [u8; 32], token| {
+            Identify::Bearers(TokenHasher::new(&key)).caller(&headers(&[("authorization", token)]))
+        };
+        let ann = of([1; 32], "Bearer ann");
+        assert_eq!(ann, of([1; 32], "Bearer ann"));
+        assert_ne!(ann, of([1; 32], "Bearer bob"));
+        assert_ne!(ann, of([2; 32], "Bearer ann"));
+        assert!(!format!("{ann:?}").contains("ann"), "a log shows the hash");
     }
 }

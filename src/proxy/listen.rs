@@ -4,54 +4,30 @@
 //! before anyone else sees it; connections are bounded; a drain ends within its deadline.
 //! Nothing here knows what a request asks for.
 
+mod connect;
 mod edge;
 mod guard;
+mod listener;
 mod socket;
 
-use std::{
-    convert::Infallible,
-    io,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{Request, Response};
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::JoinSet,
-};
-use tokio_rustls::TlsAcceptor;
+use hyper::body::Incoming;
+use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::warn;
 
-use self::socket::{Place, Socket};
+pub use self::connect::Authorities;
+use self::listener::Listener;
 use crate::{
     body::Body,
-    metrics::{self, Limit, Metrics, Outcome},
+    metrics::{Limit, Metrics},
     tls,
-    upstream::dial::tune,
 };
 
 /// How long to rest when the process has no file descriptor left.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
-
-/// Received bytes on one HTTP/2 connection that may wait for their readers.
-const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
-
-/// The same for one stream.
-const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
-
-/// What a client sees that speaks plain HTTP to a TLS port, as from an apiserver.
-const PLAIN_TEXT_ANSWER: &[u8] =
-    b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
 /// A socket that is bound and listens.
 #[derive(Debug)]
@@ -128,13 +104,13 @@ pub trait Serve: Send + Sync + 'static {
     ) -> impl Future<Output = Response<Body>> + Send;
 }
 
-/// What all connections share.
-struct Listener<S> {
-    tls: Option<tls::Server>,
-    service: Arc<S>,
-    limits: Limits,
-    begin: CancellationToken,
-    metrics: Metrics,
+/// How clients are met.
+#[derive(Clone, Default)]
+pub struct Doors {
+    /// What TLS clients are shown; absent: everything is served in plain text.
+    pub tls: Option<tls::Server>,
+    /// Where CONNECT may lead, with the same TLS inside; empty: nowhere.
+    pub authorities: Authorities,
 }
 
 // === impl Bound ===
@@ -179,7 +155,7 @@ impl Default for Limits {
 /// Serves until `drain` begins, then until all requests are done or its deadline has passed.
 pub async fn serve<S: Serve>(
     listeners: Vec<Bound>,
-    tls: Option<tls::Server>,
+    doors: Doors,
     service: Arc<S>,
     limits: Limits,
     drain: Drain,
@@ -187,7 +163,7 @@ pub async fn serve<S: Serve>(
 ) {
     let places = Arc::new(Semaphore::new(limits.connections_max));
     let begin = drain.begin.clone();
-    let listener = Arc::new(Listener { tls, service, limits, begin, metrics });
+    let listener = Arc::new(Listener { doors, service, limits, begin, metrics });
     let mut loops = JoinSet::new();
     for bound in listeners {
         loops.spawn(accept(Arc::clone(&listener), bound, Arc::clone(&places)));
@@ -248,128 +224,6 @@ async fn rest_after(error: &io::Error) {
         warn!(%error, "accepting a connection failed");
         tokio::time::sleep(ACCEPT_REST).await;
     }
-}
-
-// === impl Listener ===
-
-impl<S: Serve> Listener<S> {
-    async fn connection(
-        self: Arc<Self>,
-        stream: TcpStream,
-        peer: SocketAddr,
-        place: OwnedSemaphorePermit,
-    ) {
-        // Fails only on a connection that is gone already.
-        let _ = tune(&stream);
-        let Some(tls) = &self.tls else {
-            return self.http1(stream, connection(peer, Protocol::Http1, None), place).await;
-        };
-        let handshake = tokio::time::timeout(self.limits.handshake_timeout, shake(tls, stream));
-        let stream = tokio::select! {
-            stream = handshake => stream,
-            () = self.begin.cancelled() => return,
-        };
-        let shaken = matches!(stream, Ok(Ok(_)));
-        let outcome = if shaken { Outcome::Success } else { Outcome::Failure };
-        self.metrics.client_handshake(outcome);
-        let stream = match stream {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return debug!(%peer, %error, "TLS handshake failed"),
-            Err(_) => return debug!(%peer, "TLS handshake timed out"),
-        };
-        let session = stream.get_ref().1;
-        let version = session.protocol_version();
-        if session.alpn_protocol() == Some(b"h2") {
-            self.http2(stream, connection(peer, Protocol::Http2, version), place).await;
-        } else {
-            self.http1(stream, connection(peer, Protocol::Http1, version), place).await;
-        }
-    }
-
-    async fn http1<I>(&self, stream: I, connection: Connection, place: OwnedSemaphorePermit)
-    where
-        I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        let place = Place::new(&self.metrics, metrics::Protocol::Http1, place);
-        let (socket, verdict) = Socket::http1(stream, place, self.limits.head_timeout);
-        let service = service_fn(move |request| {
-            let service = Arc::clone(&self.service);
-            let (connection, verdict) = (connection.clone(), verdict.clone());
-            async move {
-                Ok::<_, Infallible>(
-                    edge::answer_http1(&*service, &connection, &verdict, request).await,
-                )
-            }
-        });
-        let mut builder = hyper::server::conn::http1::Builder::new();
-        builder
-            .timer(TokioTimer::new())
-            // Counts from the end of the request before, so it is what bounds idling.
-            .header_read_timeout(self.limits.idle_timeout)
-            .max_header_size(self.limits.head_bytes_max);
-        let served = builder.serve_connection(TokioIo::new(socket), service).with_upgrades();
-        let mut served = std::pin::pin!(served);
-        let outcome = tokio::select! {
-            outcome = served.as_mut() => outcome,
-            () = self.begin.cancelled() => {
-                served.as_mut().graceful_shutdown();
-                served.await
-            }
-        };
-        debug!(?outcome, "client connection ended");
-    }
-
-    async fn http2<I>(&self, stream: I, connection: Connection, place: OwnedSemaphorePermit)
-    where
-        I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        let service = service_fn(|request| {
-            let (service, connection) = (Arc::clone(&self.service), connection.clone());
-            async move { Ok::<_, Infallible>(edge::answer(&*service, &connection, request).await) }
-        });
-        let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-        builder
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(self.limits.streams_max)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .max_header_list_size(u32::try_from(self.limits.head_bytes_max).unwrap_or(u32::MAX))
-            .keep_alive_interval(Duration::from_secs(30))
-            .keep_alive_timeout(Duration::from_secs(20));
-        let place = Place::new(&self.metrics, metrics::Protocol::Http2, place);
-        let socket = TokioIo::new(Socket::http2(stream, place));
-        let mut served = std::pin::pin!(builder.serve_connection(socket, service));
-        let outcome = tokio::select! {
-            outcome = served.as_mut() => outcome,
-            () = self.begin.cancelled() => {
-                served.as_mut().graceful_shutdown();
-                served.await
-            }
-        };
-        debug!(?outcome, "client connection ended");
-    }
-}
-
-fn connection(
-    peer: SocketAddr,
-    protocol: Protocol,
-    tls: Option<rustls::ProtocolVersion>,
-) -> Connection {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    Connection { id: NEXT.fetch_add(1, Ordering::Relaxed), peer, protocol, tls }
-}
-
-/// The TLS handshake; answers those who speak plain HTTP in their own words.
-async fn shake(
-    tls: &tls::Server,
-    mut stream: TcpStream,
-) -> io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
-    let mut first = [0];
-    if stream.peek(&mut first).await? == 1 && first[0].is_ascii_uppercase() {
-        stream.write_all(PLAIN_TEXT_ANSWER).await?;
-        return Err(io::Error::other("plain HTTP on a TLS port"));
-    }
-    TlsAcceptor::from(tls.current()).accept(stream).await
 }
 
 #[cfg(test)]

@@ -18,9 +18,11 @@ use crate::{
 use record::Record;
 
 /// Everything remembered of one session (S-CONS-45).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Session {
     records: HashMap<GroupResource, Record>,
+    /// Something was seen or written, beyond what was inherited.
+    lived: bool,
     /// More group-resources than fit: those without a record are barred.
     overflowed: bool,
 }
@@ -246,6 +248,32 @@ impl Session {
         }
     }
 
+    /// A session that demands whatever this one demands, and has not seen anything itself.
+    #[must_use]
+    pub fn heir(&self) -> Self {
+        Self { lived: false, ..self.clone() }
+    }
+
+    /// Whether it has seen or written anything itself.
+    pub fn has_lived(&self) -> bool {
+        self.lived
+    }
+
+    /// Makes `heir` demand everything this session demands, or more.
+    pub fn bequeath(&self, heir: &mut Self, now: Instant) {
+        heir.overflowed |= self.overflowed;
+        for (resource, record) in &self.records {
+            if let Some(inherited) = heir.record_mut(resource) {
+                record.bequeath(inherited, now);
+            }
+        }
+    }
+
+    /// Keeps of single objects only what their whole resource must then live up to.
+    pub fn coarsen(&mut self, now: Instant) {
+        self.records.values_mut().for_each(|record| record.collapse(now));
+    }
+
     /// How many expectations and barriers are held, for the metrics.
     pub fn barriers(&self) -> usize {
         self.records.values().map(Record::barriers).sum()
@@ -256,6 +284,7 @@ impl Session {
     }
 
     fn record_mut(&mut self, resource: &GroupResource) -> Option<&mut Record> {
+        self.lived = true;
         if self.records.len() >= RECORDS_MAX && !self.records.contains_key(resource) {
             self.overflowed = true;
             return None;

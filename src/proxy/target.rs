@@ -11,7 +11,14 @@ use std::{
 use http::{Method, Request, header};
 
 use super::{authorize, identify::Caller, local};
-use crate::{api::request::RequestInfo, hash::RandomState};
+use crate::{
+    api::{
+        query::Query,
+        request::{Read, RequestInfo, ResourceRequest},
+        version::VersionMatch,
+    },
+    hash::RandomState,
+};
 
 /// The targets asked for of late, each in the one place its text and caller give it.
 pub struct Targets {
@@ -87,6 +94,22 @@ fn is_bare_get<B>(request: &Request<B>) -> bool {
     request.method() == Method::GET
         && !headers.contains_key(header::CONTENT_LENGTH)
         && !headers.contains_key(header::TRANSFER_ENCODING)
+}
+
+/// The read a request makes, when it makes one.
+pub(super) fn readable(info: &RequestInfo) -> Option<(&ResourceRequest, &Read)> {
+    let request = info.resource_request()?;
+    Some((request, request.read.as_ref().ok()?))
+}
+
+/// What a read or a watch selects, and from which version.
+pub(super) fn sought(info: &RequestInfo) -> Option<(&Query, &VersionMatch)> {
+    let request = info.resource_request()?;
+    match (&request.read, &request.watch) {
+        (Ok(read), _) => Some((&read.query, &read.version)),
+        (Err(_), Some(watch)) => Some((&watch.query, &watch.version)),
+        (Err(_), None) => None,
+    }
 }
 
 #[cfg(test)]

@@ -38,7 +38,6 @@ use crate::{
 pub struct Watches {
     places: Arc<Semaphore>,
     closing: CancellationToken,
-    session: SharedSession,
     metrics: Metrics,
 }
 
@@ -103,10 +102,10 @@ const REVIEW_EVERY: Duration = Duration::from_secs(30);
 // === impl Watches ===
 
 impl Watches {
-    /// None are open; what they show is learned by `session`.
-    pub fn new(session: SharedSession, metrics: Metrics) -> Self {
+    /// None are open.
+    pub fn new(metrics: Metrics) -> Self {
         let (places, closing) = (Semaphore::new(WATCHES_MAX), CancellationToken::new());
-        Self { places: Arc::new(places), closing, session, metrics }
+        Self { places: Arc::new(places), closing, metrics }
     }
 
     /// Ends all of them, as an apiserver does that is about to end itself.
@@ -114,11 +113,13 @@ impl Watches {
         self.closing.cancel();
     }
 
-    /// Starts to follow what was allowed, or says why the apiserver must be asked after all.
+    /// Starts to follow what was allowed, or says why the apiserver must be asked after all; what the
+    /// watch shows is learned by `session`.
     pub fn open(
         &self,
         watch: &Watch,
         allowed: Authorized<(LocalWatch, Permit)>,
+        session: SharedSession,
         terms: Terms,
     ) -> Result<Watching, ForwardReason> {
         let (answer, permit) = allowed.into_inner();
@@ -133,12 +134,12 @@ impl Watches {
         let Terms { transport, fraction, now } = terms;
         if begin == Begin::State {
             let version = subscription.started_at();
-            self.session.lock().shown(&resource, version, Source::Storage, now);
+            session.lock().shown(&resource, version, Source::Storage, now);
         }
         let length = watch.timeout.unwrap_or_else(|| LENGTH_MIN.mul_f64(1.0 + fraction));
         let mut watching = Watching {
             subscription,
-            session: self.session.clone(),
+            session,
             resource,
             metrics: self.metrics.clone(),
             bookmarks: watch.bookmarks,

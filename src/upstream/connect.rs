@@ -148,7 +148,13 @@ impl Endpoint {
         &self.scheme
     }
 
-    fn port(&self) -> u16 {
+    /// The host, without the brackets of an IPv6 address.
+    pub fn host(&self) -> String {
+        bare_host(&self.authority)
+    }
+
+    /// The port, which the server URL need not name.
+    pub fn port(&self) -> u16 {
         let default = if self.tls.is_some() { 443 } else { 80 };
         self.authority.port_u16().unwrap_or(default)
     }

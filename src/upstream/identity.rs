@@ -5,6 +5,7 @@
 
 mod credentials;
 mod proxy;
+mod redirect;
 
 use std::{
     path::{Path, PathBuf},
@@ -20,6 +21,7 @@ use kube::{
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 
 pub(super) use self::credentials::{Credentials, Refreshed};
+pub use self::redirect::{has_only_certificate, redirected};
 use super::{
     Endpoint, Own, Pool, Settings,
     connect::EndpointError,
@@ -136,16 +138,12 @@ pub enum Error {
 /// Reads a kubeconfig: the file at `path`, or those that `KUBECONFIG` names, or the user's own.
 pub async fn from_kubeconfig(path: Option<&Path>, context: Option<&str>) -> Result<Access, Error> {
     let files = files(path);
-    let read = match path {
-        Some(path) => Kubeconfig::read_from(path),
-        None => Kubeconfig::read(),
-    };
-    let unreadable = |source| Error::Kubeconfig { files: files.clone(), source: Box::new(source) };
-    let kubeconfig = read.map_err(unreadable)?;
+    let kubeconfig = read(path, &files)?;
     let (context, explicit_proxy) = checked_context(&kubeconfig, context, &files)?;
     let options = KubeConfigOptions { context: Some(context.clone()), ..Default::default() };
-    let mut config =
-        Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unreadable)?;
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .map_err(|source| unreadable(&files, source))?;
     if !explicit_proxy && proxy::is_exempt(config.cluster_url.host().unwrap_or_default()) {
         config.proxy_url = None;
     }
@@ -188,6 +186,25 @@ pub async fn from_token(server: Uri, authority_pem: &str, token: String) -> Resu
     config.root_cert = Some(certificates.iter().map(|der| der.to_vec()).collect());
     config.auth_info.token = Some(token.into());
     Access::new(config, None, source).await
+}
+
+/// Host and port of the apiserver, as every pod of a cluster has them in its environment.
+pub fn cluster_address() -> Option<(String, u16)> {
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let port = variable("KUBERNETES_SERVICE_PORT")?.parse().ok()?;
+    Some((variable("KUBERNETES_SERVICE_HOST")?, port))
+}
+
+fn read(path: Option<&Path>, files: &str) -> Result<Kubeconfig, Error> {
+    let read = match path {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    read.map_err(|source| unreadable(files, source))
+}
+
+fn unreadable(files: &str, source: KubeconfigError) -> Error {
+    Error::Kubeconfig { files: files.to_owned(), source: Box::new(source) }
 }
 
 fn files(path: Option<&Path>) -> String {

@@ -1,8 +1,12 @@
 //! The command as a user runs it: exit codes, what goes to which stream, its beginning and its end.
 
+#[cfg(unix)]
+mod gateway;
+
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
     path::Path,
     process::{Child, Command, Output, Stdio},
 };
@@ -170,4 +174,33 @@ fn local_does_not_overwrite_a_kubeconfig_it_did_not_write() {
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output.stderr);
     assert!(told.contains("was not written by listless and is left alone"), "{told}");
+}
+
+/// What a bare connection to the announced server answers.
+fn told(line: &str, request: &str) -> String {
+    let address = line.split("https://").nth(1).and_then(|rest| rest.split(';').next());
+    let mut stream = TcpStream::connect(address.expect("an address").trim()).expect("a port");
+    stream.write_all(request.as_bytes()).expect("written");
+    let mut answer = vec![0; 1024];
+    let read = stream.read(&mut answer).expect("an answer");
+    text(&answer[..read]).to_owned()
+}
+
+#[test]
+#[cfg(unix)]
+fn local_is_an_http_proxy_to_the_contexts_server_and_nowhere_else() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut child = local(directory.path());
+    let line = announced(&mut child);
+    for (request, status) in [
+        ("CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\n", "200"),
+        ("CONNECT 127.0.0.1:2 HTTP/1.1\r\nHost: 127.0.0.1:2\r\n\r\n", "403"),
+        ("CONNECT kubernetes.default.svc:443 HTTP/1.1\r\nHost: x\r\n\r\n", "403"),
+        ("GET /api/v1/pods HTTP/1.1\r\nHost: x\r\n\r\n", "400"),
+    ] {
+        let answer = told(&line, request);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {answer}");
+    }
+    signal(&child, "TERM");
+    assert_eq!(child.wait().expect("an end").code(), Some(0));
 }

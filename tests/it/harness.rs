@@ -26,7 +26,12 @@ use listless::{
     cache::ReplicaStatus,
     config::Config,
     metrics::Metrics,
-    proxy::{Proxy, forward::Clients, listen::Bound},
+    proxy::{
+        Proxy,
+        forward::Clients,
+        identify::{Identify, LocalToken, TokenHasher},
+        listen::{Authorities, Bound, Doors},
+    },
     simulator::{Simulator, User},
     tls, upstream as api,
 };
@@ -34,7 +39,7 @@ use tokio::{sync::watch, time::Instant};
 
 pub(crate) use self::{
     answer::{Answer, without_version},
-    client::{Door, TestClient, Watch, request},
+    client::{Door, TestClient, Via, Watch, request},
     cluster::{group_resource, pod, populated, widget},
     echo::{Echo, Piece, piped},
     laggard::Laggard,
@@ -60,6 +65,8 @@ pub(crate) struct Setup {
     upstream: Option<Arc<dyn api::Client>>,
     config: String,
     seed: u64,
+    identify: Identify,
+    authorities: Authorities,
 }
 
 /// What the user Listless reads as presents to the proxy.
@@ -87,7 +94,9 @@ impl Setup {
     pub(crate) fn of(simulator: Simulator) -> Self {
         simulator.admit(OWN_TOKEN, User::admin("own"));
         simulator.admit(STRANGERS_TOKEN, User::admin("stranger"));
-        Self { simulator, upstream: None, config: String::new(), seed: 1 }
+        let identify = Identify::Own(LocalToken::new(LOCAL_TOKEN));
+        let (config, authorities) = (String::new(), Authorities::default());
+        Self { simulator, upstream: None, config, seed: 1, identify, authorities }
     }
 
     /// Asks something else than the simulator.
@@ -99,6 +108,23 @@ impl Setup {
     /// Sections of the configuration file.
     pub(crate) fn config(mut self, sections: &str) -> Self {
         self.config = sections.to_owned();
+        self
+    }
+
+    /// The apiserver it will stand in front of.
+    pub(crate) fn simulator(&self) -> &Simulator {
+        &self.simulator
+    }
+
+    /// Lets CONNECT lead to the apiserver under this name.
+    pub(crate) fn known_as(mut self, host: &str, port: u16) -> Self {
+        self.authorities = self.authorities.and(host, port);
+        self
+    }
+
+    /// As a gateway: every caller has a token of its own, which only the apiserver knows.
+    pub(crate) fn gateway(mut self) -> Self {
+        self.identify = Identify::Bearers(TokenHasher::new(&[7; 32]));
         self
     }
 
@@ -146,8 +172,9 @@ impl Setup {
     ) -> TestProxy {
         let (upstream, clients) = self.ways_up();
         let (publish, config) = watch::channel(Arc::new(configuration(&self.config)));
-        let (token, metrics) = (LOCAL_TOKEN.to_owned(), Metrics::new());
-        let foundation = Foundation { listeners, tls, token, clients, config, metrics };
+        let (identify, metrics) = (self.identify, Metrics::new());
+        let doors = Doors { tls, authorities: self.authorities };
+        let foundation = Foundation { listeners, doors, identify, clients, config, metrics };
         let running = Running::start_with(foundation, fractions(self.seed));
         let (simulator, door) = (self.simulator, door(running.proxy()));
         TestProxy { simulator, upstream, door, config: publish, running }
@@ -183,15 +210,35 @@ impl TestProxy {
         TestClient::new(self.door.clone())
     }
 
+    /// The bearer of a token, on a connection of its own.
+    pub(crate) fn bearer(&self, token: &str) -> TestClient {
+        self.anybody().with("authorization", &format!("Bearer {token}"))
+    }
+
     /// Listless's own identity, past the proxy.
     pub(crate) fn straight(&self) -> TestClient {
+        self.straight_as(OWN_TOKEN)
+    }
+
+    /// The bearer of a token, past the proxy.
+    pub(crate) fn straight_as(&self, token: &str) -> TestClient {
         TestClient::new(Door::Straight(self.simulator.clone()))
-            .with("authorization", &format!("Bearer {OWN_TOKEN}"))
+            .with("authorization", &format!("Bearer {token}"))
     }
 
     /// A connection for bytes; only on loopback.
     pub(crate) async fn raw(&self) -> RawConnection {
         RawConnection::open(&self.door).await
+    }
+
+    /// A client that takes the port for an HTTP proxy; only on loopback.
+    pub(crate) fn through_connect(&self, via: Via, authority: &'static str) -> TestClient {
+        TestClient::new(self.connect_door(via, authority))
+    }
+
+    /// The same for bytes.
+    pub(crate) fn connect_door(&self, via: Via, authority: &'static str) -> Door {
+        self.door.connect(via, authority)
     }
 
     /// The same below TLS.

@@ -2,9 +2,11 @@
 
 mod authorization;
 mod bad_input;
+mod callers;
 mod cli;
 mod coalescing;
 mod config;
+mod connect;
 mod faults;
 mod forwarding;
 mod freshness;

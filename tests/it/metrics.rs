@@ -6,9 +6,9 @@ use http::StatusCode;
 use listless::{
     api::{GroupVersionResource, Scope, Verb},
     metrics::{
-        self, Certificate, Lane, Metrics, Origin, Outcome, Protocol, ReplicaEnd, ReplicaSample,
-        ReplicaState, ReplicaTotals, RequestSample, ServedBy, Told, Transport, UpstreamFault,
-        UpstreamSample, Wait, WatchEnd,
+        self, Certificate, Connect, Lane, Metrics, Origin, Outcome, Protocol, ReplicaEnd,
+        ReplicaSample, ReplicaState, ReplicaTotals, RequestSample, Review, ServedBy, Told,
+        Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd,
     },
 };
 
@@ -29,6 +29,8 @@ fn record_everything(metrics: &Metrics) {
     metrics.rewritten("any");
     metrics.coalesced();
     metrics.waited(Wait::Reached, MOMENT);
+    metrics.reviewed(Review::Allowed);
+    metrics.sessions(1);
     drop(metrics.watcher(Transport::Http));
     metrics.watch_told(Told::Added);
     metrics.watch_ended(WatchEnd::Timeout);
@@ -36,6 +38,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.client_sent(ServedBy::Cache, 1);
     drop(metrics.client_connection(Protocol::Http2));
     metrics.client_handshake(Outcome::Success);
+    metrics.connect(Connect::Opened);
 
     metrics.upstream_request(&UpstreamSample {
         origin: Origin::Client,
@@ -79,6 +82,7 @@ fn record_everything(metrics: &Metrics) {
 
     metrics.ready(true);
     metrics.config_in_use(std::time::SystemTime::UNIX_EPOCH, 1);
+    metrics.certificate_reloaded(Outcome::Success);
     metrics.certificate_expires(Certificate::Serving, std::time::SystemTime::UNIX_EPOCH);
 }
 

@@ -38,7 +38,7 @@ pub(super) fn find(pairs: &[(&'static str, &'static str)], path: &str) -> Option
 }
 
 /// Whether the group is one of the apiserver's own.
-pub(super) fn is_built_in_group(group: &str) -> bool {
+pub fn is_built_in_group(group: &str) -> bool {
     BUILT_IN_GROUPS.contains(&group)
 }
 

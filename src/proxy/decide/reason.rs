@@ -53,6 +53,8 @@ pub enum ForwardReason {
     Barred,
     /// An access review did not allow the read.
     NotAuthorized,
+    /// Its server may show each caller something else.
+    MayBeAggregated,
 }
 
 // === impl ForwardReason ===
@@ -65,7 +67,9 @@ impl ForwardReason {
             Self::Write => "write",
             Self::Caller(Stranger::NoCredential) => "no-credential",
             Self::Caller(Stranger::OtherCredential) => "other-credential",
-            Self::Caller(Stranger::Impersonating) => "impersonation",
+            Self::Caller(Stranger::Impersonating | Stranger::ImpersonatingBearer) => {
+                "impersonation"
+            }
             Self::NotModelled(why) => why.as_str(),
             Self::Observing => "observe",
             Self::NeverCached => "never-cached",
@@ -89,6 +93,7 @@ impl ForwardReason {
             Self::Behind => "behind",
             Self::Barred => "barred",
             Self::NotAuthorized => "not-authorized",
+            Self::MayBeAggregated => "may-be-aggregated",
         }
     }
 
@@ -96,7 +101,11 @@ impl ForwardReason {
     pub fn forwarded_as(self) -> &'static str {
         match self {
             Self::Write => "method",
-            Self::NonResource | Self::Caller(_) | Self::Observing | Self::NeverCached => "bypass",
+            Self::NonResource
+            | Self::Caller(_)
+            | Self::Observing
+            | Self::NeverCached
+            | Self::MayBeAggregated => "bypass",
             Self::NotModelled(_)
             | Self::Limited
             | Self::ExactVersion

@@ -6,7 +6,11 @@ use http::{
 };
 use hyper::body::Incoming;
 
-use super::{Connection, Protocol, Serve, guard::Verdict};
+use super::{
+    Connection, Protocol, Serve,
+    connect::{self, Tunnels},
+    guard::Verdict,
+};
 use crate::body::Body;
 
 /// Answers a request of an HTTP/1 connection, whose framing may be wrong.
@@ -14,11 +18,15 @@ pub(super) async fn answer_http1<S: Serve>(
     service: &S,
     connection: &Connection,
     verdict: &Verdict,
-    request: Request<Incoming>,
+    tunnels: &Tunnels,
+    mut request: Request<Incoming>,
 ) -> Response<Body> {
     if let Some(violation) = verdict.violation() {
         let mut response = refusal(StatusCode::BAD_REQUEST, "BadRequest", violation.message());
         close(&mut response);
+        return response;
+    }
+    if let Some(response) = tunnels.answer(&mut request) {
         return response;
     }
     let upgrade = request.headers().contains_key(UPGRADE);
@@ -36,8 +44,7 @@ pub(super) async fn answer<S: Serve>(
     request: Request<Incoming>,
 ) -> Response<Body> {
     let mut response = if request.method() == Method::CONNECT {
-        let reason = "MethodNotAllowed";
-        refusal(StatusCode::METHOD_NOT_ALLOWED, reason, "CONNECT is not supported")
+        connect::not_supported()
     } else if is_bare_authority(request.uri()) {
         let message = "the request target is neither a path nor a URL";
         refusal(StatusCode::BAD_REQUEST, "BadRequest", message)
@@ -55,12 +62,12 @@ fn is_bare_authority(target: &Uri) -> bool {
     target.scheme().is_none() && target.authority().is_some()
 }
 
-fn close(response: &mut Response<Body>) {
+pub(super) fn close(response: &mut Response<Body>) {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
 }
 
 /// A refusal as an apiserver would word it: a Status.
-fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
+pub(super) fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
     let status = serde_json::json!({
         "kind": "Status",
         "apiVersion": "v1",

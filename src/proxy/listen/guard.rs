@@ -64,6 +64,7 @@ struct Framing {
     chunked: bool,
     hosts: usize,
     upgrade: bool,
+    connect: bool,
     version_1_1: bool,
     bare_line_feed: bool,
     folded: bool,
@@ -261,6 +262,7 @@ impl Framing {
         let mut framing = Self::default();
         let (request_line, mut rest) = through_line_feed(head);
         framing.version_1_1 = request_line.trim_ascii_end().ends_with(b"HTTP/1.1");
+        framing.connect = request_line.starts_with(b"CONNECT ");
         framing.bare_line_feed = !request_line.ends_with(b"\r\n");
         while !rest.is_empty() {
             let line;
@@ -312,7 +314,7 @@ impl Framing {
     }
 
     fn next(&self) -> State {
-        match (self.upgrade, self.chunked, self.length) {
+        match (self.upgrade || self.connect, self.chunked, self.length) {
             // The connection becomes a tunnel, or is closed after the refusal.
             (true, ..) => State::Blind,
             (false, true, _) => State::ChunkSize(Vec::new()),
@@ -413,5 +415,7 @@ mod tests {
         let upgrade =
             "GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n";
         assert_found(&format!("{upgrade}GET / HTTP/1.1\n\n"), None);
+        let connect = "CONNECT x:443 HTTP/1.1\r\nHost: x:443\r\n\r\n";
+        assert_found(&format!("{connect}GET / HTTP/1.1\n\n"), None);
     }
 }

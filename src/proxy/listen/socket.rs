@@ -22,7 +22,8 @@ pub(super) struct Socket<S> {
     stream: S,
     /// Only for HTTP/1.
     guard: Option<HeadGuard>,
-    place: Place,
+    /// None inside a tunnel, whose outer connection has it.
+    place: Option<Place>,
 }
 
 /// A place among the connections, and the record of who has it.
@@ -42,14 +43,18 @@ struct HeadGuard {
 // === impl Socket ===
 
 impl<S> Socket<S> {
-    pub(super) fn http1(stream: S, place: Place, head_timeout: Duration) -> (Self, Verdict) {
+    pub(super) fn http1(
+        stream: S,
+        place: Option<Place>,
+        head_timeout: Duration,
+    ) -> (Self, Verdict) {
         let guard = Guard::new();
         let verdict = guard.verdict();
         let guard = HeadGuard { guard, timeout: head_timeout, deadline: None };
         (Self { stream, guard: Some(guard), place }, verdict)
     }
 
-    pub(super) fn http2(stream: S, place: Place) -> Self {
+    pub(super) fn http2(stream: S, place: Option<Place>) -> Self {
         Self { stream, guard: None, place }
     }
 }
@@ -71,7 +76,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        self.place.metrics.client_received((buffer.filled().len() - before) as u64);
+        if let Some(place) = &self.place {
+            place.metrics.client_received((buffer.filled().len() - before) as u64);
+        }
         let Some(guard) = &mut self.guard else { return polled };
         match polled {
             Poll::Ready(Ok(())) => {

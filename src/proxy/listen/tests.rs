@@ -4,8 +4,12 @@ use std::{sync::Mutex, time::SystemTime};
 
 use http_body_util::BodyExt;
 use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, pki_types::ServerName};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::*;
@@ -55,10 +59,10 @@ async fn start(limits: Limits) -> Running {
     let address = bound.address();
     let (echo, begin) = (Arc::new(Echo::default()), CancellationToken::new());
     let drain = Drain { begin: begin.clone(), deadline: Duration::from_secs(2) };
-    let tls = tls::Server::new(leaf).unwrap();
+    let tls = Some(tls::Server::new(leaf).unwrap());
     let serving = tokio::spawn(serve(
         vec![bound],
-        Some(tls),
+        Doors { tls, authorities: Authorities::default() },
         Arc::clone(&echo),
         limits,
         drain,
@@ -389,7 +393,7 @@ async fn plain_listener_serves_http1() {
     let drain = Drain { begin: CancellationToken::new(), deadline: Duration::ZERO };
     tokio::spawn(serve(
         vec![bound],
-        None,
+        Doors::default(),
         Arc::new(Echo::default()),
         Limits::default(),
         drain,

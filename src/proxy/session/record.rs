@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Floors, expectations and barriers of one group-resource.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Record {
     /// The highest version of a collection shown to the session, and when it came to be known.
     shown: Option<ShownVersion>,
@@ -29,14 +29,14 @@ pub(super) struct Record {
     pub(super) upstream_next: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ShownVersion {
     version: ResourceVersion,
     at: Instant,
     source: Source,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Expected {
     expectation: Expectation,
     at: Instant,
@@ -44,7 +44,7 @@ struct Expected {
 }
 
 /// A write over a whole scope, such as deletecollection.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Sweep {
     scope: Scope,
     at: Instant,
@@ -174,6 +174,25 @@ impl Record {
         }
     }
 
+    /// Demands of `heir` everything demanded here, or more: every version becomes a floor, and what
+    /// has none bars everything.
+    pub(super) fn bequeath(&self, heir: &mut Self, now: Instant) {
+        if let Some(ShownVersion { version, at, .. }) = &self.shown {
+            heir.show(version, Source::Storage, *at);
+        }
+        let mut unknown = self.blind_watches > 0 || self.upstream_next;
+        let expected = self.expected.values().map(Expected::version);
+        for version in expected.chain(self.sweeps.iter().map(|sweep| sweep.proven.as_ref())) {
+            match version {
+                Some(version) => heir.show(version, Source::Storage, now),
+                None => unknown = true,
+            }
+        }
+        if unknown {
+            heir.sweep(Scope::All, now);
+        }
+    }
+
     pub(super) fn barriers(&self) -> usize {
         self.expected.len() + self.sweeps.len()
     }
@@ -228,7 +247,7 @@ impl Record {
     }
 
     /// Too many objects: raise the floor to the newest version, and bar what has none.
-    fn collapse(&mut self, now: Instant) {
+    pub(super) fn collapse(&mut self, now: Instant) {
         let expected = std::mem::take(&mut self.expected);
         for expected in expected.into_values() {
             match expected.version() {

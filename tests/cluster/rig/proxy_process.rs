@@ -16,7 +16,7 @@ use super::process::Process;
 const START_LIMIT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 
-/// A running `listless local`.
+/// A running `listless local` or `listless gateway`.
 #[derive(Debug)]
 pub struct ProxyProcess {
     process: Process,
@@ -33,10 +33,19 @@ impl ProxyProcess {
     /// Starts `listless local` for the first context of a kubeconfig; `config` is the YAML of its
     /// configuration file, if it is to have one.
     pub async fn start(kubeconfig: &Path, config: Option<&str>) -> Result<Self> {
+        Self::command("local", kubeconfig, config).await
+    }
+
+    /// Starts `listless gateway` in the same way; its own token is the user's.
+    pub async fn gateway(kubeconfig: &Path, config: Option<&str>) -> Result<Self> {
+        Self::command("gateway", kubeconfig, config).await
+    }
+
+    async fn command(name: &str, kubeconfig: &Path, config: Option<&str>) -> Result<Self> {
         let folder = TempDir::with_prefix("listless-")?;
         let written = folder.path().join("kubeconfig");
         let mut command = Command::new(env!("CARGO_BIN_EXE_listless"));
-        command.args(["local", "--context", "cluster", "--kubeconfig"]).arg(kubeconfig);
+        command.args([name, "--context", "cluster", "--kubeconfig"]).arg(kubeconfig);
         for flag in ["--listen", "--admin", "--health"] {
             command.args([flag, "127.0.0.1:0"]);
         }
@@ -56,7 +65,7 @@ impl ProxyProcess {
         &self.server
     }
 
-    /// The token that stands for the kubeconfig's user.
+    /// The token of the written kubeconfig.
     pub fn token(&self) -> Option<&str> {
         self.token.as_deref()
     }

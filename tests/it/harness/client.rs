@@ -27,7 +27,7 @@ use listless::{
 use rustls::{ClientConfig, pki_types::ServerName};
 use serde_json::Value;
 use tokio::{
-    io::{DuplexStream, duplex},
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     net::TcpStream,
     time::timeout,
 };
@@ -44,8 +44,19 @@ pub(crate) enum Door {
     Plain(SocketAddr),
     /// The proxy's port, with TLS.
     Tls(SocketAddr, Arc<ClientConfig>),
+    /// What CONNECT on the first door leads to, with TLS inside.
+    Connect(Box<Self>, Arc<ClientConfig>, &'static str),
     /// The apiserver itself.
     Straight(Simulator),
+}
+
+/// How a client speaks to what it takes for an HTTP proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// `proxy-url: http://…`
+    Http,
+    /// `proxy-url: https://…`
+    Https,
 }
 
 /// A client; clones share its connections.
@@ -94,6 +105,13 @@ impl Door {
         }
     }
 
+    /// Through a CONNECT on this port to an authority.
+    pub(super) fn connect(&self, via: Via, authority: &'static str) -> Self {
+        let Self::Tls(_, config) = self else { panic!("CONNECT needs a port with TLS") };
+        let door = if via == Via::Http { self.without_tls() } else { self.clone() };
+        Self::Connect(Box::new(door), config.clone(), authority)
+    }
+
     /// A new connection for HTTP of this version.
     pub(crate) async fn dial(&self, protocol: Protocol) -> Box<dyn Stream> {
         match self {
@@ -104,19 +122,41 @@ impl Door {
             }
             Self::Plain(address) => Box::new(tcp(*address).await),
             Self::Tls(address, config) => {
-                let mut config = ClientConfig::clone(config);
-                config.alpn_protocols = match protocol {
-                    Protocol::Http1 => Vec::new(),
-                    Protocol::Http2 => vec![b"h2".to_vec()],
-                };
-                let name = ServerName::try_from(HOST).expect("an address");
-                let stream = tcp(*address).await;
-                let tls = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
-                Box::new(tls.expect("a TLS connection"))
+                encrypted(tcp(*address).await, HOST, config, protocol).await
+            }
+            Self::Connect(door, config, authority) => {
+                let mut stream = Box::pin(door.dial(Protocol::Http1)).await;
+                let asked = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
+                stream.write_all(asked.as_bytes()).await.expect("an open connection");
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.expect("an answer"));
+                }
+                let head = String::from_utf8(head).expect("a head");
+                assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+                let (host, _) = authority.rsplit_once(':').expect("a port");
+                encrypted(stream, host, config, protocol).await
             }
             Self::Straight(_) => panic!("the simulator is asked without connections"),
         }
     }
+}
+
+/// TLS to a host.
+async fn encrypted(
+    stream: impl Stream + 'static,
+    host: &'static str,
+    config: &ClientConfig,
+    protocol: Protocol,
+) -> Box<dyn Stream> {
+    let mut config = ClientConfig::clone(config);
+    config.alpn_protocols = match protocol {
+        Protocol::Http1 => Vec::new(),
+        Protocol::Http2 => vec![b"h2".to_vec()],
+    };
+    let name = ServerName::try_from(host).expect("a host");
+    let tls = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+    Box::new(tls.expect("a TLS connection"))
 }
 
 async fn tcp(address: SocketAddr) -> TcpStream {

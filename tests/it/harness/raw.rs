@@ -30,7 +30,8 @@ pub(crate) struct RawAnswer {
 // === impl RawConnection ===
 
 impl RawConnection {
-    pub(super) async fn open(door: &Door) -> Self {
+    /// Through this door.
+    pub(crate) async fn open(door: &Door) -> Self {
         Self { stream: door.dial(Protocol::Http1).await, unread: Vec::new() }
     }
 

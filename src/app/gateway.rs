@@ -1,0 +1,195 @@
+//! `listless gateway`: shared by many callers, each of whom comes with a token of its own.
+//!
+//! Replicas are read with the identity of the pod's service account, or of a kubeconfig's user; no
+//! caller is ever lent it.
+
+use std::{path::Path, sync::Arc};
+
+use super::{
+    Foundation, Running,
+    serve::{self, AdminListeners, CLUSTER_DOMAIN, Configuration, Shared, Started},
+    wire::MeteredDial,
+};
+use crate::{
+    cli::{self, Announcement, GatewayOptions, UsageError},
+    proxy::{
+        forward::Clients,
+        identify::{Identify, TokenHasher},
+        listen::{Authorities, Bound, Doors},
+    },
+    tls,
+    upstream::{
+        self,
+        dial::Tcp,
+        identity::{self, Access},
+    },
+};
+
+/// Where the apiserver is known from.
+enum Place {
+    /// The pod's environment: host and port.
+    Cluster(String, u16),
+    /// A kubeconfig.
+    Outside,
+}
+
+/// Whose certificate the listener shows.
+enum Certificate {
+    /// The operator's, followed as its files change.
+    Files(tls::Files),
+    /// That of an authority of our own, made at each start.
+    Own,
+}
+
+/// Serves until a signal asks to stop.
+pub fn gateway(options: &GatewayOptions) -> anyhow::Result<()> {
+    serve::run(&options.serving, async |shared| start(options, shared).await)
+}
+
+async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Started> {
+    let place = Place::of(options)?;
+    let certificate = Certificate::of(options, &place)?;
+    let serving = &options.serving;
+    let mut configuration = Configuration::load(serving.config.as_deref(), &shared.metrics)?;
+    let listening = shared.ready.register("listener");
+    let bound = Bound::bind("--listen", options.listen).await?;
+    let listeners = AdminListeners::bind(serving)?;
+    let access = place.access(options).await?;
+
+    let address = serve::reachable(bound.address());
+    let hosts = [address.ip().to_string(), access.endpoint().host()];
+    let (tls, authority_pem) = certificate.serve(&hosts, shared)?;
+    let authorities = place.authorities(&access);
+    let server = format!("https://{address}");
+    let source = access.source().to_string();
+    if let (Some(file), Some(authority_pem)) = (&options.write_kubeconfig, &authority_pem) {
+        write_kubeconfig(options, &server, authority_pem, file)?;
+    }
+    let kubeconfig = options.write_kubeconfig.clone();
+    let announcement = Announcement { server, source, kubeconfig };
+    let dial = MeteredDial::new(Tcp, shared.metrics.clone());
+    let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
+    let running = Running::start(Foundation {
+        listeners: vec![bound],
+        doors: Doors { tls: Some(tls), authorities },
+        identify: Identify::Bearers(hasher()?),
+        clients: Clients::new(plain, own),
+        config: configuration.current.clone(),
+        metrics: shared.metrics.clone(),
+    });
+    tokio::spawn(shared.heartbeat.clone().run());
+    listeners.serve(shared, running.cache().clone())?;
+    configuration.follow(shared);
+    drop(listening);
+    Ok(Started { running, announcement, _configuration: configuration })
+}
+
+/// Under a key that ends with this process.
+fn hasher() -> anyhow::Result<TokenHasher> {
+    let mut key = [0; 32];
+    aws_lc_rs::rand::fill(&mut key).map_err(|_| anyhow::anyhow!("there are no random numbers"))?;
+    Ok(TokenHasher::new(&key))
+}
+
+/// The user's entry stays as it is: every caller comes with its own.
+fn write_kubeconfig(
+    options: &GatewayOptions,
+    server: &str,
+    authority_pem: &str,
+    file: &Path,
+) -> anyhow::Result<()> {
+    let (path, context) = (&options.serving.kubeconfig, &options.serving.context);
+    let redirected =
+        identity::redirected(path.as_deref(), context.as_deref(), server, authority_pem)?;
+    if identity::has_only_certificate(&redirected) {
+        tracing::warn!(
+            "the context's user has only a client certificate, which ends here: its requests \
+             arrive without a credential; use listless local for it"
+        );
+    }
+    cli::write_kubeconfig(&redirected, file)?;
+    Ok(())
+}
+
+// === impl Place ===
+
+impl Place {
+    fn of(options: &GatewayOptions) -> Result<Self, UsageError> {
+        let serving = &options.serving;
+        if serving.kubeconfig.is_some() || serving.context.is_some() {
+            return Ok(Self::Outside);
+        }
+        let Some((host, port)) = identity::cluster_address() else { return Ok(Self::Outside) };
+        if options.write_kubeconfig.is_some() {
+            return Err(UsageError(
+                "--write-kubeconfig: in a cluster there is no kubeconfig to write it from; name \
+                 one with --kubeconfig"
+                    .to_owned(),
+            ));
+        }
+        Ok(Self::Cluster(host, port))
+    }
+
+    async fn access(&self, options: &GatewayOptions) -> Result<Access, identity::Error> {
+        let serving = &options.serving;
+        match self {
+            Self::Cluster(host, port) => {
+                identity::in_cluster(&options.service_account, host, *port).await
+            }
+            Self::Outside => {
+                let (kubeconfig, context) = (&serving.kubeconfig, &serving.context);
+                identity::from_kubeconfig(kubeconfig.as_deref(), context.as_deref()).await
+            }
+        }
+    }
+
+    /// What CONNECT may lead to.
+    fn authorities(&self, access: &Access) -> Authorities {
+        let known = serve::authorities(access.endpoint());
+        match self {
+            Self::Cluster(..) => known.and_cluster(CLUSTER_DOMAIN),
+            Self::Outside => known,
+        }
+    }
+}
+
+// === impl Certificate ===
+
+impl Certificate {
+    fn of(options: &GatewayOptions, place: &Place) -> anyhow::Result<Self> {
+        match (&options.tls_cert, &options.tls_key, place) {
+            (Some(certificate), Some(key), _) => {
+                Ok(Self::Files(tls::Files::load(certificate.clone(), key.clone())?))
+            }
+            (.., Place::Outside) => Ok(Self::Own),
+            (.., Place::Cluster(..)) => Err(UsageError(
+                "--tls-cert and --tls-key are required in a cluster: its clients could not trust \
+                 an authority that is made anew at each start"
+                    .to_owned(),
+            )
+            .into()),
+        }
+    }
+
+    /// What the listener shows, and the authority that clients must trust if it is ours.
+    fn serve(
+        self,
+        hosts: &[String],
+        shared: &Shared,
+    ) -> anyhow::Result<(tls::Server, Option<String>)> {
+        match self {
+            Self::Files(files) => {
+                let server = files.server();
+                let (draining, metrics) = (shared.drain.watch(), shared.metrics.clone());
+                shared.admin.spawn(files.follow(draining, metrics));
+                Ok((server, None))
+            }
+            Self::Own => {
+                let names = tls::Names::of_apiserver(CLUSTER_DOMAIN);
+                let names = hosts.iter().fold(names, |names, host| names.and(host));
+                let (authority, server) = serve::own_certificates(&names, &shared.metrics)?;
+                Ok((server, Some(authority.pem().to_owned())))
+            }
+        }
+    }
+}

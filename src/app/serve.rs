@@ -1,0 +1,232 @@
+//! What all commands that serve do alike: threads, addresses for operators, reload, the end.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    path::Path,
+    sync::Arc,
+    time::SystemTime,
+};
+
+use anyhow::{Context, bail};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    sync::watch,
+    time::{Duration, Instant},
+};
+
+use super::{DRAIN_DEADLINE, Running};
+use crate::{
+    admin::{self, Audience, Sources},
+    cache::Cache,
+    cli::{Announcement, ServingOptions, announce},
+    config::{Config, Reloader},
+    lifecycle::{Drain, Heartbeat, Ready, Signals},
+    metrics::{Certificate, Metrics},
+    proxy::listen::Authorities,
+    tls,
+    upstream::Endpoint,
+};
+
+/// What the parts of the process share.
+pub(super) struct Shared {
+    pub(super) ready: Ready,
+    pub(super) drain: Drain,
+    pub(super) heartbeat: Heartbeat,
+    pub(super) metrics: Metrics,
+    /// Threads apart from the data path.
+    pub(super) admin: Handle,
+}
+
+/// What must be closed or named by the end of the start.
+pub(super) struct Started {
+    pub(super) running: Running,
+    pub(super) announcement: Announcement,
+    /// Published for as long as this is held.
+    pub(super) _configuration: Configuration,
+}
+
+/// The configuration in force, and who publishes it.
+pub(super) struct Configuration {
+    pub(super) current: watch::Receiver<Arc<Config>>,
+    reloader: Option<Reloader>,
+    /// Without a file it is published by nobody else.
+    _publisher: Option<watch::Sender<Arc<Config>>>,
+}
+
+/// The addresses that people and probes ask.
+pub(super) struct AdminListeners {
+    operators: TcpListener,
+    probes: TcpListener,
+}
+
+/// The domain that in-cluster names end in, unless the cluster was told otherwise.
+pub(super) const CLUSTER_DOMAIN: &str = "cluster.local";
+
+/// What is left to tasks after the drain.
+const RUNTIME_REST: Duration = Duration::from_millis(200);
+
+/// Serves what `start` builds, until a signal asks to stop.
+pub(super) fn run(
+    options: &ServingOptions,
+    start: impl AsyncFnOnce(&Shared) -> anyhow::Result<Started>,
+) -> anyhow::Result<()> {
+    let admin = runtime("admin", 1)?;
+    let data = data_runtime(options.worker_threads.into())?;
+    let shared = Shared {
+        ready: Ready::default(),
+        drain: Drain::new(),
+        heartbeat: Heartbeat::new(),
+        metrics: Metrics::new(),
+        admin: admin.handle().clone(),
+    };
+    let ended = data.block_on(serve(shared, start));
+    data.shutdown_timeout(RUNTIME_REST);
+    admin.shutdown_background();
+    ended
+}
+
+fn runtime(name: &str, threads: usize) -> anyhow::Result<Runtime> {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(threads).thread_name(name).enable_all();
+    builder.build().context("threads cannot be started")
+}
+
+/// One thread is this one: another would have an arena of memory of its own.
+fn data_runtime(threads: usize) -> anyhow::Result<Runtime> {
+    if threads > 1 {
+        return runtime("data", threads);
+    }
+    Builder::new_current_thread().enable_all().build().context("the runtime cannot be started")
+}
+
+async fn serve(
+    shared: Shared,
+    start: impl AsyncFnOnce(&Shared) -> anyhow::Result<Started>,
+) -> anyhow::Result<()> {
+    let mut signals = Signals::listen().context("signals cannot be heard")?;
+    let started = tokio::select! {
+        started = start(&shared) => started?,
+        signal = signals.next() => {
+            tracing::info!("{signal} while starting");
+            return Ok(());
+        }
+    };
+    announce(&started.announcement)?;
+    let signal = signals.next().await;
+    tracing::info!("{signal}: finishing what is under way; another one ends at once");
+    shared.drain.begin(Instant::now() + DRAIN_DEADLINE);
+    tokio::select! {
+        () = started.running.drain() => tracing::info!("done"),
+        signal = signals.next() => bail!("{signal} again: what was under way is cut off"),
+    }
+    Ok(())
+}
+
+/// A certificate of an authority of our own, made now: the authority clients trust, and what the
+/// listener shows.
+pub(super) fn own_certificates(
+    names: &tls::Names,
+    metrics: &Metrics,
+) -> anyhow::Result<(tls::Authority, tls::Server)> {
+    let now = SystemTime::now();
+    let authority = tls::Authority::generate(now)?;
+    let serving = tls::Server::new(authority.issue(names, now)?)?;
+    metrics.certificate_expires(Certificate::Authority, now + tls::CA_LIFETIME);
+    metrics.certificate_expires(Certificate::Serving, now + tls::LEAF_LIFETIME);
+    Ok((authority, serving))
+}
+
+/// What CONNECT may lead to: the apiserver as its clients know it.
+///
+/// One below a path of its own is not offered: its clients send that path, and so would we.
+pub(super) fn authorities(endpoint: &Endpoint) -> Authorities {
+    match endpoint.base_path() {
+        "" => Authorities::default().and(&endpoint.host(), endpoint.port()),
+        _ => Authorities::default(),
+    }
+}
+
+/// Where a client on this machine reaches a listener.
+pub(super) fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        });
+    }
+    address
+}
+
+// === impl Configuration ===
+
+impl Configuration {
+    /// The file's, which is followed, or the default one, which stays.
+    pub(super) fn load(file: Option<&Path>, metrics: &Metrics) -> anyhow::Result<Self> {
+        if let Some(file) = file {
+            let (reloader, current) = Reloader::start(file.to_owned(), metrics.clone())?;
+            return Ok(Self { current, reloader: Some(reloader), _publisher: None });
+        }
+        let (publisher, current) = watch::channel(Arc::new(Config::default()));
+        metrics.config_in_use(SystemTime::now(), current.borrow().memory_limit_bytes);
+        Ok(Self { current, reloader: None, _publisher: Some(publisher) })
+    }
+
+    /// Follows the file, if there is one.
+    pub(super) fn follow(&mut self, shared: &Shared) {
+        let Some(reloader) = self.reloader.take() else { return };
+        let draining = shared.drain.watch();
+        shared.admin.spawn(async move {
+            if let Err(error) = reloader.run(draining).await {
+                tracing::error!(%error, "the configuration file is no longer followed");
+            }
+        });
+    }
+}
+
+// === impl AdminListeners ===
+
+impl AdminListeners {
+    /// Binds both; whoever reaches these addresses needs no login.
+    pub(super) fn bind(options: &ServingOptions) -> anyhow::Result<Self> {
+        let listeners = Self {
+            operators: bind("--admin", options.admin)?,
+            probes: bind("--health", options.health)?,
+        };
+        for (flag, address) in [("--admin", options.admin), ("--health", options.health)] {
+            if !address.ip().is_loopback() {
+                tracing::warn!("{flag} {address} is open to other machines, without TLS or login");
+            }
+        }
+        Ok(listeners)
+    }
+
+    /// Serves both on the admin runtime, for as long as that runs.
+    pub(super) fn serve(self, shared: &Shared, cache: Cache) -> anyhow::Result<()> {
+        let sources = Arc::new(Sources {
+            ready: shared.ready.clone(),
+            draining: shared.drain.watch(),
+            heartbeat: shared.heartbeat.clone(),
+            metrics: shared.metrics.clone(),
+            replicas: Box::new(move || cache.replicas()),
+        });
+        let _within = shared.admin.enter();
+        for (listener, audience) in
+            [(self.operators, Audience::Operators), (self.probes, Audience::Probes)]
+        {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            shared.admin.spawn(admin::serve(listener, audience, sources.clone()));
+        }
+        Ok(())
+    }
+}
+
+fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let bind = || -> io::Result<TcpListener> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        tracing::info!("{flag}: http://{}", listener.local_addr()?);
+        Ok(listener)
+    };
+    bind().with_context(|| format!("{flag} {address}: cannot listen there"))
+}

@@ -1,0 +1,27 @@
+//! Rows of the table about callers with tokens of their own, and clients that take us for a proxy.
+
+use metrics::Unit;
+
+use super::super::{
+    labels::{Connect, Review},
+    metric::{Label, Metric, Values, counter, gauge},
+};
+
+pub(in crate::metrics) const REVIEWS: Metric = counter(
+    "listless_access_reviews_total",
+    Unit::Count,
+    &[of!("result", Review)],
+    "Access reviews asked in callers' names before memory answers them.",
+);
+pub(in crate::metrics) const SESSIONS: Metric = gauge(
+    "listless_gateway_sessions",
+    Unit::Count,
+    &[],
+    "Callers of a gateway, one per token, of whom is remembered what they have seen and written.",
+);
+pub(in crate::metrics) const CLIENT_CONNECTS: Metric = counter(
+    "listless_client_connects_total",
+    Unit::Count,
+    &[of!("result", Connect)],
+    "CONNECT requests of clients that use Listless as an HTTP proxy.",
+);

@@ -1,0 +1,54 @@
+//! How long a token will be good, as far as it says so itself.
+//!
+//! Nothing is verified: what is found may only shorten how long a review is believed. Pure.
+
+use std::time::{Duration, SystemTime};
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use http::HeaderValue;
+use serde::Deserialize;
+
+/// What a JSON web token claims of its end (RFC 7519, section 4.1.4).
+#[derive(Deserialize)]
+struct Claims {
+    exp: Option<f64>,
+}
+
+/// What is left of the token in an Authorization header; nothing is known of one that does not say.
+pub(super) fn left(credential: &HeaderValue, now: SystemTime) -> Option<Duration> {
+    let (_, token) = credential.to_str().ok()?.split_once(' ')?;
+    let mut parts = token.split('.');
+    let (_header, claims, _signature) = (parts.next()?, parts.next()?, parts.next()?);
+    let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?;
+    let end = serde_json::from_slice::<Claims>(&claims).ok()?.exp?;
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs_f64();
+    Some(Duration::try_from_secs_f64(end - now).unwrap_or(Duration::ZERO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left_of(credential: &str) -> Option<Duration> {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
+        left(&HeaderValue::from_str(credential).expect("a header"), now)
+    }
+
+    fn token(claims: &str) -> String {
+        format!("Bearer e30.{}.c2ln", BASE64_URL_SAFE_NO_PAD.encode(claims))
+    }
+
+    #[test]
+    fn a_token_is_believed_about_its_end_and_nothing_else() {
+        assert_eq!(left_of(&token(r#"{"exp":1004,"sub":"x"}"#)), Some(Duration::from_secs(4)));
+        assert_eq!(left_of(&token(r#"{"exp":1000.5}"#)), Some(Duration::from_millis(500)));
+        for over in [r#"{"exp":1000}"#, r#"{"exp":3}"#, r#"{"exp":-1e300}"#] {
+            assert_eq!(left_of(&token(over)), Some(Duration::ZERO), "{over}");
+        }
+        let opaque = ["Bearer abc", "Bearer a.b.c", "Bearer a.%.c", "Basic YTpi", ""];
+        let claims = [r#"{"sub":"x"}"#, r#"{"exp":"soon"}"#, r#"{"exp":null}"#, "[]", ""];
+        for credential in opaque.map(str::to_owned).into_iter().chain(claims.map(token)) {
+            assert_eq!(left_of(&credential), None, "{credential}");
+        }
+    }
+}

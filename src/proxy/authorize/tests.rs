@@ -1,0 +1,228 @@
+use std::sync::Mutex;
+
+use futures_util::future::BoxFuture;
+use http::Response;
+
+use super::*;
+use crate::{
+    proxy::identify::{Identify, LocalToken, Stranger, TokenHasher},
+    upstream,
+};
+
+/// Answers reviews with a fixed body, and keeps the credential each of them came with.
+struct Reviewer {
+    status: u16,
+    answer: &'static str,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Reviewer {
+    fn new(status: u16, answer: &'static str) -> Arc<Self> {
+        Arc::new(Self { status, answer, asked: Mutex::default() })
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().expect("no panic holds it").clone()
+    }
+}
+
+impl Client for Reviewer {
+    fn send(
+        &self,
+        request: Request<Body>,
+        _: Lane,
+    ) -> BoxFuture<'static, Result<Response<Body>, upstream::Error>> {
+        let credential = request.headers().get(header::AUTHORIZATION);
+        let credential = credential.map_or("none", |value| value.to_str().expect("a text"));
+        self.asked.lock().expect("no panic holds it").push(credential.to_owned());
+        let response = Response::builder().status(self.status).body(Body::full(self.answer));
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            Ok(response.expect("a response"))
+        })
+    }
+
+    fn upgrade(
+        &self,
+        request: Request<Body>,
+    ) -> BoxFuture<'static, Result<Response<Body>, upstream::Error>> {
+        self.send(request, Lane::Long)
+    }
+}
+
+const ALLOWED: &str = r#"{"status":{"allowed":true}}"#;
+const DENIED: &str = r#"{"status":{"allowed":false}}"#;
+
+fn list() -> Attributes {
+    let pods = GroupVersionResource::new("", "v1", "pods");
+    Attributes::new(Verb::List, &pods, &Scope::All, None)
+}
+
+fn own() -> Asker {
+    Asker::new(Caller::Own, &HeaderMap::new())
+}
+
+fn bearer(token: &str) -> Asker {
+    let value = HeaderValue::from_str(&format!("Bearer {token}")).expect("a header");
+    let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
+    Asker::new(Identify::Bearers(TokenHasher::new(&[1; 32])).caller(&headers), &headers)
+}
+
+/// Reviews by one reviewer each for our own user and for bearers.
+fn authorize(own: &Arc<Reviewer>, plain: &Arc<Reviewer>) -> Authorize {
+    Authorize::new(own.clone(), plain.clone(), Metrics::new())
+}
+
+/// Whether our own user is allowed, and how many reviews two reads cost.
+async fn allowed(status: u16, answer: &'static str) -> (bool, usize) {
+    let reviewer = Reviewer::new(status, answer);
+    let authorize = authorize(&reviewer, &Reviewer::new(201, ALLOWED));
+    let first = authorize.grant(&own(), list, &Remembered::default(), ()).await.is_some();
+    let second = authorize.grant(&own(), list, &Remembered::default(), ()).await.is_some();
+    assert_eq!(first, second);
+    (first, reviewer.asked().len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_clean_allow_opens_the_local_answer_and_it_is_remembered() {
+    assert_eq!(allowed(201, ALLOWED).await, (true, 1));
+    assert_eq!(allowed(201, DENIED).await, (false, 1));
+    assert_eq!(allowed(201, r#"{"status":{"allowed":true,"denied":true}}"#).await, (false, 1));
+    // What is not a review is not remembered either.
+    assert_eq!(allowed(403, ALLOWED).await, (false, 2));
+    assert_eq!(allowed(201, "{}").await, (false, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_is_renewed_ahead_and_never_believed_longer_than_its_time() {
+    let reviewer = Reviewer::new(201, ALLOWED);
+    let authorize = authorize(&reviewer, &Reviewer::new(201, DENIED));
+    let asked_after = async |wait| {
+        tokio::time::sleep(wait).await;
+        assert!(authorize.allows(&own(), list, &Remembered::default()).await);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        reviewer.asked().len()
+    };
+    assert_eq!(asked_after(Duration::ZERO).await, 1);
+    assert_eq!(asked_after(RENEW_AFTER.saturating_sub(Duration::from_millis(4))).await, 1);
+    assert_eq!(asked_after(Duration::from_millis(2)).await, 2, "renewed ahead");
+    assert_eq!(asked_after(Duration::from_secs(1)).await, 2);
+    assert_eq!(asked_after(REVIEW_TTL).await, 3, "asked anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_target_remembers_is_believed_no_longer_than_the_review_itself() {
+    let reviewer = Reviewer::new(201, ALLOWED);
+    let authorize = authorize(&reviewer, &reviewer);
+    let remembered = Remembered::default();
+    for (asker, reviews) in [(own(), 1), (bearer("e30.eyJleHAiOjF9.c2ln"), 6)] {
+        remembered.0.store(None);
+        for _ in 0..5 {
+            assert!(authorize.allows(&asker, list, &remembered).await);
+        }
+        assert_eq!(reviewer.asked().len(), reviews);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bearers_are_reviewed_with_their_own_token_and_each_for_itself() {
+    let (ours, theirs) = (Reviewer::new(201, ALLOWED), Reviewer::new(201, DENIED));
+    let authorize = authorize(&ours, &theirs);
+    assert!(authorize.allows(&own(), list, &Remembered::default()).await);
+    for token in ["ann", "bob", "ann"] {
+        assert!(!authorize.allows(&bearer(token), list, &Remembered::default()).await, "{token}");
+    }
+    assert_eq!(ours.asked(), ["none"]);
+    assert_eq!(theirs.asked(), ["Bearer ann", "Bearer bob"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn strangers_are_allowed_nothing_and_not_asked_about() {
+    let reviewer = Reviewer::new(201, ALLOWED);
+    let authorize = authorize(&reviewer, &reviewer);
+    for stranger in [Stranger::NoCredential, Stranger::OtherCredential, Stranger::Impersonating] {
+        let asker = Asker::new(Caller::Other(stranger), &HeaderMap::new());
+        assert!(!authorize.allows(&asker, list, &Remembered::default()).await);
+    }
+    assert!(reviewer.asked().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_is_refused_is_not_asked_about_each_time() {
+    for status in [401, 403] {
+        let reviewer = Reviewer::new(status, ALLOWED);
+        let authorize = authorize(&reviewer, &reviewer);
+        for _ in 0..5 {
+            assert!(!authorize.allows(&bearer("ann"), list, &Remembered::default()).await);
+        }
+        assert_eq!(reviewer.asked().len(), 1, "{status}");
+        tokio::time::sleep(REVIEW_TTL).await;
+        assert!(!authorize.allows(&bearer("ann"), list, &Remembered::default()).await);
+        assert_eq!(reviewer.asked().len(), 2, "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ever_new_tokens_cannot_have_more_reviews_at_a_time_than_there_are_places() {
+    let reviewer = Reviewer::new(201, ALLOWED);
+    let authorize = authorize(&reviewer, &reviewer);
+    let reads =
+        (0..3 * BEARER_REVIEWS_MAX).map(|number| {
+            let authorize = authorize.clone();
+            async move {
+                authorize.allows(&bearer(&number.to_string()), list, &Remembered::default()).await
+            }
+        });
+    let allowed = futures_util::future::join_all(reads).await;
+    assert_eq!(allowed.iter().filter(|allowed| **allowed).count(), BEARER_REVIEWS_MAX);
+    assert_eq!(reviewer.asked().len(), BEARER_REVIEWS_MAX);
+    assert!(
+        authorize.allows(&bearer("new"), list, &Remembered::default()).await,
+        "places are given back"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_says_it_ends_is_not_believed_longer() {
+    let reviewer = Reviewer::new(201, ALLOWED);
+    let authorize = authorize(&reviewer, &reviewer);
+    // {"exp":1}, in 1970.
+    let ended = bearer("e30.eyJleHAiOjF9.c2ln");
+    for _ in 0..3 {
+        assert!(
+            authorize.allows(&ended, list, &Remembered::default()).await,
+            "the apiserver says so"
+        );
+    }
+    assert_eq!(reviewer.asked().len(), 3);
+}
+
+#[test]
+fn a_bearer_is_asked_about_as_the_apiserver_would_judge_it_and_our_own_user_more_widely() {
+    let told = |caller: Caller, path: &'static str| {
+        let uri = http::Uri::from_static(path);
+        let info = crate::api::request::RequestInfo::parse(&Method::GET, &uri, &HeaderMap::new());
+        let request = info.resource_request().expect("a resource");
+        let read = request.read.as_ref().expect("a read");
+        serde_json::to_string(&Attributes::of_read(caller, request, read)).expect("JSON")
+    };
+    let ann = bearer("ann").caller();
+    let web = "/api/v1/namespaces/a/pods/web";
+    let in_a = r#"{"verb":"get","group":"","version":"v1","resource":"pods","namespace":"a""#;
+    assert_eq!(told(Caller::Own, web), format!("{in_a}}}"));
+    assert_eq!(told(ann, web), format!(r#"{in_a},"name":"web"}}"#));
+    let namespace = r#""resource":"namespaces","namespace":"a","name":"a"}"#;
+    assert!(told(ann, "/api/v1/namespaces/a").ends_with(namespace));
+    let pinned = "/api/v1/pods?fieldSelector=metadata.name%3Dweb";
+    assert!(told(ann, pinned).ends_with(r#""resource":"pods","name":"web"}"#));
+}
+
+#[test]
+fn a_token_that_is_kept_for_a_review_is_marked_as_secret() {
+    assert!(bearer("ann").credential.is_some_and(|credential| credential.is_sensitive()));
+    let identify = Identify::Own(LocalToken::new("t"));
+    let headers =
+        HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static("Bearer t"))]);
+    let own = Asker::new(identify.caller(&headers), &headers);
+    assert!(own.credential.is_none(), "our own user's is added on the way");
+}

@@ -1,0 +1,244 @@
+//! One client's connection: its greeting, TLS, the HTTP spoken on it, and the tunnel it may become.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use hyper::{service::service_fn, upgrade::OnUpgrade};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
+    sync::OwnedSemaphorePermit,
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use super::{
+    Connection, Doors, Limits, Protocol, Serve,
+    connect::{Served, Tunnels},
+    edge,
+    socket::{Place, Socket},
+};
+use crate::{
+    metrics::{self, Metrics, Outcome},
+    tls,
+    upstream::dial::tune,
+};
+
+/// What all connections share.
+pub(super) struct Listener<S> {
+    pub(super) doors: Doors,
+    pub(super) service: Arc<S>,
+    pub(super) limits: Limits,
+    pub(super) begin: CancellationToken,
+    pub(super) metrics: Metrics,
+}
+
+/// How a client begins on a port for TLS.
+enum Greeting {
+    /// With what should be a TLS handshake.
+    Tls(TcpStream),
+    /// With plain HTTP, where that is of use.
+    Plain(TcpStream),
+}
+
+/// Received bytes on one HTTP/2 connection that may wait for their readers.
+const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+
+/// The same for one stream.
+const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// What a client sees that speaks plain HTTP to a TLS port, as from an apiserver.
+const PLAIN_TEXT_ANSWER: &[u8] =
+    b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+
+// === impl Listener ===
+
+impl<S: Serve> Listener<S> {
+    /// Serves one connection until it ends, or the drain has begun and its requests are done.
+    pub(super) async fn connection(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        place: OwnedSemaphorePermit,
+    ) {
+        // Fails only on a connection that is gone already.
+        let _ = tune(&stream);
+        let (metrics, authorities) = (&self.metrics, &self.doors.authorities);
+        let Some(tls) = &self.doors.tls else {
+            let connection = connection(peer, Protocol::Http1, None);
+            return self.http1(stream, connection, Some(place), &Tunnels::none(metrics)).await;
+        };
+        let (tunnels, plain);
+        match self.greet(stream).await {
+            Ok(Greeting::Tls(stream)) => {
+                tunnels = Tunnels::new(authorities, metrics, Served::Everything);
+                self.encrypted(tls, stream, peer, Some(place), &tunnels).await;
+            }
+            Ok(Greeting::Plain(stream)) => {
+                tunnels = Tunnels::new(authorities, metrics, Served::ConnectOnly);
+                plain = connection(peer, Protocol::Http1, None);
+                self.http1(stream, plain, Some(place), &tunnels).await;
+            }
+            Err(error) => return debug!(%peer, %error, "no greeting"),
+        }
+        if let Some(tunnel) = tunnels.take() {
+            self.inside(tls, tunnel, peer).await;
+        }
+    }
+
+    /// What the client begins with; whoever speaks plain HTTP where that leads nowhere is told so.
+    async fn greet(&self, mut stream: TcpStream) -> io::Result<Greeting> {
+        let mut first = [0];
+        let peeked = tokio::time::timeout(self.limits.handshake_timeout, stream.peek(&mut first));
+        let peeked = tokio::select! {
+            peeked = peeked => peeked??,
+            () = self.begin.cancelled() => return Err(io::ErrorKind::Interrupted.into()),
+        };
+        if peeked == 0 || !first[0].is_ascii_uppercase() {
+            return Ok(Greeting::Tls(stream));
+        }
+        if !self.doors.authorities.is_empty() {
+            return Ok(Greeting::Plain(stream));
+        }
+        self.metrics.client_handshake(Outcome::Failure);
+        stream.write_all(PLAIN_TEXT_ANSWER).await?;
+        Err(io::Error::other("plain HTTP on a TLS port"))
+    }
+
+    /// What comes through a tunnel that CONNECT opened, as on a connection of its own.
+    async fn inside(&self, tls: &tls::Server, tunnel: OnUpgrade, peer: SocketAddr) {
+        match tunnel.await {
+            Ok(stream) => {
+                let stream = TokioIo::new(stream);
+                self.encrypted(tls, stream, peer, None, &Tunnels::none(&self.metrics)).await;
+            }
+            Err(error) => debug!(%peer, %error, "the tunnel did not open"),
+        }
+    }
+
+    async fn encrypted<I>(
+        &self,
+        tls: &tls::Server,
+        stream: I,
+        peer: SocketAddr,
+        place: Option<OwnedSemaphorePermit>,
+        tunnels: &Tunnels,
+    ) where
+        I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let Some(stream) = self.shake(tls, stream, peer).await else { return };
+        let session = stream.get_ref().1;
+        let version = session.protocol_version();
+        if session.alpn_protocol() == Some(b"h2") {
+            self.http2(stream, connection(peer, Protocol::Http2, version), place).await;
+        } else {
+            self.http1(stream, connection(peer, Protocol::Http1, version), place, tunnels).await;
+        }
+    }
+
+    /// The TLS handshake; nothing when it fails, takes too long, or the drain begins.
+    async fn shake<I>(&self, tls: &tls::Server, stream: I, peer: SocketAddr) -> Option<TlsStream<I>>
+    where
+        I: AsyncRead + AsyncWrite + Unpin,
+    {
+        let shaken = TlsAcceptor::from(tls.current()).accept(stream);
+        let shaken = tokio::select! {
+            shaken = tokio::time::timeout(self.limits.handshake_timeout, shaken) => shaken,
+            () = self.begin.cancelled() => return None,
+        };
+        let shaken = shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let outcome = if shaken.is_ok() { Outcome::Success } else { Outcome::Failure };
+        self.metrics.client_handshake(outcome);
+        shaken.inspect_err(|error| debug!(%peer, %error, "TLS handshake failed")).ok()
+    }
+
+    async fn http1<I>(
+        &self,
+        stream: I,
+        connection: Connection,
+        place: Option<OwnedSemaphorePermit>,
+        tunnels: &Tunnels,
+    ) where
+        I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let protocol = metrics::Protocol::Http1;
+        let place = place.map(|place| Place::new(&self.metrics, protocol, place));
+        let (socket, verdict) = Socket::http1(stream, place, self.limits.head_timeout);
+        let service = service_fn(move |request| {
+            let service = Arc::clone(&self.service);
+            let (connection, verdict, tunnels) =
+                (connection.clone(), verdict.clone(), tunnels.clone());
+            async move {
+                let answer =
+                    edge::answer_http1(&*service, &connection, &verdict, &tunnels, request);
+                Ok::<_, Infallible>(answer.await)
+            }
+        });
+        let mut builder = hyper::server::conn::http1::Builder::new();
+        builder
+            .timer(TokioTimer::new())
+            // Counts from the end of the request before, so it is what bounds idling.
+            .header_read_timeout(self.limits.idle_timeout)
+            .max_header_size(self.limits.head_bytes_max);
+        let served = builder.serve_connection(TokioIo::new(socket), service).with_upgrades();
+        let mut served = std::pin::pin!(served);
+        let outcome = tokio::select! {
+            outcome = served.as_mut() => outcome,
+            () = self.begin.cancelled() => {
+                served.as_mut().graceful_shutdown();
+                served.await
+            }
+        };
+        debug!(?outcome, "client connection ended");
+    }
+
+    async fn http2<I>(&self, stream: I, connection: Connection, place: Option<OwnedSemaphorePermit>)
+    where
+        I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let service = service_fn(|request| {
+            let (service, connection) = (Arc::clone(&self.service), connection.clone());
+            async move { Ok::<_, Infallible>(edge::answer(&*service, &connection, request).await) }
+        });
+        let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(self.limits.streams_max)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .max_header_list_size(u32::try_from(self.limits.head_bytes_max).unwrap_or(u32::MAX))
+            .keep_alive_interval(Duration::from_secs(30))
+            .keep_alive_timeout(Duration::from_secs(20));
+        let protocol = metrics::Protocol::Http2;
+        let place = place.map(|place| Place::new(&self.metrics, protocol, place));
+        let socket = TokioIo::new(Socket::http2(stream, place));
+        let mut served = std::pin::pin!(builder.serve_connection(socket, service));
+        let outcome = tokio::select! {
+            outcome = served.as_mut() => outcome,
+            () = self.begin.cancelled() => {
+                served.as_mut().graceful_shutdown();
+                served.await
+            }
+        };
+        debug!(?outcome, "client connection ended");
+    }
+}
+
+fn connection(
+    peer: SocketAddr,
+    protocol: Protocol,
+    tls: Option<rustls::ProtocolVersion>,
+) -> Connection {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    Connection { id: NEXT.fetch_add(1, Ordering::Relaxed), peer, protocol, tls }
+}

@@ -1,0 +1,296 @@
+//! Which session a request belongs to: our own user's, or that of the bearer of one token.
+//!
+//! Bounded: sessions nobody uses are dropped, the least recently used first. What a dropped one
+//! demanded is not lost but kept, coarser and stricter, in one session that every new one begins
+//! as a copy of, for any new caller may be one that was dropped. So a caller who comes back is at
+//! worst sent to the apiserver once more, and never shown less than before.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+use crate::{
+    hash::HashMap,
+    metrics::Metrics,
+    proxy::{
+        authorize::Asker,
+        identify::{BearerId, Caller},
+        session::Session,
+    },
+};
+
+/// A session that requests and the answers still streaming share.
+#[derive(Clone, Debug, Default)]
+pub struct SharedSession(Arc<Mutex<Session>>);
+
+/// One request's caller, and the session it belongs to.
+pub(super) struct Visit {
+    pub(super) asker: Asker,
+    pub(super) session: SharedSession,
+}
+
+/// The sessions of one process.
+pub struct Sessions {
+    own: SharedSession,
+    /// Of strangers, whose answers teach nothing: always as new.
+    nobodys: SharedSession,
+    bearers: Mutex<Bearers>,
+    sessions_max: usize,
+    metrics: Metrics,
+}
+
+#[derive(Default)]
+struct Bearers {
+    held: HashMap<BearerId, Held>,
+    /// What dropped sessions demanded.
+    past: Session,
+    /// Counts uses, to know which are the oldest.
+    clock: u64,
+}
+
+struct Held {
+    session: SharedSession,
+    used: u64,
+}
+
+/// How many sessions of bearers are held while they are not in use. Those in use are never dropped,
+/// since what their answers teach would be lost; they are fewer than the requests under way.
+pub const SESSIONS_MAX: usize = 4096;
+
+/// How many expectations and barriers one bearer's session may hold, lest many tokens fill the memory;
+/// beyond it they become floors and barriers of whole resources.
+const BARRIERS_MAX: usize = 256;
+
+/// Whether a session holds more is looked at once in so many uses of any.
+const USES_PER_LOOK: u64 = 16;
+
+/// When there is no room, this part of it is made at once.
+const PART_DROPPED: usize = 8;
+
+// === impl SharedSession ===
+
+impl SharedSession {
+    /// Shares a session.
+    pub fn new(session: Session) -> Self {
+        Self(Arc::new(Mutex::new(session)))
+    }
+
+    /// Whether anybody else holds it, too.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// Held for a few instructions at a time, never across an await.
+    pub fn lock(&self) -> MutexGuard<'_, Session> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Visit ===
+
+impl Visit {
+    pub(super) fn caller(&self) -> Caller {
+        self.asker.caller()
+    }
+}
+
+// === impl Sessions ===
+
+impl Sessions {
+    /// No sessions yet; at most `sessions_max` of bearers are held unused.
+    pub fn new(sessions_max: usize, metrics: Metrics) -> Self {
+        let (own, nobodys, bearers) = Default::default();
+        Self { own, nobodys, bearers, sessions_max, metrics }
+    }
+
+    /// The session of this caller's requests.
+    pub fn of(&self, caller: Caller, now: Instant) -> SharedSession {
+        match caller {
+            Caller::Own => self.own.clone(),
+            Caller::Bearer(id) => self.of_bearer(id, now),
+            Caller::Other(_) => self.nobodys.clone(),
+        }
+    }
+
+    fn of_bearer(&self, id: BearerId, now: Instant) -> SharedSession {
+        let mut bearers = self.lock();
+        bearers.clock += 1;
+        let used = bearers.clock;
+        if let Some(held) = bearers.held.get_mut(&id) {
+            held.used = used;
+            let session = held.session.clone();
+            drop(bearers);
+            if used.is_multiple_of(USES_PER_LOOK) {
+                bound(&session, now);
+            }
+            return session;
+        }
+        if bearers.held.len() >= self.sessions_max {
+            bearers.make_room(self.sessions_max.div_ceil(PART_DROPPED), now);
+        }
+        let session = SharedSession::new(bearers.past.heir());
+        bearers.held.insert(id, Held { session: session.clone(), used });
+        self.metrics.sessions(bearers.held.len());
+        session
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Bearers> {
+        self.bearers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Bearers ===
+
+impl Bearers {
+    /// Drops so many sessions that are not in use: first those that know nothing, such as those of
+    /// tokens the apiserver refuses, then the least recently used.
+    fn make_room(&mut self, count: usize, now: Instant) {
+        let idle = self.held.iter().filter(|(_, held)| !held.session.is_shared());
+        let mut idle: Vec<_> =
+            idle.map(|(id, held)| (held.session.lock().has_lived(), held.used, *id)).collect();
+        idle.sort_unstable_by_key(|(has_lived, used, _)| (*has_lived, *used));
+        for (has_lived, _, id) in idle.into_iter().take(count) {
+            let dropped = self.held.remove(&id);
+            if let (true, Some(dropped)) = (has_lived, dropped) {
+                dropped.session.lock().bequeath(&mut self.past, now);
+            }
+        }
+    }
+}
+
+fn bound(session: &SharedSession, now: Instant) {
+    let mut session = session.lock();
+    if session.barriers() > BARRIERS_MAX {
+        session.coarsen(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
+
+    use super::*;
+    use crate::{
+        api::{
+            GroupResource, GroupVersionResource, ObjectKey, Scope, query::Query,
+            version::ResourceVersion,
+        },
+        cache::testing::pods,
+        proxy::{
+            identify::{Identify, Stranger, TokenHasher},
+            session::{Expectation, Source, Verdict},
+        },
+    };
+
+    fn bearer(number: usize) -> Caller {
+        let value = HeaderValue::from_str(&format!("Bearer t{number}")).expect("a header");
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
+        Identify::Bearers(TokenHasher::new(&[1; 32])).caller(&headers)
+    }
+
+    fn resource() -> GroupResource {
+        GroupResource::new("", "pods")
+    }
+
+    fn version(number: u64) -> ResourceVersion {
+        ResourceVersion::parse(&number.to_string()).expect("a version")
+    }
+
+    /// What a session says of pods at version 10.
+    fn verdict(session: &SharedSession) -> Verdict {
+        let query = Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All);
+        session.lock().judge(&query, &pods(10, &[]), Instant::now())
+    }
+
+    fn show(session: &SharedSession, number: u64) {
+        session.lock().shown(&resource(), &version(number), Source::Cache, Instant::now());
+    }
+
+    fn sessions(max: usize) -> Sessions {
+        Sessions::new(max, Metrics::new())
+    }
+
+    #[test]
+    fn every_bearer_has_a_session_of_its_own_and_finds_it_again() {
+        let sessions = sessions(8);
+        let now = Instant::now();
+        show(&sessions.of(bearer(1), now), 20);
+        assert!(matches!(verdict(&sessions.of(bearer(1), now)), Verdict::Behind(..)));
+        let stranger = Caller::Other(Stranger::OtherCredential);
+        for other in [bearer(2), Caller::Own, stranger] {
+            assert_eq!(verdict(&sessions.of(other, now)), Verdict::Satisfied, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn who_was_dropped_is_shown_nothing_older_than_before() {
+        let sessions = sessions(8);
+        let now = Instant::now();
+        show(&sessions.of(bearer(0), now), 20);
+        for number in 1..=8 {
+            let other = sessions.of(bearer(number), now);
+            show(&other, 5);
+        }
+        assert!(!sessions.lock().held.keys().any(|id| Caller::Bearer(*id) == bearer(0)));
+        let back = sessions.of(bearer(0), now);
+        assert!(matches!(verdict(&back), Verdict::Behind(floor, _) if floor == version(20)));
+    }
+
+    #[test]
+    fn what_a_dropped_session_did_without_a_version_bars_until_a_consistent_read() {
+        let sessions = sessions(1);
+        let now = Instant::now();
+        let key = ObjectKey::new(Some("shop"), "a");
+        let writer = sessions.of(bearer(0), now);
+        writer.lock().expect(&resource(), key, Expectation::Uncertain, now);
+        drop(writer);
+        drop(sessions.of(bearer(1), now));
+        let back = sessions.of(bearer(0), now);
+        assert_eq!(verdict(&back), Verdict::Barred);
+        back.lock().proven(&resource(), Instant::now(), &version(10));
+        assert_eq!(verdict(&back), Verdict::Satisfied);
+    }
+
+    #[test]
+    fn sessions_in_use_are_kept_and_the_others_are_bounded() {
+        let sessions = sessions(16);
+        let now = Instant::now();
+        let watching = sessions.of(bearer(0), now);
+        for number in 1..200 {
+            show(&sessions.of(bearer(number), now), 5);
+            assert!(sessions.lock().held.len() <= 16);
+        }
+        show(&watching, 20);
+        assert!(matches!(verdict(&sessions.of(bearer(0), now)), Verdict::Behind(..)));
+    }
+
+    #[test]
+    fn tokens_that_never_got_an_answer_do_not_displace_callers() {
+        let sessions = sessions(8);
+        let now = Instant::now();
+        show(&sessions.of(bearer(0), now), 20);
+        for number in 1..1000 {
+            drop(sessions.of(bearer(number), now));
+        }
+        assert!(matches!(verdict(&sessions.of(bearer(0), now)), Verdict::Behind(..)));
+        assert_eq!(verdict(&sessions.of(bearer(2000), now)), Verdict::Satisfied);
+    }
+
+    #[test]
+    fn one_caller_cannot_fill_the_memory_and_still_sees_what_it_wrote() {
+        let sessions = sessions(8);
+        let now = Instant::now();
+        for number in 0..2000_u64 {
+            let session = sessions.of(bearer(0), now);
+            let resource = GroupResource::new("", &format!("r{}", number % 20));
+            let key = ObjectKey::new(Some("shop"), &format!("o{number}"));
+            let seen = Expectation::AtLeast(version(number + 20), None);
+            session.lock().expect(&resource, key, seen, now);
+            assert!(session.lock().barriers() <= BARRIERS_MAX + USES_PER_LOOK as usize);
+        }
+        let query = Query::all(GroupVersionResource::new("", "v1", "r7"), Scope::All);
+        let session = sessions.of(bearer(0), now);
+        let verdict = session.lock().judge(&query, &pods(10, &[]), now);
+        assert!(matches!(verdict, Verdict::Behind(floor, _) if floor >= version(1000)));
+    }
+}

@@ -1,0 +1,169 @@
+//! A certificate and its key in files that others replace while Listless serves.
+//!
+//! Invariant: a pair that cannot be used, such as a new certificate beside an old key, changes
+//! nothing but the log and a metric; it is looked at again when either file changes.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use tokio::time::MissedTickBehavior;
+
+use super::{Error, Leaf, Server};
+use crate::{
+    error::Chain,
+    lifecycle::Draining,
+    metrics::{Metrics, Outcome},
+};
+
+/// Two files, and what serves their content.
+pub struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+    server: Server,
+    /// The content last tried, used or not; nothing of a file that cannot be read.
+    seen: Content,
+}
+
+type Content = [Option<Vec<u8>>; 2];
+
+/// What looking at the files came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// They are as they were.
+    Same,
+    /// Their content is shown to clients from now on.
+    Taken,
+    /// They are not usable; what was shown before is shown on.
+    Refused,
+}
+
+/// How often the files are looked at; a kubelet takes a minute to bring new ones.
+const PERIOD: Duration = Duration::from_secs(5);
+
+// === impl Files ===
+
+impl Files {
+    /// Reads both a first time; they must be usable then.
+    pub fn load(certificate: PathBuf, key: PathBuf) -> Result<Self, Error> {
+        let server = Server::new(Leaf::load(&certificate, &key)?)?;
+        let mut files = Self { certificate, key, server, seen: [None, None] };
+        files.seen = files.content();
+        Ok(files)
+    }
+
+    /// Serves what the files hold, now and later.
+    pub fn server(&self) -> Server {
+        self.server.clone()
+    }
+
+    /// Looks at the files every few seconds until the drain begins.
+    pub async fn follow(mut self, mut draining: Draining, metrics: Metrics) {
+        let mut ticks = tokio::time::interval(PERIOD);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = draining.begun() => return,
+                _ = ticks.tick() => match self.look() {
+                    Look::Same => {}
+                    Look::Taken => metrics.certificate_reloaded(Outcome::Success),
+                    Look::Refused => metrics.certificate_reloaded(Outcome::Failure),
+                },
+            }
+        }
+    }
+
+    fn look(&mut self) -> Look {
+        let content = self.content();
+        if content == self.seen {
+            return Look::Same;
+        }
+        self.seen = content;
+        let taken =
+            Leaf::load(&self.certificate, &self.key).and_then(|leaf| self.server.replace(leaf));
+        match taken {
+            Ok(()) => {
+                tracing::info!(certificate = %self.certificate.display(), "certificate replaced");
+                Look::Taken
+            }
+            Err(error) => {
+                let error = Chain(&error);
+                tracing::error!(%error, "the new certificate cannot be used; the old one stays");
+                Look::Refused
+            }
+        }
+    }
+
+    fn content(&self) -> Content {
+        [fs::read(&self.certificate).ok(), fs::read(&self.key).ok()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    /// A certificate and its key in PEM.
+    fn pair() -> [String; 2] {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(vec!["gateway".to_owned()]).expect("a name");
+        let certificate = params.self_signed(&key).expect("a certificate");
+        [certificate.pem(), key.serialize_pem()]
+    }
+
+    #[test]
+    fn what_is_replaced_is_served_and_what_is_broken_is_not() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let [certificate, key] = ["tls.crt", "tls.key"].map(|name| directory.path().join(name));
+        let write = |file: &PathBuf, text: &str| fs::write(file, text).expect("written");
+        let (first, second) = (pair(), pair());
+        write(&certificate, &first[0]);
+        assert!(Files::load(certificate.clone(), key.clone()).is_err(), "there is no key");
+        write(&key, &first[1]);
+        let mut files = Files::load(certificate.clone(), key.clone()).expect("usable files");
+        let server = files.server();
+        let at_first = server.current();
+        assert_eq!(files.look(), Look::Same);
+
+        write(&certificate, &second[0]);
+        assert_eq!(files.look(), Look::Refused, "the key is another's");
+        assert_eq!(files.look(), Look::Same, "and is complained of once");
+        assert!(Arc::ptr_eq(&server.current(), &at_first));
+        write(&key, &second[1]);
+        assert_eq!(files.look(), Look::Taken);
+        assert!(!Arc::ptr_eq(&server.current(), &at_first));
+
+        let at_second = server.current();
+        write(&certificate, "nonsense");
+        assert_eq!(files.look(), Look::Refused);
+        fs::remove_file(&key).expect("removed");
+        assert_eq!(files.look(), Look::Refused);
+        assert!(Arc::ptr_eq(&server.current(), &at_second));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_files_are_followed_until_the_end_begins() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let [certificate, key] = ["tls.crt", "tls.key"].map(|name| directory.path().join(name));
+        let replace = || {
+            let [new_certificate, new_key] = pair();
+            fs::write(&certificate, new_certificate).expect("written");
+            fs::write(&key, new_key).expect("written");
+        };
+        replace();
+        let files = Files::load(certificate.clone(), key.clone()).expect("usable files");
+        let server = files.server();
+        let drain = crate::lifecycle::Drain::new();
+        let following = tokio::spawn(files.follow(drain.watch(), Metrics::new()));
+        for _ in 0..3 {
+            let before = server.current();
+            replace();
+            crate::testing::pass(PERIOD + Duration::from_secs(1)).await;
+            assert!(!Arc::ptr_eq(&server.current(), &before));
+        }
+        drain.begin(tokio::time::Instant::now());
+        following.await.expect("no panic");
+    }
+}

@@ -1,0 +1,66 @@
+//! Two gateways behind one name: what a caller who meets both of them can rely on.
+
+use super::{ANN, BOB, EVE, IN_A, IN_B, PODS, admitted, warm};
+use crate::harness::{Setup, TestProxy, pod, populated, settle};
+
+/// Two gateways in front of one apiserver, both of which hold all pods.
+async fn both() -> (TestProxy, TestProxy) {
+    let simulator = populated();
+    let gateway = || admitted(Setup::of(simulator.clone())).in_memory();
+    let (one, other) = (gateway(), gateway());
+    warm(&one).await;
+    warm(&other).await;
+    (one, other)
+}
+
+#[tokio::test(start_paused = true)]
+async fn rights_hold_at_both() {
+    for gateway in <[TestProxy; 2]>::from(both().await) {
+        assert!(gateway.bearer(BOB).get(IN_A).await.is_hit());
+        for (token, path) in [(BOB, IN_B), (BOB, PODS), (EVE, IN_A)] {
+            assert_eq!(gateway.bearer(token).get(path).await.status, 403);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_who_stays_with_one_reads_its_own_writes() {
+    let (one, other) = both().await;
+    for (number, gateway) in [&one, &other, &one].into_iter().enumerate() {
+        let ann = gateway.bearer(ANN);
+        let name = format!("p-{number}");
+        assert_eq!(ann.create(IN_A, &pod("a", &name, &[], "n1")).await.status, 201);
+        let read = ann.get(IN_A).await;
+        assert!(read.is_hit() && read.names().contains(&format!("a/{name}")), "{}", read.summary());
+    }
+}
+
+/// What [`a_caller_who_stays_with_one_reads_its_own_writes`] promises is not promised across two.
+#[tokio::test(start_paused = true)]
+async fn what_was_written_through_one_may_be_missing_at_the_other_for_as_long_as_it_lags() {
+    let (one, other) = both().await;
+    one.simulator.hold_caches();
+    let ann = one.bearer(ANN);
+    assert_eq!(ann.create(IN_A, &pod("a", "new", &[], "n1")).await.status, 201);
+    assert!(ann.get(IN_A).await.names().contains(&"a/new".to_owned()), "here it is");
+    let there = other.bearer(ANN).get(IN_A).await;
+    assert!(there.is_hit() && !there.names().contains(&"a/new".to_owned()), "{}", there.summary());
+
+    one.simulator.release_caches();
+    settle().await;
+    let there = other.bearer(ANN).get(IN_A).await;
+    assert!(there.names().contains(&"a/new".to_owned()), "{}", there.summary());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_names_the_version_it_has_is_shown_nothing_older_by_either() {
+    let (one, other) = both().await;
+    one.simulator.hold_caches();
+    let created = one.bearer(ANN).create(IN_A, &pod("a", "new", &[], "n1")).await;
+    let path = format!("{IN_A}?resourceVersion={}", created.version());
+    let waiting = tokio::spawn(async move { other.bearer(ANN).get(&path).await });
+    settle().await;
+    one.simulator.release_caches();
+    let there = waiting.await.expect("no panic");
+    assert!(there.names().contains(&"a/new".to_owned()), "{}", there.summary());
+}

@@ -1,0 +1,192 @@
+//! What one caller does is never seen by another who may not see it: not by answers, errors,
+//! the words of `Cache-Status`, or the time something takes.
+
+use std::time::Duration;
+
+use listless::{
+    api::Verb,
+    simulator::{Asked, Effect, Fault, User},
+};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{ANN, BOB, EVE, IN_A, PODS, WEB, admitted, gateway, warmed};
+use crate::harness::{Setup, group_resource, pass, pod, settle};
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_list_starts_no_replica_however_often_it_is_tried() {
+    let proxy = gateway();
+    let eve = proxy.bearer(EVE);
+    for path in [PODS, IN_A, WEB].repeat(5) {
+        let answer = eve.get(path).await;
+        assert_eq!((answer.status, answer.detail()), (403, "not-authorized"), "{path}");
+    }
+    // Nor does what was tried count for others.
+    assert_eq!(proxy.bearer(ANN).get(PODS).await.detail(), "not-demanded");
+    assert!(proxy.replicas().is_empty());
+    assert_eq!(proxy.upstream.count(Verb::Watch, "pods"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_is_told_the_same_whatever_others_have_read() {
+    let told = async |proxy: &crate::harness::TestProxy| {
+        let mut told = Vec::new();
+        for token in [EVE, "unknown"] {
+            for path in [PODS, IN_A, WEB, "/api/v1/namespaces/a/pods/none"] {
+                let answer = proxy.bearer(token).get(path).await;
+                told.push((answer.status, answer.cache_status().to_owned(), answer.body.clone()));
+            }
+        }
+        told
+    };
+    let (cold, warm) = (gateway(), warmed().await);
+    assert_eq!(told(&cold).await, told(&warm).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_waits_for_no_replica_that_is_being_started_for_others() {
+    let proxy = gateway();
+    let slow = Effect::Delay(Duration::from_secs(4));
+    let of_replicas = |asked: &Asked| asked.verb == Verb::List && asked.resource == "pods";
+    let ann = proxy.bearer(ANN);
+    ann.get(PODS).await;
+    proxy.simulator.inject(Fault::next(1, slow, of_replicas));
+    let waiting = tokio::spawn(async move { ann.get(PODS).await });
+    settle().await;
+    assert_eq!(proxy.replicas().len(), 1);
+    let began = Instant::now();
+    assert_eq!(proxy.bearer(EVE).get(PODS).await.status, 403);
+    assert!(began.elapsed() < Duration::from_millis(100), "{:?}", began.elapsed());
+    assert!(waiting.await.expect("no panic").is_hit());
+}
+
+/// A gateway at the strictest level, whose apiserver takes a second for each list.
+fn slow() -> crate::harness::TestProxy {
+    let rules = "cache:\n  rules:\n  - {resources: ['*'], freshness: mostRecent}\n";
+    let proxy = admitted(Setup::default()).config(rules).in_memory();
+    let slow = Effect::Delay(Duration::from_secs(1));
+    proxy.simulator.inject(Fault::always(slow, |asked| asked.verb == Verb::List));
+    proxy
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_reads_with_the_same_token_share_a_request() {
+    let proxy = slow();
+    let reads = (0..30).map(|number| {
+        let token = [ANN, BOB, EVE][number % 3];
+        let client = proxy.bearer(token);
+        tokio::spawn(async move { (token, client.get(IN_A).await) })
+    });
+    for read in futures_util::future::join_all(reads).await {
+        let (token, answer) = read.expect("no panic");
+        assert_eq!(answer.status, if token == EVE { 403 } else { 200 }, "{}", answer.summary());
+        if token == EVE {
+            assert!(answer.text().contains("User \\\"eve\\\""), "{}", answer.text());
+        }
+    }
+    // Of each caller one at once, and one for all that came meanwhile.
+    let lists = proxy.upstream.all().into_iter().filter(|seen| seen.asked.verb == Verb::List);
+    let mut tokens: Vec<_> = lists.map(|seen| seen.headers["authorization"].clone()).collect();
+    tokens.sort();
+    let expected = [ANN, ANN, BOB, BOB, EVE, EVE].map(|token| format!("Bearer {token}"));
+    assert_eq!(tokens, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_is_never_answered_with_a_shared_answer_its_token_did_not_fetch() {
+    let proxy = slow();
+    let ann = proxy.bearer(ANN);
+    let fetching = tokio::spawn(async move { ann.get(PODS).await });
+    settle().await;
+    let waiting = [BOB, EVE].map(|token| {
+        let client = proxy.bearer(token);
+        tokio::spawn(async move { client.get(PODS).await })
+    });
+    for answer in futures_util::future::join_all(waiting).await {
+        assert_eq!(answer.expect("no panic").status, 403);
+    }
+    assert_eq!(fetching.await.expect("no panic").status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_caller_wrote_is_waited_for_by_that_caller_only() {
+    let proxy = warmed().await;
+    proxy.bearer(BOB).get(IN_A).await;
+    // Replicas learn of nothing for now.
+    proxy.simulator.hold_caches();
+    let created = proxy.bearer(ANN).create(IN_A, &pod("a", "new", &[], "n1")).await;
+    assert_eq!(created.status, 201, "{}", created.summary());
+    let bobs = proxy.bearer(BOB).get(IN_A).await;
+    assert!(bobs.is_hit(), "{}", bobs.summary());
+    assert!(!bobs.names().contains(&"a/new".to_owned()));
+    let anns = proxy.bearer(ANN).get(IN_A).await;
+    assert!(!anns.is_hit() && anns.names().contains(&"a/new".to_owned()), "{}", anns.summary());
+    proxy.simulator.release_caches();
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_caller_reads_its_own_writes_from_memory() {
+    let proxy = warmed().await;
+    let ann = proxy.bearer(ANN);
+    for number in 0..20 {
+        let name = format!("p-{number}");
+        assert_eq!(ann.create(IN_A, &pod("a", &name, &[], "n1")).await.status, 201);
+        let read = ann.get(IN_A).await;
+        assert!(read.is_hit(), "{}", read.summary());
+        assert!(read.names().contains(&format!("a/{name}")));
+    }
+    assert!(proxy.simulator.count(&group_resource("pods")) >= 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_appears_nowhere_but_on_its_way_to_the_apiserver() {
+    let proxy = warmed().await;
+    for token in [BOB, EVE, "unknown"] {
+        for path in [PODS, IN_A, WEB] {
+            let answer = proxy.bearer(token).get(path).await;
+            for text in [answer.text(), answer.cache_status()] {
+                assert!(!text.contains(token), "{}", answer.summary());
+            }
+        }
+    }
+}
+
+const WIDGETS: &str = "/apis/x.io/v1/widgets";
+
+fn api_service(server: &Value) -> Value {
+    json!({"metadata": {"name": "v1.x.io"}, "spec": {"group": "x.io", "service": server}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_aggregated_server_may_filter_by_caller_is_not_shared() {
+    let proxy = gateway();
+    proxy.simulator.admit(ANN, User::admin("ann"));
+    let ann = proxy.bearer(ANN);
+    let services = group_resource("apiservices.apiregistration.k8s.io");
+    // Nobody says who serves the group; then another server does; then the apiserver itself.
+    for server in [None, Some(json!({"name": "s", "namespace": "a"})), Some(Value::Null)] {
+        if let Some(server) = &server {
+            proxy.simulator.put(&services, api_service(server)).expect("a served resource");
+            pass(Duration::from_secs(61)).await;
+        }
+        let own = server == Some(Value::Null);
+        for _ in 0..3 {
+            let answer = ann.get(WIDGETS).await;
+            assert_eq!(answer.status, 200, "{}", answer.summary());
+            assert_eq!(answer.detail() == "may-be-aggregated", !own, "{}", answer.summary());
+        }
+        assert_eq!(ann.get(WIDGETS).await.is_hit(), own);
+        assert_eq!(proxy.replicas().len(), usize::from(own));
+        // And is asked once a minute.
+        assert_eq!(proxy.upstream.count(Verb::Get, "apiservices"), 1);
+        proxy.upstream.forget();
+    }
+    // An answer that fails is no answer.
+    let fails = |asked: &Asked| asked.resource == "apiservices";
+    for effect in [Effect::Answer { code: 500, retry_after_secs: None }, Effect::Garbage] {
+        pass(Duration::from_secs(61)).await;
+        proxy.simulator.inject(Fault::next(1, effect, fails));
+        assert_eq!(ann.get(WIDGETS).await.detail(), "may-be-aggregated", "{effect:?}");
+        assert!(ann.get(WIDGETS).await.is_hit(), "{effect:?}");
+    }
+}

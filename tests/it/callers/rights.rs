@@ -1,0 +1,247 @@
+//! Memory answers a caller only what the apiserver, asked with that caller's token, allows.
+
+use std::time::Duration;
+
+use listless::{
+    api::Verb,
+    simulator::{Asked, Effect, Fault, User},
+};
+use serde_json::json;
+
+use super::{ANN, BOB, EVE, IN_A, IN_B, PODS, WEB, gateway, on_pods, warmed};
+use crate::harness::{Identity, TestProxy, pass};
+
+/// The answer must be the apiserver's own, and for the reason given.
+async fn assert_forwarded(proxy: &TestProxy, token: &str, path: &str, reason: &str) -> u16 {
+    let straight = proxy.straight_as(token).get(path).await;
+    let answer = proxy.bearer(token).get(path).await;
+    assert_eq!(answer.detail(), reason, "{path}: {}", answer.summary());
+    assert_eq!((answer.status, answer.text()), (straight.status, straight.text()), "{path}");
+    answer.status
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_the_apiserver_allows_is_answered_from_the_same_replica() {
+    let proxy = warmed().await;
+    for (token, path) in [(ANN, PODS), (ANN, IN_B), (ANN, WEB), (BOB, IN_A), (BOB, WEB)] {
+        let (answer, straight) =
+            (proxy.bearer(token).get(path).await, proxy.straight_as(token).get(path).await);
+        assert!(answer.is_hit(), "{token} {path}: {}", answer.summary());
+        assert_eq!(answer.json()["items"], straight.json()["items"]);
+    }
+    assert_eq!(proxy.upstream.count(Verb::List, "pods"), 0);
+    assert_eq!(proxy.replicas().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_the_apiserver_does_not_allow_gets_its_own_refusal() {
+    let proxy = warmed().await;
+    for (token, path) in [(BOB, PODS), (BOB, IN_B), (EVE, PODS), (EVE, IN_A), (EVE, WEB)] {
+        assert_eq!(assert_forwarded(&proxy, token, path, "not-authorized").await, 403);
+    }
+    assert_eq!(assert_forwarded(&proxy, "unknown", IN_A, "not-authorized").await, 401);
+    let selected = "/api/v1/namespaces/b/pods?labelSelector=app";
+    assert_eq!(assert_forwarded(&proxy, BOB, selected, "not-authorized").await, 403);
+    assert_eq!(
+        assert_forwarded(&proxy, BOB, "/api/v1/pods?resourceVersion=0", "not-authorized").await,
+        403
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn reviews_and_forwards_carry_the_callers_token_and_replicas_our_own() {
+    let proxy = gateway();
+    let ann = proxy.bearer(ANN);
+    for _ in 0..3 {
+        ann.get(IN_A).await;
+    }
+    ann.delete("/api/v1/namespaces/a/pods/web-1").await;
+    let mut of_replicas = 0;
+    for seen in proxy.upstream.all() {
+        match seen.headers.get("authorization") {
+            Some(token) => {
+                assert_eq!(seen.identity, Identity::Plain, "{:?}", seen.asked);
+                assert_eq!(token, &format!("Bearer {ANN}"));
+            }
+            None => {
+                assert_eq!(seen.identity, Identity::Own, "{:?}", seen.asked);
+                assert!(matches!(seen.asked.verb, Verb::List | Verb::Watch), "{:?}", seen.asked);
+                of_replicas += 1;
+            }
+        }
+    }
+    assert_eq!((of_replicas, proxy.upstream.reviews()), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_names_the_object_that_is_read() {
+    let proxy = warmed().await;
+    let mut only_web = on_pods(&["get"]).within("a");
+    only_web.names.push("web-0".to_owned());
+    proxy.simulator.admit(BOB, User::with_rules("bob", vec![only_web]));
+    assert!(proxy.bearer(BOB).get(WEB).await.is_hit());
+    let other = "/api/v1/namespaces/a/pods/db-0";
+    assert_eq!(assert_forwarded(&proxy, BOB, other, "not-authorized").await, 403);
+    assert_eq!(assert_forwarded(&proxy, BOB, IN_A, "not-authorized").await, 403);
+}
+
+#[tokio::test(start_paused = true)]
+async fn revoked_rights_end_answers_from_memory_within_ten_seconds() {
+    let proxy = warmed().await;
+    let bob = proxy.bearer(BOB);
+    for _ in 0..10 {
+        assert!(bob.get(IN_A).await.is_hit());
+        pass(Duration::from_secs(1)).await;
+    }
+    proxy.simulator.admit(BOB, User::with_rules("bob", Vec::new()));
+    let mut answered = 0;
+    while bob.get(IN_A).await.is_hit() {
+        answered += 1;
+        pass(Duration::from_secs(1)).await;
+    }
+    assert!(answered <= 10, "answered for {answered} s after the end of the rights");
+    assert_eq!(assert_forwarded(&proxy, BOB, IN_A, "not-authorized").await, 403);
+    assert!(proxy.bearer(ANN).get(IN_A).await.is_hit(), "the others are not concerned");
+
+    proxy.simulator.admit(BOB, User::with_rules("bob", vec![on_pods(&["list"])]));
+    pass(Duration::from_secs(11)).await;
+    assert!(bob.get(IN_A).await.is_hit(), "new rights count as soon");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_ends_ends_answers_from_memory() {
+    let proxy = warmed().await;
+    assert!(proxy.bearer(BOB).get(IN_A).await.is_hit());
+    proxy.simulator.expel(BOB);
+    pass(Duration::from_secs(11)).await;
+    for _ in 0..3 {
+        assert_eq!(assert_forwarded(&proxy, BOB, IN_A, "not-authorized").await, 401);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rights_are_asked_about_once_in_ten_seconds_for_each_caller() {
+    let proxy = warmed().await;
+    pass(Duration::from_secs(11)).await;
+    let callers = [proxy.bearer(ANN), proxy.bearer(BOB), proxy.bearer(EVE)];
+    for round in 1..=3 {
+        for caller in &callers {
+            for _ in 0..20 {
+                caller.get(IN_A).await;
+            }
+        }
+        assert_eq!(proxy.upstream.reviews(), 3 * round);
+        pass(Duration::from_secs(11)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_reads_of_one_caller_share_a_review_and_nobody_elses() {
+    let proxy = warmed().await;
+    let slow = Effect::Delay(Duration::from_millis(500));
+    let review = |asked: &Asked| asked.resource == "selfsubjectaccessreviews";
+    proxy.simulator.inject(Fault::always(slow, review));
+    let reads = (0..30).map(|number| {
+        let (token, hit) = if number % 2 == 0 { (BOB, true) } else { (EVE, false) };
+        let client = proxy.bearer(token);
+        tokio::spawn(async move { assert_eq!(client.get(IN_A).await.is_hit(), hit) })
+    });
+    for read in futures_util::future::join_all(reads).await {
+        read.expect("no panic");
+    }
+    assert_eq!(proxy.upstream.reviews(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_to_be_somebody_else_is_forwarded_with_the_own_token_only() {
+    let proxy = warmed().await;
+    let ann = proxy.bearer(ANN);
+    for (name, value) in [
+        ("impersonate-user", "bob"),
+        ("impersonate-group", "admins"),
+        ("impersonate-extra-scopes", "view"),
+        ("impersonate-something-new", "x"),
+    ] {
+        let answer = ann.with(name, value).get(PODS).await;
+        assert_eq!(answer.detail(), "impersonation", "{name}");
+        let seen = proxy.upstream.last();
+        assert_eq!(
+            (seen.identity, &seen.headers[name]),
+            (Identity::Plain, &value.parse().unwrap())
+        );
+        assert_eq!(seen.headers["authorization"], format!("Bearer {ANN}"));
+    }
+    assert_eq!(proxy.upstream.reviews(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ambiguous_credentials_are_forwarded_as_they_came() {
+    let proxy = warmed().await;
+    let ann = proxy.bearer(ANN);
+    let token = "base64url.bearer.authorization.k8s.io.YW5u";
+    for (client, detail) in [
+        (ann.with("authorization", &format!("Bearer {ANN}")), "other-credential"),
+        (ann.with("authorization", "Basic YTpi"), "other-credential"),
+        (ann.with("sec-websocket-protocol", token), "other-credential"),
+        (proxy.anybody().with("authorization", "Basic YTpi"), "other-credential"),
+        (proxy.anybody().with("authorization", &format!("Bearer  {ANN}")), "other-credential"),
+        (proxy.anybody().with("sec-websocket-protocol", token), "no-credential"),
+        (proxy.anybody(), "no-credential"),
+    ] {
+        let answer = client.get(PODS).await;
+        assert_eq!(answer.detail(), detail, "{:?}", client.headers());
+        let seen = proxy.upstream.last();
+        assert_eq!(seen.identity, Identity::Plain);
+        for name in ["authorization", "sec-websocket-protocol"] {
+            let sent: Vec<_> = client.headers().get_all(name).iter().collect();
+            assert_eq!(seen.headers.get_all(name).iter().collect::<Vec<_>>(), sent);
+        }
+    }
+    let posing = ann.with("x-remote-user", "admin").with("x-remote-group", "system:masters");
+    posing.create(IN_A, &json!({"metadata": {"generateName": "p-"}})).await;
+    let seen = proxy.upstream.last();
+    assert!(!seen.headers.keys().any(|name| name.as_str().starts_with("x-remote-")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_that_fails_opens_nothing_and_is_not_remembered() {
+    let review = |asked: &Asked| asked.resource == "selfsubjectaccessreviews";
+    for effect in [
+        Effect::Answer { code: 500, retry_after_secs: None },
+        Effect::Answer { code: 429, retry_after_secs: Some(1) },
+        Effect::Garbage,
+        Effect::Close,
+        Effect::Delay(Duration::from_secs(20)),
+    ] {
+        let proxy = warmed().await;
+        // One for the question before the replica; the forward needs none.
+        proxy.simulator.inject(Fault::next(1, effect, review));
+        let bob = proxy.bearer(BOB);
+        let answer = bob.get(IN_A).await;
+        assert_eq!((answer.status, answer.detail()), (200, "not-authorized"), "{effect:?}");
+        assert!(bob.get(IN_A).await.is_hit(), "{effect:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_answered_from_memory_only_for_who_may_watch_and_only_as_long() {
+    let proxy = warmed().await;
+    let watch = async |token: &str| {
+        let version = proxy.straight().get(IN_A).await.version();
+        let path = format!("{IN_A}?watch=1&resourceVersion={version}&timeoutSeconds=600");
+        proxy.bearer(token).watch(&path).await
+    };
+    let status = |watch: &crate::harness::Watch| {
+        watch.head.headers["cache-status"].to_str().expect("a text").to_owned()
+    };
+    let refused = watch(EVE).await;
+    assert_eq!(refused.head.status, 403);
+    assert!(status(&refused).ends_with("detail=not-authorized"), "{}", status(&refused));
+    let mut bobs = watch(BOB).await;
+    assert!(status(&bobs).starts_with("listless; hit"), "{}", status(&bobs));
+    proxy.simulator.admit(BOB, User::with_rules("bob", Vec::new()));
+    let begun = tokio::time::Instant::now();
+    while bobs.next().await.is_some() {}
+    assert!(begun.elapsed() < Duration::from_secs(60), "ended after {:?}", begun.elapsed());
+    assert_eq!(watch(BOB).await.head.status, 403);
+}
