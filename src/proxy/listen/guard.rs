@@ -4,16 +4,16 @@
 //! nothing behind it can see the conflict that request smuggling lives from. This sees it and
 //! tells the service, which answers 400 and closes. It changes no byte.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU8, Ordering},
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
 };
 
 /// Beyond this the HTTP library has refused the head already.
 const HEAD_BYTES_MAX: usize = 512 * 1024;
-
-/// The longest head that is remembered.
-const ACCEPTED_BYTES_MAX: usize = 1024;
 
 /// What is wrong with the framing of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +37,17 @@ pub(super) struct Guard {
     /// The head being read, from the request line on.
     head: Vec<u8>,
     /// The last head that came in one piece and that nothing follows: a poll repeats it.
-    accepted: Vec<u8>,
+    accepted: Option<Accepted>,
+    hasher: RandomState,
     verdict: Verdict,
+}
+
+/// A head that was found in order, without what it says: it may hold a token.
+#[derive(Clone, Copy)]
+struct Accepted {
+    length: usize,
+    /// Keyed, and by a strong hash: nobody can aim at another head with the same.
+    hash: u64,
 }
 
 enum State {
@@ -114,7 +123,8 @@ impl Guard {
         Self {
             state: State::Head,
             head: Vec::new(),
-            accepted: Vec::new(),
+            accepted: None,
+            hasher: RandomState::new(),
             verdict: Verdict::default(),
         }
     }
@@ -155,8 +165,9 @@ impl Guard {
 
     fn observe_head<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         if self.head.is_empty()
-            && !self.accepted.is_empty()
-            && let Some(rest) = bytes.strip_prefix(&*self.accepted)
+            && let Some(Accepted { length, hash }) = self.accepted
+            && let Some((head, rest)) = bytes.split_at_checked(length)
+            && self.hasher.hash_one(head) == hash
         {
             return rest;
         }
@@ -184,9 +195,8 @@ impl Guard {
     }
 
     fn remember(&mut self, head: &[u8]) {
-        if matches!(self.state, State::Head) && head.len() <= ACCEPTED_BYTES_MAX {
-            self.accepted.clear();
-            self.accepted.extend_from_slice(head);
+        if matches!(self.state, State::Head) {
+            self.accepted = Some(Accepted { length: head.len(), hash: self.hasher.hash_one(head) });
         }
     }
 
