@@ -148,7 +148,7 @@ impl Proxy {
         match plan {
             Plan::Read(answer) => self.read(&visit, &target, answer, request, log).await,
             Plan::Watch(answer) => self.watch(&visit, &target, answer, request, log).await,
-            Plan::Share(reason) => self.share(&visit, info, reason, request, log).await,
+            Plan::Share(forward) => self.share(&visit, info, forward, request, log).await,
             Plan::Forward(forward) => self.forward(&visit, info, forward, request, log).await,
         }
     }
@@ -337,12 +337,12 @@ impl Proxy {
         &self,
         visit: &Visit,
         info: &RequestInfo,
-        reason: ForwardReason,
+        forward: Forward,
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
-        let key = CoalesceKey::new(visit.caller(), &request);
-        let rewriting = Rewriting::Keep;
+        let Forward { reason, rewriting } = forward;
+        let key = CoalesceKey::new(visit.caller(), &request, &rewriting);
         let (caller, session) = (visit.caller(), &visit.session);
         let send = || self.forwarder.forward(caller, info, &rewriting, request, session);
         match self.coalesce.fly(key, send).await {

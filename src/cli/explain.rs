@@ -237,18 +237,20 @@ fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
 fn outcome(plan: &Plan) -> String {
     match plan {
         Plan::Read(_) | Plan::Watch(_) => "answered from memory".to_owned(),
-        Plan::Share(reason) => {
-            format!("forwarded: {}; identical concurrent reads share the answer", reason.as_str())
+        Plan::Share(forward) => {
+            format!("{}; identical concurrent reads share the answer", sent(forward))
         }
-        Plan::Forward(Forward { reason, rewriting }) => {
-            let changed = match rewriting {
-                Rewriting::Keep => "unchanged".to_owned(),
-                Rewriting::Any => "with resourceVersion=0".to_owned(),
-                Rewriting::NotOlderThan(version) => format!("with resourceVersion={version}"),
-            };
-            format!("forwarded {changed}: {}", reason.as_str())
-        }
+        Plan::Forward(forward) => sent(forward),
     }
+}
+
+fn sent(Forward { reason, rewriting }: &Forward) -> String {
+    let changed = match rewriting {
+        Rewriting::Keep => "unchanged".to_owned(),
+        Rewriting::Any => "with resourceVersion=0".to_owned(),
+        Rewriting::NotOlderThan(version) => format!("with resourceVersion={version}"),
+    };
+    format!("forwarded {changed}: {}", reason.as_str())
 }
 
 #[cfg(test)]
@@ -317,7 +319,7 @@ mod tests {
                     cache: {rules: [{resources: [pods], freshness: mostRecent}]}\n";
         let config = Config::from_bytes("c.yaml".as_ref(), text.as_bytes()).unwrap();
         let told = explained(Method::GET, "/api/v1/pods", &config);
-        let shared = "forwarded: most-recent; identical concurrent reads share the answer";
+        let shared = "forwarded unchanged: most-recent; identical concurrent reads share the answer";
         assert_eq!(told.about("outcome"), shared);
         let told = explained(Method::GET, "/api/v1/nodes", &config);
         assert!(told.about("policy").starts_with("no rule matches"), "{told}");

@@ -16,7 +16,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, he
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::{body::Body, proxy::identify::Caller};
+use crate::{
+    body::Body,
+    proxy::{decide::Rewriting, identify::Caller},
+};
 
 /// The flights of the moment.
 #[derive(Default)]
@@ -29,6 +32,7 @@ pub struct Coalesce {
 pub struct CoalesceKey {
     caller: Caller,
     target: String,
+    rewriting: Rewriting,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -82,8 +86,9 @@ const SHARED_BYTES_MAX: usize = 16 * 1024 * 1024;
 // === impl CoalesceKey ===
 
 impl CoalesceKey {
-    /// The key of a bodyless read by this caller; of a caller who is known, it holds no credential.
-    pub fn new<B>(caller: Caller, request: &Request<B>) -> Self {
+    /// The key of a bodyless read by this caller, to be rewritten so; of a caller who is known, it
+    /// holds no credential.
+    pub fn new<B>(caller: Caller, request: &Request<B>, rewriting: &Rewriting) -> Self {
         let mut headers: Vec<_> = request
             .headers()
             .iter()
@@ -94,7 +99,7 @@ impl CoalesceKey {
             .collect();
         headers.sort_by(|(a, _), (b, _)| a.as_str().cmp(b.as_str()));
         let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
-        Self { caller, target: target.to_owned(), headers }
+        Self { caller, target: target.to_owned(), rewriting: rewriting.clone(), headers }
     }
 }
 
@@ -259,7 +264,7 @@ mod tests {
 
     fn key(target: &str) -> CoalesceKey {
         let request = Request::get(target).body(()).expect("a request");
-        CoalesceKey::new(Caller::Own, &request)
+        CoalesceKey::new(Caller::Own, &request, &Rewriting::Keep)
     }
 
     async fn text(landed: Landed) -> (bool, String) {
@@ -313,11 +318,11 @@ mod tests {
         let table = Request::get("/x").header("accept", "table").body(()).expect("a request");
         let token =
             Request::get("/x").header("authorization", "Bearer t").body(()).expect("a request");
-        let own = |request| CoalesceKey::new(Caller::Own, request);
+        let own = |request| CoalesceKey::new(Caller::Own, request, &Rewriting::Keep);
         assert_ne!(own(&plain), own(&table));
         assert_eq!(own(&plain), own(&token));
         assert_ne!(own(&plain), key("/y"));
         let stranger = Caller::Other(crate::proxy::identify::Stranger::NoCredential);
-        assert_ne!(own(&plain), CoalesceKey::new(stranger, &plain));
+        assert_ne!(own(&plain), CoalesceKey::new(stranger, &plain, &Rewriting::Keep));
     }
 }

@@ -76,7 +76,7 @@ pub enum Plan {
     /// Follow this replica.
     Watch(LocalWatch),
     /// Ask the apiserver, together with identical concurrent reads.
-    Share(ForwardReason),
+    Share(Forward),
     /// Send it to the apiserver.
     Forward(Forward),
 }
@@ -113,7 +113,7 @@ pub struct Forward {
 }
 
 /// What is changed in a forwarded read's query.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Rewriting {
     /// Nothing.
     Keep,
@@ -152,7 +152,7 @@ fn observed<T>(policy: &Policy, enforced: Result<T, Plan>) -> Result<T, Plan> {
         return enforced;
     }
     Err(Plan::keep(match enforced {
-        Err(Plan::Share(reason) | Plan::Forward(Forward { reason, .. })) => reason,
+        Err(Plan::Share(forward) | Plan::Forward(forward)) => forward.reason,
         Ok(_) | Err(Plan::Read(_) | Plan::Watch(_)) => ForwardReason::Observing,
     }))
 }
@@ -199,14 +199,16 @@ fn enforced<'a>(
             let reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);
             return Err(candidate.forward(reason, session));
         }
+        // What memory cannot lay out is the dearest to make: identical reads share it.
         Negotiated::Unmodelled(media) => {
-            return Err(candidate.forward(ForwardReason::MediaType(media), session));
+            let reason = ForwardReason::MediaType(media);
+            return Err(Plan::Share(candidate.relaxed(reason, session)));
         }
     }
     match (candidate.level, &read.version) {
         (_, VersionMatch::Exact(_)) => Err(Plan::keep(ForwardReason::ExactVersion)),
         (Level::Configured(Freshness::MostRecent), _) => {
-            Err(Plan::Share(ForwardReason::MostRecent))
+            Err(Plan::Share(Forward::keep(ForwardReason::MostRecent)))
         }
         _ => Ok(candidate),
     }
@@ -281,7 +283,15 @@ fn is_path_known(query: &Query, named: bool, replica: &Query, snapshot: &Snapsho
 
 impl Plan {
     fn keep(reason: ForwardReason) -> Self {
-        Self::Forward(Forward { reason, rewriting: Rewriting::Keep })
+        Self::Forward(Forward::keep(reason))
+    }
+}
+
+// === impl Forward ===
+
+impl Forward {
+    fn keep(reason: ForwardReason) -> Self {
+        Self { reason, rewriting: Rewriting::Keep }
     }
 }
 
@@ -345,6 +355,10 @@ impl<'a> Candidate<'a> {
 
     /// Forwards, sparing the apiserver a consistent read where that is allowed and safe.
     fn forward(&self, reason: ForwardReason, session: &Session) -> Plan {
+        Plan::Forward(self.relaxed(reason, session))
+    }
+
+    fn relaxed(&self, reason: ForwardReason, session: &Session) -> Forward {
         let rewriting = match self.rewrite {
             Rewrite::Keep => Rewriting::Keep,
             Rewrite::Any => Rewriting::Any,
@@ -354,7 +368,7 @@ impl<'a> Candidate<'a> {
                 Floor::Consistent => Rewriting::Keep,
             },
         };
-        Plan::Forward(Forward { reason, rewriting })
+        Forward { reason, rewriting }
     }
 }
 

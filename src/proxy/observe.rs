@@ -77,7 +77,7 @@ impl RequestLog {
     /// What will be done is known.
     pub fn decided(&mut self, plan: &Plan) {
         match plan {
-            Plan::Forward(forward) => {
+            Plan::Forward(forward) | Plan::Share(forward) => {
                 self.metrics.forwarded(forward.reason.as_str(), self.verb);
                 match forward.rewriting {
                     Rewriting::Keep => {}
@@ -85,7 +85,6 @@ impl RequestLog {
                     Rewriting::NotOlderThan(_) => self.metrics.rewritten("notOlderThan"),
                 }
             }
-            Plan::Share(reason) => self.metrics.forwarded(reason.as_str(), self.verb),
             Plan::Read(_) | Plan::Watch(_) => {}
         }
     }

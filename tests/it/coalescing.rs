@@ -1,4 +1,5 @@
-//! At the strictest level identical reads share a request, but none that was sent before they came.
+//! Identical reads share a request at the strictest level, and where memory cannot lay an answer
+//! out; but none that was sent before they came.
 
 use std::time::Duration;
 
@@ -46,6 +47,34 @@ async fn many_reads_at_once_cost_two_requests_and_agree() {
     }
     let shared = "listless; fwd=request; collapsed; detail=most-recent";
     assert_eq!(answers.iter().filter(|answer| answer.cache_status() == shared).count(), 28);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_memory_cannot_lay_out_is_asked_for_together() {
+    const INDENTED: &str = "/api/v1/pods?pretty=true";
+    let proxy = Setup::default().in_memory();
+    proxy.warm(PODS).await;
+    let slow = Effect::Delay(Duration::from_secs(1));
+    proxy.simulator.inject(Fault::always(slow, |asked| asked.verb == Verb::List));
+    let client = proxy.client();
+    proxy.upstream.forget();
+    let answers = all((0..20).map(|_| read(&client, INDENTED)).collect()).await;
+    assert_eq!(proxy.upstream.count(Verb::List, "pods"), 2);
+    let straight = proxy.straight().get(INDENTED).await;
+    for answer in &answers {
+        assert_eq!((answer.text(), answer.detail()), (straight.text(), "pretty"));
+    }
+    let shared = answers.iter().filter(|answer| answer.cache_status().contains("collapsed"));
+    assert_eq!(shared.count(), 18);
+    // What this session writes is in what it shares.
+    let first = read(&client, INDENTED);
+    pass(Duration::from_millis(300)).await;
+    let created = client.create("/api/v1/namespaces/a/pods", &pod("a", "new", &[], "n1")).await;
+    assert_eq!(created.status, 201);
+    for answer in all((0..3).map(|_| read(&client, INDENTED)).collect()).await {
+        assert!(answer.names().contains(&"a/new".to_owned()), "{}", answer.summary());
+    }
+    assert_eq!(first.await.expect("no panic").status, 200);
 }
 
 #[tokio::test(start_paused = true)]
