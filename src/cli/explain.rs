@@ -319,7 +319,8 @@ mod tests {
                     cache: {rules: [{resources: [pods], freshness: mostRecent}]}\n";
         let config = Config::from_bytes("c.yaml".as_ref(), text.as_bytes()).unwrap();
         let told = explained(Method::GET, "/api/v1/pods", &config);
-        let shared = "forwarded unchanged: most-recent; identical concurrent reads share the answer";
+        let shared =
+            "forwarded unchanged: most-recent; identical concurrent reads share the answer";
         assert_eq!(told.about("outcome"), shared);
         let told = explained(Method::GET, "/api/v1/nodes", &config);
         assert!(told.about("policy").starts_with("no rule matches"), "{told}");

@@ -6,6 +6,7 @@ use http::Response;
 use super::*;
 use crate::{
     proxy::identify::{Identify, LocalToken, Stranger, TokenHasher},
+    testing::pass,
     upstream,
 };
 
@@ -37,7 +38,7 @@ impl Client for Reviewer {
         self.asked.lock().expect("no panic holds it").push(credential.to_owned());
         let response = Response::builder().status(self.status).body(Body::full(self.answer));
         Box::pin(async move {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            pass(Duration::from_millis(1)).await;
             Ok(response.expect("a response"))
         })
     }
@@ -98,9 +99,9 @@ async fn a_review_is_renewed_ahead_and_never_believed_longer_than_its_time() {
     let reviewer = Reviewer::new(201, ALLOWED);
     let authorize = authorize(&reviewer, &Reviewer::new(201, DENIED));
     let asked_after = async |wait| {
-        tokio::time::sleep(wait).await;
+        pass(wait).await;
         assert!(authorize.allows(&own(), list, &Remembered::default()).await);
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        pass(Duration::from_millis(2)).await;
         reviewer.asked().len()
     };
     assert_eq!(asked_after(Duration::ZERO).await, 1);
@@ -156,7 +157,7 @@ async fn a_token_that_is_refused_is_not_asked_about_each_time() {
             assert!(!authorize.allows(&bearer("ann"), list, &Remembered::default()).await);
         }
         assert_eq!(reviewer.asked().len(), 1, "{status}");
-        tokio::time::sleep(REVIEW_TTL).await;
+        pass(REVIEW_TTL).await;
         assert!(!authorize.allows(&bearer("ann"), list, &Remembered::default()).await);
         assert_eq!(reviewer.asked().len(), 2, "{status}");
     }
