@@ -4,7 +4,10 @@
 //! aggregated server may show each caller something else, so that what we hold may be too much for
 //! another. Whatever is not known to be the apiserver's own counts as aggregated.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use http::{Request, StatusCode, header};
 use serde::{Deserialize, de::IgnoredAny};
@@ -20,8 +23,11 @@ use crate::{
 /// Who serves which group and version; asked in our own name, and remembered.
 pub struct Aggregation {
     client: Arc<dyn Client>,
-    servers: moka::future::Cache<(Arc<str>, Arc<str>), Known, RandomState>,
+    /// Takes memory only where bearers are answered.
+    servers: LazyLock<Servers>,
 }
+
+type Servers = moka::future::Cache<(Arc<str>, Arc<str>), Known, RandomState>;
 
 #[derive(Clone, Copy)]
 struct Known {
@@ -67,8 +73,7 @@ const BYTES_MAX: usize = 256 * 1024;
 impl Aggregation {
     /// Asks through `client`.
     pub fn new(client: Arc<dyn Client>) -> Self {
-        let servers = moka::future::Cache::builder().max_capacity(KNOWN_MAX);
-        Self { client, servers: servers.build_with_hasher(RandomState::default()) }
+        Self { client, servers: LazyLock::new(nobody_asked) }
     }
 
     /// Whether an aggregated server may answer reads of this resource.
@@ -112,4 +117,9 @@ impl Aggregation {
         };
         Ok(Known { server, at })
     }
+}
+
+fn nobody_asked() -> Servers {
+    let servers = moka::future::Cache::builder().max_capacity(KNOWN_MAX);
+    servers.build_with_hasher(RandomState::default())
 }
