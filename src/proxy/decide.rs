@@ -171,6 +171,23 @@ fn addressed(info: &RequestInfo, caller: Caller) -> Result<&ResourceRequest, Pla
     Ok(request)
 }
 
+/// What the rules say of its resource, if memory may answer for that now.
+fn rules<'a>(
+    request: &ResourceRequest,
+    policy: &'a Policy,
+    session: &Session,
+) -> Result<&'a ResourcePolicy, Plan> {
+    let resource = request.resource.group_resource();
+    let rules = policy.resource(&resource, request.scope.namespace());
+    if rules.start == Start::Never {
+        return Err(Plan::keep(ForwardReason::NeverCached));
+    }
+    if session.must_go_upstream(&resource) {
+        return Err(Plan::keep(ForwardReason::AfterExpiry));
+    }
+    Ok(rules)
+}
+
 fn enforced<'a>(
     info: &'a RequestInfo,
     caller: Caller,
@@ -180,14 +197,7 @@ fn enforced<'a>(
 ) -> Result<Candidate<'a>, Plan> {
     let request = addressed(info, caller)?;
     let read = request.read.as_ref().map_err(|&why| Plan::keep(why.into()))?;
-    let rules = policy.resource(&request.resource.group_resource(), request.scope.namespace());
-    if rules.start == Start::Never {
-        return Err(Plan::keep(ForwardReason::NeverCached));
-    }
-    let mut candidate = Candidate::new(request, read, rules);
-    if session.must_go_upstream(&request.resource.group_resource()) {
-        return Err(Plan::keep(ForwardReason::AfterExpiry));
-    }
+    let mut candidate = Candidate::new(request, read, rules(request, policy, session)?);
     match media {
         Negotiated::Json | Negotiated::JsonInsteadOfProtobuf => {}
         Negotiated::Metadata(metadata)

@@ -281,6 +281,7 @@ pub(crate) fn configuration(sections: &str) -> Config {
 
 /// Lets everything happen that needs no more time; the clock must be paused for that to be sure.
 pub(crate) async fn settle() {
+    // A paused clock moves on only once nothing else can run.
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
@@ -294,6 +295,7 @@ pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "never: {what}");
+        // Not a yield: a paused clock moves on only while everything waits.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

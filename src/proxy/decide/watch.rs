@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{
     Await, Forward, ForwardReason, Level, Plan, Rewriting, SESSION_PATIENCE, START_PATIENCE, Step,
-    VERSION_PATIENCE, addressed, is_path_known, observed, unproven, verdict,
+    VERSION_PATIENCE, addressed, is_path_known, observed, rules, unproven, verdict,
 };
 use crate::{
     api::{
@@ -19,7 +19,7 @@ use crate::{
         version::{Freshness, VersionMatch},
     },
     cache::{Absence, Lookup, Reach, Replica, State, View, store::Snapshot, subscription::Begin},
-    policy::{Policy, Start},
+    policy::Policy,
     proxy::{
         identify::Caller,
         session::{Imminence, Session, Verdict},
@@ -80,14 +80,7 @@ fn enforced<'a>(
         (None, Err(why)) => return Err(Plan::keep((*why).into())),
         (None, Ok(_)) => return Err(Plan::keep(request::NotModelled::Watch.into())),
     };
-    let resource = request.resource.group_resource();
-    let rules = policy.resource(&resource, request.scope.namespace());
-    if rules.start == Start::Never {
-        return Err(Plan::keep(ForwardReason::NeverCached));
-    }
-    if session.must_go_upstream(&resource) {
-        return Err(Plan::keep(ForwardReason::AfterExpiry));
-    }
+    let rules = rules(request, policy, session)?;
     let unmodelled = match media {
         Negotiated::Json | Negotiated::JsonInsteadOfProtobuf => None,
         Negotiated::Metadata(_) => Some(UnmodelledMedia::PartialObjectMetadata),
