@@ -10,6 +10,7 @@ mod event;
 mod exchange;
 mod failure;
 mod listing;
+mod proof;
 mod watching;
 
 pub use failure::{Ended, Failure};

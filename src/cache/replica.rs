@@ -348,6 +348,11 @@ impl Published {
         let (state, snapshot, proven_at, oldest) = (State::Starting, None, None, None);
         Self { state, snapshot, link, proven_at, epoch, oldest }
     }
+
+    /// What is shown was the newest state at some moment.
+    pub(super) fn prove(&mut self, at: Instant) {
+        self.proven_at = self.proven_at.max(Some(at));
+    }
 }
 
 // === impl Attached ===

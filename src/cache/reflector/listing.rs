@@ -59,7 +59,8 @@ impl Reflector {
                 None => Failure::Restored { current: listed, shown },
             });
         }
-        self.show_list(snapshot, asked_at);
+        // Not older than what was shown is not the newest: it may be exactly what was shown.
+        self.show_list(snapshot, from.is_none().then_some(asked_at));
         Ok(Step::Watch)
     }
 
@@ -88,7 +89,7 @@ impl Reflector {
         listing.finish(envelope, version)
     }
 
-    fn show_list(&self, snapshot: Snapshot, asked_at: Instant) {
+    fn show_list(&self, snapshot: Snapshot, newest_at: Option<Instant>) {
         let query = self.replica.query();
         let (objects, version) = (snapshot.len(), snapshot.version().clone());
         tracing::info!(
@@ -100,8 +101,10 @@ impl Reflector {
             published.oldest = Some(version);
             published.state = State::Synced;
             published.snapshot = Some(Arc::new(snapshot));
-            published.link = Link::Lost { since: asked_at };
-            published.proven_at = Some(asked_at);
+            if let Some(newest_at) = newest_at {
+                published.link = Link::Lost { since: newest_at };
+                published.prove(newest_at);
+            }
         });
     }
 }

@@ -14,6 +14,7 @@ use super::{
     Reflector,
     event::{Lines, WatchEvent},
     failure::{Failure, Step},
+    proof::Proof,
 };
 use crate::{
     api::version::ResourceVersion,
@@ -37,6 +38,7 @@ struct Stream {
     quiet_until: Instant,
     /// How many times it was questioned in a row.
     questioned: u32,
+    proof: Proof,
 }
 
 /// Why reading a watch ended without a failure.
@@ -135,7 +137,7 @@ impl Reflector {
         // Being opened proves nothing: what counts is when the last news came.
         let last_news = self.replica.published().proven_at.unwrap_or(now);
         let quiet_until = (last_news + settings.quiet_after).max(now + QUIET_AFTER_OPENING);
-        Stream { body, lines, envelope, quiet_until, questioned: 0 }
+        Stream { body, lines, envelope, quiet_until, questioned: 0, proof: Proof::opened() }
     }
 
     async fn read_events(&mut self, mut stream: Stream) -> Result<End, Failure> {
@@ -157,8 +159,7 @@ impl Reflector {
             let arrived = self.arrived(&mut stream, frame);
             if !arrived.events.is_empty() {
                 stream.questioned = 0;
-                stream.quiet_until = Instant::now() + self.settings.borrow().quiet_after;
-                self.apply(arrived.events)?;
+                self.apply(&mut stream, arrived.events)?;
                 self.backoff.reset();
             }
             if arrived.end?.is_break() {
@@ -224,17 +225,16 @@ impl Reflector {
         if current < shown {
             return Err(Failure::Restored { current, shown });
         }
-        if current == shown {
-            // Nothing was written since: what is shown was the newest state when asked.
+        if let Some(proven_at) = stream.proof.questioned(&shown, current, asked_at) {
             stream.questioned = 0;
-            self.replica.publish(|published| published.proven_at = Some(asked_at));
+            self.replica.publish(|published| published.prove(proven_at));
         }
         stream.quiet_until = Instant::now() + quiet_after;
         Ok(())
     }
 
     /// Applies events in order up to the first that must not be, and publishes the result.
-    fn apply(&mut self, events: Vec<WatchEvent>) -> Result<(), Failure> {
+    fn apply(&mut self, stream: &mut Stream, events: Vec<WatchEvent>) -> Result<(), Failure> {
         let Some(base) = self.snapshot() else {
             return Ok(());
         };
@@ -251,11 +251,17 @@ impl Reflector {
             self.replica.learn_bookmark(form);
         }
         if (events, bookmarks) != (0, 0) {
+            let proven_at = stream.proof.reached(&version, bookmarks > 0, now);
+            if proven_at.is_some() {
+                stream.quiet_until = now + self.settings.borrow().quiet_after;
+            }
             let snapshot = batch.finish(version);
             self.replica.publish(|published| {
                 published.snapshot = Some(Arc::new(snapshot));
-                published.proven_at = Some(now);
                 published.oldest = history.oldest().cloned();
+                if let Some(proven_at) = proven_at {
+                    published.prove(proven_at);
+                }
             });
         }
         result

@@ -2,11 +2,13 @@
 //!
 //! What is checked: an answer from memory is the apiserver's state at its version; versions never go
 //! back for the session; what it wrote or was shown is in what it reads later; memory stops
-//! answering when it has had no news for too long; and in the end all is calm again.
+//! answering when it has had no news for too long; whoever follows events misses none and hears
+//! none twice; and in the end all is calm again.
 
 mod actors;
 mod dice;
 mod history;
+mod informer;
 mod oracle;
 
 use std::{
@@ -34,6 +36,8 @@ struct World {
     down: AtomicBool,
     /// Whether the clients have done all they wanted.
     over: AtomicBool,
+    /// Whether nothing goes wrong any more.
+    calm: AtomicBool,
 }
 
 /// What a run showed: what is wrong, and how often each kind of answer came.
@@ -48,6 +52,9 @@ const RUNS: u64 = 10;
 
 /// Clients of the same session that work at the same time.
 const CLIENTS: u64 = 3;
+
+/// Informers that follow what happens.
+const INFORMERS: u64 = 2;
 
 /// The collections the actors work on.
 const RESOURCES: [&str; 3] = ["pods", "configmaps", "widgets.x.io"];
@@ -72,9 +79,14 @@ async fn no_answer_is_older_than_promised_and_none_is_lost() {
     }
     if seeds.len() > 1 {
         // The test means something only if memory answered a lot, and was doubted for each reason.
-        for (detail, least) in
-            [("session", 200), ("any", 20), ("behind", 20), ("barred", 20), ("link-lost", 5)]
-        {
+        for (detail, least) in [
+            ("session", 200),
+            ("any", 20),
+            ("behind", 20),
+            ("barred", 20),
+            ("link-lost", 5),
+            ("watches", 20),
+        ] {
             let count = answers.get(detail).copied().unwrap_or_default();
             assert!(count >= least, "only {count} answers were {detail:?}: {answers:?}");
         }
@@ -100,12 +112,20 @@ async fn run(seed: u64) -> Report {
         age.lock().expect("no panic holds it").between(oldest, newest)
     });
     let proxy = Setup::of(simulator).upstream(laggard).seed(seed).in_memory();
-    let (down, over) = (AtomicBool::new(false), AtomicBool::new(false));
-    let world = Arc::new(World { proxy, history: History::default(), down, over });
+    let world = Arc::new(World {
+        proxy,
+        history: History::default(),
+        down: AtomicBool::new(false),
+        over: AtomicBool::new(false),
+        calm: AtomicBool::new(false),
+    });
     let others = tokio::spawn(actors::others(world.clone(), dice.another()));
     let faults = tokio::spawn(actors::faults(world.clone(), dice.another()));
     let clients: Vec<_> =
         (0..CLIENTS).map(|_| tokio::spawn(actors::client(world.clone(), dice.another()))).collect();
+    let informers: Vec<_> = (0..INFORMERS)
+        .map(|_| tokio::spawn(informer::informer(world.clone(), dice.another())))
+        .collect();
     for client in clients {
         client.await.expect("a client does not panic");
     }
@@ -114,10 +134,18 @@ async fn run(seed: u64) -> Report {
     faults.await.expect("no panic");
     world.proxy.simulator.clear_faults();
     world.proxy.simulator.start();
+    world.calm.store(true, Ordering::SeqCst);
     let mut report = Report::default();
     let oracle = Oracle::build(&world.proxy, &RESOURCES).await;
     report.violations = oracle.check(&world.proxy, &world.history).await;
+    let mut watches = 0;
+    for informer in informers {
+        let (violations, hits) = informer.await.expect("an informer does not panic");
+        report.violations.extend(violations);
+        watches += hits;
+    }
     report.answers = world.history.details();
+    report.answers.insert("watches".to_owned(), watches);
     report.violations.extend(unrest(&world.proxy).await);
     report
 }

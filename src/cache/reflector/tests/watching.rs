@@ -242,6 +242,47 @@ async fn a_watch_that_misses_news_is_opened_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_missed_proves_nothing_until_the_apiserver_is_caught_up_with() {
+    let (mut scene, watch) = Scene::watching(10, &[]).await;
+    let listed_at = scene.view().proven_at;
+    tokio::time::advance(Duration::from_secs(30)).await;
+    watch.fail();
+    let watch = scene.calls.expect_watch(10).await.pipe();
+    watch.send(pod("p", 11).event("ADDED"));
+    scene.settle().await;
+    assert_eq!((scene.shown(), scene.view().proven_at), (Some(11), listed_at));
+    let probe = scene.calls.expect(PROBE).await;
+    let asked_at = Instant::now();
+    assert_eq!(asked_at - listed_at.expect("listed"), Duration::from_secs(75));
+    probe.json(200, fixture::list(13, &[]));
+    watch.send(pod("p", 12).event("MODIFIED"));
+    scene.settle().await;
+    assert_eq!((scene.shown(), scene.view().proven_at), (Some(12), listed_at));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    watch.send(pod("p", 14).event("MODIFIED"));
+    scene.settle().await;
+    assert_eq!(scene.view().proven_at, Some(asked_at));
+    watch.send(pod("p", 15).event("MODIFIED"));
+    scene.settle().await;
+    assert_eq!(scene.view().proven_at, Some(Instant::now()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_not_older_than_shown_proves_nothing() {
+    let (mut scene, watch) = Scene::watching(10, &[]).await;
+    let listed_at = scene.view().proven_at;
+    tokio::time::advance(Duration::from_secs(30)).await;
+    watch.send(error_event(410, "too old resource version: 10 (50)"));
+    scene.calls.next().await.json(200, fixture::list(10, &[]));
+    let watch = scene.calls.expect_watch(10).await.pipe();
+    scene.settle().await;
+    assert_eq!(scene.view().proven_at, listed_at);
+    watch.send(bookmark(50));
+    scene.settle().await;
+    assert_eq!(scene.view().proven_at, Some(Instant::now()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stalled_connection_is_given_up() {
     let (mut scene, watch) = Scene::watching(10, &[]).await;
     let silent_since = Instant::now();

@@ -1,0 +1,226 @@
+//! A client that lists once and watches from there, as informers do: what it holds by its events
+//! alone is what there is.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use http::HeaderValue;
+use serde_json::Value;
+use tokio::time::{Instant, timeout};
+
+use super::{World, dice::Dice};
+use crate::harness::{Answer, TestClient, pass};
+
+/// What informers follow.
+const COLLECTIONS: [&str; 5] = [
+    "/api/v1/pods",
+    "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb",
+    "/api/v1/namespaces/b/configmaps",
+    "/apis/x.io/v1/widgets?labelSelector=app%21%3Ddb",
+    "/api/v1/pods?fieldSelector=metadata.name%3Dp1",
+];
+
+/// Once all is well an informer holds what there is after this time: a stalled watch upstream is
+/// found out after 225 seconds.
+const CALM: Duration = Duration::from_secs(600);
+
+/// So long an informer waits for an event before it looks at what else is going on.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// What one informer knows.
+struct Informer {
+    world: Arc<World>,
+    client: TestClient,
+    dice: Dice,
+    collection: &'static str,
+    /// The version of each object.
+    held: BTreeMap<String, u64>,
+    version: u64,
+    /// Watches that memory answered.
+    hits: usize,
+    violations: Vec<String>,
+}
+
+/// Why following a watch ended.
+enum End {
+    /// It goes on from the version it came to.
+    Closed,
+    /// It must list again.
+    Expired,
+    /// What is held is what there is, and all is well.
+    Settled,
+}
+
+/// Lists and watches until all is calm; returns what should not have happened, and how many
+/// watches memory answered.
+pub(super) async fn informer(world: Arc<World>, mut dice: Dice) -> (Vec<String>, usize) {
+    let client = world.proxy.client().with("user-agent", "informer");
+    let collection = dice.one_of(&COLLECTIONS);
+    let (held, violations) = (BTreeMap::new(), Vec::new());
+    let (version, hits) = (0, 0);
+    let mut informer =
+        Informer { world, client, dice, collection, held, version, hits, violations };
+    informer.run().await;
+    (informer.violations, informer.hits)
+}
+
+// === impl Informer ===
+
+impl Informer {
+    async fn run(&mut self) {
+        let mut listed = false;
+        let mut calm_since = None;
+        while self.violations.is_empty() {
+            if self.world.calm.load(Ordering::SeqCst) {
+                let since = *calm_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > CALM {
+                    let (held, there) = (self.held.clone(), self.truth().await);
+                    self.violations.push(format!(
+                        "{} never came to rest: holds {held:?} of {there:?}",
+                        self.collection
+                    ));
+                    return;
+                }
+            }
+            if !listed {
+                listed = self.list().await;
+                continue;
+            }
+            match self.follow().await {
+                End::Closed => {}
+                End::Expired => listed = false,
+                End::Settled => return,
+            }
+            pass(Duration::from_millis(self.dice.roll(1_000))).await;
+        }
+    }
+
+    /// Takes over a whole list; says whether there was one.
+    async fn list(&mut self) -> bool {
+        let version = self.dice.one_of(&["", "resourceVersion=0"]);
+        let answer = self.client.get(&self.with(version)).await;
+        if answer.status != 200 || !answer.whole {
+            pass(Duration::from_secs(1)).await;
+            return false;
+        }
+        if answer.version() < self.version {
+            let (collection, version) = (self.collection, self.version);
+            self.violations.push(format!(
+                "{collection} was listed after version {version}: {}",
+                answer.summary()
+            ));
+        }
+        self.version = answer.version();
+        self.held = objects(&answer);
+        true
+    }
+
+    async fn follow(&mut self) -> End {
+        let bookmarks = self.dice.one_of(&["true", "false"]);
+        let parameters = format!(
+            "watch=1&resourceVersion={}&allowWatchBookmarks={bookmarks}&timeoutSeconds={}",
+            self.version,
+            self.dice.between(1, 400)
+        );
+        let mut watch = self.client.watch(&self.with(&parameters)).await;
+        match watch.head.status.as_u16() {
+            200 => {
+                let status = watch.head.headers.get("cache-status");
+                let is_hit = |status: &HeaderValue| status.as_bytes().starts_with(b"listless; hit");
+                self.hits += usize::from(status.is_some_and(is_hit));
+            }
+            410 => return End::Expired,
+            _ => {
+                pass(Duration::from_secs(1)).await;
+                return End::Closed;
+            }
+        }
+        loop {
+            match timeout(LOOK, watch.next_line()).await {
+                Ok(Some(line)) => {
+                    let Ok(event) = serde_json::from_slice(&line) else {
+                        self.violations.push(format!("not an event: {line:?}"));
+                        return End::Closed;
+                    };
+                    if let Some(end) = self.apply(&event) {
+                        return end;
+                    }
+                }
+                Ok(None) => return End::Closed,
+                Err(_silence) => {
+                    let calm = self.world.calm.load(Ordering::SeqCst);
+                    if calm && self.truth().await == self.held {
+                        return End::Settled;
+                    }
+                    if calm {
+                        return End::Closed;
+                    }
+                }
+            }
+        }
+    }
+
+    fn apply(&mut self, event: &Value) -> Option<End> {
+        let (kind, object) = (event["type"].as_str().unwrap_or_default(), &event["object"]);
+        if kind == "ERROR" {
+            return Some(if object["code"] == 410 { End::Expired } else { End::Closed });
+        }
+        let metadata = &object["metadata"];
+        let version = metadata["resourceVersion"].as_str().and_then(|text| text.parse().ok());
+        let version: u64 = version.expect("a version");
+        let key = key(metadata);
+        let is_held = self.held.contains_key(&key);
+        let is_news = version > self.version;
+        let right = match kind {
+            "ADDED" => is_news && !is_held,
+            "MODIFIED" | "DELETED" => is_news && is_held,
+            "BOOKMARK" => version >= self.version,
+            _ => false,
+        };
+        if !right {
+            self.violations.push(format!(
+                "{} at {} with {:?} was told {event}",
+                self.collection, self.version, self.held
+            ));
+        }
+        self.version = self.version.max(version);
+        match kind {
+            "ADDED" | "MODIFIED" => {
+                self.held.insert(key, version);
+            }
+            "DELETED" => {
+                self.held.remove(&key);
+            }
+            _ => {}
+        }
+        (!right).then_some(End::Closed)
+    }
+
+    async fn truth(&self) -> BTreeMap<String, u64> {
+        objects(&self.world.proxy.straight().get(self.collection).await)
+    }
+
+    fn with(&self, parameters: &str) -> String {
+        let separator = if self.collection.contains('?') { "&" } else { "?" };
+        format!("{}{separator}{parameters}", self.collection)
+    }
+}
+
+fn objects(answer: &Answer) -> BTreeMap<String, u64> {
+    let list = answer.json();
+    let items = list["items"].as_array().cloned().unwrap_or_default();
+    let object = |item: &Value| {
+        let metadata = &item["metadata"];
+        let version = metadata["resourceVersion"].as_str().and_then(|text| text.parse().ok());
+        (key(metadata), version.expect("a version"))
+    };
+    items.iter().map(object).collect()
+}
+
+fn key(metadata: &Value) -> String {
+    let text = |name: &str| metadata[name].as_str().unwrap_or_default().to_owned();
+    format!("{}/{}", text("namespace"), text("name"))
+}
