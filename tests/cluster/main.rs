@@ -14,6 +14,7 @@ mod clusters;
 mod dataset;
 mod differential;
 mod direct;
+mod histories;
 mod load;
 mod read_your_writes;
 mod rig;

@@ -5,10 +5,11 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -20,6 +21,8 @@ use super::process::{Process, Signal, Stopped};
 
 #[path = "control_plane/build.rs"]
 mod build;
+#[path = "control_plane/credentials.rs"]
+mod credentials;
 #[path = "control_plane/request_counts.rs"]
 mod request_counts;
 
@@ -27,6 +30,9 @@ pub use build::build;
 pub use request_counts::RequestCounts;
 
 const START_LIMIT: Duration = Duration::from_secs(60);
+/// How the apiserver writes built-in objects to etcd, unless told otherwise.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const JSON: &str = "application/json";
 const READY_POLL: Duration = Duration::from_millis(50);
 /// Below the range the kernel gives to outgoing connections, so that a port stays ours while the
 /// server behind it is down.
@@ -69,6 +75,9 @@ pub struct ControlPlane {
     version: Version,
     binary: PathBuf,
     ports: Ports,
+    storage: &'static str,
+    /// How many tokens were handed out beside the users' own.
+    tokens: AtomicU32,
     etcd: Mutex<Process>,
     apiserver: Mutex<Process>,
     // Declared last: removed after the processes have ended.
@@ -130,9 +139,9 @@ impl User {
         format!("{}-token", self.name())
     }
 
-    fn token_file_line(self) -> String {
+    fn token_file_line(self, token: &str) -> String {
         let groups = if self == Self::Admin { "system:masters" } else { "people" };
-        format!("{},{name},{name},\"{groups}\"\n", self.token(), name = self.name())
+        format!("{token},{name},{name},\"{groups}\"\n", name = self.name())
     }
 }
 
@@ -141,17 +150,35 @@ impl User {
 impl ControlPlane {
     /// Builds the binary if needed, starts both processes and waits until the apiserver is ready.
     pub async fn start(version: Version) -> Result<Self> {
+        Self::start_with(version, PROTOBUF).await
+    }
+
+    /// The same, but what etcd holds is JSON, for those who read it there.
+    pub async fn start_storing_json(version: Version) -> Result<Self> {
+        Self::start_with(version, JSON).await
+    }
+
+    async fn start_with(version: Version, storage: &'static str) -> Result<Self> {
         let binary = match build(version)? {
             Built::Here(path) => path,
             Built::Impossible(reason) => bail!("no control plane {}: {reason}", version.name()),
         };
         let folder = run_folder(version)?;
-        write_credentials(folder.path())?;
+        credentials::write(folder.path())?;
         let ports = Ports::pick()?;
         let etcd = start_etcd(version, &binary, folder.path(), ports)?;
-        let apiserver = start_apiserver(&binary, folder.path(), ports)?;
+        let apiserver = start_apiserver(&binary, folder.path(), ports, storage)?;
         let (etcd, apiserver) = (Mutex::new(etcd), Mutex::new(apiserver));
-        let plane = Self { version, binary, ports, etcd, apiserver, folder };
+        let plane = Self {
+            version,
+            binary,
+            ports,
+            storage,
+            tokens: AtomicU32::new(0),
+            etcd,
+            apiserver,
+            folder,
+        };
         plane.ready().await?;
         Ok(plane)
     }
@@ -175,6 +202,19 @@ impl ControlPlane {
     /// The folder of this run, removed at the end; other files may be put there.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Where etcd listens, without TLS.
+    pub fn etcd_address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.ports.etcd))
+    }
+
+    /// Another token of the admin each time. The apiserver knows it; one that starts from now on
+    /// no longer knows those before it.
+    pub fn replace_token(&self) -> Result<String> {
+        let number = self.tokens.fetch_add(1, Ordering::Relaxed);
+        credentials::write_tokens(self.folder.path(), number)?;
+        Ok(credentials::spare_token(number))
     }
 
     /// Writes a kubeconfig for a user and returns its path; its only context is `cluster`.
@@ -240,7 +280,9 @@ impl ControlPlane {
         let folder = self.folder.path();
         *slot = match component {
             Component::Etcd => start_etcd(self.version, &self.binary, folder, self.ports)?,
-            Component::Apiserver => start_apiserver(&self.binary, folder, self.ports)?,
+            Component::Apiserver => {
+                start_apiserver(&self.binary, folder, self.ports, self.storage)?
+            }
         };
         Ok(())
     }
@@ -318,15 +360,6 @@ fn run_folder(version: Version) -> Result<TempDir> {
     Ok(TempDir::with_prefix_in(prefix, &parent)?)
 }
 
-fn write_credentials(folder: &Path) -> Result<()> {
-    let tokens: String = User::ALL.into_iter().map(User::token_file_line).collect();
-    fs::write(folder.join("tokens.csv"), tokens)?;
-    let key = rcgen::KeyPair::generate()?;
-    fs::write(folder.join("service-account.key"), key.serialize_pem())?;
-    fs::write(folder.join("service-account.pub"), key.public_key_pem())?;
-    Ok(())
-}
-
 fn start_etcd(version: Version, binary: &Path, folder: &Path, ports: Ports) -> Result<Process> {
     let client = format!("http://127.0.0.1:{}", ports.etcd);
     let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
@@ -342,7 +375,7 @@ fn start_etcd(version: Version, binary: &Path, folder: &Path, ports: Ports) -> R
     Process::start("etcd", command, &folder.join("etcd.log"))
 }
 
-fn start_apiserver(binary: &Path, folder: &Path, ports: Ports) -> Result<Process> {
+fn start_apiserver(binary: &Path, folder: &Path, ports: Ports, storage: &str) -> Result<Process> {
     let mut command = Command::new(binary);
     command.arg("kube-apiserver").env("STOP_WITH_STDIN", "1");
     command.args(["--etcd-servers", &format!("http://127.0.0.1:{}", ports.etcd)]);
@@ -353,6 +386,7 @@ fn start_apiserver(binary: &Path, folder: &Path, ports: Ports) -> Result<Process
     command.args(["--disable-admission-plugins", "ServiceAccount"]);
     // Old versions stay readable however long a suite takes.
     command.args(["--etcd-compaction-interval", "0"]);
+    command.args(["--storage-media-type", storage]);
     command.args(["--service-cluster-ip-range", "10.96.0.0/16"]);
     command.args(["--service-account-issuer", "https://kubernetes.default.svc"]);
     command.arg("--cert-dir").arg(folder.join("certificates"));

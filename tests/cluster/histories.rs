@@ -1,0 +1,230 @@
+//! Random reads, writes and watches on a real control plane while things go wrong; afterwards all
+//! that was shown is held to etcd's own account of what happened.
+//!
+//! Readers, writers and informers of one session go through Listless, somebody else writes straight.
+//! `LISTLESS_SEED` chooses what is tried, `LISTLESS_HISTORY_SECONDS` for how long.
+
+#[path = "histories/actors.rs"]
+mod actors;
+#[path = "histories/checker.rs"]
+mod checker;
+#[path = "../it/freshness/model/dice.rs"]
+mod dice;
+#[path = "histories/faults.rs"]
+mod faults;
+#[path = "histories/informer.rs"]
+mod informer;
+#[path = "histories/record.rs"]
+mod record;
+#[path = "histories/relay.rs"]
+mod relay;
+#[path = "histories/truth.rs"]
+mod truth;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use http::Method;
+use serde_json::{Value, json};
+
+use self::dice::Dice;
+use self::informer::{Informer, Outcome};
+use self::record::{Records, Resource, Told};
+use self::relay::Relay;
+use self::truth::{Timelines, Truth};
+use crate::clusters::{available, turn};
+use crate::dataset::Dataset;
+use crate::rig::client::{Client, Protocol, Request};
+use crate::rig::control_plane::{ControlPlane, User, Version};
+use crate::rig::proxy_process::ProxyProcess;
+
+/// What the actors of one run share.
+struct World {
+    plane: ControlPlane,
+    relay: Relay,
+    proxy: ProxyProcess,
+    truth: Truth,
+    token_file: PathBuf,
+    records: Records,
+    /// Whether nobody writes any more.
+    over: AtomicBool,
+    /// What every informer must come to, once that is known.
+    last_version: AtomicU64,
+}
+
+/// How long things go wrong.
+const SECONDS: u64 = 60;
+const SECONDS_VARIABLE: &str = "LISTLESS_HISTORY_SECONDS";
+const SEED_VARIABLE: &str = "LISTLESS_SEED";
+
+const CLIENTS: usize = 8;
+const INFORMERS: usize = 6;
+
+/// By then an informer has heard of the last change.
+const CATCH_UP_LIMIT: Duration = Duration::from_secs(200);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn histories_hold_on_1_36() {
+    histories(Version::V1_36).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn histories_hold_on_1_30() {
+    histories(Version::V1_30).await;
+}
+
+async fn histories(version: Version) {
+    if !available(version) {
+        return;
+    }
+    let _turn = turn().await;
+    let seed = number(SEED_VARIABLE).unwrap_or_else(|| u64::from(std::process::id()));
+    let mut dice = Dice::new(seed);
+    let world = Arc::new(World::start(version).await.expect("a control plane and a proxy"));
+    let clients: Vec<_> =
+        (0..CLIENTS).map(|_| tokio::spawn(actors::client(world.clone(), dice.another()))).collect();
+    let outsider = tokio::spawn(actors::outsider(world.clone(), dice.another()));
+    let informers: Vec<_> = (0..INFORMERS)
+        .map(|number| tokio::spawn(Informer::new(world.clone(), dice.another(), number).run()))
+        .collect();
+    let time = Duration::from_secs(number(SECONDS_VARIABLE).unwrap_or(SECONDS));
+    let faults = faults::faults(world.clone(), dice.another(), time).await.expect("faults");
+    world.over.store(true, Ordering::SeqCst);
+    for task in clients.into_iter().chain([outsider]) {
+        task.await.expect("no panic");
+    }
+    world.finish().await.expect("last writes");
+    let timelines = world.truth.told().await.expect("all that happened");
+    let mut outcomes = Vec::new();
+    for informer in informers {
+        let outcome = tokio::time::timeout(CATCH_UP_LIMIT, informer).await;
+        let outcome = outcome.unwrap_or_else(|_| panic!("seed {seed}: {}", world.proxy.log()));
+        outcomes.push(outcome.expect("no panic"));
+    }
+    let mut violations = checker::violations(&timelines, &world.records);
+    violations.extend(outcomes.iter().filter_map(|outcome| wrong(&timelines, outcome)));
+    eprintln!("histories on {}, seed {seed}: {}", version.name(), world.summary(&outcomes));
+    eprintln!("  faults: {faults:?}; no answer: {:?}", world.records.failures());
+    eprintln!("  {} violations", violations.len());
+    let shown = &violations[..violations.len().min(5)];
+    assert!(violations.is_empty(), "seed {seed}: {shown:#?}\n{}", world.proxy.log());
+    world.assert_means_something();
+}
+
+fn wrong(timelines: &Timelines, outcome: &Outcome) -> Option<String> {
+    let there =
+        checker::state(&timelines[&outcome.asked.resource], &outcome.asked, outcome.version);
+    (there != outcome.held)
+        .then(|| format!("{:?}: holds {:?} of {there:?}", outcome.asked, outcome.held))
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
+}
+
+// === impl World ===
+
+impl World {
+    async fn start(version: Version) -> Result<Self> {
+        let plane = ControlPlane::start_storing_json(version).await?;
+        let truth = Truth::follow(plane.etcd_address()).await?;
+        let client = plane.client(User::Admin, Protocol::Http1)?;
+        Dataset::load(&client).await?;
+        for name in actors::NAMESPACES {
+            let namespace = json!({"metadata": {"name": name}});
+            let request = Request::new(Method::POST, "/api/v1/namespaces").json(&namespace);
+            client.send(request).await?.successful()?;
+        }
+        let server: SocketAddr = plane.server()?.authority().parse()?;
+        let relay = Relay::start(server).await?;
+        let token_file = plane.folder().join("token");
+        fs::write(&token_file, plane.replace_token()?)?;
+        let kubeconfig = plane.folder().join("relayed.kubeconfig");
+        fs::write(&kubeconfig, through_relay(&plane, &relay, &token_file)?)?;
+        let proxy = ProxyProcess::start(&kubeconfig, None).await?;
+        let (records, over) = (Records::default(), AtomicBool::new(false));
+        let last_version = AtomicU64::new(u64::MAX);
+        Ok(Self { plane, relay, proxy, truth, token_file, records, over, last_version })
+    }
+
+    /// A client of the session, on a connection of its own.
+    fn through(&self) -> Client {
+        self.proxy.client(Protocol::Http2)
+    }
+
+    fn straight(&self) -> Client {
+        self.plane.client(User::Admin, Protocol::Http1).expect("a client")
+    }
+
+    /// One more change in each collection, for which everybody then waits.
+    async fn finish(&self) -> Result<()> {
+        let client = self.straight();
+        let mut first = u64::MAX;
+        for resource in Resource::ALL {
+            let (prefix, plural) = resource.path();
+            let collection = format!("{prefix}/namespaces/{}/{plural}", actors::NAMESPACES[0]);
+            let answer = client.send(last_object(resource, &collection)).await?.successful()?;
+            let version = record::version(&answer.json()?).context("no version")?;
+            first = first.min(version);
+        }
+        self.last_version.store(first, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn summary(&self, outcomes: &[Outcome]) -> String {
+        let (reads, watches) = (self.records.reads(), self.records.watches());
+        let hits = reads.iter().filter(|read| read.hit).count();
+        let local = watches.iter().filter(|watch| watch.hit).count();
+        let is_event = |told: &&Told| told.kind != "BOOKMARK";
+        let events: usize =
+            watches.iter().map(|watch| watch.told.iter().filter(is_event).count()).sum();
+        let relists: usize = outcomes.iter().map(|outcome| outcome.relists).sum();
+        format!(
+            "{} reads ({hits} from memory), {} writes, {events} events of {} watches ({local} from \
+             memory), {relists} lists by {INFORMERS} informers",
+            reads.len(),
+            self.records.writes().len(),
+            watches.len()
+        )
+    }
+
+    /// The checks prove nothing about what hardly happened.
+    fn assert_means_something(&self) {
+        let (reads, watches) = (self.records.reads(), self.records.watches());
+        assert!(reads.iter().filter(|read| read.hit).count() > 100);
+        assert!(watches.iter().filter(|watch| watch.hit).count() >= INFORMERS);
+        assert!(self.records.writes().len() > 50);
+    }
+}
+
+fn last_object(resource: Resource, collection: &str) -> Request {
+    let metadata = json!({"name": "last", "labels": {"app": "web"}});
+    let mut object = json!({"metadata": metadata});
+    if resource == Resource::Pods {
+        object["spec"] = json!({"containers": [{"name": "main", "image": "example.com/app:1"}]});
+    }
+    if resource == Resource::Widgets {
+        object["apiVersion"] = "shop.example.com/v1".into();
+        object["kind"] = "Widget".into();
+    }
+    Request::new(Method::POST, collection).json(&object)
+}
+
+/// The kubeconfig of a user whose token is in a file and whose server is the relay.
+fn through_relay(
+    plane: &ControlPlane,
+    relay: &Relay,
+    token_file: &std::path::Path,
+) -> Result<String> {
+    let text = fs::read_to_string(plane.kubeconfig(User::Admin)?)?;
+    let mut config: Value = serde_json::from_str(&text)?;
+    config["clusters"][0]["cluster"]["server"] = format!("https://{}", relay.address()).into();
+    config["users"][0]["user"] = json!({"tokenFile": token_file});
+    Ok(config.to_string())
+}

@@ -1,0 +1,229 @@
+//! Clients of one session through Listless, and somebody else who writes straight.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::World;
+use super::dice::Dice;
+use super::record::{
+    Asked, Effect, Filter, Read, Resource, Shown, Span, Version, Write, key, version,
+};
+use crate::rig::client::{Answer, Client, Request};
+
+/// Where the actors write.
+pub const NAMESPACES: [&str; 2] = ["histories-a", "histories-b"];
+const NAMES: [&str; 4] = ["n0", "n1", "n2", "n3"];
+const APPS: [&str; 2] = ["web", "db"];
+
+/// Nobody waits longer for an answer; a connection that stalls is left.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// One object, by its path.
+#[derive(Clone, Copy)]
+struct Place {
+    resource: Resource,
+    prefix: &'static str,
+    plural: &'static str,
+    namespace: &'static str,
+    name: &'static str,
+}
+
+// === impl Place ===
+
+impl Place {
+    fn random(dice: &mut Dice) -> Self {
+        let resource = dice.one_of(&Resource::ALL);
+        let (mut prefix, plural) = resource.path();
+        if resource == Resource::Widgets && dice.chance(30) {
+            prefix = "/apis/shop.example.com/v1beta1";
+        }
+        let (namespace, name) = (dice.one_of(&NAMESPACES), dice.one_of(&NAMES));
+        Self { resource, prefix, plural, namespace, name }
+    }
+
+    fn collection(&self) -> String {
+        format!("{}/namespaces/{}/{}", self.prefix, self.namespace, self.plural)
+    }
+
+    fn object(&self) -> String {
+        format!("{}/{}", self.collection(), self.name)
+    }
+
+    fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    fn new_object(&self, dice: &mut Dice) -> Value {
+        let metadata = json!({"name": self.name, "labels": {"app": dice.one_of(&APPS)}});
+        match self.resource {
+            Resource::ConfigMaps => json!({"metadata": metadata, "data": {"a": "b"}}),
+            Resource::Pods => {
+                let containers = json!([{"name": "main", "image": "example.com/app:1"}]);
+                json!({"metadata": metadata, "spec": {"containers": containers}})
+            }
+            Resource::Widgets => json!({
+                "apiVersion": self.prefix.trim_start_matches("/apis/"),
+                "kind": "Widget",
+                "metadata": metadata,
+            }),
+        }
+    }
+}
+
+/// A client of the session: reads and writes until all is over.
+pub async fn client(world: Arc<World>, mut dice: Dice) {
+    let client = world.through();
+    while !world.over.load(Ordering::SeqCst) {
+        // What fails was not answered: nothing can be learned from it.
+        let result = if dice.chance(75) {
+            read(&world, &client, &mut dice).await
+        } else {
+            write(&world, &client, &mut dice).await
+        };
+        if result.is_err() {
+            world.records.failed("broken or late");
+        }
+        let pause = if dice.chance(90) { dice.roll(60) } else { dice.roll(2500) };
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+}
+
+/// Writes straight until all is over.
+pub async fn outsider(world: Arc<World>, mut dice: Dice) {
+    let client = world.straight();
+    while !world.over.load(Ordering::SeqCst) {
+        let place = Place::random(&mut dice);
+        let (request, _) = random_write(&place, &mut dice);
+        let _ = send(&client, request).await;
+        tokio::time::sleep(Duration::from_millis(dice.roll(150))).await;
+    }
+}
+
+async fn send(client: &Client, request: Request) -> Result<Answer> {
+    tokio::time::timeout(PATIENCE, client.send(request)).await?
+}
+
+async fn read(world: &World, client: &Client, dice: &mut Dice) -> Result<()> {
+    let place = Place::random(dice);
+    let asked_version = match dice.roll(10) {
+        0 => Version::Zero,
+        1 => world.records.shown(place.resource).map_or(Version::Unset, Version::AtLeast),
+        _ => Version::Unset,
+    };
+    let filter = Filter { namespace: Some(place.namespace), ..Filter::default() };
+    let mut asked = Asked { resource: place.resource, filter, version: asked_version };
+    let mut target = place.collection();
+    let mut object = None;
+    match dice.roll(10) {
+        0..3 => {
+            target = place.object();
+            object = Some(place.key());
+        }
+        3..6 => {
+            target = format!("{}/{}", place.prefix, place.plural);
+            asked.filter.namespace = None;
+        }
+        6..8 => {
+            let app = dice.one_of(&APPS);
+            target += &format!("?labelSelector=app%3D{app}");
+            asked.filter.app = Some(app);
+        }
+        8 => {
+            target += &format!("?fieldSelector=metadata.name%3D{}", place.name);
+            asked.filter.name = Some(place.name);
+        }
+        _ => {}
+    }
+    let separator = if target.contains('?') { "&" } else { "?" };
+    match asked.version {
+        Version::Unset => {}
+        Version::Zero => target += &format!("{separator}resourceVersion=0"),
+        Version::AtLeast(version) => target += &format!("{separator}resourceVersion={version}"),
+    }
+    let started = Instant::now();
+    let answer = send(client, Request::get(&target)).await?;
+    let span = Span { started, ended: Instant::now() };
+    let hit = answer.header("cache-status").is_some_and(|said| said.starts_with("listless; hit"));
+    let shown = match (answer.status.as_u16(), object) {
+        (200, Some(key)) => {
+            let object = answer.json()?;
+            Shown::Object(key, Some((uid(&object), version(&object).expect("a version"))))
+        }
+        (404, Some(key)) => Shown::Object(key, None),
+        (200, None) => list(&answer.json()?),
+        (other, _) => {
+            world.records.failed(&format!("read {other}"));
+            return Ok(());
+        }
+    };
+    world.records.read(Read { asked, span, hit, shown });
+    Ok(())
+}
+
+/// A list's version and items.
+pub fn list(list: &Value) -> Shown {
+    let items = list["items"].as_array().cloned().unwrap_or_default();
+    let pair = |item: &Value| (key(item), version(item).expect("a version"));
+    Shown::List(version(list).expect("a version"), items.iter().map(pair).collect())
+}
+
+async fn write(world: &World, client: &Client, dice: &mut Dice) -> Result<()> {
+    let place = Place::random(dice);
+    let (request, removes) = random_write(&place, dice);
+    let started = Instant::now();
+    let answer = send(client, request).await?;
+    let span = Span { started, ended: Instant::now() };
+    if !answer.status.is_success() {
+        world.records.failed(&format!("write {}", answer.status.as_u16()));
+        return Ok(());
+    }
+    let object = answer.json()?;
+    let effect = match (removes, object["kind"].as_str()) {
+        (true, Some("Status")) => {
+            let uid = object["details"]["uid"].as_str().expect("a uid");
+            Effect::Removed(uid.to_owned())
+        }
+        (true, _) => Effect::Removed(uid(&object)),
+        (false, _) => Effect::Stored(version(&object).expect("a version")),
+    };
+    world.records.wrote(Write { resource: place.resource, span, key: place.key(), effect });
+    Ok(())
+}
+
+/// One write, and whether it removes.
+fn random_write(place: &Place, dice: &mut Dice) -> (Request, bool) {
+    let object = place.object();
+    let labels = json!({"metadata": {"labels": {"app": dice.one_of(&APPS)}}}).to_string();
+    match dice.roll(10) {
+        0..4 => {
+            let new = place.new_object(dice);
+            (Request::new(Method::POST, &place.collection()).json(&new), false)
+        }
+        4..6 => {
+            // A pod that no node runs goes at once.
+            (Request::new(Method::DELETE, &format!("{object}?gracePeriodSeconds=0")), true)
+        }
+        6..8 => {
+            let patch = Request::new(Method::PATCH, &object);
+            (patch.body("application/merge-patch+json", labels), false)
+        }
+        _ => {
+            let number = dice.roll(1000).to_string();
+            let patch = json!([
+                {"op": "test", "path": "/metadata/name", "value": place.name},
+                {"op": "add", "path": "/metadata/annotations", "value": {"n": number}},
+            ]);
+            let request = Request::new(Method::PATCH, &object);
+            (request.body("application/json-patch+json", patch.to_string()), false)
+        }
+    }
+}
+
+fn uid(object: &Value) -> String {
+    object["metadata"]["uid"].as_str().expect("a uid").to_owned()
+}

@@ -1,0 +1,92 @@
+//! What goes wrong between Listless and etcd, one thing after the other.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::World;
+use super::dice::Dice;
+use crate::rig::control_plane::Component;
+
+/// One thing that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// The apiserver is killed, and started again some seconds later.
+    Kill,
+    /// The apiserver is stopped cleanly, and started again.
+    Stop,
+    /// The apiserver does not run for some seconds.
+    Pause,
+    /// etcd forgets what was before now.
+    Compact,
+    /// All connections to the apiserver are closed.
+    Cut,
+    /// Nothing gets through to the apiserver or back for some seconds.
+    Stall,
+    /// The token of Listless's user is replaced; at the apiserver's next start the old one ends.
+    Rotate,
+}
+
+// === impl Fault ===
+
+impl Fault {
+    const ALL: [Self; 7] =
+        [Self::Cut, Self::Kill, Self::Compact, Self::Pause, Self::Rotate, Self::Stop, Self::Stall];
+
+    async fn happen(self, world: &World, dice: &mut Dice) -> Result<()> {
+        let time = Duration::from_millis(dice.between(500, 4_000));
+        let plane = &world.plane;
+        match self {
+            Self::Kill | Self::Stop => {
+                if self == Self::Kill {
+                    plane.kill(Component::Apiserver)?;
+                } else {
+                    // It waits for its requests to end; the relay closes those it waits for.
+                    world.relay.cut();
+                    plane.stop(Component::Apiserver)?;
+                }
+                tokio::time::sleep(time).await;
+                plane.start_again(Component::Apiserver)?;
+                plane.ready().await?;
+            }
+            Self::Pause => {
+                plane.pause(Component::Apiserver)?;
+                tokio::time::sleep(time).await;
+                plane.unpause(Component::Apiserver)?;
+            }
+            Self::Compact => drop(world.truth.compact().await?),
+            Self::Cut => world.relay.cut(),
+            Self::Stall => {
+                world.relay.stall(true);
+                tokio::time::sleep(time).await;
+                world.relay.stall(false);
+            }
+            Self::Rotate => {
+                let token = plane.replace_token()?;
+                fs::write(&world.token_file, token)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets things go wrong for a while, each kind before any comes twice; returns how often each did.
+pub async fn faults(
+    world: Arc<World>,
+    mut dice: Dice,
+    time: Duration,
+) -> Result<BTreeMap<Fault, usize>> {
+    let mut counts = BTreeMap::new();
+    let end = std::time::Instant::now() + time;
+    while std::time::Instant::now() < end {
+        for fault in Fault::ALL {
+            tokio::time::sleep(Duration::from_millis(dice.between(1_500, 5_000))).await;
+            fault.happen(&world, &mut dice).await?;
+            *counts.entry(fault).or_default() += 1;
+        }
+    }
+    Ok(counts)
+}

@@ -1,0 +1,166 @@
+//! A client that lists once and watches from there, as informers do, and holds what it was told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use serde_json::Value;
+
+use super::World;
+use super::actors::{NAMESPACES, list};
+use super::dice::Dice;
+use super::record::{Asked, Filter, Resource, Shown, Told, Version, Watch, key, version};
+use crate::rig::client::{Client, Request};
+
+/// One informer.
+pub struct Informer {
+    world: Arc<World>,
+    client: Client,
+    dice: Dice,
+    asked: Asked,
+    target: String,
+    held: BTreeMap<String, u64>,
+    version: u64,
+    relists: usize,
+}
+
+/// What an informer held in the end.
+pub struct Outcome {
+    pub asked: Asked,
+    pub held: BTreeMap<String, u64>,
+    pub version: u64,
+    pub relists: usize,
+}
+
+/// After a failure clients wait this long.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// So long a watch may be silent before the informer looks at what else is going on.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A connection that tells nothing for so long is left: bookmarks come each minute.
+const SILENCES_MAX: u32 = 80;
+
+// === impl Informer ===
+
+impl Informer {
+    /// Will follow one of several collections.
+    pub fn new(world: Arc<World>, dice: Dice, number: usize) -> Self {
+        let resource = Resource::ALL[number % Resource::ALL.len()];
+        let (prefix, plural) = resource.path();
+        let mut filter = Filter::default();
+        let mut target = format!("{prefix}/{plural}?");
+        if number % 2 == 1 {
+            filter.namespace = Some(NAMESPACES[0]);
+            target = format!("{prefix}/namespaces/{}/{plural}?", NAMESPACES[0]);
+        }
+        if number >= Resource::ALL.len() {
+            filter.app = Some("web");
+            target += "labelSelector=app%3Dweb&";
+        }
+        let asked = Asked { resource, filter, version: Version::Unset };
+        let client = world.through();
+        let held = BTreeMap::new();
+        Self { world, client, dice, asked, target, held, version: 0, relists: 0 }
+    }
+
+    /// Lists and watches until everything that happened was told.
+    pub async fn run(mut self) -> Outcome {
+        let mut listed = false;
+        while !self.is_done() {
+            let step = if listed { self.follow().await } else { self.list().await };
+            // What fails is tried again, as every client does.
+            if step.is_err() {
+                self.world.records.failed("informer");
+            }
+            listed = step.unwrap_or(listed);
+            tokio::time::sleep(PAUSE).await;
+        }
+        let Self { asked, held, version, relists, .. } = self;
+        Outcome { asked, held, version, relists }
+    }
+
+    fn is_done(&self) -> bool {
+        self.version >= self.world.last_version.load(Ordering::SeqCst)
+    }
+
+    async fn list(&mut self) -> Result<bool> {
+        let start = self.dice.one_of(&["", "resourceVersion=0"]);
+        let target = format!("{}{start}", self.target);
+        let answer = self.client.get(target.trim_end_matches(['?', '&'])).await?.successful()?;
+        let Shown::List(version, items) = list(&answer.json()?) else { bail!("no list") };
+        self.relists += 1;
+        self.version = version;
+        self.held = items;
+        Ok(true)
+    }
+
+    /// One watch; says whether the next can go on from where it ended.
+    async fn follow(&mut self) -> Result<bool> {
+        let target = format!(
+            "{}watch=1&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={}",
+            self.target,
+            self.version,
+            self.dice.between(5, 60)
+        );
+        let answer = self.client.open(Request::get(&target)).await?;
+        match answer.status().as_u16() {
+            200 => {}
+            410 => return Ok(false),
+            other => bail!("{other}"),
+        }
+        let hit = answer.headers().get("cache-status");
+        let hit = hit.is_some_and(|said| said.as_bytes().starts_with(b"listless; hit"));
+        let mut watch = Watch { asked: self.asked, from: self.version, hit, told: Vec::new() };
+        let goes_on = self.read(answer.into_body(), &mut watch).await;
+        self.world.records.watched(watch);
+        goes_on
+    }
+
+    async fn read(&mut self, mut body: Incoming, watch: &mut Watch) -> Result<bool> {
+        let mut text = Vec::new();
+        let mut silences = 0;
+        loop {
+            while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = text.drain(..=end).collect();
+                let event: Value = serde_json::from_slice(&line)?;
+                if event["type"] == "ERROR" {
+                    return Ok(event["object"]["code"] != 410);
+                }
+                self.apply(&event, watch);
+            }
+            if self.is_done() {
+                return Ok(true);
+            }
+            match tokio::time::timeout(LOOK, body.frame()).await {
+                Ok(Some(frame)) => {
+                    silences = 0;
+                    text.extend_from_slice(frame?.data_ref().map_or(&[][..], |data| data));
+                }
+                Ok(None) => return Ok(true),
+                Err(_silence) if silences < SILENCES_MAX => silences += 1,
+                Err(_silence) => return Ok(true),
+            }
+        }
+    }
+
+    fn apply(&mut self, event: &Value, watch: &mut Watch) {
+        let (kind, object) = (event["type"].as_str().unwrap_or_default(), &event["object"]);
+        let told = Told {
+            kind: kind.to_owned(),
+            key: if kind == "BOOKMARK" { String::new() } else { key(object) },
+            version: version(object).expect("a version"),
+        };
+        self.version = self.version.max(told.version);
+        match kind {
+            "ADDED" | "MODIFIED" => drop(self.held.insert(told.key.clone(), told.version)),
+            "DELETED" => drop(self.held.remove(&told.key)),
+            _ => {}
+        }
+        watch.told.push(told);
+    }
+}
