@@ -3,6 +3,7 @@
 mod gateway;
 mod local;
 mod serve;
+mod sidecar;
 mod wire;
 
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::{
 
 pub use gateway::gateway;
 pub use local::local;
+pub use sidecar::sidecar;
 
 /// What a running proxy stands on.
 pub struct Foundation {

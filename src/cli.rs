@@ -24,7 +24,10 @@ use crate::{app, config, demo, error::Chain};
 pub use announce::{Announcement, announce};
 pub use explain::{Explanation, explain};
 pub use kubeconfig::{Kubeconfig, KubeconfigError, write_kubeconfig};
-pub use options::{GatewayOptions, LocalOptions, LogFormat, LogOptions, ServingOptions};
+pub use options::{
+    GatewayOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions, ServingOptions,
+    SidecarOptions,
+};
 
 /// LIST less: a caching proxy between Kubernetes clients and their apiserver.
 #[derive(Debug, Parser)]
@@ -42,6 +45,8 @@ enum Command {
     Local(LocalOptions),
     /// Serve many callers, each with a token of its own.
     Gateway(GatewayOptions),
+    /// Serve the workload beside it in its pod.
+    Sidecar(SidecarOptions),
     /// Show what is saved: a simulated cluster, polled straight and through Listless.
     Demo(demo::Args),
     /// Tell what would happen to a request, and why.
@@ -89,6 +94,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Local(options) => app::local(&options)?,
         Command::Gateway(options) => app::gateway(&options)?,
+        Command::Sidecar(options) => app::sidecar(&options)?,
         Command::Demo(args) => return demo::run(&args),
         Command::Explain(arguments) => explain::run(&arguments)?,
         Command::Config(command) => configuration::run(&command)?,

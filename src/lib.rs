@@ -12,6 +12,7 @@ pub mod error;
 pub mod hash;
 pub mod lifecycle;
 pub mod metrics;
+pub mod mirror;
 pub mod policy;
 pub mod proxy;
 pub mod simulator;

@@ -115,6 +115,7 @@ impl Authority {
             return Self::load(&certificate, &key, now);
         }
         let authority = Self::generate(now)?;
+        make_private(directory)?;
         let key_pem = authority.issuer.key().serialize_pem();
         write_private(&key, key_pem.as_bytes())?;
         write_private(&certificate, authority.pem.as_bytes())?;
@@ -186,6 +187,13 @@ fn common_name(name: &str) -> DistinguishedName {
 
 fn read(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })
+}
+
+/// Makes a directory of mode 0700, unless it is there.
+fn make_private(directory: &Path) -> Result<(), Error> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.map_err(|source| Error::File { path: directory.to_owned(), source })
 }
 
 /// Writes a file of mode 0600 so that it is there completely or not at all.

@@ -11,7 +11,7 @@ use super::{
     wire::MeteredDial,
 };
 use crate::{
-    cli::{self, Announcement, GatewayOptions, UsageError},
+    cli::{self, Announcement, GatewayOptions, KubeconfigOptions, UsageError},
     proxy::{
         forward::Clients,
         identify::{Identify, TokenHasher},
@@ -98,7 +98,7 @@ fn write_kubeconfig(
     authority_pem: &str,
     file: &Path,
 ) -> anyhow::Result<()> {
-    let (path, context) = (&options.serving.kubeconfig, &options.serving.context);
+    let (path, context) = (&options.upstream.kubeconfig, &options.upstream.context);
     let redirected =
         identity::redirected(path.as_deref(), context.as_deref(), server, authority_pem)?;
     if identity::has_only_certificate(&redirected) {
@@ -115,8 +115,7 @@ fn write_kubeconfig(
 
 impl Place {
     fn of(options: &GatewayOptions) -> Result<Self, UsageError> {
-        let serving = &options.serving;
-        if serving.kubeconfig.is_some() || serving.context.is_some() {
+        if options.upstream.kubeconfig.is_some() || options.upstream.context.is_some() {
             return Ok(Self::Outside);
         }
         let Some((host, port)) = identity::cluster_address() else { return Ok(Self::Outside) };
@@ -131,13 +130,12 @@ impl Place {
     }
 
     async fn access(&self, options: &GatewayOptions) -> Result<Access, identity::Error> {
-        let serving = &options.serving;
         match self {
             Self::Cluster(host, port) => {
                 identity::in_cluster(&options.service_account, host, *port).await
             }
             Self::Outside => {
-                let (kubeconfig, context) = (&serving.kubeconfig, &serving.context);
+                let KubeconfigOptions { kubeconfig, context } = &options.upstream;
                 identity::from_kubeconfig(kubeconfig.as_deref(), context.as_deref()).await
             }
         }

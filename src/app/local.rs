@@ -13,7 +13,7 @@ use crate::{
     cli::{Announcement, Kubeconfig, LocalOptions, UsageError},
     proxy::{
         forward::Clients,
-        identify::{Identify, LocalToken},
+        identify::{Identify, KnownTokens},
         listen::{Bound, Doors},
     },
     tls,
@@ -36,7 +36,8 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
     let listening = shared.ready.register("listener");
     let bound = Bound::bind("--listen", options.listen).await?;
     let listeners = AdminListeners::bind(serving)?;
-    let (kubeconfig, context) = (serving.kubeconfig.as_deref(), serving.context.as_deref());
+    let upstream = &options.upstream;
+    let (kubeconfig, context) = (upstream.kubeconfig.as_deref(), upstream.context.as_deref());
     let access = identity::from_kubeconfig(kubeconfig, context).await?;
 
     let server = format!("https://{}", serve::reachable(bound.address()));
@@ -52,7 +53,7 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
     let running = Running::start(Foundation {
         listeners: vec![bound],
         doors: Doors { tls: Some(certificate), authorities },
-        identify: Identify::Own(LocalToken::new(&token)),
+        identify: Identify::Own(KnownTokens::one(&token)),
         clients: Clients::new(plain, own),
         config: configuration.current.clone(),
         metrics: shared.metrics.clone(),

@@ -36,15 +36,20 @@ pub enum LogFormat {
     Json,
 }
 
-/// What every command that serves is told.
+/// Which apiserver to stand before, and as whom.
 #[derive(Clone, Debug, Args)]
-pub struct ServingOptions {
+pub struct KubeconfigOptions {
     /// The kubeconfig whose apiserver and user to stand for [default: as kubectl chooses].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The context of that kubeconfig [default: its current one].
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
+}
+
+/// What every command that serves is told.
+#[derive(Clone, Debug, Args)]
+pub struct ServingOptions {
     /// Where metrics and replicas are shown, without TLS or login.
     #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7444))]
     pub admin: SocketAddr,
@@ -63,6 +68,9 @@ pub struct ServingOptions {
 /// What `listless local` is told.
 #[derive(Clone, Debug, Args)]
 pub struct LocalOptions {
+    /// Which apiserver to stand before, and as whom.
+    #[command(flatten)]
+    pub upstream: KubeconfigOptions,
     /// What every command that serves is told.
     #[command(flatten)]
     pub serving: ServingOptions,
@@ -77,6 +85,9 @@ pub struct LocalOptions {
 /// What `listless gateway` is told.
 #[derive(Clone, Debug, Args)]
 pub struct GatewayOptions {
+    /// Which apiserver to stand before, and as whom.
+    #[command(flatten)]
+    pub upstream: KubeconfigOptions,
     /// What every command that serves is told.
     #[command(flatten)]
     pub serving: ServingOptions,
@@ -96,6 +107,26 @@ pub struct GatewayOptions {
     /// Where to write a kubeconfig that leads here and has the same user [default: nowhere].
     #[arg(long, value_name = "FILE", conflicts_with = "tls_cert")]
     pub write_kubeconfig: Option<PathBuf>,
+}
+
+/// What `listless sidecar` is told.
+#[derive(Clone, Debug, Args)]
+pub struct SidecarOptions {
+    /// What every command that serves is told.
+    #[command(flatten)]
+    pub serving: ServingOptions,
+    /// Where the workload connects.
+    #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7443))]
+    pub listen: SocketAddr,
+    /// The directory of the pod's service account; followed as it changes.
+    #[arg(long, value_name = "DIRECTORY", default_value = SERVICE_ACCOUNT)]
+    pub service_account: PathBuf,
+    /// Where the workload finds that directory instead, with a ca.crt that trusts Listless, too.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub mirror: PathBuf,
+    /// Where the pod's own certificate authority is kept while the pod lives.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub state: PathBuf,
 }
 
 /// Where a pod finds its service account.

@@ -12,7 +12,7 @@ use crate::{
     metrics::Metrics,
     proxy::{
         forward::Clients,
-        identify::{Identify, LocalToken},
+        identify::{Identify, KnownTokens},
         listen::{Bound, Doors},
     },
     tls::{self, Authority, Names},
@@ -46,7 +46,7 @@ async fn start(cluster: Server) -> anyhow::Result<Proxy> {
     let running = Running::start(Foundation {
         listeners: vec![bound],
         doors: Doors { tls: Some(server), ..Doors::default() },
-        identify: Identify::Own(LocalToken::new(LOCAL_TOKEN)),
+        identify: Identify::Own(KnownTokens::one(LOCAL_TOKEN)),
         clients: Clients::new(plain, own),
         config,
         metrics: Metrics::new(),

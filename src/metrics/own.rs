@@ -20,6 +20,7 @@ pub(super) struct Handles {
     replica_bytes_limit: Gauge,
     certificate_expiry: Family<Certificate, Gauge>,
     certificate_reloads: Family<Outcome, Counter>,
+    mirrorings: Family<Outcome, Counter>,
 }
 
 /// What was built.
@@ -43,6 +44,7 @@ impl Handles {
             replica_bytes_limit: single(recorder, &table::MEMORY_LIMIT),
             certificate_expiry: Family::new(recorder, &table::CERTIFICATE_EXPIRY),
             certificate_reloads: Family::new(recorder, &table::CERTIFICATE_RELOADS),
+            mirrorings: Family::new(recorder, &table::MIRRORINGS),
         };
         // Rare and alarming: a rate over them needs the zero before the first one.
         for &limit in Limit::ALL {
@@ -92,6 +94,12 @@ impl Metrics {
     pub fn certificate_reloaded(&self, outcome: Outcome) {
         let values = || [outcome.as_str().into()];
         self.0.own.certificate_reloads.with(outcome, values, |counter| counter.increment(1));
+    }
+
+    /// A changed service account was copied for the workload, or could not be.
+    pub fn service_account_mirrored(&self, outcome: Outcome) {
+        let values = || [outcome.as_str().into()];
+        self.0.own.mirrorings.with(outcome, values, |counter| counter.increment(1));
     }
 
     /// When an own certificate expires.

@@ -4,8 +4,8 @@ use metrics::Unit;
 
 use super::{
     labels::{
-        Certificate, Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState,
-        Round, ServedBy, Told, Transport, UpstreamFault, Wait, WatchEnd,
+        Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState, Round, ServedBy,
+        Told, Transport, UpstreamFault, Wait, WatchEnd,
     },
     metric::{Label, Metric, Values, counter, described, gauge, seconds},
 };
@@ -83,6 +83,7 @@ pub(super) const TABLE: &[Section] = &[
             &CONFIG_LAST_SUCCESS,
             &CERTIFICATE_EXPIRY,
             &CERTIFICATE_RELOADS,
+            &MIRRORINGS,
         ],
     },
     Section {
@@ -130,8 +131,13 @@ const SCOPE: Label = described(
 const CODE: Label = described("code", "the HTTP status code");
 
 mod callers;
+mod own;
 
 pub(super) use callers::{CLIENT_CONNECTS, REVIEWS, SESSIONS};
+pub(super) use own::{
+    CERTIFICATE_EXPIRY, CERTIFICATE_RELOADS, MIRRORINGS, PROCESS_CPU, PROCESS_MAX_FDS,
+    PROCESS_OPEN_FDS, PROCESS_RESIDENT, PROCESS_START, PROCESS_THREADS, PROCESS_VIRTUAL,
+};
 
 pub(super) const REQUESTS: Metric = counter(
     "listless_requests_total",
@@ -364,33 +370,4 @@ pub(super) const CONFIG_LAST_SUCCESS: Metric = gauge(
     Unit::Seconds,
     &[],
     "When the configuration in use was read, in Unix time.",
-);
-pub(super) const CERTIFICATE_RELOADS: Metric = counter(
-    "listless_certificate_reloads_total",
-    Unit::Count,
-    &[of!("result", Outcome)],
-    "Changed certificate files taken over, or refused.",
-);
-pub(super) const CERTIFICATE_EXPIRY: Metric = gauge(
-    "listless_certificate_expiry_timestamp_seconds",
-    Unit::Seconds,
-    &[of!("certificate", Certificate)],
-    "When an own certificate expires, in Unix time.",
-);
-pub(super) const PROCESS_CPU: Metric =
-    counter("process_cpu_seconds_total", Unit::Seconds, &[], "Processor time used.");
-pub(super) const PROCESS_RESIDENT: Metric =
-    gauge("process_resident_memory_bytes", Unit::Bytes, &[], "Memory in use.");
-pub(super) const PROCESS_VIRTUAL: Metric =
-    gauge("process_virtual_memory_bytes", Unit::Bytes, &[], "Address space in use.");
-pub(super) const PROCESS_OPEN_FDS: Metric =
-    gauge("process_open_fds", Unit::Count, &[], "File descriptors open now.");
-pub(super) const PROCESS_MAX_FDS: Metric =
-    gauge("process_max_fds", Unit::Count, &[], "File descriptors that may be open at once.");
-pub(super) const PROCESS_THREADS: Metric = gauge("process_threads", Unit::Count, &[], "Threads.");
-pub(super) const PROCESS_START: Metric = gauge(
-    "process_start_time_seconds",
-    Unit::Seconds,
-    &[],
-    "When the process started, in Unix time.",
 );

@@ -20,6 +20,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::Semaphore, time::Instant};
 
+pub(super) use self::lifetime::left as token_left;
 pub use self::permit::Permit;
 use crate::{
     api::{

@@ -4,6 +4,8 @@
 //! and is forwarded with what they sent (S-ID-01, S-ID-04). Nothing here keeps a credential: the
 //! bearer of a token is known by a keyed hash of it.
 
+mod known;
+
 use std::fmt;
 
 use aws_lc_rs::hmac;
@@ -11,6 +13,8 @@ use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL},
 };
+
+pub use self::known::KnownTokens;
 
 /// Who a request comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,16 +46,11 @@ pub struct BearerId([u8; 32]);
 
 /// How callers are told apart.
 pub enum Identify {
-    /// Whoever has this token is the user Listless reads as; nobody else is anybody.
-    Own(LocalToken),
+    /// Whoever has one of these tokens is the user Listless reads as; nobody else is anybody.
+    Own(KnownTokens),
     /// Every caller is the bearer of its own token.
     Bearers(TokenHasher),
 }
-
-/// The local token: a bearer token that stands for the kubeconfig's user on loopback.
-///
-/// It has neither `Debug` nor `Display`, so that it cannot reach a log.
-pub struct LocalToken(Vec<u8>);
 
 /// Makes a [`BearerId`] of a token.
 pub struct TokenHasher(Box<hmac::Key>);
@@ -85,28 +84,12 @@ impl Identify {
     /// Whose only credential this is.
     fn known(&self, credential: &HeaderValue) -> Caller {
         match self {
-            Self::Own(token) if token.matches(credential) => Caller::Own,
+            Self::Own(tokens) if tokens.has(credential) => Caller::Own,
             Self::Bearers(hasher) if is_bearer_token(credential) => {
                 Caller::Bearer(hasher.id(credential))
             }
             Self::Own(_) | Self::Bearers(_) => Caller::Other(Stranger::OtherCredential),
         }
-    }
-}
-
-// === impl LocalToken ===
-
-impl LocalToken {
-    /// Takes the token a client must present.
-    pub fn new(token: &str) -> Self {
-        Self(format!("Bearer {token}").into_bytes())
-    }
-
-    /// Compares without telling by its duration how much was right.
-    fn matches(&self, credential: &HeaderValue) -> bool {
-        let presented = credential.as_bytes();
-        let difference = presented.iter().zip(&self.0).fold(0, |seen, (a, b)| seen | (a ^ b));
-        presented.len() == self.0.len() && difference == 0
     }
 }
 
@@ -181,7 +164,7 @@ mod tests {
 
     #[test]
     fn only_the_exact_token_without_impersonation_is_our_own_user() {
-        let identify = Identify::Own(LocalToken::new("secret"));
+        let identify = Identify::Own(KnownTokens::one("secret"));
         let own = ("authorization", "Bearer secret");
         let other = Caller::Other(Stranger::OtherCredential);
         let impersonating = Caller::Other(Stranger::Impersonating);

@@ -20,6 +20,7 @@ mod read_your_writes;
 mod rig;
 mod rig_works;
 mod ryw;
+mod sidecar;
 mod simulated;
 mod through_listless;
 mod under_load;

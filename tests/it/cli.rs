@@ -2,6 +2,8 @@
 
 #[cfg(unix)]
 mod gateway;
+#[cfg(unix)]
+mod sidecar;
 
 use std::{
     fs,

@@ -29,7 +29,7 @@ use listless::{
     proxy::{
         Proxy,
         forward::Clients,
-        identify::{Identify, LocalToken, TokenHasher},
+        identify::{Identify, KnownTokens, TokenHasher},
         listen::{Authorities, Bound, Doors},
     },
     simulator::{Simulator, User},
@@ -94,7 +94,7 @@ impl Setup {
     pub(crate) fn of(simulator: Simulator) -> Self {
         simulator.admit(OWN_TOKEN, User::admin("own"));
         simulator.admit(STRANGERS_TOKEN, User::admin("stranger"));
-        let identify = Identify::Own(LocalToken::new(LOCAL_TOKEN));
+        let identify = Identify::Own(KnownTokens::one(LOCAL_TOKEN));
         let (config, authorities) = (String::new(), Authorities::default());
         Self { simulator, upstream: None, config, seed: 1, identify, authorities }
     }

@@ -15,7 +15,7 @@ struct Claims {
 }
 
 /// What is left of the token in an Authorization header; nothing is known of one that does not say.
-pub(super) fn left(credential: &HeaderValue, now: SystemTime) -> Option<Duration> {
+pub(in crate::proxy) fn left(credential: &HeaderValue, now: SystemTime) -> Option<Duration> {
     let (_, token) = credential.to_str().ok()?.split_once(' ')?;
     let mut parts = token.split('.');
     let (_header, claims, _signature) = (parts.next()?, parts.next()?, parts.next()?);

@@ -5,7 +5,7 @@ use http::Response;
 
 use super::*;
 use crate::{
-    proxy::identify::{Identify, LocalToken, Stranger, TokenHasher},
+    proxy::identify::{Identify, KnownTokens, Stranger, TokenHasher},
     testing::pass,
     upstream,
 };
@@ -221,7 +221,7 @@ fn a_bearer_is_asked_about_as_the_apiserver_would_judge_it_and_our_own_user_more
 #[test]
 fn a_token_that_is_kept_for_a_review_is_marked_as_secret() {
     assert!(bearer("ann").credential.is_some_and(|credential| credential.is_sensitive()));
-    let identify = Identify::Own(LocalToken::new("t"));
+    let identify = Identify::Own(KnownTokens::one("t"));
     let headers =
         HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static("Bearer t"))]);
     let own = Asker::new(identify.caller(&headers), &headers);

@@ -60,6 +60,36 @@ impl ProxyProcess {
         Ok(Self { process, server, token, kubeconfig: written, _folder: folder })
     }
 
+    /// Starts `listless sidecar` for a service account's directory; its copy and its authority are
+    /// put beside each other in a folder.
+    pub async fn sidecar(apiserver: &Server, account: &Path, pod: &Path) -> Result<Self> {
+        let folder = TempDir::with_prefix("listless-")?;
+        let (host, port) = apiserver.authority().rsplit_once(':').context("no port")?;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_listless"));
+        command.env("KUBERNETES_SERVICE_HOST", host).env("KUBERNETES_SERVICE_PORT", port);
+        command.args(["sidecar", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+        command.args(["--health", "127.0.0.1:0", "--service-account"]).arg(account);
+        let mirror = pod.join("mirror");
+        command.arg("--mirror").arg(&mirror).arg("--state").arg(pod.join("state"));
+        let mut process = Process::start("listless", command, &folder.path().join("listless.log"))?;
+        let deadline = Instant::now() + START_LIMIT;
+        let mut poll = tokio::time::interval(POLL);
+        loop {
+            poll.tick().await;
+            let log = process.log_tail(40);
+            if let Some((_, rest)) = log.split_once(" at https://") {
+                let address = rest.lines().next().unwrap_or_default();
+                let bundle = fs::read(mirror.join("ca.crt"))?;
+                let server = Server::new(&format!("https://{address}"), &bundle)?;
+                let kubeconfig = PathBuf::new();
+                return Ok(Self { process, server, token: None, kubeconfig, _folder: folder });
+            }
+            if !process.is_running() || Instant::now() > deadline {
+                anyhow::bail!("no sidecar: {log}");
+            }
+        }
+    }
+
     /// Where it listens.
     pub fn server(&self) -> &Server {
         &self.server

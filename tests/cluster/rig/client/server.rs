@@ -63,6 +63,11 @@ impl Server {
         config.to_string()
     }
 
+    /// The certificate authorities that vouch for it.
+    pub fn authorities_pem(&self) -> &[u8] {
+        &self.authorities_pem
+    }
+
     /// Host and port.
     pub fn authority(&self) -> &str {
         self.uri.authority().map_or("", |authority| authority.as_str())

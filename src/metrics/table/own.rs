@@ -1,0 +1,45 @@
+//! Rows of the table about files that change, certificates, and the process.
+
+use metrics::Unit;
+
+use super::super::{
+    labels::{Certificate, Outcome},
+    metric::{Label, Metric, Values, counter, gauge},
+};
+
+pub(in crate::metrics) const CERTIFICATE_RELOADS: Metric = counter(
+    "listless_certificate_reloads_total",
+    Unit::Count,
+    &[of!("result", Outcome)],
+    "Changed certificate files taken over, or refused.",
+);
+pub(in crate::metrics) const MIRRORINGS: Metric = counter(
+    "listless_service_account_mirrorings_total",
+    Unit::Count,
+    &[of!("result", Outcome)],
+    "Changes of the service account copied for the workload, and looks at which that failed.",
+);
+pub(in crate::metrics) const CERTIFICATE_EXPIRY: Metric = gauge(
+    "listless_certificate_expiry_timestamp_seconds",
+    Unit::Seconds,
+    &[of!("certificate", Certificate)],
+    "When an own certificate expires, in Unix time.",
+);
+pub(in crate::metrics) const PROCESS_CPU: Metric =
+    counter("process_cpu_seconds_total", Unit::Seconds, &[], "Processor time used.");
+pub(in crate::metrics) const PROCESS_RESIDENT: Metric =
+    gauge("process_resident_memory_bytes", Unit::Bytes, &[], "Memory in use.");
+pub(in crate::metrics) const PROCESS_VIRTUAL: Metric =
+    gauge("process_virtual_memory_bytes", Unit::Bytes, &[], "Address space in use.");
+pub(in crate::metrics) const PROCESS_OPEN_FDS: Metric =
+    gauge("process_open_fds", Unit::Count, &[], "File descriptors open now.");
+pub(in crate::metrics) const PROCESS_MAX_FDS: Metric =
+    gauge("process_max_fds", Unit::Count, &[], "File descriptors that may be open at once.");
+pub(in crate::metrics) const PROCESS_THREADS: Metric =
+    gauge("process_threads", Unit::Count, &[], "Threads.");
+pub(in crate::metrics) const PROCESS_START: Metric = gauge(
+    "process_start_time_seconds",
+    Unit::Seconds,
+    &[],
+    "When the process started, in Unix time.",
+);

@@ -1,0 +1,224 @@
+//! `listless sidecar` beside a real apiserver, as a service account whose rights and tokens change.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use http::Method;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::clusters::Cluster;
+use crate::rig::client::{Answer, Client, Protocol, Request, Server};
+use crate::rig::control_plane::{ControlPlane, User, Version};
+use crate::rig::proxy_process::ProxyProcess;
+
+const ACCOUNT: &str = "/api/v1/namespaces/shop/serviceaccounts/beside";
+const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/rolebindings";
+const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/roles";
+const CONFIG_MAPS: &str = "/api/v1/namespaces/shop/configmaps";
+
+/// What is promised: withdrawn rights end answers from memory by then.
+const REVOKED_LIMIT: Duration = Duration::from_secs(60);
+/// A replaced token is copied and known by then.
+const ROTATED_LIMIT: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(250);
+
+#[tokio::test]
+async fn a_sidecar_answers_its_service_account_and_forwards_all_others_on_1_36() {
+    answers_its_service_account(Version::V1_36).await;
+}
+
+#[tokio::test]
+async fn a_sidecar_answers_its_service_account_and_forwards_all_others_on_1_30() {
+    answers_its_service_account(Version::V1_30).await;
+}
+
+async fn answers_its_service_account(version: Version) {
+    let Some(cluster) = Cluster::take(version).await else { return };
+    let pod = Pod::start(cluster.plane()).await.expect("a sidecar");
+    let first = pod.mirrored("token");
+    let own = pod.client(Some(&first));
+    let warm = until_hit(&own, CONFIG_MAPS).await;
+    assert_eq!(said(&warm), said(&pod.straight(Some(&first)).await));
+    pod.forwards_strangers(&first).await;
+    let impersonating = Request::get(CONFIG_MAPS).header("Impersonate-User", "reader");
+    let impersonating = own.send(impersonating).await.expect("an answer");
+    assert_eq!((impersonating.status.as_u16(), is_hit(&impersonating)), (403, false));
+
+    let rotated = Instant::now();
+    let second = pod.replace_token().await;
+    assert_ne!(first, second);
+    let renewed = pod.client(Some(&second));
+    until(ROTATED_LIMIT, async || {
+        pod.mirrored("token") == second && is_hit(&get(&renewed, CONFIG_MAPS).await)
+    })
+    .await;
+    let rotated = rotated.elapsed();
+    assert!(is_hit(&get(&own, CONFIG_MAPS).await), "the token before is still good");
+
+    let watch = format!("{CONFIG_MAPS}?watch=1&resourceVersion=0");
+    let watch = renewed.open(Request::get(&watch)).await.expect("an answer");
+    assert!(watch.headers()["cache-status"].to_str().is_ok_and(|said| said.contains("hit")));
+    let revoked = Instant::now();
+    send(&pod.admin, Method::DELETE, &format!("{BINDING}/beside")).await;
+    until(REVOKED_LIMIT, async || {
+        let answer = get(&renewed, CONFIG_MAPS).await;
+        assert!(answer.status == 403 || is_hit(&answer), "{}", answer.status);
+        answer.status == 403
+    })
+    .await;
+    let polls = revoked.elapsed();
+    let direct = pod.straight(Some(&second)).await;
+    assert_eq!(said(&get(&renewed, CONFIG_MAPS).await), said(&direct));
+    let ended = tokio::time::timeout(REVOKED_LIMIT, watch.into_body().collect()).await;
+    ended.expect("an end of the watch").expect("a clean one");
+    eprintln!(
+        "sidecar on {}: a new token is known after {rotated:.1?}; without rights 403 after \
+         {polls:.1?}, and the watch ended after {:.1?}",
+        version.name(),
+        revoked.elapsed()
+    );
+    for left in [format!("{ROLE}/beside"), ACCOUNT.to_owned()] {
+        send(&pod.admin, Method::DELETE, &left).await;
+    }
+}
+
+/// A pod's directories, its service account, and Listless.
+struct Pod {
+    admin: Client,
+    apiserver: Server,
+    proxy: ProxyProcess,
+    folder: TempDir,
+}
+
+// === impl Pod ===
+
+impl Pod {
+    async fn start(plane: &ControlPlane) -> Result<Self> {
+        let admin = plane.client(User::Admin, Protocol::Http1)?;
+        make_account(&admin).await?;
+        let (folder, apiserver) = (TempDir::new()?, plane.server()?);
+        let source = folder.path().join("account");
+        fs::create_dir(&source)?;
+        publish(&source, &apiserver, &token(&admin).await);
+        let proxy = ProxyProcess::sidecar(&apiserver, &source, folder.path()).await?;
+        Ok(Self { admin, apiserver, proxy, folder })
+    }
+
+    fn mirrored(&self, file: &str) -> String {
+        fs::read_to_string(self.folder.path().join("mirror").join(file)).expect("a file")
+    }
+
+    fn client(&self, token: Option<&str>) -> Client {
+        Client::new(self.proxy.server(), token, Protocol::Http2)
+    }
+
+    async fn straight(&self, token: Option<&str>) -> Answer {
+        get(&Client::new(&self.apiserver, token, Protocol::Http2), CONFIG_MAPS).await
+    }
+
+    /// Gives the pod another token, as the kubelet does in time.
+    async fn replace_token(&self) -> String {
+        let token = token(&self.admin).await;
+        publish(&self.folder.path().join("account"), &self.apiserver, &token);
+        token
+    }
+
+    async fn forwards_strangers(&self, own: &str) {
+        let reader = User::Reader.token();
+        let cut = &own[..own.len() - 1];
+        for stranger in [None, Some("not-a-token"), Some(&*reader), Some(cut)] {
+            let through = get(&self.client(stranger), CONFIG_MAPS).await;
+            let direct = self.straight(stranger).await;
+            assert!(!is_hit(&through), "{stranger:?}");
+            assert_eq!(through.status, direct.status, "{stranger:?}");
+            assert_eq!(said(&through), said(&direct), "{stranger:?}");
+        }
+    }
+}
+
+async fn make_account(admin: &Client) -> Result<()> {
+    let metadata = json!({"name": "beside", "namespace": "shop"});
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}]);
+    let subjects = json!([{"kind": "ServiceAccount", "name": "beside", "namespace": "shop"}]);
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "beside"});
+    let accounts = ACCOUNT.trim_end_matches("/beside");
+    for (collection, object) in [
+        (accounts, json!({"metadata": metadata})),
+        (ROLE, json!({"metadata": metadata, "rules": rules})),
+        (BINDING, json!({"metadata": metadata, "subjects": subjects, "roleRef": role})),
+    ] {
+        admin.send(Request::new(Method::POST, collection).json(&object)).await?.successful()?;
+    }
+    Ok(())
+}
+
+/// A token as the kubelet asks for one.
+async fn token(admin: &Client) -> String {
+    let request = json!({"spec": {"expirationSeconds": 3600, "audiences": []}});
+    let request = Request::new(Method::POST, &format!("{ACCOUNT}/token")).json(&request);
+    let answer = admin.send(request).await.expect("an answer").successful().expect("a token");
+    let answer = answer.json().expect("a token");
+    answer["status"]["token"].as_str().expect("a token").to_owned()
+}
+
+/// Writes a service account's files as the kubelet does: all at once.
+fn publish(source: &Path, apiserver: &Server, token: &str) {
+    let name = format!("..{}", uuid::Uuid::new_v4());
+    fs::create_dir(source.join(&name)).expect("a directory");
+    for (file, content) in [
+        ("ca.crt", apiserver.authorities_pem()),
+        ("namespace", b"shop"),
+        ("token", token.as_bytes()),
+    ] {
+        fs::write(source.join(&name).join(file), content).expect("written");
+        let link = source.join(file);
+        if !link.exists() {
+            std::os::unix::fs::symlink(Path::new("..data").join(file), &link).expect("a link");
+        }
+    }
+    let next = source.join("..data_tmp");
+    std::os::unix::fs::symlink(&name, &next).expect("a link");
+    fs::rename(&next, source.join("..data")).expect("replaced");
+}
+
+async fn get(client: &Client, path: &str) -> Answer {
+    client.get(path).await.expect("an answer")
+}
+
+async fn send(client: &Client, method: Method, path: &str) {
+    let answer = client.send(Request::new(method, path)).await.expect("an answer");
+    answer.successful().expect("a success");
+}
+
+async fn until_hit(client: &Client, path: &str) -> Answer {
+    let mut answer = get(client, path).await;
+    until(ROTATED_LIMIT, async || {
+        answer = get(client, path).await;
+        is_hit(&answer)
+    })
+    .await;
+    answer
+}
+
+async fn until(limit: Duration, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + limit;
+    let mut poll = tokio::time::interval(POLL);
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not within {limit:?}");
+        poll.tick().await;
+    }
+}
+
+fn is_hit(answer: &Answer) -> bool {
+    answer.header("cache-status").is_some_and(|said| said.starts_with("listless; hit"))
+}
+
+/// What a Status says, or which objects there are.
+fn said(answer: &Answer) -> Value {
+    let body = answer.json().expect("JSON");
+    if body["items"].is_array() { body["items"].clone() } else { body }
+}
