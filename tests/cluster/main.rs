@@ -22,4 +22,5 @@ mod ryw;
 mod simulated;
 mod through_listless;
 mod under_load;
+mod unmodified;
 mod watches;

@@ -1,0 +1,66 @@
+//! Unmodified clients of six languages follow objects through Listless, through faults and all.
+//!
+//! Each program runs twice at a time, straight and through `listless local`, while objects change.
+//! In the end every copy it keeps must equal the truth, and through Listless it may have complained
+//! of nothing it did not complain of straight.
+
+mod churn;
+mod play;
+mod program;
+mod relay;
+pub mod stage;
+
+use play::Play;
+use program::Program;
+use stage::Fault;
+
+use crate::clusters::skipped;
+use crate::rig::artifact::{Built, Recipe, source_folder};
+use crate::rig::control_plane::Version;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fabric8_7_follows_from_memory_through_a_cut_and_a_restart() {
+    let Some(program) = fabric8("fabric8 7.8.0", "7.8.0") else { return };
+    Play { version: Version::V1_36, namespace: "fabric8-7", faults: &[Fault::Cut, Fault::Restart] }
+        .perform(&program)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fabric8_6_follows_from_memory_through_a_cut() {
+    let Some(program) = fabric8("fabric8 6.14.0", "6.14.0") else { return };
+    Play { version: Version::V1_30, namespace: "fabric8-6", faults: &[Fault::Cut] }
+        .perform(&program)
+        .await;
+}
+
+/// The same source, compiled against a version of fabric8.
+fn fabric8(name: &'static str, version: &'static str) -> Option<Program> {
+    let recipe = Recipe {
+        name: &name.replace(' ', "-"),
+        tools: &[["mvn", "-version"], ["java", "--version"]],
+        source: source_folder("clients/fabric8-follower"),
+        salt: version.to_owned(),
+        artifact: "output",
+        command: &|artifact| {
+            let mut command = std::process::Command::new("mvn");
+            command.args(["-q", "-B", "package", &format!("-Dfabric8.version={version}")]);
+            command.arg(format!("-Doutput={}", artifact.display()));
+            command
+        },
+    };
+    let output = built(&recipe)?;
+    let path = format!("{0}/follower.jar:{0}/libraries/*", output.display());
+    let command = ["java", "-Xmx512m", "-cp", &path, "dev.listless.follower.Main"];
+    Some(Program { name, command: command.map(str::to_owned).into(), environment: Vec::new() })
+}
+
+fn built(recipe: &Recipe<'_>) -> Option<std::path::PathBuf> {
+    match recipe.build().expect("a build that works") {
+        Built::Here(path) => Some(path),
+        Built::Impossible(reason) => {
+            skipped(recipe.name, &reason);
+            None
+        }
+    }
+}
