@@ -34,6 +34,58 @@ async fn fabric8_6_follows_from_memory_through_a_cut() {
         .await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_go_informers_with_streamed_lists_follow_from_memory_through_a_cut_and_a_restart() {
+    let Some(program) = client_go("client-go WatchList", "informers", true) else { return };
+    Play {
+        version: Version::V1_36,
+        namespace: "client-go-streamed",
+        faults: &[Fault::Cut, Fault::Restart],
+    }
+    .perform(&program)
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_go_informers_with_plain_lists_follow_from_memory_through_a_cut() {
+    let Some(program) = client_go("client-go", "informers", false) else { return };
+    Play { version: Version::V1_36, namespace: "client-go-listed", faults: &[Fault::Cut] }
+        .perform(&program)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_controller_runtime_manager_follows_from_memory_through_a_cut_and_a_restart() {
+    let Some(program) = client_go("controller-runtime", "manager", true) else { return };
+    Play {
+        version: Version::V1_36,
+        namespace: "controller-runtime",
+        faults: &[Fault::Cut, Fault::Restart],
+    }
+    .perform(&program)
+    .await;
+}
+
+/// The Go program in one of its ways.
+fn client_go(name: &'static str, way: &str, watch_list: bool) -> Option<Program> {
+    let recipe = Recipe {
+        name: "client-go-follower",
+        tools: &[["go", "version"]],
+        source: source_folder("clients/client-go-follower"),
+        salt: String::new(),
+        artifact: "follower",
+        command: &|artifact| {
+            let mut command = std::process::Command::new("go");
+            command.env("CGO_ENABLED", "0").args(["build", "-trimpath", "-o"]);
+            command.arg(artifact).arg(".");
+            command
+        },
+    };
+    let command = vec![built(&recipe)?.display().to_string(), way.to_owned()];
+    let environment = vec![("KUBE_FEATURE_WatchListClient", watch_list.to_string())];
+    Some(Program { name, command, environment })
+}
+
 /// The same source, compiled against a version of fabric8.
 fn fabric8(name: &'static str, version: &'static str) -> Option<Program> {
     let recipe = Recipe {
