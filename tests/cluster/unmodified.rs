@@ -5,18 +5,23 @@
 //! of nothing it did not complain of straight.
 
 mod churn;
+mod kubectl;
+mod plain;
 mod play;
 mod program;
 mod relay;
 pub mod stage;
 
-use play::Play;
+use std::path::PathBuf;
+
+use kubectl::Side;
+use play::{Play, Served};
 use program::Program;
-use stage::Fault;
+use stage::{Fault, Stage};
 
 use crate::clusters::skipped;
 use crate::rig::artifact::{Built, Recipe, source_folder};
-use crate::rig::control_plane::Version;
+use crate::rig::control_plane::{Version, linker_flags};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fabric8_7_follows_from_memory_through_a_cut_and_a_restart() {
@@ -66,6 +71,40 @@ async fn a_controller_runtime_manager_follows_from_memory_through_a_cut_and_a_re
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_says_through_listless_what_it_says_straight() {
+    let Some(program) = kubectl() else { return };
+    let Some(stage) = Stage::take(Version::V1_36).await else { return };
+    let scene = stage.scene("kubectl-b").await.expect("a scene");
+    stage.namespace("kubectl-a").await.expect("a namespace");
+    let straight = Side::new(&scene, &program, "kubectl-a", false).expect("a side");
+    let through = Side::new(&scene, &program, "kubectl-b", true).expect("a side");
+    let before = scene.proxy.metrics().await.expect("metrics");
+    let straight = straight.play().await.expect("a whole script");
+    let through = through.play().await.expect("a whole script");
+    let served = Served::between(&before, &scene.proxy.metrics().await.expect("metrics"));
+    eprintln!("kubectl on {}: {} commands; {served}", Version::V1_36.name(), through.len());
+    kubectl::compare(&straight, &through).expect("the same words");
+}
+
+/// kubectl of the control plane's version.
+fn kubectl() -> Option<PathBuf> {
+    let flags = linker_flags(Version::V1_36);
+    built(&Recipe {
+        name: "kubectl",
+        tools: &[["go", "version"], ["diff", "--version"]],
+        source: source_folder("clients/kubectl"),
+        salt: flags.clone(),
+        artifact: "kubectl",
+        command: &|artifact| {
+            let mut command = std::process::Command::new("go");
+            command.env("CGO_ENABLED", "0").args(["build", "-trimpath", "-ldflags", &flags, "-o"]);
+            command.arg(artifact).arg(".");
+            command
+        },
+    })
+}
+
 /// The Go program in one of its ways.
 fn client_go(name: &'static str, way: &str, watch_list: bool) -> Option<Program> {
     let recipe = Recipe {
@@ -107,7 +146,7 @@ fn fabric8(name: &'static str, version: &'static str) -> Option<Program> {
     Some(Program { name, command: command.map(str::to_owned).into(), environment: Vec::new() })
 }
 
-fn built(recipe: &Recipe<'_>) -> Option<std::path::PathBuf> {
+fn built(recipe: &Recipe<'_>) -> Option<PathBuf> {
     match recipe.build().expect("a build that works") {
         Built::Here(path) => Some(path),
         Built::Impossible(reason) => {

@@ -37,7 +37,7 @@ struct Outcome {
 
 /// What Listless did for the program.
 #[derive(Clone, Debug)]
-struct Served {
+pub struct Served {
     /// Watches from memory when the program was ready.
     watches_open: u64,
     /// Why watches from memory ended, and how many.
@@ -134,7 +134,8 @@ impl Play {
 // === impl Served ===
 
 impl Served {
-    fn between(before: &RequestCounts, after: &RequestCounts) -> Self {
+    /// The difference of its metrics.
+    pub fn between(before: &RequestCounts, after: &RequestCounts) -> Self {
         let since = |name: &str, labels: &[(&str, &str)]| {
             (after.sum(name, labels) - before.sum(name, labels)) as u64
         };

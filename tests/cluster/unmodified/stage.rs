@@ -1,5 +1,6 @@
 //! A control plane of this suite's own, whose apiserver may be ended, and namespaces to play in.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -33,6 +34,8 @@ pub struct Scene<'a> {
     pub straight: Client,
     /// Where everything happens.
     pub namespace: &'static str,
+    /// The kubeconfig Listless has: to the apiserver through the relay.
+    pub relayed: PathBuf,
     relay: Relay,
 }
 
@@ -53,21 +56,25 @@ impl Stage {
         Ok(Self { plane: ControlPlane::start(version).await? })
     }
 
+    /// Makes a namespace.
+    pub async fn namespace(&self, name: &str) -> Result<()> {
+        let object = json!({"metadata": {"name": name}});
+        let post = Request::new(Method::POST, "/api/v1/namespaces").json(&object);
+        self.plane.client(User::Admin, Protocol::Http1)?.send(post).await?.successful().map(drop)
+    }
+
     /// Makes a namespace, and starts a Listless that answers reads of it from memory.
     pub async fn scene(&self, namespace: &'static str) -> Result<Scene<'_>> {
         let plane = &self.plane;
         let straight = plane.client(User::Admin, Protocol::Http1)?;
-        let object = json!({"metadata": {"name": namespace}});
-        let post = Request::new(Method::POST, "/api/v1/namespaces").json(&object);
-        straight.send(post).await?.successful()?;
+        self.namespace(namespace).await?;
         let server = plane.server()?;
         let relay = Relay::start(server.authority()).await?;
-        let kubeconfig = plane.folder().join(format!("{namespace}.kubeconfig"));
+        let relayed = plane.folder().join(format!("{namespace}.kubeconfig"));
         let text = server.kubeconfig(&User::Admin.token());
-        let relayed = text.replace(server.authority(), &relay.address().to_string());
-        std::fs::write(&kubeconfig, relayed)?;
-        let proxy = ProxyProcess::start(&kubeconfig, None).await?;
-        let scene = Scene { plane, proxy, straight, namespace, relay };
+        std::fs::write(&relayed, text.replace(server.authority(), &relay.address().to_string()))?;
+        let proxy = ProxyProcess::start(&relayed, None).await?;
+        let scene = Scene { plane, proxy, straight, namespace, relayed, relay };
         scene.warm().await?;
         Ok(scene)
     }

@@ -81,10 +81,13 @@ func followWithManager(ctx context.Context, config *rest.Config, namespace, inst
 	// Who loses the lead ends, as its managers do everywhere; the driver tells.
 	go func() { fail(fmt.Errorf("the manager ended: %w", manager.Start(ctx))) }()
 	<-manager.Elected()
-	if !manager.GetCache().WaitForCacheSync(ctx) {
-		return nil, errors.New("the manager's cache is not synced")
-	}
 	reader := manager.GetCache()
+	for _, object := range []client.Object{&corev1.Pod{}, &corev1.ConfigMap{}} {
+		// Returns once it is synced.
+		if _, err := reader.GetInformer(ctx, object); err != nil {
+			return nil, err
+		}
+	}
 	return map[string]held{
 		"pods@reconciled":       pods.held,
 		"configmaps@reconciled": maps.held,
