@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -10,6 +11,8 @@ use super::program::{Finding, Program};
 use super::stage::{Fault, Scene, Stage};
 use crate::rig::control_plane::{RequestCounts, Version};
 
+/// A client opens its watches one soon after the other.
+const STEADY: Duration = Duration::from_millis(400);
 const RESOURCES: [&str; 2] = ["pods", "configmaps"];
 
 /// What a program is put through.
@@ -74,10 +77,12 @@ impl Play {
         };
         let before = scene.upstream_watches().await?;
         let through = start(scene.proxy.kubeconfig(), "through").await?;
+        // Some say that they follow when they have listed.
+        settled(async || Ok(scene.proxy.metrics().await?.sum("listless_watchers", &[]))).await?;
         let with_one = scene.upstream_watches().await?;
         let kubeconfig = scene.plane.kubeconfig(crate::rig::control_plane::User::Admin)?;
         let straight = start(&kubeconfig, "straight").await?;
-        let with_both = scene.upstream_watches().await?;
+        let with_both = settled(async || Ok(scene.upstream_watches().await? as f64)).await? as u64;
         let at_start = scene.proxy.metrics().await?;
         let writes = churn.run(self.faults).await?;
         let logs = [through.log(), straight.log()];
@@ -193,6 +198,19 @@ impl fmt::Display for Outcome {
             straight.counts,
             straight.errors.len()
         )
+    }
+}
+
+/// A number that has not changed for a while.
+async fn settled(read: impl AsyncFn() -> Result<f64>) -> Result<f64> {
+    let mut last = read().await?;
+    loop {
+        tokio::time::sleep(STEADY).await;
+        let now = read().await?;
+        if now == last {
+            return Ok(now);
+        }
+        last = now;
     }
 }
 
