@@ -22,15 +22,20 @@ use crate::rig::control_plane::Version;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fabric8_7_follows_from_memory_through_a_cut_and_a_restart() {
     let Some(program) = clients::fabric8("fabric8 7.8.0", "7.8.0") else { return };
-    Play { version: Version::V1_36, namespace: "fabric8-7", faults: &[Fault::Cut, Fault::Restart] }
-        .perform(&program)
-        .await;
+    Play {
+        version: Version::V1_36,
+        namespace: "fabric8-7",
+        faults: &[Fault::Cut, Fault::Restart],
+        relists: false,
+    }
+    .perform(&program)
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fabric8_6_follows_from_memory_through_a_cut() {
     let Some(program) = clients::fabric8("fabric8 6.14.0", "6.14.0") else { return };
-    Play { version: Version::V1_30, namespace: "fabric8-6", faults: &[Fault::Cut] }
+    Play { version: Version::V1_30, namespace: "fabric8-6", faults: &[Fault::Cut], relists: false }
         .perform(&program)
         .await;
 }
@@ -44,6 +49,7 @@ async fn client_go_informers_with_streamed_lists_follow_from_memory_through_a_cu
         version: Version::V1_36,
         namespace: "client-go-streamed",
         faults: &[Fault::Cut, Fault::Restart],
+        relists: false,
     }
     .perform(&program)
     .await;
@@ -52,9 +58,14 @@ async fn client_go_informers_with_streamed_lists_follow_from_memory_through_a_cu
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_go_informers_with_plain_lists_follow_from_memory_through_a_cut() {
     let Some(program) = clients::client_go("client-go", "informers", false) else { return };
-    Play { version: Version::V1_36, namespace: "client-go-listed", faults: &[Fault::Cut] }
-        .perform(&program)
-        .await;
+    Play {
+        version: Version::V1_36,
+        namespace: "client-go-listed",
+        faults: &[Fault::Cut],
+        relists: false,
+    }
+    .perform(&program)
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,6 +75,7 @@ async fn a_controller_runtime_manager_follows_from_memory_through_a_cut_and_a_re
         version: Version::V1_36,
         namespace: "controller-runtime",
         faults: &[Fault::Cut, Fault::Restart],
+        relists: false,
     }
     .perform(&program)
     .await;
@@ -88,7 +100,7 @@ async fn kubectl_says_through_listless_what_it_says_straight() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_python_informer_and_stream_follow_from_memory_through_a_cut() {
     let Some(program) = clients::python() else { return };
-    Play { version: Version::V1_36, namespace: "python", faults: &[Fault::Cut] }
+    Play { version: Version::V1_36, namespace: "python", faults: &[Fault::Cut], relists: true }
         .perform(&program)
         .await;
 }
@@ -96,7 +108,7 @@ async fn the_python_informer_and_stream_follow_from_memory_through_a_cut() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_javascript_informer_follows_from_memory_through_a_cut() {
     let Some(program) = clients::node() else { return };
-    Play { version: Version::V1_36, namespace: "node", faults: &[Fault::Cut] }
+    Play { version: Version::V1_36, namespace: "node", faults: &[Fault::Cut], relists: false }
         .perform(&program)
         .await;
 }
@@ -104,7 +116,7 @@ async fn the_javascript_informer_follows_from_memory_through_a_cut() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_official_java_informers_follow_from_memory_through_a_cut() {
     let Some(program) = clients::java() else { return };
-    Play { version: Version::V1_36, namespace: "java", faults: &[Fault::Cut] }
+    Play { version: Version::V1_36, namespace: "java", faults: &[Fault::Cut], relists: false }
         .perform(&program)
         .await;
 }

@@ -18,6 +18,7 @@ const WRITES_PER_PART: u32 = 120;
 const PERIOD: Duration = Duration::from_millis(40);
 /// So many objects of a kind are there before any deletion.
 const FEW: usize = 8;
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 const RESOURCES: [&str; 2] = ["pods", "configmaps"];
 
 /// The objects as this writer left them.
@@ -34,13 +35,13 @@ pub struct Churn<'a> {
 // === impl Churn ===
 
 impl<'a> Churn<'a> {
-    /// Makes the first objects.
+    /// Makes the first objects, every other one in the selector.
     pub async fn begin(scene: &'a Scene<'a>) -> Result<Self> {
         let client = scene.straight.clone();
-        let mut churn = Self { scene, client, alive: Default::default(), random: 1, written: 0 };
+        let mut churn = Self { scene, client, alive: Default::default(), random: SEED, written: 0 };
         for index in 0..RESOURCES.len() {
-            for _ in 0..FEW {
-                churn.create(index).await?;
+            for number in 0..FEW {
+                churn.create(index, number % 2 == 0).await?;
             }
         }
         Ok(churn)
@@ -72,19 +73,20 @@ impl<'a> Churn<'a> {
         for _ in 0..WRITES_PER_PART {
             period.tick().await;
             let index = self.pick(RESOURCES.len());
+            let inside = self.pick(2) == 0;
             match self.pick(10) {
-                0..3 => self.create(index).await?,
+                0..3 => self.create(index, inside).await?,
                 3..6 => self.relabel(index).await?,
                 6..8 => self.annotate(index).await?,
+                _ if self.alive[index].len() <= FEW => self.create(index, inside).await?,
                 _ => self.delete(index).await?,
             }
         }
         Ok(())
     }
 
-    async fn create(&mut self, index: usize) -> Result<()> {
+    async fn create(&mut self, index: usize, inside: bool) -> Result<()> {
         let name = format!("churned-{}", self.written);
-        let inside = self.pick(2) == 0;
         self.post(RESOURCES[index], &object(RESOURCES[index], &name, inside)).await?;
         self.alive[index].insert(name, inside);
         Ok(())
@@ -106,9 +108,6 @@ impl<'a> Churn<'a> {
     }
 
     async fn delete(&mut self, index: usize) -> Result<()> {
-        if self.alive[index].len() <= FEW {
-            return self.create(index).await;
-        }
         let Some(name) = self.any(index) else { return Ok(()) };
         let path = self.scene.collection(RESOURCES[index]);
         let path = format!("{path}/{name}?gracePeriodSeconds=0");
