@@ -10,11 +10,13 @@ mod kubectl;
 mod plain;
 mod play;
 mod program;
+mod reflectors;
 mod relay;
 pub mod stage;
 
 use kubectl::Side;
 use play::{Play, Served};
+use program::Follower;
 use stage::{Fault, Stage};
 
 use crate::rig::control_plane::Version;
@@ -119,4 +121,16 @@ async fn the_official_java_informers_follow_from_memory_through_a_cut() {
     Play { version: Version::V1_36, namespace: "java", faults: &[Fault::Cut], relists: false }
         .perform(&program)
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kube_rs_reflectors_follow_from_memory_through_a_cut_and_a_restart() {
+    Play {
+        version: Version::V1_36,
+        namespace: "kube-rs",
+        faults: &[Fault::Cut, Fault::Restart],
+        relists: false,
+    }
+    .perform(&Follower::KubeRs)
+    .await;
 }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::program::Program;
+use super::program::{Follower, Program};
 use crate::clusters::skipped;
 use crate::rig::artifact::{Built, Recipe, source_folder};
 use crate::rig::control_plane::{Version, linker_flags};
@@ -30,7 +30,7 @@ pub fn kubectl() -> Option<PathBuf> {
 }
 
 /// The Go program in one of its ways.
-pub fn client_go(name: &'static str, way: &str, watch_list: bool) -> Option<Program> {
+pub fn client_go(name: &'static str, way: &str, watch_list: bool) -> Option<Follower> {
     let recipe = Recipe {
         name: "client-go-follower",
         tools: &[["go", "version"]],
@@ -46,23 +46,23 @@ pub fn client_go(name: &'static str, way: &str, watch_list: bool) -> Option<Prog
     };
     let command = vec![built(&recipe)?.display().to_string(), way.to_owned()];
     let environment = vec![("KUBE_FEATURE_WatchListClient", watch_list.to_string())];
-    Some(Program { name, command, environment })
+    Some(Follower::Program(Program { name, command, environment }))
 }
 
 /// The same source, compiled against a version of fabric8.
-pub fn fabric8(name: &'static str, version: &str) -> Option<Program> {
+pub fn fabric8(name: &'static str, version: &str) -> Option<Follower> {
     let output = maven("fabric8-follower", &name.replace(' ', "-"), version)?;
     Some(jvm(name, &output))
 }
 
 /// The official Java client.
-pub fn java() -> Option<Program> {
+pub fn java() -> Option<Follower> {
     let output = maven("java", "java-follower", "27.0.0")?;
     Some(jvm("client-java 27", &output))
 }
 
 /// The official Python client.
-pub fn python() -> Option<Program> {
+pub fn python() -> Option<Follower> {
     let source = source_folder("clients/python");
     let libraries = built(&Recipe {
         name: "python-follower",
@@ -80,11 +80,11 @@ pub fn python() -> Option<Program> {
     })?;
     let command = vec!["python3".to_owned(), source.join("follower.py").display().to_string()];
     let environment = vec![("PYTHONPATH", libraries.display().to_string())];
-    Some(Program { name: "python 37", command, environment })
+    Some(Follower::Program(Program { name: "python 37", command, environment }))
 }
 
 /// The official JavaScript client.
-pub fn node() -> Option<Program> {
+pub fn node() -> Option<Follower> {
     let folder = built(&Recipe {
         name: "node-follower",
         tools: &[["node", "--version"], ["npm", "--version"]],
@@ -101,7 +101,8 @@ pub fn node() -> Option<Program> {
         },
     })?;
     let command = vec!["node".to_owned(), folder.join("follower.js").display().to_string()];
-    Some(Program { name: "client-node 1.4", command, environment: Vec::new() })
+    let name = "client-node 1.4";
+    Some(Follower::Program(Program { name, command, environment: Vec::new() }))
 }
 
 /// What Maven makes of a folder of `clients/`.
@@ -121,10 +122,11 @@ fn maven(source: &str, name: &str, version: &str) -> Option<PathBuf> {
     })
 }
 
-fn jvm(name: &'static str, output: &Path) -> Program {
+fn jvm(name: &'static str, output: &Path) -> Follower {
     let path = format!("{0}/follower.jar:{0}/libraries/*", output.display());
     let command = ["java", "-Xmx512m", "-cp", &path, "dev.listless.follower.Main"];
-    Program { name, command: command.map(str::to_owned).into(), environment: Vec::new() }
+    let command = command.map(str::to_owned).into();
+    Follower::Program(Program { name, command, environment: Vec::new() })
 }
 
 fn built(recipe: &Recipe<'_>) -> Option<PathBuf> {

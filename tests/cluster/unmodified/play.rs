@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::churn::Churn;
-use super::program::{Finding, Program};
+use super::program::{Finding, Follower};
 use super::stage::{Fault, Scene, Stage};
 use crate::rig::control_plane::{RequestCounts, Version};
 
@@ -62,20 +62,20 @@ pub struct Served {
 
 impl Play {
     /// Runs it all, prints one line, and fails with everything that is wrong.
-    pub async fn perform(self, program: &Program) {
+    pub async fn perform(self, follower: &Follower) {
         let Some(stage) = Stage::take(self.version).await else { return };
         let scene = stage.scene(self.namespace).await.expect("a scene");
-        let outcome = self.run(program, &scene).await.expect("a whole run");
-        eprintln!("{} on {}: {outcome}", program.name, self.version.name());
+        let outcome = self.run(follower, &scene).await.expect("a whole run");
+        eprintln!("{} on {}: {outcome}", follower.name(), self.version.name());
         let wrong = self.wrong(&outcome);
         assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), scene.proxy.log());
     }
 
-    async fn run(self, program: &Program, scene: &Scene<'_>) -> Result<Outcome> {
+    async fn run(self, follower: &Follower, scene: &Scene<'_>) -> Result<Outcome> {
         let mut churn = Churn::begin(scene).await?;
         let folder = scene.plane.folder();
         let start = async |kubeconfig, instance| {
-            program.start(kubeconfig, folder, self.namespace, instance).await
+            follower.start(kubeconfig, folder, self.namespace, instance).await
         };
         let before = scene.upstream_watches().await?;
         let through = start(scene.proxy.kubeconfig(), "through").await?;
@@ -87,7 +87,6 @@ impl Play {
         let with_both = settled(async || Ok(scene.upstream_watches().await? as f64)).await? as u64;
         let at_start = scene.proxy.metrics().await?;
         let writes = churn.run(self.faults).await?;
-        let logs = [through.log(), straight.log()];
         let (through, straight) = tokio::join!(through.settle(), straight.settle());
         let served = Served::between(&at_start, &scene.proxy.metrics().await?);
         let mut truth = BTreeMap::new();
@@ -97,8 +96,7 @@ impl Play {
                 truth.insert(format!("{resource}{suffix}"), listed(scene, &path).await?);
             }
         }
-        let [through_log, straight_log] = logs;
-        let (through, straight) = (through.context(through_log)?, straight.context(straight_log)?);
+        let (through, straight) = (through?, straight?);
         let upstream = [before, with_one, with_both];
         Ok(Outcome { writes, truth, through, straight, served, upstream })
     }

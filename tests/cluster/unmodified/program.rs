@@ -14,8 +14,27 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+use super::reflectors::Reflectors;
+
 /// A cold start of a JVM on a busy machine, and the programs' own limit of 40 s for settling.
 const LINE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Who follows.
+#[derive(Clone, Debug)]
+pub enum Follower {
+    /// A program of its own.
+    Program(Program),
+    /// kube-rs, in this process.
+    KubeRs,
+}
+
+/// Somebody who follows.
+pub enum Following {
+    /// A program.
+    Program(Running),
+    /// Reflectors.
+    Reflectors(Reflectors),
+}
 
 /// How to start a program.
 #[derive(Clone, Debug)]
@@ -49,11 +68,54 @@ pub struct Finding {
     pub errors: Vec<String>,
 }
 
+// === impl Follower ===
+
+impl Follower {
+    /// What it is called in messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Program(program) => program.name,
+            Self::KubeRs => "kube-rs 5",
+        }
+    }
+
+    /// Starts it and waits until it follows.
+    pub async fn start(
+        &self,
+        kubeconfig: &Path,
+        folder: &Path,
+        namespace: &str,
+        instance: &str,
+    ) -> Result<Following> {
+        match self {
+            Self::Program(program) => {
+                let running = program.start(kubeconfig, folder, namespace, instance).await?;
+                Ok(Following::Program(running))
+            }
+            Self::KubeRs => {
+                Ok(Following::Reflectors(Reflectors::start(kubeconfig, namespace).await?))
+            }
+        }
+    }
+}
+
+// === impl Following ===
+
+impl Following {
+    /// Lets it catch up, and reads what it found.
+    pub async fn settle(self) -> Result<Finding> {
+        match self {
+            Self::Program(running) => running.settle().await,
+            Self::Reflectors(reflectors) => Ok(reflectors.settle().await),
+        }
+    }
+}
+
 // === impl Program ===
 
 impl Program {
     /// Starts it and waits until it follows.
-    pub async fn start(
+    async fn start(
         &self,
         kubeconfig: &Path,
         folder: &Path,
@@ -83,8 +145,7 @@ impl Program {
 // === impl Running ===
 
 impl Running {
-    /// Lets it catch up, and reads what it found.
-    pub async fn settle(mut self) -> Result<Finding> {
+    async fn settle(mut self) -> Result<Finding> {
         self.input.write_all(b"settle\n").await?;
         let line = self.line().await?;
         let finding = serde_json::from_value(line).context(self.name.clone())?;
@@ -94,7 +155,7 @@ impl Running {
     }
 
     /// The last lines it complained with.
-    pub fn log(&self) -> String {
+    fn log(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(40)..].join("\n")
