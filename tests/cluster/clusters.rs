@@ -10,11 +10,13 @@ use crate::load::Fleet;
 use crate::rig::artifact::Built;
 use crate::rig::client::Protocol;
 use crate::rig::control_plane::{ControlPlane, User, Version, build};
+use crate::unmodified::stage::Stage;
 
 /// Set to 1 where a missing tool must fail the suite.
 const REQUIRED: &str = "LISTLESS_REQUIRE_CLUSTER";
 
 static CLUSTERS: [Mutex<Option<Cluster>>; 2] = [const { Mutex::const_new(None) }; 2];
+static STAGES: [Mutex<Option<Stage>>; 2] = [const { Mutex::const_new(None) }; 2];
 static FLEETS: [Mutex<Option<Fleet>>; 2] = [const { Mutex::const_new(None) }; 2];
 /// Measured loads and quiet clusters need the machine for themselves.
 static TURN: Mutex<()> = Mutex::const_new(());
@@ -93,6 +95,15 @@ impl Fleet {
     /// Waits for a turn with thousands of pods; `None` as for [`Cluster::take`].
     pub async fn take(version: Version) -> Option<Turn<Self>> {
         Turn::take(version, &FLEETS, Self::load).await
+    }
+}
+
+// === impl Stage ===
+
+impl Stage {
+    /// Waits for a turn with an empty control plane; `None` as for [`Cluster::take`].
+    pub async fn take(version: Version) -> Option<Turn<Self>> {
+        Turn::take(version, &STAGES, Self::load).await
     }
 }
 

@@ -24,4 +24,5 @@ mod sidecar;
 mod simulated;
 mod through_listless;
 mod under_load;
+mod unmodified;
 mod watches;

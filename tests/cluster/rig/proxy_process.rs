@@ -9,8 +9,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::client::{Client, Protocol, Server};
+use super::control_plane::RequestCounts;
 use super::process::Process;
 
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -23,6 +26,7 @@ pub struct ProxyProcess {
     server: Server,
     token: Option<String>,
     kubeconfig: PathBuf,
+    admin: String,
     // Declared last: removed after the process has ended.
     _folder: TempDir,
 }
@@ -57,7 +61,8 @@ impl ProxyProcess {
         }
         let mut process = Process::start("listless", command, &folder.path().join("listless.log"))?;
         let (server, token) = ready(&mut process, &written).await?;
-        Ok(Self { process, server, token, kubeconfig: written, _folder: folder })
+        let admin = admin_address(&process.log_tail(usize::MAX))?;
+        Ok(Self { process, server, token, kubeconfig: written, admin, _folder: folder })
     }
 
     /// Starts `listless sidecar` for a service account's directory; its copy and its authority are
@@ -110,6 +115,16 @@ impl ProxyProcess {
         Client::new(&self.server, self.token(), protocol)
     }
 
+    /// Its own metrics.
+    pub async fn metrics(&self) -> Result<RequestCounts> {
+        let mut stream = TcpStream::connect(&self.admin).await?;
+        // 1.0: the answer is not chunked and ends with the connection.
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        Ok(RequestCounts::parse(&text))
+    }
+
     /// Processor time it has used.
     pub fn cpu_seconds(&self) -> Result<f64> {
         self.process.cpu_seconds()
@@ -138,6 +153,12 @@ async fn ready(process: &mut Process, written: &Path) -> Result<(Server, Option<
             return Err(not_ready(written)).with_context(|| process.log_tail(40));
         }
     }
+}
+
+/// The port was chosen by the system and is told in the log only.
+fn admin_address(log: &str) -> Result<String> {
+    let (_, rest) = log.split_once("--admin: http://").context("no admin address in the log")?;
+    Ok(rest.split_whitespace().next().unwrap_or_default().to_owned())
 }
 
 fn not_ready(written: &Path) -> anyhow::Error {

@@ -26,7 +26,8 @@ pub fn build(version: Version) -> Result<Built> {
     recipe.build()
 }
 
-fn linker_flags(version: Version) -> String {
+/// What stamps a version into a binary of the Kubernetes project.
+pub fn linker_flags(version: Version) -> String {
     let minor = version.name().trim_start_matches("v1.");
     let set = |name: &str, value: &str| format!("-X k8s.io/component-base/version.{name}={value}");
     [

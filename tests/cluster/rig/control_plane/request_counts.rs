@@ -2,6 +2,8 @@
 //!
 //! The text form is read sample by sample; nothing is interpreted beyond names and labels.
 
+use std::collections::BTreeMap;
+
 /// Samples of one `/metrics` answer.
 #[derive(Clone, Debug, Default)]
 pub struct RequestCounts {
@@ -36,6 +38,18 @@ impl RequestCounts {
     /// Requests that arrived so far, whether they have ended or not.
     pub fn arrived(&self, verb: &str, resource: &str) -> u64 {
         self.ended(verb, resource) + self.open(verb, resource)
+    }
+
+    /// The same for each value of one more label.
+    pub fn sums(&self, name: &str, labels: &[(&str, &str)], by: &str) -> BTreeMap<String, f64> {
+        let mut sums = BTreeMap::new();
+        let matching = self.samples.iter().filter(|sample| sample.name == name);
+        for sample in matching.filter(|sample| sample.carries(labels)) {
+            for (_, value) in sample.labels.iter().filter(|(name, _)| name == by) {
+                *sums.entry(value.clone()).or_default() += sample.value;
+            }
+        }
+        sums
     }
 
     /// The sum of all samples of a metric that carry these labels.

@@ -1,0 +1,106 @@
+// Follows one namespace in one of the ways Go programs do, with unmodified libraries.
+//
+// It reads KUBECONFIG and prints a line when everything follows; told to settle on its standard
+// input, it waits until all copies hold the object `marker` and prints what they hold.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+)
+
+const (
+	settleLimit = 40 * time.Second
+	settlePoll  = 50 * time.Millisecond
+)
+
+// report is the line this program prints; all followers add to it.
+type report struct {
+	mutex  sync.Mutex
+	Caches map[string]map[string]string `json:"caches"`
+	Counts map[string]int               `json:"counts"`
+	Errors []string                     `json:"errors"`
+}
+
+func (r *report) count(what string) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.Counts[what]++
+}
+
+func (r *report) failed(who string, err error) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.Errors = append(r.Errors, fmt.Sprintf("%s: %v", who, err))
+}
+
+// held returns the resourceVersion of each object in a copy, by name.
+type held func() map[string]string
+
+func main() {
+	flag.Parse()
+	if flag.NArg() != 3 {
+		fmt.Fprintln(os.Stderr, "usage: informers|manager NAMESPACE INSTANCE")
+		os.Exit(2)
+	}
+	klog.SetOutput(os.Stderr)
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		fail(err)
+	}
+	found := &report{Counts: map[string]int{}, Errors: []string{}}
+	follow := map[string]func(context.Context, *rest.Config, string, string, *report) (map[string]held, error){
+		"informers": followWithInformers, "manager": followWithManager,
+	}[flag.Arg(0)]
+	copies, err := follow(context.Background(), config, flag.Arg(1), flag.Arg(2), found)
+	if err != nil {
+		fail(err)
+	}
+	fmt.Println(`{"ready": true}`)
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	settle(copies)
+	found.print(copies)
+}
+
+func settle(copies map[string]held) {
+	for deadline := time.Now().Add(settleLimit); time.Now().Before(deadline); time.Sleep(settlePoll) {
+		settled := true
+		for _, held := range copies {
+			_, has := held()["marker"]
+			settled = settled && has
+		}
+		if settled {
+			return
+		}
+	}
+}
+
+func (r *report) print(copies map[string]held) {
+	caches := map[string]map[string]string{}
+	for name, held := range copies {
+		caches[name] = held()
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.Caches = caches
+	line, err := json.Marshal(r)
+	if err != nil {
+		fail(err)
+	}
+	fmt.Println(string(line))
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}

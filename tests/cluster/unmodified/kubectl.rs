@@ -1,0 +1,294 @@
+//! kubectl, straight and through Listless: what it prints and how it exits, command by command.
+//!
+//! Both sides work in namespaces of their own and do the same; only what no two objects share is
+//! left out of the comparison: uids, versions, times and addresses.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use http::Method;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use super::plain::plain;
+use super::stage::{Fault, Scene};
+use crate::rig::client::Request;
+
+/// No command of the script takes longer.
+const LIMIT: Duration = Duration::from_secs(60);
+/// So that a command waits when the change comes; what it prints is the same if it does not.
+const PAUSE: Duration = Duration::from_millis(800);
+
+/// One of the two sides.
+#[derive(Debug)]
+pub struct Side<'a> {
+    scene: &'a Scene<'a>,
+    program: &'a Path,
+    namespace: &'static str,
+    kubeconfig: PathBuf,
+    /// Where it keeps what it discovered, and the manifests.
+    home: PathBuf,
+}
+
+/// What happens while a command runs.
+#[derive(Clone, Copy, Debug)]
+enum Meanwhile {
+    Nothing,
+    /// Pod `one` becomes ready.
+    Ready,
+    /// Pod `two` is deleted.
+    Deleted,
+    /// The deployment's pods are there.
+    RolledOut,
+    /// Pods come, change and go; then the command is ended.
+    Churn,
+    /// The same, and the apiserver is lost on the way.
+    Cut,
+}
+
+/// A command and what it did.
+#[derive(Debug)]
+pub struct Said {
+    /// The arguments.
+    pub command: &'static str,
+    /// How it exited, and what it wrote to both outputs, without what may differ.
+    pub outcome: String,
+}
+
+/// What the script runs; `MANIFEST` and `CHANGED` are files.
+const SCRIPT: &[(&str, Meanwhile)] = &[
+    ("version", Meanwhile::Nothing),
+    ("api-resources --sort-by=name", Meanwhile::Nothing),
+    ("api-versions", Meanwhile::Nothing),
+    ("auth can-i list pods", Meanwhile::Nothing),
+    ("auth can-i --list", Meanwhile::Nothing),
+    ("auth whoami", Meanwhile::Nothing),
+    ("explain pods.spec.containers", Meanwhile::Nothing),
+    ("diff -f MANIFEST", Meanwhile::Nothing),
+    ("apply -f MANIFEST", Meanwhile::Nothing),
+    ("apply -f MANIFEST", Meanwhile::Nothing),
+    ("get pods", Meanwhile::Nothing),
+    ("get pods", Meanwhile::Nothing),
+    ("get pods -o wide --show-labels", Meanwhile::Nothing),
+    ("get pods -o json", Meanwhile::Nothing),
+    ("get pods -o yaml", Meanwhile::Nothing),
+    ("get pods -o name -l app=web", Meanwhile::Nothing),
+    ("get pods -o name --field-selector metadata.name=two", Meanwhile::Nothing),
+    ("get pods -o name --chunk-size=1", Meanwhile::Nothing),
+    ("get pods -o json --chunk-size=0", Meanwhile::Nothing),
+    ("get pod one -o jsonpath={.spec.containers[0].image}", Meanwhile::Nothing),
+    ("get pod absent", Meanwhile::Nothing),
+    ("get pod absent -o json --ignore-not-found", Meanwhile::Nothing),
+    ("get nonsense", Meanwhile::Nothing),
+    ("get all", Meanwhile::Nothing),
+    ("get configmaps,deployments,services -o json", Meanwhile::Nothing),
+    ("get configmap settings -o yaml --show-managed-fields", Meanwhile::Nothing),
+    ("describe pod one", Meanwhile::Nothing),
+    ("describe configmap settings", Meanwhile::Nothing),
+    ("get pods -w -o name", Meanwhile::Churn),
+    ("get pods -w -o json -l app=web", Meanwhile::Churn),
+    // Tables are forwarded: this watch ends with its connection.
+    ("get pods -w", Meanwhile::Cut),
+    ("wait --for=condition=Ready pod/one --timeout=30s", Meanwhile::Ready),
+    ("wait --for=condition=Ready pod/one --timeout=30s", Meanwhile::Nothing),
+    ("wait --for=condition=Ready pod/two --timeout=1s", Meanwhile::Nothing),
+    ("wait --for=delete pod/two --timeout=30s", Meanwhile::Deleted),
+    ("rollout status deployment/web --timeout=30s", Meanwhile::RolledOut),
+    ("rollout history deployment/web", Meanwhile::Nothing),
+    ("diff -f CHANGED", Meanwhile::Nothing),
+    ("apply -f CHANGED", Meanwhile::Nothing),
+    ("diff -f CHANGED", Meanwhile::Nothing),
+    ("apply -f CHANGED --server-side --force-conflicts", Meanwhile::Nothing),
+    ("get configmap settings -o jsonpath={.data}", Meanwhile::Nothing),
+    ("label pod one tier=front", Meanwhile::Nothing),
+    ("get pods -o name -l tier=front", Meanwhile::Nothing),
+    ("annotate configmap settings note=here", Meanwhile::Nothing),
+    ("scale deployment/web --replicas=3", Meanwhile::Nothing),
+    ("get deployment web -o jsonpath={.spec.replicas}", Meanwhile::Nothing),
+    ("create configmap made --from-literal=a=b", Meanwhile::Nothing),
+    ("create configmap made --from-literal=a=b", Meanwhile::Nothing),
+    ("get configmaps -o name", Meanwhile::Nothing),
+    ("logs one", Meanwhile::Nothing),
+    ("delete configmap made", Meanwhile::Nothing),
+    ("get configmap made", Meanwhile::Nothing),
+    ("delete pod one --grace-period=0 --force", Meanwhile::Nothing),
+    ("delete -f MANIFEST --ignore-not-found", Meanwhile::Nothing),
+    ("get pods,configmaps", Meanwhile::Nothing),
+];
+
+// === impl Side ===
+
+impl<'a> Side<'a> {
+    /// Prepares a home with the manifests; the namespace exists. The straight side takes the relay
+    /// too, so that both can be cut off.
+    pub fn new(
+        scene: &'a Scene<'a>,
+        program: &'a Path,
+        namespace: &'static str,
+        through: bool,
+    ) -> Result<Self> {
+        let written = scene.proxy.kubeconfig().to_owned();
+        let kubeconfig = if through { written } else { scene.relayed.clone() };
+        let home = scene.plane.folder().join(format!("{namespace}-home"));
+        std::fs::create_dir_all(&home)?;
+        for (file, value) in [("MANIFEST", "first"), ("CHANGED", "second")] {
+            std::fs::write(home.join(file), manifest(value).to_string())?;
+        }
+        Ok(Self { scene, program, namespace, kubeconfig, home })
+    }
+
+    /// Runs the whole script.
+    pub async fn play(&self) -> Result<Vec<Said>> {
+        let mut said = Vec::new();
+        for (command, meanwhile) in SCRIPT {
+            let outcome = tokio::time::timeout(LIMIT, self.run(command, *meanwhile)).await;
+            let outcome = outcome.map_err(anyhow::Error::from).and_then(|outcome| outcome);
+            said.push(Said { command, outcome: outcome.with_context(|| (*command).to_owned())? });
+        }
+        Ok(said)
+    }
+
+    async fn run(&self, arguments: &str, meanwhile: Meanwhile) -> Result<String> {
+        let mut command = Command::new(self.program);
+        command.args(["--namespace", self.namespace]).args(arguments.split(' '));
+        command.current_dir(&self.home).env("HOME", &self.home).env("KUBECONFIG", &self.kubeconfig);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.kill_on_drop(true).spawn()?;
+        let id = child.id().context("it has just been started")?.to_string();
+        let happen = async {
+            if !matches!(meanwhile, Meanwhile::Nothing) {
+                tokio::time::sleep(PAUSE).await;
+                self.happen(meanwhile).await?;
+            }
+            if matches!(meanwhile, Meanwhile::Churn | Meanwhile::Cut) {
+                tokio::time::sleep(PAUSE).await;
+                // It may have ended by itself.
+                Command::new("kill").args(["-INT", &id]).stderr(Stdio::null()).status().await?;
+            }
+            anyhow::Ok(())
+        };
+        let (output, happened) = tokio::join!(child.wait_with_output(), happen);
+        happened?;
+        let output = output?;
+        let [out, error] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+        let text =
+            format!("{}\n{out}\n{error}", output.status).replace(self.namespace, "NAMESPACE");
+        Ok(plain(&text))
+    }
+
+    async fn happen(&self, meanwhile: Meanwhile) -> Result<()> {
+        match meanwhile {
+            Meanwhile::Nothing => Ok(()),
+            Meanwhile::Ready => self.patch("api/v1", "pods/one/status", &ready()).await,
+            Meanwhile::Deleted => {
+                let path = self.path("api/v1", "pods/two?gracePeriodSeconds=0");
+                self.send(Request::new(Method::DELETE, &path)).await
+            }
+            Meanwhile::RolledOut => {
+                self.patch("apis/apps/v1", "deployments/web/status", &rolled_out()).await
+            }
+            Meanwhile::Churn => self.churn(false).await,
+            Meanwhile::Cut => self.churn(true).await,
+        }
+    }
+
+    async fn churn(&self, cut: bool) -> Result<()> {
+        for round in 0..3 {
+            let post = Request::new(Method::POST, &self.path("api/v1", "pods"));
+            self.send(post.json(&pod("churned", "web"))).await?;
+            let note = json!({"metadata": {"annotations": {"round": round.to_string()}}});
+            self.patch("api/v1", "pods/churned", &note).await?;
+            if round == 1 && cut {
+                // What was written must have been told.
+                tokio::time::sleep(PAUSE).await;
+                self.scene.suffer(Fault::Cut).await?;
+            }
+            let label = json!({"metadata": {"labels": {"app": "other"}}});
+            self.patch("api/v1", "pods/churned", &label).await?;
+            let path = self.path("api/v1", "pods/churned?gracePeriodSeconds=0");
+            self.send(Request::new(Method::DELETE, &path)).await?;
+        }
+        Ok(())
+    }
+
+    fn path(&self, group: &str, rest: &str) -> String {
+        format!("/{group}/namespaces/{}/{rest}", self.namespace)
+    }
+
+    async fn patch(&self, group: &str, rest: &str, patch: &Value) -> Result<()> {
+        let request = Request::new(Method::PATCH, &self.path(group, rest));
+        self.send(request.body("application/merge-patch+json", patch.to_string())).await
+    }
+
+    async fn send(&self, request: Request) -> Result<()> {
+        self.scene.straight.send(request).await?.successful().map(drop)
+    }
+}
+
+/// Fails with every command whose outcomes differ.
+pub fn compare(straight: &[Said], through: &[Said]) -> Result<()> {
+    let pairs = straight.iter().zip(through);
+    let differing = pairs.filter(|(straight, through)| straight.outcome != through.outcome);
+    let told: Vec<String> = differing
+        .map(|(straight, through)| {
+            let lines = |said: &Said| said.outcome.lines().map(str::to_owned).collect::<Vec<_>>();
+            let (straight_lines, through_lines) = (lines(straight), lines(through));
+            let only = |all: &[String], other: &[String], sign| {
+                let only = all.iter().filter(|line| !other.contains(line));
+                only.map(|line| format!("{sign} {line}")).collect::<Vec<_>>().join("\n")
+            };
+            format!(
+                "=== {} ({} and {} lines)\n{}\n{}",
+                straight.command,
+                straight_lines.len(),
+                through_lines.len(),
+                only(&straight_lines, &through_lines, "-"),
+                only(&through_lines, &straight_lines, "+")
+            )
+        })
+        .collect();
+    ensure!(told.is_empty(), "{} commands differ:\n{}", told.len(), told.join("\n"));
+    Ok(())
+}
+
+fn manifest(value: &str) -> Value {
+    let template = json!({
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "main", "image": "example.com/web:1"}]},
+    });
+    let web = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+    });
+    let settings = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"},
+        "data": {"value": value, "text": "several\nlines <&>"},
+    });
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+    });
+    let items = [settings, pod("one", "web"), pod("two", "web"), pod("three", "job"), web, service];
+    json!({"apiVersion": "v1", "kind": "List", "items": items})
+}
+
+fn pod(name: &str, app: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": app}},
+        "spec": {"containers": [{"name": "main", "image": "example.com/web:1"}]},
+    })
+}
+
+fn ready() -> Value {
+    json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}})
+}
+
+fn rolled_out() -> Value {
+    let all = 2;
+    json!({"status": {
+        "observedGeneration": 1, "replicas": all, "updatedReplicas": all, "readyReplicas": all,
+        "availableReplicas": all,
+    }})
+}

@@ -1,0 +1,129 @@
+//! A control plane of this suite's own, whose apiserver may be ended, and namespaces to play in.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use http::Method;
+use serde_json::json;
+
+use super::relay::Relay;
+use crate::rig::client::{Client, Protocol, Request};
+use crate::rig::control_plane::{Component, ControlPlane, User, Version};
+use crate::rig::proxy_process::ProxyProcess;
+
+/// How long the apiserver is out of Listless's reach.
+const CUT: Duration = Duration::from_secs(1);
+const WARM_LIMIT: Duration = Duration::from_secs(20);
+const WARM_POLL: Duration = Duration::from_millis(50);
+
+/// The control plane.
+#[derive(Debug)]
+pub struct Stage {
+    plane: ControlPlane,
+}
+
+/// One test's namespace, with a Listless that holds its pods and config maps.
+#[derive(Debug)]
+pub struct Scene<'a> {
+    /// The control plane.
+    pub plane: &'a ControlPlane,
+    /// Listless in front of it.
+    pub proxy: ProxyProcess,
+    /// The administrator, straight.
+    pub straight: Client,
+    /// Where everything happens.
+    pub namespace: &'static str,
+    /// The kubeconfig Listless has: to the apiserver through the relay.
+    pub relayed: PathBuf,
+    relay: Relay,
+}
+
+/// What happens to the link between Listless and the apiserver while objects change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Connections end, and for a second none can be made.
+    Cut,
+    /// The apiserver is killed and started again, for everybody.
+    Restart,
+}
+
+// === impl Stage ===
+
+impl Stage {
+    /// Starts a control plane.
+    pub async fn load(version: Version) -> Result<Self> {
+        Ok(Self { plane: ControlPlane::start(version).await? })
+    }
+
+    /// Makes a namespace.
+    pub async fn namespace(&self, name: &str) -> Result<()> {
+        let object = json!({"metadata": {"name": name}});
+        let post = Request::new(Method::POST, "/api/v1/namespaces").json(&object);
+        self.plane.client(User::Admin, Protocol::Http1)?.send(post).await?.successful().map(drop)
+    }
+
+    /// Makes a namespace, and starts a Listless that answers reads of it from memory.
+    pub async fn scene(&self, namespace: &'static str) -> Result<Scene<'_>> {
+        let plane = &self.plane;
+        let straight = plane.client(User::Admin, Protocol::Http1)?;
+        self.namespace(namespace).await?;
+        let server = plane.server()?;
+        let relay = Relay::start(server.authority()).await?;
+        let relayed = plane.folder().join(format!("{namespace}.kubeconfig"));
+        let text = server.kubeconfig(&User::Admin.token());
+        std::fs::write(&relayed, text.replace(server.authority(), &relay.address().to_string()))?;
+        let proxy = ProxyProcess::start(&relayed, None).await?;
+        let scene = Scene { plane, proxy, straight, namespace, relayed, relay };
+        scene.warm().await?;
+        Ok(scene)
+    }
+}
+
+// === impl Scene ===
+
+impl Scene<'_> {
+    /// The path of a collection in the namespace.
+    pub fn collection(&self, resource: &str) -> String {
+        format!("/api/v1/namespaces/{}/{resource}", self.namespace)
+    }
+
+    /// Polls as another workload would, until memory answers.
+    async fn warm(&self) -> Result<()> {
+        let client = self.proxy.client(Protocol::Http1);
+        let deadline = std::time::Instant::now() + WARM_LIMIT;
+        let mut poll = tokio::time::interval(WARM_POLL);
+        for resource in ["pods", "configmaps"] {
+            loop {
+                poll.tick().await;
+                let answer = client.get(&self.collection(resource)).await?.successful()?;
+                let status = answer.header("cache-status").unwrap_or_default();
+                if status.starts_with("listless; hit") {
+                    break;
+                }
+                let late = std::time::Instant::now() > deadline;
+                ensure!(!late, "{resource} never from memory: {status}\n{}", self.proxy.log());
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a fault happen and waits until it is over.
+    pub async fn suffer(&self, fault: Fault) -> Result<()> {
+        match fault {
+            Fault::Cut => self.relay.cut(CUT).await,
+            Fault::Restart => {
+                self.plane.kill(Component::Apiserver)?;
+                self.plane.start_again(Component::Apiserver)?;
+                self.plane.ready().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many watches of pods and config maps are open at the apiserver.
+    pub async fn upstream_watches(&self) -> Result<u64> {
+        let counts = self.plane.request_counts().await?;
+        Ok(counts.open("WATCH", "pods") + counts.open("WATCH", "configmaps"))
+    }
+}
