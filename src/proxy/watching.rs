@@ -55,6 +55,7 @@ pub struct Watching {
     bookmark_at: Option<Instant>,
     max_staleness: Duration,
     permit: Permit,
+    /// When it is asked whether the caller still may watch. The apiserver itself never asks again.
     review_at: Instant,
     /// A review under way: whether the caller may no longer watch.
     review: Option<BoxFuture<'static, bool>>,
@@ -95,9 +96,6 @@ const BOOKMARK_FIRST: Duration = Duration::from_secs(1);
 
 /// Clients take a watch that ends sooner without an event for broken (S-WATCH-28).
 const SILENT_MIN: Duration = Duration::from_secs(2);
-
-/// How often it is asked whether the caller still may watch. The apiserver itself never asks again.
-const REVIEW_EVERY: Duration = Duration::from_secs(30);
 
 // === impl Watches ===
 
@@ -147,8 +145,8 @@ impl Watches {
             deadline: now + length.min(LENGTH_MAX),
             bookmark_at: None,
             max_staleness,
+            review_at: now + permit.review_every(),
             permit,
-            review_at: now + REVIEW_EVERY,
             review: None,
             silent: true,
             closing: self.closing.clone(),
@@ -280,7 +278,7 @@ impl Watching {
     /// Waits until something may have changed: news, time, or what the caller may do.
     async fn wait(&mut self, now: Instant) {
         if self.review.is_none() && now >= self.review_at {
-            self.review_at = now + REVIEW_EVERY;
+            self.review_at = now + self.permit.review_every();
             self.review = Some(self.permit.clone().is_withdrawn().boxed());
         }
         let view = self.subscription.view();
