@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    api::{GroupResource, request::Watch, version::ResourceVersion},
+    api::{GroupResource, media::UnmodelledMedia, request::Watch, version::ResourceVersion},
     body::{Body, BoxError},
     cache::{
         history::{Change, Event, Lost, StartError},
@@ -126,8 +126,8 @@ impl Watches {
             return Err(ForwardReason::TooManyWatches);
         };
         let LocalWatch { replica, snapshot, epoch, begin, max_staleness, .. } = answer;
-        let subscription =
-            Subscription::open(&replica, &snapshot, epoch, watch.query.clone(), &begin)?;
+        let (query, shown) = (watch.query.clone(), answer.representation);
+        let subscription = Subscription::open(&replica, &snapshot, epoch, query, shown, &begin)?;
         let resource = watch.query.resource.group_resource();
         let Terms { transport, fraction, now } = terms;
         if begin == Begin::State {
@@ -165,6 +165,7 @@ impl From<OpenError> for ForwardReason {
             OpenError::Start(StartError::TooOld) => Self::BeforeWindow,
             OpenError::Start(StartError::TooNew) => Self::Behind,
             OpenError::Gone => Self::NotSynced,
+            OpenError::Unprintable => Self::MediaType(UnmodelledMedia::PartialObjectMetadata),
         }
     }
 }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     api::{
-        media::{Negotiated, UnmodelledMedia},
+        media::{MetadataKind, Negotiated, Representation, UnmodelledMedia},
         request::{self, RequestInfo, Watch},
         version::{Freshness, VersionMatch},
     },
@@ -34,6 +34,7 @@ pub struct WatchCandidate<'a> {
     pub watch: &'a Watch,
     /// How fresh its start must be.
     pub level: Level,
+    representation: Representation,
     max_staleness: Duration,
 }
 
@@ -48,6 +49,8 @@ pub struct LocalWatch {
     pub epoch: u32,
     /// Where it starts.
     pub begin: Begin,
+    /// What is given of each object.
+    pub representation: Representation,
     /// What the answer's Cache-Status tells of its freshness.
     pub level: Level,
     /// How long it goes on without a link to the apiserver.
@@ -81,14 +84,8 @@ fn enforced<'a>(
         (None, Ok(_)) => return Err(Plan::keep(request::NotModelled::Watch.into())),
     };
     let rules = rules(request, policy, session)?;
-    let unmodelled = match media {
-        Negotiated::Json | Negotiated::JsonInsteadOfProtobuf => None,
-        Negotiated::Metadata(_) => Some(UnmodelledMedia::PartialObjectMetadata),
-        Negotiated::Unmodelled(media) => Some(media),
-    };
-    if let Some(media) = unmodelled {
-        return Err(Plan::keep(ForwardReason::MediaType(media)));
-    }
+    let representation = representation(media)
+        .map_err(|unmodelled| Plan::keep(ForwardReason::MediaType(unmodelled)))?;
     if *asked == Asked::Other {
         return Err(Plan::keep(ForwardReason::Upgrade));
     }
@@ -100,7 +97,19 @@ fn enforced<'a>(
     if level == Level::Configured(Freshness::MostRecent) {
         return Err(Plan::keep(ForwardReason::MostRecent));
     }
-    Ok(WatchCandidate { watch, level, max_staleness: rules.max_staleness })
+    Ok(WatchCandidate { watch, level, representation, max_staleness: rules.max_staleness })
+}
+
+/// What is shown of each object; a watch tells of objects, never of a list of them.
+fn representation(media: Negotiated) -> Result<Representation, UnmodelledMedia> {
+    match media {
+        Negotiated::Json | Negotiated::JsonInsteadOfProtobuf => Ok(Representation::Object),
+        Negotiated::Metadata(metadata) if metadata.kind == MetadataKind::Object => {
+            Ok(Representation::Metadata(metadata.version))
+        }
+        Negotiated::Metadata(_) => Err(UnmodelledMedia::PartialObjectMetadata),
+        Negotiated::Unmodelled(media) => Err(media),
+    }
 }
 
 /// Whether what is held now may answer the watch; `waited` says how long it waited already.
@@ -132,11 +141,12 @@ pub fn decide_watch(
     if let Some(reason) = unproven(view, candidate.max_staleness, now) {
         return keep(reason);
     }
-    let WatchCandidate { watch, level, max_staleness } = *candidate;
+    let WatchCandidate { watch, level, max_staleness, representation } = *candidate;
     if !is_path_known(&watch.query, false, view.replica.query(), snapshot) {
         return keep(ForwardReason::PathUnknown);
     }
-    if watch.bookmarks && snapshot.envelope().kind().is_none() {
+    let names_kind = representation == Representation::Object && watch.bookmarks;
+    if names_kind && snapshot.envelope().kind().is_none() {
         return keep(ForwardReason::NotCovered(Absence::NotReplicable));
     }
     let state = watch.start == request::Start::State;
@@ -188,6 +198,7 @@ fn follow(
         snapshot: snapshot.clone(),
         epoch: view.epoch,
         begin,
+        representation: candidate.representation,
         level: candidate.level,
         max_staleness: candidate.max_staleness,
     }))

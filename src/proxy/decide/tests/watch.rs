@@ -112,10 +112,13 @@ fn what_cannot_be_answered_exactly_is_forwarded_with_its_reason() {
     let table = Negotiated::Unmodelled(UnmodelledMedia::Table);
     let reason = Some(ForwardReason::MediaType(UnmodelledMedia::Table));
     assert_eq!(refused(&watch, own, table, &Asked::No), reason);
-    let accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
-    let metadata = Negotiated::negotiate(Some(accept), None, None);
+    let metadata = |kind: &str| {
+        let accept = format!("application/json;as={kind};v=v1;g=meta.k8s.io");
+        Negotiated::negotiate(Some(&accept), None, None)
+    };
+    assert_eq!(refused(&watch, own, metadata("PartialObjectMetadata"), &Asked::No), None);
     let reason = Some(ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata));
-    assert_eq!(refused(&watch, own, metadata, &Asked::No), reason);
+    assert_eq!(refused(&watch, own, metadata("PartialObjectMetadataList"), &Asked::No), reason);
     let stranger = Caller::Other(Stranger::NoCredential);
     let reason = Some(ForwardReason::Caller(Stranger::NoCredential));
     assert_eq!(refused(&watch, stranger, json, &Asked::No), reason);
