@@ -2,14 +2,15 @@
 //!
 //! A watch is answered from a replica that covers it and whose state the session may be shown, or
 //! whose window of events holds its version; it never starts a replica. Where our window ends, the
-//! apiserver's may go on: what we cannot tell is forwarded, never refused (S-WATCH-26).
+//! apiserver's may go on: what we cannot tell is forwarded, never refused (S-WATCH-26), and if only
+//! the moment is wrong, for a short time.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use super::{
-    Await, Forward, ForwardReason, Level, Plan, Rewriting, SESSION_PATIENCE, START_PATIENCE, Step,
+    Await, Forward, ForwardReason, Level, Plan, SESSION_PATIENCE, START_PATIENCE, Step,
     VERSION_PATIENCE, addressed, is_path_known, observed, rules, unproven, verdict,
 };
 use crate::{
@@ -124,11 +125,12 @@ pub fn decide_watch(
         Lookup::Found(view) => view,
         Lookup::Absent(absence) => return keep(absence.into()),
     };
+    let detour = |reason| Step::Act(Plan::Forward(Forward::detour(candidate.watch, reason)));
     let wait = |reach, patience, reason| {
         if waited < patience {
             Step::Await(Await { replica: view.replica.clone(), reach, patience })
         } else {
-            keep(reason)
+            detour(reason)
         }
     };
     let snapshot = match (&view.snapshot, view.state) {
@@ -139,7 +141,7 @@ pub fn decide_watch(
         _ => return keep(ForwardReason::NotSynced),
     };
     if let Some(reason) = unproven(view, candidate.max_staleness, now) {
-        return keep(reason);
+        return detour(reason);
     }
     let WatchCandidate { watch, level, max_staleness, representation } = *candidate;
     if !is_path_known(&watch.query, false, view.replica.query(), snapshot) {
@@ -162,7 +164,7 @@ pub fn decide_watch(
         }
         VersionMatch::NotOlderThan(version) => {
             if view.oldest.as_ref().is_none_or(|oldest| version < oldest) {
-                return keep(ForwardReason::BeforeWindow);
+                return detour(ForwardReason::BeforeWindow);
             }
             // It goes on where the client is: what the session saw elsewhere is yet to come.
             return follow(candidate, view, snapshot, Begin::After(version.clone()));
@@ -174,17 +176,17 @@ pub fn decide_watch(
         Verdict::Behind(version, Imminence::Likely) => {
             wait(Reach::Version(version), patience, ForwardReason::Behind)
         }
-        Verdict::Behind(_, Imminence::Unlikely) => keep(ForwardReason::Behind),
+        Verdict::Behind(_, Imminence::Unlikely) => detour(ForwardReason::Behind),
         Verdict::Leaving => {
             let newer = Reach::Newer(snapshot.version().clone());
             wait(newer, SESSION_PATIENCE, ForwardReason::Barred)
         }
-        Verdict::Barred => keep(ForwardReason::Barred),
+        Verdict::Barred => detour(ForwardReason::Barred),
     }
 }
 
 fn keep(reason: ForwardReason) -> Step {
-    Step::Act(Plan::Forward(Forward { reason, rewriting: Rewriting::Keep }))
+    Step::Act(Plan::keep(reason))
 }
 
 fn follow(

@@ -451,3 +451,30 @@ async fn metadata_that_memory_cannot_print_ends_a_watch_and_the_next_is_the_apis
     // Whole objects are none the worse for it.
     assert!(is_local(&proxy.client().watch(&path).await));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_memory_cannot_answer_just_now_comes_back_to_it_within_a_minute() {
+    let proxy = warmed().await;
+    let client = proxy.client();
+    let path = format!("{PODS}?resourceVersion=1010&watch=1&allowWatchBookmarks=true");
+    let begun = Instant::now();
+    let mut watch = client.watch(&format!("{path}&timeoutSeconds=400")).await;
+    let status = watch.head.headers["cache-status"].to_str().expect("a text");
+    assert_eq!(status, "listless; fwd=stale; detail=before-window");
+    assert!(proxy.upstream.last().asked.path_and_query.contains("?timeoutSeconds=60&"));
+    put(&proxy, "web-9", "web");
+    let mut version = String::new();
+    while let Some(line) = watch.next_line().await {
+        let event: serde_json::Value = serde_json::from_slice(&line).expect("an event");
+        let at = event["object"]["metadata"]["resourceVersion"].as_str().expect("a version");
+        version = at.to_owned();
+    }
+    assert_eq!(begun.elapsed().as_secs(), 60);
+    assert!(is_local(&client.watch(&path.replace("1010", &version)).await));
+    // Who says itself that it ends soon, or would not know where to go on, is passed on as it is.
+    let plain = format!("{PODS}?resourceVersion=1010&watch=1&timeoutSeconds=400");
+    for path in [format!("{path}&timeoutSeconds=9"), plain] {
+        client.watch(&path).await;
+        assert_eq!(proxy.upstream.last().asked.path_and_query, path);
+    }
+}

@@ -128,3 +128,22 @@ fn what_cannot_be_answered_exactly_is_forwarded_with_its_reason() {
     let reason = Some(ForwardReason::NotModelled(NotModelled::UnusualPath));
     assert_eq!(refused("/api/v1/watch/pods", own, json, &Asked::No), reason);
 }
+
+#[test]
+fn a_watch_whose_moment_is_wrong_is_passed_on_for_a_minute_if_it_can_go_on_from_a_bookmark() {
+    let session = Session::default();
+    let rewriting =
+        |query: &str| match act(watch_step(query, Freshness::Session, &session, Duration::MAX)) {
+            Plan::Forward(forward) => forward.rewriting,
+            plan => panic!("{plan:?}"),
+        };
+    let brief = Rewriting::Brief(Duration::from_secs(60));
+    for (query, expected) in [
+        ("resourceVersion=7&allowWatchBookmarks=1", &brief),
+        ("resourceVersion=11&allowWatchBookmarks=1&timeoutSeconds=61", &brief),
+        ("resourceVersion=7&allowWatchBookmarks=1&timeoutSeconds=60", &Rewriting::Keep),
+        ("resourceVersion=7", &Rewriting::Keep),
+    ] {
+        assert_eq!(rewriting(query), *expected, "{query}");
+    }
+}
