@@ -38,11 +38,13 @@ impl Forward {
         Self { reason, rewriting: Rewriting::Keep }
     }
 
-    /// A watch that memory cannot answer just now. Its end costs the client nothing (S-WATCH-24) if it
-    /// goes on at the version of a bookmark, which the apiserver sends just before (S-WATCH-31).
-    pub(super) fn detour(watch: &Watch, reason: ForwardReason) -> Self {
+    /// A watch that memory cannot answer just now, unless the reason lasts. Its end costs the client
+    /// nothing (S-WATCH-24) if it goes on at the version of a bookmark, which the apiserver sends just
+    /// before (S-WATCH-31).
+    pub fn detour(watch: &Watch, reason: ForwardReason) -> Self {
+        let lasts = matches!(reason, ForwardReason::MediaType(_) | ForwardReason::MayBeAggregated);
         let longer = watch.timeout.is_none_or(|timeout| timeout > DETOUR);
-        let brief = watch.bookmarks && longer;
+        let brief = watch.bookmarks && longer && !lasts;
         Self { reason, rewriting: if brief { Rewriting::Brief(DETOUR) } else { Rewriting::Keep } }
     }
 }
