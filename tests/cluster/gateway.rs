@@ -97,8 +97,7 @@ async fn informers(version: Version) {
     let mut informers = Informers::start(&program, &through, INFORMERS).expect("informers");
     let took = informers.equal(&truth).await.expect("caches that are right");
     eprintln!("{INFORMERS} informers synced after {took:.1?}");
-    let alone = shop.one_watch(&gateway).await;
-    assert!(alone < POLL, "{alone:?}");
+    shop.one_watch(&gateway).await;
     let time = std::env::var(CHURN_VARIABLE)
         .map_or(CHURN_SECONDS, |text| text.parse().expect("a number of seconds"));
     let churn = Churn::start(shop.client());
