@@ -87,14 +87,22 @@ impl Writer {
     pub(crate) async fn write_for(&self, length: Duration, per_second: f64) -> Result<u64> {
         let writes = (length.as_secs_f64() * per_second).round() as u64;
         let mut ticks = tokio::time::interval(Duration::from_secs_f64(per_second.recip()));
-        let mut under_way = JoinSet::new();
+        let mut under_way: JoinSet<Result<()>> = JoinSet::new();
         for at in 1..=writes {
             ticks.tick().await;
+            // No object is written by two at a time, however slow the machine.
+            if under_way.len() as u64 >= self.objects
+                && let Some(written) = under_way.join_next().await
+            {
+                written??;
+            }
             let request = self.request(at % self.objects, at);
             let client = self.client.clone();
             under_way.spawn(async move { client.send(request).await?.successful().map(drop) });
         }
-        under_way.join_all().await.into_iter().collect::<Result<()>>()?;
+        while let Some(written) = under_way.join_next().await {
+            written??;
+        }
         Ok(writes)
     }
 
