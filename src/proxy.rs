@@ -206,7 +206,8 @@ impl Proxy {
             };
             let question = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
             if let Err(reason) = self.may_know(visit, target, question).await {
-                return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
+                // Perhaps there was no answer: who really may not is refused by the apiserver.
+                return Plan::Forward(Forward::detour(candidate.watch, reason));
             }
             let lookup = self.cache.lookup(&candidate.watch.query, Demand::Ignore);
             let step = |lookup: &Lookup, session: &Session, now, waited| {
@@ -306,7 +307,9 @@ impl Proxy {
             }
             Err(reason) => reason,
         };
-        let forward = Forward { reason, rewriting: Rewriting::Keep };
+        let watch = target.info.resource_request().and_then(|request| request.watch.as_ref());
+        let kept = Forward { reason, rewriting: Rewriting::Keep };
+        let forward = watch.map_or(kept, |watch| Forward::detour(watch, reason));
         log.decided(&Plan::Forward(forward.clone()));
         self.forward(visit, &target.info, forward, request, log).await
     }

@@ -6,6 +6,7 @@
 
 mod bare;
 mod cell;
+mod fanout;
 mod latency;
 mod load;
 mod options;
@@ -14,7 +15,10 @@ mod report;
 #[path = "../../tests/cluster/rig.rs"]
 mod rig;
 mod setup;
+mod staleness;
+mod watchers;
 mod wire;
+mod writer;
 
 use std::process::ExitCode;
 
@@ -23,7 +27,7 @@ use anyhow::Result;
 use load::Expected;
 use options::Options;
 use report::Report;
-use setup::Setup;
+use setup::{IdleLoad, Setup};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).peekable();
@@ -62,6 +66,10 @@ async fn run(options: &Options) -> Result<usize> {
     report.memory(&setup)?;
     let idle = setup.idle_load()?;
     report.idle(idle);
+    // Before any load: what that leaves free would be taken for nothing.
+    if options.wants("P19") {
+        report.idle_watchers(fanout::idle_memory(&setup).await?);
+    }
     let cells = || cell::CELLS.iter().filter(|cell| options.wants(cell.id));
     let asked: Vec<_> = cells().map(|cell| cell::expected(cell, &setup)).collect::<Result<_>>()?;
     let bare = setup.bare(asked.iter().map(Expected::answer).collect())?;
@@ -81,9 +89,36 @@ async fn run(options: &Options) -> Result<usize> {
         }
         report.latency("P15 h2", &latency::http2(&setup, options).await?);
     }
+    watches(options, &setup, idle, &mut report).await?;
     report.memory_after_load(&setup)?;
     report.requests_upstream(&setup).await?;
 
     report.closing();
     Ok(report.missed())
+}
+
+/// What those cost that watch, and how late they are.
+async fn watches(
+    options: &Options,
+    setup: &Setup,
+    idle: IdleLoad,
+    report: &mut Report,
+) -> Result<()> {
+    if options.wants("P18") {
+        for size in fanout::SIZES {
+            report.fanout(&fanout::measure(size, setup, options, idle).await?);
+            if options.gate && size.gate.is_some() && report.missed_last() {
+                report.again();
+                report.fanout(&fanout::measure(size, setup, options, idle).await?);
+            }
+        }
+    }
+    if options.wants("P20") {
+        report.staleness(&staleness::measure(setup).await?);
+        if options.gate && report.missed_last() {
+            report.again();
+            report.staleness(&staleness::measure(setup).await?);
+        }
+    }
+    Ok(())
 }

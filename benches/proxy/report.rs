@@ -4,9 +4,11 @@ use anyhow::Result;
 
 use crate::{
     cell::{Measured, median},
+    fanout::{self, Fanout},
     latency::{Latency, Quantile},
     options::Options,
     setup::{IdleLoad, Setup},
+    staleness::{self, Staleness},
 };
 
 const ADDED_MICROS_MAX: f64 = 100.0;
@@ -14,6 +16,8 @@ const TIMES_DIRECT_MAX: f64 = 1.3;
 /// What may be added ÷ what a bare relay adds, where that is more: as where the gate was set.
 const TIMES_RELAY_MAX: f64 = 2.0;
 const TIMES_JSON_MAX: f64 = 1.3;
+const WATCHER_KILOBYTES_MAX: f64 = 32.0;
+const STALENESS_MILLIS_MAX: f64 = 10.0;
 
 /// Prints as it goes and keeps the gates for the end.
 pub(crate) struct Report {
@@ -73,14 +77,7 @@ impl Report {
     pub(crate) fn memory(&mut self, setup: &Setup) -> Result<()> {
         let (resident, json) = (setup.listless_resident_bytes()? as f64, setup.json_bytes as f64);
         println!("\nmemory with {} pods held, before any load", self.options.pods);
-        self.gates.push(Gate {
-            cell: "RSS",
-            what: "resident ÷ JSON",
-            found: resident / json,
-            side: Side::AtMost,
-            limit: TIMES_JSON_MAX,
-            here: None,
-        });
+        self.gate("RSS", "resident ÷ JSON", resident / json, Side::AtMost, TIMES_JSON_MAX);
         println!(
             "  {:.1} MB resident, {:.1} MB of JSON: {:.2}",
             resident / 1e6,
@@ -201,6 +198,56 @@ impl Report {
             limit: TIMES_DIRECT_MAX,
             here,
         });
+    }
+
+    pub(crate) fn idle_watchers(&mut self, bytes: f64) {
+        println!(
+            "\nP19: {} watchers that nothing is told, a TLS connection each: {:.1} KB of memory for \
+             each",
+            fanout::WATCHERS,
+            bytes / 1e3
+        );
+        self.gate("P19", "KB per idle watcher", bytes / 1e3, Side::AtMost, WATCHER_KILOBYTES_MAX);
+    }
+
+    pub(crate) fn fanout(&mut self, fanout: &Fanout) {
+        let (ratios, size) = (fanout.ratios(), fanout.size);
+        let (low, high) = (ratios[0], ratios[ratios.len() - 1]);
+        println!(
+            "\nP18: {} watchers, changes of {} ({} B an event); {} / {} events delivered\n  \
+             processor time per delivered event: apiserver {:.2} µs (its writes taken off), listless \
+             {:.2} µs; listless delivers {:.0} events per processor second\n  ratio {:.2}× \
+             ({low:.2}-{high:.2})",
+            fanout::WATCHERS,
+            size.what,
+            fanout.event_bytes,
+            fanout.delivered[0],
+            fanout.delivered[1],
+            median(&fanout.apiserver),
+            median(&fanout.listless),
+            fanout.per_second(),
+            median(&ratios)
+        );
+        if let Some(gate) = size.gate {
+            self.gate("P18", "apiserver ÷ listless", median(&ratios), Side::AtLeast, gate);
+        }
+    }
+
+    pub(crate) fn staleness(&mut self, staleness: &Staleness) {
+        println!(
+            "\nP20: how much later an event comes than straight, {} events at {} per second, ms",
+            staleness.samples(),
+            staleness::EVENTS_PER_SECOND
+        );
+        for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)] {
+            println!("  {name}: {:.3}", staleness.quantile(share));
+        }
+        let found = staleness.quantile(0.99);
+        self.gate("P20", "ms behind at p99", found, Side::AtMost, STALENESS_MILLIS_MAX);
+    }
+
+    fn gate(&mut self, cell: &'static str, what: &'static str, found: f64, side: Side, limit: f64) {
+        self.gates.push(Gate { cell, what, found, side, limit, here: None });
     }
 
     /// What all of the above cost the apiserver besides the direct halves.

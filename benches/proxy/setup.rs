@@ -11,7 +11,7 @@ use crate::{
     bare::Bare,
     options::Options,
     rig::{
-        client::Protocol,
+        client::{Client, Protocol},
         control_plane::{Component, ControlPlane, RequestCounts, User, Version},
         load_data::LoadData,
         proxy_process::ProxyProcess,
@@ -26,6 +26,7 @@ pub(crate) const POLLERS: u32 = 100;
 
 const SYNC_LIMIT: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(3);
+const WATCHERS_SETTLE: Duration = Duration::from_secs(1);
 const IDLE_MEASURE: Duration = Duration::from_secs(8);
 
 /// Pods are held from the start and every other read goes upstream unchanged.
@@ -35,6 +36,9 @@ kind: ProxyConfiguration
 cache:
   rules:
   - resources: [\"pods\"]
+    start: eager
+  - resources: [\"configmaps\"]
+    namespaces: [\"fanout\"]
     start: eager
   - resources: [\"*\"]
     start: never
@@ -117,6 +121,21 @@ impl Setup {
 
     pub(crate) fn listless_resident_bytes(&self) -> Result<u64> {
         self.listless.resident_bytes()
+    }
+
+    /// A client that writes straight, several requests at a time.
+    pub(crate) fn writing_client(&self) -> Result<Client> {
+        self.plane.client(User::Admin, Protocol::Http1)
+    }
+
+    /// A client that reads through Listless.
+    pub(crate) fn reading_client(&self) -> Client {
+        self.listless.client(Protocol::Http1)
+    }
+
+    /// Lets connections that were opened or closed come to rest.
+    pub(crate) async fn settle(&self) {
+        tokio::time::sleep(WATCHERS_SETTLE).await;
     }
 
     pub(crate) fn version(&self) -> &'static str {

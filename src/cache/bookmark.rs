@@ -7,8 +7,11 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::envelope::{Envelope, Style};
-use crate::api::version::ResourceVersion;
+use super::{
+    envelope::{Envelope, Style},
+    metadata,
+};
+use crate::api::{media::MetadataVersion, version::ResourceVersion};
 
 /// How a bookmark is printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +81,18 @@ impl BookmarkForm {
             after_metadata: "}".into(),
             prints_timestamp: false,
         })
+    }
+
+    /// How the same server prints it for those who see metadata alone. It does so alike for built-in
+    /// types and custom resources, whose own bookmarks do not tell whether it prints a timestamp.
+    pub(super) fn of_metadata(whole: Option<&Self>, version: MetadataVersion) -> Self {
+        let head = metadata::head("PartialObjectMetadata", version);
+        Self {
+            style: Style::Typed,
+            before_metadata: format!(r#"{head}"metadata":"#).into(),
+            after_metadata: "}".into(),
+            prints_timestamp: whole.is_some_and(|whole| whole.prints_timestamp),
+        }
     }
 
     /// The line of a watch.
@@ -158,6 +173,21 @@ mod tests {
         ] {
             assert_eq!(BookmarkForm::learn(raw, &version(9), Style::Typed), None, "{raw}");
         }
+    }
+
+    #[test]
+    fn of_metadata_alone_it_is_the_conversions_own() {
+        let head = r#"{"type":"BOOKMARK","object":{"kind":"PartialObjectMetadata","apiVersion""#;
+        let form = BookmarkForm::of_metadata(None, MetadataVersion::V1);
+        let metadata = format!(r#"{{"resourceVersion":"9",{ANNOTATION}}}"#);
+        let expected = format!("{head}:\"meta.k8s.io/v1\",\"metadata\":{metadata}}}}}\n");
+        assert_eq!(line(&form, Mark::InitialEventsEnd), expected);
+        let raw = r#"{"metadata":{"resourceVersion":"9","creationTimestamp":null}}"#;
+        let old = BookmarkForm::learn(raw, &version(9), Style::Typed).expect("understood");
+        let form = BookmarkForm::of_metadata(Some(&old), MetadataVersion::V1Beta1);
+        let metadata = r#"{"resourceVersion":"9","creationTimestamp":null}"#;
+        let expected = format!("{head}:\"meta.k8s.io/v1beta1\",\"metadata\":{metadata}}}}}\n");
+        assert_eq!(line(&form, Mark::None), expected);
     }
 
     #[test]

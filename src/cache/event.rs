@@ -7,8 +7,13 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-use super::{envelope::Envelope, object::Object, selection::selects};
-use crate::api::{ObjectKey, query::Query, version::ResourceVersion};
+use super::{envelope::Envelope, metadata, object::Object, selection::selects};
+use crate::api::{
+    ObjectKey,
+    media::{MetadataVersion, Representation},
+    query::Query,
+    version::ResourceVersion,
+};
 
 /// What happened to one object at one version.
 #[derive(Debug)]
@@ -20,9 +25,13 @@ pub struct Event {
     /// The object afterwards; for a deletion its last state at the deletion's version.
     pub object: Object,
     before: Before,
-    /// One for each of [`Change`], as far as somebody was shown it.
-    lines: [OnceLock<Option<Bytes>>; 3],
+    lines: Lines,
+    /// The same for each version of the metadata alone, which few ask for.
+    metadata_lines: [OnceLock<Box<Lines>>; 2],
 }
+
+/// One for each of [`Change`], as far as somebody was shown it.
+type Lines = [OnceLock<Option<Bytes>>; 3];
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +80,8 @@ impl Event {
             Some(before) if before.is_selected_like(&object) => Before::Alike,
             Some(before) => Before::Object(before),
         };
-        Self { version, change, object, before, lines: Default::default() }
+        let (lines, metadata_lines) = Default::default();
+        Self { version, change, object, before, lines, metadata_lines }
     }
 
     /// The object's key.
@@ -97,11 +107,16 @@ impl Event {
     }
 
     /// The line of a watch that shows it so; nothing if that is impossible.
-    pub fn line(&self, seen: Change, envelope: &Envelope) -> Option<Bytes> {
-        let line = self.lines[seen as usize].get_or_init(|| {
+    pub fn line(
+        &self,
+        seen: Change,
+        representation: Representation,
+        envelope: &Envelope,
+    ) -> Option<Bytes> {
+        let line = self.lines(representation)[seen as usize].get_or_init(|| {
             let leaves = seen == Change::Deleted && self.change != Change::Deleted;
             if !leaves {
-                return Some(line(seen, &self.object, envelope));
+                return line(seen, &self.object, representation, envelope);
             }
             // It left the selection: its state before, at the version of the event (S-WATCH-22).
             let before = match &self.before {
@@ -109,9 +124,18 @@ impl Event {
                 Before::Nothing | Before::Alike => return None,
             };
             let raw = before.raw_at(&self.version)?;
-            Some(printed(seen, &raw, envelope))
+            printed(seen, &raw, representation, envelope)
         });
         line.clone()
+    }
+
+    fn lines(&self, representation: Representation) -> &Lines {
+        let index = match representation {
+            Representation::Object => return &self.lines,
+            Representation::Metadata(MetadataVersion::V1) => 0,
+            Representation::Metadata(MetadataVersion::V1Beta1) => 1,
+        };
+        self.metadata_lines[index].get_or_init(Box::default)
     }
 
     /// Memory held, estimated, as if it were printed once.
@@ -137,15 +161,33 @@ impl Change {
     }
 }
 
-/// The line of a watch that shows an object.
-pub(super) fn line(seen: Change, object: &Object, envelope: &Envelope) -> Bytes {
-    printed(seen, object.raw(), envelope)
+/// The line of a watch that shows an object; nothing if it cannot be shown so.
+pub(super) fn line(
+    seen: Change,
+    object: &Object,
+    representation: Representation,
+    envelope: &Envelope,
+) -> Option<Bytes> {
+    printed(seen, object.raw(), representation, envelope)
 }
 
-fn printed(seen: Change, raw: &[u8], envelope: &Envelope) -> Bytes {
-    // What a typed object has in front stands in place of its `{`.
-    let (prefix, rest) = (envelope.object_prefix().as_bytes(), raw.get(1..).unwrap_or_default());
-    let parts = [TYPE.as_bytes(), seen.as_str().as_bytes(), OBJECT.as_bytes(), prefix, rest, END];
+fn printed(
+    seen: Change,
+    raw: &[u8],
+    representation: Representation,
+    envelope: &Envelope,
+) -> Option<Bytes> {
+    let Representation::Metadata(version) = representation else {
+        // What a typed object has in front stands in place of its `{`.
+        let rest = raw.get(1..).unwrap_or_default();
+        return Some(joined(seen, envelope.object_prefix().as_bytes(), rest));
+    };
+    let object = metadata::partial(raw, envelope.style(), version)?;
+    Some(joined(seen, object.as_bytes(), b""))
+}
+
+fn joined(seen: Change, start: &[u8], rest: &[u8]) -> Bytes {
+    let parts = [TYPE.as_bytes(), seen.as_str().as_bytes(), OBJECT.as_bytes(), start, rest, END];
     let mut line = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
     parts.iter().for_each(|part| line.extend_from_slice(part));
     line.into()
@@ -162,7 +204,7 @@ mod tests {
 
     fn seen(event: &Event, labels: &str) -> Option<(Change, String)> {
         let seen = event.seen_through(&query(Some("a"), labels, ""))?;
-        let line = event.line(seen, &envelope()).expect("printable");
+        let line = event.line(seen, Representation::Object, &envelope()).expect("printable");
         Some((seen, String::from_utf8(line.to_vec()).expect("UTF-8")))
     }
 
@@ -202,7 +244,47 @@ mod tests {
     #[test]
     fn all_are_given_the_same_bytes() {
         let event = Event::new(version(7), Change::Added, pod("web", 7).object(), None);
-        let line = || event.line(Change::Added, &envelope()).expect("printable");
-        assert_eq!(line().as_ptr(), line().as_ptr());
+        for representation in [
+            Representation::Object,
+            Representation::Metadata(MetadataVersion::V1),
+            Representation::Metadata(MetadataVersion::V1Beta1),
+        ] {
+            let line = || event.line(Change::Added, representation, &envelope());
+            assert_eq!(line().expect("printable").as_ptr(), line().expect("printable").as_ptr());
+        }
+    }
+
+    #[test]
+    fn metadata_alone_is_shown_in_the_version_asked_for() {
+        let (old, new) = (pod("web", 5), pod("db", 7));
+        let event = Event::new(version(7), Change::Modified, new.object(), Some(old.object()));
+        let shown = |labels: &str, version| {
+            let seen = event.seen_through(&query(Some("a"), labels, "")).expect("a part in it");
+            let line = event.line(seen, Representation::Metadata(version), &envelope());
+            String::from_utf8(line.expect("printable").to_vec()).expect("UTF-8")
+        };
+        let expected = |seen: &str, api_version: &str, pod: &Pod| {
+            let whole: serde_json::Value =
+                serde_json::from_slice(pod.object().raw()).expect("an object");
+            let told = serde_json::json!({"type": seen, "object": {
+                "kind": "PartialObjectMetadata", "apiVersion": api_version,
+                "metadata": whole["metadata"],
+            }});
+            told.to_string()
+        };
+        let left = Pod { version: 7, ..old.clone() };
+        for (labels, version, seen, api_version, pod) in [
+            ("", MetadataVersion::V1, "MODIFIED", "meta.k8s.io/v1", &new),
+            ("", MetadataVersion::V1Beta1, "MODIFIED", "meta.k8s.io/v1beta1", &new),
+            ("app=db", MetadataVersion::V1, "ADDED", "meta.k8s.io/v1", &new),
+            // Its state before, at the version of the event.
+            ("app=web", MetadataVersion::V1, "DELETED", "meta.k8s.io/v1", &left),
+        ] {
+            let line = shown(labels, version);
+            let start = format!(r#"{{"type":"{seen}","object":{{"kind":"PartialObjectMetadata","#);
+            assert!(line.starts_with(&start) && line.ends_with("}}}\n"), "{line}");
+            let told: serde_json::Value = serde_json::from_str(&line).expect("an event");
+            assert_eq!(told.to_string(), expected(seen, api_version, pod), "{labels}");
+        }
     }
 }

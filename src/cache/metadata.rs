@@ -1,10 +1,10 @@
-//! LIST and GET bodies with nothing but metadata: PartialObjectMetadata (S-CT-03, S-LIST-63). Pure.
+//! LIST, GET and WATCH with nothing but metadata: PartialObjectMetadata (S-CT-03, S-LIST-63). Pure.
 //!
 //! Built-in types print their metadata as a PartialObjectMetadata does, so it is cut out of their
 //! bytes; custom resources print its keys sorted, so it is put in order. Metadata that would not
 //! come out byte for byte as the apiserver's is not given at all.
 
-use std::{collections::VecDeque, str};
+use std::{borrow::Cow, collections::VecDeque, str};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -111,13 +111,9 @@ impl Snapshot {
         gather.copy(head("PartialObjectMetadataList", version).as_bytes());
         gather.copy(format!(r#""metadata":{{"resourceVersion":"{}"}}"#, self.version()).as_bytes());
         gather.copy(if selection.is_empty() { br#","items":null"# } else { br#","items":["# });
-        let prefix = head("PartialObjectMetadata", version);
         for (index, object) in selection.iter().enumerate() {
             gather.copy(if index == 0 { b"" } else { b"," });
-            gather.copy(prefix.as_bytes());
-            gather.copy(br#""metadata":"#);
-            gather.copy(self.metadata(object)?.as_bytes());
-            gather.copy(b"}");
+            gather.copy(partial(object.raw(), self.envelope().style(), version)?.as_bytes());
         }
         gather.copy(if selection.is_empty() { b"}\n" } else { b"]}\n" });
         let (chunks, bytes) = gather.finish();
@@ -131,24 +127,27 @@ impl Snapshot {
         object: &Object,
         version: MetadataVersion,
     ) -> Option<VecDeque<Bytes>> {
-        let (prefix, metadata) = (head("PartialObjectMetadata", version), self.metadata(object)?);
-        Some([Bytes::from(format!("{prefix}\"metadata\":{metadata}}}\n"))].into())
+        let object = partial(object.raw(), self.envelope().style(), version)?;
+        Some([Bytes::from(object), Bytes::from_static(b"\n")].into())
     }
+}
 
-    fn metadata(&self, object: &Object) -> Option<String> {
-        let text = str::from_utf8(object.raw()).ok()?;
-        match self.envelope().style() {
-            Style::Typed => {
-                let text = text.strip_prefix(TYPED_START)?;
-                let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
-                Some(values.next()?.ok()?.get().to_owned())
-            }
-            Style::Custom => {
-                let Item { metadata } = serde_json::from_str(text).ok()?;
-                metadata.is_usual().then(|| serde_json::to_string(&metadata).ok())?
-            }
+/// The PartialObjectMetadata of an object printed in a style; `None` when its metadata is not as
+/// known.
+pub(super) fn partial(raw: &[u8], style: Style, version: MetadataVersion) -> Option<String> {
+    let text = str::from_utf8(raw).ok()?;
+    let metadata: Cow<'_, str> = match style {
+        Style::Typed => {
+            let text = text.strip_prefix(TYPED_START)?;
+            let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+            values.next()?.ok()?.get().into()
         }
-    }
+        Style::Custom => {
+            let Item { metadata } = serde_json::from_str(text).ok()?;
+            metadata.is_usual().then(|| serde_json::to_string(&metadata).ok())??.into()
+        }
+    };
+    Some(format!(r#"{}"metadata":{metadata}}}"#, head("PartialObjectMetadata", version)))
 }
 
 // === impl ObjectMeta ===
@@ -182,7 +181,8 @@ impl ObjectMeta<'_> {
     }
 }
 
-fn head(kind: &str, version: MetadataVersion) -> String {
+/// What such an object or list begins with.
+pub(super) fn head(kind: &str, version: MetadataVersion) -> String {
     format!(r#"{{"kind":"{kind}","apiVersion":"{}","#, version.api_version())
 }
 

@@ -7,7 +7,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -33,6 +33,8 @@ pub struct Replica {
     history: Mutex<History>,
     usage: Mutex<Usage>,
     bookmark: OnceLock<BookmarkForm>,
+    /// Whether some object's metadata would not come out as the apiserver's.
+    odd_metadata: AtomicBool,
     watchers: AtomicUsize,
 }
 
@@ -183,6 +185,7 @@ impl Replica {
             history: Mutex::new(history),
             usage: Mutex::new(usage),
             bookmark: OnceLock::new(),
+            odd_metadata: AtomicBool::new(false),
             watchers: AtomicUsize::new(0),
         }
     }
@@ -276,6 +279,16 @@ impl Replica {
     /// Keeps the first form that came.
     pub(super) fn learn_bookmark(&self, form: BookmarkForm) {
         self.bookmark.get_or_init(|| form);
+    }
+
+    /// Whether events may be shown with nothing but metadata: no object was found that may not.
+    pub(super) fn prints_metadata(&self) -> bool {
+        !self.odd_metadata.load(Ordering::Relaxed)
+    }
+
+    /// Such an object was found.
+    pub(super) fn cannot_print_metadata(&self) {
+        self.odd_metadata.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn usage(&self) -> MutexGuard<'_, Usage> {

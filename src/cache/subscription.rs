@@ -17,12 +17,13 @@ use super::{
     replica::{Attached, Replica, View},
     store::{Position, Snapshot},
 };
-use crate::api::{query::Query, version::ResourceVersion};
+use crate::api::{media::Representation, query::Query, version::ResourceVersion};
 
 /// A place in a replica's events.
 pub struct Subscription {
     replica: Attached,
     query: Query,
+    representation: Representation,
     envelope: Arc<Envelope>,
     tick: watch::Receiver<()>,
     cursor: Cursor,
@@ -51,6 +52,9 @@ pub enum OpenError {
     /// The replica no longer is what it was when asked.
     #[error("the replica has ended or begun anew")]
     Gone,
+    /// Some object of the replica cannot be shown so.
+    #[error("an object cannot be given in the representation asked for")]
+    Unprintable,
 }
 
 /// What a reader is given.
@@ -87,8 +91,12 @@ impl Subscription {
         seen: &Snapshot,
         epoch: u32,
         query: Query,
+        representation: Representation,
         begin: &Begin,
     ) -> Result<Self, OpenError> {
+        if representation != Representation::Object && !replica.prints_metadata() {
+            return Err(OpenError::Unprintable);
+        }
         let tick = replica.subscribe();
         // What is published agrees with the history while it is held.
         let history = replica.history();
@@ -102,7 +110,7 @@ impl Subscription {
         let envelope = snapshot.envelope().clone();
         let initial = (*begin == Begin::State).then(|| (snapshot, Position::default()));
         let replica = replica.attach();
-        Ok(Self { replica, query, envelope, tick, cursor, initial, started_at })
+        Ok(Self { replica, query, representation, envelope, tick, cursor, initial, started_at })
     }
 
     /// The version it started at.
@@ -115,7 +123,11 @@ impl Subscription {
         if let Some((snapshot, position)) = &mut self.initial {
             if let Some((object, after)) = snapshot.next(&self.query, *position) {
                 *position = after;
-                return Next::Object(event::line(Change::Added, object, &self.envelope));
+                let (change, representation) = (Change::Added, self.representation);
+                return match event::line(change, object, representation, &self.envelope) {
+                    Some(line) => Next::Object(line),
+                    None => self.unprintable(),
+                };
             }
             let version = snapshot.version().clone();
             self.initial = None;
@@ -124,9 +136,9 @@ impl Subscription {
         loop {
             match self.scan() {
                 Ok(Scan::Found(event, seen)) => {
-                    return match event.line(seen, &self.envelope) {
+                    return match event.line(seen, self.representation, &self.envelope) {
                         Some(line) => Next::Event { event, seen, line },
-                        None => Next::Lost(Lost::Reset),
+                        None => self.unprintable(),
                     };
                 }
                 Ok(Scan::End(version)) => return Next::CaughtUp(version),
@@ -134,6 +146,14 @@ impl Subscription {
                 Err(lost) => return Next::Lost(lost),
             }
         }
+    }
+
+    /// Ends, and sees to it that who asks again is not answered from here.
+    fn unprintable(&self) -> Next {
+        if self.representation != Representation::Object {
+            self.replica.get().cannot_print_metadata();
+        }
+        Next::Lost(Lost::Reset)
     }
 
     /// Moves over events that the query has no part in, to the next one it has.
@@ -166,7 +186,11 @@ impl Subscription {
 
     /// The line of a bookmark; nothing if nobody knows how one is printed.
     pub fn bookmark(&self, version: &ResourceVersion, mark: Mark) -> Option<Bytes> {
-        if let Some(form) = self.replica.get().bookmark() {
+        let learned = self.replica.get().bookmark();
+        if let Representation::Metadata(metadata) = self.representation {
+            return Some(BookmarkForm::of_metadata(learned, metadata).line(version, mark));
+        }
+        if let Some(form) = learned {
             return Some(form.line(version, mark));
         }
         Some(BookmarkForm::plain(&self.envelope)?.line(version, mark))

@@ -249,6 +249,7 @@ fn sent(Forward { reason, rewriting }: &Forward) -> String {
         Rewriting::Keep => "unchanged".to_owned(),
         Rewriting::Any => "with resourceVersion=0".to_owned(),
         Rewriting::NotOlderThan(version) => format!("with resourceVersion={version}"),
+        Rewriting::Brief(length) => format!("with timeoutSeconds={}", length.as_secs()),
     };
     format!("forwarded {changed}: {}", reason.as_str())
 }

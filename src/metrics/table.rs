@@ -165,8 +165,9 @@ pub(super) const FORWARDED: Metric = counter(
 pub(super) const REWRITTEN: Metric = counter(
     "listless_rewritten_total",
     Unit::Count,
-    &[described("rewrite", "`any` or `notOlderThan`, as configured")],
-    "Unsafe reads that were passed on with a resourceVersion, sparing etcd.",
+    &[described("rewrite", "`any` or `notOlderThan`, as configured; `brief` for watches")],
+    "Unsafe reads that were passed on with a resourceVersion, sparing etcd, and watches that were passed \
+     on for at most a minute, because memory may answer the next.",
 );
 pub(super) const COALESCED: Metric = counter(
     "listless_coalesced_total",

@@ -258,6 +258,28 @@ impl Authorize {
         allowed
     }
 
+    /// What was decided in the last few seconds, or is now; an older answer, as long as it is
+    /// believed at all, only if there is no newer one.
+    async fn decided_lately(
+        &self,
+        asker: &Asker,
+        question: Question,
+        age_max: Duration,
+    ) -> Option<Arc<Decided>> {
+        let held = self.reviews.get(&question).await;
+        let old = held.filter(|decided| decided.at.elapsed() >= age_max);
+        if old.is_some() {
+            self.reviews.invalidate(&question).await;
+        }
+        let newer = self.decided(asker, question.clone()).await;
+        let old = old.filter(|old| newer.is_none() && old.at.elapsed() < old.lifetime);
+        if let Some(old) = old {
+            self.reviews.insert(question, old.clone()).await;
+            return Some(old);
+        }
+        newer
+    }
+
     async fn decided(&self, asker: &Asker, question: Question) -> Option<Arc<Decided>> {
         if let Some(decided) = self.reviews.get(&question).await {
             let age = decided.at.elapsed();

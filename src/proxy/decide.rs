@@ -3,6 +3,7 @@
 //! [`candidate`] asks whether memory could answer at all; [`decide`] whether what is held now may.
 //! Neither looks at a clock, a lock or a socket.
 
+mod forward;
 mod proof;
 mod reason;
 mod watch;
@@ -17,7 +18,7 @@ use crate::{
         media::{MetadataKind, Negotiated, Representation, UnmodelledMedia},
         query::Query,
         request::{Read, RequestInfo, ResourceRequest},
-        version::{Freshness, ResourceVersion, VersionMatch},
+        version::{Freshness, VersionMatch},
     },
     cache::{Demand, Lookup, Reach, Replica, State, View, store::Snapshot},
     policy::{Mode, Policy, ResourcePolicy, Rewrite, Start},
@@ -27,6 +28,7 @@ use crate::{
     },
 };
 
+pub use forward::{Forward, Rewriting};
 pub use proof::proven_until;
 pub use reason::ForwardReason;
 pub use watch::{LocalWatch, WatchCandidate, decide_watch, watch_candidate};
@@ -101,26 +103,6 @@ pub struct Await {
     pub reach: Reach,
     /// For how long, counted from the arrival of the request.
     pub patience: Duration,
-}
-
-/// A request on its way to the apiserver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Forward {
-    /// Why memory does not answer.
-    pub reason: ForwardReason,
-    /// What is changed in its query.
-    pub rewriting: Rewriting,
-}
-
-/// What is changed in a forwarded read's query.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Rewriting {
-    /// Nothing.
-    Keep,
-    /// resourceVersion=0 is added.
-    Any,
-    /// resourceVersion=N (and, for a LIST, resourceVersionMatch=NotOlderThan) is added.
-    NotOlderThan(ResourceVersion),
 }
 
 /// How long a read waits for its session's floor.
@@ -294,14 +276,6 @@ fn is_path_known(query: &Query, named: bool, replica: &Query, snapshot: &Snapsho
 impl Plan {
     fn keep(reason: ForwardReason) -> Self {
         Self::Forward(Forward::keep(reason))
-    }
-}
-
-// === impl Forward ===
-
-impl Forward {
-    fn keep(reason: ForwardReason) -> Self {
-        Self { reason, rewriting: Rewriting::Keep }
     }
 }
 

@@ -61,6 +61,9 @@ impl Clients {
     }
 }
 
+/// How a watch says when it is to end.
+const TIME_LIMIT: &str = "timeoutSeconds=";
+
 // === impl Forwarder ===
 
 impl Forwarder {
@@ -85,11 +88,13 @@ impl Forwarder {
             _ => Lesson::none(),
         };
         if is_upgrade(request.headers()) {
-            return self.upgrade(caller, request, lesson(rewriting)).await;
+            let target = target(request.uri(), rewriting, info);
+            return self.upgrade(caller, request, target, lesson(rewriting)).await;
         }
-        let target = path_and_query(request.uri());
-        let request = outgoing(request, rewriting, info);
-        if *rewriting == Rewriting::Keep {
+        let as_asked = path_and_query(request.uri());
+        let target = target(request.uri(), rewriting, info);
+        let request = outgoing(request, target);
+        if matches!(rewriting, Rewriting::Keep | Rewriting::Brief(_)) {
             let lesson = lesson(rewriting);
             return self.send(caller, info, request.map(Body::incoming), lesson).await;
         }
@@ -100,7 +105,7 @@ impl Forwarder {
         if !is_about_version(response.status()) {
             return Ok(response);
         }
-        let as_it_came = without_body(&head, target);
+        let as_it_came = without_body(&head, as_asked);
         self.send(caller, info, as_it_came, lesson(&Rewriting::Keep)).await
     }
 
@@ -127,12 +132,13 @@ impl Forwarder {
         &self,
         caller: Caller,
         mut request: Request<Incoming>,
+        target: Uri,
         lesson: Lesson,
     ) -> Result<Response<Body>, upstream::Error> {
         let downstream = hyper::upgrade::on(&mut request);
         let upgrade: Vec<HeaderValue> =
             request.headers().get_all(header::UPGRADE).iter().cloned().collect();
-        let mut request = outgoing_upgrade(request);
+        let mut request = outgoing_upgrade(request, target);
         for value in upgrade {
             request.headers_mut().append(header::UPGRADE, value);
         }
@@ -191,16 +197,17 @@ fn lane(info: &RequestInfo) -> Lane {
     if request.verb == Verb::Watch || streams { Lane::Long } else { Lane::Short }
 }
 
-fn outgoing(
-    request: Request<Incoming>,
-    rewriting: &Rewriting,
-    info: &RequestInfo,
-) -> Request<Incoming> {
+/// What the apiserver is asked for.
+fn target(uri: &Uri, rewriting: &Rewriting, info: &RequestInfo) -> Uri {
+    match info {
+        RequestInfo::Resource(resource) => rewritten(uri, rewriting, resource),
+        RequestInfo::NonResource(_) => path_and_query(uri),
+    }
+}
+
+fn outgoing(request: Request<Incoming>, target: Uri) -> Request<Incoming> {
     let (mut parts, body) = request.into_parts();
-    parts.uri = match info {
-        RequestInfo::Resource(resource) => rewritten(&parts.uri, rewriting, resource),
-        RequestInfo::NonResource(_) => path_and_query(&parts.uri),
-    };
+    parts.uri = target;
     strip_hop_by_hop(&mut parts.headers);
     strip_remote_user(&mut parts.headers);
     parts.headers.remove(header::HOST);
@@ -209,9 +216,9 @@ fn outgoing(
     Request::from_parts(parts, body)
 }
 
-fn outgoing_upgrade(request: Request<Incoming>) -> Request<Incoming> {
+fn outgoing_upgrade(request: Request<Incoming>, target: Uri) -> Request<Incoming> {
     let (mut parts, body) = request.into_parts();
-    parts.uri = path_and_query(&parts.uri);
+    parts.uri = target;
     strip_hop_by_hop(&mut parts.headers);
     strip_remote_user(&mut parts.headers);
     parts.headers.remove(header::HOST);
@@ -238,7 +245,8 @@ fn is_about_version(code: StatusCode) -> bool {
     code == StatusCode::GONE || code == StatusCode::GATEWAY_TIMEOUT
 }
 
-/// The target with a resource version added; only ever called for reads that carry none.
+/// The target with a resource version added, for reads that carry none, or with another time limit,
+/// for watches.
 fn rewritten(uri: &Uri, rewriting: &Rewriting, request: &ResourceRequest) -> Uri {
     let added = match rewriting {
         Rewriting::Keep => return path_and_query(uri),
@@ -250,8 +258,15 @@ fn rewritten(uri: &Uri, rewriting: &Rewriting, request: &ResourceRequest) -> Uri
         Rewriting::NotOlderThan(version) => {
             format!("resourceVersion={version}&resourceVersionMatch=NotOlderThan")
         }
+        Rewriting::Brief(length) => format!("{TIME_LIMIT}{}", length.as_secs()),
     };
     let target = match uri.query() {
+        Some(query) if matches!(rewriting, Rewriting::Brief(_)) => {
+            let kept = query.split('&').filter(|pair| !pair.starts_with(TIME_LIMIT));
+            // Of several the first counts, however its name is written (S-URL-06).
+            let all: Vec<&str> = [&*added].into_iter().chain(kept).collect();
+            format!("{}?{}", uri.path(), all.join("&"))
+        }
         Some(query) if !query.is_empty() => format!("{}?{query}&{added}", uri.path()),
         _ => format!("{}?{added}", uri.path()),
     };

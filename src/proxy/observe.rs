@@ -83,6 +83,7 @@ impl RequestLog {
                     Rewriting::Keep => {}
                     Rewriting::Any => self.metrics.rewritten("any"),
                     Rewriting::NotOlderThan(_) => self.metrics.rewritten("notOlderThan"),
+                    Rewriting::Brief(_) => self.metrics.rewritten("brief"),
                 }
             }
             Plan::Read(_) | Plan::Watch(_) => {}

@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    api::{GroupResource, request::Watch, version::ResourceVersion},
+    api::{GroupResource, media::UnmodelledMedia, request::Watch, version::ResourceVersion},
     body::{Body, BoxError},
     cache::{
         history::{Change, Event, Lost, StartError},
@@ -55,6 +55,7 @@ pub struct Watching {
     bookmark_at: Option<Instant>,
     max_staleness: Duration,
     permit: Permit,
+    /// When it is asked whether the caller still may watch. The apiserver itself never asks again.
     review_at: Instant,
     /// A review under way: whether the caller may no longer watch.
     review: Option<BoxFuture<'static, bool>>,
@@ -96,9 +97,6 @@ const BOOKMARK_FIRST: Duration = Duration::from_secs(1);
 /// Clients take a watch that ends sooner without an event for broken (S-WATCH-28).
 pub(super) const SILENT_MIN: Duration = Duration::from_secs(2);
 
-/// How often it is asked whether the caller still may watch. The apiserver itself never asks again.
-const REVIEW_EVERY: Duration = Duration::from_secs(30);
-
 // === impl Watches ===
 
 impl Watches {
@@ -128,8 +126,8 @@ impl Watches {
             return Err(ForwardReason::TooManyWatches);
         };
         let LocalWatch { replica, snapshot, epoch, begin, max_staleness, .. } = answer;
-        let subscription =
-            Subscription::open(&replica, &snapshot, epoch, watch.query.clone(), &begin)?;
+        let (query, shown) = (watch.query.clone(), answer.representation);
+        let subscription = Subscription::open(&replica, &snapshot, epoch, query, shown, &begin)?;
         let resource = watch.query.resource.group_resource();
         let Terms { transport, fraction, now } = terms;
         if begin == Begin::State {
@@ -147,8 +145,8 @@ impl Watches {
             deadline: now + length.min(LENGTH_MAX),
             bookmark_at: None,
             max_staleness,
+            review_at: now + permit.review_every(),
             permit,
-            review_at: now + REVIEW_EVERY,
             review: None,
             silent: true,
             closing: self.closing.clone(),
@@ -167,6 +165,7 @@ impl From<OpenError> for ForwardReason {
             OpenError::Start(StartError::TooOld) => Self::BeforeWindow,
             OpenError::Start(StartError::TooNew) => Self::Behind,
             OpenError::Gone => Self::NotSynced,
+            OpenError::Unprintable => Self::MediaType(UnmodelledMedia::PartialObjectMetadata),
         }
     }
 }
@@ -280,7 +279,7 @@ impl Watching {
     /// Waits until something may have changed: news, time, or what the caller may do.
     async fn wait(&mut self, now: Instant) {
         if self.review.is_none() && now >= self.review_at {
-            self.review_at = now + REVIEW_EVERY;
+            self.review_at = now + self.permit.review_every();
             self.review = Some(self.permit.clone().is_withdrawn().boxed());
         }
         let view = self.subscription.view();

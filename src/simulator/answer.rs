@@ -69,7 +69,7 @@ impl Core {
         }
         entry.answered(answered.status().as_u16());
         let mut answered = match entry.asked.verb {
-            Verb::Watch if answered.status().is_success() => answered,
+            Verb::Watch if !answered.status().is_client_error() => media.stream(answered),
             verb => media.apply(verb, answered).await,
         };
         if bodiless {

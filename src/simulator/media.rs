@@ -1,8 +1,7 @@
 //! Representations: which JSON a client wants, and the refusal of everything else (§5, §16).
 //!
-//! Only JSON is spoken, compact or indented, compressed or not; of whole objects, or in LIST and
-//! GET of metadata alone. Tables, YAML and protobuf are refused with 406, although the real server
-//! has them.
+//! Only JSON is spoken, compact or indented, compressed or not; of whole objects, or of metadata
+//! alone. Tables, YAML and protobuf are refused with 406, although the real server has them.
 
 use std::io::Write as _;
 
@@ -114,7 +113,17 @@ impl Media {
         Some(failure.into_response())
     }
 
-    /// Lays an answer out as the client wants it; streams stay as they are.
+    /// Lays the events of a watch out as the client wants them.
+    pub(super) fn stream(&self, answered: Response<Body>) -> Response<Body> {
+        match self.metadata {
+            Some(wanted) if is_of(wanted, Verb::Watch) => {
+                metadata::streamed(answered, wanted.version)
+            }
+            _ => answered,
+        }
+    }
+
+    /// Lays a whole answer out as the client wants it.
     pub(super) async fn apply(&self, verb: Verb, answered: Response<Body>) -> Response<Body> {
         let answered = match self.metadata {
             Some(wanted) if is_of(wanted, verb) && answered.status() == StatusCode::OK => {
@@ -141,7 +150,7 @@ pub(super) fn content_type(headers: &HeaderMap) -> String {
 /// Whether a request of this verb answers what the conversion is made of.
 fn is_of(metadata: Metadata, verb: Verb) -> bool {
     match metadata.kind {
-        MetadataKind::Object => verb == Verb::Get,
+        MetadataKind::Object => matches!(verb, Verb::Get | Verb::Watch),
         MetadataKind::List => verb == Verb::List,
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! Made from the whole answer: the real server, too, converts what it has read in full.
 
+use bytes::Bytes;
 use http::Response;
+use http_body_util::BodyExt as _;
 
 use super::{json::Json, object::METADATA_ORDER};
 use crate::{
-    api::media::{Metadata, MetadataKind},
+    api::media::{Metadata, MetadataKind, MetadataVersion},
     body::Body,
 };
 
@@ -39,6 +41,25 @@ pub(super) async fn converted(answered: Response<Body>, wanted: Metadata) -> Res
     let mut bytes = converted.to_bytes();
     bytes.push(b'\n');
     Response::from_parts(parts, Body::full(bytes))
+}
+
+/// Leaves nothing but the metadata of the objects a WATCH shows; an event is a frame of its own.
+pub(super) fn streamed(answered: Response<Body>, version: MetadataVersion) -> Response<Body> {
+    let line = move |line: Bytes| told(&line, version.api_version()).unwrap_or(line);
+    answered.map(|body| Body::wrap(body.map_frame(move |frame| frame.map_data(line))))
+}
+
+/// An event with an object of which only the metadata is left; errors stay as they are.
+fn told(line: &[u8], version: &str) -> Option<Bytes> {
+    let mut event = Json::parse(line).ok()?;
+    let object = event
+        .get("object")
+        .filter(|object| object.get("kind").and_then(Json::as_str) != Some("Status"))?;
+    let object = partial("PartialObjectMetadata", version, metadata(object));
+    event.set("object", object);
+    let mut bytes = event.to_bytes();
+    bytes.push(b'\n');
+    Some(bytes.into())
 }
 
 fn partial(kind: &str, api_version: &str, metadata: Json) -> Json {

@@ -1,5 +1,6 @@
 //! Watches through Listless beside the same ones at the apiserver: what is told while things change.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -44,12 +45,30 @@ const STARTS: [&str; 4] = [
     "&resourceVersion={v}&allowWatchBookmarks=true",
 ];
 
+/// Whole objects, and metadata alone in both versions.
+const ACCEPTS: [&str; 3] = [
+    "application/json",
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1",
+];
+
+const INITIAL_EVENTS: &str = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+
+const BOOKMARK: &str = r#"{"type":"BOOKMARK""#;
+
 /// By then the last event has come.
 const ARRIVAL: Duration = Duration::from_secs(2);
 
+/// What is watched, and how it is to be shown.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    path: &'a str,
+    accept: &'static str,
+}
+
 /// An open watch that is read as it comes: who does not read stops all others on its connection.
 struct Watch {
-    path: String,
+    asked: String,
     text: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
 }
@@ -74,12 +93,17 @@ async fn a_websocket_through_listless_carries_what_the_apiservers_carries() {
     let through = proxy.client(Protocol::Http1);
     let (all, collection, kind) = KINDS[0];
     let listed = warm(&through, all).await;
-    for start in
-        [format!("resourceVersion={listed}&labelSelector=churn"), "labelSelector=big".into()]
-    {
+    let labelled = format!("resourceVersion={listed}&labelSelector=churn");
+    for (start, accept) in [
+        (&*labelled, ACCEPTS[0]),
+        ("labelSelector=big", ACCEPTS[0]),
+        (&*labelled, ACCEPTS[1]),
+        ("", ACCEPTS[2]),
+    ] {
         let path = format!("{collection}?watch=true&timeoutSeconds=5&{start}");
+        let asked = Asked { path: &path, accept };
         let (mut told, mut expected) =
-            (Socket::open(&through, &path).await, Socket::open(&direct, &path).await);
+            (Socket::open(&through, asked).await, Socket::open(&direct, asked).await);
         assert!(told.headers["cache-status"].to_str().is_ok_and(|said| said.contains("hit")));
         for name in ["upgrade", "connection", "sec-websocket-accept", "sec-websocket-protocol"] {
             assert_eq!(told.headers.get(name), expected.headers.get(name), "{name}");
@@ -91,33 +115,79 @@ async fn a_websocket_through_listless_carries_what_the_apiservers_carries() {
     }
 }
 
+#[tokio::test]
+async fn bookmarks_among_metadata_are_the_apiservers() {
+    for version in [Version::V1_36, Version::V1_30] {
+        let Some(cluster) = Cluster::take(version).await else { return };
+        let plane = cluster.plane();
+        let kubeconfig = plane.kubeconfig(User::Admin).expect("a kubeconfig");
+        let proxy = ProxyProcess::start(&kubeconfig, None).await.expect("a proxy");
+        let direct = plane.client(User::Admin, Protocol::Http2).expect("a client");
+        let through = proxy.client(Protocol::Http2);
+        let mut pairs = Vec::new();
+        for (all, _, _) in KINDS {
+            let listed = warm(&through, all).await;
+            for start in [format!("&resourceVersion={listed}"), INITIAL_EVENTS.to_owned()] {
+                // The old version knows no marks at the end of initial events.
+                if version == Version::V1_30 && start == INITIAL_EVENTS {
+                    continue;
+                }
+                let path = format!("{all}?watch=1&allowWatchBookmarks=1&timeoutSeconds=6{start}");
+                for accept in &ACCEPTS[1..] {
+                    let asked = Asked { path: &path, accept };
+                    let through = watch(&through, asked, Some("listless; hit;")).await;
+                    pairs.push((through, watch(&direct, asked, None).await));
+                }
+            }
+        }
+        for (_, collection, kind) in KINDS {
+            churn(&direct, collection, kind).await;
+        }
+        for (through, direct) in pairs {
+            let asked = through.asked.clone();
+            let marked = usize::from(asked.contains(INITIAL_EVENTS));
+            let (told, expected) =
+                (through.bookmarks(version).await, direct.bookmarks(version).await);
+            assert_eq!(told, expected, "{asked}");
+            assert_eq!(told.len(), 1 + marked, "{asked}: {told:?}");
+        }
+    }
+}
+
 async fn watches_tell_the_same(version: Version) {
     let Some(cluster) = Cluster::take(version).await else { return };
     let plane = cluster.plane();
     let kubeconfig = plane.kubeconfig(User::Admin).expect("a kubeconfig");
     let proxy = ProxyProcess::start(&kubeconfig, None).await.expect("a proxy");
-    let direct = plane.client(User::Admin, Protocol::Http2).expect("a client");
-    let through = proxy.client(Protocol::Http2);
+    // A connection for each way of asking: servers limit the streams of one.
+    let clients = ACCEPTS.map(|accept| {
+        let direct = plane.client(User::Admin, Protocol::Http2).expect("a client");
+        (accept, proxy.client(Protocol::Http2), direct)
+    });
+    let (_, through, direct) = &clients[0];
     let mut pairs = Vec::new();
     for (all, collection, _) in KINDS {
-        let listed = warm(&through, all).await;
+        let listed = warm(through, all).await;
         for (number, selector) in SELECTORS.into_iter().enumerate() {
             for (scope, start) in [all, collection].into_iter().cycle().skip(number).zip(STARTS) {
                 let start = start.replace("{v}", &listed);
                 let path = format!("{scope}?watch=true{selector}{start}");
-                let through = watch(&through, &path, Some("listless; hit;")).await;
-                pairs.push((through, watch(&direct, &path, None).await));
+                for (accept, through, direct) in &clients {
+                    let asked = Asked { path: &path, accept };
+                    let through = watch(through, asked, Some("listless; hit;")).await;
+                    pairs.push((through, watch(direct, asked, None).await));
+                }
             }
         }
     }
     for (_, collection, kind) in KINDS {
-        churn(&direct, collection, kind).await;
+        churn(direct, collection, kind).await;
     }
     tokio::time::sleep(ARRIVAL).await;
     let mut told = 0;
     for (through, direct) in &pairs {
         let lines = through.lines();
-        assert_eq!(lines, direct.lines(), "{}", through.path);
+        assert_eq!(lines, direct.lines(), "{}", through.asked);
         told += lines.len();
     }
     eprintln!("{told} events of {} watches on {}", pairs.len(), version.name());
@@ -135,8 +205,10 @@ async fn warm(client: &Client, path: &str) -> String {
     }
 }
 
-async fn watch(client: &Client, path: &str, served: Option<&str>) -> Watch {
-    let answer = client.open(Request::get(path)).await.expect("an answer");
+async fn watch(client: &Client, asked: Asked<'_>, served: Option<&str>) -> Watch {
+    let Asked { path, accept } = asked;
+    let request = Request::get(path).header("Accept", accept);
+    let answer = client.open(request).await.expect("an answer");
     assert_eq!(answer.status(), 200, "{path}");
     assert_eq!(answer.headers()["content-type"], "application/json", "{path}");
     if let Some(served) = served {
@@ -145,7 +217,7 @@ async fn watch(client: &Client, path: &str, served: Option<&str>) -> Watch {
     }
     let text = Arc::new(Mutex::new(Vec::new()));
     let reader = tokio::spawn(read(answer.into_body(), text.clone()));
-    Watch { path: path.to_owned(), text, reader }
+    Watch { asked: format!("{path} as {accept}"), text, reader }
 }
 
 async fn read(mut body: Incoming, text: Arc<Mutex<Vec<u8>>>) {
@@ -209,8 +281,9 @@ struct Socket {
 
 impl Socket {
     /// As fabric8 opens one, and at once asks whether somebody is there.
-    async fn open(client: &Client, path: &str) -> Self {
+    async fn open(client: &Client, Asked { path, accept }: Asked<'_>) -> Self {
         let request = Request::get(path)
+            .header("Accept", accept)
             .header("Connection", "Upgrade")
             .header("Upgrade", "websocket")
             .header("Origin", "https://127.0.0.1:443")
@@ -244,11 +317,30 @@ impl Socket {
 impl Watch {
     /// What was told by now. When a bookmark comes is each server's own affair.
     fn lines(&self) -> Vec<String> {
-        assert!(!self.reader.is_finished(), "{} has ended", self.path);
+        assert!(!self.reader.is_finished(), "{} has ended", self.asked);
         let text = self.text.lock().expect("no panic holds it").clone();
         let text = String::from_utf8(text).expect("UTF-8");
-        let events = text.split_inclusive('\n').filter(|line| !line.contains("\"BOOKMARK\""));
+        let events = text.split_inclusive('\n').filter(|line| !line.contains(BOOKMARK));
         events.map(str::to_owned).collect()
+    }
+
+    /// The forms of its bookmarks once it has ended: they come at versions of their own.
+    async fn bookmarks(mut self, version: Version) -> BTreeSet<String> {
+        (&mut self.reader).await.expect("no panic");
+        let text = self.text.lock().expect("no panic holds it").clone();
+        let text = String::from_utf8(text).expect("UTF-8");
+        let bookmarks = text.split_inclusive('\n').filter(|line| line.contains(BOOKMARK));
+        let form = |line: &str| {
+            let event: Value = serde_json::from_str(line).expect("an event");
+            let at = event["object"]["metadata"]["resourceVersion"].as_str().expect("a version");
+            let line = line.replace(&format!("\"{at}\""), "\"at\"");
+            // Whether an empty timestamp is printed is learned from a bookmark that comes later.
+            match version {
+                Version::V1_30 => line.replace(",\"creationTimestamp\":null", ""),
+                Version::V1_36 => line,
+            }
+        };
+        bookmarks.map(form).collect()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Leave to watch, which may be withdrawn while the watch goes on.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use super::{Asker, Attributes, Authorize, Authorized, Decided, Question};
+use super::{Asker, Attributes, Authorize, Authorized, Decided, Question, REVIEW_TTL};
 use crate::{
     api::{
         Verb,
@@ -18,6 +18,18 @@ pub struct Permit {
     asker: Asker,
     attributes: Attributes,
 }
+
+/// How often a watch of a bearer's is to ask.
+const BEARER_REVIEW_EVERY: Duration = Duration::from_secs(5);
+
+/// How old an answer may be that is enough for a watch.
+const AGE_MAX: Duration = Duration::from_secs(5);
+
+// What was withdrawn ends within the time other answers are believed for.
+const _: () = assert!(BEARER_REVIEW_EVERY.as_secs() + AGE_MAX.as_secs() <= REVIEW_TTL.as_secs());
+
+/// The same for our own user: what is in memory was read in its name.
+const OWN_REVIEW_EVERY: Duration = Duration::from_secs(30);
 
 // === impl Attributes ===
 
@@ -62,12 +74,20 @@ impl Permit {
         }
     }
 
+    /// How often that is to be asked.
+    pub fn review_every(&self) -> Duration {
+        match self.asker.caller() {
+            Caller::Bearer(_) => BEARER_REVIEW_EVERY,
+            Caller::Own | Caller::Other(_) => OWN_REVIEW_EVERY,
+        }
+    }
+
     async fn decided(&self) -> Option<Arc<Decided>> {
         let caller = self.asker.caller();
         if matches!(caller, Caller::Other(_)) {
             return None;
         }
         let question = Question { caller, attributes: self.attributes.clone() };
-        self.authorize.decided(&self.asker, question).await
+        self.authorize.decided_lately(&self.asker, question, AGE_MAX).await
     }
 }

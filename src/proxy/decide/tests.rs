@@ -6,7 +6,7 @@ use super::{proof::PROGRESS_MAX, *};
 use crate::{
     api::{
         GroupResource, GroupVersionResource, ObjectKey, media::UnmodelledMedia,
-        request::NotModelled,
+        request::NotModelled, version::ResourceVersion,
     },
     cache::{
         Absence, Link,

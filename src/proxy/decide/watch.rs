@@ -2,19 +2,20 @@
 //!
 //! A watch is answered from a replica that covers it and whose state the session may be shown, or
 //! whose window of events holds its version; it never starts a replica. Where our window ends, the
-//! apiserver's may go on: what we cannot tell is forwarded, never refused (S-WATCH-26).
+//! apiserver's may go on: what we cannot tell is forwarded, never refused (S-WATCH-26), and if only
+//! the moment is wrong, for a short time.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use super::{
-    Await, Forward, ForwardReason, Level, Plan, Rewriting, SESSION_PATIENCE, START_PATIENCE, Step,
+    Await, Forward, ForwardReason, Level, Plan, SESSION_PATIENCE, START_PATIENCE, Step,
     VERSION_PATIENCE, addressed, is_path_known, observed, rules, unproven, verdict,
 };
 use crate::{
     api::{
-        media::{Negotiated, UnmodelledMedia},
+        media::{MetadataKind, Negotiated, Representation, UnmodelledMedia},
         request::{self, RequestInfo, Watch},
         version::{Freshness, VersionMatch},
     },
@@ -34,6 +35,7 @@ pub struct WatchCandidate<'a> {
     pub watch: &'a Watch,
     /// How fresh its start must be.
     pub level: Level,
+    representation: Representation,
     max_staleness: Duration,
 }
 
@@ -48,6 +50,8 @@ pub struct LocalWatch {
     pub epoch: u32,
     /// Where it starts.
     pub begin: Begin,
+    /// What is given of each object.
+    pub representation: Representation,
     /// What the answer's Cache-Status tells of its freshness.
     pub level: Level,
     /// How long it goes on without a link to the apiserver.
@@ -81,14 +85,8 @@ fn enforced<'a>(
         (None, Ok(_)) => return Err(Plan::keep(request::NotModelled::Watch.into())),
     };
     let rules = rules(request, policy, session)?;
-    let unmodelled = match media {
-        Negotiated::Json | Negotiated::JsonInsteadOfProtobuf => None,
-        Negotiated::Metadata(_) => Some(UnmodelledMedia::PartialObjectMetadata),
-        Negotiated::Unmodelled(media) => Some(media),
-    };
-    if let Some(media) = unmodelled {
-        return Err(Plan::keep(ForwardReason::MediaType(media)));
-    }
+    let representation = representation(media)
+        .map_err(|unmodelled| Plan::keep(ForwardReason::MediaType(unmodelled)))?;
     if *asked == Asked::Other {
         return Err(Plan::keep(ForwardReason::Upgrade));
     }
@@ -100,7 +98,19 @@ fn enforced<'a>(
     if level == Level::Configured(Freshness::MostRecent) {
         return Err(Plan::keep(ForwardReason::MostRecent));
     }
-    Ok(WatchCandidate { watch, level, max_staleness: rules.max_staleness })
+    Ok(WatchCandidate { watch, level, representation, max_staleness: rules.max_staleness })
+}
+
+/// What is shown of each object; a watch tells of objects, never of a list of them.
+fn representation(media: Negotiated) -> Result<Representation, UnmodelledMedia> {
+    match media {
+        Negotiated::Json | Negotiated::JsonInsteadOfProtobuf => Ok(Representation::Object),
+        Negotiated::Metadata(metadata) if metadata.kind == MetadataKind::Object => {
+            Ok(Representation::Metadata(metadata.version))
+        }
+        Negotiated::Metadata(_) => Err(UnmodelledMedia::PartialObjectMetadata),
+        Negotiated::Unmodelled(media) => Err(media),
+    }
 }
 
 /// Whether what is held now may answer the watch; `waited` says how long it waited already.
@@ -115,11 +125,12 @@ pub fn decide_watch(
         Lookup::Found(view) => view,
         Lookup::Absent(absence) => return keep(absence.into()),
     };
+    let detour = |reason| Step::Act(Plan::Forward(Forward::detour(candidate.watch, reason)));
     let wait = |reach, patience, reason| {
         if waited < patience {
             Step::Await(Await { replica: view.replica.clone(), reach, patience })
         } else {
-            keep(reason)
+            detour(reason)
         }
     };
     let snapshot = match (&view.snapshot, view.state) {
@@ -130,13 +141,14 @@ pub fn decide_watch(
         _ => return keep(ForwardReason::NotSynced),
     };
     if let Some(reason) = unproven(view, candidate.max_staleness, now) {
-        return keep(reason);
+        return detour(reason);
     }
-    let WatchCandidate { watch, level, max_staleness } = *candidate;
+    let WatchCandidate { watch, level, max_staleness, representation } = *candidate;
     if !is_path_known(&watch.query, false, view.replica.query(), snapshot) {
         return keep(ForwardReason::PathUnknown);
     }
-    if watch.bookmarks && snapshot.envelope().kind().is_none() {
+    let names_kind = representation == Representation::Object && watch.bookmarks;
+    if names_kind && snapshot.envelope().kind().is_none() {
         return keep(ForwardReason::NotCovered(Absence::NotReplicable));
     }
     let state = watch.start == request::Start::State;
@@ -152,7 +164,7 @@ pub fn decide_watch(
         }
         VersionMatch::NotOlderThan(version) => {
             if view.oldest.as_ref().is_none_or(|oldest| version < oldest) {
-                return keep(ForwardReason::BeforeWindow);
+                return detour(ForwardReason::BeforeWindow);
             }
             // It goes on where the client is: what the session saw elsewhere is yet to come.
             return follow(candidate, view, snapshot, Begin::After(version.clone()));
@@ -164,17 +176,17 @@ pub fn decide_watch(
         Verdict::Behind(version, Imminence::Likely) => {
             wait(Reach::Version(version), patience, ForwardReason::Behind)
         }
-        Verdict::Behind(_, Imminence::Unlikely) => keep(ForwardReason::Behind),
+        Verdict::Behind(_, Imminence::Unlikely) => detour(ForwardReason::Behind),
         Verdict::Leaving => {
             let newer = Reach::Newer(snapshot.version().clone());
             wait(newer, SESSION_PATIENCE, ForwardReason::Barred)
         }
-        Verdict::Barred => keep(ForwardReason::Barred),
+        Verdict::Barred => detour(ForwardReason::Barred),
     }
 }
 
 fn keep(reason: ForwardReason) -> Step {
-    Step::Act(Plan::Forward(Forward { reason, rewriting: Rewriting::Keep }))
+    Step::Act(Plan::keep(reason))
 }
 
 fn follow(
@@ -188,6 +200,7 @@ fn follow(
         snapshot: snapshot.clone(),
         epoch: view.epoch,
         begin,
+        representation: candidate.representation,
         level: candidate.level,
         max_staleness: candidate.max_staleness,
     }))

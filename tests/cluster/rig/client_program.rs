@@ -49,11 +49,8 @@ impl ClientProgram {
         arguments: &[String],
         environment: &[(&str, &str)],
     ) -> Result<Value> {
-        let mut command = self.command(built);
-        command.args(arguments).env("KUBECONFIG", kubeconfig).stdin(Stdio::null());
-        // Nothing of the machine's own set-up may point the program elsewhere.
-        command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBERNETES_MASTER");
-        command.envs(environment.iter().copied()).kill_on_drop(true);
+        let mut command = self.command(built, kubeconfig);
+        command.args(arguments).envs(environment.iter().copied()).stdin(Stdio::null());
         let output = command.output().await?;
         let text = String::from_utf8_lossy(&output.stdout);
         if !output.status.success() {
@@ -64,8 +61,21 @@ impl ClientProgram {
         serde_json::from_str(line).with_context(|| format!("not a line of JSON: {line}"))
     }
 
-    fn command(self, built: &Path) -> tokio::process::Command {
-        match self {
+    /// Starts the built program with arguments, to be talked with through its standard streams;
+    /// killed when dropped.
+    pub fn start(
+        self,
+        built: &Path,
+        kubeconfig: &Path,
+        arguments: &[&str],
+    ) -> Result<tokio::process::Child> {
+        let mut command = self.command(built, kubeconfig);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        Ok(command.spawn()?)
+    }
+
+    fn command(self, built: &Path, kubeconfig: &Path) -> tokio::process::Command {
+        let mut command = match self {
             Self::ClientGo => tokio::process::Command::new(built),
             Self::Fabric8 => {
                 let mut command = tokio::process::Command::new("java");
@@ -73,7 +83,11 @@ impl ClientProgram {
                 command.args(["-Xmx512m", "-cp", &path, "dev.listless.rig.Main"]);
                 command
             }
-        }
+        };
+        // Nothing of the machine's own set-up may point the program elsewhere.
+        command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBERNETES_MASTER");
+        command.env("KUBECONFIG", kubeconfig).kill_on_drop(true);
+        command
     }
 }
 

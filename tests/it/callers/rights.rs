@@ -242,6 +242,6 @@ async fn a_watch_is_answered_from_memory_only_for_who_may_watch_and_only_as_long
     proxy.simulator.admit(BOB, User::with_rules("bob", Vec::new()));
     let begun = tokio::time::Instant::now();
     while bobs.next().await.is_some() {}
-    assert!(begun.elapsed() < Duration::from_secs(60), "ended after {:?}", begun.elapsed());
+    assert!(begun.elapsed() <= Duration::from_secs(11), "ended after {:?}", begun.elapsed());
     assert_eq!(watch(BOB).await.head.status, 403);
 }

@@ -59,10 +59,15 @@ pub(crate) fn pod(namespace: &str, name: &str, labels: &[(&str, &str)], node: &s
     if !node.is_empty() {
         spec["nodeName"] = node.into();
     }
+    let mut metadata = json!({"name": name, "namespace": namespace});
+    // The apiserver prints no empty maps.
+    if labels.as_object().is_some_and(|labels| !labels.is_empty()) {
+        metadata["labels"] = labels;
+    }
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "metadata": metadata,
         "spec": spec,
         "status": {"phase": if node.is_empty() { "Pending" } else { "Running" }},
     })

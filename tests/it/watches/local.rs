@@ -102,6 +102,14 @@ const SELECTIONS: &[&str] = &[
     "/apis/x.io/v1/widgets?watch=1&labelSelector=colour+notin+(red,green)",
 ];
 
+/// Whole objects, and metadata alone as metadata informers ask for it and as older clients do.
+const REPRESENTATIONS: [&str; 3] = [
+    "application/json",
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+    "application/json;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io",
+];
+
 const STARTS: &[&str] = &[
     "",
     "&allowWatchBookmarks=true",
@@ -129,11 +137,13 @@ async fn every_selection_from_every_start_is_told_what_the_apiserver_tells() {
                 let versions = if round % 2 == 0 { since } else { now };
                 let version = versions[usize::from(selection.starts_with("/apis/x.io"))];
                 let path = format!("{selection}{start}").replace("{v}", &version.to_string());
-                let client = proxy.client();
+                let accept = REPRESENTATIONS[(index + round + seed as usize) % 3];
+                let client = proxy.client().with("accept", accept);
                 let client = if index % 2 == 0 { client } else { client.over_http2() };
                 let watch = client.watch(&path).await;
                 assert!(is_local(&watch), "{path}: {:?}", watch.head.headers);
-                pairs.push((path.clone(), watch, proxy.straight().watch(&path).await));
+                let straight = proxy.straight().with("accept", accept).watch(&path).await;
+                pairs.push((format!("{path} as {accept}"), watch, straight));
             }
             (0..40).for_each(|_| churn(&proxy, &*dice));
             settle().await;
@@ -420,5 +430,51 @@ async fn listless_ends_its_watches_before_it_ends() {
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     for watch in &mut watches {
         assert_eq!(watch.next().await, None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_that_memory_cannot_print_ends_a_watch_and_the_next_is_the_apiservers() {
+    let proxy = Setup::default().in_memory();
+    let mut odd = widget("a", "odd", "red");
+    odd["metadata"]["finalizers"] = serde_json::json!([]);
+    proxy.simulator.put(&group_resource("widgets.x.io"), odd).expect("a served resource");
+    proxy.warm(WIDGETS).await;
+    let client = proxy.client().with("accept", REPRESENTATIONS[1]);
+    let path = format!("{WIDGETS}?watch=1&timeoutSeconds=5");
+    let (lasted, told) = lasts(&mut client.watch(&path).await).await;
+    assert!(lasted < Duration::from_secs(5) && !told.iter().any(|line| line.contains("odd")));
+    let mut watch = client.watch(&path).await;
+    let status = watch.head.headers["cache-status"].to_str().expect("a text");
+    assert_eq!(status, "listless; fwd=vary-miss; detail=partial-object-metadata");
+    assert!(lasts(&mut watch).await.1.iter().any(|line| line.contains("\"odd\"")));
+    // Whole objects are none the worse for it.
+    assert!(is_local(&proxy.client().watch(&path).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_memory_cannot_answer_just_now_comes_back_to_it_within_a_minute() {
+    let proxy = warmed().await;
+    let client = proxy.client();
+    let path = format!("{PODS}?resourceVersion=1010&watch=1&allowWatchBookmarks=true");
+    let begun = Instant::now();
+    let mut watch = client.watch(&format!("{path}&timeoutSeconds=400")).await;
+    let status = watch.head.headers["cache-status"].to_str().expect("a text");
+    assert_eq!(status, "listless; fwd=stale; detail=before-window");
+    assert!(proxy.upstream.last().asked.path_and_query.contains("?timeoutSeconds=60&"));
+    put(&proxy, "web-9", "web");
+    let mut version = String::new();
+    while let Some(line) = watch.next_line().await {
+        let event: serde_json::Value = serde_json::from_slice(&line).expect("an event");
+        let at = event["object"]["metadata"]["resourceVersion"].as_str().expect("a version");
+        version = at.to_owned();
+    }
+    assert_eq!(begun.elapsed().as_secs(), 60);
+    assert!(is_local(&client.watch(&path.replace("1010", &version)).await));
+    // Who says itself that it ends soon, or would not know where to go on, is passed on as it is.
+    let plain = format!("{PODS}?resourceVersion=1010&watch=1&timeoutSeconds=400");
+    for path in [format!("{path}&timeoutSeconds=9"), plain] {
+        client.watch(&path).await;
+        assert_eq!(proxy.upstream.last().asked.path_and_query, path);
     }
 }

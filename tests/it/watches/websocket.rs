@@ -77,7 +77,11 @@ fn handshake(path: &str, token: &str) -> Request<Body> {
 }
 
 async fn through(proxy: &TestProxy, path: &str) -> (Socket, String) {
-    let response = proxy.anybody().open(handshake(path, LOCAL_TOKEN)).await;
+    opened(proxy, handshake(path, LOCAL_TOKEN)).await
+}
+
+async fn opened(proxy: &TestProxy, request: Request<Body>) -> (Socket, String) {
+    let response = proxy.anybody().open(request).await;
     let status = response.headers()["cache-status"].to_str().expect("a text").to_owned();
     (Socket::of(response).await, status)
 }
@@ -111,6 +115,30 @@ async fn messages_are_those_of_the_apiserver_and_cost_it_nothing() {
         assert!(messages >= 3, "{path}: {messages}");
     }
     assert_eq!(proxy.upstream.count(Verb::Watch, "pods"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_alone_comes_in_messages_too() {
+    let proxy = Setup::default().in_memory();
+    proxy.warm("/api/v1/pods").await;
+    let asking = |token| {
+        let accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+        let mut request = handshake(PODS, token);
+        request.headers_mut().insert("accept", accept.parse().expect("a value"));
+        request
+    };
+    let expected = proxy.simulator.upgrade(asking(OWN_TOKEN)).await.expect("an answer");
+    let mut expected = Socket::of(expected).await;
+    let (mut socket, status) = opened(&proxy, asking(LOCAL_TOKEN)).await;
+    assert_eq!(status, "listless; hit; detail=session");
+    put(&proxy, "web-9", "web");
+    let mut messages = Vec::new();
+    while let Ok(Some(message)) = timeout(Duration::from_millis(50), expected.next()).await {
+        assert_eq!(socket.next().await.as_ref(), Some(&message));
+        messages.push(String::from_utf8(message.1).expect("UTF-8"));
+    }
+    assert!(messages.len() > 3);
+    assert!(messages.iter().all(|message| message.contains("\"PartialObjectMetadata\"")));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,12 @@
 //! Readers that follow a replica's events while its reflector brings them.
 
 use super::*;
-use crate::cache::{
-    history::{Lost, StartError},
-    subscription::{Begin, Mark, Next, OpenError, Subscription},
+use crate::{
+    api::media::Representation,
+    cache::{
+        history::{Lost, StartError},
+        subscription::{Begin, Mark, Next, OpenError, Subscription},
+    },
 };
 
 fn web(name: &str, version: u64) -> Pod {
@@ -13,7 +16,14 @@ fn web(name: &str, version: u64) -> Pod {
 fn follow(scene: &Scene, labels: &str, begin: &Begin) -> Result<Subscription, OpenError> {
     let view = scene.view();
     let seen = view.snapshot.expect("synced");
-    Subscription::open(&scene.replica, &seen, view.epoch, query(Some("a"), labels, ""), begin)
+    Subscription::open(
+        &scene.replica,
+        &seen,
+        view.epoch,
+        query(Some("a"), labels, ""),
+        Representation::Object,
+        begin,
+    )
 }
 
 /// Everything that is there, each as the line of a watch or in a word.
@@ -110,7 +120,9 @@ async fn a_relist_is_never_told_as_events() {
     // What was seen in another epoch is no start either.
     let old = seen.snapshot.expect("synced");
     let query = query(None, "", "");
-    let opened = Subscription::open(&scene.replica, &old, seen.epoch + 1, query, &Begin::State);
+    let shown = Representation::Object;
+    let opened =
+        Subscription::open(&scene.replica, &old, seen.epoch + 1, query, shown, &Begin::State);
     assert_eq!(opened.err(), Some(OpenError::Gone));
 }
 

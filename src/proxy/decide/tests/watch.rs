@@ -112,10 +112,13 @@ fn what_cannot_be_answered_exactly_is_forwarded_with_its_reason() {
     let table = Negotiated::Unmodelled(UnmodelledMedia::Table);
     let reason = Some(ForwardReason::MediaType(UnmodelledMedia::Table));
     assert_eq!(refused(&watch, own, table, &Asked::No), reason);
-    let accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
-    let metadata = Negotiated::negotiate(Some(accept), None, None);
+    let metadata = |kind: &str| {
+        let accept = format!("application/json;as={kind};v=v1;g=meta.k8s.io");
+        Negotiated::negotiate(Some(&accept), None, None)
+    };
+    assert_eq!(refused(&watch, own, metadata("PartialObjectMetadata"), &Asked::No), None);
     let reason = Some(ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata));
-    assert_eq!(refused(&watch, own, metadata, &Asked::No), reason);
+    assert_eq!(refused(&watch, own, metadata("PartialObjectMetadataList"), &Asked::No), reason);
     let stranger = Caller::Other(Stranger::NoCredential);
     let reason = Some(ForwardReason::Caller(Stranger::NoCredential));
     assert_eq!(refused(&watch, stranger, json, &Asked::No), reason);
@@ -124,4 +127,23 @@ fn what_cannot_be_answered_exactly_is_forwarded_with_its_reason() {
     assert_eq!(refused(&unknown, own, json, &Asked::No), reason);
     let reason = Some(ForwardReason::NotModelled(NotModelled::UnusualPath));
     assert_eq!(refused("/api/v1/watch/pods", own, json, &Asked::No), reason);
+}
+
+#[test]
+fn a_watch_whose_moment_is_wrong_is_passed_on_for_a_minute_if_it_can_go_on_from_a_bookmark() {
+    let session = Session::default();
+    let rewriting =
+        |query: &str| match act(watch_step(query, Freshness::Session, &session, Duration::MAX)) {
+            Plan::Forward(forward) => forward.rewriting,
+            plan => panic!("{plan:?}"),
+        };
+    let brief = Rewriting::Brief(Duration::from_secs(60));
+    for (query, expected) in [
+        ("resourceVersion=7&allowWatchBookmarks=1", &brief),
+        ("resourceVersion=11&allowWatchBookmarks=1&timeoutSeconds=61", &brief),
+        ("resourceVersion=7&allowWatchBookmarks=1&timeoutSeconds=60", &Rewriting::Keep),
+        ("resourceVersion=7", &Rewriting::Keep),
+    ] {
+        assert_eq!(rewriting(query), *expected, "{query}");
+    }
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -36,11 +37,32 @@ var (
 	iterations = flag.Int("iterations", 100, "iterations per kind of write")
 	pollers    = flag.Int("pollers", 0, "loops that LIST every period")
 	period     = flag.Duration("period", 3*time.Second, "time between two LISTs of a poller")
+	followers  = flag.Int("informers", 0, "only run so many informers of pods, and tell of their caches")
 	jsonOnly   = flag.Bool("json", false, "speak JSON instead of protobuf")
+	lists      = flag.Int("lists", 0, "only list the pods so often, and tell what that cost")
+	selector   = flag.String("selector", "", "which pods to list")
+	accept     = flag.String("accept", "application/vnd.kubernetes.protobuf,application/json",
+		"what answers are accepted in")
 )
 
 func main() {
 	flag.Parse()
+	if *followers > 0 {
+		if err := follow(context.Background(), *followers); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		return
+	}
+	if *lists > 0 {
+		measured, err := measure(context.Background(), *lists, *selector)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		report(measured)
+		return
+	}
 	client, err := newClient()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -48,7 +70,12 @@ func main() {
 	}
 	run := &run{client: client, result: Result{Client: "client-go", Operations: map[string]*Count{}}}
 	run.all(context.Background())
-	line, err := json.Marshal(run.result)
+	report(run.result)
+}
+
+// report prints a line of JSON.
+func report(result any) {
+	line, err := json.Marshal(result)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
@@ -56,7 +83,7 @@ func main() {
 	fmt.Println(string(line))
 }
 
-func newClient() (kubernetes.Interface, error) {
+func newConfig() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
 		return nil, err
@@ -64,7 +91,15 @@ func newClient() (kubernetes.Interface, error) {
 	config.QPS = -1
 	if !*jsonOnly {
 		config.ContentType = "application/vnd.kubernetes.protobuf"
-		config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+		config.AcceptContentTypes = *accept
+	}
+	return config, nil
+}
+
+func newClient() (kubernetes.Interface, error) {
+	config, err := newConfig()
+	if err != nil {
+		return nil, err
 	}
 	return kubernetes.NewForConfig(config)
 }

@@ -1,0 +1,159 @@
+//! One change told to a thousand watchers: what that costs the apiserver, and what Listless.
+//!
+//! The apiserver's work on the writes themselves is seen while Listless delivers, and taken off.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+
+use crate::{
+    cell::median,
+    options::Options,
+    setup::{IdleLoad, Setup},
+    watchers::Watchers,
+    writer::Writer,
+};
+
+/// Watchers of each slot.
+pub(crate) const WATCHERS: usize = 1_000;
+/// Kept low: all of them decrypt on the cores of the servers.
+const EVENTS_PER_SECOND: f64 = 10.0;
+const ROUNDS_MAX: u32 = 3;
+/// Slots are so many times as long as those of requests: processor time comes in ticks of 10 ms.
+const SLOT_TIMES: u32 = 2;
+
+/// A size of what changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) what: &'static str,
+    label: &'static str,
+    bytes: usize,
+    /// Apiserver ÷ Listless, where that is gated.
+    pub(crate) gate: Option<f64>,
+}
+
+/// The sizes measured.
+pub(crate) const SIZES: [Size; 2] = [
+    Size { what: "15 KB", label: "large", bytes: 14_600, gate: Some(2.5) },
+    Size { what: "2 KB", label: "small", bytes: 1_600, gate: None },
+];
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Fanout {
+    pub(crate) size: Size,
+    /// Bytes of an event as told.
+    pub(crate) event_bytes: usize,
+    /// Events delivered to watchers on each side.
+    pub(crate) delivered: [u64; 2],
+    /// Microseconds of processor time per delivered event, per round.
+    pub(crate) apiserver: Vec<f64>,
+    pub(crate) listless: Vec<f64>,
+}
+
+/// Processor time of one slot per delivered event, in microseconds.
+struct Slot {
+    delivered: u64,
+    event_bytes: usize,
+    apiserver: f64,
+    listless: f64,
+}
+
+/// Measures one size: rounds of AB, BA.
+pub(crate) async fn measure(
+    size: Size,
+    setup: &Setup,
+    options: &Options,
+    idle: IdleLoad,
+) -> Result<Fanout> {
+    let writer = Writer::new(setup, size.label, 1, size.bytes).await?;
+    let (event_bytes, delivered) = (0, [0; 2]);
+    let mut found =
+        Fanout { size, event_bytes, delivered, apiserver: Vec::new(), listless: Vec::new() };
+    for round in 0..options.rounds.min(ROUNDS_MAX) {
+        let sides = [round % 2 == 0, round % 2 == 1];
+        let (mut straight, mut through) = (None, None);
+        for is_straight in sides {
+            let slot = slot(&writer, setup, options, idle, is_straight).await?;
+            *(if is_straight { &mut straight } else { &mut through }) = Some(slot);
+        }
+        if let (Some(straight), Some(through)) = (straight, through) {
+            found.add(&straight, &through);
+        }
+    }
+    Ok(found)
+}
+
+/// Memory of Listless for each of as many watchers that nothing is told, in bytes.
+pub(crate) async fn idle_memory(setup: &Setup) -> Result<f64> {
+    let writer = Writer::new(setup, "idle", 1, 100).await?;
+    let target = writer.watch_from(&writer.settled(setup).await?);
+    let before = setup.listless_resident_bytes()?;
+    let mut watchers = Watchers::open(&setup.through, &target, WATCHERS, Some("hit")).await?;
+    setup.settle().await;
+    let after = setup.listless_resident_bytes()?;
+    // They do follow.
+    writer.settled(setup).await?;
+    watchers.are_told(1).await?;
+    Ok(after.saturating_sub(before) as f64 / WATCHERS as f64)
+}
+
+async fn slot(
+    writer: &Writer,
+    setup: &Setup,
+    options: &Options,
+    idle: IdleLoad,
+    is_straight: bool,
+) -> Result<Slot> {
+    let target = writer.watch_from(&writer.settled(setup).await?);
+    let (endpoint, served) =
+        if is_straight { (&setup.direct, None) } else { (&setup.through, Some("hit")) };
+    let mut told = Watchers::open(&setup.direct, &target, 1, None).await?;
+    let mut watchers = Watchers::open(endpoint, &target, WATCHERS, served).await?;
+    setup.settle().await;
+    let before = (setup.apiserver_cpu()?, setup.listless_cpu()?, Instant::now());
+    let events = writer.write_for(options.slot * SLOT_TIMES, EVENTS_PER_SECOND).await?;
+    watchers.are_told(events).await?;
+    let elapsed = before.2.elapsed().as_secs_f64();
+    let (apiserver, listless) = (setup.apiserver_cpu()?, setup.listless_cpu()?);
+    told.are_told(events).await?;
+    let (first, expected) = (watchers.first().text, told.first().text);
+    ensure!(
+        first == expected,
+        "the first watcher was told something else than the apiserver's own"
+    );
+    let delivered = events * WATCHERS as u64;
+    let micros = |seconds: f64| seconds * 1e6 / delivered as f64;
+    Ok(Slot {
+        delivered,
+        event_bytes: first.len() / events.max(1) as usize,
+        apiserver: micros(apiserver - before.0 - idle.apiserver * elapsed),
+        listless: micros(listless - before.1 - idle.listless * elapsed),
+    })
+}
+
+// === impl Fanout ===
+
+impl Fanout {
+    /// Apiserver ÷ Listless, round by round, in order of size.
+    pub(crate) fn ratios(&self) -> Vec<f64> {
+        let mut ratios: Vec<f64> =
+            self.apiserver.iter().zip(&self.listless).map(|(a, b)| a / b).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios
+    }
+
+    /// Events a processor second of Listless delivers.
+    pub(crate) fn per_second(&self) -> f64 {
+        1e6 / median(&self.listless)
+    }
+
+    fn add(&mut self, straight: &Slot, through: &Slot) {
+        self.event_bytes = through.event_bytes;
+        self.delivered[0] += straight.delivered;
+        self.delivered[1] += through.delivered;
+        // What the apiserver did while Listless delivered, it did for the writes.
+        self.apiserver.push(straight.apiserver - through.apiserver);
+        self.listless.push(through.listless);
+    }
+}

@@ -1,0 +1,134 @@
+//! Many watches of the same objects, each on a connection of its own and read as it comes.
+//!
+//! All must be told the same: the first keeps what it was told, of the others events and bytes are
+//! counted.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, bail, ensure};
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use http::{Request, header};
+use http_body_util::{BodyExt, Empty};
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::{net::TcpStream, sync::watch, task::JoinSet};
+use tokio_rustls::TlsConnector;
+
+use crate::wire::Endpoint;
+
+const OPENED_AT_ONCE: usize = 32;
+const TOLD_LIMIT: Duration = Duration::from_secs(60);
+
+/// Open watches.
+pub(crate) struct Watchers {
+    told: Vec<watch::Receiver<Told>>,
+    /// What the first was told.
+    first: Arc<Mutex<First>>,
+    _tasks: JoinSet<()>,
+}
+
+/// What one watcher was told so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Told {
+    events: u64,
+    bytes: u64,
+    ended: bool,
+}
+
+/// What the first watcher was told, and when.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct First {
+    pub(crate) text: Vec<u8>,
+    /// One for each event.
+    pub(crate) at: Vec<Instant>,
+}
+
+// === impl Watchers ===
+
+impl Watchers {
+    /// Opens so many; `served` is what `Cache-Status` must say.
+    pub(crate) async fn open(
+        endpoint: &Endpoint,
+        target: &str,
+        count: usize,
+        served: Option<&str>,
+    ) -> Result<Self> {
+        let opening = stream::iter(0..count).map(|_| open(endpoint, target, served));
+        let opened: Vec<_> = opening.buffer_unordered(OPENED_AT_ONCE).try_collect().await?;
+        let (first, mut told, mut tasks) = (Arc::default(), Vec::new(), JoinSet::new());
+        for (index, body) in opened.into_iter().enumerate() {
+            let (sender, receiver) = watch::channel(Told::default());
+            told.push(receiver);
+            let kept = (index == 0).then(|| Arc::clone(&first));
+            tasks.spawn(read(body, sender, kept));
+        }
+        Ok(Self { told, first, _tasks: tasks })
+    }
+
+    /// Waits until all were told so many events, and all the same number of bytes.
+    pub(crate) async fn are_told(&mut self, events: u64) -> Result<()> {
+        let whole = |told: &Told| told.ended || told.events >= events;
+        for told in &mut self.told {
+            tokio::time::timeout(TOLD_LIMIT, told.wait_for(whole)).await??;
+        }
+        let of = |told: &watch::Receiver<Told>| *told.borrow();
+        let first = of(&self.told[0]);
+        ensure!(first.events == events && !first.ended, "{events} events are {first:?}");
+        match self.told.iter().map(of).find(|told| *told != first) {
+            Some(other) => bail!("one was told {first:?}, another {other:?}"),
+            None => Ok(()),
+        }
+    }
+
+    /// What the first was told.
+    pub(crate) fn first(&self) -> First {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+async fn open(endpoint: &Endpoint, target: &str, served: Option<&str>) -> Result<Incoming> {
+    let tcp = TcpStream::connect(&endpoint.authority).await?;
+    tcp.set_nodelay(true)?;
+    let name = ServerName::try_from(endpoint.host().to_owned())?;
+    let tls = TlsConnector::from(endpoint.tls(b"http/1.1")?).connect(name, tcp).await?;
+    let (mut sender, connection) =
+        http1::Builder::new().max_buf_size(64 * 1024).handshake(TokioIo::new(tls)).await?;
+    tokio::spawn(connection);
+    let request = Request::get(target)
+        .header(header::HOST, &endpoint.authority)
+        .header(header::USER_AGENT, "listless-bench")
+        .header(header::ACCEPT, "application/json")
+        .header(header::AUTHORIZATION, format!("Bearer {}", endpoint.token))
+        .body(Empty::<Bytes>::new())?;
+    let answer = sender.send_request(request).await?;
+    let said = answer.headers().get("cache-status").and_then(|value| value.to_str().ok());
+    ensure!(answer.status() == 200, "{target}: {}", answer.status());
+    if let Some(served) = served {
+        ensure!(said.is_some_and(|said| said.contains(served)), "{target}: {said:?}");
+    }
+    Ok(answer.into_body())
+}
+
+async fn read(mut body: Incoming, told: watch::Sender<Told>, kept: Option<Arc<Mutex<First>>>) {
+    while let Some(Ok(frame)) = body.frame().await {
+        let now = Instant::now();
+        let Ok(data) = frame.into_data() else { continue };
+        // An event ends with the only line break it has.
+        let events = memchr::memchr_iter(b'\n', &data).count();
+        if let Some(kept) = &kept {
+            let mut first = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            first.text.extend_from_slice(&data);
+            first.at.extend(std::iter::repeat_n(now, events));
+        }
+        told.send_modify(|told| {
+            told.events += events as u64;
+            told.bytes += data.len() as u64;
+        });
+    }
+    told.send_modify(|told| told.ended = true);
+}
