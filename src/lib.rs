@@ -13,6 +13,7 @@ pub mod hash;
 pub mod lifecycle;
 pub mod metrics;
 pub mod mirror;
+pub mod mutants;
 pub mod policy;
 pub mod proxy;
 pub mod simulator;

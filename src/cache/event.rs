@@ -8,7 +8,10 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 
 use super::{envelope::Envelope, object::Object, selection::selects};
-use crate::api::{ObjectKey, query::Query, version::ResourceVersion};
+use crate::{
+    api::{ObjectKey, query::Query, version::ResourceVersion},
+    mutants::{Mutant, is_on},
+};
 
 /// What happened to one object at one version.
 #[derive(Debug)]
@@ -91,6 +94,7 @@ impl Event {
         match (before, now && self.change != Change::Deleted) {
             (false, true) => Some(Change::Added),
             (true, true) => Some(Change::Modified),
+            (true, false) if self.change != Change::Deleted && is_on(Mutant::LeavingUntold) => None,
             (true, false) => Some(Change::Deleted),
             (false, false) => None,
         }

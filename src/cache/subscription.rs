@@ -17,7 +17,10 @@ use super::{
     replica::{Attached, Replica, View},
     store::{Position, Snapshot},
 };
-use crate::api::{query::Query, version::ResourceVersion};
+use crate::{
+    api::{query::Query, version::ResourceVersion},
+    mutants::{Mutant, is_on},
+};
 
 /// A place in a replica's events.
 pub struct Subscription {
@@ -96,8 +99,12 @@ impl Subscription {
         let snapshot = view.snapshot.filter(|now| now.version() >= seen.version());
         let snapshot = snapshot.filter(|_| view.epoch == epoch).ok_or(OpenError::Gone)?;
         let (cursor, started_at) = match begin {
-            Begin::After(version) => (history.start_at(version)?, version.clone()),
-            Begin::State | Begin::Now => (history.end(), snapshot.version().clone()),
+            Begin::After(version) if !is_on(Mutant::WindowSkipped) => {
+                (history.start_at(version)?, version.clone())
+            }
+            Begin::After(_) | Begin::State | Begin::Now => {
+                (history.end(), snapshot.version().clone())
+            }
         };
         let envelope = snapshot.envelope().clone();
         let initial = (*begin == Begin::State).then(|| (snapshot, Position::default()));
@@ -147,7 +154,11 @@ impl Subscription {
         self.cursor = self.cursor.forward(passed);
         Ok(match (found, history.latest()) {
             (Some((event, seen)), _) => Scan::Found(event, seen),
-            (None, Some(version)) if self.cursor == history.end() => Scan::End(version.clone()),
+            (None, Some(version))
+                if self.cursor == history.end() || is_on(Mutant::CaughtUpTooSoon) =>
+            {
+                Scan::End(version.clone())
+            }
             (None, Some(_)) => Scan::More,
             (None, None) => return Err(Lost::Reset),
         })

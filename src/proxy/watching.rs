@@ -26,6 +26,7 @@ use crate::{
         subscription::{Begin, Mark, Next, OpenError, Subscription},
     },
     metrics::{Limit, Metrics, Presence, Told, Transport, WatchEnd},
+    mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
         authorize::{Authorized, Permit},
@@ -227,7 +228,7 @@ impl Watching {
     fn learn(&self, event: &Event, now: Instant) {
         let (key, version) = (event.key(), &event.version);
         let mut session = self.session.lock();
-        if session.has_seen(&self.resource, key, version) {
+        if session.has_seen(&self.resource, key, version) || is_on(Mutant::WatchTeachesNothing) {
             return;
         }
         let expectation = match event.change {
@@ -246,7 +247,7 @@ impl Watching {
 
     /// The mark at the end of the initial events, for those who want bookmarks (S-WATCH-33).
     fn mark_initial_end(&mut self, version: &ResourceVersion) -> Option<Bytes> {
-        if !self.bookmarks {
+        if !self.bookmarks || is_on(Mutant::InitialEventsEndMissing) {
             return None;
         }
         let line = self.subscription.bookmark(version, Mark::InitialEventsEnd)?;

@@ -20,6 +20,7 @@ use crate::{
         split::Splitter,
         store::Snapshot,
     },
+    mutants::{Mutant, is_on},
 };
 
 /// A list on its way.
@@ -52,6 +53,7 @@ impl Reflector {
         let listed = snapshot.version().clone();
         if let Some(shown) = base.map(|base| base.version().clone())
             && listed < shown
+            && !is_on(Mutant::RelistBelowShown)
         {
             // A consistent answer is below what was shown only if the data itself went back.
             return Err(match from {
@@ -60,7 +62,8 @@ impl Reflector {
             });
         }
         // Not older than what was shown is not the newest: it may be exactly what was shown.
-        self.show_list(snapshot, from.is_none().then_some(asked_at));
+        let is_newest = from.is_none() || is_on(Mutant::RelistProves);
+        self.show_list(snapshot, is_newest.then_some(asked_at));
         Ok(Step::Watch)
     }
 
@@ -96,7 +99,11 @@ impl Reflector {
             resource = %query.resource, scope = query.scope.as_str(), objects, %version, "listed"
         );
         let mut history = self.replica.history();
-        history.reset(version.clone());
+        if is_on(Mutant::WindowOutlivesRelist) {
+            history.advance(version.clone());
+        } else {
+            history.reset(version.clone());
+        }
         self.replica.publish(|published| {
             published.oldest = Some(version);
             published.state = State::Synced;
