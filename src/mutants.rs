@@ -78,8 +78,6 @@ mutants! {
     GapProves,
     /// A list that may be as old as what was shown proves the state new.
     RelistProves,
-    /// A new list below the version that was shown replaces it.
-    RelistBelowShown,
     /// An etcd restored from a backup is not noticed.
     EpochUnnoticed,
     /// A quiet collection waits for its next bookmark, however many readers need it.

@@ -53,7 +53,6 @@ impl Reflector {
         let listed = snapshot.version().clone();
         if let Some(shown) = base.map(|base| base.version().clone())
             && listed < shown
-            && !is_on(Mutant::RelistBelowShown)
         {
             // A consistent answer is below what was shown only if the data itself went back.
             return Err(match from {
