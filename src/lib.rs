@@ -14,6 +14,7 @@ pub mod lifecycle;
 pub mod metrics;
 pub mod mirror;
 pub mod mutants;
+pub mod news;
 pub mod policy;
 pub mod proxy;
 pub mod simulator;

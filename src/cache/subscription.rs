@@ -5,9 +5,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use tokio::sync::watch;
-
 pub use super::bookmark::Mark;
 use super::{
     bookmark::BookmarkForm,
@@ -20,14 +17,16 @@ use super::{
 use crate::{
     api::{query::Query, version::ResourceVersion},
     mutants::{Mutant, is_on},
+    news::Follower,
 };
+use bytes::Bytes;
 
 /// A place in a replica's events.
 pub struct Subscription {
     replica: Attached,
     query: Query,
     envelope: Arc<Envelope>,
-    tick: watch::Receiver<()>,
+    tick: Follower<()>,
     cursor: Cursor,
     /// What is still to be given of the state at the start.
     initial: Option<(Arc<Snapshot>, Position)>,
@@ -166,8 +165,7 @@ impl Subscription {
 
     /// Waits until something was published after the last wait.
     pub async fn changed(&mut self) {
-        // An error means that the publisher is gone, which holding the replica rules out.
-        let _ = self.tick.changed().await;
+        self.tick.changed().await;
     }
 
     /// The replica as it is now.

@@ -294,15 +294,17 @@ impl Watching {
         let times = [self.bookmark_at, Some(self.review_at), Some(proven + JUST_AFTER)];
         let until = times.into_iter().flatten().fold(self.deadline, Instant::min);
         tokio::select! {
-            () = self.subscription.changed() => {}
-            () = sleep_until(until) => {}
-            () = self.closing.cancelled() => self.ending = Some(WatchEnd::Shutdown),
+            // What ends it comes first, so that no stream of news can hold that up.
+            biased;
             withdrawn = maybe(&mut self.review) => {
                 self.review = None;
                 if withdrawn {
                     self.ending = Some(WatchEnd::Forbidden);
                 }
             }
+            () = self.closing.cancelled() => self.ending = Some(WatchEnd::Shutdown),
+            () = self.subscription.changed() => {}
+            () = sleep_until(until) => {}
         }
     }
 

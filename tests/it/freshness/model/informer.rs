@@ -168,6 +168,7 @@ impl Informer {
         if kind == "ERROR" {
             return Some(if object["code"] == 410 { End::Expired } else { End::Closed });
         }
+        self.world.history.note(event);
         let metadata = &object["metadata"];
         let version = metadata["resourceVersion"].as_str().and_then(|text| text.parse().ok());
         let version: u64 = version.expect("a version");
