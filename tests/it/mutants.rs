@@ -65,13 +65,29 @@ const FINDERS: &[Row] = &[
     ),
     (
         &[
+            Mutant::LostEvent,
+            Mutant::LostDeletion,
+            Mutant::EventsSwapped,
+            Mutant::WindowOffByOne,
             Mutant::JsonWriteUnlearned,
-            Mutant::DeletionForgotten,
-            Mutant::BrokenWriteForgotten,
-            Mutant::GapProves,
-            Mutant::RelistProves,
         ],
         &[MODEL],
+    ),
+    (
+        &[Mutant::JsonWriteUnlearned, Mutant::DeletionForgotten],
+        &["freshness::writes::a_namespace_that_is_deleted_stays_deleted"],
+    ),
+    (
+        &[Mutant::BrokenWriteForgotten],
+        &["freshness::writes::a_write_whose_answer_is_lost_is_assumed_to_have_happened"],
+    ),
+    (
+        &[Mutant::GapProves],
+        &["faults::an_event_that_was_missed_for_a_while_does_not_prove_memory_up_to_date"],
+    ),
+    (
+        &[Mutant::RelistProves],
+        &["faults::a_new_list_that_may_be_as_old_as_memory_does_not_prove_it_up_to_date"],
     ),
     (
         &[Mutant::BarrierLiftedEarly],
@@ -215,8 +231,8 @@ impl Run {
     /// A line of the table.
     fn print(&self) {
         let name = self.mutant.map(|mutant| format!("{mutant:?}")).unwrap_or_default();
-        let finder = self.failed.first().map_or("NOTHING", String::as_str);
+        let finders = if self.failed.is_empty() { "NOTHING" } else { &self.failed.join(", ") };
         let seed = self.seed.map(|seed| format!(", seed {seed}")).unwrap_or_default();
-        println!("{name:24} {:5.1} s  {finder}{seed}", self.took.as_secs_f64());
+        println!("{name:24} {:5.1} s  {finders}{seed}", self.took.as_secs_f64());
     }
 }
