@@ -116,6 +116,11 @@ async fn run(seed: u64) -> Report {
     let laggard = Laggard::new(simulator.clone(), move |oldest, newest| {
         age.lock().expect("no panic holds it").between(oldest, newest)
     });
+    let distance = Mutex::new(dice.another());
+    let laggard = laggard.far(move |_| {
+        let mut dice = distance.lock().expect("no panic holds it");
+        Duration::from_millis(if dice.chance(15) { dice.roll(2_000) } else { 0 })
+    });
     let proxy = Setup::of(simulator).upstream(laggard).seed(seed).in_memory();
     let world = Arc::new(World {
         proxy,
