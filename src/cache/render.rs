@@ -47,7 +47,7 @@ impl Snapshot {
         let selection = self.select(query);
         let newest = || selection.iter().map(Object::version).max();
         let version = if is_on(Mutant::VersionOfNewestItem) { newest() } else { None };
-        let version = version.unwrap_or(self.version());
+        let version = version.unwrap_or_else(|| self.version());
         let (header, trailer) = (self.envelope().header(version), self.envelope().trailer(version));
         let mut gather = Gather::new();
         gather.copy(header.as_bytes());
