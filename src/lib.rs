@@ -13,6 +13,8 @@ pub mod hash;
 pub mod lifecycle;
 pub mod metrics;
 pub mod mirror;
+pub mod mutants;
+pub mod news;
 pub mod policy;
 pub mod proxy;
 pub mod simulator;

@@ -38,7 +38,7 @@ use self::{
     observe::RequestLog,
     session::{Session, Source},
     sessions::{SESSIONS_MAX, Sessions, Visit},
-    target::{Target, Targets, readable, sought},
+    target::{Target, Targets, negotiate, readable, sought},
     warnings::Warnings,
     watching::{Terms, Watches, Watching},
 };
@@ -389,8 +389,4 @@ impl Serve for Proxy {
     async fn serve(&self, _: &Connection, request: Request<Incoming>) -> Response<Body> {
         self.answer_logged(request).await
     }
-}
-
-fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
-    Negotiated::of(headers, readable(info).and_then(|(_, read)| read.pretty.as_deref()))
 }

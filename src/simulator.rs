@@ -49,6 +49,7 @@ pub use kind::{DeletionAnswer, Rendering, ResourceType, StatusSubresource, Style
 use crate::{
     api::{GroupResource, GroupVersionResource, ObjectKey},
     body::Body,
+    news::Publisher,
     upstream,
 };
 use access::Access;
@@ -102,7 +103,7 @@ struct Core {
     journal: Journal,
     faults: Faults,
     access: Access,
-    interruptions: tokio::sync::watch::Sender<Interruption>,
+    interruptions: Publisher<Interruption>,
     stopped: AtomicBool,
 }
 
@@ -133,7 +134,7 @@ impl Simulator {
             journal: Journal::new(settings.journal_records_max),
             faults: Faults::default(),
             access: Access::default(),
-            interruptions: tokio::sync::watch::Sender::default(),
+            interruptions: Publisher::default(),
             stopped: AtomicBool::new(false),
             settings,
         }))
@@ -223,12 +224,12 @@ impl Simulator {
 
     /// Ends every open watch cleanly, as the server does when its caches start anew.
     pub fn end_watches(&self) {
-        self.0.interruptions.send_modify(|so_far| so_far.ends += 1);
+        self.0.interruptions.change(|so_far| so_far.ends += 1);
     }
 
     /// Breaks every open watch, as a lost connection does.
     pub fn break_watches(&self) {
-        self.0.interruptions.send_modify(|so_far| so_far.resets += 1);
+        self.0.interruptions.change(|so_far| so_far.resets += 1);
     }
 
     /// Lets the watch caches lag: watches and reads at any age stand still at this revision, while

@@ -9,7 +9,10 @@ mod sha1;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, header};
 
-use crate::body::Body;
+use crate::{
+    body::Body,
+    mutants::{Mutant, is_on},
+};
 
 pub use incoming::{Broken, Incoming, Message};
 
@@ -41,6 +44,7 @@ const VERSION: &str = "13";
 const BEARER_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 const FINAL_TEXT: u8 = 0x81;
+const FINAL_BINARY: u8 = 0x82;
 const FINAL_PONG: u8 = 0x8a;
 
 /// A close message of status 1000.
@@ -125,7 +129,7 @@ pub fn has_token(headers: &HeaderMap, token: &str) -> bool {
 
 /// What stands before the payload of an unmasked text message of this length.
 pub fn text_header(length: usize) -> Vec<u8> {
-    header(FINAL_TEXT, length)
+    header(if is_on(Mutant::BinaryMessages) { FINAL_BINARY } else { FINAL_TEXT }, length)
 }
 
 /// The answer to a ping.

@@ -8,11 +8,14 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 
 use super::{envelope::Envelope, metadata, object::Object, selection::selects};
-use crate::api::{
-    ObjectKey,
-    media::{MetadataVersion, Representation},
-    query::Query,
-    version::ResourceVersion,
+use crate::{
+    api::{
+        ObjectKey,
+        media::{MetadataVersion, Representation},
+        query::Query,
+        version::ResourceVersion,
+    },
+    mutants::{Mutant, is_on},
 };
 
 /// What happened to one object at one version.
@@ -101,6 +104,7 @@ impl Event {
         match (before, now && self.change != Change::Deleted) {
             (false, true) => Some(Change::Added),
             (true, true) => Some(Change::Modified),
+            (true, false) if self.change != Change::Deleted && is_on(Mutant::LeavingUntold) => None,
             (true, false) => Some(Change::Deleted),
             (false, false) => None,
         }

@@ -9,7 +9,10 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 pub use super::event::{Change, Event};
-use crate::api::version::ResourceVersion;
+use crate::{
+    api::version::ResourceVersion,
+    mutants::{Mutant, is_on},
+};
 
 /// The recent events.
 #[derive(Debug)]
@@ -101,6 +104,10 @@ impl History {
         let bytes = size_of::<Recorded>() + event.bytes();
         self.bytes += bytes;
         self.events.push_back(Recorded { event: Arc::new(event), at: now, bytes });
+        if is_on(Mutant::EventsSwapped) && self.events.len() > 1 {
+            let last = self.events.len() - 1;
+            self.events.swap(last - 1, last);
+        }
         self.evict(now);
     }
 
@@ -123,7 +130,9 @@ impl History {
                 break;
             }
             self.bytes -= oldest.bytes;
-            if let Some((floor, _)) = &mut self.window {
+            if let Some((floor, _)) = &mut self.window
+                && !is_on(Mutant::WindowClaimsTooMuch)
+            {
                 *floor = oldest.event.version.clone();
             }
             self.events.pop_front();
@@ -151,7 +160,10 @@ impl History {
         match &self.window {
             Some((floor, _)) if version < floor => Err(StartError::TooOld),
             Some((_, latest)) if version <= latest => {
-                let before = self.events.partition_point(|held| held.event.version <= *version);
+                let mut before = self.events.partition_point(|held| held.event.version <= *version);
+                if is_on(Mutant::WindowOffByOne) {
+                    before = before.saturating_sub(1);
+                }
                 Ok(Cursor { generation: self.generation, next: self.first + before as u64 })
             }
             _ => Err(StartError::TooNew),
@@ -163,7 +175,10 @@ impl History {
         if cursor.generation != self.generation {
             return Err(Lost::Reset);
         }
-        let skipped = cursor.next.checked_sub(self.first).ok_or(Lost::Behind)?;
+        let skipped = match cursor.next.checked_sub(self.first) {
+            None if is_on(Mutant::SlowReaderSkips) => 0,
+            skipped => skipped.ok_or(Lost::Behind)?,
+        };
         let skipped = usize::try_from(skipped).unwrap_or(usize::MAX).min(self.events.len());
         Ok(self.events.range(skipped..).map(|held| &held.event))
     }

@@ -8,7 +8,10 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::{envelope::Style, object::Object, store::Snapshot};
-use crate::api::{query::Query, version::ResourceVersion};
+use crate::{
+    api::{query::Query, version::ResourceVersion},
+    mutants::{Mutant, is_on},
+};
 
 /// A LIST's answer, ready to send.
 #[derive(Debug)]
@@ -42,8 +45,10 @@ impl Snapshot {
     /// The apiserver's LIST body for a query this snapshot covers.
     pub fn list_body(&self, query: &Query) -> ListBody {
         let selection = self.select(query);
-        let (header, trailer) =
-            (self.envelope().header(self.version()), self.envelope().trailer(self.version()));
+        let newest = || selection.iter().map(Object::version).max();
+        let version = if is_on(Mutant::VersionOfNewestItem) { newest() } else { None };
+        let version = version.unwrap_or_else(|| self.version());
+        let (header, trailer) = (self.envelope().header(version), self.envelope().trailer(version));
         let mut gather = Gather::new();
         gather.copy(header.as_bytes());
         let runs = selection.runs();

@@ -14,12 +14,15 @@ use std::{
 
 use arc_swap::ArcSwap;
 use tokio::{
-    sync::{Notify, watch},
+    sync::Notify,
     time::{Instant, timeout_at},
 };
 
 use super::{bookmark::BookmarkForm, history::History, store::Snapshot};
-use crate::api::{query::Query, version::ResourceVersion};
+use crate::{
+    api::{query::Query, version::ResourceVersion},
+    news::{Follower, Publisher},
+};
 
 /// The local copy of one query.
 pub struct Replica {
@@ -27,7 +30,7 @@ pub struct Replica {
     start: Start,
     started_at: Instant,
     published: ArcSwap<Published>,
-    tick: watch::Sender<()>,
+    tick: Publisher<()>,
     nudge: Notify,
     lag: Notify,
     history: Mutex<History>,
@@ -179,7 +182,7 @@ impl Replica {
             start,
             started_at: now,
             published: ArcSwap::from_pointee(published),
-            tick: watch::Sender::new(()),
+            tick: Publisher::new(()),
             nudge: Notify::new(),
             lag: Notify::new(),
             history: Mutex::new(history),
@@ -211,14 +214,13 @@ impl Replica {
 
     /// Waits until the wanted is there, the replica fails, or the deadline; returns the newest view.
     pub async fn reach(self: &Arc<Self>, wanted: &Reach, deadline: Instant) -> View {
-        let mut tick = self.tick.subscribe();
+        let mut tick = self.tick.follow();
         loop {
             let view = self.view();
             if view.reaches(wanted) || view.state == State::Failing {
                 return view;
             }
-            // An error means that the publisher is gone, which `self` rules out.
-            if !matches!(timeout_at(deadline, tick.changed()).await, Ok(Ok(()))) {
+            if timeout_at(deadline, tick.changed()).await.is_err() {
                 return self.view();
             }
         }
@@ -235,8 +237,8 @@ impl Replica {
     }
 
     /// Wakes at everything published from now on.
-    pub(super) fn subscribe(&self) -> watch::Receiver<()> {
-        self.tick.subscribe()
+    pub(super) fn subscribe(&self) -> Follower<()> {
+        self.tick.follow()
     }
 
     /// Counts as a read that lasts until the result is dropped.
@@ -304,7 +306,7 @@ impl Replica {
         let mut next = Published::clone(&self.published.load());
         change(&mut next);
         self.published.store(Arc::new(next));
-        self.tick.send_replace(());
+        self.tick.change(|()| {});
     }
 
     /// Its reflector has ended: there is nothing to answer from, now and later.

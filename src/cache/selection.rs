@@ -10,7 +10,10 @@ use super::{
     page::Page,
     pair::{Pair, PairKind},
 };
-use crate::api::query::Query;
+use crate::{
+    api::query::Query,
+    mutants::{Mutant, is_on},
+};
 
 /// The objects a query selects, in LIST order.
 #[derive(Debug, Default)]
@@ -43,7 +46,8 @@ pub struct Wanted<'a> {
 /// Whether an object of the query's resource is among those it selects.
 pub fn selects(query: &Query, object: &Object) -> bool {
     let namespace = query.scope.namespace();
-    (namespace.is_none() || namespace == object.key().namespace())
+    let in_scope = namespace.is_none() || namespace == object.key().namespace();
+    (in_scope || is_on(Mutant::EventsOfOtherNamespaces))
         && query.labels.matches(object)
         && query.fields.matches(object)
 }
@@ -107,6 +111,7 @@ impl<'a> Wanted<'a> {
     pub fn new(query: &'a Query) -> Self {
         let pinned = query.fields.pinned("metadata.namespace");
         let namespace = query.scope.namespace().or(pinned).filter(|pinned| !pinned.is_empty());
+        let namespace = namespace.filter(|_| !is_on(Mutant::NamespaceIgnored));
         // The byte after `/` is `0`, so `namespace0` bounds all of `namespace/…`.
         let (from, end) = match namespace {
             Some(namespace) => (format!("{namespace}/"), Some(format!("{namespace}0"))),
@@ -152,6 +157,7 @@ impl<'a> Wanted<'a> {
     }
 
     fn matches(&self, object: &Object) -> bool {
-        self.query.labels.matches(object) && self.query.fields.matches(object)
+        (self.query.labels.matches(object) || is_on(Mutant::LabelSelectorIgnored))
+            && (self.query.fields.matches(object) || is_on(Mutant::FieldSelectorIgnored))
     }
 }

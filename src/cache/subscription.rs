@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::watch;
 
 pub use super::bookmark::Mark;
 use super::{
@@ -17,7 +16,11 @@ use super::{
     replica::{Attached, Replica, View},
     store::{Position, Snapshot},
 };
-use crate::api::{media::Representation, query::Query, version::ResourceVersion};
+use crate::{
+    api::{media::Representation, query::Query, version::ResourceVersion},
+    mutants::{Mutant, is_on},
+    news::Follower,
+};
 
 /// A place in a replica's events.
 pub struct Subscription {
@@ -25,7 +28,7 @@ pub struct Subscription {
     query: Query,
     representation: Representation,
     envelope: Arc<Envelope>,
-    tick: watch::Receiver<()>,
+    tick: Follower<()>,
     cursor: Cursor,
     /// What is still to be given of the state at the start.
     initial: Option<(Arc<Snapshot>, Position)>,
@@ -104,8 +107,12 @@ impl Subscription {
         let snapshot = view.snapshot.filter(|now| now.version() >= seen.version());
         let snapshot = snapshot.filter(|_| view.epoch == epoch).ok_or(OpenError::Gone)?;
         let (cursor, started_at) = match begin {
-            Begin::After(version) => (history.start_at(version)?, version.clone()),
-            Begin::State | Begin::Now => (history.end(), snapshot.version().clone()),
+            Begin::After(version) if !is_on(Mutant::WindowSkipped) => {
+                (history.start_at(version)?, version.clone())
+            }
+            Begin::After(_) | Begin::State | Begin::Now => {
+                (history.end(), snapshot.version().clone())
+            }
         };
         let envelope = snapshot.envelope().clone();
         let initial = (*begin == Begin::State).then(|| (snapshot, Position::default()));
@@ -167,7 +174,11 @@ impl Subscription {
         self.cursor = self.cursor.forward(passed);
         Ok(match (found, history.latest()) {
             (Some((event, seen)), _) => Scan::Found(event, seen),
-            (None, Some(version)) if self.cursor == history.end() => Scan::End(version.clone()),
+            (None, Some(version))
+                if self.cursor == history.end() || is_on(Mutant::CaughtUpTooSoon) =>
+            {
+                Scan::End(version.clone())
+            }
             (None, Some(_)) => Scan::More,
             (None, None) => return Err(Lost::Reset),
         })
@@ -175,8 +186,7 @@ impl Subscription {
 
     /// Waits until something was published after the last wait.
     pub async fn changed(&mut self) {
-        // An error means that the publisher is gone, which holding the replica rules out.
-        let _ = self.tick.changed().await;
+        self.tick.changed().await;
     }
 
     /// The replica as it is now.

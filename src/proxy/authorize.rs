@@ -30,6 +30,7 @@ use crate::{
     body::Body,
     hash::RandomState,
     metrics::{Metrics, Review as Reviewed},
+    mutants::{Mutant, is_on},
     proxy::identify::Caller,
     upstream::{Client, Lane},
 };
@@ -251,7 +252,8 @@ impl Authorize {
         if let Some(decided) = remembered.fresh() {
             return decided.allowed;
         }
-        let question = Question { caller: asker.caller, attributes: attributes() };
+        let caller = if is_on(Mutant::CallersShareReview) { Caller::Own } else { asker.caller };
+        let question = Question { caller, attributes: attributes() };
         let Some(decided) = self.decided(asker, question).await else { return false };
         let allowed = decided.allowed;
         remembered.0.store(Some(decided));

@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::{
     body::Body,
+    mutants::{Mutant, is_on},
     proxy::{decide::Rewriting, identify::Caller},
 };
 
@@ -99,6 +100,7 @@ impl CoalesceKey {
             .collect();
         headers.sort_by(|(a, _), (b, _)| a.as_str().cmp(b.as_str()));
         let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+        let caller = if is_on(Mutant::CallersShareFlight) { Caller::Own } else { caller };
         Self { caller, target: target.to_owned(), rewriting: rewriting.clone(), headers }
     }
 }
@@ -162,7 +164,9 @@ impl Pilot {
         if let Some(runway) = runway {
             self.aloft = runway.acquire_owned().await.ok();
         }
-        self.close_boarding();
+        if !is_on(Mutant::OlderFlightJoined) {
+            self.close_boarding();
+        }
         let response = send.await?;
         if self.flight.receiver_count() == 0 {
             return Ok(response);

@@ -21,6 +21,7 @@ use crate::{
         version::{Freshness, VersionMatch},
     },
     cache::{Demand, Lookup, Reach, Replica, State, View, store::Snapshot},
+    mutants::{Mutant, is_on},
     policy::{Mode, Policy, ResourcePolicy, Rewrite, Start},
     proxy::{
         identify::Caller,
@@ -310,6 +311,7 @@ impl<'a> Candidate<'a> {
     fn fits_one_page(&self, snapshot: &Snapshot) -> bool {
         let Some(limit) = self.read.limit else { return true };
         self.read.version == VersionMatch::Any
+            || is_on(Mutant::LimitIgnored)
             || snapshot.select(&self.read.query).len() as u64 <= limit
     }
 

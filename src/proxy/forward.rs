@@ -22,6 +22,7 @@ use crate::{
         request::{RequestInfo, ResourceRequest},
     },
     body::Body,
+    mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
         decide::Rewriting,
@@ -166,6 +167,7 @@ impl Forwarder {
     fn client(&self, caller: Caller) -> &dyn Client {
         match caller {
             Caller::Own => &*self.clients.own,
+            Caller::Other(_) if is_on(Mutant::StrangerInOurName) => &*self.clients.own,
             Caller::Other(Stranger::Impersonating) => &*self.clients.impersonating,
             Caller::Bearer(_)
             | Caller::Other(

@@ -20,6 +20,7 @@ use crate::{
     },
     body::Body,
     cache::{render::ListBody, store::Snapshot},
+    mutants::{Mutant, is_on},
     proxy::{authorize::Authorized, decide::LocalRead},
 };
 use bodies::{Bodies, Encoding};
@@ -85,7 +86,8 @@ impl Local {
         remembered: &Remembered,
         headers: &HeaderMap,
     ) -> Option<Response<Body>> {
-        let accepts_gzip = media::accepts_gzip(accept_encoding(headers));
+        let accepts_gzip =
+            media::accepts_gzip(accept_encoding(headers)) || is_on(Mutant::GzipUnasked);
         let given = remembered.of(wanted);
         let (encoding, chunks) = match given.filter(|given| is_right(given, accepts_gzip)) {
             Some(given) => given,
@@ -229,6 +231,9 @@ async fn compress(chunks: VecDeque<Bytes>) -> Chunks {
         let mut encoder = GzEncoder::new(Pieces::default(), Compression::fast());
         for chunk in chunks {
             encoder.write_all(&chunk)?;
+            if is_on(Mutant::GzipInMembers) {
+                encoder = GzEncoder::new(encoder.finish()?, Compression::fast());
+            }
         }
         Ok::<_, std::io::Error>(encoder.finish()?.into_chunks())
     };

@@ -8,16 +8,18 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use http::{Method, Request, header};
+use http::{HeaderMap, Method, Request, header};
 
 use super::{authorize, identify::Caller, local};
 use crate::{
     api::{
+        media::{Negotiated, UnmodelledMedia},
         query::Query,
         request::{Read, RequestInfo, ResourceRequest},
         version::VersionMatch,
     },
     hash::RandomState,
+    mutants::{Mutant, is_on},
 };
 
 /// The targets asked for of late, each in the one place its text and caller give it.
@@ -100,6 +102,19 @@ fn is_bare_get<B>(request: &Request<B>) -> bool {
 pub(super) fn readable(info: &RequestInfo) -> Option<(&ResourceRequest, &Read)> {
     let request = info.resource_request()?;
     Some((request, request.read.as_ref().ok()?))
+}
+
+/// In which representation a request that is no watch is to be answered.
+pub(super) fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
+    let pretty = readable(info).and_then(|(_, read)| read.pretty.as_deref());
+    match Negotiated::of(headers, pretty) {
+        Negotiated::Unmodelled(UnmodelledMedia::Protobuf)
+            if is_on(Mutant::ProtobufAnsweredInJson) =>
+        {
+            Negotiated::Json
+        }
+        negotiated => negotiated,
+    }
 }
 
 /// What a read or a watch selects, and from which version.

@@ -26,6 +26,7 @@ use crate::{
         subscription::{Begin, Mark, Next, OpenError, Subscription},
     },
     metrics::{Limit, Metrics, Presence, Told, Transport, WatchEnd},
+    mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
         authorize::{Authorized, Permit},
@@ -226,7 +227,7 @@ impl Watching {
     fn learn(&self, event: &Event, now: Instant) {
         let (key, version) = (event.key(), &event.version);
         let mut session = self.session.lock();
-        if session.has_seen(&self.resource, key, version) {
+        if session.has_seen(&self.resource, key, version) || is_on(Mutant::WatchTeachesNothing) {
             return;
         }
         let expectation = match event.change {
@@ -245,7 +246,7 @@ impl Watching {
 
     /// The mark at the end of the initial events, for those who want bookmarks (S-WATCH-33).
     fn mark_initial_end(&mut self, version: &ResourceVersion) -> Option<Bytes> {
-        if !self.bookmarks {
+        if !self.bookmarks || is_on(Mutant::InitialEventsEndMissing) {
             return None;
         }
         let line = self.subscription.bookmark(version, Mark::InitialEventsEnd)?;
@@ -292,15 +293,17 @@ impl Watching {
         let times = [self.bookmark_at, Some(self.review_at), Some(proven + JUST_AFTER)];
         let until = times.into_iter().flatten().fold(self.deadline, Instant::min);
         tokio::select! {
-            () = self.subscription.changed() => {}
-            () = sleep_until(until) => {}
-            () = self.closing.cancelled() => self.ending = Some(WatchEnd::Shutdown),
+            // What ends it comes first, so that no stream of news can hold that up.
+            biased;
             withdrawn = maybe(&mut self.review) => {
                 self.review = None;
                 if withdrawn {
                     self.ending = Some(WatchEnd::Forbidden);
                 }
             }
+            () = self.closing.cancelled() => self.ending = Some(WatchEnd::Shutdown),
+            () = self.subscription.changed() => {}
+            () = sleep_until(until) => {}
         }
     }
 

@@ -80,7 +80,7 @@ impl Core {
         let switch = Switch::asked(&mut request);
         if upgrade::is_stream(&target) {
             let switch = switch.ok_or_else(upgrade::required)?;
-            return Ok(switch.echo(self.interruptions.subscribe()));
+            return Ok(switch.echo(self.interruptions.follow()));
         }
         let switch = switch.filter(|switch| verb == Verb::Watch && switch.is_websocket());
         if let Some(refusal) = media.refusal(kind.style, verb) {

@@ -164,7 +164,7 @@ impl Core {
 
     /// Waits until a revision is there; tells whether it came in time (S-LIST-40).
     async fn reach(&self, wanted: u64, wait: Duration, through: Through) -> bool {
-        let mut revisions = self.store().subscribe();
+        let mut revisions = self.store().follow();
         let deadline = Instant::now() + wait;
         loop {
             let reached = {
@@ -178,7 +178,7 @@ impl Core {
             if reached {
                 return true;
             }
-            if !matches!(timeout_at(deadline, revisions.changed()).await, Ok(Ok(()))) {
+            if timeout_at(deadline, revisions.changed()).await.is_err() {
                 return false;
             }
         }

@@ -74,8 +74,8 @@ impl Simulator {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let mut interruptions = self.0.interruptions.subscribe();
-        let resets = interruptions.borrow().resets;
+        let mut interruptions = self.0.interruptions.follow();
+        let resets = interruptions.value().resets;
         let broken = CancellationToken::new();
         let service = service_fn(|request: Request<hyper::body::Incoming>| {
             let (simulator, broken) = (self.clone(), broken.clone());
@@ -95,7 +95,7 @@ impl Simulator {
             // How a connection ended is its client's to tell.
             _ = connection => {}
             () = broken.cancelled() => {}
-            _ = interruptions.wait_for(|now: &Interruption| now.resets != resets) => {}
+            _ = interruptions.until(|now: &Interruption| now.resets != resets) => {}
         }
     }
 

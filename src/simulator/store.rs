@@ -9,14 +9,17 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 
 use super::{
     json::Json,
     kind::ResourceType,
     object::{Object, Shared},
 };
-use crate::api::{GroupResource, ObjectKey};
+use crate::{
+    api::{GroupResource, ObjectKey},
+    news::{Follower, Publisher},
+};
 
 /// A state of one resource's objects, in LIST order (S-LIST-60).
 pub(super) type Objects = Arc<BTreeMap<ObjectKey, Shared>>;
@@ -35,7 +38,7 @@ pub(super) struct Store {
     held: Option<u64>,
     history_changes_max: usize,
     collections: HashMap<GroupResource, Collection>,
-    revisions: watch::Sender<u64>,
+    revisions: Publisher<()>,
 }
 
 /// One resource's objects and recent changes.
@@ -49,7 +52,7 @@ pub(super) struct Collection {
     floor: u64,
     /// The last revision the cache of this resource has heard of.
     known: u64,
-    changed: watch::Sender<u64>,
+    changed: Publisher<()>,
 }
 
 /// One change of one object.
@@ -91,7 +94,7 @@ impl Store {
             held: None,
             history_changes_max,
             collections: HashMap::new(),
-            revisions: watch::Sender::new(revision),
+            revisions: Publisher::new(()),
         }
     }
 
@@ -116,8 +119,8 @@ impl Store {
     }
 
     /// Tells of each new revision.
-    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
-        self.revisions.subscribe()
+    pub(super) fn follow(&self) -> Follower<()> {
+        self.revisions.follow()
     }
 
     /// The collection of a resource.
@@ -145,7 +148,7 @@ impl Store {
             Arc::make_mut(&mut collection.objects).insert(object.key.clone(), object.clone());
         let change = Change::new(self.revision, before, Some(object.clone()));
         collection.record(change, self.history_changes_max);
-        self.revisions.send_replace(self.revision);
+        self.revisions.change(|()| {});
         Some(object)
     }
 
@@ -173,7 +176,7 @@ impl Store {
         let change = Change::new(self.revision, Some(before), None);
         let last_state = change.last_state(&collection.kind);
         collection.record(change, self.history_changes_max);
-        self.revisions.send_replace(self.revision);
+        self.revisions.change(|()| {});
         last_state
     }
 
@@ -195,7 +198,7 @@ impl Store {
     pub(super) fn skip_revisions(&mut self, count: u64, now: Instant) -> u64 {
         self.tick(now);
         self.revision += count;
-        self.revisions.send_replace(self.revision);
+        self.revisions.change(|()| {});
         self.revision
     }
 
@@ -224,9 +227,9 @@ impl Store {
     pub(super) fn release_caches(&mut self) {
         self.held = None;
         for collection in self.collections.values() {
-            collection.changed.send_replace(collection.known);
+            collection.changed.change(|()| {});
         }
-        self.revisions.send_replace(self.revision);
+        self.revisions.change(|()| {});
     }
 
     /// The last revision the watch caches may hear of.
@@ -252,7 +255,7 @@ impl Collection {
             history: VecDeque::new(),
             floor: revision,
             known: revision,
-            changed: watch::Sender::new(revision),
+            changed: Publisher::new(()),
         }
     }
 
@@ -267,8 +270,8 @@ impl Collection {
     }
 
     /// Tells of each change.
-    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
+    pub(super) fn follow(&self) -> Follower<()> {
+        self.changed.follow()
     }
 
     /// The objects as they were at a revision.
@@ -305,7 +308,7 @@ impl Collection {
                 self.floor = oldest.revision;
             }
         }
-        self.changed.send_replace(self.known);
+        self.changed.change(|()| {});
     }
 }
 

@@ -9,10 +9,7 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, copy, split},
-    sync::watch,
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
 
 use super::{
     Interruption,
@@ -21,6 +18,7 @@ use super::{
 };
 use crate::{
     body::Body,
+    news::Follower,
     websocket::{self, has_token},
 };
 
@@ -76,7 +74,7 @@ impl Switch {
     }
 
     /// Switches and sends every byte back until the client ends or an outage comes.
-    pub(super) fn echo(self, interruptions: watch::Receiver<Interruption>) -> Response<Body> {
+    pub(super) fn echo(self, interruptions: Follower<Interruption>) -> Response<Body> {
         let switched = switching(&self.protocol);
         tokio::spawn(echo(self.connection, interruptions));
         switched
@@ -114,8 +112,8 @@ fn switching(protocol: &HeaderValue) -> Response<Body> {
     switching
 }
 
-async fn echo(connection: OnUpgrade, mut interruptions: watch::Receiver<Interruption>) {
-    let resets = interruptions.borrow().resets;
+async fn echo(connection: OnUpgrade, mut interruptions: Follower<Interruption>) {
+    let resets = interruptions.value().resets;
     let Ok(stream) = connection.await else { return };
     let (mut reader, mut writer) = split(TokioIo::new(stream));
     let echoed = async {
@@ -125,7 +123,7 @@ async fn echo(connection: OnUpgrade, mut interruptions: watch::Receiver<Interrup
     };
     tokio::select! {
         () = echoed => {}
-        _ = interruptions.wait_for(|now| now.resets != resets) => {}
+        _ = interruptions.until(|now| now.resets != resets) => {}
     }
 }
 

@@ -10,10 +10,7 @@ use futures_util::stream;
 use http::Response;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, sleep_until};
 
 use super::{
     Core, Interruption,
@@ -25,7 +22,10 @@ use super::{
     status::{Failure, response},
     store::{Change, TooOld},
 };
-use crate::body::{Body, BoxError};
+use crate::{
+    body::{Body, BoxError},
+    news::{Follower, Publisher},
+};
 
 /// Answers a WATCH; only option errors are HTTP errors (S-WATCH-13).
 pub(super) async fn watch(core: &Arc<Core>, call: &Call) -> Result<Response<Body>, Failure> {
@@ -55,8 +55,8 @@ struct Following {
     opened: Instant,
     deadline: Instant,
     pending: VecDeque<Bytes>,
-    changed: watch::Receiver<u64>,
-    interruptions: watch::Receiver<Interruption>,
+    changed: Follower<()>,
+    interruptions: Follower<Interruption>,
     /// The interruptions there had been when the watch opened.
     seen: Interruption,
     ended: bool,
@@ -77,13 +77,13 @@ impl Following {
     fn new(core: Arc<Core>, call: &Call, options: &ListOptions) -> Self {
         let opened = Instant::now();
         let deadline = opened + core.watch_duration(options.timeout_seconds);
-        let interruptions = core.interruptions.subscribe();
+        let interruptions = core.interruptions.follow();
         let changed = {
             let store = core.store();
             let collection = store.collection(&call.kind.group_resource());
-            collection.map_or_else(|| watch::channel(0).1, super::store::Collection::subscribe)
+            collection.map_or_else(|| Publisher::new(()).follow(), super::store::Collection::follow)
         };
-        let seen = *interruptions.borrow();
+        let seen = interruptions.value();
         let mut following = Self {
             core,
             kind: call.kind.clone(),
@@ -194,14 +194,11 @@ impl Following {
         };
         tokio::select! {
             biased;
-            interrupted = self.interruptions.wait_for(|now| *now != self.seen) => match interrupted {
-                Ok(now) if now.resets == self.seen.resets => Woken::Ended,
+            now = self.interruptions.until(|now| *now != self.seen) => match now.resets {
+                resets if resets == self.seen.resets => Woken::Ended,
                 _ => Woken::Broken,
             },
-            changed = self.changed.changed() => match changed {
-                Ok(()) => Woken::Changed,
-                Err(_) => Woken::Ended,
-            },
+            () = self.changed.changed() => Woken::Changed,
             () = sleep_until(self.deadline) => Woken::Ended,
             () = sleep_until(bookmark_at) => Woken::BookmarkDue,
         }

@@ -3,25 +3,50 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
 use listless::{
     api::Verb,
-    simulator::{Effect, Fault},
+    body::Body,
+    simulator::{Effect, Fault, Simulator},
+    upstream::{Client, Error, Lane},
 };
 use tokio::task::JoinHandle;
 
 use crate::harness::{
-    Answer, STRANGERS_TOKEN, Setup, TestClient, TestProxy, group_resource, pass, pod,
+    Answer, STRANGERS_TOKEN, Setup, TestClient, TestProxy, group_resource, pass, pod, populated,
 };
 
 const PODS: &str = "/api/v1/pods";
 
-/// A proxy at the strictest level, whose apiserver takes a second for each list.
-fn slow() -> TestProxy {
+/// A long way back from the apiserver: answers are a second old when they arrive.
+struct Distant(Simulator);
+
+impl Client for Distant {
+    fn send(
+        &self,
+        request: Request<Body>,
+        lane: Lane,
+    ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        let answered = self.0.send(request, lane);
+        Box::pin(async move {
+            let answer = answered.await;
+            pass(Duration::from_secs(1)).await;
+            answer
+        })
+    }
+
+    fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        self.send(request, Lane::Long)
+    }
+}
+
+/// A proxy at the strictest level, far from its apiserver.
+fn distant() -> TestProxy {
     let rules = "cache:\n  rules:\n  - {resources: ['*'], freshness: mostRecent}\n";
-    let proxy = Setup::default().config(rules).in_memory();
-    let slow = Effect::Delay(Duration::from_secs(1));
-    proxy.simulator.inject(Fault::always(slow, |asked| asked.verb == Verb::List));
-    proxy
+    let simulator = populated();
+    let distant = Distant(simulator.clone());
+    Setup::of(simulator).upstream(distant).config(rules).in_memory()
 }
 
 fn read(client: &TestClient, path: &'static str) -> JoinHandle<Answer> {
@@ -36,7 +61,7 @@ async fn all(reads: Vec<JoinHandle<Answer>>) -> Vec<Answer> {
 
 #[tokio::test(start_paused = true)]
 async fn many_reads_at_once_cost_two_requests_and_agree() {
-    let proxy = slow();
+    let proxy = distant();
     let client = proxy.client();
     let answers = all((0..30).map(|_| read(&client, PODS)).collect()).await;
     assert_eq!(proxy.upstream.count(Verb::List, "pods"), 2);
@@ -79,7 +104,7 @@ async fn what_memory_cannot_lay_out_is_asked_for_together() {
 
 #[tokio::test(start_paused = true)]
 async fn a_read_never_shares_a_request_that_was_sent_before_it_came() {
-    let proxy = slow();
+    let proxy = distant();
     let client = proxy.client();
     let first = read(&client, PODS);
     for number in 0..5 {
@@ -97,7 +122,7 @@ async fn a_read_never_shares_a_request_that_was_sent_before_it_came() {
 
 #[tokio::test(start_paused = true)]
 async fn only_identical_reads_of_the_same_caller_share() {
-    let proxy = slow();
+    let proxy = distant();
     let client = proxy.client();
     let stranger = proxy.anybody().with("authorization", &format!("Bearer {STRANGERS_TOKEN}"));
     let reads = vec![
@@ -118,7 +143,7 @@ async fn only_identical_reads_of_the_same_caller_share() {
 
 #[tokio::test(start_paused = true)]
 async fn what_strangers_and_writers_ask_is_never_shared() {
-    let proxy = slow();
+    let proxy = distant();
     let stranger = proxy.anybody().with("authorization", &format!("Bearer {STRANGERS_TOKEN}"));
     all((0..5).map(|_| read(&stranger, PODS)).collect()).await;
     assert_eq!(proxy.upstream.count(Verb::List, "pods"), 5);
@@ -132,8 +157,7 @@ async fn what_strangers_and_writers_ask_is_never_shared() {
 
 #[tokio::test(start_paused = true)]
 async fn errors_are_shared_too_and_nobody_waits_for_ever() {
-    let proxy = slow();
-    proxy.simulator.clear_faults();
+    let proxy = distant();
     let refused = Effect::Answer { code: 429, retry_after_secs: Some(3) };
     proxy.simulator.inject(Fault::next(2, refused, |asked| asked.verb == Verb::List));
     let client = proxy.client();
@@ -156,7 +180,7 @@ async fn errors_are_shared_too_and_nobody_waits_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_goes_away_does_not_take_the_others_with_it() {
-    let proxy = slow();
+    let proxy = distant();
     let client = proxy.client();
     let first = read(&client, PODS);
     pass(Duration::from_millis(100)).await;

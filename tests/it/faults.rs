@@ -14,7 +14,9 @@ use listless::{
     upstream::{Client, Error, Lane},
 };
 
-use crate::harness::{Answer, Setup, TestProxy, group_resource, pass, pod, populated, settle};
+use crate::harness::{
+    Answer, Laggard, Setup, TestProxy, group_resource, pass, pod, populated, settle,
+};
 
 const PODS: &str = "/api/v1/pods";
 
@@ -253,6 +255,43 @@ async fn a_watch_without_news_stops_counting_after_ninety_seconds_and_is_replace
         pass(Duration::from_secs(1)).await;
     }
     recovers(&proxy, Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_was_missed_for_a_while_does_not_prove_memory_up_to_date() {
+    let proxy = warmed().await;
+    proxy.simulator.stop();
+    pass(Duration::from_secs(15)).await;
+    for (name, letters) in [("first", 10_000), ("second", 20_000)] {
+        let mut large = pod("a", name, &[], "n1");
+        large["metadata"]["annotations"] = serde_json::json!({"a": "x".repeat(letters)});
+        proxy.simulator.put(&group_resource("pods"), large).expect("served");
+    }
+    // Of the two only the first arrives.
+    proxy.simulator.inject(Fault::always(Effect::StallAfter(15_000), replicas_watch));
+    proxy.simulator.start();
+    pass(Duration::from_secs(76)).await;
+    let version = proxy.replicas()[0].version.as_ref().map(ToString::to_string);
+    assert_eq!(version, Some((proxy.simulator.revision() - 1).to_string()));
+    let answer = proxy.client().get(PODS).await;
+    assert!(answer.names().contains(&"a/second".to_owned()), "{}", answer.summary());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_list_that_may_be_as_old_as_memory_does_not_prove_it_up_to_date() {
+    for second in [92, 100, 110, 120, 130, 140, 150] {
+        let simulator = populated();
+        let oldest = Laggard::new(simulator.clone(), |oldest, _| oldest);
+        let proxy = Setup::of(simulator).upstream(oldest).in_memory();
+        proxy.warm(PODS).await;
+        proxy.simulator.inject(Fault::always(Effect::Expired, replicas_watch));
+        proxy.simulator.end_watches();
+        put(&proxy, "unheard");
+        pass(Duration::from_secs(second)).await;
+        assert!(proxy.replicas()[0].relists > 0);
+        let answer = proxy.client().get(PODS).await;
+        assert!(answer.names().contains(&"a/unheard".to_owned()), "{}", answer.summary());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,5 +4,6 @@ mod levels;
 
 mod model;
 mod monotonic;
+mod protobuf;
 mod races;
 mod writes;

@@ -12,6 +12,8 @@ mod forwarding;
 mod freshness;
 mod harness;
 mod metrics;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod reads;
 mod tidy;
 mod watches;

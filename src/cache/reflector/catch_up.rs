@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::mutants::{Mutant, is_on};
+
 /// Short watches of one reflector.
 #[derive(Debug)]
 pub(super) struct CatchUp {
@@ -43,6 +45,9 @@ impl CatchUp {
     /// Readers lag behind; says whether the open watch should end for a short one.
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
         let due = self.state == State::Idle && now >= self.not_before;
+        if is_on(Mutant::NoCatchUp) {
+            return false;
+        }
         if due {
             self.state = State::Due;
         }

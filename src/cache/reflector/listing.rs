@@ -20,6 +20,7 @@ use crate::{
         split::Splitter,
         store::Snapshot,
     },
+    mutants::{Mutant, is_on},
 };
 
 /// A list on its way.
@@ -60,7 +61,8 @@ impl Reflector {
             });
         }
         // Not older than what was shown is not the newest: it may be exactly what was shown.
-        self.show_list(snapshot, from.is_none().then_some(asked_at));
+        let is_newest = from.is_none() || is_on(Mutant::RelistProves);
+        self.show_list(snapshot, is_newest.then_some(asked_at));
         Ok(Step::Watch)
     }
 
@@ -96,7 +98,11 @@ impl Reflector {
             resource = %query.resource, scope = query.scope.as_str(), objects, %version, "listed"
         );
         let mut history = self.replica.history();
-        history.reset(version.clone());
+        if is_on(Mutant::WindowOutlivesRelist) {
+            history.advance(version.clone());
+        } else {
+            history.reset(version.clone());
+        }
         self.replica.publish(|published| {
             published.oldest = Some(version);
             published.state = State::Synced;

@@ -27,6 +27,7 @@ use crate::{
         replica::Link,
         store::Snapshot,
     },
+    mutants::{Mutant, is_on},
 };
 
 /// An open watch.
@@ -222,7 +223,7 @@ impl Reflector {
         let Ok(current) = self.exchange.probe().await else {
             return Err(Failure::Silence(quiet_after));
         };
-        if current < shown {
+        if current < shown && !is_on(Mutant::EpochUnnoticed) {
             return Err(Failure::Restored { current, shown });
         }
         if let Some(proven_at) = stream.proof.questioned(&shown, current, asked_at) {
@@ -234,10 +235,13 @@ impl Reflector {
     }
 
     /// Applies events in order up to the first that must not be, and publishes the result.
-    fn apply(&mut self, stream: &mut Stream, events: Vec<WatchEvent>) -> Result<(), Failure> {
+    fn apply(&mut self, stream: &mut Stream, mut events: Vec<WatchEvent>) -> Result<(), Failure> {
         let Some(base) = self.snapshot() else {
             return Ok(());
         };
+        if is_on(Mutant::LostEvent) && events.len() > 1 {
+            events.remove(0);
+        }
         let now = Instant::now();
         // Held until all is published, so that whoever holds it sees events and state agree.
         let mut history = self.replica.history();
@@ -284,6 +288,9 @@ impl<'a> Progress<'a> {
                 let before = self.batch.apply(object.clone());
                 let change = if before.is_some() { Change::Modified } else { Change::Added };
                 self.record(Event::new(self.version.clone(), change, object, before), now);
+            }
+            WatchEvent::Deleted(object) if is_on(Mutant::LostDeletion) => {
+                self.advance(object.version())?;
             }
             WatchEvent::Deleted(object) => {
                 self.advance(object.version())?;

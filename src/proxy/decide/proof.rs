@@ -11,6 +11,7 @@ use crate::{
         version::{Freshness, VersionMatch},
     },
     cache::{Link, View, store::Snapshot},
+    mutants::{Mutant, is_on},
     proxy::session::{Imminence, Session, Verdict},
 };
 
@@ -35,6 +36,9 @@ pub(super) fn unproven(
     max_staleness: Duration,
     now: Instant,
 ) -> Option<ForwardReason> {
+    if is_on(Mutant::UnprovenAnswers) {
+        return None;
+    }
     if let Link::Lost { since } = view.link
         && now.saturating_duration_since(since) > max_staleness
     {
@@ -59,7 +63,7 @@ pub(super) fn verdict(
 ) -> Verdict {
     match (level, version) {
         (Level::NotOlderThan, VersionMatch::NotOlderThan(version))
-            if snapshot.version() < version =>
+            if snapshot.version() < version && !is_on(Mutant::VersionNotAwaited) =>
         {
             Verdict::Behind(version.clone(), Imminence::Likely)
         }

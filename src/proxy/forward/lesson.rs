@@ -15,11 +15,13 @@ use crate::{
     api::{
         GroupResource, ObjectKey, Scope, Verb,
         learn::{Learned, Learner, Lifecycle},
+        protobuf,
         request::ResourceRequest,
         version::VersionMatch,
         watch::WatchReader,
     },
     body::Body,
+    mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
         decide::Rewriting,
@@ -78,7 +80,8 @@ impl Lesson {
                     _ if kept => Source::Storage,
                     _ => Source::Cache,
                 };
-                let consistent = kept && version == Some(&VersionMatch::MostRecent);
+                let consistent = (kept || is_on(Mutant::RelaxedReadProves))
+                    && version == Some(&VersionMatch::MostRecent);
                 Subject::Read { consistent, source }
             }
             Verb::Get if shows(request.subresource.as_deref()) => {
@@ -135,6 +138,14 @@ impl Lesson {
             exchange.refused(code);
             return response;
         }
+        let unlearned = match field(header::CONTENT_TYPE) {
+            Some("application/json") => is_on(Mutant::JsonWriteUnlearned),
+            Some(protobuf::MEDIA_TYPE) => is_on(Mutant::ProtobufWriteUnlearned),
+            _ => false,
+        };
+        if unlearned && matches!(exchange.subject, Subject::Write(_)) {
+            return response;
+        }
         let learner = Learner::new(field(header::CONTENT_TYPE), field(header::CONTENT_ENCODING));
         response.map(|body| Body::wrap(LearningBody::new(body, learner, exchange, code)))
     }
@@ -164,7 +175,9 @@ impl Exchange {
 
     /// The outcome of a write is unknown.
     fn lost(&self) {
-        let Subject::Write(_) = self.subject else { return };
+        if !matches!(self.subject, Subject::Write(_)) || is_on(Mutant::BrokenWriteForgotten) {
+            return;
+        }
         let now = Instant::now();
         let mut session = self.session.lock();
         match self.key.clone() {

@@ -18,6 +18,7 @@ use crate::{
     api::{media::Representation, query::Query},
     cache::store::Snapshot,
     hash::RandomState,
+    mutants::{Mutant, is_on},
 };
 
 /// The bodies, one per query, representation and encoding.
@@ -154,7 +155,7 @@ impl Given {
 
 /// A weak reference keeps the place of a dropped snapshot from being taken by another.
 fn is_same(held: &Weak<Snapshot>, snapshot: &Arc<Snapshot>) -> bool {
-    std::ptr::eq(held.as_ptr(), Arc::as_ptr(snapshot))
+    std::ptr::eq(held.as_ptr(), Arc::as_ptr(snapshot)) || is_on(Mutant::StaleBody)
 }
 
 #[cfg(test)]

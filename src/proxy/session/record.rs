@@ -12,6 +12,7 @@ use crate::{
     api::{ObjectKey, Scope, query::Query, selector::Labels, version::ResourceVersion},
     cache::{object::Uid, store::Snapshot},
     hash::HashMap,
+    mutants::{Mutant, is_on},
 };
 
 /// Floors, expectations and barriers of one group-resource.
@@ -210,7 +211,9 @@ impl Record {
             }
         }
         for expected in self.expected.values_mut() {
-            if expected.at <= sent_at && older(&expected.proven) {
+            if (expected.at <= sent_at || is_on(Mutant::BarrierLiftedEarly))
+                && older(&expected.proven)
+            {
                 expected.proven = Some(version.clone());
             }
         }
@@ -295,6 +298,7 @@ impl Expected {
                     Verdict::Behind(version.clone(), Imminence::Likely)
                 }
             }
+            Expectation::Gone { .. } if is_on(Mutant::DeletionForgotten) => Verdict::Satisfied,
             Expectation::Gone { uid, version } => {
                 let Some(object) = held else { return Verdict::Satisfied };
                 if uid.as_ref().is_some_and(|uid| Uid::new(uid) != *object.uid()) {

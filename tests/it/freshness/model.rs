@@ -10,9 +10,11 @@ mod dice;
 mod history;
 mod informer;
 mod oracle;
+mod seeds;
 
 use std::{
     collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -45,10 +47,9 @@ struct World {
 struct Report {
     violations: Vec<String>,
     answers: BTreeMap<String, usize>,
+    /// What happened, in order.
+    trace: Vec<String>,
 }
-
-/// Seeds, unless `LISTLESS_SEED` names one or `LISTLESS_RUNS` wants more of them.
-const RUNS: u64 = 10;
 
 /// Clients of the same session that work at the same time.
 const CLIENTS: u64 = 3;
@@ -59,25 +60,23 @@ const INFORMERS: u64 = 2;
 /// The collections the actors work on.
 const RESOURCES: [&str; 3] = ["pods", "configmaps", "widgets.x.io"];
 
-#[tokio::test(start_paused = true)]
-async fn no_answer_is_older_than_promised_and_none_is_lost() {
-    let seeds: Vec<u64> = match number("LISTLESS_SEED") {
-        Some(seed) => vec![seed],
-        None => (1..=number("LISTLESS_RUNS").unwrap_or(RUNS)).collect(),
-    };
+#[test]
+fn no_answer_is_older_than_promised_and_none_is_lost() {
+    let wanted = seeds::wanted();
+    let many = seeds::are_many(&wanted);
     let mut answers: BTreeMap<String, usize> = BTreeMap::new();
-    for seed in &seeds {
-        let report = run(*seed).await;
+    for (seed, report) in seeds::run_all(wanted) {
+        assert!(
+            report.violations.is_empty(),
+            "LISTLESS_SEED={seed} shows it again, digest {:016x}:\n{}",
+            report.digest(),
+            report.violations.join("\n")
+        );
         for (detail, count) in report.answers {
             *answers.entry(detail).or_default() += count;
         }
-        assert!(
-            report.violations.is_empty(),
-            "LISTLESS_SEED={seed} shows it again:\n{}",
-            report.violations.join("\n")
-        );
     }
-    if seeds.len() > 1 {
+    if many {
         // The test means something only if memory answered a lot, and was doubted for each reason.
         for (detail, least) in [
             ("session", 200),
@@ -93,9 +92,15 @@ async fn no_answer_is_older_than_promised_and_none_is_lost() {
     }
 }
 
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
+#[test]
+fn a_seed_shows_the_same_every_time() {
+    for seed in 1..=3 {
+        let [once, again] = [seed; 2].map(seeds::run_one);
+        let pairs = once.trace.iter().zip(&again.trace).enumerate();
+        let differs = pairs.into_iter().find(|(_, (once, again))| once != again);
+        assert_eq!(differs, None, "seed {seed}");
+        assert_eq!(once.digest(), again.digest(), "seed {seed}");
+    }
 }
 
 async fn run(seed: u64) -> Report {
@@ -110,6 +115,11 @@ async fn run(seed: u64) -> Report {
     let age = Mutex::new(dice.another());
     let laggard = Laggard::new(simulator.clone(), move |oldest, newest| {
         age.lock().expect("no panic holds it").between(oldest, newest)
+    });
+    let distance = Mutex::new(dice.another());
+    let laggard = laggard.far(move |_| {
+        let mut dice = distance.lock().expect("no panic holds it");
+        Duration::from_millis(if dice.chance(15) { dice.roll(2_000) } else { 0 })
     });
     let proxy = Setup::of(simulator).upstream(laggard).seed(seed).in_memory();
     let world = Arc::new(World {
@@ -136,6 +146,7 @@ async fn run(seed: u64) -> Report {
     world.proxy.simulator.start();
     world.calm.store(true, Ordering::SeqCst);
     let mut report = Report::default();
+    let asked_so_far = world.asked();
     let oracle = Oracle::build(&world.proxy, &RESOURCES).await;
     report.violations = oracle.check(&world.proxy, &world.history).await;
     let mut watches = 0;
@@ -147,7 +158,30 @@ async fn run(seed: u64) -> Report {
     report.answers = world.history.details();
     report.answers.insert("watches".to_owned(), watches);
     report.violations.extend(unrest(&world.proxy).await);
+    report.trace = world.history.trace();
+    report.trace.extend(asked_so_far.into_iter().chain(world.asked()));
     report
+}
+
+// === impl World ===
+
+impl World {
+    /// What reached the apiserver through the proxy.
+    fn asked(&self) -> Vec<String> {
+        let seen = self.proxy.upstream.all().into_iter();
+        seen.map(|seen| format!("{:?} {}", seen.identity, seen.asked.path_and_query)).collect()
+    }
+}
+
+// === impl Report ===
+
+impl Report {
+    /// What two runs of a seed have in common.
+    fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.trace.hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 /// What does not come to rest although nothing is wrong any more.

@@ -6,10 +6,13 @@ use listless::{
     api::{ObjectKey, Verb},
     simulator::{Asked, Effect, Fault},
 };
+use serde_json::json;
 
 use crate::harness::{Laggard, Setup, TestProxy, group_resource, pass, pod, populated};
 
 const PODS: &str = "/api/v1/pods";
+const MAPS: &str = "/api/v1/namespaces/a/configmaps";
+const MAPS_ELSEWHERE: &str = "/api/v1/namespaces/b/configmaps";
 const SELECTED: &str = "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb";
 
 fn put(proxy: &TestProxy, name: &str, app: &str) -> u64 {
@@ -98,19 +101,44 @@ async fn memory_is_not_older_than_what_a_watch_showed() {
     assert_eq!(client.get("/api/v1/namespaces/a/pods/web-9").await.status, 404);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_list_that_was_allowed_to_be_old_proves_nothing() {
-    const MAPS: &str = "/api/v1/namespaces/a/configmaps";
+/// A replica of [`MAPS`] that never hears of anything, of an apiserver whose caches lag.
+async fn stalled_behind(laggard: impl FnOnce(Laggard) -> Laggard) -> TestProxy {
     let simulator = populated();
-    let oldest = Laggard::new(simulator.clone(), |oldest, _| oldest);
+    let oldest = laggard(Laggard::new(simulator.clone(), |oldest, _| oldest));
     let proxy = Setup::of(simulator).upstream(oldest).in_memory();
     let stalled = Fault::always(Effect::StallAfter(0), |asked| asked.verb == Verb::Watch);
     proxy.simulator.inject(stalled);
     proxy.warm(MAPS).await;
-    let client = proxy.client();
+    proxy
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_was_allowed_to_be_old_proves_nothing() {
+    // By its client, and by us.
+    for elsewhere in [format!("{MAPS_ELSEWHERE}?resourceVersion=0"), MAPS_ELSEWHERE.to_owned()] {
+        let proxy = stalled_behind(|laggard| laggard).await;
+        let client = proxy.client();
+        let other = json!({"metadata": {"name": "other"}});
+        assert_eq!(client.create(MAPS_ELSEWHERE, &other).await.status, 201);
+        assert_eq!(client.delete(&format!("{MAPS}/c")).await.json()["kind"], "Status");
+        // This list may be as old as it likes, and comes from before the deletion.
+        let elsewhere = client.get(&elsewhere).await;
+        assert_eq!(elsewhere.status, 200, "{}", elsewhere.summary());
+        assert!(elsewhere.version() < proxy.simulator.revision());
+        let listed = client.get(MAPS).await;
+        assert_eq!(listed.names(), Vec::<String>::new(), "{}", listed.summary());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_was_sent_before_a_write_does_not_prove_it() {
+    let second = |target: &str| Duration::from_secs(u64::from(target == MAPS_ELSEWHERE));
+    let proxy = stalled_behind(|laggard| laggard.far(second)).await;
+    let (client, apart) = (proxy.client(), proxy.client());
+    let elsewhere = tokio::spawn(async move { apart.get(MAPS_ELSEWHERE).await });
+    pass(Duration::from_millis(500)).await;
     assert_eq!(client.delete(&format!("{MAPS}/c")).await.json()["kind"], "Status");
-    // This list may be as old as it likes, and comes from before the deletion.
-    let elsewhere = client.get("/api/v1/namespaces/b/configmaps?resourceVersion=0").await;
+    let elsewhere = elsewhere.await.expect("no panic");
     assert_eq!(elsewhere.status, 200, "{}", elsewhere.summary());
     assert!(elsewhere.version() < proxy.simulator.revision());
     let listed = client.get(MAPS).await;

@@ -278,9 +278,15 @@ impl TestClient {
 
     /// An open watch; `path` says `watch=1`.
     pub(crate) async fn watch(&self, path: &str) -> Watch {
-        let response = self.open(request(Method::GET, path, Body::empty())).await;
-        let (head, body) = response.into_parts();
-        Watch { head, body, rest: Vec::new() }
+        self.try_watch(path).await.expect("an answer")
+    }
+
+    /// The same, unless the connection breaks before there is an answer.
+    pub(crate) async fn try_watch(&self, path: &str) -> Option<Watch> {
+        let exchange = self.exchange(request(Method::GET, path, Body::empty()));
+        let answered = timeout(ANSWER_WAIT, exchange).await.expect("an answer in time");
+        let (head, body) = answered.ok()?.0.into_parts();
+        Some(Watch { head, body, rest: Vec::new() })
     }
 
     fn sending_json(&self) -> Self {

@@ -1,4 +1,7 @@
-//! Apiservers behind a load balancer: each answer as old as the request allows (F6, S-CONS-04).
+//! Apiservers behind a load balancer: each answer as old as the request allows (F6, S-CONS-04), and
+//! on its way back for a while.
+
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
@@ -8,11 +11,15 @@ use listless::{
     upstream::{Client, Error, Lane},
 };
 
+use super::pass;
+
 /// A client of a simulated apiserver whose cached lists come from some moment in the past.
 pub(crate) struct Laggard {
     simulator: Simulator,
     /// Chooses a version from the oldest that is allowed to the newest there is.
     choose: Box<dyn Fn(u64, u64) -> u64 + Send + Sync>,
+    /// Chooses how long the answer to a target is on its way back.
+    distance: Box<dyn Fn(&str) -> Duration + Send + Sync>,
 }
 
 /// How many revisions a cache may be behind.
@@ -26,7 +33,16 @@ impl Laggard {
         simulator: Simulator,
         choose: impl Fn(u64, u64) -> u64 + Send + Sync + 'static,
     ) -> Self {
-        Self { simulator, choose: Box::new(choose) }
+        Self { simulator, choose: Box::new(choose), distance: Box::new(|_| Duration::ZERO) }
+    }
+
+    /// Lets the answer to each target be on its way back for a while, and arrive that old.
+    pub(crate) fn far(
+        mut self,
+        distance: impl Fn(&str) -> Duration + Send + Sync + 'static,
+    ) -> Self {
+        self.distance = Box::new(distance);
+        self
     }
 
     /// The same list at a version that satisfies it; other requests as they are.
@@ -58,10 +74,19 @@ impl Client for Laggard {
         mut request: Request<Body>,
         lane: Lane,
     ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
-        if let Some(aged) = self.aged(&request.uri().to_string()) {
+        let target = request.uri().to_string();
+        if let Some(aged) = self.aged(&target) {
             *request.uri_mut() = aged.parse().expect("a target");
         }
-        self.simulator.send(request, lane)
+        let (answer, distance) = (self.simulator.send(request, lane), (self.distance)(&target));
+        if distance.is_zero() {
+            return answer;
+        }
+        Box::pin(async move {
+            let answer = answer.await;
+            pass(distance).await;
+            answer
+        })
     }
 
     fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {

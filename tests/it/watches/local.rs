@@ -202,6 +202,21 @@ async fn an_event_is_told_before_the_next_one_happens_to_all_who_watch() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_behind_many_that_are_not_selected_is_told_at_once() {
+    let proxy = warmed().await;
+    let version = proxy.simulator.revision();
+    let path = format!("{PODS}?watch=1&resourceVersion={version}&labelSelector=app%3Dweb");
+    let mut watch = proxy.client().watch(&path).await;
+    assert!(is_local(&watch));
+    for number in 0..600 {
+        put(&proxy, &format!("db-{number}"), "db");
+    }
+    put(&proxy, "web-9", "web");
+    let told = timeout(Duration::from_secs(1), watch.next()).await.expect("at once");
+    assert_eq!(told, Some(("ADDED".to_owned(), "web-9".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
 async fn bookmarks_come_each_minute_and_before_the_end_as_the_apiserver_prints_them() {
     let proxy = warmed().await;
     let old = proxy.simulator.revision();

@@ -2,8 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -20,6 +21,8 @@ pub(super) struct History {
     writes: Mutex<Vec<Write>>,
     /// When each revision was first known to exist.
     revisions: Mutex<BTreeMap<u64, Instant>>,
+    begun: OnceLock<Instant>,
+    trace: Mutex<Vec<String>>,
 }
 
 /// When something began and ended, in steps that all actors share, and at which revisions.
@@ -98,11 +101,26 @@ impl History {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
+    /// Something happened just now.
+    pub(super) fn note(&self, what: impl Display) {
+        let since = self.begun.get_or_init(Instant::now).elapsed();
+        guard(&self.trace).push(format!("{since:?} {what}"));
+    }
+
+    /// What happened, in order.
+    pub(super) fn trace(&self) -> Vec<String> {
+        guard(&self.trace).clone()
+    }
+
     pub(super) fn read(&self, read: Read) {
+        let text = String::from_utf8_lossy(&read.answer.body);
+        let status = read.answer.cache_status();
+        self.note(format_args!("{:?} {:?} {status} {text}", read.asked, read.span));
         guard(&self.reads).push(read);
     }
 
     pub(super) fn wrote(&self, write: Write) {
+        self.note(format_args!("{write:?}"));
         guard(&self.writes).push(write);
     }
 

@@ -125,7 +125,10 @@ impl Informer {
             self.version,
             self.dice.between(1, 400)
         );
-        let mut watch = self.client.watch(&self.with(&parameters)).await;
+        let Some(mut watch) = self.client.try_watch(&self.with(&parameters)).await else {
+            pass(Duration::from_secs(1)).await;
+            return End::Closed;
+        };
         match watch.head.status.as_u16() {
             200 => {
                 let status = watch.head.headers.get("cache-status");
@@ -168,6 +171,7 @@ impl Informer {
         if kind == "ERROR" {
             return Some(if object["code"] == 410 { End::Expired } else { End::Closed });
         }
+        self.world.history.note(event);
         let metadata = &object["metadata"];
         let version = metadata["resourceVersion"].as_str().and_then(|text| text.parse().ok());
         let version: u64 = version.expect("a version");

@@ -1,0 +1,238 @@
+//! Every bug that is there on purpose is found by a test that is there anyway.
+//!
+//! Each mutant has a process of its own, this very program told to run the tests that must find it:
+//! a mutant may panic, hang or spoil what a process shares. First all of them run without a mutant.
+
+use std::{
+    collections::BTreeSet,
+    env,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use futures_util::{StreamExt, stream};
+use listless::mutants::{Mutant, VARIABLE};
+use tokio::{process::Command, time::timeout};
+
+/// How the tests fared with a mutant, or without one.
+struct Run {
+    mutant: Option<Mutant>,
+    passed: usize,
+    /// Those that found it.
+    failed: Vec<String>,
+    /// The seed of the random model that shows it.
+    seed: Option<u64>,
+    took: Duration,
+}
+
+/// Mutants, and the tests that must find each of them.
+type Row = (&'static [Mutant], &'static [&'static str]);
+
+/// So many processes run at a time.
+const PARALLEL: usize = 2;
+
+/// No run takes longer, even on a busy machine; one that hangs has found nothing.
+const RUN_MAX: Duration = Duration::from_secs(300);
+
+/// Seeds of the random model that are tried for each mutant.
+const SEEDS: &str = "20";
+
+const MODEL: &str = "freshness::model::no_answer_is_older_than_promised_and_none_is_lost";
+
+/// The most general tests first.
+const FINDERS: &[Row] = &[
+    (
+        &[
+            Mutant::LostEvent,
+            Mutant::EventsSwapped,
+            Mutant::WindowOffByOne,
+            Mutant::WindowSkipped,
+            Mutant::LeavingUntold,
+            Mutant::EventsOfOtherNamespaces,
+            Mutant::InitialEventsEndMissing,
+        ],
+        &["watches::local::every_selection_from_every_start_is_told_what_the_apiserver_tells"],
+    ),
+    (
+        &[
+            Mutant::LostDeletion,
+            Mutant::StaleBody,
+            Mutant::LabelSelectorIgnored,
+            Mutant::FieldSelectorIgnored,
+            Mutant::NamespaceIgnored,
+        ],
+        &["reads::exact::answers_follow_what_others_write_and_stay_exact"],
+    ),
+    (
+        &[
+            Mutant::LostEvent,
+            Mutant::LostDeletion,
+            Mutant::EventsSwapped,
+            Mutant::WindowOffByOne,
+            Mutant::JsonWriteUnlearned,
+        ],
+        &[MODEL],
+    ),
+    (
+        &[Mutant::JsonWriteUnlearned, Mutant::DeletionForgotten],
+        &["freshness::writes::a_namespace_that_is_deleted_stays_deleted"],
+    ),
+    (
+        &[Mutant::BrokenWriteForgotten],
+        &["freshness::writes::a_write_whose_answer_is_lost_is_assumed_to_have_happened"],
+    ),
+    (
+        &[Mutant::GapProves],
+        &["faults::an_event_that_was_missed_for_a_while_does_not_prove_memory_up_to_date"],
+    ),
+    (
+        &[Mutant::RelistProves],
+        &["faults::a_new_list_that_may_be_as_old_as_memory_does_not_prove_it_up_to_date"],
+    ),
+    (
+        &[Mutant::BarrierLiftedEarly],
+        &["freshness::monotonic::a_list_that_was_sent_before_a_write_does_not_prove_it"],
+    ),
+    (
+        &[Mutant::RelaxedReadProves],
+        &["freshness::monotonic::a_list_that_was_allowed_to_be_old_proves_nothing"],
+    ),
+    (
+        &[Mutant::WindowClaimsTooMuch, Mutant::SlowReaderSkips],
+        &["watches::local::who_reads_too_slowly_is_cut_cleanly_and_goes_on_at_the_apiserver"],
+    ),
+    (
+        &[Mutant::UnprovenAnswers, Mutant::SilenceBelieved],
+        &["faults::a_watch_without_news_stops_counting_after_ninety_seconds_and_is_replaced"],
+    ),
+    (
+        &[Mutant::WindowOutlivesRelist],
+        &[
+            "watches::local::a_relist_ends_a_watch_and_what_happened_meanwhile_is_the_apiservers_to_tell",
+        ],
+    ),
+    (
+        &[Mutant::CaughtUpTooSoon],
+        &["watches::local::an_event_behind_many_that_are_not_selected_is_told_at_once"],
+    ),
+    (
+        &[Mutant::BinaryMessages],
+        &["watches::websocket::pings_are_answered_and_either_side_may_close"],
+    ),
+    (
+        &[Mutant::WatchTeachesNothing],
+        &["watches::local::what_a_watch_showed_no_later_read_is_older_than"],
+    ),
+    (
+        &[Mutant::VersionOfNewestItem],
+        &["reads::versions::the_version_of_a_quiet_collection_moves_on_with_bookmarks"],
+    ),
+    (&[Mutant::LimitIgnored], &["reads::versions::a_limit_counts_except_at_version_zero"]),
+    (
+        &[Mutant::ProtobufAnsweredInJson],
+        &["reads::negotiation::only_what_memory_can_give_exactly_is_answered_from_memory"],
+    ),
+    (&[Mutant::GzipUnasked], &["reads::negotiation::nobody_gets_gzip_without_naming_it"]),
+    (
+        &[Mutant::GzipInMembers],
+        &["reads::negotiation::a_large_list_is_one_gzip_member_for_those_who_name_gzip"],
+    ),
+    (&[Mutant::VersionNotAwaited], &["reads::versions::list_not_older_than_waits_for_the_replica"]),
+    (
+        &[Mutant::EpochUnnoticed],
+        &["faults::after_etcd_was_restored_from_a_backup_everything_begins_anew"],
+    ),
+    (
+        &[Mutant::NoCatchUp],
+        &["reads::versions::a_quiet_collection_catches_up_in_seconds_when_reads_need_it"],
+    ),
+    (
+        &[Mutant::ProtobufWriteUnlearned],
+        &[
+            "freshness::protobuf::who_creates_in_protobuf_is_shown_it_and_what_it_has_no_part_in_stays_in_memory",
+        ],
+    ),
+    (
+        &[Mutant::OlderFlightJoined],
+        &["coalescing::a_read_never_shares_a_request_that_was_sent_before_it_came"],
+    ),
+    (
+        &[Mutant::CallersShareFlight],
+        &["callers::leaks::only_reads_with_the_same_token_share_a_request"],
+    ),
+    (
+        &[Mutant::CallersShareReview],
+        &["callers::rights::whoever_the_apiserver_does_not_allow_gets_its_own_refusal"],
+    ),
+    (&[Mutant::StrangerInOurName], &["forwarding::identities::who_has_no_credential_is_lent_none"]),
+];
+
+#[tokio::test]
+async fn every_mutant_is_found_by_a_test() {
+    let clean = Run::of(None, &finders_of_all()).await;
+    assert!(clean.failed.is_empty(), "without a mutant fail: {:?}", clean.failed);
+    assert_eq!(clean.passed, finders_of_all().len(), "a test is not there, or took too long");
+    let runs = stream::iter(Mutant::ALL)
+        .map(|(mutant, _)| async { Run::of(Some(*mutant), &finders(*mutant)).await });
+    let runs: Vec<Run> = runs.buffered(PARALLEL).inspect(Run::print).collect().await;
+    let missed: Vec<_> =
+        runs.iter().filter(|run| run.failed.is_empty()).filter_map(|run| run.mutant).collect();
+    println!("mutants: {} of {} caught", runs.len() - missed.len(), runs.len());
+    assert!(missed.is_empty(), "nothing finds {missed:?}");
+}
+
+/// The tests that must find a mutant.
+fn finders(mutant: Mutant) -> Vec<&'static str> {
+    let rows = FINDERS.iter().filter(|(mutants, _)| mutants.contains(&mutant));
+    rows.flat_map(|(_, tests)| tests.iter().copied()).collect()
+}
+
+fn finders_of_all() -> Vec<&'static str> {
+    let all: BTreeSet<&str> = FINDERS.iter().flat_map(|(_, tests)| tests.iter().copied()).collect();
+    all.into_iter().collect()
+}
+
+// === impl Run ===
+
+impl Run {
+    /// Runs tests with a mutant in a process of their own.
+    async fn of(mutant: Option<Mutant>, tests: &[&str]) -> Self {
+        let mut command = Command::new(env::current_exe().expect("this program"));
+        command.arg("--exact").args(tests).stdin(Stdio::null()).kill_on_drop(true);
+        command.env_remove(VARIABLE).env_remove("LISTLESS_SEED").env("RUST_BACKTRACE", "0");
+        if let Some(mutant) = mutant {
+            command.env(VARIABLE, format!("{mutant:?}")).env("LISTLESS_RUNS", SEEDS);
+            command.arg("--test-threads=1");
+        }
+        let started = Instant::now();
+        let output = timeout(RUN_MAX, command.output()).await;
+        let took = started.elapsed();
+        let text = match output {
+            Ok(output) => String::from_utf8_lossy(&output.expect("it starts").stdout).into_owned(),
+            Err(_) => String::new(),
+        };
+        let ended = |how: &str| {
+            let tests =
+                text.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(how));
+            tests.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let seed = text
+            .split_once("LISTLESS_SEED=")
+            .map(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
+        Self {
+            mutant,
+            passed: ended(" ... ok").len(),
+            failed: ended(" ... FAILED"),
+            seed: seed.and_then(|seed| seed.parse().ok()),
+            took,
+        }
+    }
+
+    /// A line of the table.
+    fn print(&self) {
+        let name = self.mutant.map(|mutant| format!("{mutant:?}")).unwrap_or_default();
+        let finders = if self.failed.is_empty() { "NOTHING" } else { &self.failed.join(", ") };
+        let seed = self.seed.map(|seed| format!(", seed {seed}")).unwrap_or_default();
+        println!("{name:24} {:5.1} s  {finders}{seed}", self.took.as_secs_f64());
+    }
+}
