@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use anyhow::Result;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::dataset::Dataset;
 use crate::load::Fleet;
@@ -18,8 +18,8 @@ const REQUIRED: &str = "LISTLESS_REQUIRE_CLUSTER";
 static CLUSTERS: [Mutex<Option<Cluster>>; 2] = [const { Mutex::const_new(None) }; 2];
 static STAGES: [Mutex<Option<Stage>>; 2] = [const { Mutex::const_new(None) }; 2];
 static FLEETS: [Mutex<Option<Fleet>>; 2] = [const { Mutex::const_new(None) }; 2];
-/// Measured loads and quiet clusters need the machine for themselves.
-static TURN: Mutex<()> = Mutex::const_new(());
+/// Tests that compare at full speed need the machine for themselves; those that mostly wait do not.
+static TURN: RwLock<()> = RwLock::const_new(());
 
 /// A control plane with the data the cases read.
 #[derive(Debug)]
@@ -32,7 +32,16 @@ pub struct Cluster {
 #[derive(Debug)]
 pub struct Turn<T: 'static> {
     shared: MutexGuard<'static, Option<T>>,
-    _turn: MutexGuard<'static, ()>,
+    _machine: Machine,
+}
+
+/// How much of the machine a test has.
+#[derive(Debug)]
+pub enum Machine {
+    /// All of it.
+    Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
+    /// Others that mostly wait may run beside it.
+    Beside(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>),
 }
 
 // === impl Turn ===
@@ -41,17 +50,18 @@ impl<T> Turn<T> {
     async fn take(
         version: Version,
         slots: &'static [Mutex<Option<T>>; 2],
+        machine: impl Future<Output = Machine>,
         load: impl AsyncFnOnce(Version) -> Result<T>,
     ) -> Option<Self> {
         if !available(version) {
             return None;
         }
-        let turn = TURN.lock().await;
+        let machine = machine.await;
         let mut shared = slots[version as usize].lock().await;
         if shared.is_none() {
             *shared = Some(load(version).await.expect("a loaded control plane"));
         }
-        Some(Self { shared, _turn: turn })
+        Some(Self { shared, _machine: machine })
     }
 }
 
@@ -63,13 +73,27 @@ impl<T> Deref for Turn<T> {
     }
 }
 
+// === impl Machine ===
+
+impl Machine {
+    /// Waits until nobody else runs.
+    pub async fn alone() -> Self {
+        Self::Alone(TURN.write().await)
+    }
+
+    /// Waits until nobody runs who needs to be alone.
+    pub async fn beside() -> Self {
+        Self::Beside(TURN.read().await)
+    }
+}
+
 // === impl Cluster ===
 
 impl Cluster {
     /// Waits for this test's turn; `None` means that the machine cannot run a control plane, which
     /// was printed.
     pub async fn take(version: Version) -> Option<Turn<Self>> {
-        Turn::take(version, &CLUSTERS, Self::load).await
+        Turn::take(version, &CLUSTERS, Machine::alone(), Self::load).await
     }
 
     async fn load(version: Version) -> Result<Self> {
@@ -94,7 +118,7 @@ impl Cluster {
 impl Fleet {
     /// Waits for a turn with thousands of pods; `None` as for [`Cluster::take`].
     pub async fn take(version: Version) -> Option<Turn<Self>> {
-        Turn::take(version, &FLEETS, Self::load).await
+        Turn::take(version, &FLEETS, Machine::beside(), Self::load).await
     }
 }
 
@@ -103,7 +127,7 @@ impl Fleet {
 impl Stage {
     /// Waits for a turn with an empty control plane; `None` as for [`Cluster::take`].
     pub async fn take(version: Version) -> Option<Turn<Self>> {
-        Turn::take(version, &STAGES, Self::load).await
+        Turn::take(version, &STAGES, Machine::beside(), Self::load).await
     }
 }
 
@@ -116,11 +140,6 @@ pub fn available(version: Version) -> bool {
             false
         }
     }
-}
-
-/// A turn without anything shared.
-pub async fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().await
 }
 
 /// Says that something cannot run here; fails where it is required.

@@ -41,7 +41,7 @@ async fn no_false_alarm(version: Version) {
     let target = Target::new(&server, &User::Admin.token(), Kind::Apiserver, Protocol::Http2);
     let suite = Suite::new(cluster.plane(), cluster.dataset(), target).expect("a suite");
     let report = suite.run(&cases::all()).await.expect("a whole run");
-    eprintln!("{} against itself: {report}", version.name());
+    eprintln!("proof: {} against itself: {report}", version.name());
     assert!(report.cases >= CASES_MIN, "only {} cases", report.cases);
     assert!(report.differences.is_empty(), "{report}");
 }
@@ -64,7 +64,7 @@ async fn every_fault_is_noticed(version: Version) {
             }
         }
     }
-    eprintln!("{}: faults put in and noticed: {applied:?}", version.name());
+    eprintln!("proof: {}: faults put in and noticed: {applied:?}", version.name());
     assert!(missed.is_empty(), "not noticed: {missed:#?}");
     for mutation in Mutation::ALL {
         assert!(applied.contains_key(&format!("{mutation:?}")), "{mutation:?} never applied");

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
-use crate::clusters::{available, skipped, turn};
+use crate::clusters::{Machine, available, skipped};
 use crate::rig::artifact::Built;
 use crate::rig::client::{Answer, Client, Protocol, Request};
 use crate::rig::client_program::ClientProgram;
@@ -84,7 +84,7 @@ async fn informers(version: Version) {
     let again = shop.resting(&program, &straight, 1, &truth).await;
     let per_cent = |cores: f64| format!("{:.1} %", cores * 100.0);
     eprintln!(
-        "apiserver {} at rest, in processor time of a core: {} with no informer, {} and {} with one \
+        "proof: apiserver {} at rest, in processor time of a core: {} with no informer, {} and {} with one \
          straight, {} with {INFORMERS} through a gateway",
         version.name(),
         per_cent(nobody),
@@ -96,7 +96,7 @@ async fn informers(version: Version) {
 
     let mut informers = Informers::start(&program, &through, INFORMERS).expect("informers");
     let took = informers.equal(&truth).await.expect("caches that are right");
-    eprintln!("{INFORMERS} informers synced after {took:.1?}");
+    eprintln!("proof: {INFORMERS} informers synced after {took:.1?}");
     shop.one_watch(&gateway).await;
     let time = std::env::var(CHURN_VARIABLE)
         .map_or(CHURN_SECONDS, |text| text.parse().expect("a number of seconds"));
@@ -110,14 +110,14 @@ async fn informers(version: Version) {
     let truth = shop.truth().await.expect("the pods");
     let took = informers.equal(&truth).await.with_context(|| gateway.log()).expect("right caches");
     eprintln!(
-        "{INFORMERS} caches of {} pods equal the truth {took:.1?} after {writes} writes and two \
+        "proof: {INFORMERS} caches of {} pods equal the truth {took:.1?} after {writes} writes and two \
          restarts in {time} s on {}",
         truth.len(),
         version.name()
     );
     assert!(writes > time, "{writes} writes are a poor proof");
     let alone = shop.one_watch(&gateway).await;
-    eprintln!("one watch upstream again {alone:.1?} later");
+    eprintln!("proof: one watch upstream again {alone:.1?} later");
 }
 
 /// A control plane of its own with pods that a reader may read.
@@ -125,7 +125,7 @@ struct Shop {
     plane: ControlPlane,
     /// Watches of pods that the apiserver keeps for itself.
     own_watches: u64,
-    _turn: tokio::sync::MutexGuard<'static, ()>,
+    _machine: Machine,
 }
 
 // === impl Shop ===
@@ -136,10 +136,10 @@ impl Shop {
         if !available(version) {
             return None;
         }
-        let turn = turn().await;
+        let machine = Machine::alone().await;
         let plane = ControlPlane::start(version).await.expect("a control plane");
         let counts = plane.request_counts().await.expect("metrics");
-        let shop = Self { plane, own_watches: counts.open("WATCH", "pods"), _turn: turn };
+        let shop = Self { plane, own_watches: counts.open("WATCH", "pods"), _machine: machine };
         shop.fill().await.expect("pods");
         Some(shop)
     }

@@ -16,13 +16,10 @@ mod faults;
 mod informer;
 #[path = "histories/record.rs"]
 mod record;
-#[path = "histories/relay.rs"]
-mod relay;
 #[path = "histories/truth.rs"]
 mod truth;
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,10 +32,10 @@ use serde_json::{Value, json};
 use self::dice::Dice;
 use self::informer::{Informer, Outcome};
 use self::record::{Records, Resource, Told};
-use self::relay::Relay;
 use self::truth::{Timelines, Truth};
-use crate::clusters::{available, turn};
+use crate::clusters::{Machine, available};
 use crate::dataset::Dataset;
+use crate::relay::Relay;
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
@@ -82,7 +79,7 @@ async fn histories(version: Version) {
     if !available(version) {
         return;
     }
-    let _turn = turn().await;
+    let _machine = Machine::beside().await;
     let seed = number(SEED_VARIABLE).unwrap_or_else(|| u64::from(std::process::id()));
     let mut dice = Dice::new(seed);
     let world = Arc::new(World::start(version).await.expect("a control plane and a proxy"));
@@ -108,9 +105,9 @@ async fn histories(version: Version) {
     }
     let mut violations = checker::violations(&timelines, &world.records);
     violations.extend(outcomes.iter().filter_map(|outcome| wrong(&timelines, outcome)));
-    eprintln!("histories on {}, seed {seed}: {}", version.name(), world.summary(&outcomes));
-    eprintln!("  faults: {faults:?}; no answer: {:?}", world.records.failures());
-    eprintln!("  {} violations", violations.len());
+    eprintln!("proof: histories on {}, seed {seed}: {}", version.name(), world.summary(&outcomes));
+    eprintln!("proof: faults: {faults:?}; no answer: {:?}", world.records.failures());
+    eprintln!("proof: {} violations", violations.len());
     let shown = &violations[..violations.len().min(5)];
     assert!(violations.is_empty(), "seed {seed}: {shown:#?}\n{}", world.proxy.log());
     world.assert_means_something();
@@ -141,8 +138,7 @@ impl World {
             let request = Request::new(Method::POST, "/api/v1/namespaces").json(&namespace);
             client.send(request).await?.successful()?;
         }
-        let server: SocketAddr = plane.server()?.authority().parse()?;
-        let relay = Relay::start(server).await?;
+        let relay = Relay::start(plane.server()?.authority()).await?;
         let token_file = plane.folder().join("token");
         fs::write(&token_file, plane.replace_token()?)?;
         let kubeconfig = plane.folder().join("relayed.kubeconfig");

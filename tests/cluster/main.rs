@@ -18,6 +18,7 @@ mod gateway;
 mod histories;
 mod load;
 mod read_your_writes;
+mod relay;
 mod representations;
 mod rig;
 mod rig_works;

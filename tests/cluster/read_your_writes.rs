@@ -83,7 +83,7 @@ async fn rust_loops_through_listless(version: Version) {
 async fn loops(parties: &Parties, from_memory: bool, iterations: u32, version: Version) {
     parties.prepare(from_memory).await.expect("a namespace");
     let report = parties.run(iterations).await.expect("whole loops");
-    eprintln!("read your writes on {}: {report}", version.name());
+    eprintln!("proof: read your writes on {}: {report}", version.name());
     assert_eq!(report.misses, 0, "{report}");
     assert!(report.churned > 0, "the other writer did nothing");
     for operation in Operation::ALL {
@@ -122,7 +122,7 @@ async fn client_go(version: Version, route: Route) {
     let plain = run_client_go(&program, &kubeconfig, share, &["-json"], &[("DISABLE_HTTP2", "1")]);
     let plain = plain_after_clearing(&straight, plain).await;
     for result in [fast, plain] {
-        eprintln!("client-go on {} {route:?}: {result}", version.name());
+        eprintln!("proof: client-go on {} {route:?}: {result}", version.name());
         check(&result, share);
     }
     clear(&straight).await;

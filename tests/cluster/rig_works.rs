@@ -8,7 +8,7 @@ use http::Method;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use crate::clusters::{available, turn};
+use crate::clusters::{Machine, available};
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::process::Stopped;
@@ -22,7 +22,7 @@ async fn a_control_plane_keeps_its_data_through_restarts_and_leaves_nothing_behi
     if !available(Version::V1_36) {
         return;
     }
-    let _turn = turn().await;
+    let _machine = Machine::alone().await;
     let plane = ControlPlane::start(Version::V1_36).await.expect("a control plane");
     let client = || plane.client(User::Admin, Protocol::Http2).expect("a client");
     let held = create(&client(), "held").await;

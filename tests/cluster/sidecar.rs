@@ -76,7 +76,7 @@ async fn answers_its_service_account(version: Version) {
     let ended = tokio::time::timeout(REVOKED_LIMIT, watch.into_body().collect()).await;
     ended.expect("an end of the watch").expect("a clean one");
     eprintln!(
-        "sidecar on {}: a new token is known after {rotated:.1?}; without rights 403 after \
+        "proof: sidecar on {}: a new token is known after {rotated:.1?}; without rights 403 after \
          {polls:.1?}, and the watch ended after {:.1?}",
         version.name(),
         revoked.elapsed()

@@ -61,7 +61,7 @@ async fn compare(cluster: &Cluster, proxy: &ProxyProcess, cases: &[Case]) {
     let target = Target::new(proxy.server(), token, Kind::Listless, Protocol::Http2);
     let suite = Suite::new(cluster.plane(), cluster.dataset(), target).expect("a suite");
     let report = suite.run(cases).await.expect("a whole run");
-    eprintln!("through Listless on {}: {report}", cluster.plane().version().name());
+    eprintln!("proof: through Listless on {}: {report}", cluster.plane().version().name());
     assert!(report.differences.is_empty(), "{report}\n{}", proxy.log());
     assert!(report.cold.is_empty(), "{report}\n{}", proxy.log());
     // Forwarded reads raise the session's floor above what a quiet replica can prove for a while.

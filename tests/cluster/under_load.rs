@@ -69,7 +69,7 @@ async fn fabric8_pollers(version: Version) {
     let before = Meter::read(&fleet).await;
     let result = run_fabric8(&program, &straight, SECONDS_STRAIGHT).await;
     let used = Meter::read(&fleet).await.since(&before);
-    eprintln!("fabric8 straight on {}: {used:?}", version.name());
+    eprintln!("proof: fabric8 straight on {}: {used:?}", version.name());
     // An old apiserver may be too slow for some of them: only the meter is tried here.
     assert!(
         used.lists > 0 && used.lists >= result["polls"].as_u64().expect("a count"),
@@ -84,7 +84,7 @@ async fn fabric8_pollers(version: Version) {
     let cpu_seconds = proxy.cpu_seconds().expect("a time");
     let mebibytes = proxy.resident_bytes().expect("a size") >> 20;
     eprintln!(
-        "fabric8 through Listless on {}: {} polls, {used:?}; Listless used {cpu_seconds} s of \
+        "proof: fabric8 through Listless on {}: {} polls, {used:?}; Listless used {cpu_seconds} s of \
          processor time and {mebibytes} MiB",
         version.name(),
         result["polls"]
@@ -173,7 +173,7 @@ async fn outage(version: Version) {
     let counts = plane.request_counts().await.expect("metrics");
 
     let summary = Summary::of(&fleet, &counts, outage, &seen);
-    eprintln!("outage on {}: {made} + {made_after} writes, {summary}", version.name());
+    eprintln!("proof: outage on {}: {made} + {made_after} writes, {summary}", version.name());
     let log = proxy.log();
     assert!(caught_up, "not told of all changes from memory in {CATCH_UP_LIMIT:?}\n{log}");
     let wrong = wrong_answers(&history, &seen);

@@ -11,7 +11,6 @@ mod plain;
 mod play;
 mod program;
 mod reflectors;
-mod relay;
 pub mod stage;
 
 use kubectl::Side;
@@ -95,7 +94,7 @@ async fn kubectl_says_through_listless_what_it_says_straight() {
     let straight = straight.play().await.expect("a whole script");
     let through = through.play().await.expect("a whole script");
     let served = Served::between(&before, &scene.proxy.metrics().await.expect("metrics"));
-    eprintln!("kubectl on {}: {} commands; {served}", Version::V1_36.name(), through.len());
+    eprintln!("proof: kubectl on {}: {} commands; {served}", Version::V1_36.name(), through.len());
     kubectl::compare(&straight, &through).expect("the same words");
 }
 

@@ -190,7 +190,7 @@ async fn watches_tell_the_same(version: Version) {
         assert_eq!(lines, direct.lines(), "{}", through.asked);
         told += lines.len();
     }
-    eprintln!("{told} events of {} watches on {}", pairs.len(), version.name());
+    eprintln!("proof: {told} events of {} watches on {}", pairs.len(), version.name());
     assert!(told > 500, "{told} events are a poor proof");
 }
 

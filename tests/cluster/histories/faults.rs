@@ -22,7 +22,7 @@ pub enum Fault {
     Pause,
     /// etcd forgets what was before now.
     Compact,
-    /// All connections to the apiserver are closed.
+    /// All connections to the apiserver are closed, and none can be made for a moment.
     Cut,
     /// Nothing gets through to the apiserver or back for some seconds.
     Stall,
@@ -45,7 +45,7 @@ impl Fault {
                     plane.kill(Component::Apiserver)?;
                 } else {
                     // It waits for its requests to end; the relay closes those it waits for.
-                    world.relay.cut();
+                    world.relay.cut(Duration::ZERO).await;
                     plane.stop(Component::Apiserver)?;
                 }
                 tokio::time::sleep(time).await;
@@ -58,12 +58,8 @@ impl Fault {
                 plane.unpause(Component::Apiserver)?;
             }
             Self::Compact => drop(world.truth.compact().await?),
-            Self::Cut => world.relay.cut(),
-            Self::Stall => {
-                world.relay.stall(true);
-                tokio::time::sleep(time).await;
-                world.relay.stall(false);
-            }
+            Self::Cut => world.relay.cut(time / 2).await,
+            Self::Stall => world.relay.stall(time).await,
             Self::Rotate => {
                 let token = plane.replace_token()?;
                 fs::write(&world.token_file, token)?;

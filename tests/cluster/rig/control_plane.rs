@@ -3,7 +3,7 @@
 //! Built from Go modules once, started in seconds, on ports and data that survive restarts of its
 //! parts. Dropping it ends both processes and removes the data. It holds no HTTP connection.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -20,13 +20,13 @@ use super::client::{Client, Protocol, Server};
 use super::process::{Process, Signal, Stopped};
 
 #[path = "control_plane/build.rs"]
-mod build;
+pub mod build;
 #[path = "control_plane/credentials.rs"]
 mod credentials;
 #[path = "control_plane/request_counts.rs"]
 mod request_counts;
 
-pub use build::{build, linker_flags};
+pub use build::build;
 pub use request_counts::RequestCounts;
 
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -324,7 +324,9 @@ impl Drop for ControlPlane {
 
 impl Ports {
     fn pick() -> Result<Self> {
-        let mut taken = HashSet::new();
+        // Control planes may start side by side, and hold their ports only once they listen.
+        static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+        let mut taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut next = || -> Result<u16> {
             let offset = std::process::id().wrapping_mul(7919) % u32::from(PORTS.end - PORTS.start);
             let first = PORTS.start + offset as u16;

@@ -86,8 +86,9 @@ impl ProxyProcess {
                 let address = rest.lines().next().unwrap_or_default();
                 let bundle = fs::read(mirror.join("ca.crt"))?;
                 let server = Server::new(&format!("https://{address}"), &bundle)?;
-                let kubeconfig = PathBuf::new();
-                return Ok(Self { process, server, token: None, kubeconfig, _folder: folder });
+                let admin = admin_address(&process.log_tail(usize::MAX))?;
+                let (token, kubeconfig) = (None, PathBuf::new());
+                return Ok(Self { process, server, token, kubeconfig, admin, _folder: folder });
             }
             if !process.is_running() || Instant::now() > deadline {
                 anyhow::bail!("no sidecar: {log}");

@@ -9,7 +9,7 @@ use std::process::Command;
 use super::program::{Follower, Program};
 use crate::clusters::skipped;
 use crate::rig::artifact::{Built, Recipe, source_folder};
-use crate::rig::control_plane::{Version, linker_flags};
+use crate::rig::control_plane::{Version, build::linker_flags};
 
 /// kubectl of the control plane's version.
 pub fn kubectl() -> Option<PathBuf> {

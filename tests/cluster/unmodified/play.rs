@@ -66,7 +66,7 @@ impl Play {
         let Some(stage) = Stage::take(self.version).await else { return };
         let scene = stage.scene(self.namespace).await.expect("a scene");
         let outcome = self.run(follower, &scene).await.expect("a whole run");
-        eprintln!("{} on {}: {outcome}", follower.name(), self.version.name());
+        eprintln!("proof: {} on {}: {outcome}", follower.name(), self.version.name());
         let wrong = self.wrong(&outcome);
         assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), scene.proxy.log());
     }

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use http::Method;
 use serde_json::json;
 
-use super::relay::Relay;
+use crate::relay::Relay;
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
