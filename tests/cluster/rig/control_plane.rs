@@ -23,7 +23,7 @@ mod build;
 #[path = "control_plane/request_counts.rs"]
 mod request_counts;
 
-pub use build::{build, linker_flags};
+pub use build::build;
 pub use request_counts::RequestCounts;
 
 const START_LIMIT: Duration = Duration::from_secs(60);
