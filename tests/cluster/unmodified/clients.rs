@@ -9,11 +9,11 @@ use std::process::Command;
 use super::program::{Follower, Program};
 use crate::clusters::skipped;
 use crate::rig::artifact::{Built, Recipe, source_folder};
-use crate::rig::control_plane::{Version, build::linker_flags};
+use crate::rig::control_plane::Version;
 
 /// kubectl of the control plane's version.
 pub fn kubectl() -> Option<PathBuf> {
-    let flags = linker_flags(Version::V1_36);
+    let flags = Version::V1_36.linker_flags();
     built(&Recipe {
         name: "kubectl",
         tools: &[["go", "version"], ["diff", "--version"]],

@@ -101,6 +101,12 @@ impl Play {
         Ok(Outcome { writes, truth, through, straight, served, upstream })
     }
 
+    /// A new apiserver remembers no events, and tells some of its clients so; who then lists again
+    /// has lost what it remembered for others.
+    fn restarts(self) -> bool {
+        self.faults.contains(&Fault::Restart)
+    }
+
     fn wrong(self, outcome: &Outcome) -> Vec<String> {
         let mut wrong = Vec::new();
         for (who, finding) in [("through", &outcome.through), ("straight", &outcome.straight)] {
@@ -116,7 +122,9 @@ impl Play {
             }
         }
         let known: BTreeSet<String> = outcome.straight.errors.iter().map(|it| plain(it)).collect();
+        let expired = |error: &str| self.restarts() && error.contains("too old resource version");
         let new = outcome.through.errors.iter().filter(|error| !known.contains(&plain(error)));
+        let new = new.filter(|error| !expired(error));
         wrong.extend(new.map(|error| format!("complained only through Listless: {error}")));
         let [before, with_one, with_both] = outcome.upstream;
         if with_both <= with_one {
@@ -126,10 +134,8 @@ impl Play {
         if with_one != before || served.watches_open == 0 {
             wrong.push(format!("watches were not all served from memory: {outcome}"));
         }
-        // A new apiserver remembers no events, and neither then does who must list again.
-        let history_kept = !self.faults.contains(&Fault::Restart);
         let noticed = (served.relists > 0 && !self.relists) || !served.watches_forwarded.is_empty();
-        if history_kept && noticed {
+        if !self.restarts() && noticed {
             wrong.push(format!("a cut was noticed by the client: {outcome}"));
         }
         wrong

@@ -31,7 +31,7 @@ pub enum Follower {
 /// Somebody who follows.
 pub enum Following {
     /// A program.
-    Program(Running),
+    Program(Box<Running>),
     /// Reflectors.
     Reflectors(Reflectors),
 }
@@ -90,7 +90,7 @@ impl Follower {
         match self {
             Self::Program(program) => {
                 let running = program.start(kubeconfig, folder, namespace, instance).await?;
-                Ok(Following::Program(running))
+                Ok(Following::Program(Box::new(running)))
             }
             Self::KubeRs => {
                 Ok(Following::Reflectors(Reflectors::start(kubeconfig, namespace).await?))

@@ -9,7 +9,7 @@ use super::Version;
 
 /// Makes sure that the binary of a version is there and up to date.
 pub fn build(version: Version) -> Result<Built> {
-    let flags = linker_flags(version);
+    let flags = version.linker_flags();
     let recipe = Recipe {
         name: version.name(),
         tools: &[["go", "version"]],
@@ -26,16 +26,21 @@ pub fn build(version: Version) -> Result<Built> {
     recipe.build()
 }
 
-/// What stamps a version into a binary of the Kubernetes project.
-pub fn linker_flags(version: Version) -> String {
-    let minor = version.name().trim_start_matches("v1.");
-    let set = |name: &str, value: &str| format!("-X k8s.io/component-base/version.{name}={value}");
-    [
-        set("gitVersion", version.release()),
-        set("gitMajor", "1"),
-        set("gitMinor", minor),
-        set("gitTreeState", "clean"),
-        "-s -w".to_owned(),
-    ]
-    .join(" ")
+// === impl Version ===
+
+impl Version {
+    /// What stamps the version into a binary of the Kubernetes project.
+    pub fn linker_flags(self) -> String {
+        let minor = self.name().trim_start_matches("v1.");
+        let set =
+            |name: &str, value: &str| format!("-X k8s.io/component-base/version.{name}={value}");
+        [
+            set("gitVersion", self.release()),
+            set("gitMajor", "1"),
+            set("gitMinor", minor),
+            set("gitTreeState", "clean"),
+            "-s -w".to_owned(),
+        ]
+        .join(" ")
+    }
 }
