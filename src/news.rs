@@ -117,7 +117,7 @@ impl<T> Shared<T> {
 mod tests {
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn who_waited_first_is_woken_first() {
         let publisher = Publisher::new(0);
         let woken = Arc::new(Mutex::new(Vec::new()));
@@ -129,10 +129,8 @@ mod tests {
             })
         };
         let waiting: Vec<_> = (0..100).map(wait).collect();
-        // The scheduler runs some dozens of tasks before it comes back here.
-        for _ in 0..10 {
-            tokio::task::yield_now().await;
-        }
+        // Until all of them wait.
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         publisher.change(|value| *value = 7);
         for waiting in waiting {
             waiting.await.expect("no panic");

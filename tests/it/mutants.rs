@@ -174,7 +174,8 @@ async fn every_mutant_is_found_by_a_test() {
     assert_eq!(clean.passed, finders_of_all().len(), "a test is not there, or took too long");
     let runs = stream::iter(Mutant::ALL)
         .map(|(mutant, _)| async { Run::of(Some(*mutant), &finders(*mutant)).await });
-    let runs: Vec<Run> = runs.buffered(PARALLEL).inspect(Run::print).collect().await;
+    let runs: Vec<Run> =
+        runs.buffered(PARALLEL).inspect(|run| println!("{}", run.line())).collect().await;
     let missed: Vec<_> =
         runs.iter().filter(|run| run.failed.is_empty()).filter_map(|run| run.mutant).collect();
     println!("proof: mutants: {} of {} caught", runs.len() - missed.len(), runs.len());
@@ -229,10 +230,10 @@ impl Run {
     }
 
     /// A line of the table.
-    fn print(&self) {
+    fn line(&self) -> String {
         let name = self.mutant.map(|mutant| format!("{mutant:?}")).unwrap_or_default();
         let finders = if self.failed.is_empty() { "NOTHING" } else { &self.failed.join(", ") };
         let seed = self.seed.map(|seed| format!(", seed {seed}")).unwrap_or_default();
-        println!("{name:24} {:5.1} s  {finders}{seed}", self.took.as_secs_f64());
+        format!("{name:24} {:5.1} s  {finders}{seed}", self.took.as_secs_f64())
     }
 }
