@@ -1,8 +1,7 @@
 //! What a forwarded watch shows the session: a later read must not be older (P1).
 //!
 //! Events are learned before the client can have them. A watch that cannot be read along keeps
-//! memory from answering about its resource until it ends and a consistent read follows. One that breaks
-//! off between two events ends cleanly: a reset would make its client list again.
+//! memory from answering about its resource until it ends and a consistent read follows.
 
 use std::{
     io,
@@ -24,7 +23,7 @@ use crate::{
         watch::{Opaque, Shown, WatchReader},
     },
     body::{Body, BoxError},
-    proxy::{session::Expectation, watching::SILENT_MIN},
+    proxy::session::Expectation,
 };
 
 /// A watch that streams to the session's owner.
@@ -38,16 +37,6 @@ pub(in crate::proxy::forward) struct WatchLesson {
 struct WatchedBody {
     inner: Body,
     lesson: WatchLesson,
-    place: Place,
-}
-
-/// How far a watch has come.
-struct Place {
-    opened: Instant,
-    /// Whether each event is a line.
-    lines: bool,
-    /// The last byte that came.
-    last: Option<u8>,
 }
 
 /// A connection whose incoming events are read along.
@@ -69,8 +58,7 @@ impl WatchLesson {
     }
 
     pub(super) fn read_along(self, inner: Body) -> Body {
-        let place = Place { opened: Instant::now(), lines: self.reader.is_some(), last: None };
-        Body::wrap(WatchedBody { inner, lesson: self, place })
+        Body::wrap(WatchedBody { inner, lesson: self })
     }
 
     pub(in crate::proxy::forward) fn read_along_io<T>(self, inner: T) -> WatchedIo<T> {
@@ -119,20 +107,6 @@ impl Exchange {
     }
 }
 
-// === impl Place ===
-
-impl Place {
-    /// Whether the watch can end here as watches do, so that its client goes on from what it was told
-    /// last. Who reads anything but lines takes half an event for an end too.
-    fn may_end(&self, now: Instant) -> bool {
-        match self.last {
-            // S-WATCH-28.
-            None => now.duration_since(self.opened) >= SILENT_MIN,
-            Some(last) => last == b'\n' || !self.lines,
-        }
-    }
-}
-
 // === impl WatchedBody ===
 
 impl http_body::Body for WatchedBody {
@@ -144,17 +118,10 @@ impl http_body::Body for WatchedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
-        match &frame {
-            Some(Ok(frame)) => {
-                let bytes = frame.data_ref().map_or(&[][..], |bytes| bytes);
-                self.lesson.learn(bytes);
-                self.place.last = bytes.last().copied().or(self.place.last);
-            }
-            Some(Err(error)) if self.place.may_end(Instant::now()) => {
-                tracing::debug!(%error, "a watch broke off between two events");
-                return Poll::Ready(None);
-            }
-            Some(Err(_)) | None => {}
+        if let Some(Ok(frame)) = &frame
+            && let Some(bytes) = frame.data_ref()
+        {
+            self.lesson.learn(bytes);
         }
         Poll::Ready(frame)
     }
