@@ -52,7 +52,6 @@ fn record_everything(metrics: &Metrics) {
     drop(metrics.upstream_connection());
     metrics.upstream_received(1);
     metrics.upstream_sent(1);
-
     metrics.replicas(&[ReplicaSample {
         resource: &pods,
         state: ReplicaState::Synced,
@@ -83,6 +82,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.ready(true);
     metrics.config_in_use(std::time::SystemTime::UNIX_EPOCH, 1);
     metrics.certificate_reloaded(Outcome::Success);
+    metrics.service_account_mirrored(Outcome::Success);
     metrics.certificate_expires(Certificate::Serving, std::time::SystemTime::UNIX_EPOCH);
 }
 
