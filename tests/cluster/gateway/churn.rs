@@ -60,7 +60,7 @@ fn write(number: u32) -> Request {
     let passing = format!("passing-{}", number / 8 % 20);
     match number % 8 {
         0 => Request::new(Method::POST, COLLECTION).json(&pod(&passing)),
-        5 if number / 8 % 2 == 0 => {
+        5 if (number / 8).is_multiple_of(2) => {
             Request::new(Method::DELETE, &format!("{COLLECTION}/{passing}"))
         }
         _ => {
