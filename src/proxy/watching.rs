@@ -96,7 +96,7 @@ const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 const BOOKMARK_FIRST: Duration = Duration::from_secs(1);
 
 /// Clients take a watch that ends sooner without an event for broken (S-WATCH-28).
-const SILENT_MIN: Duration = Duration::from_secs(2);
+pub(super) const SILENT_MIN: Duration = Duration::from_secs(2);
 
 // === impl Watches ===
 

@@ -159,6 +159,29 @@ async fn an_answer_that_breaks_off_is_not_ended_cleanly() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_breaks_off_between_two_events_ends_as_watches_do() {
+    let (piping, proxy) = start();
+    let event = "{\"type\":\"BOOKMARK\",\"object\":{}}\n";
+    let (soon, later) = (Duration::from_millis(5), Duration::from_secs(3));
+    for client in both(&proxy) {
+        // Within two seconds clients take a watch that ends without a word for broken (S-WATCH-28).
+        for (told, time, whole) in
+            [(event, soon, true), ("", later, true), ("", soon, false), ("{\"ty", later, false)]
+        {
+            let sender = piping.next_answer();
+            let breaking = tokio::spawn(async move {
+                sender.send(Ok(told)).await.expect("somebody reads");
+                pass(time).await;
+                sender.send(Err("reset".into())).await.expect("somebody reads");
+            });
+            let answer = client.ask(get("/api/v1/pods?watch=1")).await;
+            assert_eq!((answer.text(), answer.whole), (told, whole), "{told:?} after {time:?}");
+            breaking.await.expect("no panic");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_piece_of_an_upload_is_passed_on_at_once() {
     let (piping, proxy) = start();
     for client in both(&proxy) {

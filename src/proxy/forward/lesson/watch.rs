@@ -1,7 +1,8 @@
 //! What a forwarded watch shows the session: a later read must not be older (P1).
 //!
 //! Events are learned before the client can have them. A watch that cannot be read along keeps
-//! memory from answering about its resource until it ends and a consistent read follows.
+//! memory from answering about its resource until it ends and a consistent read follows. One that breaks
+//! off between two events ends cleanly: a reset would make its client list again.
 
 use std::{
     io,
@@ -23,7 +24,7 @@ use crate::{
         watch::{Opaque, Shown, WatchReader},
     },
     body::{Body, BoxError},
-    proxy::session::Expectation,
+    proxy::{session::Expectation, watching::SILENT_MIN},
 };
 
 /// A watch that streams to the session's owner.
@@ -37,6 +38,16 @@ pub(in crate::proxy::forward) struct WatchLesson {
 struct WatchedBody {
     inner: Body,
     lesson: WatchLesson,
+    place: Place,
+}
+
+/// How far a watch has come.
+struct Place {
+    opened: Instant,
+    /// Whether each event is a line.
+    lines: bool,
+    /// The last byte that came.
+    last: Option<u8>,
 }
 
 /// A connection whose incoming events are read along.
@@ -58,7 +69,8 @@ impl WatchLesson {
     }
 
     pub(super) fn read_along(self, inner: Body) -> Body {
-        Body::wrap(WatchedBody { inner, lesson: self })
+        let place = Place { opened: Instant::now(), lines: self.reader.is_some(), last: None };
+        Body::wrap(WatchedBody { inner, lesson: self, place })
     }
 
     pub(in crate::proxy::forward) fn read_along_io<T>(self, inner: T) -> WatchedIo<T> {
@@ -107,6 +119,20 @@ impl Exchange {
     }
 }
 
+// === impl Place ===
+
+impl Place {
+    /// Whether the watch can end here as watches do, so that its client goes on from what it was told
+    /// last. Who reads anything but lines takes half an event for an end too.
+    fn may_end(&self, now: Instant) -> bool {
+        match self.last {
+            // S-WATCH-28.
+            None => now.duration_since(self.opened) >= SILENT_MIN,
+            Some(last) => last == b'\n' || !self.lines,
+        }
+    }
+}
+
 // === impl WatchedBody ===
 
 impl http_body::Body for WatchedBody {
@@ -118,10 +144,17 @@ impl http_body::Body for WatchedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
-        if let Some(Ok(frame)) = &frame
-            && let Some(bytes) = frame.data_ref()
-        {
-            self.lesson.learn(bytes);
+        match &frame {
+            Some(Ok(frame)) => {
+                let bytes = frame.data_ref().map_or(&[][..], |bytes| bytes);
+                self.lesson.learn(bytes);
+                self.place.last = bytes.last().copied().or(self.place.last);
+            }
+            Some(Err(error)) if self.place.may_end(Instant::now()) => {
+                tracing::debug!(%error, "a watch broke off between two events");
+                return Poll::Ready(None);
+            }
+            Some(Err(_)) | None => {}
         }
         Poll::Ready(frame)
     }
