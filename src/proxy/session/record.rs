@@ -10,7 +10,10 @@ use tokio::time::Instant;
 use super::{Expectation, Floor, Imminence, KnownLabels, Source, Verdict};
 use crate::{
     api::{ObjectKey, Scope, query::Query, selector::Labels, version::ResourceVersion},
-    cache::{object::Uid, store::Snapshot},
+    cache::{
+        object::{Object, Uid},
+        store::Snapshot,
+    },
     hash::HashMap,
     mutants::{Mutant, is_on},
 };
@@ -42,6 +45,8 @@ struct Expected {
     expectation: Expectation,
     at: Instant,
     proven: Option<ResourceVersion>,
+    /// What was known before of an object whose version is not known any more.
+    before: Option<(ResourceVersion, KnownLabels)>,
 }
 
 /// A write over a whole scope, such as deletecollection.
@@ -139,7 +144,11 @@ impl Record {
         {
             return;
         }
-        self.expected.insert(key, Expected { expectation, at: now, proven: None });
+        let before = match &expectation {
+            Expectation::AtLeast(..) | Expectation::Gone { version: Some(_), .. } => None,
+            _ => self.expected.get(&key).and_then(Expected::known),
+        };
+        self.expected.insert(key, Expected { expectation, at: now, proven: None, before });
         if self.expected.len() > EXPECTED_MAX {
             self.collapse(now);
         }
@@ -152,7 +161,7 @@ impl Record {
     }
 
     pub(super) fn raise(&mut self, key: ObjectKey, expectation: Expectation, now: Instant) {
-        let new = Expected { expectation, at: now, proven: None };
+        let new = Expected { expectation, at: now, proven: None, before: None };
         // What has no version is only replaced by what is known to be consistent.
         let is_newer =
             |known: &Expected| known.version().is_some_and(|at| Some(at) < new.version());
@@ -274,6 +283,15 @@ impl Expected {
         }
     }
 
+    /// The object's version as it was told, and the labels it had, if they were.
+    fn known(&self) -> Option<(ResourceVersion, KnownLabels)> {
+        match &self.expectation {
+            Expectation::AtLeast(version, labels) => Some((version.clone(), labels.clone())),
+            Expectation::Gone { version: Some(version), .. } => Some((version.clone(), None)),
+            _ => self.before.clone(),
+        }
+    }
+
     /// The same as a floor. An object has a version only because an event has it, too.
     fn floor(&self) -> Option<(&ResourceVersion, Source)> {
         let source = match &self.expectation {
@@ -285,30 +303,30 @@ impl Expected {
 
     fn judge(&self, key: &ObjectKey, query: &Query, snapshot: &Snapshot) -> Verdict {
         let held = snapshot.object(key);
+        if let Some((version, labels)) = &self.before
+            && !holds(held, version, labels, query, snapshot)
+        {
+            return Verdict::Behind(version.clone(), Imminence::Likely);
+        }
         match &self.expectation {
             Expectation::AtLeast(version, labels) => {
-                let in_time = snapshot.version() >= version
-                    || match held {
-                        Some(object) => object.version() >= version,
-                        None => !could_match(query, labels),
-                    };
-                if in_time {
+                if holds(held, version, labels, query, snapshot) {
                     Verdict::Satisfied
                 } else {
                     Verdict::Behind(version.clone(), Imminence::Likely)
                 }
             }
             Expectation::Gone { .. } if is_on(Mutant::DeletionForgotten) => Verdict::Satisfied,
-            Expectation::Gone { uid, version } => {
+            // What has it no more may be from before it came.
+            Expectation::Gone { version: version @ Some(_), .. } => {
+                by_version(version, snapshot, || Verdict::Leaving)
+            }
+            Expectation::Gone { uid, version: None } => {
                 let Some(object) = held else { return Verdict::Satisfied };
                 if uid.as_ref().is_some_and(|uid| Uid::new(uid) != *object.uid()) {
                     return Verdict::Satisfied;
                 }
-                match version {
-                    Some(version) if object.version() >= version => Verdict::Satisfied,
-                    Some(_) => by_version(version, snapshot, || Verdict::Leaving),
-                    None => by_version(&self.proven, snapshot, || Verdict::Leaving),
-                }
+                by_version(&self.proven, snapshot, || Verdict::Leaving)
             }
             // Which labels it carries is unknown: only a read without label requirements can miss it.
             Expectation::Exists if held.is_some() || !query.labels.is_everything() => {
@@ -340,6 +358,22 @@ fn touches(query: &Query, key: &ObjectKey) -> bool {
             .fields
             .pinned("metadata.namespace")
             .is_none_or(|namespace| key.namespace() == Some(namespace))
+}
+
+/// Whether a snapshot shows an object, which it holds or not, at this version or a later one; it need
+/// not if the query could not select it.
+fn holds(
+    held: Option<&Object>,
+    version: &ResourceVersion,
+    labels: &KnownLabels,
+    query: &Query,
+    snapshot: &Snapshot,
+) -> bool {
+    snapshot.version() >= version
+        || match held {
+            Some(object) => object.version() >= version,
+            None => !could_match(query, labels),
+        }
 }
 
 fn could_match(query: &Query, labels: &KnownLabels) -> bool {

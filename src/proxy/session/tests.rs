@@ -126,6 +126,28 @@ fn a_deleted_object_must_leave_before_anything_is_shown() {
 }
 
 #[test]
+fn what_lacks_a_deleted_object_may_be_from_before_it_came() {
+    let at_12 = || Expectation::AtLeast(version(12), web());
+    let deleted = |query: &Query, name: &str, deletion: Expectation| {
+        judged(query, |session, now| {
+            session.expect(&resource(), key(name), at_12(), now);
+            session.expect(&resource(), key(name), deletion, now);
+        })
+    };
+    let all = query(None, "");
+    assert_eq!(deleted(&all, "b", gone(Some("2"), Some(14))), behind(14));
+    // Of another uid it may be the one before.
+    assert_eq!(deleted(&all, "a", gone(Some("2"), Some(14))), behind(14));
+    for unknown in [gone(Some("2"), None), gone(None, None), Expectation::Uncertain] {
+        assert_eq!(deleted(&all, "b", unknown.clone()), behind(12), "{unknown:?}");
+        assert_eq!(deleted(&all, "a", unknown.clone()), behind(12), "{unknown:?}");
+    }
+    // It was not of these.
+    let others = query(None, "app=db");
+    assert_eq!(deleted(&others, "b", gone(Some("2"), None)), Verdict::Satisfied);
+}
+
+#[test]
 fn an_uncertain_write_bars_what_it_touches_until_a_later_consistent_read_is_reached() {
     let now = Instant::now();
     let before = now - Duration::from_millis(1);

@@ -210,18 +210,8 @@ impl Timeline {
             version < known.revision
                 && (self.selects(filter, known.key, version)
                     || self.selects(filter, known.key, known.revision))
-                && !self.is_gone_again(known, version, read.span.revision_after)
         });
         missed.map(|known| format!("without {} at {}", known.key, known.revision))
-    }
-
-    /// Whether a list without an object is right although it is from before the object came: it
-    /// may be gone by now, as a watch may have told.
-    fn is_gone_again(&self, known: &Known<'_>, version: u64, newest: u64) -> bool {
-        let changes = self.objects.get(known.key).map(Vec::as_slice).unwrap_or_default();
-        let mut later =
-            changes.iter().filter(|change| (known.revision..=newest).contains(&change.revision));
-        self.object_at(known.key, version).is_none() && later.any(|change| change.object.is_none())
     }
 
     fn check_object(&self, read: &Read, floor: u64, known: &[Known<'_>]) -> Option<String> {
