@@ -76,6 +76,10 @@ const WATCH_LENGTH: Duration = Duration::from_secs(300);
 /// A watch that ends without an item before this time has failed.
 const SHORT_WATCH: Duration = Duration::from_secs(2);
 
+/// What was last proven so long ago is proven anew by a short watch: the first bookmark of a long one
+/// takes a minute, and memory stops answering half a minute later.
+const GAP: Duration = Duration::from_secs(20);
+
 /// At least this long a watch may be silent after it was opened: what it missed is on its way.
 const QUIET_AFTER_OPENING: Duration = Duration::from_secs(5);
 
@@ -103,6 +107,12 @@ impl Reflector {
         if again {
             self.counters.watch_restarts.increment();
             self.replica.usage().watch_restarts += 1;
+        }
+        let now = Instant::now();
+        let proven_at = self.replica.published().proven_at;
+        if proven_at.is_none_or(|at| now.saturating_duration_since(at) > GAP) {
+            // Its bookmark comes soon; that of a long watch may come after memory had to stop.
+            self.catch_up.is_due(now);
         }
         let length = match self.catch_up.begin() {
             Some(length) => {

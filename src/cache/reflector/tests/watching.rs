@@ -283,6 +283,20 @@ async fn a_list_not_older_than_shown_proves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_after_a_gap_is_short_so_that_its_bookmark_comes_soon() {
+    for (gap, length) in [(15, "timeoutSeconds=450"), (25, "timeoutSeconds=3")] {
+        let (mut scene, watch) = Scene::watching(10, &[]).await;
+        tokio::time::advance(Duration::from_secs(gap)).await;
+        watch.fail();
+        let call = scene.calls.expect_watch(10).await;
+        assert!(call.uri.ends_with(length), "after {gap} s: {}", call.uri);
+        call.pipe().send(bookmark(20));
+        scene.settle().await;
+        assert_eq!(scene.view().proven_at, Some(Instant::now()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stalled_connection_is_given_up() {
     let (mut scene, watch) = Scene::watching(10, &[]).await;
     let silent_since = Instant::now();
