@@ -41,7 +41,7 @@ const REST: Duration = Duration::from_secs(12);
 const ARRIVAL_LIMIT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(500);
 /// By then every watch that was passed on in an outage has come back to the gateway.
-const RETURN_LIMIT: Duration = Duration::from_secs(90);
+const RETURN_LIMIT: Duration = Duration::from_secs(150);
 
 /// Informers only watch, which starts no replica: who wants them served says so.
 const CONFIGURATION: &str = "\
@@ -223,7 +223,7 @@ impl Shop {
     }
 
     /// Waits until the apiserver's own count of watches of pods is one more than when nobody was there:
-    /// watches that were passed on meanwhile end within a minute.
+    /// watches that were passed on meanwhile end within a minute, and may be passed on once more.
     async fn one_watch(&self, gateway: &ProxyProcess) -> Duration {
         let begun = Instant::now();
         let mut poll = tokio::time::interval(POLL);

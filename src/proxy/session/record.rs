@@ -309,13 +309,12 @@ impl Expected {
             return Verdict::Behind(version.clone(), Imminence::Likely);
         }
         match &self.expectation {
-            Expectation::AtLeast(version, labels) => {
-                if holds(held, version, labels, query, snapshot) {
-                    Verdict::Satisfied
-                } else {
-                    Verdict::Behind(version.clone(), Imminence::Likely)
-                }
+            Expectation::AtLeast(version, labels)
+                if holds(held, version, labels, query, snapshot) =>
+            {
+                Verdict::Satisfied
             }
+            Expectation::AtLeast(version, _) => Verdict::Behind(version.clone(), Imminence::Likely),
             Expectation::Gone { .. } if is_on(Mutant::DeletionForgotten) => Verdict::Satisfied,
             // What has it no more may be from before it came.
             Expectation::Gone { version: version @ Some(_), .. } => {
@@ -360,8 +359,7 @@ fn touches(query: &Query, key: &ObjectKey) -> bool {
             .is_none_or(|namespace| key.namespace() == Some(namespace))
 }
 
-/// Whether a snapshot shows an object, which it holds or not, at this version or a later one; it need
-/// not if the query could not select it.
+/// Whether a snapshot shows an object at this version or later, unless the query cannot select it.
 fn holds(
     held: Option<&Object>,
     version: &ResourceVersion,
