@@ -14,6 +14,15 @@ use crate::rig::proxy_process::ProxyProcess;
 
 /// How long the apiserver is out of Listless's reach.
 const CUT: Duration = Duration::from_secs(1);
+/// After a cut the reflector may rest longer than memory answers by default.
+const CONFIGURATION: &str = "\
+apiVersion: listless.dev/v1alpha1
+kind: ProxyConfiguration
+cache:
+  rules:
+    - {resources: [pods, configmaps], start: onDemand, freshness: session, maxStaleness: 1m}
+    - {resources: ['*'], start: onDemand, freshness: session, maxStaleness: 5s}
+";
 const WARM_LIMIT: Duration = Duration::from_secs(20);
 const WARM_POLL: Duration = Duration::from_millis(50);
 
@@ -73,7 +82,7 @@ impl Stage {
         let relayed = plane.folder().join(format!("{namespace}.kubeconfig"));
         let text = server.kubeconfig(&User::Admin.token());
         std::fs::write(&relayed, text.replace(server.authority(), &relay.address().to_string()))?;
-        let proxy = ProxyProcess::start(&relayed, None).await?;
+        let proxy = ProxyProcess::start(&relayed, Some(CONFIGURATION)).await?;
         let scene = Scene { plane, proxy, straight, namespace, relayed, relay };
         scene.warm().await?;
         Ok(scene)
