@@ -46,16 +46,10 @@ pub struct Cursor {
     next: u64,
 }
 
-/// Why a watch cannot start from the window.
+/// A watch cannot start from the window: events after its version are not held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StartError {
-    /// Events after the version are no longer held.
-    #[error("the version is older than the window of events")]
-    TooOld,
-    /// The version has not been reached.
-    #[error("the version is newer than the window of events")]
-    TooNew,
-}
+#[error("the version is older than the window of events")]
+pub struct TooOld;
 
 /// Why a watch cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -155,19 +149,15 @@ impl History {
         Cursor { generation: self.generation, next: self.first + self.events.len() as u64 }
     }
 
-    /// The place after all events up to a version.
-    pub fn start_at(&self, version: &ResourceVersion) -> Result<Cursor, StartError> {
-        match &self.window {
-            Some((floor, _)) if version < floor => Err(StartError::TooOld),
-            Some((_, latest)) if version <= latest => {
-                let mut before = self.events.partition_point(|held| held.event.version <= *version);
-                if is_on(Mutant::WindowOffByOne) {
-                    before = before.saturating_sub(1);
-                }
-                Ok(Cursor { generation: self.generation, next: self.first + before as u64 })
-            }
-            _ => Err(StartError::TooNew),
+    /// The place after all events up to a version that are held. If the version was not reached yet,
+    /// more of them may come (S-WATCH-03).
+    pub fn start_at(&self, version: &ResourceVersion) -> Result<Cursor, TooOld> {
+        self.window.as_ref().filter(|(floor, _)| version >= floor).ok_or(TooOld)?;
+        let mut before = self.events.partition_point(|held| held.event.version <= *version);
+        if is_on(Mutant::WindowOffByOne) {
+            before = before.saturating_sub(1);
         }
+        Ok(Cursor { generation: self.generation, next: self.first + before as u64 })
     }
 
     /// The events after a place, oldest first.

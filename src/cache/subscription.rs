@@ -12,7 +12,7 @@ use super::{
     bookmark::BookmarkForm,
     envelope::Envelope,
     event,
-    history::{Change, Cursor, Event, Lost, StartError},
+    history::{Change, Cursor, Event, Lost, TooOld},
     replica::{Attached, Replica, View},
     store::{Position, Snapshot},
 };
@@ -33,6 +33,8 @@ pub struct Subscription {
     /// What is still to be given of the state at the start.
     initial: Option<(Arc<Snapshot>, Position)>,
     started_at: ResourceVersion,
+    /// The version it started at, while the replica has not passed it: the reader is that far already.
+    ahead: Option<ResourceVersion>,
 }
 
 /// Where to start.
@@ -51,7 +53,7 @@ pub enum Begin {
 pub enum OpenError {
     /// The version is not in the window of events.
     #[error(transparent)]
-    Start(#[from] StartError),
+    Start(#[from] TooOld),
     /// The replica no longer is what it was when asked.
     #[error("the replica has ended or begun anew")]
     Gone,
@@ -114,10 +116,21 @@ impl Subscription {
                 (history.end(), snapshot.version().clone())
             }
         };
+        let ahead = (started_at > *snapshot.version()).then(|| started_at.clone());
         let envelope = snapshot.envelope().clone();
         let initial = (*begin == Begin::State).then(|| (snapshot, Position::default()));
         let replica = replica.attach();
-        Ok(Self { replica, query, representation, envelope, tick, cursor, initial, started_at })
+        Ok(Self {
+            replica,
+            query,
+            representation,
+            envelope,
+            tick,
+            cursor,
+            initial,
+            started_at,
+            ahead,
+        })
     }
 
     /// The version it started at.
@@ -167,9 +180,12 @@ impl Subscription {
     fn scan(&mut self) -> Result<Scan, Lost> {
         let history = self.replica.get().history();
         let mut passed = 0;
+        let ahead = self.ahead.as_ref();
         let found = history.after(self.cursor)?.take(SCAN_MAX).find_map(|event| {
             passed += 1;
-            event.seen_through(&self.query).map(|seen| (event.clone(), seen))
+            let news = ahead.is_none_or(|ahead| event.version > *ahead);
+            let seen = news.then(|| event.seen_through(&self.query))?;
+            seen.map(|seen| (event.clone(), seen))
         });
         self.cursor = self.cursor.forward(passed);
         Ok(match (found, history.latest()) {

@@ -22,7 +22,7 @@ use crate::{
     api::{GroupResource, media::UnmodelledMedia, request::Watch, version::ResourceVersion},
     body::{Body, BoxError},
     cache::{
-        history::{Change, Event, Lost, StartError},
+        history::{Change, Event, Lost, TooOld},
         subscription::{Begin, Mark, Next, OpenError, Subscription},
     },
     metrics::{Limit, Metrics, Presence, Told, Transport, WatchEnd},
@@ -163,8 +163,7 @@ impl Watches {
 impl From<OpenError> for ForwardReason {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Start(StartError::TooOld) => Self::BeforeWindow,
-            OpenError::Start(StartError::TooNew) => Self::Behind,
+            OpenError::Start(TooOld) => Self::BeforeWindow,
             OpenError::Gone => Self::NotSynced,
             OpenError::Unprintable => Self::MediaType(UnmodelledMedia::PartialObjectMetadata),
         }

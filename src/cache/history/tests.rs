@@ -10,7 +10,7 @@ fn event(at: u64, change: Change, name: &str, padding: usize) -> Event {
     Event::new(version(at), change, pod.object(), before)
 }
 
-fn started(history: &History, at: u64) -> Result<Vec<u64>, StartError> {
+fn started(history: &History, at: u64) -> Result<Vec<u64>, TooOld> {
     let cursor = history.start_at(&version(at))?;
     let events = history.after(cursor).expect("just made");
     Ok(events.map(|event| event.version.as_str().parse().expect("a number")).collect())
@@ -32,14 +32,14 @@ fn a_watch_starts_after_its_version() {
     assert_eq!(started(&history, 11), Ok(vec![12, 15, 20]));
     assert_eq!(started(&history, 12), Ok(vec![15, 20]));
     assert_eq!(started(&history, 20), Ok(vec![]));
-    assert_eq!(started(&history, 9), Err(StartError::TooOld));
-    assert_eq!(started(&history, 21), Err(StartError::TooNew));
+    assert_eq!(started(&history, 9), Err(TooOld));
+    assert_eq!(started(&history, 21), Ok(vec![]));
 }
 
 #[test]
 fn nothing_starts_before_the_first_list() {
     let history = History::new(BOUNDS);
-    assert_eq!(started(&history, 1), Err(StartError::TooNew));
+    assert_eq!(started(&history, 1), Err(TooOld));
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_bookmark_moves_the_end_and_a_list_begins_anew() {
     assert_eq!(started(&history, 30), Ok(vec![]));
     assert_eq!(started(&history, 10), Ok(vec![12]));
     history.reset(version(40));
-    assert_eq!(started(&history, 30), Err(StartError::TooOld));
+    assert_eq!(started(&history, 30), Err(TooOld));
     assert_eq!(started(&history, 40), Ok(vec![]));
     assert_eq!(history.bytes(), 0);
 }
@@ -57,7 +57,7 @@ fn a_bookmark_moves_the_end_and_a_list_begins_anew() {
 #[test]
 fn the_oldest_go_when_there_are_too_many() {
     let history = filled(&[11, 12, 13, 14, 15]);
-    assert_eq!(started(&history, 10), Err(StartError::TooOld));
+    assert_eq!(started(&history, 10), Err(TooOld));
     assert_eq!(started(&history, 11), Ok(vec![12, 13, 14, 15]));
 }
 
@@ -67,10 +67,10 @@ fn the_oldest_go_when_they_are_too_large() {
     history.push(event(12, Change::Modified, "q", 60_000), Instant::now());
     // With what may be printed of it, the event is larger than all of the window may be.
     assert!(history.bytes() > 100_000);
-    assert_eq!(started(&history, 10), Err(StartError::TooOld));
+    assert_eq!(started(&history, 10), Err(TooOld));
     assert_eq!(started(&history, 11), Ok(vec![12]));
     history.push(event(13, Change::Added, "q", 10_000), Instant::now());
-    assert_eq!(started(&history, 11), Err(StartError::TooOld));
+    assert_eq!(started(&history, 11), Err(TooOld));
     assert_eq!(started(&history, 12), Ok(vec![13]));
     assert!((20_000..30_000).contains(&history.bytes()));
 }
@@ -82,7 +82,7 @@ async fn the_oldest_go_with_time() {
     history.push(event(12, Change::Added, "q", 0), Instant::now());
     tokio::time::advance(Duration::from_secs(40)).await;
     history.evict(Instant::now());
-    assert_eq!(started(&history, 10), Err(StartError::TooOld));
+    assert_eq!(started(&history, 10), Err(TooOld));
     assert_eq!(started(&history, 11), Ok(vec![12]));
 }
 
@@ -93,7 +93,7 @@ fn events_of_one_version_stay_together() {
     history.push(event(13, Change::Added, "r", 0), Instant::now());
     history.push(event(14, Change::Added, "s", 0), Instant::now());
     // One of the three is gone, so nobody may start before them.
-    assert_eq!(started(&history, 11), Err(StartError::TooOld));
+    assert_eq!(started(&history, 11), Err(TooOld));
     assert_eq!(started(&history, 12), Ok(vec![13, 14]));
 }
 

@@ -158,15 +158,12 @@ pub fn decide_watch(
     };
     let begin = match &watch.version {
         _ if state => Begin::State,
-        VersionMatch::NotOlderThan(version) if snapshot.version() < version => {
-            let reach = Reach::Version(version.clone());
-            return wait(reach, patience, ForwardReason::Behind);
-        }
         VersionMatch::NotOlderThan(version) => {
             if view.oldest.as_ref().is_none_or(|oldest| version < oldest) {
                 return detour(ForwardReason::BeforeWindow);
             }
-            // It goes on where the client is: what the session saw elsewhere is yet to come.
+            // It goes on where the client is: what the session saw elsewhere is yet to come, and where
+            // the client is ahead of the replica nothing is told up to there (S-WATCH-03).
             return follow(candidate, view, snapshot, Begin::After(version.clone()));
         }
         _ => Begin::Now,
