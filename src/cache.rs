@@ -32,6 +32,7 @@ pub mod store;
 pub mod subscription;
 #[cfg(test)]
 pub mod testing;
+mod view;
 
 pub use replica::{Link, Reach, Replica, ReplicaStatus, Start, State, View};
 

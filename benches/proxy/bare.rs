@@ -6,6 +6,7 @@
 
 use std::{
     collections::HashMap,
+    convert::Infallible,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -15,16 +16,21 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
+use futures_util::stream;
 use http::{HeaderName, Request, Response, Uri, header};
-use http_body_util::{Either, Full};
-use hyper::{body::Incoming, client, server, service::service_fn};
+use http_body_util::{BodyExt, Either, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{
+    body::{Frame, Incoming},
+    client, server,
+    service::service_fn,
+};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use listless::tls::{self, Authority, Names};
 use rustls::pki_types::ServerName;
 use tempfile::TempDir;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Mutex,
+    sync::{Mutex, broadcast},
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -38,6 +44,12 @@ const AUTHORITY_FILE: &str = "ca.pem";
 const ADDRESS_FILE: &str = "address";
 /// Files with a target on their first line and its answer after it.
 const ANSWER_PREFIX: &str = "answer-";
+
+/// Who asks for this is sent its answer whenever somebody asks for [`TELL`].
+pub(crate) const WATCH: &str = "/watch";
+pub(crate) const TELL: &str = "/tell";
+/// More than are sent before the slowest has read the first.
+const UNREAD_MAX: usize = 64;
 
 /// The headers an answer from memory has besides its length and date.
 const HEADERS: [(HeaderName, &str); 4] = [
@@ -55,12 +67,14 @@ pub(crate) struct Bare {
     _folder: TempDir,
 }
 
-type Body = Either<Full<Bytes>, Incoming>;
+type Body = Either<Full<Bytes>, Either<Incoming, Told>>;
+type Told = UnsyncBoxBody<Bytes, Infallible>;
 type Upstream = client::conn::http2::SendRequest<Incoming>;
 
 /// What the server holds.
 struct Served {
     answers: HashMap<String, Bytes>,
+    told: broadcast::Sender<Bytes>,
     upstream: Endpoint,
 }
 
@@ -111,7 +125,9 @@ async fn listen(folder: &Path, kubeconfig: &Path) -> Result<()> {
     let leaf = authority.issue(&Names::of_apiserver(""), SystemTime::now())?;
     let tls = TlsAcceptor::from(tls::Server::new(leaf)?.current());
     let upstream = Endpoint::from_kubeconfig(kubeconfig)?;
-    let served = Arc::new(Served { answers: answers(folder)?, upstream });
+    #[expect(clippy::disallowed_methods, reason = "the load counts what its watchers are told")]
+    let told = broadcast::Sender::new(UNREAD_MAX);
+    let served = Arc::new(Served { answers: answers(folder)?, told, upstream });
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     fs::write(folder.join(AUTHORITY_FILE), authority.pem())?;
     // Written under another name first: who waits for it must find it whole.
@@ -148,7 +164,16 @@ async fn connection(tls: TlsAcceptor, stream: TcpStream, served: Arc<Served>) ->
         async move {
             let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
             match served.answers.get(target) {
-                Some(body) => Ok(given(body.clone())),
+                Some(_) if target == WATCH => {
+                    Ok(answered(Either::Right(Either::Right(served.tell()))))
+                }
+                Some(body) => Ok(answered(Either::Left(Full::new(body.clone())))),
+                None if target == TELL => {
+                    let event = served.answers.get(WATCH).cloned().unwrap_or_default();
+                    // Fails if nobody is there to be told.
+                    let _ = served.told.send(event);
+                    Ok(answered(Either::Left(Full::default())))
+                }
                 None => pass_on(&served.upstream, &mut *upstream.lock().await, request).await,
             }
         }
@@ -156,8 +181,21 @@ async fn connection(tls: TlsAcceptor, stream: TcpStream, served: Arc<Served>) ->
     Ok(server::conn::http1::Builder::new().serve_connection(stream, service).await?)
 }
 
-fn given(body: Bytes) -> Response<Body> {
-    let mut response = Response::new(Either::Left(Full::new(body)));
+// === impl Served ===
+
+impl Served {
+    /// A body that is told every event from now on.
+    fn tell(&self) -> Told {
+        let told = stream::unfold(self.told.subscribe(), |mut told| async move {
+            let event = told.recv().await.ok()?;
+            Some((Ok(Frame::data(event)), told))
+        });
+        StreamBody::new(told).boxed_unsync()
+    }
+}
+
+fn answered(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, http::HeaderValue::from_static(value));
     }
@@ -178,7 +216,8 @@ async fn pass_on(
     let uri = Uri::builder().scheme("https").authority(endpoint.authority.as_str());
     *request.uri_mut() = uri.path_and_query(target).build()?;
     request.headers_mut().remove(header::HOST);
-    let mut response = sender.send_request(request).await?.map(Either::Right);
+    let mut response =
+        sender.send_request(request).await?.map(|body| Either::Right(Either::Left(body)));
     let said = http::HeaderValue::from_static("bare; fwd=bypass");
     response.headers_mut().insert("cache-status", said);
     Ok(response)

@@ -18,6 +18,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+pub use super::view::{Reach, View};
 use super::{bookmark::BookmarkForm, history::History, store::Snapshot};
 use crate::{
     api::{query::Query, version::ResourceVersion},
@@ -44,25 +45,6 @@ pub struct Replica {
 /// Keeps a replica in use until dropped.
 #[derive(Debug)]
 pub(super) struct Attached(Arc<Replica>);
-
-/// An immutable picture of a replica, taken once per request.
-#[derive(Clone)]
-pub struct View {
-    /// Where the picture was taken, to wait for a newer one.
-    pub replica: Arc<Replica>,
-    /// Whether there is something to answer from.
-    pub state: State,
-    /// The objects; present exactly when synced.
-    pub snapshot: Option<Arc<Snapshot>>,
-    /// Whether news would arrive now.
-    pub link: Link,
-    /// When the last event or bookmark, or the list, came.
-    pub proven_at: Option<Instant>,
-    /// Counts declared breaks in the sequence of versions, such as a restored etcd.
-    pub epoch: u32,
-    /// The lowest version a watch can start at.
-    pub oldest: Option<ResourceVersion>,
-}
 
 /// Why a replica was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,17 +78,6 @@ pub enum Link {
         /// Since when.
         since: Instant,
     },
-}
-
-/// What a reader waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// Any snapshot.
-    Synced,
-    /// A snapshot at this version or a later one.
-    Version(ResourceVersion),
-    /// A snapshot later than this version.
-    Newer(ResourceVersion),
 }
 
 /// One replica in figures, for pages, readiness and metrics.
@@ -210,6 +181,12 @@ impl Replica {
             epoch: published.epoch,
             oldest: published.oldest.clone(),
         }
+    }
+
+    /// Whether it is linked to the apiserver, and when it was last proven up to date.
+    pub fn proof(&self) -> (Link, Option<Instant>) {
+        let published = self.published.load();
+        (published.link, published.proven_at)
     }
 
     /// Waits until the wanted is there, the replica fails, or the deadline; returns the newest view.
@@ -382,18 +359,5 @@ impl Drop for Attached {
     fn drop(&mut self) {
         self.0.usage().used_at = Instant::now();
         self.0.watchers.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-// === impl View ===
-
-impl View {
-    /// Whether the wanted is already there.
-    pub fn reaches(&self, wanted: &Reach) -> bool {
-        self.snapshot.as_ref().is_some_and(|snapshot| match wanted {
-            Reach::Synced => true,
-            Reach::Version(version) => snapshot.version() >= version,
-            Reach::Newer(version) => snapshot.version() > version,
-        })
     }
 }

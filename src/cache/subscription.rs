@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 pub use super::bookmark::Mark;
 use super::{
@@ -13,7 +14,7 @@ use super::{
     envelope::Envelope,
     event,
     history::{Change, Cursor, Event, Lost, TooOld},
-    replica::{Attached, Replica, View},
+    replica::{Attached, Link, Replica},
     store::{Position, Snapshot},
 };
 use crate::{
@@ -205,9 +206,9 @@ impl Subscription {
         self.tick.changed().await;
     }
 
-    /// The replica as it is now.
-    pub fn view(&self) -> View {
-        self.replica.get().view()
+    /// Whether the replica is linked to the apiserver, and when it was last proven up to date.
+    pub fn proof(&self) -> (Link, Option<Instant>) {
+        self.replica.get().proof()
     }
 
     /// The line of a bookmark; nothing if nobody knows how one is printed.

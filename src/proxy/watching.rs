@@ -4,6 +4,7 @@
 //! nothing yet does not end within two seconds (S-WATCH-28) unless its client asked for that; there
 //! is no queue: who reads too slowly is cut off cleanly (S-WATCH-24).
 
+mod alarm;
 mod websocket;
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -16,7 +17,9 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, sleep_until},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use self::alarm::Alarm;
 
 use crate::{
     api::{GroupResource, media::UnmodelledMedia, request::Watch, version::ResourceVersion},
@@ -62,7 +65,9 @@ pub struct Watching {
     review: Option<BoxFuture<'static, bool>>,
     /// Whether nothing was told yet.
     silent: bool,
-    closing: CancellationToken,
+    /// Waits since the watch opened, as the alarm does: to begin anew with each event is dear.
+    closing: Pin<Box<WaitForCancellationFutureOwned>>,
+    alarm: Alarm,
     ending: Option<WatchEnd>,
     _place: OwnedSemaphorePermit,
     _present: Presence,
@@ -150,7 +155,8 @@ impl Watches {
             permit,
             review: None,
             silent: true,
-            closing: self.closing.clone(),
+            closing: Box::pin(self.closing.clone().cancelled_owned()),
+            alarm: Alarm::at(now + BOOKMARK_EVERY),
             ending: None,
             _place: place,
             _present: self.metrics.watcher(transport),
@@ -282,13 +288,12 @@ impl Watching {
             self.review_at = now + self.permit.review_every();
             self.review = Some(self.permit.clone().is_withdrawn().boxed());
         }
-        let view = self.subscription.view();
-        let Some(proven) = proven_until(&view, self.max_staleness).filter(|until| *until >= now)
-        else {
+        let (link, proven_at) = self.subscription.proof();
+        let proven = proven_until(link, proven_at, self.max_staleness);
+        let Some(proven) = proven.filter(|until| *until >= now) else {
             self.ending = Some(WatchEnd::Unproven);
             return;
         };
-        drop(view);
         let times = [self.bookmark_at, Some(self.review_at), Some(proven + JUST_AFTER)];
         let until = times.into_iter().flatten().fold(self.deadline, Instant::min);
         tokio::select! {
@@ -300,9 +305,9 @@ impl Watching {
                     self.ending = Some(WatchEnd::Forbidden);
                 }
             }
-            () = self.closing.cancelled() => self.ending = Some(WatchEnd::Shutdown),
+            () = self.closing.as_mut() => self.ending = Some(WatchEnd::Shutdown),
             () = self.subscription.changed() => {}
-            () = sleep_until(until) => {}
+            () = self.alarm.until(until) => {}
         }
     }
 

@@ -22,9 +22,13 @@ pub(super) const PROGRESS_MAX: Duration = Duration::from_secs(90);
 const REOPENING: Duration = Duration::from_secs(2);
 
 /// Until when a replica's events may be believed to be all there are, unless news comes.
-pub fn proven_until(view: &View, max_staleness: Duration) -> Option<Instant> {
-    let progress = view.proven_at? + PROGRESS_MAX;
-    Some(match view.link {
+pub fn proven_until(
+    link: Link,
+    proven_at: Option<Instant>,
+    max_staleness: Duration,
+) -> Option<Instant> {
+    let progress = proven_at? + PROGRESS_MAX;
+    Some(match link {
         Link::Up => progress,
         Link::Lost { since } => progress.min(since + max_staleness.max(REOPENING)),
     })

@@ -361,11 +361,17 @@ fn events_are_believed_to_be_all_there_are_until_the_proof_runs_out() {
     let query = Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All);
     let mut view = view(query, Some(pods(1, &[])), now);
     let staleness = Duration::from_secs(5);
-    assert_eq!(proven_until(&view, staleness), Some(now + PROGRESS_MAX));
+    assert_eq!(proven_until(view.link, view.proven_at, staleness), Some(now + PROGRESS_MAX));
     view.link = Link::Lost { since: now + Duration::from_secs(1) };
-    assert_eq!(proven_until(&view, staleness), Some(now + Duration::from_secs(6)));
-    assert_eq!(proven_until(&view, Duration::ZERO), Some(now + Duration::from_secs(3)));
-    assert_eq!(proven_until(&view, PROGRESS_MAX), Some(now + PROGRESS_MAX));
+    assert_eq!(
+        proven_until(view.link, view.proven_at, staleness),
+        Some(now + Duration::from_secs(6))
+    );
+    assert_eq!(
+        proven_until(view.link, view.proven_at, Duration::ZERO),
+        Some(now + Duration::from_secs(3))
+    );
+    assert_eq!(proven_until(view.link, view.proven_at, PROGRESS_MAX), Some(now + PROGRESS_MAX));
     view.proven_at = None;
-    assert_eq!(proven_until(&view, staleness), None);
+    assert_eq!(proven_until(view.link, view.proven_at, staleness), None);
 }

@@ -1,0 +1,47 @@
+//! When something that waits looks around again, though there is no news.
+
+use std::pin::Pin;
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// A timer that is set anew only where it would go off too late, so that news which merely puts it
+/// off costs nothing: whoever waits for it may be woken too early, never too late.
+pub(super) struct Alarm(Pin<Box<Sleep>>);
+
+// === impl Alarm ===
+
+impl Alarm {
+    /// Goes off at this time.
+    pub(super) fn at(time: Instant) -> Self {
+        Self(Box::pin(sleep_until(time)))
+    }
+
+    /// Waits until this time at the latest.
+    pub(super) async fn until(&mut self, time: Instant) {
+        if self.0.is_elapsed() || self.0.deadline() > time {
+            self.0.as_mut().reset(time);
+        }
+        self.0.as_mut().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_goes_off_early_once_when_it_was_put_off_and_never_late() {
+        let begun = Instant::now();
+        let after = |seconds| begun + Duration::from_secs(seconds);
+        let mut alarm = Alarm::at(after(10));
+        alarm.until(after(30)).await;
+        assert_eq!(Instant::now(), after(10));
+        alarm.until(after(30)).await;
+        assert_eq!(Instant::now(), after(30));
+        let mut alarm = Alarm::at(after(50));
+        alarm.until(after(40)).await;
+        assert_eq!(Instant::now(), after(40));
+    }
+}
