@@ -34,7 +34,7 @@ pub mod subscription;
 pub mod testing;
 mod view;
 
-pub use replica::{Link, Reach, Replica, ReplicaStatus, Start, State, View};
+pub use replica::{Link, Published, Reach, Replica, ReplicaStatus, Start, State, View};
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},

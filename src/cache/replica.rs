@@ -18,8 +18,8 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-pub use super::view::{Reach, View};
-use super::{bookmark::BookmarkForm, history::History, store::Snapshot};
+pub use super::view::{Published, Reach, View};
+use super::{bookmark::BookmarkForm, history::History};
 use crate::{
     api::{query::Query, version::ResourceVersion},
     news::{Follower, Publisher},
@@ -111,17 +111,6 @@ pub struct ReplicaStatus {
     pub unproven: Option<Duration>,
 }
 
-/// What the reflector last published.
-#[derive(Clone)]
-pub(super) struct Published {
-    pub state: State,
-    pub snapshot: Option<Arc<Snapshot>>,
-    pub link: Link,
-    pub proven_at: Option<Instant>,
-    pub epoch: u32,
-    pub oldest: Option<ResourceVersion>,
-}
-
 /// What changes without news for readers.
 #[derive(Debug)]
 pub(super) struct Usage {
@@ -171,22 +160,7 @@ impl Replica {
 
     /// The newest picture.
     pub fn view(self: &Arc<Self>) -> View {
-        let published = self.published.load();
-        View {
-            replica: self.clone(),
-            state: published.state,
-            snapshot: published.snapshot.clone(),
-            link: published.link,
-            proven_at: published.proven_at,
-            epoch: published.epoch,
-            oldest: published.oldest.clone(),
-        }
-    }
-
-    /// Whether it is linked to the apiserver, and when it was last proven up to date.
-    pub fn proof(&self) -> (Link, Option<Instant>) {
-        let published = self.published.load();
-        (published.link, published.proven_at)
+        View { replica: self.clone(), published: self.published() }
     }
 
     /// Waits until the wanted is there, the replica fails, or the deadline; returns the newest view.
@@ -274,7 +248,8 @@ impl Replica {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn published(&self) -> Arc<Published> {
+    /// What its reflector last published.
+    pub fn published(&self) -> Arc<Published> {
         self.published.load_full()
     }
 
@@ -329,21 +304,6 @@ impl Replica {
 impl fmt::Debug for Replica {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Replica").field("query", &self.query).finish_non_exhaustive()
-    }
-}
-
-// === impl Published ===
-
-impl Published {
-    /// Before the first list.
-    pub(super) fn nothing(link: Link, epoch: u32) -> Self {
-        let (state, snapshot, proven_at, oldest) = (State::Starting, None, None, None);
-        Self { state, snapshot, link, proven_at, epoch, oldest }
-    }
-
-    /// What is shown was the newest state at some moment.
-    pub(super) fn prove(&mut self, at: Instant) {
-        self.proven_at = self.proven_at.max(Some(at));
     }
 }
 

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::time::Instant;
 
 pub use super::bookmark::Mark;
 use super::{
@@ -14,7 +13,7 @@ use super::{
     envelope::Envelope,
     event,
     history::{Change, Cursor, Event, Lost, TooOld},
-    replica::{Attached, Link, Replica},
+    replica::{Attached, Published, Replica},
     store::{Position, Snapshot},
 };
 use crate::{
@@ -34,7 +33,7 @@ pub struct Subscription {
     /// What is still to be given of the state at the start.
     initial: Option<(Arc<Snapshot>, Position)>,
     started_at: ResourceVersion,
-    /// The version it started at, while the replica has not passed it: the reader is that far already.
+    /// The version it started at, if the replica had not reached it: the reader is that far already.
     ahead: Option<ResourceVersion>,
 }
 
@@ -107,7 +106,7 @@ impl Subscription {
         // What is published agrees with the history while it is held.
         let history = replica.history();
         let view = replica.view();
-        let snapshot = view.snapshot.filter(|now| now.version() >= seen.version());
+        let snapshot = view.snapshot.clone().filter(|now| now.version() >= seen.version());
         let snapshot = snapshot.filter(|_| view.epoch == epoch).ok_or(OpenError::Gone)?;
         let (cursor, started_at) = match begin {
             Begin::After(version) if !is_on(Mutant::WindowSkipped) => {
@@ -206,9 +205,9 @@ impl Subscription {
         self.tick.changed().await;
     }
 
-    /// Whether the replica is linked to the apiserver, and when it was last proven up to date.
-    pub fn proof(&self) -> (Link, Option<Instant>) {
-        self.replica.get().proof()
+    /// The replica as it is now.
+    pub fn published(&self) -> Arc<Published> {
+        self.replica.get().published()
     }
 
     /// The line of a bookmark; nothing if nobody knows how one is printed.

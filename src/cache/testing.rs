@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    Link, Replica, State, View,
+    Link, Published, Replica, State, View,
     envelope::Envelope,
     history::{Bounds, History},
     reader::Reader,
@@ -42,5 +42,7 @@ pub fn view(query: Query, snapshot: Option<Arc<Snapshot>>, now: Instant) -> View
     let history = History::new(Bounds { events_max: 1, bytes_max: 1, age_max: Duration::ZERO });
     let replica = Arc::new(Replica::new(query, Start::OnDemand, history, now));
     let oldest = snapshot.as_ref().map(|held| held.version().clone());
-    View { replica, state, snapshot, link: Link::Up, proven_at: Some(now), epoch: 0, oldest }
+    let (link, proven_at) = (Link::Up, Some(now));
+    let published = Published { state, snapshot, link, proven_at, epoch: 0, oldest };
+    View { replica, published: Arc::new(published) }
 }

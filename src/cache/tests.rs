@@ -108,8 +108,10 @@ async fn twenty_first_readers_cost_one_list_and_one_watch() {
     let _watch = scene.serve(10, &[Pod::new("a", "p", 5)]).await;
     let mut synced = 0;
     for reader in readers {
-        synced +=
-            reader.await.expect("no panic").map_or(0, |view| view.snapshot.expect("synced").len());
+        synced += reader
+            .await
+            .expect("no panic")
+            .map_or(0, |view| view.snapshot.clone().expect("synced").len());
     }
     // Only the first of them came before anybody had asked.
     assert_eq!(synced, 19);
@@ -168,7 +170,8 @@ async fn replicas_of_two_queries_do_not_mix() {
     let _watch_b = scene.synced(&b, 11, &[]).await;
     watch_a.send(Pod::new("a", "q", 12).event("ADDED"));
     settle().await;
-    let count = |asked: &Query| scene.read(asked).expect("covered").snapshot.expect("synced").len();
+    let count =
+        |asked: &Query| scene.read(asked).expect("covered").snapshot.clone().expect("synced").len();
     assert_eq!((count(&a), count(&b)), (2, 0));
     assert!(scene.read(&everything()).is_err());
 }
@@ -383,7 +386,7 @@ async fn one_object_can_be_followed_alone() {
     list.json(200, fixture::list(10, &[Pod::new("a", "p", 5)]));
     let _watch = scene.calls.expect_watch(10).await.pipe();
     settle().await;
-    assert_eq!(scene.read(&named).expect("covered").snapshot.expect("synced").len(), 1);
+    assert_eq!(scene.read(&named).expect("covered").snapshot.clone().expect("synced").len(), 1);
     // Labels might hide the object, so a replica with labels never covers it.
     let _labelled = scene.synced(&query(Some("b"), "app=web", ""), 10, &[]).await;
     assert!(scene.read(&query(Some("b"), "", "metadata.name=p")).is_err());

@@ -1,6 +1,8 @@
 //! A picture of a replica, as a request is decided by. Plain data.
 
-use std::sync::Arc;
+#[cfg(test)]
+use std::ops::DerefMut;
+use std::{ops::Deref, sync::Arc};
 
 use tokio::time::Instant;
 
@@ -15,6 +17,13 @@ use crate::api::version::ResourceVersion;
 pub struct View {
     /// Where the picture was taken, to wait for a newer one.
     pub replica: Arc<Replica>,
+    /// What it shows.
+    pub(super) published: Arc<Published>,
+}
+
+/// What the reflector last published.
+#[derive(Clone)]
+pub struct Published {
     /// Whether there is something to answer from.
     pub state: State,
     /// The objects; present exactly when synced.
@@ -42,6 +51,22 @@ pub enum Reach {
 
 // === impl View ===
 
+impl Deref for View {
+    type Target = Published;
+
+    fn deref(&self) -> &Published {
+        &self.published
+    }
+}
+
+/// Tests show what no reflector has published.
+#[cfg(test)]
+impl DerefMut for View {
+    fn deref_mut(&mut self) -> &mut Published {
+        Arc::make_mut(&mut self.published)
+    }
+}
+
 impl View {
     /// Whether the wanted is already there.
     pub fn reaches(&self, wanted: &Reach) -> bool {
@@ -50,5 +75,20 @@ impl View {
             Reach::Version(version) => snapshot.version() >= version,
             Reach::Newer(version) => snapshot.version() > version,
         })
+    }
+}
+
+// === impl Published ===
+
+impl Published {
+    /// Before the first list.
+    pub(super) fn nothing(link: Link, epoch: u32) -> Self {
+        let (state, snapshot, proven_at, oldest) = (State::Starting, None, None, None);
+        Self { state, snapshot, link, proven_at, epoch, oldest }
+    }
+
+    /// What is shown was the newest state at some moment.
+    pub(super) fn prove(&mut self, at: Instant) {
+        self.proven_at = self.proven_at.max(Some(at));
     }
 }

@@ -20,7 +20,6 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use self::alarm::Alarm;
-
 use crate::{
     api::{GroupResource, media::UnmodelledMedia, request::Watch, version::ResourceVersion},
     body::{Body, BoxError},
@@ -288,8 +287,7 @@ impl Watching {
             self.review_at = now + self.permit.review_every();
             self.review = Some(self.permit.clone().is_withdrawn().boxed());
         }
-        let (link, proven_at) = self.subscription.proof();
-        let proven = proven_until(link, proven_at, self.max_staleness);
+        let proven = proven_until(&self.subscription.published(), self.max_staleness);
         let Some(proven) = proven.filter(|until| *until >= now) else {
             self.ending = Some(WatchEnd::Unproven);
             return;

@@ -72,7 +72,7 @@ impl Scene {
 
     /// What readers see, as `key@version` of each object.
     fn objects(&self) -> Vec<String> {
-        let snapshot = self.view().snapshot;
+        let snapshot = self.view().snapshot.clone();
         let query = query(None, "", "");
         let objects =
             snapshot.iter().flat_map(|held| held.select(&query).iter().collect::<Vec<_>>());
@@ -80,7 +80,7 @@ impl Scene {
     }
 
     fn shown(&self) -> Option<u64> {
-        self.view().snapshot?.version().as_str().parse().ok()
+        self.view().snapshot.as_ref()?.version().as_str().parse().ok()
     }
 
     fn last_error(&self) -> String {

@@ -10,7 +10,7 @@ use crate::{
         query::Query,
         version::{Freshness, VersionMatch},
     },
-    cache::{Link, View, store::Snapshot},
+    cache::{Link, Published, View, store::Snapshot},
     mutants::{Mutant, is_on},
     proxy::session::{Imminence, Session, Verdict},
 };
@@ -22,13 +22,9 @@ pub(super) const PROGRESS_MAX: Duration = Duration::from_secs(90);
 const REOPENING: Duration = Duration::from_secs(2);
 
 /// Until when a replica's events may be believed to be all there are, unless news comes.
-pub fn proven_until(
-    link: Link,
-    proven_at: Option<Instant>,
-    max_staleness: Duration,
-) -> Option<Instant> {
-    let progress = proven_at? + PROGRESS_MAX;
-    Some(match link {
+pub fn proven_until(published: &Published, max_staleness: Duration) -> Option<Instant> {
+    let progress = published.proven_at? + PROGRESS_MAX;
+    Some(match published.link {
         Link::Up => progress,
         Link::Lost { since } => progress.min(since + max_staleness.max(REOPENING)),
     })

@@ -298,7 +298,8 @@ fn a_replica_whose_freshness_is_not_proven_answers_nothing() {
     let max = candidate.max_staleness;
     let planned = |link, proven_at, at| {
         let held = Some(pods(10, &[]));
-        let view = View { link, proven_at, ..view(candidate.read.query.clone(), held, now) };
+        let mut view = view(candidate.read.query.clone(), held, now);
+        (view.link, view.proven_at) = (link, proven_at);
         act(decide(&candidate, &Lookup::Found(view), &session, at, Duration::ZERO))
     };
     let lost = Link::Lost { since: now };
@@ -323,7 +324,8 @@ fn a_read_waits_for_a_replica_that_is_starting_but_not_for_one_that_fails() {
     assert!(matches!(step, Step::Await(Await { reach: Reach::Synced, .. })));
     let step = decide(&candidate, &Lookup::Found(starting()), &session, now, START_PATIENCE);
     assert_eq!(reason(&act(step)), ForwardReason::NotSynced);
-    let failing = View { state: State::Failing, ..starting() };
+    let mut failing = starting();
+    failing.state = State::Failing;
     let step = decide(&candidate, &Lookup::Found(failing), &session, now, Duration::ZERO);
     assert_eq!(reason(&act(step)), ForwardReason::NotSynced);
 }
@@ -361,17 +363,11 @@ fn events_are_believed_to_be_all_there_are_until_the_proof_runs_out() {
     let query = Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All);
     let mut view = view(query, Some(pods(1, &[])), now);
     let staleness = Duration::from_secs(5);
-    assert_eq!(proven_until(view.link, view.proven_at, staleness), Some(now + PROGRESS_MAX));
+    assert_eq!(proven_until(&view, staleness), Some(now + PROGRESS_MAX));
     view.link = Link::Lost { since: now + Duration::from_secs(1) };
-    assert_eq!(
-        proven_until(view.link, view.proven_at, staleness),
-        Some(now + Duration::from_secs(6))
-    );
-    assert_eq!(
-        proven_until(view.link, view.proven_at, Duration::ZERO),
-        Some(now + Duration::from_secs(3))
-    );
-    assert_eq!(proven_until(view.link, view.proven_at, PROGRESS_MAX), Some(now + PROGRESS_MAX));
+    assert_eq!(proven_until(&view, staleness), Some(now + Duration::from_secs(6)));
+    assert_eq!(proven_until(&view, Duration::ZERO), Some(now + Duration::from_secs(3)));
+    assert_eq!(proven_until(&view, PROGRESS_MAX), Some(now + PROGRESS_MAX));
     view.proven_at = None;
-    assert_eq!(proven_until(view.link, view.proven_at, staleness), None);
+    assert_eq!(proven_until(&view, staleness), None);
 }

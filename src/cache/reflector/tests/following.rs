@@ -15,7 +15,7 @@ fn web(name: &str, version: u64) -> Pod {
 
 fn follow(scene: &Scene, labels: &str, begin: &Begin) -> Result<Subscription, OpenError> {
     let view = scene.view();
-    let seen = view.snapshot.expect("synced");
+    let seen = view.snapshot.clone().expect("synced");
     Subscription::open(
         &scene.replica,
         &seen,
@@ -131,7 +131,7 @@ async fn a_relist_is_never_told_as_events() {
     let begin = Begin::After(version(10));
     assert_eq!(follow(&scene, "", &begin).err(), Some(OpenError::Start(TooOld)));
     // What was seen in another epoch is no start either.
-    let old = seen.snapshot.expect("synced");
+    let old = seen.snapshot.clone().expect("synced");
     let query = query(None, "", "");
     let shown = Representation::Object;
     let opened =

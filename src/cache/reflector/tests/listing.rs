@@ -153,7 +153,7 @@ async fn custom_resources_are_kept_as_they_are() {
     let watch = scene.calls.expect_watch(10).await.pipe();
     watch.send(format!("{{\"type\":\"MODIFIED\",\"object\":{}}}\n", item(12)));
     scene.settle().await;
-    let snapshot = scene.view().snapshot.expect("synced");
+    let snapshot = scene.view().snapshot.clone().expect("synced");
     assert_eq!(fixture::text(snapshot.list_body(&query).chunks), list(12, &item(12)));
     let object = snapshot.select(&query).iter().next().expect("the thing");
     assert_eq!(fixture::text(snapshot.object_body(object)), item(12) + "\n");
@@ -239,7 +239,7 @@ async fn restored_data_begins_an_epoch_and_shares_nothing() {
     let other = Pod { node: "other", ..pod("p", 5) };
     call.json(200, fixture::list(9, std::slice::from_ref(&other)));
     scene.calls.expect_watch(9).await;
-    let body = scene.view().snapshot.expect("synced").list_body(&query(None, "", ""));
+    let body = scene.view().snapshot.clone().expect("synced").list_body(&query(None, "", ""));
     assert_eq!(fixture::text(body.chunks), fixture::list(9, &[other]));
 }
 

@@ -44,7 +44,7 @@ async fn an_event_is_rendered_as_the_list_would_be() {
     let pods = [Pod { labels: vec![("app", "web")], node: "one", ..pod("p", 11) }, pod("q", 12)];
     watch.send(pods[0].event("MODIFIED") + &pods[1].event("ADDED"));
     scene.settle().await;
-    let snapshot = scene.view().snapshot.expect("synced");
+    let snapshot = scene.view().snapshot.clone().expect("synced");
     let body = snapshot.list_body(&query(None, "", ""));
     assert_eq!(fixture::text(body.chunks), fixture::list(12, &pods));
     let selected = snapshot.list_body(&query(None, "app=web", "spec.nodeName=one"));
@@ -54,7 +54,7 @@ async fn an_event_is_rendered_as_the_list_would_be() {
 #[tokio::test(start_paused = true)]
 async fn nobody_holds_what_is_no_longer_shown() {
     let (scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
-    let first = Arc::downgrade(&scene.view().snapshot.expect("synced"));
+    let first = Arc::downgrade(&scene.view().snapshot.clone().expect("synced"));
     watch.send(pod("p", 11).event("MODIFIED"));
     scene.settle().await;
     assert!(first.upgrade().is_none());
@@ -333,11 +333,11 @@ async fn those_who_wait_are_woken() {
     assert!(!reached.is_finished());
     watch.send(bookmark(13));
     let view = reached.await.expect("a view");
-    assert_eq!(view.snapshot.expect("synced").version(), &version(13));
+    assert_eq!(view.snapshot.clone().expect("synced").version(), &version(13));
     assert!(Instant::now() < deadline);
     let view = never.await.expect("a view");
     assert_eq!(
-        (view.snapshot.expect("synced").version(), Instant::now()),
+        (view.snapshot.clone().expect("synced").version(), Instant::now()),
         (&version(13), deadline)
     );
 }
