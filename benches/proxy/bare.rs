@@ -6,7 +6,6 @@
 
 use std::{
     collections::HashMap,
-    convert::Infallible,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -18,14 +17,17 @@ use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderName, Request, Response, Uri, header};
-use http_body_util::{BodyExt, Either, Full, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::StreamBody;
 use hyper::{
     body::{Frame, Incoming},
     client, server,
     service::service_fn,
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use listless::tls::{self, Authority, Names};
+use listless::{
+    body::{Body, BoxError},
+    tls::{self, Authority, Names},
+};
 use rustls::pki_types::ServerName;
 use tempfile::TempDir;
 use tokio::{
@@ -67,14 +69,12 @@ pub(crate) struct Bare {
     _folder: TempDir,
 }
 
-type Body = Either<Full<Bytes>, Either<Incoming, Told>>;
-type Told = UnsyncBoxBody<Bytes, Infallible>;
 type Upstream = client::conn::http2::SendRequest<Incoming>;
 
 /// What the server holds.
 struct Served {
     answers: HashMap<String, Bytes>,
-    told: broadcast::Sender<Bytes>,
+    told: broadcast::Sender<()>,
     upstream: Endpoint,
 }
 
@@ -163,18 +163,15 @@ async fn connection(tls: TlsAcceptor, stream: TcpStream, served: Arc<Served>) ->
         let (served, upstream) = (Arc::clone(&served), Arc::clone(&upstream));
         async move {
             let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
-            match served.answers.get(target) {
-                Some(_) if target == WATCH => {
-                    Ok(answered(Either::Right(Either::Right(served.tell()))))
-                }
-                Some(body) => Ok(answered(Either::Left(Full::new(body.clone())))),
-                None if target == TELL => {
-                    let event = served.answers.get(WATCH).cloned().unwrap_or_default();
+            match (target, served.answers.get(target)) {
+                (WATCH, Some(event)) => Ok(answered(served.follow(event.clone()))),
+                (TELL, None) => {
                     // Fails if nobody is there to be told.
-                    let _ = served.told.send(event);
-                    Ok(answered(Either::Left(Full::default())))
+                    let _ = served.told.send(());
+                    Ok(answered(Body::empty()))
                 }
-                None => pass_on(&served.upstream, &mut *upstream.lock().await, request).await,
+                (_, Some(body)) => Ok(answered(Body::full(body.clone()))),
+                (_, None) => pass_on(&served.upstream, &mut *upstream.lock().await, request).await,
             }
         }
     });
@@ -184,13 +181,13 @@ async fn connection(tls: TlsAcceptor, stream: TcpStream, served: Arc<Served>) ->
 // === impl Served ===
 
 impl Served {
-    /// A body that is told every event from now on.
-    fn tell(&self) -> Told {
-        let told = stream::unfold(self.told.subscribe(), |mut told| async move {
-            let event = told.recv().await.ok()?;
-            Some((Ok(Frame::data(event)), told))
+    /// A body that is sent this whenever somebody asks for [`TELL`].
+    fn follow(&self, event: Bytes) -> Body {
+        let told = stream::unfold((self.told.subscribe(), event), |(mut told, event)| async move {
+            told.recv().await.ok()?;
+            Some((Ok::<_, BoxError>(Frame::data(event.clone())), (told, event)))
         });
-        StreamBody::new(told).boxed_unsync()
+        Body::wrap(StreamBody::new(told))
     }
 }
 
@@ -216,8 +213,7 @@ async fn pass_on(
     let uri = Uri::builder().scheme("https").authority(endpoint.authority.as_str());
     *request.uri_mut() = uri.path_and_query(target).build()?;
     request.headers_mut().remove(header::HOST);
-    let mut response =
-        sender.send_request(request).await?.map(|body| Either::Right(Either::Left(body)));
+    let mut response = sender.send_request(request).await?.map(Body::incoming);
     let said = http::HeaderValue::from_static("bare; fwd=bypass");
     response.headers_mut().insert("cache-status", said);
     Ok(response)

@@ -171,16 +171,12 @@ fn bare_slot(expected: &Expected, bare: &Bare, options: &Options) -> Result<Slot
 impl Measured {
     /// Apiserver ÷ Listless, round by round, in order of size.
     pub(crate) fn ratios(&self) -> Vec<f64> {
-        let mut ratios: Vec<f64> =
-            self.apiserver.iter().zip(&self.listless).map(|(a, b)| a / b).collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios
+        ratios(&self.apiserver, &self.listless)
     }
 
     /// Apiserver ÷ the bare server: what this machine allows.
     pub(crate) fn ceiling(&self) -> f64 {
-        let ratios: Vec<f64> = self.apiserver.iter().zip(&self.bare).map(|(a, b)| a / b).collect();
-        median(&ratios)
+        median(&ratios(&self.apiserver, &self.bare))
     }
 
     fn add_direct(&mut self, slot: &Slot, idle: IdleLoad) {
@@ -205,6 +201,13 @@ impl Measured {
 fn micros_per_request(slot: &Slot, process: usize, idle_cores: f64) -> f64 {
     let beyond = slot.cpu_seconds[process] - idle_cores * slot.elapsed.as_secs_f64();
     beyond * 1e6 / slot.requests.max(1) as f64
+}
+
+/// One ÷ the other, round by round, in order of size.
+pub(crate) fn ratios(over: &[f64], under: &[f64]) -> Vec<f64> {
+    let mut ratios: Vec<f64> = over.iter().zip(under).map(|(over, under)| over / under).collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios
 }
 
 /// The middle value; zero of none.

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 
 use crate::{
     bare,
-    cell::{Gate, median},
+    cell::{Gate, median, ratios},
     options::Options,
     setup::{IdleLoad, Setup},
     watchers::Watchers,
@@ -90,7 +90,7 @@ pub(crate) async fn measure(
         }
         if let (Some(straight), Some(through)) = (straight, through) {
             found.add(&straight, &through);
-            found.bare.push(bare_slot(setup, options, through.event).await?);
+            found.bare.push(bare_slot(setup, &through).await?);
         }
     }
     Ok(found)
@@ -111,12 +111,12 @@ pub(crate) async fn idle_memory(setup: &Setup) -> Result<f64> {
 }
 
 /// What it costs a bare server to deliver as many of the same events, in microseconds for each.
-async fn bare_slot(setup: &Setup, options: &Options, event: Vec<u8>) -> Result<f64> {
-    let bare = setup.bare(vec![(bare::WATCH.to_owned(), event)])?;
+async fn bare_slot(setup: &Setup, through: &Slot) -> Result<f64> {
+    let bare = setup.bare(vec![(bare::WATCH.to_owned(), through.event.clone())])?;
     let mut watchers = Watchers::open(&bare.endpoint, bare::WATCH, WATCHERS, None).await?;
     setup.settle().await;
     let before = bare.cpu_seconds()?;
-    let events = ((options.slot * SLOT_TIMES).as_secs_f64() * EVENTS_PER_SECOND).round() as u64;
+    let events = through.delivered / WATCHERS as u64;
     let mut ticks = tokio::time::interval(Duration::from_secs_f64(EVENTS_PER_SECOND.recip()));
     let mut teller = Connection::open(&bare.endpoint)?;
     let request = bare.endpoint.request(bare::TELL);
@@ -125,7 +125,7 @@ async fn bare_slot(setup: &Setup, options: &Options, event: Vec<u8>) -> Result<f
         teller.exchange(&request)?;
     }
     watchers.are_told(events).await?;
-    Ok((bare.cpu_seconds()? - before) * 1e6 / (events * WATCHERS as u64) as f64)
+    Ok((bare.cpu_seconds()? - before) * 1e6 / through.delivered as f64)
 }
 
 async fn slot(
@@ -167,16 +167,12 @@ async fn slot(
 impl Fanout {
     /// Apiserver ÷ Listless, round by round, in order of size.
     pub(crate) fn ratios(&self) -> Vec<f64> {
-        let mut ratios: Vec<f64> =
-            self.apiserver.iter().zip(&self.listless).map(|(a, b)| a / b).collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios
+        ratios(&self.apiserver, &self.listless)
     }
 
     /// Apiserver ÷ the bare server: what this machine allows.
     pub(crate) fn ceiling(&self) -> f64 {
-        let ratios: Vec<f64> = self.apiserver.iter().zip(&self.bare).map(|(a, b)| a / b).collect();
-        median(&ratios)
+        median(&ratios(&self.apiserver, &self.bare))
     }
 
     /// Events a processor second of Listless delivers.

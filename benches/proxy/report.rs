@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::{
-    cell::{Measured, median},
+    cell::{self, Measured, median},
     fanout::{self, Fanout},
     latency::{Latency, Quantile},
     options::Options,
@@ -142,16 +142,7 @@ impl Report {
             measured.apiserver_meanwhile
         );
         if let Some(gate) = cell.gate {
-            let (found, ceiling) = (median(&ratios), measured.ceiling());
-            let here = Some((gate.at(ceiling), ceiling));
-            self.gates.push(Gate {
-                cell: cell.id,
-                what: "apiserver ÷ listless",
-                found,
-                side: Side::AtLeast,
-                limit: gate.times,
-                here,
-            });
+            self.gate_ratio(cell.id, median(&ratios), gate, measured.ceiling());
         }
     }
 
@@ -231,15 +222,7 @@ impl Report {
             fanout.ceiling()
         );
         if let Some(gate) = size.gate {
-            let ceiling = fanout.ceiling();
-            self.gates.push(Gate {
-                cell: "P18",
-                what: "apiserver ÷ listless",
-                found: median(&ratios),
-                side: Side::AtLeast,
-                limit: gate.times,
-                here: Some((gate.at(ceiling), ceiling)),
-            });
+            self.gate_ratio("P18", median(&ratios), gate, fanout.ceiling());
         }
     }
 
@@ -258,6 +241,17 @@ impl Report {
 
     fn gate(&mut self, cell: &'static str, what: &'static str, found: f64, side: Side, limit: f64) {
         self.gates.push(Gate { cell, what, found, side, limit, here: None });
+    }
+
+    fn gate_ratio(&mut self, cell: &'static str, found: f64, gate: cell::Gate, ceiling: f64) {
+        self.gates.push(Gate {
+            cell,
+            what: "apiserver ÷ listless",
+            found,
+            side: Side::AtLeast,
+            limit: gate.times,
+            here: Some((gate.at(ceiling), ceiling)),
+        });
     }
 
     /// What all of the above cost the apiserver besides the direct halves.

@@ -118,17 +118,12 @@ impl ProxyProcess {
 
     /// Its own metrics.
     pub async fn metrics(&self) -> Result<RequestCounts> {
-        Ok(RequestCounts::parse(&self.metrics_text().await?))
-    }
-
-    /// Its own metrics as it writes them.
-    pub async fn metrics_text(&self) -> Result<String> {
         let mut stream = TcpStream::connect(&self.admin).await?;
         // 1.0: the answer is not chunked and ends with the connection.
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;
-        Ok(text)
+        Ok(RequestCounts::parse(&text))
     }
 
     /// Processor time it has used.
