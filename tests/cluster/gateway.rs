@@ -100,6 +100,7 @@ async fn informers(version: Version) {
     shop.one_watch(&gateway).await;
     let time = std::env::var(CHURN_VARIABLE)
         .map_or(CHURN_SECONDS, |text| text.parse().expect("a number of seconds"));
+    // The sleeps are the churn's length: nothing is awaited in them.
     let churn = Churn::start(shop.client());
     for _ in 0..2 {
         tokio::time::sleep(Duration::from_secs(time) / 3).await;

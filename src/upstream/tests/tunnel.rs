@@ -41,7 +41,10 @@ async fn apiserver(stream: TlsStream<DuplexStream>) {
         tokio::spawn(async move {
             let mut stream = TokioIo::new(upgrade.await.unwrap());
             let mut bytes = Vec::new();
-            stream.read_to_end(&mut bytes).await.unwrap();
+            // A client that breaks off is told nothing.
+            if stream.read_to_end(&mut bytes).await.is_err() {
+                return;
+            }
             bytes.extend_from_slice(b", goodbye");
             stream.write_all(&bytes).await.unwrap();
             stream.shutdown().await.unwrap();

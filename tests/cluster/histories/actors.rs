@@ -88,6 +88,7 @@ pub async fn client(world: Arc<World>, mut dice: Dice) {
         if result.is_err() {
             world.records.failed("broken or late");
         }
+        // A client thinks; now and then for longer than it takes a replica to catch up.
         let pause = if dice.chance(90) { dice.roll(60) } else { dice.roll(2500) };
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
@@ -100,6 +101,7 @@ pub async fn outsider(world: Arc<World>, mut dice: Dice) {
         let place = Place::random(&mut dice);
         let (request, _) = random_write(&place, &mut dice);
         let _ = send(&client, request).await;
+        // Its pace: about thirteen writes a second leave the apiserver time for the readers.
         tokio::time::sleep(Duration::from_millis(dice.roll(150))).await;
     }
 }

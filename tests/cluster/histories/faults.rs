@@ -79,6 +79,7 @@ pub async fn faults(
     let end = std::time::Instant::now() + time;
     while std::time::Instant::now() < end {
         for fault in Fault::ALL {
+            // Time for the actors to go on as if nothing had been, before the next fault.
             tokio::time::sleep(Duration::from_millis(dice.between(1_500, 5_000))).await;
             fault.happen(&world, &mut dice).await?;
             *counts.entry(fault).or_default() += 1;
