@@ -269,10 +269,10 @@ impl Client {
 }
 
 /// A server that closes a connection in good order has not looked at this request: the apiserver
-/// does so after each refused caller.
+/// does so after each refused caller. Nor has one that was never sent, for the goodbye came first.
 fn is_goodbye(error: &hyper::Error) -> bool {
     let text = format!("{error:?}");
-    text.contains("GoAway") && text.contains("NO_ERROR")
+    error.is_canceled() || text.contains("GoAway") && text.contains("NO_ERROR")
 }
 
 async fn collect(response: http::Response<Incoming>) -> Result<Answer> {

@@ -10,7 +10,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
-use tokio::process::Command;
+use tokio::io::AsyncReadExt;
+use tokio::process::{ChildStdout, Command};
+use tokio::sync::watch;
 
 use super::plain::plain;
 use super::stage::{Fault, Scene};
@@ -18,6 +20,8 @@ use crate::rig::client::Request;
 
 /// No command of the script takes longer.
 const LIMIT: Duration = Duration::from_secs(60);
+/// A pod whose coming ends a churn: a watch shows it after all that was before.
+const MARKER: &str = "marker";
 /// So that a command waits when the change comes; what it prints is the same if it does not.
 const PAUSE: Duration = Duration::from_millis(800);
 
@@ -42,7 +46,7 @@ enum Meanwhile {
     Deleted,
     /// The deployment's pods are there.
     RolledOut,
-    /// Pods come, change and go; then the command is ended.
+    /// Pods come, change and go once it shows the first; when it shows the last it is ended.
     Churn,
 }
 
@@ -157,26 +161,33 @@ impl<'a> Side<'a> {
         command.args(["--namespace", self.namespace]).args(arguments.split(' '));
         command.current_dir(&self.home).env("HOME", &self.home).env("KUBECONFIG", &self.kubeconfig);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.kill_on_drop(true).spawn()?;
+        let mut child = command.kill_on_drop(true).spawn()?;
         let id = child.id().context("it has just been started")?.to_string();
+        let (printing, printed) = watch::channel(String::new());
+        let read = read(child.stdout.take().context("a pipe")?, printing);
         let happen = async {
-            if !matches!(meanwhile, Meanwhile::Nothing) {
-                tokio::time::sleep(PAUSE).await;
-                self.happen(meanwhile).await?;
+            match meanwhile {
+                Meanwhile::Nothing => return Ok(()),
+                Meanwhile::Churn => shown(&printed, "one").await,
+                _ => tokio::time::sleep(PAUSE).await,
             }
+            self.happen(meanwhile).await?;
             if matches!(meanwhile, Meanwhile::Churn) {
-                tokio::time::sleep(PAUSE).await;
+                shown(&printed, MARKER).await;
                 // It may have ended by itself.
                 Command::new("kill").args(["-INT", &id]).stderr(Stdio::null()).status().await?;
             }
             anyhow::Ok(())
         };
-        let (output, happened) = tokio::join!(child.wait_with_output(), happen);
-        happened?;
+        let (output, read, happened) = tokio::join!(child.wait_with_output(), read, happen);
+        read.and(happened)?;
+        if matches!(meanwhile, Meanwhile::Churn) {
+            self.delete_pod(MARKER).await?;
+        }
         let output = output?;
-        let [out, error] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+        let (out, error) = (printed.borrow(), String::from_utf8_lossy(&output.stderr));
         let text =
-            format!("{}\n{out}\n{error}", output.status).replace(self.namespace, "NAMESPACE");
+            format!("{}\n{}\n{error}", output.status, *out).replace(self.namespace, "NAMESPACE");
         Ok(plain(&text))
     }
 
@@ -184,10 +195,7 @@ impl<'a> Side<'a> {
         match meanwhile {
             Meanwhile::Nothing => Ok(()),
             Meanwhile::Ready => self.patch("api/v1", "pods/one/status", &ready()).await,
-            Meanwhile::Deleted => {
-                let path = self.path("api/v1", "pods/two?gracePeriodSeconds=0");
-                self.send(Request::new(Method::DELETE, &path)).await
-            }
+            Meanwhile::Deleted => self.delete_pod("two").await,
             Meanwhile::RolledOut => {
                 self.patch("apis/apps/v1", "deployments/web/status", &rolled_out()).await
             }
@@ -197,16 +205,24 @@ impl<'a> Side<'a> {
 
     async fn churn(&self) -> Result<()> {
         for round in 0..3 {
-            let post = Request::new(Method::POST, &self.path("api/v1", "pods"));
-            self.send(post.json(&pod("churned", "web"))).await?;
+            self.create_pod("churned").await?;
             let note = json!({"metadata": {"annotations": {"round": round.to_string()}}});
             self.patch("api/v1", "pods/churned", &note).await?;
             let label = json!({"metadata": {"labels": {"app": "other"}}});
             self.patch("api/v1", "pods/churned", &label).await?;
-            let path = self.path("api/v1", "pods/churned?gracePeriodSeconds=0");
-            self.send(Request::new(Method::DELETE, &path)).await?;
+            self.delete_pod("churned").await?;
         }
-        Ok(())
+        self.create_pod(MARKER).await
+    }
+
+    async fn create_pod(&self, name: &str) -> Result<()> {
+        let post = Request::new(Method::POST, &self.path("api/v1", "pods"));
+        self.send(post.json(&pod(name, "web"))).await
+    }
+
+    async fn delete_pod(&self, name: &str) -> Result<()> {
+        let path = self.path("api/v1", &format!("pods/{name}?gracePeriodSeconds=0"));
+        self.send(Request::new(Method::DELETE, &path)).await
     }
 
     fn path(&self, group: &str, rest: &str) -> String {
@@ -221,6 +237,22 @@ impl<'a> Side<'a> {
     async fn send(&self, request: Request) -> Result<()> {
         self.scene.straight.send(request).await?.successful().map(drop)
     }
+}
+
+/// Publishes what a command prints, as it comes, until it ends.
+async fn read(mut out: ChildStdout, printing: watch::Sender<String>) -> Result<()> {
+    let mut printed = Vec::new();
+    while out.read_buf(&mut printed).await? > 0 {
+        printing.send_replace(String::from_utf8_lossy(&printed).into_owned());
+    }
+    Ok(())
+}
+
+/// Waits until a command has printed this, or has ended.
+async fn shown(printed: &watch::Receiver<String>, text: &str) {
+    // Whether it did is for the comparison to tell.
+    let mut printed = printed.clone();
+    let _ended = printed.wait_for(|printed| printed.contains(text)).await;
 }
 
 /// Fails with every command whose outcomes differ.
