@@ -8,8 +8,12 @@ use crate::clusters::Cluster;
 use crate::rig::client::{Client, Request};
 use crate::rig::control_plane::Version;
 
-/// Every stream ends by itself after this; too short for a bookmark between.
+/// Every stream ends by itself after this; too short for a bookmark, but on a busy machine one may
+/// come before the end does.
 const SECOND: &str = "watch=true&timeoutSeconds=1";
+
+/// Marks the bookmark that ends the initial events, which is no matter of time.
+const INITIAL_END: &str = "k8s.io/initial-events-end";
 
 const COLLECTIONS: [&str; 4] = [
     "/api/v1/namespaces/shop/services",
@@ -91,6 +95,7 @@ async fn stream(client: &Client, target: &str) -> Vec<String> {
             None => event,
         }
     }));
+    lines.pop_if(|last| last.contains("\"type\":\"BOOKMARK\"") && !last.contains(INITIAL_END));
     lines
 }
 
