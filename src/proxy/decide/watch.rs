@@ -1,9 +1,9 @@
 //! What becomes of a watch. Pure, as all of `decide`.
 //!
 //! A watch is answered from a replica that covers it and whose state the session may be shown, or
-//! whose window of events holds its version or has yet to reach it; it never starts a replica. Where our window ends, the
-//! apiserver's may go on: what we cannot tell is forwarded, never refused (S-WATCH-26), and if only
-//! the moment is wrong, for a short time.
+//! whose window of events holds its version or has yet to reach it; it never starts a replica. Where
+//! our window ends, the apiserver's may go on: what we cannot tell is forwarded, never refused
+//! (S-WATCH-26), and if only the moment is wrong, for a short time.
 
 use std::{sync::Arc, time::Duration};
 

@@ -167,7 +167,7 @@ impl<'a> Side<'a> {
         let read = read(child.stdout.take().context("a pipe")?, printing);
         let happen = async {
             match meanwhile {
-                Meanwhile::Nothing => return Ok(()),
+                Meanwhile::Nothing => {}
                 Meanwhile::Churn => shown(&printed, "one").await,
                 _ => tokio::time::sleep(PAUSE).await,
             }
