@@ -8,6 +8,8 @@
 mod driver;
 mod field;
 mod meter;
+mod moment;
+mod report;
 mod run;
 mod table;
 mod tally;

@@ -8,6 +8,7 @@ use anyhow::Result;
 use tokio::process::Command;
 
 use super::field::{FLEET, RINGS, SETS};
+use super::report::{Culprit, Pattern};
 use super::workload::Workload;
 use crate::clusters::skipped;
 use crate::rig::artifact::Built;
@@ -17,6 +18,8 @@ use crate::unmodified::clients;
 const FABRIC8_THREADS: &str = "20";
 const FABRIC8_PERIOD: Duration = Duration::from_secs(3);
 const KUBECTL_PERIOD: Duration = Duration::from_secs(1);
+/// A user agent alone tells the two apart in part only.
+const GO: &[&str] = &["client-go", "controller-runtime"];
 const KUBECTL: &[&str] = &["--namespace", RINGS, "get", "pods", "--output", "name"];
 
 /// The programs, built.
@@ -152,7 +155,8 @@ impl Driver {
             Self::Agents => go("node-agent", "agents", FLEET.namespace),
             Self::Kubectl => {
                 let program = &programs.kubectl;
-                Ok(Workload::kubectl(program, KUBECTL, kubeconfig, folder, KUBECTL_PERIOD))
+                let homes = folder.join("homes");
+                Ok(Workload::kubectl(program, KUBECTL, kubeconfig, homes, KUBECTL_PERIOD))
             }
         }
     }

@@ -10,17 +10,9 @@ use crate::rig::control_plane::{Component, ControlPlane, RequestCounts};
 /// The resources the drivers touch; nobody but they and Listless reads these.
 const RESOURCES: [&str; 3] = ["pods", "configmaps", "statefulsets"];
 
-/// All that was counted up to a moment.
-#[derive(Clone, Debug)]
-pub struct Reading {
-    counts: RequestCounts,
-    apiserver_seconds: f64,
-    etcd_seconds: f64,
-}
-
-/// The difference of two readings.
+/// Requests that reached the apiserver between two counts.
 #[derive(Clone, Copy, Debug)]
-pub struct Used {
+pub struct Requests {
     /// LISTs of the drivers' resources.
     pub lists: u64,
     /// GETs of objects of these resources.
@@ -31,30 +23,24 @@ pub struct Used {
     pub discovery: u64,
     /// Everything else of the same user: watches, reviews, other resources, other paths.
     pub others: u64,
-    /// Processor time of the apiserver.
-    pub apiserver_seconds: f64,
-    /// Processor time of etcd.
-    pub etcd_seconds: f64,
 }
 
-// === impl Reading ===
+/// Processor time, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Cpu {
+    /// Of the apiserver.
+    pub apiserver: f64,
+    /// Of etcd.
+    pub etcd: f64,
+}
 
-impl Reading {
-    /// Reads the meters now.
-    pub async fn take(plane: &ControlPlane) -> Result<Self> {
-        let counts = plane.request_counts().await?;
-        Ok(Self {
-            counts,
-            apiserver_seconds: plane.cpu_seconds(Component::Apiserver)?,
-            etcd_seconds: plane.cpu_seconds(Component::Etcd)?,
-        })
-    }
+// === impl Requests ===
 
-    /// What happened since an earlier reading.
-    pub fn since(&self, before: &Self) -> Used {
-        let grown = |count: &dyn Fn(&RequestCounts) -> u64| {
-            count(&self.counts).saturating_sub(count(&before.counts))
-        };
+impl Requests {
+    /// What was counted between the two; `own` requests of those were the suite's.
+    pub fn between(before: &RequestCounts, after: &RequestCounts, own: u64) -> Self {
+        let grown =
+            |count: &dyn Fn(&RequestCounts) -> u64| count(after).saturating_sub(count(before));
         let of = |verb: &'static str| {
             grown(&|counts| RESOURCES.iter().map(|resource| counts.ended(verb, resource)).sum())
         };
@@ -64,36 +50,41 @@ impl Reading {
         let admin = |counts: &RequestCounts| {
             counts.sum("authenticated_user_requests", &[("username", "admin")]) as u64
         };
-        // The earlier reading counts in the later one.
-        let all = grown(&admin).saturating_sub(1);
-        Used {
-            lists,
-            gets,
-            writes,
-            discovery,
-            others: all.saturating_sub(lists + gets + writes + discovery),
-            apiserver_seconds: self.apiserver_seconds - before.apiserver_seconds,
-            etcd_seconds: self.etcd_seconds - before.etcd_seconds,
-        }
-    }
-}
-
-/// The apiserver counts documents it has aggregated without group and resource.
-fn discovery(counts: &RequestCounts) -> u64 {
-    let labels = [("verb", "GET"), ("resource", ""), ("subresource", "")];
-    counts.sum("apiserver_request_total", &labels) as u64
-}
-
-// === impl Used ===
-
-impl Used {
-    /// Everything that reached the apiserver.
-    pub fn requests(&self) -> u64 {
-        self.reads() + self.writes + self.others
+        let others = grown(&admin).saturating_sub(own + lists + gets + writes + discovery);
+        Self { lists, gets, writes, discovery, others }
     }
 
     /// What memory could spare the apiserver.
     pub fn reads(&self) -> u64 {
         self.lists + self.gets + self.discovery
+    }
+
+    /// All of them.
+    pub fn all(&self) -> u64 {
+        self.reads() + self.writes + self.others
+    }
+}
+
+/// The apiserver counts the documents it has aggregated by their paths.
+fn discovery(counts: &RequestCounts) -> u64 {
+    let count = |path| {
+        let labels = [("verb", "GET"), ("resource", ""), ("subresource", path)];
+        counts.sum("apiserver_request_total", &labels)
+    };
+    ["/api", "/apis"].into_iter().map(count).sum::<f64>() as u64
+}
+
+// === impl Cpu ===
+
+impl Cpu {
+    /// Used so far.
+    pub fn used(plane: &ControlPlane) -> Result<Self> {
+        let apiserver = plane.cpu_seconds(Component::Apiserver)?;
+        Ok(Self { apiserver, etcd: plane.cpu_seconds(Component::Etcd)? })
+    }
+
+    /// Used since then.
+    pub fn since(self, before: Self) -> Self {
+        Self { apiserver: self.apiserver - before.apiserver, etcd: self.etcd - before.etcd }
     }
 }

@@ -1,13 +1,14 @@
 //! One driver in one way: started, warmed, measured over whole rounds.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
 use super::driver::{Driver, Programs};
 use super::field;
-use super::meter::{Reading, Used};
+use super::meter::{Cpu, Requests};
+use super::moment::Moment;
+use super::report::Report;
 use crate::rig::control_plane::{ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 
@@ -38,12 +39,18 @@ pub struct Run {
     pub window: Duration,
     /// What the driver did in that time.
     pub operations: u64,
-    /// What it cost.
-    pub used: Used,
-    /// Processor time of Listless, unoptimised.
-    pub listless_seconds: f64,
-    /// What went wrong in the driver's eyes.
-    pub errors: Vec<String>,
+    /// What reached the apiserver meanwhile.
+    pub requests: Requests,
+    /// What that cost.
+    pub cpu: Cpu,
+    /// Processor time of Listless.
+    pub listless: f64,
+    /// Requests of the driver that Listless saved the apiserver, by its own account.
+    pub saved: u64,
+    /// Requests that it says it would have saved.
+    pub would_save: u64,
+    /// What was wrong about the driver or about the report on it.
+    pub wrong: Vec<String>,
 }
 
 /// Runs every driver every way, one after the other.
@@ -53,7 +60,7 @@ pub async fn all_drivers(version: Version, programs: &Programs) -> Result<Vec<Ru
     for driver in Driver::ALL {
         for way in Way::ALL {
             let run = run(&plane, programs, driver, way).await;
-            runs.push(run.with_context(|| format!("{} {way:?}", driver.name()))?);
+            runs.push(run.with_context(|| format!("{} {}", driver.name(), way.name()))?);
         }
     }
     Ok(runs)
@@ -67,29 +74,49 @@ async fn run(plane: &ControlPlane, programs: &Programs, driver: Driver, way: Way
     };
     let kubeconfig = proxy.as_ref().map_or(straight.as_path(), ProxyProcess::kubeconfig);
     let folder = plane.folder().join(format!("{driver:?}-{way:?}"));
-    let log = folder.join("informer.log");
-    let mut workload = driver.start(programs, kubeconfig, folder)?;
-    let _informer = programs.informer(kubeconfig, log)?;
+    std::fs::create_dir_all(&folder)?;
+    let _informer = programs.informer(kubeconfig, folder.join("informer.log"))?;
+    let mut workload = driver.start(programs, kubeconfig, &folder)?;
     workload.begun(driver.rounds_before(), WARM_LIMIT).await?;
-    // Between two rounds nothing is under way. The sleep to there and that over the rounds measured
-    // wait for nothing that could be asked for.
+    // Between two rounds least is under way. This sleep and that over the rounds are the measure
+    // itself: nothing is awaited in them.
     tokio::time::sleep(driver.period() / 2).await;
 
     let listless = || proxy.as_ref().map_or(Ok(0.0), ProxyProcess::cpu_seconds);
-    let (began, before, done) =
-        (Instant::now(), Reading::take(plane).await?, workload.tally().await?);
-    let listless_before = listless()?;
+    let before = Moment::take(plane, proxy.as_ref(), &mut workload).await?;
+    let (began, cpu, listless_before) = (Instant::now(), Cpu::used(plane)?, listless()?);
     tokio::time::sleep(driver.period() * driver.rounds()).await;
-    let (after, tally) = (Reading::take(plane).await?, workload.tally().await?);
+    let (window, cpu) = (began.elapsed(), Cpu::used(plane)?.since(cpu));
+    let listless = listless()? - listless_before;
+    let after = Moment::take(plane, proxy.as_ref(), &mut workload).await?;
+
+    // The last count of the earlier moment came after what it says, and so on up to the later one's.
+    let requests = Requests::between(&before.counts, &after.counts, after.attempts);
+    let operations = after.tally.operations - before.tally.operations;
+    let user_agent = driver.culprit().user_agent;
+    let grown = |of: &dyn Fn(&Report) -> u64| match (&before.report, &after.report) {
+        (Some(before), Some(after)) => of(after).saturating_sub(of(before)),
+        _ => 0,
+    };
+    let (saved, would_save) =
+        (grown(&|it| it.saved(user_agent)), grown(&|it| it.would_save(user_agent)));
+    let mut wrong = after.tally.errors.clone();
+    if let Some(report) = &after.report {
+        wrong.extend(report.wrong(driver, &after.tally));
+    }
+    let version = plane.version();
     Ok(Run {
-        version: plane.version(),
+        version,
         driver,
         way,
-        window: began.elapsed(),
-        operations: tally.operations - done.operations,
-        used: after.since(&before),
-        listless_seconds: listless()? - listless_before,
-        errors: tally.errors,
+        window,
+        operations,
+        requests,
+        cpu,
+        listless,
+        saved,
+        would_save,
+        wrong,
     })
 }
 
@@ -112,5 +139,19 @@ impl Way {
     fn configuration(self) -> Option<String> {
         let kind = "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration";
         (self != Self::Straight).then(|| format!("{kind}\nmode: {}\n", self.name()))
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    /// Who ran, in messages.
+    pub fn who(&self) -> String {
+        format!("{} on {}, {}", self.driver.name(), self.version.name(), self.way.name())
+    }
+
+    /// A number of this run for each operation of the driver.
+    pub fn per_operation(&self, number: u64) -> f64 {
+        number as f64 / self.operations.max(1) as f64
     }
 }
