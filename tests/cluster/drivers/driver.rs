@@ -22,6 +22,11 @@ const KUBECTL_PERIOD: Duration = Duration::from_secs(1);
 const GO: &[&str] = &["client-go", "controller-runtime"];
 const KUBECTL: &[&str] = &["--namespace", RINGS, "get", "pods", "--output", "name"];
 
+const RESYNC: [Pattern; 2] = [
+    Pattern { id: "resync-storm", of: ("get", "statefulsets.apps"), fix: "ister" },
+    Pattern { id: "no-op-writes", of: ("update", "statefulsets.apps/status"), fix: "DeepEqual" },
+];
+
 /// The programs, built.
 #[derive(Debug)]
 pub struct Programs {
@@ -126,14 +131,36 @@ impl Driver {
         }
     }
 
-    /// Starts it.
-    pub fn start(
-        self,
-        programs: &Programs,
-        kubeconfig: &Path,
-        folder: PathBuf,
-    ) -> Result<Workload> {
-        std::fs::create_dir_all(&folder)?;
+    /// What the report must say of it.
+    pub fn culprit(self) -> Culprit {
+        let (user_agent, libraries, findings): (_, &[_], &[_]) = match self {
+            Self::Polls => (
+                "fabric8-kubernetes-client/",
+                &["fabric8"],
+                &[Pattern { id: "quorum-list-polling", of: ("list", "pods"), fix: "inform" }],
+            ),
+            Self::Storm => (
+                "ring-operator/",
+                GO,
+                &[Pattern { id: "resync-storm", of: ("list", "pods"), fix: "SyncPeriod" }],
+            ),
+            Self::Resync => ("set-controller/", GO, &RESYNC),
+            Self::Agents => (
+                "node-agent/",
+                GO,
+                &[Pattern { id: "quorum-list-polling", of: ("list", "pods"), fix: "informer" }],
+            ),
+            Self::Kubectl => (
+                "kubectl/",
+                &["kubectl"],
+                &[Pattern { id: "discovery-refetch", of: ("get", "discovery"), fix: "cache" }],
+            ),
+        };
+        Culprit { user_agent, libraries, findings }
+    }
+
+    /// Starts it; what it writes goes into the folder.
+    pub fn start(self, programs: &Programs, kubeconfig: &Path, folder: &Path) -> Result<Workload> {
         let log = folder.join("driver.log");
         let go = |name: &str, way: &str, namespace: &str| {
             let mut command = std::process::Command::new(&programs.follower);
