@@ -18,14 +18,20 @@ use crate::unmodified::clients;
 const FABRIC8_THREADS: &str = "20";
 const FABRIC8_PERIOD: Duration = Duration::from_secs(3);
 const KUBECTL_PERIOD: Duration = Duration::from_secs(1);
-/// A user agent alone tells the two apart in part only.
-const GO: &[&str] = &["client-go", "controller-runtime"];
 const KUBECTL: &[&str] = &["--namespace", RINGS, "get", "pods", "--output", "name"];
 
+const FABRIC8: [Pattern; 1] =
+    [Pattern { id: "quorum-list-polling", of: ("list", "pods"), fix: ".inform(" }];
+const STORM: [Pattern; 1] =
+    [Pattern { id: "resync-storm", of: ("list", "pods"), fix: "SyncPeriod" }];
 const RESYNC: [Pattern; 2] = [
-    Pattern { id: "resync-storm", of: ("get", "statefulsets.apps"), fix: "ister" },
+    Pattern { id: "resync-storm", of: ("get", "statefulsets.apps"), fix: "Lister" },
     Pattern { id: "no-op-writes", of: ("update", "statefulsets.apps/status"), fix: "DeepEqual" },
 ];
+const AGENTS: [Pattern; 1] =
+    [Pattern { id: "quorum-list-polling", of: ("list", "pods"), fix: "SharedInformerFactory" }];
+const DISCOVERY: [Pattern; 1] =
+    [Pattern { id: "discovery-refetch", of: ("get", "/api"), fix: "cache" }];
 
 /// The programs, built.
 #[derive(Debug)]
@@ -133,30 +139,14 @@ impl Driver {
 
     /// What the report must say of it.
     pub fn culprit(self) -> Culprit {
-        let (user_agent, libraries, findings): (_, &[_], &[_]) = match self {
-            Self::Polls => (
-                "fabric8-kubernetes-client/",
-                &["fabric8"],
-                &[Pattern { id: "quorum-list-polling", of: ("list", "pods"), fix: "inform" }],
-            ),
-            Self::Storm => (
-                "ring-operator/",
-                GO,
-                &[Pattern { id: "resync-storm", of: ("list", "pods"), fix: "SyncPeriod" }],
-            ),
-            Self::Resync => ("set-controller/", GO, &RESYNC),
-            Self::Agents => (
-                "node-agent/",
-                GO,
-                &[Pattern { id: "quorum-list-polling", of: ("list", "pods"), fix: "informer" }],
-            ),
-            Self::Kubectl => (
-                "kubectl/",
-                &["kubectl"],
-                &[Pattern { id: "discovery-refetch", of: ("get", "discovery"), fix: "cache" }],
-            ),
+        let (user_agent, library, findings): (_, _, &[_]) = match self {
+            Self::Polls => ("fabric8-kubernetes-client/", "fabric8", &FABRIC8),
+            Self::Storm => ("ring-operator/", "controller-runtime", &STORM),
+            Self::Resync => ("set-controller/", "client-go", &RESYNC),
+            Self::Agents => ("node-agent/", "client-go", &AGENTS),
+            Self::Kubectl => ("kubectl/", "kubectl", &DISCOVERY),
         };
-        Culprit { user_agent, libraries, findings }
+        Culprit { user_agent, library, findings }
     }
 
     /// Starts it; what it writes goes into the folder.

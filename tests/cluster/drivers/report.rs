@@ -52,8 +52,8 @@ struct Finding {
 pub struct Culprit {
     /// How its User-Agent begins.
     pub user_agent: &'static str,
-    /// The library, or what of its family it may be taken for.
-    pub libraries: &'static [&'static str],
+    /// The library.
+    pub library: &'static str,
     /// The patterns that must be found.
     pub findings: &'static [Pattern],
 }
@@ -63,7 +63,7 @@ pub struct Culprit {
 pub struct Pattern {
     /// Its id.
     pub id: &'static str,
-    /// The verb and the resource it is about.
+    /// The verb, and how the resource or path it is about begins.
     pub of: (&'static str, &'static str),
     /// A word of what the library's users must change.
     pub fix: &'static str,
@@ -110,14 +110,15 @@ impl Report {
         let about = |it: &&Finding| {
             it.id == pattern.id
                 && it.user_agent.starts_with(culprit.user_agent)
-                && (it.verb.as_str(), it.resource.as_str()) == pattern.of
+                && it.verb == pattern.of.0
+                && it.resource.starts_with(pattern.of.1)
         };
         let Some(found) = self.findings.iter().find(about) else {
             let all: Vec<String> = self.findings.iter().map(ToString::to_string).collect();
             return Some(format!("{pattern:?} is not found among {all:#?}"));
         };
         let near = |it: f64| (it - period).abs() <= period * PERIOD_TOLERANCE;
-        let right = culprit.libraries.contains(&found.library.as_str())
+        let right = found.library == culprit.library
             && found.fix.contains(pattern.fix)
             && found.period_seconds.is_some_and(near);
         (!right).then(|| format!("{found} is not {pattern:?} of {culprit:?} every {period:.2} s"))
