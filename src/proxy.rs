@@ -36,7 +36,7 @@ use self::{
     coalesce::{Coalesce, CoalesceKey, Departure, Landed},
     decide::{Forward, ForwardReason, LocalRead, LocalWatch, Plan, Reject, Rewriting},
     forward::{Clients, Forwarder, Pupils},
-    identify::{Caller, Identify},
+    identify::Identify,
     listen::{Connection, Serve},
     local::Local,
     observe::RequestLog,
