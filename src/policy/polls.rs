@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api::GroupResource,
+    api::GroupVersionResource,
     limit::Rate,
     mutants::{Mutant, is_on},
 };
@@ -50,7 +50,7 @@ impl RepeatAction {
 
 /// Whether leaders may be elected by this: whoever is held back loses the lead. Before there were
 /// leases, single config maps and endpoints were used.
-pub fn elects_leaders(resource: &GroupResource, name: Option<&str>) -> bool {
+pub fn elects_leaders(resource: &GroupVersionResource, name: Option<&str>) -> bool {
     if is_on(Mutant::LeasePaced) {
         return false;
     }

@@ -284,7 +284,7 @@ fn what_leaders_are_elected_by_is_known() {
         ("", "pods", Some("leader-0"), false),
         ("x.io", "leases", Some("x"), false),
     ] {
-        let resource = GroupResource::new(group, resource);
+        let resource = GroupVersionResource::new(group, "v1", resource);
         assert_eq!(elects_leaders(&resource, name), elects, "{resource:?} {name:?}");
     }
 }

@@ -12,6 +12,7 @@ use crate::{
     api::{
         query::Query,
         request::{Read, RequestInfo, ResourceRequest},
+        selector::NAME_PATH,
         version::VersionMatch,
     },
     limit::{Bucket, Place, Turn},
@@ -73,15 +74,12 @@ pub fn poll<'a>(info: &'a RequestInfo, caller: Caller, rules: &ResourcePolicy) -
         return None;
     };
     let read = request.read.as_ref().ok()?;
-    if !is_unsafe(read)
-        || elects_leaders(&request.resource.group_resource(), read.query.fields.pinned(NAME))
-    {
+    let name = read.query.fields.pinned(NAME_PATH);
+    if !is_unsafe(read) || elects_leaders(&request.resource, name) {
         return None;
     }
     Some(Poll { caller, read, terms, patience: patience(request, &terms) })
 }
-
-const NAME: &str = "metadata.name";
 
 /// What asks for the most recent state, or lets the apiserver filter every object.
 pub(super) fn is_unsafe(read: &Read) -> bool {

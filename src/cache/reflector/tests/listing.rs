@@ -210,7 +210,8 @@ async fn word_that_others_are_answered_does_not_shorten_the_wait_the_apiserver_a
     let nudging = scene.replica.clone();
     tokio::spawn(async move {
         loop {
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            // Far more often than a failed reflector would try again.
+            sleep(Duration::from_millis(500)).await;
             nudging.nudge();
         }
     });
