@@ -27,7 +27,7 @@ use crate::{
         metered::Metered,
         warnings::Warnings,
     },
-    upstream::Client,
+    upstream::{Client, Throttled},
 };
 
 pub use gateway::gateway;
@@ -83,7 +83,8 @@ impl Running {
             let (metrics, warnings) = (metrics.clone(), warnings.clone());
             Arc::new(Metered::new(client.clone(), origin, metrics, warnings))
         };
-        let cache = Cache::new(metered(&clients.own, Origin::Replica), settings, random);
+        let own = Throttled::new(metered(&clients.own, Origin::Replica), metrics.clone());
+        let cache = Cache::new(Arc::new(own), settings, random);
         start_eager(&config.borrow(), &cache);
         let eager = tokio::spawn(keep_starting_eager(config.clone(), cache.clone()));
         let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone()));

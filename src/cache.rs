@@ -25,6 +25,7 @@ mod rebuild;
 pub mod reflector;
 pub mod render;
 mod replica;
+mod roll;
 pub mod selection;
 mod set;
 mod split;
@@ -34,7 +35,7 @@ pub mod subscription;
 pub mod testing;
 mod view;
 
-pub use replica::{Link, Published, Reach, Replica, ReplicaStatus, Start, State, View};
+pub use replica::{Attached, Link, Published, Reach, Replica, ReplicaStatus, Start, State, View};
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},

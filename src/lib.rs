@@ -11,6 +11,7 @@ pub mod demo;
 pub mod error;
 pub mod hash;
 pub mod lifecycle;
+pub mod limit;
 pub mod metrics;
 pub mod mirror;
 pub mod mutants;

@@ -9,6 +9,7 @@ mod family;
 mod labels;
 mod metric;
 mod own;
+mod polls;
 mod process;
 mod replica;
 mod table;
@@ -31,8 +32,9 @@ use crate::api::GroupVersionResource;
 pub use client::RequestSample;
 pub use document::document;
 pub use labels::{
-    Certificate, Connect, Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState,
-    Review, Round, ServedBy, Told, Transport, UpstreamFault, Wait, WatchEnd,
+    Certificate, Connect, Event, Held, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd,
+    ReplicaState, Review, Round, ServedBy, Shadow, Told, Transport, UpstreamFault, Wait, WatchEnd,
+    Would,
 };
 pub use replica::{ReplicaSample, ReplicaTotals};
 pub use upstream::UpstreamSample;
@@ -51,6 +53,7 @@ struct Inner {
     upstream: upstream::Handles,
     replica: replica::Handles,
     own: own::Handles,
+    polls: polls::Handles,
 }
 
 // === impl Metrics ===
@@ -66,6 +69,7 @@ impl Metrics {
             upstream: upstream::Handles::new(&recorder),
             replica: replica::Handles::new(&recorder),
             own: own::Handles::new(&recorder),
+            polls: polls::Handles::new(&recorder),
         }))
     }
 

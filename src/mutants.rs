@@ -102,6 +102,18 @@ mutants! {
     CallersShareReview,
     /// A stranger's request goes out in our own name.
     StrangerInOurName,
+    /// A lease is held back like any other poll.
+    LeasePaced,
+    /// A poll is held back however soon its client gives up.
+    TimeoutIgnored,
+    /// A poll is refused without saying when to come again.
+    NoRetryAfter,
+    /// A poll that was held back is answered by what was held when it came.
+    DecidedBeforeHold,
+    /// A read is rewritten though it is only observed.
+    ObservedRewritten,
+    /// Somebody who asks the apiserver for patience is asked again as soon as others are answered.
+    PushbackIgnored,
 }
 
 /// Whether this bug is to be there.

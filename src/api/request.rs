@@ -54,7 +54,8 @@ pub struct ResourceRequest {
     /// LIST with resourceVersion, resourceVersionMatch, continue, limit, watch, sendInitialEvents
     /// and every unknown parameter absent.
     pub rewritable: bool,
-    /// `?timeout=`, which bounds our own waiting (S-URL-11); `None` also when zero or negative.
+    /// `?timeout=`, and a LIST's `timeoutSeconds` if that is shorter: what bounds our own waiting
+    /// (S-URL-11); `None` also when zero or negative.
     pub timeout: Option<Duration>,
     /// `dryRun` is in the query: the write teaches nothing (S-WRITE-09).
     pub dry_run: bool,
@@ -166,7 +167,7 @@ impl RequestInfo {
             rewritable: plain.is_ok()
                 && verb != Verb::Watch
                 && read::rewritable(&path, &parameters),
-            timeout: timeout.ok().flatten(),
+            timeout: shortest(timeout.ok().flatten(), list_timeout(verb, &parameters)),
             dry_run: parameters.dry_run,
             read,
             watch,
@@ -266,6 +267,16 @@ fn verb(method: &Method, path: &Path, parameters: &Parameters<'_>) -> Verb {
         (None, &Method::DELETE) => Verb::DeleteCollection,
         (None, _) => Verb::Other,
     }
+}
+
+/// How long the client of a LIST says that it will wait.
+fn list_timeout(verb: Verb, parameters: &Parameters<'_>) -> Option<Duration> {
+    let text = parameters.get(Parameter::TimeoutSeconds).filter(|_| verb == Verb::List)?;
+    text.parse().ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
+}
+
+fn shortest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    one.into_iter().chain(other).min()
 }
 
 /// Whether all but the query string is that of an ordinary GET, LIST or WATCH.

@@ -19,7 +19,7 @@ use crate::{
     },
     cache::{Absence, Demand, Lookup},
     config::Config,
-    policy::{Mode, Origin, ResourcePolicy},
+    policy::{Mode, Origin, RepeatAction, RepeatPolls, ResourcePolicy},
     proxy::{
         decide::{self, Candidate, Forward, Plan, Rewriting, Step},
         identify::Caller,
@@ -86,19 +86,22 @@ pub fn explain(method: &Method, uri: &Uri, headers: &HeaderMap, config: &Config)
     if let Ok(read) = &request.read {
         explanation.say("asks for", asked(read));
     }
-    let group_resource = request.resource.group_resource();
-    let policy = config.policy.resource(&group_resource, request.scope.namespace());
-    explanation.say("policy", rule(policy, config));
+    let user_agent = headers.get(http::header::USER_AGENT).map_or(&b""[..], HeaderValue::as_bytes);
+    let rules = decide::rules(&info, &config.policy, user_agent);
+    explanation.say("policy", rule(&rules, config));
+    if let Some(poll) = decide::poll(&info, Caller::Own, &rules) {
+        explanation.say("too often", too_often(&poll.terms));
+    }
     if config.policy.mode() == Mode::Observe {
-        explanation.say("mode", "observe: everything is forwarded unchanged".to_owned());
+        explanation.say("mode", "observe: everything is forwarded unchanged; what follows is what would be".to_owned());
     }
     let session = Session::default();
     if request.verb == Verb::Watch {
-        explanation.watch(&info, headers, config, &session);
+        explanation.watch(&info, headers, &rules, &session);
         return explanation;
     }
     let negotiated = negotiate(&info, headers);
-    match decide::candidate(&info, Caller::Own, negotiated, &config.policy, &session) {
+    match decide::candidate(&info, Caller::Own, negotiated, &rules, &session) {
         Err(plan) => explanation.say("outcome", outcome(&plan)),
         Ok(candidate) => explanation.outcomes(&candidate, &session),
     }
@@ -117,12 +120,11 @@ impl Explanation {
         &mut self,
         info: &RequestInfo,
         headers: &HeaderMap,
-        config: &Config,
+        rules: &ResourcePolicy,
         session: &Session,
     ) {
         let (media, asked) = (Negotiated::of_watch(headers), Asked::of(headers));
-        let policy = &config.policy;
-        let candidate = decide::watch_candidate(info, Caller::Own, media, &asked, policy, session);
+        let candidate = decide::watch_candidate(info, Caller::Own, media, &asked, rules, session);
         let candidate = match candidate {
             Err(plan) => return self.say("outcome", outcome(&plan)),
             Ok(candidate) => candidate,
@@ -223,6 +225,20 @@ fn rule(policy: &ResourcePolicy, config: &Config) -> String {
     )
 }
 
+fn too_often(polls: &RepeatPolls) -> String {
+    let span = |duration| crate::config::Span(duration).to_string();
+    let (interval, burst) = (span(polls.rate.interval()), polls.rate.burst());
+    let often = format!("one each {interval}, after {burst} at once");
+    match polls.action {
+        RepeatAction::Pace => {
+            let delay = span(polls.max_delay);
+            format!("held back together with identical ones, {delay} at most: {often}")
+        }
+        RepeatAction::Reject => format!("refused with 429: {often}"),
+        RepeatAction::Off => "answered".to_owned(),
+    }
+}
+
 fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let read = info.resource_request().and_then(|request| request.read.as_ref().ok());
@@ -241,6 +257,8 @@ fn outcome(plan: &Plan) -> String {
             format!("{}; identical concurrent reads share the answer", sent(forward))
         }
         Plan::Forward(forward) => sent(forward),
+        Plan::Pace(_) => "held back a while".to_owned(),
+        Plan::Reject(_) => "refused with 429".to_owned(),
     }
 }
 
@@ -323,6 +341,18 @@ mod tests {
         let shared =
             "forwarded unchanged: most-recent; identical concurrent reads share the answer";
         assert_eq!(told.about("outcome"), shared);
+        let text = "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\n\
+                    cache: {rules: [{resources: [pods], userAgents: ['curl/*'], start: never}]}\n\
+                    repeatPolls: {action: reject, perSecond: 0.5}\n";
+        let of_curl = Config::from_bytes("c.yaml".as_ref(), text.as_bytes()).unwrap();
+        let mut headers = HeaderMap::new();
+        headers.insert("user-agent", HeaderValue::from_static("curl/8"));
+        let told = explain(&Method::GET, &Uri::from_static("/api/v1/pods"), &headers, &of_curl);
+        assert!(told.about("policy").starts_with("cache.rules[0] (pods)"), "{told}");
+        let told = explained(Method::GET, "/api/v1/pods", &of_curl);
+        assert!(told.about("policy").starts_with("no rule matches"), "{told}");
+        let refused = "refused with 429: one each 2s, after 20 at once";
+        assert_eq!(told.about("too often"), refused);
         let told = explained(Method::GET, "/api/v1/nodes", &config);
         assert!(told.about("policy").starts_with("no rule matches"), "{told}");
     }

@@ -232,6 +232,56 @@ label! {
         Watches = "watches",
         /// Resources with metric labels of their own.
         MetricResources = "metric_resources",
+        /// Polls whose repetitions are counted.
+        PollKeys = "poll_keys",
+        /// Polls held back at once.
+        PollsHeld = "polls_held",
+        /// Requests of Listless's own to the apiserver in a while.
+        OwnRequests = "own_requests",
+        /// Answers compared with memory at once, or the size of one.
+        ShadowChecks = "shadow_checks",
+    }
+}
+
+label! {
+    /// How a poll that was held back came to wait.
+    Held {
+        /// It was the first, and waited for a token.
+        First = "first",
+        /// An identical one waited already.
+        Joined = "joined",
+    }
+}
+
+label! {
+    /// What would have been done with a request, were the mode `enforce`.
+    Would {
+        /// Answered from memory.
+        Read = "read",
+        /// Followed from memory.
+        Watch = "watch",
+        /// Sent together with identical ones.
+        Share = "share",
+        /// Held back, and then one of the others.
+        Pace = "pace",
+        /// Refused with 429.
+        Reject = "reject",
+        /// Answered from the documents held.
+        Discovery = "discovery",
+        /// Sent to the apiserver.
+        Forward = "forward",
+    }
+}
+
+label! {
+    /// What comparing an answer with memory came to.
+    Shadow {
+        /// Memory would have said the same.
+        Equal = "equal",
+        /// Memory would have said something else.
+        Different = "different",
+        /// Memory was never, or is no longer, where the answer is.
+        Unknown = "unknown",
     }
 }
 

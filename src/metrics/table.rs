@@ -30,6 +30,10 @@ pub(super) const TABLE: &[Section] = &[
             &REWRITTEN,
             &COALESCED,
             &WAIT_DURATION,
+            &PACED,
+            &REFUSED,
+            &WOULD_HAVE,
+            &SHADOW_CHECKS,
             &REVIEWS,
             &SESSIONS,
             &WATCHERS,
@@ -132,8 +136,10 @@ const CODE: Label = described("code", "the HTTP status code");
 
 mod callers;
 mod own;
+mod polls;
 
 pub(super) use callers::{CLIENT_CONNECTS, REVIEWS, SESSIONS};
+pub(super) use polls::{PACED, REFUSED, SHADOW_CHECKS, WOULD_HAVE};
 pub(super) use own::{
     CERTIFICATE_EXPIRY, CERTIFICATE_RELOADS, MIRRORINGS, PROCESS_CPU, PROCESS_MAX_FDS,
     PROCESS_OPEN_FDS, PROCESS_RESIDENT, PROCESS_START, PROCESS_THREADS, PROCESS_VIRTUAL,

@@ -31,11 +31,20 @@ use crate::{
     upstream::{self, Client, Lane, Own, Pool},
 };
 
-use lesson::{Lesson, WatchLesson};
+use lesson::{Lesson, Lessons, WatchLesson};
 
 /// The ways to the apiserver.
 pub struct Forwarder {
     clients: Clients,
+}
+
+/// Who learns from an answer, unless the caller is a stranger.
+#[derive(Clone, Copy)]
+pub struct Pupils<'a> {
+    /// The session of the request.
+    pub session: &'a SharedSession,
+    /// What it would be in mode `enforce`, and how the request would have been sent.
+    pub foreseen: Option<(&'a SharedSession, &'a Rewriting)>,
 }
 
 /// The ways a request can take.
@@ -62,6 +71,26 @@ impl Clients {
     }
 }
 
+// === impl Pupils ===
+
+impl<'a> Pupils<'a> {
+    /// Nobody but the session itself.
+    pub fn one(session: &'a SharedSession) -> Self {
+        Self { session, foreseen: None }
+    }
+
+    fn lessons(&self, request: &ResourceRequest, rewriting: &Rewriting) -> Lessons {
+        let now = Instant::now();
+        let foreseen = self.foreseen.map(|(session, rewriting)| {
+            Lesson::of(request, rewriting, session, now)
+        });
+        Lessons {
+            session: Lesson::of(request, rewriting, self.session, now),
+            foreseen: foreseen.unwrap_or_else(Lesson::none),
+        }
+    }
+}
+
 /// How a watch says when it is to end.
 const TIME_LIMIT: &str = "timeoutSeconds=";
 
@@ -73,20 +102,20 @@ impl Forwarder {
         Self { clients }
     }
 
-    /// The apiserver's answer; `session` learns from it unless the caller is a stranger.
+    /// The apiserver's answer, and who learns from it.
     pub async fn forward(
         &self,
         caller: Caller,
         info: &RequestInfo,
         rewriting: &Rewriting,
         request: Request<Incoming>,
-        session: &SharedSession,
+        pupils: Pupils<'_>,
     ) -> Result<Response<Body>, upstream::Error> {
         let lesson = |rewriting: &Rewriting| match (caller, info) {
             (Caller::Own | Caller::Bearer(_), RequestInfo::Resource(resource)) => {
-                Lesson::of(resource, rewriting, session, Instant::now())
+                pupils.lessons(resource, rewriting)
             }
-            _ => Lesson::none(),
+            _ => Lessons { session: Lesson::none(), foreseen: Lesson::none() },
         };
         if is_upgrade(request.headers()) {
             let target = target(request.uri(), rewriting, info);
@@ -115,7 +144,7 @@ impl Forwarder {
         caller: Caller,
         info: &RequestInfo,
         request: Request<Body>,
-        lesson: Lesson,
+        lesson: Lessons,
     ) -> Result<Response<Body>, upstream::Error> {
         match self.client(caller).send(request, lane(info)).await {
             Ok(mut response) => {
@@ -134,7 +163,7 @@ impl Forwarder {
         caller: Caller,
         mut request: Request<Incoming>,
         target: Uri,
-        lesson: Lesson,
+        lesson: Lessons,
     ) -> Result<Response<Body>, upstream::Error> {
         let downstream = hyper::upgrade::on(&mut request);
         let upgrade: Vec<HeaderValue> =

@@ -18,10 +18,12 @@ use tokio::time::Instant;
 use crate::{
     api::{Verb, version::Freshness},
     body::{Body, BoxError},
-    error::Error,
-    metrics::{Lane, Metrics, Presence, RequestSample, ServedBy, Wait},
+    cache::Attached,
+    error::{Error, Fault},
+    metrics::{Lane, Metrics, Presence, RequestSample, ServedBy, Wait, Would},
     proxy::{
         decide::{ForwardReason, Level, Plan, Rewriting},
+        observing::Foreseen,
         target::Target,
     },
 };
@@ -37,6 +39,14 @@ pub struct RequestLog {
     code: StatusCode,
     bytes: u64,
     present: Option<Presence>,
+    /// How long it was held back.
+    held: Option<Duration>,
+    /// In mode `observe`: what enforce would have done, and why it would have been forwarded.
+    would: Option<Would>,
+    would_detail: &'static str,
+    fault: Option<Fault>,
+    /// Keeps a replica in use that a watch would have followed.
+    attached: Option<Attached>,
 }
 
 /// A body that reports to its record.
@@ -63,6 +73,11 @@ impl RequestLog {
             code: StatusCode::OK,
             bytes: 0,
             present: None,
+            held: None,
+            would: None,
+            would_detail: "",
+            fault: None,
+            attached: None,
         }
     }
 
@@ -86,8 +101,25 @@ impl RequestLog {
                     Rewriting::Brief(_) => self.metrics.rewritten("brief"),
                 }
             }
-            Plan::Read(_) | Plan::Watch(_) => {}
+            Plan::Reject(_) => self.metrics.refused(self.verb),
+            Plan::Read(_) | Plan::Watch(_) | Plan::Pace(_) => {}
         }
+    }
+
+    /// It was held back for so long.
+    pub fn held(&mut self, duration: Duration) {
+        self.held = Some(duration);
+    }
+
+    /// What enforce would have done with it is known.
+    pub(super) fn foreseen(&mut self, foreseen: &mut Foreseen) {
+        self.metrics.would_have(foreseen.would);
+        if foreseen.paced {
+            self.metrics.would_have(Would::Pace);
+        }
+        self.would = Some(foreseen.would);
+        self.would_detail = foreseen.reason.map_or("", ForwardReason::as_str);
+        self.attached = foreseen.attached.take();
     }
 
     /// It waited for a replica.
@@ -100,15 +132,18 @@ impl RequestLog {
     pub fn hit(&mut self, level: Level, response: Response<Body>) -> Response<Body> {
         self.served_by = ServedBy::Cache;
         self.detail = level.as_str();
-        with_status(response, HeaderValue::from_static(hit_of(level)))
+        match self.held {
+            None => with_status(response, HeaderValue::from_static(hit_of(level))),
+            Some(_) => self.with_status(response, "hit", level.as_str()),
+        }
     }
 
     /// The apiserver answered.
     pub fn forwarded(&mut self, reason: ForwardReason, response: Response<Body>) -> Response<Body> {
         self.served_by = ServedBy::Upstream;
         self.detail = reason.as_str();
-        let (forwarded_as, detail) = (reason.forwarded_as(), reason.as_str());
-        with_status(response, said(&format!("listless; fwd={forwarded_as}; detail={detail}")))
+        let forwarded_as = format!("fwd={}", reason.forwarded_as());
+        self.with_status(response, &forwarded_as, reason.as_str())
     }
 
     /// The apiserver answered an identical read.
@@ -116,15 +151,15 @@ impl RequestLog {
         self.metrics.coalesced();
         self.served_by = ServedBy::Coalesced;
         self.detail = reason.as_str();
-        let (forwarded_as, detail) = (reason.forwarded_as(), reason.as_str());
-        let status = format!("listless; fwd={forwarded_as}; collapsed; detail={detail}");
-        with_status(response, said(&status))
+        let forwarded_as = format!("fwd={}; collapsed", reason.forwarded_as());
+        self.with_status(response, &forwarded_as, reason.as_str())
     }
 
     /// Nobody could answer.
     pub fn failed(&mut self, error: &Error) {
         self.served_by = ServedBy::Proxy;
         self.detail = error.as_str();
+        self.fault = Some(error.fault());
     }
 
     /// The answer goes out; the record ends with its body.
@@ -132,9 +167,11 @@ impl RequestLog {
         self.code = response.status();
         let response = if response.headers().contains_key(CACHE_STATUS) {
             response
+        } else if self.fault == Some(Fault::Client) {
+            // It went nowhere.
+            with_status(response, said(&format!("listless; detail={}", self.detail)))
         } else {
-            let status = format!("listless; fwd=miss; detail={}", self.detail);
-            with_status(response, said(&status))
+            self.with_status(response, "fwd=miss", self.detail)
         };
         match response.body().size_hint().exact() {
             // Already in memory: there is nothing to wait for.
@@ -145,6 +182,17 @@ impl RequestLog {
             }
             _ => response.map(|inner| Body::wrap(Counted { inner, log: self })),
         }
+    }
+
+    /// How it was answered, with the milliseconds it was held back.
+    fn with_status(&self, response: Response<Body>, how: &str, detail: &str) -> Response<Body> {
+        let status = match self.held {
+            None => format!("listless; {how}; detail={detail}"),
+            Some(held) => {
+                format!("listless; {how}; paced={}; detail={detail}", held.as_millis())
+            }
+        };
+        with_status(response, said(&status))
     }
 }
 
@@ -165,6 +213,9 @@ impl Drop for RequestLog {
             code = code.as_u16(),
             bytes = self.bytes,
             duration = ?duration,
+            held = self.held.map(tracing::field::debug),
+            would = self.would.map(Would::as_str),
+            would_detail = self.would_detail,
             "request",
         );
     }

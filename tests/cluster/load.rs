@@ -31,6 +31,7 @@ cache:
       start: eager
       freshness: session
       maxStaleness: 5s
+repeatPolls: {action: off}
 ";
 const WARM_POLL: Duration = Duration::from_millis(50);
 const WARM_LIMIT: Duration = Duration::from_secs(60);

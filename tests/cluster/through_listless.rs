@@ -34,6 +34,39 @@ async fn every_read_of_every_user_through_a_gateway_equals_the_apiservers() {
     compare(&cluster, &proxy, &cases).await;
 }
 
+/// Everything is forwarded, and compared with what memory would have said.
+const OBSERVING: &str = "\
+apiVersion: listless.dev/v1alpha1
+kind: ProxyConfiguration
+mode: observe
+observe: {checkShare: 1}
+";
+
+#[tokio::test]
+async fn observing_changes_no_answer_and_finds_no_difference_on_1_36() {
+    observing_changes_no_answer(Version::V1_36).await;
+}
+
+#[tokio::test]
+async fn observing_changes_no_answer_and_finds_no_difference_on_1_30() {
+    observing_changes_no_answer(Version::V1_30).await;
+}
+
+async fn observing_changes_no_answer(version: Version) {
+    let Some(cluster) = Cluster::take(version).await else { return };
+    let kubeconfig = cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig");
+    let proxy = ProxyProcess::start(&kubeconfig, Some(OBSERVING)).await.expect("a proxy");
+    let never = |case: Case| Case { memory: Memory::Never, ..case };
+    let cases: Vec<_> = cases::all().into_iter().map(never).collect();
+    let token = proxy.token().expect("a token in the written kubeconfig");
+    let target = Target::new(proxy.server(), token, Kind::Listless, Protocol::Http2);
+    let suite = Suite::new(cluster.plane(), cluster.dataset(), target).expect("a suite");
+    let report = suite.run(&cases).await.expect("a whole run");
+    eprintln!("proof: observing on {}: {report}", cluster.plane().version().name());
+    assert!(report.differences.is_empty(), "{report}\n{}", proxy.log());
+    assert!(!proxy.log().contains("something else than the apiserver"), "{}", proxy.log());
+}
+
 async fn every_read_equals_the_apiservers(version: Version) {
     let Some(cluster) = Cluster::take(version).await else { return };
     let kubeconfig = cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig");

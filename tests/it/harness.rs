@@ -56,6 +56,7 @@ pub(crate) struct TestProxy {
     pub(crate) upstream: Requests,
     door: Door,
     config: watch::Sender<Arc<Config>>,
+    metrics: Metrics,
     running: Running,
 }
 
@@ -172,12 +173,13 @@ impl Setup {
     ) -> TestProxy {
         let (upstream, clients) = self.ways_up();
         let (publish, config) = watch::channel(Arc::new(configuration(&self.config)));
-        let (identify, metrics) = (self.identify, Metrics::new());
+        let (identify, counted) = (self.identify, Metrics::new());
         let doors = Doors { tls, authorities: self.authorities };
+        let metrics = counted.clone();
         let foundation = Foundation { listeners, doors, identify, clients, config, metrics };
         let running = Running::start_with(foundation, fractions(self.seed));
         let (simulator, door) = (self.simulator, door(running.proxy()));
-        TestProxy { simulator, upstream, door, config: publish, running }
+        TestProxy { simulator, upstream, door, config: publish, metrics: counted, running }
     }
 
     /// The ways to the apiserver, one for each identity, and who notes what goes there.
@@ -261,6 +263,16 @@ impl TestProxy {
         self.upstream.forget();
     }
 
+    /// The sum of all series of a metric that have these labels, as they are written.
+    pub(crate) fn counted(&self, metric: &str, labels: &str) -> f64 {
+        let text = self.metrics.render();
+        let fits = |line: &&str| {
+            line.split(['{', ' ']).next() == Some(metric) && line.contains(labels)
+        };
+        let value = |line: &str| line.rsplit(' ').next().and_then(|value| value.parse().ok());
+        text.lines().filter(fits).map(|line| value(line).unwrap_or(0.0)).sum()
+    }
+
     /// Publishes another configuration.
     pub(crate) fn configure(&self, sections: &str) {
         self.config.send_replace(Arc::new(configuration(sections)));
@@ -272,10 +284,12 @@ impl TestProxy {
     }
 }
 
-/// A configuration file with these sections.
+/// A configuration file with these sections. Tests ask again and again without a pause: unless they
+/// say so, nothing becomes of that.
 pub(crate) fn configuration(sections: &str) -> Config {
     let head = "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\n";
-    let text = format!("{head}{sections}");
+    let polls = if sections.contains("repeatPolls") { "" } else { "repeatPolls: {action: off}\n" };
+    let text = format!("{head}{polls}{sections}");
     Config::from_bytes(Path::new("test.yaml"), text.as_bytes()).expect("a good configuration")
 }
 

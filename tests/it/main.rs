@@ -14,6 +14,8 @@ mod harness;
 mod metrics;
 #[cfg(feature = "mutants")]
 mod mutants;
+mod observe;
+mod polls;
 mod reads;
 mod tidy;
 mod watches;

@@ -6,9 +6,9 @@ use http::StatusCode;
 use listless::{
     api::{GroupVersionResource, Scope, Verb},
     metrics::{
-        self, Certificate, Connect, Lane, Metrics, Origin, Outcome, Protocol, ReplicaEnd,
-        ReplicaSample, ReplicaState, ReplicaTotals, RequestSample, Review, ServedBy, Told,
-        Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd,
+        self, Certificate, Connect, Held, Lane, Metrics, Origin, Outcome, Protocol, ReplicaEnd,
+        ReplicaSample, ReplicaState, ReplicaTotals, RequestSample, Review, ServedBy, Shadow, Told,
+        Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd, Would,
     },
 };
 
@@ -29,6 +29,10 @@ fn record_everything(metrics: &Metrics) {
     metrics.rewritten("any");
     metrics.coalesced();
     metrics.waited(Wait::Reached, MOMENT);
+    metrics.paced(Held::First, MOMENT);
+    metrics.refused(Verb::List);
+    metrics.would_have(Would::Read);
+    metrics.shadow_check(Shadow::Equal);
     metrics.reviewed(Review::Allowed);
     metrics.sessions(1);
     drop(metrics.watcher(Transport::Http));

@@ -36,6 +36,12 @@ pub(super) use watch::WatchLesson;
 /// What is to be learned from one exchange, if anything.
 pub(super) struct Lesson(Option<Exchange>);
 
+/// The same for the session itself, and for what it would have been in mode `enforce`.
+pub(super) struct Lessons {
+    pub(super) session: Lesson,
+    pub(super) foreseen: Lesson,
+}
+
 /// One exchange of the session's owner about one resource.
 struct Exchange {
     session: SharedSession,
@@ -52,6 +58,26 @@ enum Subject {
     Read { consistent: bool, source: Source },
     Watch,
     Write(Verb),
+}
+
+// === impl Lessons ===
+
+impl Lessons {
+    /// The same answer, read along as it streams to the client.
+    pub(super) fn learn(self, response: Response<Body>) -> Response<Body> {
+        self.foreseen.learn(self.session.learn(response))
+    }
+
+    /// No answer came.
+    pub(super) fn failed(self, error: &upstream::Error) {
+        self.session.failed(error);
+        self.foreseen.failed(error);
+    }
+
+    /// What a watch through a WebSocket will show; foreseen is only what other watches show.
+    pub(super) fn watch_tunnel(self) -> WatchLesson {
+        self.session.watch_tunnel()
+    }
 }
 
 // === impl Lesson ===

@@ -13,7 +13,8 @@ fn watch_step(query: &str, freshness: Freshness, session: &Session, waited: Dura
     let (info, policy) =
         (info(&format!("{PODS}?watch=1&{query}")), policy(freshness, Rewrite::Keep));
     let media = Negotiated::Json;
-    let candidate = watch_candidate(&info, Caller::Own, media, &Asked::No, &policy, session);
+    let rules = rules(&info, &policy, b"");
+    let candidate = watch_candidate(&info, Caller::Own, media, &Asked::No, &rules, session);
     let candidate = match candidate {
         Ok(candidate) => candidate,
         Err(plan) => return Step::Act(plan),
