@@ -21,6 +21,7 @@ use crate::{
     metrics::{Metrics, Origin, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals},
     proxy::{
         Parts, Proxy,
+        discovery::Discovery,
         forward::Clients,
         identify::Identify,
         listen::{self, Bound, Doors},
@@ -83,17 +84,20 @@ impl Running {
             let (metrics, warnings) = (metrics.clone(), warnings.clone());
             Arc::new(Metered::new(client.clone(), origin, metrics, warnings))
         };
-        let cache = Cache::new(metered(&clients.own, Origin::Replica), settings, random);
+        let follower = metered(&clients.own, Origin::Replica);
+        let cache = Cache::new(follower.clone(), settings, random.clone());
+        let discovery = Discovery::new(follower, random, metrics.clone());
         start_eager(&config.borrow(), &cache);
         let eager = tokio::spawn(keep_starting_eager(config.clone(), cache.clone()));
-        let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone()));
+        let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone(), discovery.clone()));
         let listener_metrics = metrics.clone();
         let clients = Clients {
             own: metered(&clients.own, Origin::Client),
             impersonating: metered(&clients.impersonating, Origin::Client),
             plain: metered(&clients.plain, Origin::Client),
         };
-        let parts = Parts { identify, config, cache: cache.clone(), clients, warnings, metrics };
+        let parts =
+            Parts { identify, config, cache: cache.clone(), discovery, clients, warnings, metrics };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));
@@ -172,7 +176,7 @@ fn random_fraction() -> f64 {
     f64::from((high >> 32) as u32) / f64::from(u32::MAX)
 }
 
-async fn keep_gauges(metrics: Metrics, cache: Cache) {
+async fn keep_gauges(metrics: Metrics, cache: Cache, discovery: Discovery) {
     let mut ticks = tokio::time::interval(GAUGES_PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -180,6 +184,7 @@ async fn keep_gauges(metrics: Metrics, cache: Cache) {
         let replicas = cache.replicas();
         metrics.replicas(&replicas.iter().map(sample).collect::<Vec<_>>());
         metrics.replica_totals(&totals(cache.counters()));
+        discovery.report();
         metrics.run_upkeep();
     }
 }

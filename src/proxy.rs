@@ -7,6 +7,7 @@ pub mod aggregation;
 pub mod authorize;
 pub mod coalesce;
 pub mod decide;
+pub mod discovery;
 pub mod forward;
 pub mod identify;
 pub mod listen;
@@ -31,6 +32,7 @@ use self::{
     authorize::{Asker, Attributes, Authorize},
     coalesce::{Coalesce, CoalesceKey, Landed},
     decide::{Forward, ForwardReason, LocalRead, LocalWatch, Plan, Rewriting, Step},
+    discovery::Discovery,
     forward::{Clients, Forwarder},
     identify::{Caller, Identify},
     listen::{Connection, Serve},
@@ -71,6 +73,7 @@ pub struct Proxy {
     forwarder: Forwarder,
     warnings: Warnings,
     watches: Watches,
+    discovery: Discovery,
     metrics: Metrics,
 }
 
@@ -82,6 +85,8 @@ pub struct Parts {
     pub config: watch::Receiver<Arc<Config>>,
     /// The replicas.
     pub cache: Cache,
+    /// The documents of discovery.
+    pub discovery: Discovery,
     /// To the apiserver.
     pub clients: Clients,
     /// What the apiserver warns of.
@@ -112,6 +117,7 @@ impl Proxy {
             coalesce: Coalesce::default(),
             forwarder: Forwarder::new(parts.clients),
             warnings: parts.warnings,
+            discovery: parts.discovery,
             metrics: parts.metrics,
         }
     }
@@ -143,11 +149,15 @@ impl Proxy {
         let target = self.targets.read(visit.caller(), &request);
         let info = &target.info;
         log.classified(&target);
-        let plan = self.plan(&visit, &target, request.headers(), log).await;
+        let plan = match info {
+            RequestInfo::NonResource(_) => self.plan_document(visit.caller(), &request).await,
+            RequestInfo::Resource(_) => self.plan(&visit, &target, request.headers(), log).await,
+        };
         log.decided(&plan);
         match plan {
             Plan::Read(answer) => self.read(&visit, &target, answer, request, log).await,
             Plan::Watch(answer) => self.watch(&visit, &target, answer, request, log).await,
+            Plan::Document(plan) => self.document(&visit, info, plan, request, log).await,
             Plan::Share(forward) => self.share(&visit, info, forward, request, log).await,
             Plan::Forward(forward) => self.forward(&visit, info, forward, request, log).await,
         }
@@ -365,6 +375,7 @@ impl Proxy {
     ) -> Result<Response<Body>, Error> {
         let Forward { reason, rewriting } = forward;
         let (caller, session) = (visit.caller(), &visit.session);
+        let _noticed = self.discovery.notice(info);
         let sent = self.forwarder.forward(caller, info, &rewriting, request, session).await;
         match sent {
             Ok(response) => {

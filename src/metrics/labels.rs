@@ -110,6 +110,20 @@ label! {
 }
 
 label! {
+    /// How a document of discovery or OpenAPI was given.
+    DocumentResult {
+        /// From memory, without asking.
+        Memory = "memory",
+        /// From memory, after the apiserver confirmed it, or the client's own copy.
+        Revalidated = "revalidated",
+        /// By the apiserver, and kept.
+        Fetched = "fetched",
+        /// By the apiserver, and not kept: an error, or nothing that may be given again.
+        NotKept = "not_kept",
+    }
+}
+
+label! {
     /// What became of a CONNECT.
     Connect {
         /// It led to the apiserver, as Listless stands for it.
@@ -230,6 +244,8 @@ label! {
         UpstreamRequests = "upstream_requests",
         /// Watches answered from memory.
         Watches = "watches",
+        /// Bytes of discovery and OpenAPI documents held.
+        DiscoveryBytes = "discovery_bytes",
         /// Resources with metric labels of their own.
         MetricResources = "metric_resources",
     }

@@ -32,6 +32,9 @@ pub(super) const TABLE: &[Section] = &[
             &WAIT_DURATION,
             &REVIEWS,
             &SESSIONS,
+            &DOCUMENTS_GIVEN,
+            &DOCUMENTS_HELD,
+            &DOCUMENT_BYTES,
             &WATCHERS,
             &WATCH_EVENTS,
             &WATCHES_ENDED,
@@ -133,7 +136,9 @@ const CODE: Label = described("code", "the HTTP status code");
 mod callers;
 mod own;
 
-pub(super) use callers::{CLIENT_CONNECTS, REVIEWS, SESSIONS};
+pub(super) use callers::{
+    CLIENT_CONNECTS, DOCUMENT_BYTES, DOCUMENTS_GIVEN, DOCUMENTS_HELD, REVIEWS, SESSIONS,
+};
 pub(super) use own::{
     CERTIFICATE_EXPIRY, CERTIFICATE_RELOADS, MIRRORINGS, PROCESS_CPU, PROCESS_MAX_FDS,
     PROCESS_OPEN_FDS, PROCESS_RESIDENT, PROCESS_START, PROCESS_THREADS, PROCESS_VIRTUAL,

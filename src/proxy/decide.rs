@@ -3,6 +3,7 @@
 //! [`candidate`] asks whether memory could answer at all; [`decide`] whether what is held now may.
 //! Neither looks at a clock, a lock or a socket.
 
+mod document;
 mod forward;
 mod proof;
 mod reason;
@@ -29,6 +30,9 @@ use crate::{
     },
 };
 
+pub use document::{
+    DocumentPlan, DocumentSource, Keeping, SETTLING, decide_document, document_candidate,
+};
 pub use forward::{Forward, Rewriting};
 pub use proof::proven_until;
 pub use reason::ForwardReason;
@@ -78,6 +82,8 @@ pub enum Plan {
     Read(LocalRead),
     /// Follow this replica.
     Watch(LocalWatch),
+    /// Give a document of discovery, or ask for it.
+    Document(DocumentPlan),
     /// Ask the apiserver, together with identical concurrent reads.
     Share(Forward),
     /// Send it to the apiserver.
@@ -136,7 +142,7 @@ fn observed<T>(policy: &Policy, enforced: Result<T, Plan>) -> Result<T, Plan> {
     }
     Err(Plan::keep(match enforced {
         Err(Plan::Share(forward) | Plan::Forward(forward)) => forward.reason,
-        Ok(_) | Err(Plan::Read(_) | Plan::Watch(_)) => ForwardReason::Observing,
+        Ok(_) | Err(Plan::Read(_) | Plan::Watch(_) | Plan::Document(_)) => ForwardReason::Observing,
     }))
 }
 

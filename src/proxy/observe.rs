@@ -19,9 +19,9 @@ use crate::{
     api::{Verb, version::Freshness},
     body::{Body, BoxError},
     error::Error,
-    metrics::{Lane, Metrics, Presence, RequestSample, ServedBy, Wait},
+    metrics::{DocumentResult, Lane, Metrics, Presence, RequestSample, ServedBy, Wait},
     proxy::{
-        decide::{ForwardReason, Level, Plan, Rewriting},
+        decide::{DocumentSource, ForwardReason, Level, Plan, Rewriting},
         target::Target,
     },
 };
@@ -86,7 +86,10 @@ impl RequestLog {
                     Rewriting::Brief(_) => self.metrics.rewritten("brief"),
                 }
             }
-            Plan::Read(_) | Plan::Watch(_) => {}
+            Plan::Document(plan) if matches!(plan.source, DocumentSource::Ask(_)) => {
+                self.metrics.forwarded(ForwardReason::Discovery.as_str(), self.verb);
+            }
+            Plan::Read(_) | Plan::Watch(_) | Plan::Document(_) => {}
         }
     }
 
@@ -109,6 +112,19 @@ impl RequestLog {
         self.detail = reason.as_str();
         let (forwarded_as, detail) = (reason.forwarded_as(), reason.as_str());
         with_status(response, said(&format!("listless; fwd={forwarded_as}; detail={detail}")))
+    }
+
+    /// A document was given.
+    pub fn document(&mut self, result: DocumentResult, response: Response<Body>) -> Response<Body> {
+        self.metrics.document(result);
+        self.detail = ForwardReason::Discovery.as_str();
+        self.served_by = match result {
+            DocumentResult::Memory => ServedBy::Cache,
+            DocumentResult::Revalidated | DocumentResult::Fetched | DocumentResult::NotKept => {
+                ServedBy::Upstream
+            }
+        };
+        with_status(response, HeaderValue::from_static(given_of(result)))
     }
 
     /// The apiserver answered an identical read.
@@ -209,6 +225,14 @@ fn hit_of(level: Level) -> &'static str {
         Level::Configured(Freshness::Bounded) => "listless; hit; detail=bounded",
         Level::Configured(Freshness::Any) | Level::Any => "listless; hit; detail=any",
         Level::NotOlderThan => "listless; hit; detail=notOlderThan",
+    }
+}
+
+fn given_of(result: DocumentResult) -> &'static str {
+    match result {
+        DocumentResult::Memory => "listless; hit; detail=discovery",
+        DocumentResult::Revalidated => "listless; fwd=stale; fwd-status=304; detail=discovery",
+        DocumentResult::Fetched | DocumentResult::NotKept => "listless; fwd=miss; detail=discovery",
     }
 }
 

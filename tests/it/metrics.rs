@@ -6,9 +6,9 @@ use http::StatusCode;
 use listless::{
     api::{GroupVersionResource, Scope, Verb},
     metrics::{
-        self, Certificate, Connect, Lane, Metrics, Origin, Outcome, Protocol, ReplicaEnd,
-        ReplicaSample, ReplicaState, ReplicaTotals, RequestSample, Review, ServedBy, Told,
-        Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd,
+        self, Certificate, Connect, DocumentResult, Lane, Metrics, Origin, Outcome, Protocol,
+        ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals, RequestSample, Review, ServedBy,
+        Told, Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd,
     },
 };
 
@@ -31,6 +31,8 @@ fn record_everything(metrics: &Metrics) {
     metrics.waited(Wait::Reached, MOMENT);
     metrics.reviewed(Review::Allowed);
     metrics.sessions(1);
+    metrics.document(DocumentResult::Memory);
+    metrics.documents_held(1, 1);
     drop(metrics.watcher(Transport::Http));
     metrics.watch_told(Told::Added);
     metrics.watch_ended(WatchEnd::Timeout);
