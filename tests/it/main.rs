@@ -7,6 +7,7 @@ mod cli;
 mod coalescing;
 mod config;
 mod connect;
+mod discovery;
 mod faults;
 mod forwarding;
 mod freshness;

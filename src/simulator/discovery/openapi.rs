@@ -19,7 +19,10 @@ pub(super) fn v2(kinds: &[ResourceType], headers: &HeaderMap) -> Response<Body> 
     let document = Json::object([
         ("swagger", "2.0".into()),
         ("info", Json::object([("title", "Kubernetes".into())])),
-        ("paths", paths(kinds.iter().flat_map(|kind| kind.versions.iter().map(move |v| (kind, v))))),
+        (
+            "paths",
+            paths(kinds.iter().flat_map(|kind| kind.versions.iter().map(move |v| (kind, v)))),
+        ),
     ]);
     let mut answer = tagged(&document.to_bytes(), headers);
     let encoding = HeaderValue::from_static("Accept-Encoding");
