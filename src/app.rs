@@ -16,6 +16,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    audit::Audit,
     cache::{self, Cache, ReplicaStatus, State, counters::Counters, reflector::Random},
     config::Config,
     metrics::{Metrics, Origin, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals},
@@ -26,6 +27,7 @@ use crate::{
         identify::Identify,
         listen::{self, Bound, Doors},
         metered::Metered,
+        observe::Records,
         warnings::Warnings,
     },
     upstream::Client,
@@ -55,6 +57,7 @@ pub struct Foundation {
 pub struct Running {
     proxy: Arc<Proxy>,
     cache: Cache,
+    audit: Audit,
     begin_drain: CancellationToken,
     listening: JoinHandle<()>,
     /// Tasks that end with it.
@@ -86,7 +89,9 @@ impl Running {
         };
         let follower = metered(&clients.own, Origin::Replica);
         let cache = Cache::new(follower.clone(), settings, random.clone());
-        let discovery = Discovery::new(follower, random, metrics.clone());
+        let discovery = Discovery::new(follower, random.clone(), metrics.clone());
+        let audit = Audit::new(metrics.clone());
+        let auditing = audit.follow(config.clone());
         start_eager(&config.borrow(), &cache);
         let eager = tokio::spawn(keep_starting_eager(config.clone(), cache.clone()));
         let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone(), discovery.clone()));
@@ -110,7 +115,8 @@ impl Running {
             drain,
             listener_metrics,
         ));
-        Self { proxy, cache, begin_drain, listening, helpers: vec![settings_task, eager, gauges] }
+        let helpers = vec![settings_task, eager, gauges, auditing];
+        Self { proxy, cache, audit, begin_drain, listening, helpers }
     }
 
     /// What answers, for those who need no listener.
@@ -132,6 +138,10 @@ impl Running {
         }
         self.cache.shutdown().await;
         self.helpers.iter().for_each(JoinHandle::abort);
+        let audit = self.audit;
+        if tokio::task::spawn_blocking(move || audit.close()).await.is_err() {
+            tracing::error!("the audit did not end");
+        }
     }
 }
 

@@ -31,9 +31,9 @@ use crate::api::GroupVersionResource;
 pub use client::RequestSample;
 pub use document::document;
 pub use labels::{
-    Certificate, Connect, DocumentResult, Event, Lane, Limit, Origin, Outcome, Protocol,
-    ReplicaEnd, ReplicaState, Review, Round, ServedBy, Told, Transport, UpstreamFault, Wait,
-    WatchEnd,
+    AuditResult, Certificate, Connect, DocumentResult, Event, Lane, Limit, Origin, Outcome,
+    Protocol, ReplicaEnd, ReplicaState, Review, Round, ServedBy, Told, Transport, UpstreamFault,
+    Wait, WatchEnd,
 };
 pub use replica::{ReplicaSample, ReplicaTotals};
 pub use upstream::UpstreamSample;

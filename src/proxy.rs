@@ -37,7 +37,7 @@ use self::{
     identify::{Caller, Identify},
     listen::{Connection, Serve},
     local::Local,
-    observe::RequestLog,
+    observe::{Records, RequestLog},
     session::{Session, Source},
     sessions::{SESSIONS_MAX, Sessions, Visit},
     target::{Target, Targets, negotiate, readable, sought},
@@ -55,7 +55,7 @@ use crate::{
     cache::{Cache, Demand, Lookup},
     config::Config,
     error::Error,
-    metrics::{Metrics, Transport},
+    metrics::Transport,
     websocket::Asked,
 };
 
@@ -74,7 +74,7 @@ pub struct Proxy {
     warnings: Warnings,
     watches: Watches,
     discovery: Discovery,
-    metrics: Metrics,
+    records: Records,
 }
 
 /// What a [`Proxy`] is made of.
@@ -91,8 +91,8 @@ pub struct Parts {
     pub clients: Clients,
     /// What the apiserver warns of.
     pub warnings: Warnings,
-    /// What is counted.
-    pub metrics: Metrics,
+    /// Where each request is recorded.
+    pub records: Records,
 }
 
 // === impl Proxy ===
@@ -100,17 +100,18 @@ pub struct Parts {
 impl Proxy {
     /// Joins the parts; nothing runs until a request comes.
     pub fn new(parts: Parts) -> Self {
+        let metrics = parts.records.metrics().clone();
         Self {
             identify: parts.identify,
             targets: Targets::default(),
             config: parts.config,
             cache: parts.cache,
-            watches: Watches::new(parts.metrics.clone()),
-            sessions: Sessions::new(SESSIONS_MAX, parts.metrics.clone()),
+            watches: Watches::new(metrics.clone()),
+            sessions: Sessions::new(SESSIONS_MAX, metrics.clone()),
             authorize: Authorize::new(
                 parts.clients.own.clone(),
                 parts.clients.plain.clone(),
-                parts.metrics.clone(),
+                metrics,
             ),
             aggregation: Aggregation::new(parts.clients.own.clone()),
             local: Local::default(),
@@ -118,7 +119,7 @@ impl Proxy {
             forwarder: Forwarder::new(parts.clients),
             warnings: parts.warnings,
             discovery: parts.discovery,
-            metrics: parts.metrics,
+            records: parts.records,
         }
     }
 
@@ -129,7 +130,7 @@ impl Proxy {
 
     /// Answers one request. Every request, however it fails, leaves through here once.
     async fn answer_logged(&self, request: Request<Incoming>) -> Response<Body> {
-        let mut log = RequestLog::open(&self.metrics);
+        let mut log = RequestLog::open(&self.records, &request);
         let response = match self.answer(request, &mut log).await {
             Ok(response) => response,
             Err(error) => {
@@ -286,7 +287,7 @@ impl Proxy {
             let answered = self.local.read(read, allowed, &target.body, request.headers()).await;
             if let Some(mut response) = answered {
                 self.warnings.repeat(&read.query.resource, response.headers_mut());
-                return Ok(log.hit(level, response));
+                return Ok(log.hit(level, Some(version), response));
             }
             reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);
         }
@@ -306,14 +307,14 @@ impl Proxy {
         let reason = match self.open_watch(visit, target, answer, request.headers()).await {
             Ok((watching, Asked::WebSocket(handshake))) => {
                 watching.send_over(hyper::upgrade::on(&mut request));
-                return Ok(log.hit(level, handshake.into_response()));
+                return Ok(log.hit(level, None, handshake.into_response()));
             }
             Ok((watching, _)) => {
                 let mut response = local::stream(watching.into_body(), request.headers());
                 if let Some(request) = target.info.resource_request() {
                     self.warnings.repeat(&request.resource, response.headers_mut());
                 }
-                return Ok(log.hit(level, response));
+                return Ok(log.hit(level, None, response));
             }
             Err(reason) => reason,
         };

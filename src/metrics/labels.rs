@@ -236,6 +236,18 @@ label! {
 }
 
 label! {
+    /// What became of a line of the audit file.
+    AuditResult {
+        /// It is in the file.
+        Written = "written",
+        /// Too many lines were waiting.
+        Dropped = "dropped",
+        /// The file could not be written.
+        Failed = "failed",
+    }
+}
+
+label! {
     /// A bound that keeps memory or work finite.
     Limit {
         /// Client connections open at once.
@@ -244,6 +256,8 @@ label! {
         UpstreamRequests = "upstream_requests",
         /// Watches answered from memory.
         Watches = "watches",
+        /// Lines that wait for the audit file.
+        AuditQueue = "audit_queue",
         /// Bytes of discovery and OpenAPI documents held.
         DiscoveryBytes = "discovery_bytes",
         /// Resources with metric labels of their own.

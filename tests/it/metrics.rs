@@ -6,9 +6,9 @@ use http::StatusCode;
 use listless::{
     api::{GroupVersionResource, Scope, Verb},
     metrics::{
-        self, Certificate, Connect, DocumentResult, Lane, Metrics, Origin, Outcome, Protocol,
-        ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals, RequestSample, Review, ServedBy,
-        Told, Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd,
+        self, AuditResult, Certificate, Connect, DocumentResult, Lane, Metrics, Origin, Outcome,
+        Protocol, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals, RequestSample, Review,
+        ServedBy, Told, Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd,
     },
 };
 
@@ -33,6 +33,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.sessions(1);
     metrics.document(DocumentResult::Memory);
     metrics.documents_held(1, 1);
+    metrics.audited(AuditResult::Written, 1);
     drop(metrics.watcher(Transport::Http));
     metrics.watch_told(Told::Added);
     metrics.watch_ended(WatchEnd::Timeout);
