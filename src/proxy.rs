@@ -378,22 +378,18 @@ impl Proxy {
         let (caller, session) = (visit.caller(), &visit.session);
         let _noticed = self.discovery.notice(info);
         let sent = self.forwarder.forward(caller, info, &rewriting, request, session).await;
-        match sent {
-            Ok(response) => {
-                match (reason, sought(info)) {
-                    (ForwardReason::LinkLost, Some((query, _))) => self.cache.nudge(query),
-                    // What a request names itself may lie in a future that no bookmark reaches.
-                    (ForwardReason::Behind, Some((query, version)))
-                        if !matches!(version, VersionMatch::NotOlderThan(_)) =>
-                    {
-                        self.cache.lags(query);
-                    }
-                    _ => {}
-                }
-                Ok(log.forwarded(reason, response))
+        let response = sent.map_err(|error| Error::upstream(error, info))?;
+        match (reason, sought(info)) {
+            (ForwardReason::LinkLost, Some((query, _))) => self.cache.nudge(query),
+            // What a request names itself may lie in a future that no bookmark reaches.
+            (ForwardReason::Behind, Some((query, version)))
+                if !matches!(version, VersionMatch::NotOlderThan(_)) =>
+            {
+                self.cache.lags(query);
             }
-            Err(error) => Err(Error::upstream(error, info)),
+            _ => {}
         }
+        Ok(log.forwarded(reason, response))
     }
 }
 

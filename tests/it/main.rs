@@ -16,5 +16,6 @@ mod metrics;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod reads;
+mod records;
 mod tidy;
 mod watches;
