@@ -11,10 +11,7 @@ use tokio::time::Instant;
 
 use super::{Condition, Discovery, Document, Wanted};
 use crate::{
-    api::{
-        GroupResource,
-        request::{RequestInfo, ResourceRequest},
-    },
+    api::request::{RequestInfo, ResourceRequest},
     body::Body,
     error::Error,
     metrics::DocumentResult,

@@ -229,7 +229,10 @@ impl Watches {
             let pause = match failure {
                 Ok(()) => Duration::ZERO,
                 Err(Failure::Refused(_)) => REFUSED_REST,
-                Err(_) => mem::replace(&mut rest, (rest * 2).min(BACKOFF.1)),
+                Err(_) => {
+                    let longer = (rest * 2).min(BACKOFF.1);
+                    mem::replace(&mut rest, longer)
+                }
             };
             if let Err(error) = failure {
                 tracing::debug!(path = FOLLOWED[which].path, %error, "not followed");
@@ -242,8 +245,8 @@ impl Watches {
     /// Lists, then watches until something unplanned happens.
     async fn follow_once(&self, which: usize, rest: &mut Duration) -> Result<(), Failure> {
         let kind = &FOLLOWED[which];
-        let listed =
-            self.ask(&format!("{}{}", kind.path, kind.list), kind.accept_list, Lane::Short);
+        let target = format!("{}{}", kind.path, kind.list);
+        let listed = self.ask(&target, kind.accept_list, Lane::Short);
         let read = timeout(ANSWER_MAX, async { Ok(read_list(listed.await?).await?) });
         let (mut version, definitions) = read.await.unwrap_or(Err(Failure::Silence))?;
         {
