@@ -101,8 +101,9 @@ impl Running {
             impersonating: metered(&clients.impersonating, Origin::Client),
             plain: metered(&clients.plain, Origin::Client),
         };
+        let records = Records::new(metrics, config.clone(), audit.clone(), random);
         let parts =
-            Parts { identify, config, cache: cache.clone(), discovery, clients, warnings, metrics };
+            Parts { identify, config, cache: cache.clone(), discovery, clients, warnings, records };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));

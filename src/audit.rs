@@ -6,7 +6,10 @@
 
 mod writer;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use serde::Serialize;
 use tokio::{sync::watch, task::JoinHandle};
@@ -23,6 +26,8 @@ pub struct Audit(Arc<Inner>);
 
 struct Inner {
     metrics: Metrics,
+    /// Whether there is a file: looked at by every request.
+    is_on: AtomicBool,
     current: Mutex<Option<Current>>,
 }
 
@@ -88,7 +93,8 @@ pub struct Subject<'a> {
 impl Audit {
     /// Nothing is written yet.
     pub fn new(metrics: Metrics) -> Self {
-        Self(Arc::new(Inner { metrics, current: Mutex::default() }))
+        let (is_on, current) = Default::default();
+        Self(Arc::new(Inner { metrics, is_on, current }))
     }
 
     /// Writes to the file the configuration names, now and whenever it names another.
@@ -105,6 +111,9 @@ impl Audit {
 
     /// Takes one line over, if there is a file; what is to be told is asked for only then.
     pub fn tell<'a>(&self, entry: impl FnOnce() -> Entry<'a>) {
+        if !self.is_on() {
+            return;
+        }
         let current = self.0.current.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Current { writer, .. }) = &*current else { return };
         let Ok(mut line) = serde_json::to_vec(&entry()) else { return };
@@ -117,11 +126,12 @@ impl Audit {
 
     /// Whether there is a file.
     pub fn is_on(&self) -> bool {
-        self.0.current.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.0.is_on.load(Ordering::Relaxed)
     }
 
     /// Writes what was taken over so far, and takes no more. Blocks until that is done.
     pub fn close(&self) {
+        self.0.is_on.store(false, Ordering::Relaxed);
         let current = self.0.current.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Current { writer, .. }) = current {
             writer.close();
@@ -141,5 +151,6 @@ impl Audit {
                 None
             }
         });
+        self.0.is_on.store(current.is_some(), Ordering::Relaxed);
     }
 }

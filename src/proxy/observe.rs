@@ -196,7 +196,8 @@ impl RequestLog {
 /// Writes the line of a request at a level that the macro must know beforehand.
 macro_rules! line {
     ($level:ident, $log:expr, $duration:expr) => {{
-        let (log, request) = ($log, $log.request());
+        let log: &RequestLog = $log;
+        let request = log.request();
         tracing::$level!(
             target: "listless::access",
             verb = log.verb.as_str(),
