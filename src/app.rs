@@ -16,15 +16,18 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    audit::Audit,
     cache::{self, Cache, ReplicaStatus, State, counters::Counters, reflector::Random},
     config::Config,
     metrics::{Metrics, Origin, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals},
     proxy::{
         Parts, Proxy,
+        discovery::Discovery,
         forward::Clients,
         identify::Identify,
         listen::{self, Bound, Doors},
         metered::Metered,
+        observe::Records,
         warnings::Warnings,
     },
     upstream::{Client, Throttled},
@@ -54,6 +57,7 @@ pub struct Foundation {
 pub struct Running {
     proxy: Arc<Proxy>,
     cache: Cache,
+    audit: Audit,
     begin_drain: CancellationToken,
     listening: JoinHandle<()>,
     /// Tasks that end with it.
@@ -83,18 +87,24 @@ impl Running {
             let (metrics, warnings) = (metrics.clone(), warnings.clone());
             Arc::new(Metered::new(client.clone(), origin, metrics, warnings))
         };
-        let own = Throttled::new(metered(&clients.own, Origin::Replica), metrics.clone());
-        let cache = Cache::new(Arc::new(own), settings, random);
+        let follower = metered(&clients.own, Origin::Replica);
+        let follower: Arc<dyn Client> = Arc::new(Throttled::new(follower, metrics.clone()));
+        let cache = Cache::new(follower.clone(), settings, random.clone());
+        let discovery = Discovery::new(follower, random.clone(), metrics.clone());
+        let audit = Audit::new(metrics.clone());
+        let auditing = audit.follow(config.clone());
         start_eager(&config.borrow(), &cache);
         let eager = tokio::spawn(keep_starting_eager(config.clone(), cache.clone()));
-        let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone()));
+        let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone(), discovery.clone()));
         let listener_metrics = metrics.clone();
         let clients = Clients {
             own: metered(&clients.own, Origin::Client),
             impersonating: metered(&clients.impersonating, Origin::Client),
             plain: metered(&clients.plain, Origin::Client),
         };
-        let parts = Parts { identify, config, cache: cache.clone(), clients, warnings, metrics };
+        let records = Records::new(metrics, config.clone(), audit.clone(), random);
+        let parts =
+            Parts { identify, config, cache: cache.clone(), discovery, clients, warnings, records };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));
@@ -107,7 +117,8 @@ impl Running {
             drain,
             listener_metrics,
         ));
-        Self { proxy, cache, begin_drain, listening, helpers: vec![settings_task, eager, gauges] }
+        let helpers = vec![settings_task, eager, gauges, auditing];
+        Self { proxy, cache, audit, begin_drain, listening, helpers }
     }
 
     /// What answers, for those who need no listener.
@@ -129,6 +140,10 @@ impl Running {
         }
         self.cache.shutdown().await;
         self.helpers.iter().for_each(JoinHandle::abort);
+        let audit = self.audit;
+        if tokio::task::spawn_blocking(move || audit.close()).await.is_err() {
+            tracing::error!("the audit did not end");
+        }
     }
 }
 
@@ -173,7 +188,7 @@ fn random_fraction() -> f64 {
     f64::from((high >> 32) as u32) / f64::from(u32::MAX)
 }
 
-async fn keep_gauges(metrics: Metrics, cache: Cache) {
+async fn keep_gauges(metrics: Metrics, cache: Cache, discovery: Discovery) {
     let mut ticks = tokio::time::interval(GAUGES_PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -181,6 +196,7 @@ async fn keep_gauges(metrics: Metrics, cache: Cache) {
         let replicas = cache.replicas();
         metrics.replicas(&replicas.iter().map(sample).collect::<Vec<_>>());
         metrics.replica_totals(&totals(cache.counters()));
+        discovery.report();
         metrics.run_upkeep();
     }
 }

@@ -30,8 +30,9 @@ use places::Places;
 pub use problem::Problem;
 pub use quantity::{NotAnAmount, Quantity, Span};
 pub use raw::{
-    ApiVersion, CacheSection, DiscoverySection, Kind, ObserveSection, RawConfig,
-    RepeatPollsSection, RuleRepeatPollsSection, RuleSection, UncachedReadsSection,
+    AccessLevel, AccessLogSection, ApiVersion, AuditSection, CacheSection, DiscoverySection, Kind,
+    ObserveSection, RawConfig, RepeatPollsSection, RuleRepeatPollsSection, RuleSection,
+    UncachedReadsSection,
 };
 pub use reload::{Change, Reloader};
 
@@ -48,8 +49,30 @@ pub struct Config {
     pub check_share: f64,
     /// Whether discovery documents are kept.
     pub discovery_cache: bool,
+    /// Which requests have a line in the log.
+    pub access_log: AccessLog,
+    /// Where answers from memory are told of, if anywhere.
+    pub audit: Option<AuditFile>,
     warnings: Vec<Problem>,
     raw: RawConfig,
+}
+
+/// Which requests have a line in the log.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AccessLog {
+    /// Which kinds.
+    pub level: AccessLevel,
+    /// Of those that did not fail, this share.
+    pub sample: f64,
+}
+
+/// The file that tells of answers from memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditFile {
+    /// The file.
+    pub file: PathBuf,
+    /// A larger one is begun anew.
+    pub bytes_max: u64,
 }
 
 /// Why a file gives no configuration.

@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod api;
 pub mod app;
+pub mod audit;
 pub mod body;
 pub mod cache;
 pub mod cli;

@@ -32,9 +32,9 @@ use crate::api::GroupVersionResource;
 pub use client::RequestSample;
 pub use document::document;
 pub use labels::{
-    Certificate, Connect, Event, Held, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd,
-    ReplicaState, Review, Round, ServedBy, Shadow, Told, Transport, UpstreamFault, Wait, WatchEnd,
-    Would,
+    AuditResult, Certificate, Connect, DocumentResult, Event, Held, Lane, Limit, Origin, Outcome,
+    Protocol, ReplicaEnd, ReplicaState, Review, Round, ServedBy, Shadow, Told, Transport,
+    UpstreamFault, Wait, WatchEnd, Would,
 };
 pub use replica::{ReplicaSample, ReplicaTotals};
 pub use upstream::UpstreamSample;

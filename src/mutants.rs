@@ -50,6 +50,10 @@ mutants! {
     BinaryMessages,
     /// What a watch showed does not count for later reads.
     WatchTeachesNothing,
+    /// Right after a change a document counts as settled.
+    DocumentsSettleAtOnce,
+    /// What was told one caller of discovery counts as told to all.
+    CallersShareDocuments,
     /// A list's body is given again for a state it was not made from.
     StaleBody,
     /// A list ignores its label selector.

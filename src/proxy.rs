@@ -7,6 +7,7 @@ pub mod aggregation;
 pub mod authorize;
 pub mod coalesce;
 pub mod decide;
+pub mod discovery;
 pub mod forward;
 pub mod identify;
 pub mod listen;
@@ -35,11 +36,12 @@ use self::{
     authorize::{Asker, Attributes, Authorize},
     coalesce::{Coalesce, CoalesceKey, Departure, Landed},
     decide::{Forward, ForwardReason, LocalRead, LocalWatch, Plan, Reject, Rewriting},
+    discovery::Discovery,
     forward::{Clients, Forwarder, Pupils},
     identify::Identify,
     listen::{Connection, Serve},
     local::Local,
-    observe::RequestLog,
+    observe::{Records, RequestLog},
     observing::Scouts,
     pacing::Pacing,
     session::Source,
@@ -58,7 +60,7 @@ use crate::{
     cache::Cache,
     config::Config,
     error::Error,
-    metrics::{Metrics, Transport},
+    metrics::Transport,
     policy::Mode,
     websocket::Asked,
 };
@@ -82,7 +84,8 @@ pub struct Proxy {
     forwarder: Forwarder,
     warnings: Warnings,
     watches: Watches,
-    metrics: Metrics,
+    discovery: Discovery,
+    records: Records,
 }
 
 /// What a [`Proxy`] is made of.
@@ -93,12 +96,14 @@ pub struct Parts {
     pub config: watch::Receiver<Arc<Config>>,
     /// The replicas.
     pub cache: Cache,
+    /// The documents of discovery.
+    pub discovery: Discovery,
     /// To the apiserver.
     pub clients: Clients,
     /// What the apiserver warns of.
     pub warnings: Warnings,
-    /// What is counted.
-    pub metrics: Metrics,
+    /// Where each request is recorded.
+    pub records: Records,
 }
 
 // === impl Proxy ===
@@ -106,28 +111,30 @@ pub struct Parts {
 impl Proxy {
     /// Joins the parts; nothing runs until a request comes.
     pub fn new(parts: Parts) -> Self {
+        let metrics = parts.records.metrics().clone();
         Self {
             identify: parts.identify,
             targets: Targets::default(),
             config: parts.config,
             cache: parts.cache,
-            watches: Watches::new(parts.metrics.clone()),
-            sessions: Sessions::new(SESSIONS_MAX, parts.metrics.clone()),
-            foreseen: Sessions::new(SESSIONS_MAX, parts.metrics.clone()),
+            watches: Watches::new(metrics.clone()),
+            sessions: Sessions::new(SESSIONS_MAX, metrics.clone()),
+            foreseen: Sessions::new(SESSIONS_MAX, metrics.clone()),
             scouts: Scouts::default(),
-            shadow: Shadows::new(parts.metrics.clone()),
-            pacing: Pacing::new(parts.metrics.clone()),
+            shadow: Shadows::new(metrics.clone()),
+            pacing: Pacing::new(metrics.clone()),
             authorize: Authorize::new(
                 parts.clients.own.clone(),
                 parts.clients.plain.clone(),
-                parts.metrics.clone(),
+                metrics,
             ),
             aggregation: Arc::new(Aggregation::new(parts.clients.own.clone())),
             local: Local::default(),
             coalesce: Coalesce::default(),
             forwarder: Forwarder::new(parts.clients),
             warnings: parts.warnings,
-            metrics: parts.metrics,
+            discovery: parts.discovery,
+            records: parts.records,
         }
     }
 
@@ -138,7 +145,7 @@ impl Proxy {
 
     /// Answers one request. Every request, however it fails, leaves through here once.
     async fn answer_logged(&self, request: Request<Incoming>) -> Response<Body> {
-        let mut log = RequestLog::open(&self.metrics);
+        let mut log = RequestLog::open(&self.records, &request);
         let response = match self.answer(request, &mut log).await {
             Ok(response) => response,
             Err(error) => {
@@ -162,13 +169,19 @@ impl Proxy {
             return self.observe(&visit, &target, &config, request, log).await;
         }
         let rules = target.rules(&config.policy, request.headers());
-        let plan = self.plan(&visit, &target, &rules, request.headers(), log).await;
+        let plan = match target.info {
+            RequestInfo::NonResource(_) => self.plan_document(visit.caller(), &request).await,
+            RequestInfo::Resource(_) => {
+                self.plan(&visit, &target, &rules, request.headers(), log).await
+            }
+        };
         log.decided(&plan);
         let info = &target.info;
         let departure = Departure::AtOnce;
         match plan {
             Plan::Read(answer) => self.read(&visit, &target, answer, request, log).await,
             Plan::Watch(answer) => self.watch(&visit, &target, answer, request, log).await,
+            Plan::Document(plan) => self.document(&visit, info, plan, request, log).await,
             Plan::Share(forward) => {
                 self.share(&visit, info, forward, departure, request, log).await
             }
@@ -207,7 +220,7 @@ impl Proxy {
             let answered = self.local.read(read, allowed, &target.body, request.headers()).await;
             if let Some(mut response) = answered {
                 self.warnings.repeat(&read.query.resource, response.headers_mut());
-                return Ok(log.hit(level, response));
+                return Ok(log.hit(level, Some(version), response));
             }
             reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);
         }
@@ -227,14 +240,14 @@ impl Proxy {
         let reason = match self.open_watch(visit, target, answer, request.headers()).await {
             Ok((watching, Asked::WebSocket(handshake))) => {
                 watching.send_over(hyper::upgrade::on(&mut request));
-                return Ok(log.hit(level, handshake.into_response()));
+                return Ok(log.hit(level, None, handshake.into_response()));
             }
             Ok((watching, _)) => {
                 let mut response = local::stream(watching.into_body(), request.headers());
                 if let Some(request) = target.info.resource_request() {
                     self.warnings.repeat(&request.resource, response.headers_mut());
                 }
-                return Ok(log.hit(level, response));
+                return Ok(log.hit(level, None, response));
             }
             Err(reason) => reason,
         };
@@ -299,6 +312,7 @@ impl Proxy {
         let Forward { reason, rewriting } = forward;
         let (caller, session) = (visit.caller(), &visit.session);
         let pupils = Pupils::one(session);
+        let _noticed = self.discovery.notice(info);
         let sent = self.forwarder.forward(caller, info, &rewriting, request, pupils).await;
         let response = sent.map_err(|error| Error::upstream(error, info))?;
         self.hint(reason, info);

@@ -251,6 +251,11 @@ impl NotModelled {
     }
 }
 
+/// How long a `timeout` parameter lets the apiserver take, if it is a duration above zero (S-URL-11).
+pub fn timeout(text: &str) -> Option<Duration> {
+    duration::timeout(text).ok().flatten()
+}
+
 /// The verb of a resource request (S-URL-03, S-URL-06, S-URL-08).
 fn verb(method: &Method, path: &Path, parameters: &Parameters<'_>) -> Verb {
     let named = path.name.is_some();

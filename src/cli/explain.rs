@@ -6,7 +6,7 @@
 use std::{fmt::Write, path::PathBuf};
 
 use clap::Args;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use tokio::time::{Duration, Instant};
 
 use super::{UsageError, configuration, print};
@@ -21,7 +21,7 @@ use crate::{
     config::Config,
     policy::{Mode, Origin, RepeatAction, RepeatPolls, ResourcePolicy},
     proxy::{
-        decide::{self, Candidate, Forward, Plan, Rewriting, Step},
+        decide::{self, Candidate, Forward, Keeping, Plan, Rewriting, Step},
         identify::Caller,
         session::Session,
     },
@@ -79,7 +79,7 @@ pub fn explain(method: &Method, uri: &Uri, headers: &HeaderMap, config: &Config)
     let mut explanation = Explanation(Vec::new());
     let Some(request) = info.resource_request() else {
         explanation.say("request", format!("{method} of no resource"));
-        explanation.say("outcome", "forwarded unchanged: non-resource".to_owned());
+        explanation.document(method, uri, headers, config);
         return explanation;
     };
     explanation.say("request", describe(request));
@@ -93,7 +93,10 @@ pub fn explain(method: &Method, uri: &Uri, headers: &HeaderMap, config: &Config)
         explanation.say("too often", too_often(&poll.terms));
     }
     if config.policy.mode() == Mode::Observe {
-        explanation.say("mode", "observe: everything is forwarded unchanged; what follows is what would be".to_owned());
+        explanation.say(
+            "mode",
+            "observe: everything is forwarded unchanged; what follows is what would be".to_owned(),
+        );
     }
     let session = Session::default();
     if request.verb == Verb::Watch {
@@ -113,6 +116,23 @@ pub fn explain(method: &Method, uri: &Uri, headers: &HeaderMap, config: &Config)
 impl Explanation {
     fn say(&mut self, topic: &'static str, text: String) {
         self.0.push((topic, text));
+    }
+
+    /// What becomes of a request for anything but a resource.
+    fn document(&mut self, method: &Method, uri: &Uri, headers: &HeaderMap, config: &Config) {
+        let mut request = Request::new(());
+        (*request.method_mut(), *request.uri_mut()) = (method.clone(), uri.clone());
+        *request.headers_mut() = headers.clone();
+        let keeping = Keeping::of(config.discovery_cache);
+        match decide::document_candidate(&request, Caller::Own, keeping) {
+            Err(plan) => self.say("outcome", outcome(&plan)),
+            Ok(_) => {
+                let text =
+                    "answered from memory while its watches prove it, for ten seconds at a time";
+                self.say("once asked for", text.to_owned());
+                self.say("otherwise", "the apiserver is asked whether it changed".to_owned());
+            }
+        }
     }
 
     /// The same for a watch.
@@ -253,6 +273,7 @@ fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
 fn outcome(plan: &Plan) -> String {
     match plan {
         Plan::Read(_) | Plan::Watch(_) => "answered from memory".to_owned(),
+        Plan::Document(_) => "a document of discovery".to_owned(),
         Plan::Share(forward) => {
             format!("{}; identical concurrent reads share the answer", sent(forward))
         }

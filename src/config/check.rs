@@ -3,7 +3,7 @@
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use super::{
-    Config,
+    AccessLog, AuditFile, Config,
     problem::Problem,
     raw::{RawConfig, RepeatPollsSection, RuleRepeatPollsSection, RuleSection},
 };
@@ -19,6 +19,8 @@ const PER_SECOND_MAX: f64 = 1000.0;
 const BURST: RangeInclusive<u32> = 1..=10_000;
 /// Clients give up after 10 s.
 const MAX_DELAY_MAX: Duration = Duration::from_secs(9);
+/// A smaller file would be begun anew all the time.
+const AUDIT_BYTES: RangeInclusive<u64> = 64 << 10..=1 << 40;
 /// More than anyone writes by hand; keeps what is compiled small.
 const RULES_MAX: usize = 1000;
 
@@ -44,6 +46,11 @@ impl RawConfig {
             idle_timeout: self.cache.idle_timeout.0,
             check_share: self.observe.check_share,
             discovery_cache: self.discovery.cache,
+            access_log: AccessLog { level: self.access_log.level, sample: self.access_log.sample },
+            audit: (!self.audit.file.is_empty()).then(|| AuditFile {
+                file: self.audit.file.as_str().into(),
+                bytes_max: self.audit.max_bytes.0,
+            }),
             warnings: idle_names(&rules),
             raw: self.clone(),
         })
@@ -62,6 +69,9 @@ impl RawConfig {
         let share = (0.0..=1.0).contains(&self.observe.check_share);
         demand(share, "observe.checkShare", "from 0 to 1");
         demand(cache.rules.len() <= RULES_MAX, "cache.rules", "at most 1000 rules");
+        demand((0.0..=1.0).contains(&self.access_log.sample), "accessLog.sample", "from 0 to 1");
+        let audited = AUDIT_BYTES.contains(&self.audit.max_bytes.0);
+        demand(audited, "audit.maxBytes", "from 64Ki to 1024Gi");
         self.repeat_polls.check("repeatPolls", problems);
     }
 

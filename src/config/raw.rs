@@ -37,9 +37,15 @@ pub struct RawConfig {
     /// What else is done in mode observe.
     #[serde(default)]
     pub observe: ObserveSection,
-    /// Discovery, OpenAPI and version documents. Checked, but without effect in this version.
+    /// Documents of discovery and OpenAPI.
     #[serde(default)]
     pub discovery: DiscoverySection,
+    /// A line in the log for each request.
+    #[serde(default)]
+    pub access_log: AccessLogSection,
+    /// A file that tells of each answer from memory, which the apiserver's own audit log does not.
+    #[serde(default)]
+    pub audit: AuditSection,
 }
 
 /// The version of the file's shape.
@@ -175,12 +181,47 @@ pub struct ObserveSection {
     pub check_share: f64,
 }
 
-/// Discovery, OpenAPI and version documents.
+/// Documents of discovery and OpenAPI.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DiscoverySection {
-    /// Whether they are kept and revalidated.
+    /// Whether they are kept, confirmed by the apiserver, and given again while they are proven to hold.
     pub cache: bool,
+}
+
+/// A line in the log for each request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct AccessLogSection {
+    /// Which requests have a line: none (off), those that failed at the apiserver or in Listless, with
+    /// a status from 500 (errors), or every one (all).
+    pub level: AccessLevel,
+    /// Of the others, this share has a line: from 0 to 1.
+    #[serde(serialize_with = "number")]
+    pub sample: f64,
+}
+
+/// Which requests have a line in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum AccessLevel {
+    /// None.
+    #[default]
+    Off,
+    /// Those that failed.
+    Errors,
+    /// Every one.
+    All,
+}
+
+/// A file that tells of each answer from memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct AuditSection {
+    /// The file; empty: none. Its owner alone may read it.
+    pub file: String,
+    /// A file that would grow beyond this is renamed to end in .1, and a new one begun; from 64Ki.
+    pub max_bytes: Quantity,
 }
 
 // === defaults, one per section ===
@@ -196,6 +237,8 @@ impl Default for RawConfig {
             repeat_polls: RepeatPollsSection::default(),
             observe: ObserveSection::default(),
             discovery: DiscoverySection::default(),
+            access_log: AccessLogSection::default(),
+            audit: AuditSection::default(),
         }
     }
 }
@@ -235,6 +278,18 @@ impl Default for ObserveSection {
 impl Default for DiscoverySection {
     fn default() -> Self {
         Self { cache: true }
+    }
+}
+
+impl Default for AccessLogSection {
+    fn default() -> Self {
+        Self { level: AccessLevel::Off, sample: 1.0 }
+    }
+}
+
+impl Default for AuditSection {
+    fn default() -> Self {
+        Self { file: String::new(), max_bytes: Quantity(64 << 20) }
     }
 }
 

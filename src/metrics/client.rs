@@ -9,7 +9,10 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 use super::{
     Metrics, Presence,
     family::{Family, ResourceId, single},
-    labels::{Connect, Lane, Outcome, Protocol, Review, ServedBy, Told, Transport, Wait, WatchEnd},
+    labels::{
+        Connect, DocumentResult, Lane, Outcome, Protocol, Review, ServedBy, Told, Transport, Wait,
+        WatchEnd,
+    },
     table,
 };
 use crate::api::{GroupVersionResource, Scope, Verb};
@@ -39,6 +42,9 @@ pub(super) struct Handles {
     waits: Family<Wait, Histogram>,
     reviews: Family<Review, Counter>,
     sessions: Gauge,
+    documents_given: Family<DocumentResult, Counter>,
+    documents_held: Gauge,
+    document_bytes: Gauge,
     watchers: Family<Transport, Gauge>,
     watch_events: Family<Told, Counter>,
     watches_ended: Family<WatchEnd, Counter>,
@@ -73,6 +79,9 @@ impl Handles {
             waits: Family::new(recorder, &table::WAIT_DURATION),
             reviews: Family::new(recorder, &table::REVIEWS),
             sessions: single(recorder, &table::SESSIONS),
+            documents_given: Family::new(recorder, &table::DOCUMENTS_GIVEN),
+            documents_held: single(recorder, &table::DOCUMENTS_HELD),
+            document_bytes: single(recorder, &table::DOCUMENT_BYTES),
             watchers: Family::new(recorder, &table::WATCHERS),
             watch_events: Family::new(recorder, &table::WATCH_EVENTS),
             watches_ended: Family::new(recorder, &table::WATCHES_ENDED),
@@ -113,6 +122,18 @@ impl Metrics {
     /// A request is being answered until the value is dropped.
     pub fn in_flight(&self, lane: Lane) -> Presence {
         Presence::new(self.0.client.in_flight.with(lane, || [lane.as_str().into()], Gauge::clone))
+    }
+
+    /// A document of discovery or OpenAPI was given.
+    pub fn document(&self, result: DocumentResult) {
+        let values = || [result.as_str().into()];
+        self.0.client.documents_given.with(result, values, |counter| counter.increment(1));
+    }
+
+    /// So many such documents are held, of so many bytes in all.
+    pub fn documents_held(&self, documents: u64, bytes: u64) {
+        self.0.client.documents_held.set(documents as f64);
+        self.0.client.document_bytes.set(bytes as f64);
     }
 
     /// A request was passed on, for this reason.

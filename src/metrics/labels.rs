@@ -110,6 +110,20 @@ label! {
 }
 
 label! {
+    /// How a document of discovery or OpenAPI was given.
+    DocumentResult {
+        /// From memory, without asking.
+        Memory = "memory",
+        /// From memory, after the apiserver confirmed it, or the client's own copy.
+        Revalidated = "revalidated",
+        /// By the apiserver, and kept.
+        Fetched = "fetched",
+        /// By the apiserver, and not kept: an error, or nothing that may be given again.
+        NotKept = "not_kept",
+    }
+}
+
+label! {
     /// What became of a CONNECT.
     Connect {
         /// It led to the apiserver, as Listless stands for it.
@@ -222,6 +236,18 @@ label! {
 }
 
 label! {
+    /// What became of a line of the audit file.
+    AuditResult {
+        /// It is in the file.
+        Written = "written",
+        /// Too many lines were waiting.
+        Dropped = "dropped",
+        /// The file could not be written.
+        Failed = "failed",
+    }
+}
+
+label! {
     /// A bound that keeps memory or work finite.
     Limit {
         /// Client connections open at once.
@@ -230,6 +256,10 @@ label! {
         UpstreamRequests = "upstream_requests",
         /// Watches answered from memory.
         Watches = "watches",
+        /// Lines that wait for the audit file.
+        AuditQueue = "audit_queue",
+        /// Bytes of discovery and OpenAPI documents held.
+        DiscoveryBytes = "discovery_bytes",
         /// Resources with metric labels of their own.
         MetricResources = "metric_resources",
         /// Polls whose repetitions are counted.

@@ -8,7 +8,7 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 use super::{
     Metrics,
     family::{Family, single},
-    labels::{Certificate, Limit, Outcome},
+    labels::{AuditResult, Certificate, Limit, Outcome},
     table,
 };
 
@@ -21,6 +21,7 @@ pub(super) struct Handles {
     certificate_expiry: Family<Certificate, Gauge>,
     certificate_reloads: Family<Outcome, Counter>,
     mirrorings: Family<Outcome, Counter>,
+    audit_lines: Family<AuditResult, Counter>,
 }
 
 /// What was built.
@@ -45,6 +46,7 @@ impl Handles {
             certificate_expiry: Family::new(recorder, &table::CERTIFICATE_EXPIRY),
             certificate_reloads: Family::new(recorder, &table::CERTIFICATE_RELOADS),
             mirrorings: Family::new(recorder, &table::MIRRORINGS),
+            audit_lines: Family::new(recorder, &table::AUDIT_LINES),
         };
         // Rare and alarming: a rate over them needs the zero before the first one.
         for &limit in Limit::ALL {
@@ -100,6 +102,12 @@ impl Metrics {
     pub fn service_account_mirrored(&self, outcome: Outcome) {
         let values = || [outcome.as_str().into()];
         self.0.own.mirrorings.with(outcome, values, |counter| counter.increment(1));
+    }
+
+    /// So many lines of the audit file were written, or lost.
+    pub fn audited(&self, result: AuditResult, lines: u64) {
+        let values = || [result.as_str().into()];
+        self.0.own.audit_lines.with(result, values, |counter| counter.increment(lines));
     }
 
     /// When an own certificate expires.

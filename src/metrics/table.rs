@@ -36,6 +36,9 @@ pub(super) const TABLE: &[Section] = &[
             &SHADOW_CHECKS,
             &REVIEWS,
             &SESSIONS,
+            &DOCUMENTS_GIVEN,
+            &DOCUMENTS_HELD,
+            &DOCUMENT_BYTES,
             &WATCHERS,
             &WATCH_EVENTS,
             &WATCHES_ENDED,
@@ -88,6 +91,7 @@ pub(super) const TABLE: &[Section] = &[
             &CERTIFICATE_EXPIRY,
             &CERTIFICATE_RELOADS,
             &MIRRORINGS,
+            &AUDIT_LINES,
         ],
     },
     Section {
@@ -138,12 +142,14 @@ mod callers;
 mod own;
 mod polls;
 
-pub(super) use callers::{CLIENT_CONNECTS, REVIEWS, SESSIONS};
-pub(super) use polls::{PACED, REFUSED, SHADOW_CHECKS, WOULD_HAVE};
+pub(super) use callers::{
+    CLIENT_CONNECTS, DOCUMENT_BYTES, DOCUMENTS_GIVEN, DOCUMENTS_HELD, REVIEWS, SESSIONS,
+};
 pub(super) use own::{
-    CERTIFICATE_EXPIRY, CERTIFICATE_RELOADS, MIRRORINGS, PROCESS_CPU, PROCESS_MAX_FDS,
+    AUDIT_LINES, CERTIFICATE_EXPIRY, CERTIFICATE_RELOADS, MIRRORINGS, PROCESS_CPU, PROCESS_MAX_FDS,
     PROCESS_OPEN_FDS, PROCESS_RESIDENT, PROCESS_START, PROCESS_THREADS, PROCESS_VIRTUAL,
 };
+pub(super) use polls::{PACED, REFUSED, SHADOW_CHECKS, WOULD_HAVE};
 
 pub(super) const REQUESTS: Metric = counter(
     "listless_requests_total",

@@ -3,6 +3,7 @@
 //! [`candidate`] asks whether memory could answer at all; [`decide`] whether what is held now may.
 //! Neither looks at a clock, a lock or a socket.
 
+mod document;
 mod forward;
 mod poll;
 mod proof;
@@ -31,6 +32,9 @@ use crate::{
     },
 };
 
+pub use document::{
+    DocumentPlan, DocumentSource, Keeping, SETTLING, decide_document, document_candidate,
+};
 pub use forward::{Forward, Rewriting};
 pub use poll::{Pace, Poll, PollKey, Reject, poll};
 pub use proof::proven_until;
@@ -83,6 +87,8 @@ pub enum Plan {
     Read(LocalRead),
     /// Follow this replica.
     Watch(LocalWatch),
+    /// Give a document of discovery, or ask for it.
+    Document(DocumentPlan),
     /// Ask the apiserver, together with identical concurrent reads.
     Share(Forward),
     /// Send it to the apiserver.

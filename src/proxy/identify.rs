@@ -109,6 +109,13 @@ impl TokenHasher {
 
 // === impl BearerId ===
 
+impl BearerId {
+    /// Half of it as text: enough to tell all callers of one process apart, and no token.
+    pub fn to_hex(self) -> String {
+        self.0[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
 impl fmt::Debug for BearerId {
     /// Enough to tell callers of one process apart in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,6 +3,8 @@
 //! Write-only: nothing in the data path reads it back. It closes when the answer's last byte has
 //! been handed on, or when the client went away.
 
+mod records;
+
 use std::{
     pin::Pin,
     sync::Arc,
@@ -11,29 +13,39 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::Instant;
 
 use crate::{
-    api::{Verb, version::Freshness},
+    api::{
+        Verb,
+        request::ResourceRequest,
+        version::{Freshness, ResourceVersion},
+    },
     body::{Body, BoxError},
     cache::Attached,
     error::{Error, Fault},
-    metrics::{Lane, Metrics, Presence, RequestSample, ServedBy, Wait, Would},
+    metrics::{DocumentResult, Lane, Metrics, Presence, RequestSample, ServedBy, Wait, Would},
     proxy::{
-        decide::{ForwardReason, Level, Plan, Rewriting},
+        decide::{DocumentSource, ForwardReason, Level, Plan, Rewriting},
         observing::Foreseen,
         target::Target,
     },
 };
 
+pub use self::records::Records;
+use self::records::{Client, Line};
+
 /// The record of one request.
 pub struct RequestLog {
+    records: Records,
     metrics: Metrics,
+    client: Client,
     started: Instant,
     verb: Verb,
     target: Option<Arc<Target>>,
+    version: Option<ResourceVersion>,
     served_by: ServedBy,
     detail: &'static str,
     code: StatusCode,
@@ -62,9 +74,12 @@ const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 impl RequestLog {
     /// Opens the record of a request that just arrived.
-    pub fn open(metrics: &Metrics) -> Self {
+    pub fn open<B>(records: &Records, request: &Request<B>) -> Self {
         Self {
-            metrics: metrics.clone(),
+            records: records.clone(),
+            metrics: records.metrics().clone(),
+            client: records.client(request),
+            version: None,
             started: Instant::now(),
             verb: Verb::Other,
             target: None,
@@ -101,8 +116,11 @@ impl RequestLog {
                     Rewriting::Brief(_) => self.metrics.rewritten("brief"),
                 }
             }
+            Plan::Document(plan) if matches!(plan.source, DocumentSource::Ask(_)) => {
+                self.metrics.forwarded(ForwardReason::Discovery.as_str(), self.verb);
+            }
             Plan::Reject(_) => self.metrics.refused(self.verb),
-            Plan::Read(_) | Plan::Watch(_) | Plan::Pace(_) => {}
+            Plan::Read(_) | Plan::Watch(_) | Plan::Pace(_) | Plan::Document(_) => {}
         }
     }
 
@@ -128,9 +146,15 @@ impl RequestLog {
         self.metrics.waited(wait, duration);
     }
 
-    /// Memory answered.
-    pub fn hit(&mut self, level: Level, response: Response<Body>) -> Response<Body> {
+    /// Memory answered, with the state at this version, or with what happens from now on.
+    pub fn hit(
+        &mut self,
+        level: Level,
+        version: Option<ResourceVersion>,
+        response: Response<Body>,
+    ) -> Response<Body> {
         self.served_by = ServedBy::Cache;
+        self.version = version;
         self.detail = level.as_str();
         match self.held {
             None => with_status(response, HeaderValue::from_static(hit_of(level))),
@@ -144,6 +168,19 @@ impl RequestLog {
         self.detail = reason.as_str();
         let forwarded_as = format!("fwd={}", reason.forwarded_as());
         self.with_status(response, &forwarded_as, reason.as_str())
+    }
+
+    /// A document was given.
+    pub fn document(&mut self, result: DocumentResult, response: Response<Body>) -> Response<Body> {
+        self.metrics.document(result);
+        self.detail = ForwardReason::Discovery.as_str();
+        self.served_by = match result {
+            DocumentResult::Memory => ServedBy::Cache,
+            DocumentResult::Revalidated | DocumentResult::Fetched | DocumentResult::NotKept => {
+                ServedBy::Upstream
+            }
+        };
+        with_status(response, HeaderValue::from_static(given_of(result)))
     }
 
     /// The apiserver answered an identical read.
@@ -162,6 +199,10 @@ impl RequestLog {
         self.fault = Some(error.fault());
     }
 
+    fn request(&self) -> Option<&ResourceRequest> {
+        self.target.as_ref()?.info.resource_request()
+    }
+
     /// The answer goes out; the record ends with its body.
     pub fn close(mut self, response: Response<Body>) -> Response<Body> {
         self.code = response.status();
@@ -173,6 +214,10 @@ impl RequestLog {
         } else {
             self.with_status(response, "fwd=miss", self.detail)
         };
+        if let (ServedBy::Cache, Some(target)) = (self.served_by, &self.target) {
+            let version = self.version.as_ref().map(ToString::to_string);
+            self.records.audit(target, &self.client, version, self.detail, self.code);
+        }
         match response.body().size_hint().exact() {
             // Already in memory: there is nothing to wait for.
             Some(bytes) if self.served_by == ServedBy::Cache => {
@@ -196,28 +241,41 @@ impl RequestLog {
     }
 }
 
+/// Writes the line of a request at a level that the macro must know beforehand.
+macro_rules! line {
+    ($level:ident, $log:expr, $duration:expr) => {{
+        let log: &RequestLog = $log;
+        let request = log.request();
+        tracing::$level!(
+            target: "listless::access",
+            verb = log.verb.as_str(),
+            resource = request.map(|request| tracing::field::display(&request.resource)),
+            namespace = request.and_then(|request| records::shown(request.scope.namespace())),
+            user_agent = (!log.client.agent.is_empty()).then_some(&*log.client.agent),
+            served_by = log.served_by.as_str(),
+            detail = log.detail,
+            code = log.code.as_u16(),
+            bytes = log.bytes,
+            duration = ?$duration,
+            held = log.held.map(tracing::field::debug),
+            would = log.would.map(Would::as_str),
+            would_detail = log.would_detail,
+            "request",
+        );
+    }};
+}
+
 impl Drop for RequestLog {
     fn drop(&mut self) {
         let duration = self.started.elapsed();
         let (verb, served_by, code) = (self.verb, self.served_by, self.code);
-        let request = self.target.as_ref().and_then(|target| target.info.resource_request());
-        let target = request.map(|request| (&request.resource, &request.scope));
+        let target = self.request().map(|request| (&request.resource, &request.scope));
         self.metrics.request(&RequestSample { verb, target, served_by, code, duration });
         self.metrics.client_sent(served_by, self.bytes);
-        tracing::debug!(
-            target: "listless::access",
-            verb = verb.as_str(),
-            resource = target.map(|(resource, _)| tracing::field::display(resource)),
-            served_by = served_by.as_str(),
-            detail = self.detail,
-            code = code.as_u16(),
-            bytes = self.bytes,
-            duration = ?duration,
-            held = self.held.map(tracing::field::debug),
-            would = self.would.map(Would::as_str),
-            would_detail = self.would_detail,
-            "request",
-        );
+        match self.records.line(code, served_by) {
+            Line::Shown => line!(info, self, duration),
+            Line::Filtered => line!(debug, self, duration),
+        }
     }
 }
 
@@ -260,6 +318,14 @@ fn hit_of(level: Level) -> &'static str {
         Level::Configured(Freshness::Bounded) => "listless; hit; detail=bounded",
         Level::Configured(Freshness::Any) | Level::Any => "listless; hit; detail=any",
         Level::NotOlderThan => "listless; hit; detail=notOlderThan",
+    }
+}
+
+fn given_of(result: DocumentResult) -> &'static str {
+    match result {
+        DocumentResult::Memory => "listless; hit; detail=discovery",
+        DocumentResult::Revalidated => "listless; fwd=stale; fwd-status=304; detail=discovery",
+        DocumentResult::Fetched | DocumentResult::NotKept => "listless; fwd=miss; detail=discovery",
     }
 }
 

@@ -16,7 +16,11 @@ use tokio::{
 use super::{
     Proxy,
     authorize::Attributes,
-    decide::{self, Candidate, Forward, ForwardReason, LocalRead, Plan, Rewriting, Step},
+    decide::{
+        self, Candidate, DocumentPlan, DocumentSource, Forward, ForwardReason, LocalRead, Plan,
+        Rewriting, Step,
+    },
+    discovery::{Known, Offer},
     forward::Pupils,
     identify::Caller,
     observe::RequestLog,
@@ -82,6 +86,10 @@ impl Proxy {
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
+        if matches!(target.info, RequestInfo::NonResource(_)) {
+            return self.observe_document(visit, &target.info, request, log).await;
+        }
+        let _noticed = self.discovery.notice(&target.info);
         let session = self.foreseen.of(visit.caller(), Instant::now());
         let mut foreseen = self.foresee(visit, &session, target, config, request.headers());
         let check = self.check(target, &foreseen, config);
@@ -107,6 +115,32 @@ impl Proxy {
             None => response,
         };
         Ok(log.forwarded(ForwardReason::Observing, response))
+    }
+
+    /// The same where no resource is asked for: a document is kept as often as enforce would ask for it.
+    async fn observe_document(
+        &self,
+        visit: &Visit,
+        info: &RequestInfo,
+        request: Request<Incoming>,
+        log: &mut RequestLog,
+    ) -> Result<Response<Body>, Error> {
+        let plan = self.plan_document(visit.caller(), &request).await;
+        let sent = match &plan {
+            Plan::Document(DocumentPlan { wanted, source: DocumentSource::Ask(known) }) => {
+                let known = Known { document: known.as_ref(), offered: Offer::Nothing };
+                let asked = self.ask_for(visit, info, wanted, known, request).await;
+                asked.map(|(response, _)| response)
+            }
+            _ => {
+                let (caller, pupils) = (visit.caller(), Pupils::one(&visit.session));
+                self.forwarder.forward(caller, info, &Rewriting::Keep, request, pupils).await
+            }
+        };
+        let reason = ForwardReason::Observing;
+        log.decided(&Plan::Forward(Forward { reason, rewriting: Rewriting::Keep }));
+        log.foreseen(&mut Foreseen::by(&plan));
+        Ok(log.forwarded(reason, sent.map_err(|error| Error::upstream(error, info))?))
     }
 
     /// What enforce would do, decided at once.
@@ -284,6 +318,12 @@ impl Foreseen {
             Plan::Watch(_) => Self::of(Would::Watch),
             Plan::Reject(_) => Self::of(Would::Reject),
             Plan::Pace(_) => Self::of(Would::Pace),
+            Plan::Document(DocumentPlan { source: DocumentSource::Memory(..), .. }) => {
+                Self::of(Would::Read)
+            }
+            Plan::Document(_) => {
+                Self { reason: Some(ForwardReason::Discovery), ..Self::of(Would::Forward) }
+            }
             Plan::Share(forward) => Self::of(Would::Share).sent(forward),
             Plan::Forward(forward) => Self::of(Would::Forward).sent(forward),
         }

@@ -93,6 +93,11 @@ impl Default for Targets {
 // === impl Target ===
 
 impl Target {
+    /// Who asks.
+    pub fn caller(&self) -> Caller {
+        self.caller
+    }
+
     fn new<B>(caller: Caller, text: &str, request: &Request<B>) -> Self {
         Self {
             caller,

@@ -14,6 +14,7 @@ mod clusters;
 mod dataset;
 mod differential;
 mod direct;
+mod discovery;
 mod drivers;
 mod gateway;
 mod histories;

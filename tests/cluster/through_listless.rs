@@ -1,5 +1,7 @@
 //! Every read of the table, straight and through `listless local` and `listless gateway`.
 
+use std::time::Duration;
+
 use crate::clusters::Cluster;
 use crate::differential::case::{Caller, Case, Memory};
 use crate::differential::target::{Kind, Target};
@@ -14,6 +16,9 @@ apiVersion: listless.dev/v1alpha1
 kind: ProxyConfiguration
 repeatPolls: {action: off}
 ";
+
+/// So long after it was first asked for a document, Listless trusts nothing it was told of them.
+const SETTLING: Duration = Duration::from_secs(12);
 
 #[tokio::test]
 async fn every_read_through_listless_equals_the_apiservers_on_1_36() {
@@ -91,6 +96,9 @@ fn of_a_gateway(mut case: Case) -> Case {
 
 async fn compare(cluster: &Cluster, proxy: &ProxyProcess, cases: &[Case]) {
     let token = proxy.token().expect("a token in the written kubeconfig");
+    let followed = proxy.client(Protocol::Http1).get("/api").await.expect("an answer");
+    assert_eq!(followed.status, 200);
+    tokio::time::sleep(SETTLING).await;
     let target = Target::new(proxy.server(), token, Kind::Listless, Protocol::Http2);
     let suite = Suite::new(cluster.plane(), cluster.dataset(), target).expect("a suite");
     let report = suite.run(cases).await.expect("a whole run");

@@ -6,9 +6,10 @@ use http::StatusCode;
 use listless::{
     api::{GroupVersionResource, Scope, Verb},
     metrics::{
-        self, Certificate, Connect, Held, Lane, Metrics, Origin, Outcome, Protocol, ReplicaEnd,
-        ReplicaSample, ReplicaState, ReplicaTotals, RequestSample, Review, ServedBy, Shadow, Told,
-        Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd, Would,
+        self, AuditResult, Certificate, Connect, DocumentResult, Held, Lane, Metrics, Origin,
+        Outcome, Protocol, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals, RequestSample,
+        Review, ServedBy, Shadow, Told, Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd,
+        Would,
     },
 };
 
@@ -35,6 +36,9 @@ fn record_everything(metrics: &Metrics) {
     metrics.shadow_check(Shadow::Equal);
     metrics.reviewed(Review::Allowed);
     metrics.sessions(1);
+    metrics.document(DocumentResult::Memory);
+    metrics.documents_held(1, 1);
+    metrics.audited(AuditResult::Written, 1);
     drop(metrics.watcher(Transport::Http));
     metrics.watch_told(Told::Added);
     metrics.watch_ended(WatchEnd::Timeout);

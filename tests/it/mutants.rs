@@ -116,6 +116,18 @@ const FINDERS: &[Row] = &[
         &["watches::local::an_event_behind_many_that_are_not_selected_is_told_at_once"],
     ),
     (
+        &[Mutant::DocumentsSettleAtOnce],
+        &[
+            "discovery::changes::a_new_definition_is_seen_as_soon_as_straight_however_long_the_apiserver_takes",
+        ],
+    ),
+    (
+        &[Mutant::CallersShareDocuments],
+        &[
+            "discovery::callers::what_one_bearer_was_told_is_confirmed_to_another_before_it_is_given",
+        ],
+    ),
+    (
         &[Mutant::BinaryMessages],
         &["watches::websocket::pings_are_answered_and_either_side_may_close"],
     ),

@@ -1,9 +1,10 @@
-//! Rows of the table about callers with tokens of their own, and clients that take us for a proxy.
+//! Rows of the table about callers with tokens of their own, clients that take us for a proxy, and
+//! what both ask before anything else: discovery.
 
 use metrics::Unit;
 
 use super::super::{
-    labels::{Connect, Review},
+    labels::{Connect, DocumentResult, Review},
     metric::{Label, Metric, Values, counter, gauge},
 };
 
@@ -24,4 +25,18 @@ pub(in crate::metrics) const CLIENT_CONNECTS: Metric = counter(
     Unit::Count,
     &[of!("result", Connect)],
     "CONNECT requests of clients that use Listless as an HTTP proxy.",
+);
+pub(in crate::metrics) const DOCUMENTS_GIVEN: Metric = counter(
+    "listless_discovery_total",
+    Unit::Count,
+    &[of!("result", DocumentResult)],
+    "Documents of discovery and OpenAPI given to clients that asked in a plain form.",
+);
+pub(in crate::metrics) const DOCUMENTS_HELD: Metric =
+    gauge("listless_discovery_documents", Unit::Count, &[], "Such documents held.");
+pub(in crate::metrics) const DOCUMENT_BYTES: Metric = gauge(
+    "listless_discovery_bytes",
+    Unit::Bytes,
+    &[],
+    "Bytes of such documents held, as sent (compressed or not).",
 );

@@ -3,7 +3,7 @@
 use metrics::Unit;
 
 use super::super::{
-    labels::{Certificate, Outcome},
+    labels::{AuditResult, Certificate, Outcome},
     metric::{Label, Metric, Values, counter, gauge},
 };
 
@@ -18,6 +18,12 @@ pub(in crate::metrics) const MIRRORINGS: Metric = counter(
     Unit::Count,
     &[of!("result", Outcome)],
     "Changes of the service account copied for the workload, and looks at which that failed.",
+);
+pub(in crate::metrics) const AUDIT_LINES: Metric = counter(
+    "listless_audit_lines_total",
+    Unit::Count,
+    &[of!("result", AuditResult)],
+    "Lines for the file that tells of answers from memory.",
 );
 pub(in crate::metrics) const CERTIFICATE_EXPIRY: Metric = gauge(
     "listless_certificate_expiry_timestamp_seconds",

@@ -9,8 +9,10 @@ use crate::{
 /// Why memory does not answer a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ForwardReason {
-    /// Not an API resource: discovery, OpenAPI, health, version.
+    /// Neither an API resource nor a document that may be kept: health, version.
     NonResource,
+    /// A document of discovery or OpenAPI that is not proven to hold, or not held.
+    Discovery,
     /// It changes something, or may.
     Write,
     /// The caller is not the one Listless reads as.
@@ -64,6 +66,7 @@ impl ForwardReason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NonResource => "non-resource",
+            Self::Discovery => "discovery",
             Self::Write => "write",
             Self::Caller(Stranger::NoCredential) => "no-credential",
             Self::Caller(Stranger::OtherCredential) => "other-credential",
@@ -119,7 +122,7 @@ impl ForwardReason {
             | Self::BeforeWindow
             | Self::Behind
             | Self::Barred => "stale",
-            Self::NotAuthorized | Self::TooManyWatches => "miss",
+            Self::Discovery | Self::NotAuthorized | Self::TooManyWatches => "miss",
         }
     }
 }

@@ -22,7 +22,7 @@ fn misspelt_keys_are_told_with_those_that_exist() {
     refuses(
         &format!("{HEAD}moed: enforce\n"),
         "c.yaml:3:1: moed: unknown field \"moed\", expected one of apiVersion, kind, mode, cache, \
-         uncachedReads, repeatPolls, observe, discovery; did you mean \"mode\"?",
+         uncachedReads, repeatPolls, observe, discovery, accessLog, audit; did you mean \"mode\"?",
     );
     refuses(
         &format!("{HEAD}cache:\n  memorylimit: 1Mi\n"),
@@ -65,6 +65,24 @@ fn unknown_values_are_told_with_those_that_are_allowed() {
     refuses(
         "apiVersion: v1\nkind: ConfigMap\n",
         "c.yaml:1:13: apiVersion: unknown value \"v1\", expected listless.dev/v1alpha1",
+    );
+}
+
+#[test]
+fn what_is_written_down_has_bounds() {
+    refuses(
+        &format!("{HEAD}accessLog: {{level: some}}\n"),
+        "c.yaml:3:20: accessLog.level: unknown value \"some\", expected one of off, errors, all",
+    );
+    for sample in ["-0.1", "1.5"] {
+        refuses(
+            &format!("{HEAD}accessLog: {{sample: {sample}}}\n"),
+            "c.yaml:3:21: accessLog.sample: must be from 0 to 1",
+        );
+    }
+    refuses(
+        &format!("{HEAD}audit: {{maxBytes: 1Ki}}\n"),
+        "c.yaml:3:19: audit.maxBytes: must be from 64Ki to 1024Gi",
     );
 }
 

@@ -76,6 +76,7 @@ const READERS: &[(&str, &str, &str)] = &[
     ("config", "files", "the configuration file"),
     ("tls", "files", "certificates and keys"),
     ("mirror", "files", "a service account's directory and its copy"),
+    ("audit", "files", "the file it writes"),
     ("cli", "files", "the kubeconfig it writes"),
     ("demo::processor", "files", "processor time of its own threads"),
     ("metrics::process", "files", "what the kernel says of this process"),
