@@ -11,13 +11,14 @@ use std::sync::Arc;
 use tokio::{
     sync::watch,
     task::JoinHandle,
-    time::{Duration, MissedTickBehavior},
+    time::{Duration, Instant, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     cache::{self, Cache, ReplicaStatus, State, counters::Counters, reflector::Random},
     config::Config,
+    insight::Insight,
     metrics::{Metrics, Origin, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals},
     proxy::{
         Parts, Proxy,
@@ -79,9 +80,10 @@ impl Running {
         let Foundation { listeners, doors, identify, clients, config, metrics } = foundation;
         let (settings, settings_task) = cache_settings(config.clone());
         let warnings = Warnings::default();
+        let insight = Insight::new(metrics.clone(), Instant::now());
         let metered = |client: &Arc<dyn Client>, origin| -> Arc<dyn Client> {
             let (metrics, warnings) = (metrics.clone(), warnings.clone());
-            Arc::new(Metered::new(client.clone(), origin, metrics, warnings))
+            Arc::new(Metered::new(client.clone(), origin, metrics, warnings, insight.clone()))
         };
         let cache = Cache::new(metered(&clients.own, Origin::Replica), settings, random);
         start_eager(&config.borrow(), &cache);
@@ -93,7 +95,8 @@ impl Running {
             impersonating: metered(&clients.impersonating, Origin::Client),
             plain: metered(&clients.plain, Origin::Client),
         };
-        let parts = Parts { identify, config, cache: cache.clone(), clients, warnings, metrics };
+        let cached = cache.clone();
+        let parts = Parts { identify, config, cache: cached, clients, warnings, insight, metrics };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));

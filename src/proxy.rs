@@ -46,13 +46,16 @@ use crate::{
     api::{
         Verb,
         media::{Negotiated, UnmodelledMedia},
+        query::Query,
         request::{NotModelled, RequestInfo, ResourceRequest},
+        selector::FieldSelector,
         version::VersionMatch,
     },
     body::Body,
-    cache::{Cache, Demand, Lookup},
+    cache::{Cache, Demand, Lookup, object::Object},
     config::Config,
     error::Error,
+    insight::{self, Insight, report::Report},
     metrics::{Metrics, Transport},
     websocket::Asked,
 };
@@ -71,6 +74,7 @@ pub struct Proxy {
     forwarder: Forwarder,
     warnings: Warnings,
     watches: Watches,
+    insight: Insight,
     metrics: Metrics,
 }
 
@@ -86,6 +90,8 @@ pub struct Parts {
     pub clients: Clients,
     /// What the apiserver warns of.
     pub warnings: Warnings,
+    /// Who asks what.
+    pub insight: Insight,
     /// What is counted.
     pub metrics: Metrics,
 }
@@ -112,8 +118,15 @@ impl Proxy {
             coalesce: Coalesce::default(),
             forwarder: Forwarder::new(parts.clients),
             warnings: parts.warnings,
+            insight: parts.insight,
             metrics: parts.metrics,
         }
+    }
+
+    /// Who asks what, what it costs, and what should be mended.
+    pub fn report(&self) -> Report {
+        let mode = self.config.borrow().policy.mode();
+        self.insight.report(mode.as_str(), Instant::now())
     }
 
     /// Ends watches that are answered from memory, for the end is near.
@@ -122,8 +135,8 @@ impl Proxy {
     }
 
     /// Answers one request. Every request, however it fails, leaves through here once.
-    async fn answer_logged(&self, request: Request<Incoming>) -> Response<Body> {
-        let mut log = RequestLog::open(&self.metrics);
+    async fn answer_logged(&self, connection: u64, request: Request<Incoming>) -> Response<Body> {
+        let mut log = RequestLog::open(&self.metrics, &self.insight, connection);
         let response = match self.answer(request, &mut log).await {
             Ok(response) => response,
             Err(error) => {
@@ -142,7 +155,7 @@ impl Proxy {
         let visit = self.visit(request.headers());
         let target = self.targets.read(visit.caller(), &request);
         let info = &target.info;
-        log.classified(&target);
+        log.classified(&target, target.asker(&self.insight, request.headers()));
         let plan = self.plan(&visit, &target, request.headers(), log).await;
         log.decided(&plan);
         match plan {
@@ -263,7 +276,7 @@ impl Proxy {
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
-        let version = answer.snapshot.version().clone();
+        let (version, objects) = (answer.snapshot.version().clone(), answer.snapshot.len());
         let level = answer.level;
         let mut reason = ForwardReason::NotAuthorized;
         if let Some((asked, read)) = readable(&target.info)
@@ -276,6 +289,7 @@ impl Proxy {
             let answered = self.local.read(read, allowed, &target.body, request.headers()).await;
             if let Some(mut response) = answered {
                 self.warnings.repeat(&read.query.resource, response.headers_mut());
+                log.said(self.insight.content(&version), objects);
                 return Ok(log.hit(level, response));
             }
             reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);
@@ -347,7 +361,10 @@ impl Proxy {
         let Forward { reason, rewriting } = forward;
         let key = CoalesceKey::new(visit.caller(), &request, &rewriting);
         let (caller, session) = (visit.caller(), &visit.session);
-        let send = || self.forwarder.forward(caller, info, &rewriting, request, session);
+        let send = || {
+            self.insight.passed_on();
+            self.forwarder.forward(caller, info, &rewriting, request, session, None)
+        };
         match self.coalesce.fly(key, send).await {
             Ok(Landed::Sent(response)) => Ok(log.forwarded(reason, response)),
             Ok(Landed::Shared(response)) => Ok(log.coalesced(reason, response)),
@@ -365,8 +382,10 @@ impl Proxy {
     ) -> Result<Response<Body>, Error> {
         let Forward { reason, rewriting } = forward;
         let (caller, session) = (visit.caller(), &visit.session);
-        let sent = self.forwarder.forward(caller, info, &rewriting, request, session).await;
-        match sent {
+        let witness = self.witness(info, log);
+        self.insight.passed_on();
+        let sent = self.forwarder.forward(caller, info, &rewriting, request, session, witness);
+        match sent.await {
             Ok(response) => {
                 match (reason, sought(info)) {
                     (ForwardReason::LinkLost, Some((query, _))) => self.cache.nudge(query),
@@ -383,10 +402,24 @@ impl Proxy {
             Err(error) => Err(Error::upstream(error, info)),
         }
     }
+
+    /// Who is to see whether a write changes anything.
+    fn witness(&self, info: &RequestInfo, log: &RequestLog) -> Option<insight::Witness> {
+        let request = info.resource_request()?;
+        if !matches!(request.verb, Verb::Update | Verb::Patch) {
+            return None;
+        }
+        let (key, name) = (request.object_key()?, request.name.as_deref()?);
+        let all = Query::all(request.resource.clone(), request.scope.clone());
+        let held = self.cache.peek(&Query { fields: FieldSelector::name(name), ..all });
+        let held = held.and_then(|view| view.snapshot.clone());
+        let held = held.as_ref().and_then(|snapshot| snapshot.object(&key));
+        Some(self.insight.witness(log.asker()?, held.map(Object::version)))
+    }
 }
 
 impl Serve for Proxy {
-    async fn serve(&self, _: &Connection, request: Request<Incoming>) -> Response<Body> {
-        self.answer_logged(request).await
+    async fn serve(&self, connection: &Connection, request: Request<Incoming>) -> Response<Body> {
+        self.answer_logged(connection.id, request).await
     }
 }

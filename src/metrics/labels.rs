@@ -232,6 +232,8 @@ label! {
         Watches = "watches",
         /// Resources with metric labels of their own.
         MetricResources = "metric_resources",
+        /// Kinds of requests that are told apart in the report.
+        Accounts = "accounts",
     }
 }
 

@@ -22,6 +22,7 @@ use crate::{
         request::{RequestInfo, ResourceRequest},
     },
     body::Body,
+    insight::Witness,
     mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
@@ -73,7 +74,7 @@ impl Forwarder {
         Self { clients }
     }
 
-    /// The apiserver's answer; `session` learns from it unless the caller is a stranger.
+    /// The apiserver's answer; `session` and `witness` learn from it unless the caller is a stranger.
     pub async fn forward(
         &self,
         caller: Caller,
@@ -81,10 +82,11 @@ impl Forwarder {
         rewriting: &Rewriting,
         request: Request<Incoming>,
         session: &SharedSession,
+        witness: Option<Witness>,
     ) -> Result<Response<Body>, upstream::Error> {
         let lesson = |rewriting: &Rewriting| match (caller, info) {
             (Caller::Own | Caller::Bearer(_), RequestInfo::Resource(resource)) => {
-                Lesson::of(resource, rewriting, session, Instant::now())
+                Lesson::of(resource, rewriting, session, Instant::now()).seen_by(witness.clone())
             }
             _ => Lesson::none(),
         };
