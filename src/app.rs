@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cache::{self, Cache, ReplicaStatus, State, counters::Counters, reflector::Random},
     config::Config,
-    insight::Insight,
+    insight::{Insight, report::Report},
     metrics::{Metrics, Origin, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals},
     proxy::{
         Parts, Proxy,
@@ -55,6 +55,8 @@ pub struct Foundation {
 pub struct Running {
     proxy: Arc<Proxy>,
     cache: Cache,
+    insight: Insight,
+    config: watch::Receiver<Arc<Config>>,
     begin_drain: CancellationToken,
     listening: JoinHandle<()>,
     /// Tasks that end with it.
@@ -88,7 +90,7 @@ impl Running {
         let cache = Cache::new(metered(&clients.own, Origin::Replica), settings, random);
         start_eager(&config.borrow(), &cache);
         let eager = tokio::spawn(keep_starting_eager(config.clone(), cache.clone()));
-        let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone()));
+        let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone(), insight.clone()));
         let listener_metrics = metrics.clone();
         let clients = Clients {
             own: metered(&clients.own, Origin::Client),
@@ -109,7 +111,8 @@ impl Running {
             drain,
             listener_metrics,
         ));
-        Self { proxy, cache, begin_drain, listening, helpers: vec![settings_task, eager, gauges] }
+        let helpers = vec![settings_task, eager, gauges];
+        Self { proxy, cache, insight, config: current, begin_drain, listening, helpers }
     }
 
     /// What answers, for those who need no listener.
@@ -120,6 +123,15 @@ impl Running {
     /// The replicas, for pages and readiness.
     pub fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    /// Makes the report: who asks what, what it costs, and what should be mended.
+    pub fn reporter(&self) -> Box<dyn Fn() -> Report + Send + Sync> {
+        let (insight, config) = (self.insight.clone(), self.config.clone());
+        Box::new(move || {
+            let mode = config.borrow().policy.mode();
+            insight.report(mode.as_str(), Instant::now())
+        })
     }
 
     /// Accepts no more, lets requests under way finish within [`DRAIN_DEADLINE`], then stops.
@@ -175,7 +187,7 @@ fn random_fraction() -> f64 {
     f64::from((high >> 32) as u32) / f64::from(u32::MAX)
 }
 
-async fn keep_gauges(metrics: Metrics, cache: Cache) {
+async fn keep_gauges(metrics: Metrics, cache: Cache, insight: Insight) {
     let mut ticks = tokio::time::interval(GAUGES_PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -183,6 +195,7 @@ async fn keep_gauges(metrics: Metrics, cache: Cache) {
         let replicas = cache.replicas();
         metrics.replicas(&replicas.iter().map(sample).collect::<Vec<_>>());
         metrics.replica_totals(&totals(cache.counters()));
+        metrics.accounts(insight.accounts());
         metrics.run_upkeep();
     }
 }

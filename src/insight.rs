@@ -8,6 +8,7 @@
 pub mod account;
 pub mod arrivals;
 pub mod cost;
+pub mod counts;
 pub mod detect;
 pub mod fingerprint;
 pub mod kin;
@@ -32,8 +33,9 @@ use http::{HeaderMap, header};
 use tokio::time::{Duration, Instant};
 
 use self::{
-    account::{Account, Changed, Counts, Place, Record},
+    account::{Account, Changed, Place, Record},
     arrivals::Budget,
+    counts::Counts,
     kin::Kin,
     report::Report,
     shape::Shape,
@@ -192,12 +194,6 @@ impl Insight {
         }
     }
 
-    /// An object was shown to a client at this version.
-    pub fn showed(&self, resource: &GroupResource, key: &ObjectKey, version: &ResourceVersion) {
-        let object = self.0.hasher.hash_one((resource, key));
-        self.0.versions.note(object, self.short(version));
-    }
-
     /// Who is to see what a write's answer tells; `held` is the version in memory.
     pub fn witness(&self, asker: &Asker, held: Option<&ResourceVersion>) -> Witness {
         let held = held.map(|version| self.short(version));
@@ -339,6 +335,13 @@ const AGENT_BYTES_MAX: usize = 512;
 // === impl Witness ===
 
 impl Witness {
+    /// A read showed an object at this version.
+    pub fn showed(&self, resource: &GroupResource, key: &ObjectKey, version: &ResourceVersion) {
+        let shared = &self.insight.0;
+        let object = shared.hasher.hash_one((resource, key));
+        shared.versions.note(object, self.insight.short(version));
+    }
+
     /// The write was answered with this object.
     pub fn answered(&self, resource: &GroupResource, key: &ObjectKey, version: &ResourceVersion) {
         let shared = &self.insight.0;

@@ -18,6 +18,7 @@ pub mod sessions;
 pub mod target;
 pub mod warnings;
 pub mod watching;
+mod witness;
 
 use std::{sync::Arc, time::Duration};
 
@@ -46,16 +47,14 @@ use crate::{
     api::{
         Verb,
         media::{Negotiated, UnmodelledMedia},
-        query::Query,
         request::{NotModelled, RequestInfo, ResourceRequest},
-        selector::FieldSelector,
         version::VersionMatch,
     },
     body::Body,
-    cache::{Cache, Demand, Lookup, object::Object},
+    cache::{Cache, Demand, Lookup},
     config::Config,
     error::Error,
-    insight::{self, Insight, report::Report},
+    insight::Insight,
     metrics::{Metrics, Transport},
     websocket::Asked,
 };
@@ -116,17 +115,11 @@ impl Proxy {
             aggregation: Aggregation::new(parts.clients.own.clone()),
             local: Local::default(),
             coalesce: Coalesce::default(),
-            forwarder: Forwarder::new(parts.clients),
+            forwarder: Forwarder::new(parts.clients, parts.insight.clone()),
             warnings: parts.warnings,
             insight: parts.insight,
             metrics: parts.metrics,
         }
-    }
-
-    /// Who asks what, what it costs, and what should be mended.
-    pub fn report(&self) -> Report {
-        let mode = self.config.borrow().policy.mode();
-        self.insight.report(mode.as_str(), Instant::now())
     }
 
     /// Ends watches that are answered from memory, for the end is near.
@@ -361,10 +354,7 @@ impl Proxy {
         let Forward { reason, rewriting } = forward;
         let key = CoalesceKey::new(visit.caller(), &request, &rewriting);
         let (caller, session) = (visit.caller(), &visit.session);
-        let send = || {
-            self.insight.passed_on();
-            self.forwarder.forward(caller, info, &rewriting, request, session, None)
-        };
+        let send = || self.forwarder.forward(caller, info, &rewriting, request, session, None);
         match self.coalesce.fly(key, send).await {
             Ok(Landed::Sent(response)) => Ok(log.forwarded(reason, response)),
             Ok(Landed::Shared(response)) => Ok(log.coalesced(reason, response)),
@@ -382,8 +372,7 @@ impl Proxy {
     ) -> Result<Response<Body>, Error> {
         let Forward { reason, rewriting } = forward;
         let (caller, session) = (visit.caller(), &visit.session);
-        let witness = self.witness(info, log);
-        self.insight.passed_on();
+        let witness = witness::of(info, log.asker(), &self.insight, &self.cache);
         let sent = self.forwarder.forward(caller, info, &rewriting, request, session, witness);
         match sent.await {
             Ok(response) => {
@@ -401,20 +390,6 @@ impl Proxy {
             }
             Err(error) => Err(Error::upstream(error, info)),
         }
-    }
-
-    /// Who is to see whether a write changes anything.
-    fn witness(&self, info: &RequestInfo, log: &RequestLog) -> Option<insight::Witness> {
-        let request = info.resource_request()?;
-        if !matches!(request.verb, Verb::Update | Verb::Patch) {
-            return None;
-        }
-        let (key, name) = (request.object_key()?, request.name.as_deref()?);
-        let all = Query::all(request.resource.clone(), request.scope.clone());
-        let held = self.cache.peek(&Query { fields: FieldSelector::name(name), ..all });
-        let held = held.and_then(|view| view.snapshot.clone());
-        let held = held.as_ref().and_then(|snapshot| snapshot.object(&key));
-        Some(self.insight.witness(log.asker()?, held.map(Object::version)))
     }
 }
 

@@ -202,14 +202,14 @@ impl AdminListeners {
 
     /// Serves both on the admin runtime, for as long as that runs.
     pub(super) fn serve(self, shared: &Shared, running: &Running) -> anyhow::Result<()> {
-        let (cache, proxy) = (running.cache().clone(), running.proxy().clone());
+        let cache = running.cache().clone();
         let sources = Arc::new(Sources {
             ready: shared.ready.clone(),
             draining: shared.drain.watch(),
             heartbeat: shared.heartbeat.clone(),
             metrics: shared.metrics.clone(),
             replicas: Box::new(move || cache.replicas()),
-            report: Box::new(move || proxy.report()),
+            report: running.reporter(),
         });
         let _within = shared.admin.enter();
         for (listener, audience) in

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use super::{
     arrivals::{Arrival, Budget, Followed, Ring, Values},
-    cost::{self, Freshness, Micros, Work},
+    cost::{Freshness, Work},
+    counts::Counts,
     kin::Kin,
     shape::Shape,
     sketch::Sketch,
@@ -123,45 +124,6 @@ pub struct Tally {
     objects: u32,
 }
 
-/// Sums of an account, which can be added up.
-#[derive(Clone, Debug, Default)]
-pub struct Counts {
-    /// Requests that ended.
-    pub requests: u64,
-    /// Bytes of their answers.
-    pub bytes: u64,
-    /// By [`Answer`], in its order.
-    pub answers: [u64; 4],
-    /// Why memory did not answer.
-    pub reasons: Vec<(&'static str, u64)>,
-    /// Answered 429 by Listless.
-    pub refused: u64,
-    /// Held for a while.
-    pub paced: u64,
-    /// Bytes that came from memory or were shared.
-    pub saved_bytes: u64,
-    /// What mode `enforce` would have saved.
-    pub would_save: u64,
-    /// Answers that could be compared with the one before.
-    pub compared: u64,
-    /// Of these, those that said the same.
-    pub unchanged: u64,
-    /// Writes whose answer could be compared with what was there.
-    pub writes_compared: u64,
-    /// Of these, those that changed nothing.
-    pub writes_in_vain: u64,
-    /// Answers that told the client to stay away for a while.
-    pub told_to_wait: u64,
-    /// Requests that came sooner than told.
-    pub came_early: u64,
-    /// Milliseconds that watches were open.
-    pub watched: u64,
-    /// What the apiserver and etcd spent, or would have.
-    pub cost: (Micros, Micros),
-    /// Of this, what they were spared.
-    pub saved_cost: (Micros, Micros),
-}
-
 /// Requests in this minute and the last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
@@ -174,8 +136,6 @@ struct Rate {
 const ARRIVALS_MAX: usize = 384;
 /// Gaps remembered of one account.
 const GAPS_MAX: usize = 64;
-/// Different reasons there may be.
-const REASONS_MAX: usize = 64;
 
 const MINUTE: u32 = 60_000;
 
@@ -232,6 +192,14 @@ impl Account {
         tally.counts.writes_in_vain += u64::from(changed == Changed::Nothing);
     }
 
+    /// The memory it takes, the key of its place in the table included.
+    #[cfg(test)]
+    pub(super) fn held_bytes(&self) -> usize {
+        let Shape { user_agent, resource, query, .. } = &self.shape;
+        let texts = user_agent.len() + resource.len() + query.len();
+        size_of::<Self>() + size_of::<Shape>() + 2 * texts + self.tally().held_bytes()
+    }
+
     fn tally(&self) -> MutexGuard<'_, Tally> {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -247,7 +215,6 @@ pub enum Changed {
 }
 
 const EXPIRED: u16 = 410;
-const TOO_MANY_REQUESTS: u16 = 429;
 
 // === impl Tally ===
 
@@ -285,6 +252,13 @@ impl Tally {
             self.counts.watched += record.took.as_millis() as u64;
         }
         self.follow(place, record, budget);
+    }
+
+    #[cfg(test)]
+    fn held_bytes(&self) -> usize {
+        let reasons = self.counts.reasons.capacity() * size_of::<(&str, u64)>();
+        let rings = self.arrivals.held_bytes() + self.gaps.held_bytes();
+        reasons + rings + self.followed.held_bytes()
     }
 
     fn work(&self, shape: &Shape) -> Work {
@@ -332,79 +306,10 @@ impl Tally {
 /// Who comes so little sooner than told has waited.
 const TOLERANCE: Duration = Duration::from_millis(200);
 
-// === impl Counts ===
-
-impl Counts {
-    fn add_record(&mut self, record: &Record, work: Work) {
-        self.requests += 1;
-        self.bytes += record.bytes;
-        self.answers[record.answer.index()] += 1;
-        self.paced += u64::from(record.pace == Pace::Held);
-        self.would_save += u64::from(record.otherwise == Otherwise::Saved);
-        self.told_to_wait += u64::from(record.retry_after.is_some());
-        let cost = cost::of(work, record.bytes);
-        let spared = match record.answer {
-            Answer::Memory => true,
-            Answer::Shared(reason) => {
-                self.reason(reason, 1);
-                true
-            }
-            Answer::Upstream(reason) => {
-                self.reason(reason, 1);
-                false
-            }
-            // The apiserver did nothing, and would have done who knows what.
-            Answer::Own(reason) => {
-                self.refused += u64::from(record.code == TOO_MANY_REQUESTS);
-                return self.reason(reason, 1);
-            }
-        };
-        self.cost = plus(self.cost, cost);
-        if spared {
-            self.saved_bytes += record.bytes;
-            self.saved_cost = plus(self.saved_cost, cost);
-        }
-    }
-
-    /// Adds another account's sums.
-    pub fn add(&mut self, other: &Self) {
-        self.requests += other.requests;
-        self.bytes += other.bytes;
-        self.answers.iter_mut().zip(other.answers).for_each(|(sum, more)| *sum += more);
-        self.refused += other.refused;
-        self.paced += other.paced;
-        self.saved_bytes += other.saved_bytes;
-        self.would_save += other.would_save;
-        self.compared += other.compared;
-        self.unchanged += other.unchanged;
-        self.writes_compared += other.writes_compared;
-        self.writes_in_vain += other.writes_in_vain;
-        self.told_to_wait += other.told_to_wait;
-        self.came_early += other.came_early;
-        self.watched += other.watched;
-        self.cost = plus(self.cost, other.cost);
-        self.saved_cost = plus(self.saved_cost, other.saved_cost);
-        other.reasons.iter().for_each(|(reason, count)| self.reason(reason, *count));
-    }
-
-    fn reason(&mut self, reason: &'static str, count: u64) {
-        // The words are constants: the same one mostly lies at the same place.
-        if let Some((_, sum)) = self.reasons.iter_mut().find(|(known, _)| *known == reason) {
-            *sum += count;
-        } else if self.reasons.len() < REASONS_MAX {
-            self.reasons.push((reason, count));
-        }
-    }
-}
-
-fn plus(one: (Micros, Micros), other: (Micros, Micros)) -> (Micros, Micros) {
-    (one.0 + other.0, one.1 + other.1)
-}
-
 // === impl Answer ===
 
 impl Answer {
-    fn index(self) -> usize {
+    pub(super) fn index(self) -> usize {
         match self {
             Self::Memory => 0,
             Self::Shared(_) => 1,

@@ -112,6 +112,11 @@ impl<T: Copy> Ring<T> {
         [early, late].concat()
     }
 
+    #[cfg(test)]
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held.capacity() * size_of::<T>()
+    }
+
     /// Four times the room, or what the budget has left to give.
     fn grow(&mut self, budget: &Budget) {
         let now = self.held.capacity();
@@ -149,6 +154,11 @@ impl Values {
         }
         *place = Place { value, at, ..Place::default() };
         Followed::First(place)
+    }
+
+    #[cfg(test)]
+    pub(super) fn held_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<Place>()
     }
 
     fn index(&self, value: u32) -> usize {

@@ -42,6 +42,10 @@ struct Middle {
 const JITTER_MAX: f64 = 0.2;
 /// The same where many were taken together, which could be regular by chance.
 const PATTERN_JITTER_MAX: f64 = 0.15;
+/// Gaps that differ no more from the median, as a share of it, are alike,
+const COMMON: f64 = 0.3;
+/// and must fill this share of the time.
+const FILLED_MIN: f64 = 0.5;
 /// Fewer gaps than these tell nothing.
 const GAPS_MIN: usize = 3;
 /// Fewer requests than these make no pattern.
@@ -90,7 +94,11 @@ fn by_value(gaps: &[u32]) -> Option<Period> {
 
 fn regular(gaps: &[f64], jitter_max: f64, told: Told) -> Option<Period> {
     let middle = Middle::of(gaps);
-    (middle.median > 0.0 && middle.jitter() <= jitter_max).then(|| Period {
+    // Where twenty come at once the commonest gap is none of anybody's: it fills no time.
+    let common = |gap: &&f64| (**gap / middle.median - 1.0).abs() <= COMMON;
+    let filled: f64 = gaps.iter().filter(common).sum();
+    let fills = filled >= FILLED_MIN * gaps.iter().sum::<f64>();
+    (middle.median > 0.0 && middle.jitter() <= jitter_max && fills).then(|| Period {
         seconds: middle.median,
         jitter: middle.jitter(),
         told,
@@ -128,7 +136,7 @@ fn bursts(times: &[f64]) -> Option<Period> {
         return None;
     }
     let between: Vec<f64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    let askers = (times.len() as f64 / starts.len() as f64).round() as usize;
+    let askers = (times.len() as f64 / (starts.len() + 1) as f64).round() as usize;
     let period = regular(&between, PATTERN_JITTER_MAX, Told::ByPattern(askers))?;
     (within <= period.seconds / 4.0 && rest >= period.seconds / 2.0).then_some(period)
 }

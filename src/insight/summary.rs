@@ -6,9 +6,10 @@ use tokio::time::Instant;
 
 use super::{
     Insight,
-    account::{Counts, Tally},
+    account::Tally,
     arrivals::Arrival,
     cost,
+    counts::Counts,
     detect::{self, Crowd, Facts, Found, Pattern},
     period,
     report::{Answers, Estimate, Finding, Others, Poll, Report, Saved, Totals, WouldSave},

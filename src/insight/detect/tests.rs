@@ -158,8 +158,7 @@ fn a_resync_and_all_that_comes_with_it_is_one_storm() {
         for round in 0..4 {
             for object in 0..500 {
                 scene.at(seconds * f64::from(round) + 0.004 * f64::from(object));
-                let pods =
-                    format!("/api/v1/namespaces/a/pods?labelSelector=set%3Dweb-{object}");
+                let pods = format!("/api/v1/namespaces/a/pods?labelSelector=set%3Dweb-{object}");
                 scene.get(MANAGER, &pods);
                 scene.get(MANAGER, &format!("/api/v1/namespaces/a/configmaps/web-{object}"));
                 scene.write(MANAGER, &format!("web-{object}"), 7);
@@ -191,8 +190,7 @@ fn agents_on_fifty_nodes_are_many_processes_and_no_storm() {
                 let at = 10.0 * f64::from(round) + 0.19 * f64::from(node);
                 let connection = 100 + u64::from(node % connections);
                 let agent = Client { agent: "agent/v1 (linux/amd64) kubernetes/abc", connection };
-                let target =
-                    format!("/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-{node}");
+                let target = format!("/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-{node}");
                 scene.at(at).get(agent, &target);
             }
         }

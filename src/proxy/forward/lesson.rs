@@ -234,6 +234,9 @@ impl Exchange {
                 session.raise(&self.resource, key, Expectation::AtLeast(version, None), now);
             }
             (Learned::Object(object), Some(key)) => {
+                if let Some(witness) = &self.witness {
+                    witness.showed(&self.resource, &key, &object.version);
+                }
                 let labels = self.known(object.labels);
                 let expectation = Expectation::AtLeast(object.version, labels);
                 if consistent {
