@@ -92,7 +92,7 @@ async fn the_totals_are_those_of_what_reached_the_apiserver() {
     polls(vec![called(&proxy.bearer(STRANGERS_TOKEN), "b")], "/api/v1/pods", 1.0, 7).await;
     settle().await;
     let report = proxy.report();
-    assert_eq!(report.totals.upstream_requests, proxy.upstream.count() as u64);
+    assert_eq!(report.totals.upstream_requests, proxy.upstream.all().len() as u64);
     let stranger = poll(&report, "b", "list", "pods");
     assert_eq!((stranger.answers.upstream, stranger.saved.requests), (7, 0));
     assert_eq!(stranger.reasons["other-credential"], 7);
@@ -113,8 +113,8 @@ async fn an_informer_that_goes_on_where_it_was_is_left_alone() {
         let name = format!("new-{round}");
         let created = client.create("/api/v1/namespaces/a/pods", &pod("a", &name, &[], "n1")).await;
         assert_eq!(created.status, 201);
-        while let Some((_, event)) = watch.next().await {
-            let event: serde_json::Value = serde_json::from_str(&event).unwrap();
+        while let Some(line) = watch.next_line().await {
+            let event: serde_json::Value = serde_json::from_slice(&line).unwrap();
             let shown = event["object"]["metadata"]["resourceVersion"].as_str().unwrap();
             shown.clone_into(&mut version);
         }
@@ -135,7 +135,7 @@ async fn a_list_before_every_watch_is_named() {
             "/api/v1/namespaces/a/pods?watch=1&timeoutSeconds=15&resourceVersion={version}"
         );
         let mut watch = client.watch(&path).await;
-        while watch.next().await.is_some() {}
+        while watch.next_line().await.is_some() {}
     }
     let report = proxy.report();
     let found = ids(&report, "OpenAPI-Generator/37.0.2/python");
