@@ -6,6 +6,7 @@
 
 mod page;
 mod replicas;
+mod report;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -19,6 +20,7 @@ use tokio::{
 
 use crate::{
     cache::ReplicaStatus,
+    insight::report::Report,
     lifecycle::{Draining, Heartbeat, Ready},
     metrics::Metrics,
 };
@@ -44,6 +46,8 @@ pub struct Sources {
     pub metrics: Metrics,
     /// What is held.
     pub replicas: Box<dyn Fn() -> Vec<ReplicaStatus> + Send + Sync>,
+    /// Who asks what.
+    pub report: Box<dyn Fn() -> Report + Send + Sync>,
 }
 
 /// Connections of one address at a time.

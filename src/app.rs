@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::{
     sync::watch,
     task::JoinHandle,
-    time::{Duration, MissedTickBehavior},
+    time::{Duration, Instant, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +19,7 @@ use crate::{
     audit::Audit,
     cache::{self, Cache, ReplicaStatus, State, counters::Counters, reflector::Random},
     config::Config,
+    insight::{Insight, report::Report},
     metrics::{Metrics, Origin, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals},
     proxy::{
         Parts, Proxy,
@@ -58,6 +59,8 @@ pub struct Running {
     proxy: Arc<Proxy>,
     cache: Cache,
     audit: Audit,
+    insight: Insight,
+    config: watch::Receiver<Arc<Config>>,
     begin_drain: CancellationToken,
     listening: JoinHandle<()>,
     /// Tasks that end with it.
@@ -83,9 +86,10 @@ impl Running {
         let Foundation { listeners, doors, identify, clients, config, metrics } = foundation;
         let (settings, settings_task) = cache_settings(config.clone());
         let warnings = Warnings::default();
+        let insight = Insight::new(metrics.clone(), Instant::now());
         let metered = |client: &Arc<dyn Client>, origin| -> Arc<dyn Client> {
             let (metrics, warnings) = (metrics.clone(), warnings.clone());
-            Arc::new(Metered::new(client.clone(), origin, metrics, warnings))
+            Arc::new(Metered::new(client.clone(), origin, metrics, warnings, insight.clone()))
         };
         let follower = metered(&clients.own, Origin::Replica);
         let follower: Arc<dyn Client> = Arc::new(Throttled::new(follower, metrics.clone()));
@@ -95,14 +99,20 @@ impl Running {
         let auditing = audit.follow(config.clone());
         start_eager(&config.borrow(), &cache);
         let eager = tokio::spawn(keep_starting_eager(config.clone(), cache.clone()));
-        let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone(), discovery.clone()));
+        let gauges = tokio::spawn(keep_gauges(
+            metrics.clone(),
+            cache.clone(),
+            discovery.clone(),
+            insight.clone(),
+        ));
         let listener_metrics = metrics.clone();
         let clients = Clients {
             own: metered(&clients.own, Origin::Client),
             impersonating: metered(&clients.impersonating, Origin::Client),
             plain: metered(&clients.plain, Origin::Client),
         };
-        let records = Records::new(metrics, config.clone(), audit.clone(), random);
+        let current = config.clone();
+        let records = Records::new(metrics, insight.clone(), config.clone(), audit.clone(), random);
         let parts =
             Parts { identify, config, cache: cache.clone(), discovery, clients, warnings, records };
         let begin_drain = CancellationToken::new();
@@ -118,7 +128,8 @@ impl Running {
             listener_metrics,
         ));
         let helpers = vec![settings_task, eager, gauges, auditing];
-        Self { proxy, cache, audit, begin_drain, listening, helpers }
+        let config = current;
+        Self { proxy, cache, audit, insight, config, begin_drain, listening, helpers }
     }
 
     /// What answers, for those who need no listener.
@@ -129,6 +140,15 @@ impl Running {
     /// The replicas, for pages and readiness.
     pub fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    /// Makes the report: who asks what, what it costs, and what should be mended.
+    pub fn reporter(&self) -> Box<dyn Fn() -> Report + Send + Sync> {
+        let (insight, config) = (self.insight.clone(), self.config.clone());
+        Box::new(move || {
+            let mode = config.borrow().policy.mode();
+            insight.report(mode.as_str(), Instant::now())
+        })
     }
 
     /// Accepts no more, lets requests under way finish within [`DRAIN_DEADLINE`], then stops.
@@ -188,7 +208,7 @@ fn random_fraction() -> f64 {
     f64::from((high >> 32) as u32) / f64::from(u32::MAX)
 }
 
-async fn keep_gauges(metrics: Metrics, cache: Cache, discovery: Discovery) {
+async fn keep_gauges(metrics: Metrics, cache: Cache, discovery: Discovery, insight: Insight) {
     let mut ticks = tokio::time::interval(GAUGES_PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -197,6 +217,7 @@ async fn keep_gauges(metrics: Metrics, cache: Cache, discovery: Discovery) {
         metrics.replicas(&replicas.iter().map(sample).collect::<Vec<_>>());
         metrics.replica_totals(&totals(cache.counters()));
         discovery.report();
+        metrics.accounts(insight.accounts());
         metrics.run_upkeep();
     }
 }

@@ -219,6 +219,11 @@ impl Cache {
         Lookup::Found(self.0.spawn(&mut set, wanted, start).view())
     }
 
+    /// The best replica that covers the query, without taking it for used.
+    pub fn peek(&self, query: &Query) -> Option<View> {
+        self.0.set().best(query).map(|replica| replica.view())
+    }
+
     /// The apiserver has just answered a read of this query, though its replica is cut off.
     pub fn nudge(&self, query: &Query) {
         if let Some(replica) = self.0.set().best(query) {

@@ -11,6 +11,7 @@ pub mod config;
 pub mod demo;
 pub mod error;
 pub mod hash;
+pub mod insight;
 pub mod lifecycle;
 pub mod limit;
 pub mod metrics;

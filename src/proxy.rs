@@ -23,6 +23,7 @@ mod shadow;
 pub mod target;
 pub mod warnings;
 pub mod watching;
+mod witness;
 
 use std::sync::Arc;
 
@@ -60,6 +61,7 @@ use crate::{
     cache::Cache,
     config::Config,
     error::Error,
+    insight::Insight,
     metrics::Transport,
     policy::Mode,
     websocket::Asked,
@@ -85,6 +87,7 @@ pub struct Proxy {
     warnings: Warnings,
     watches: Watches,
     discovery: Discovery,
+    insight: Insight,
     records: Records,
 }
 
@@ -112,6 +115,7 @@ impl Proxy {
     /// Joins the parts; nothing runs until a request comes.
     pub fn new(parts: Parts) -> Self {
         let metrics = parts.records.metrics().clone();
+        let insight = parts.records.insight().clone();
         Self {
             identify: parts.identify,
             targets: Targets::default(),
@@ -131,9 +135,10 @@ impl Proxy {
             aggregation: Arc::new(Aggregation::new(parts.clients.own.clone())),
             local: Local::default(),
             coalesce: Coalesce::default(),
-            forwarder: Forwarder::new(parts.clients),
+            forwarder: Forwarder::new(parts.clients, insight.clone()),
             warnings: parts.warnings,
             discovery: parts.discovery,
+            insight,
             records: parts.records,
         }
     }
@@ -144,8 +149,8 @@ impl Proxy {
     }
 
     /// Answers one request. Every request, however it fails, leaves through here once.
-    async fn answer_logged(&self, request: Request<Incoming>) -> Response<Body> {
-        let mut log = RequestLog::open(&self.records, &request);
+    async fn answer_logged(&self, connection: u64, request: Request<Incoming>) -> Response<Body> {
+        let mut log = RequestLog::open(&self.records, connection, &request);
         let response = match self.answer(request, &mut log).await {
             Ok(response) => response,
             Err(error) => {
@@ -163,7 +168,7 @@ impl Proxy {
     ) -> Result<Response<Body>, Error> {
         let visit = self.visit(request.headers());
         let target = self.targets.read(visit.caller(), &request);
-        log.classified(&target);
+        log.classified(&target, target.asker(&self.insight, request.headers()));
         let config = self.config.borrow().clone();
         if config.policy.mode() == Mode::Observe {
             return self.observe(&visit, &target, &config, request, log).await;
@@ -207,7 +212,7 @@ impl Proxy {
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
-        let version = answer.snapshot.version().clone();
+        let (version, objects) = (answer.snapshot.version().clone(), answer.snapshot.len());
         let level = answer.level;
         let mut reason = ForwardReason::NotAuthorized;
         if let Some((asked, read)) = readable(&target.info)
@@ -220,6 +225,7 @@ impl Proxy {
             let answered = self.local.read(read, allowed, &target.body, request.headers()).await;
             if let Some(mut response) = answered {
                 self.warnings.repeat(&read.query.resource, response.headers_mut());
+                log.said(self.insight.content(&version), objects);
                 return Ok(log.hit(level, Some(version), response));
             }
             reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);
@@ -311,17 +317,17 @@ impl Proxy {
     ) -> Result<Response<Body>, Error> {
         let Forward { reason, rewriting } = forward;
         let (caller, session) = (visit.caller(), &visit.session);
-        let pupils = Pupils::one(session);
+        let witness = witness::of(info, log.asker(), &self.insight, &self.cache);
+        let pupils = Pupils { witness: witness.as_ref(), ..Pupils::one(session) };
         let _noticed = self.discovery.notice(info);
         let sent = self.forwarder.forward(caller, info, &rewriting, request, pupils).await;
         let response = sent.map_err(|error| Error::upstream(error, info))?;
         self.hint(reason, info);
-        Ok(log.forwarded(reason, response))
     }
 }
 
 impl Serve for Proxy {
-    async fn serve(&self, _: &Connection, request: Request<Incoming>) -> Response<Body> {
-        self.answer_logged(request).await
+    async fn serve(&self, connection: &Connection, request: Request<Incoming>) -> Response<Body> {
+        self.answer_logged(connection.id, request).await
     }
 }

@@ -14,7 +14,7 @@ const JSON: &str = "application/json";
 
 /// What there is on the two addresses, told to who asks for anything else.
 const PROBE_PATHS: &str = "/livez\n/readyz\n/readyz?verbose\n";
-const OPERATOR_PATHS: &str = "/metrics\n/debug/replicas\n";
+const OPERATOR_PATHS: &str = "/metrics\n/debug/replicas\n/api/v1/report\n/api/v1/top\n";
 
 /// Answers a request by its method, path and query.
 pub(super) fn answer(
@@ -39,11 +39,23 @@ pub(super) fn answer(
         ("/debug/replicas", Audience::Operators) => {
             page(StatusCode::OK, JSON, replicas::document(&(sources.replicas)()))
         }
+        ("/api/v1/report", Audience::Operators) => {
+            told(report::report((sources.report)(), uri.query()))
+        }
+        ("/api/v1/top", Audience::Operators) => told(report::top((sources.report)(), uri.query())),
         ("/", Audience::Operators) => {
             page(StatusCode::OK, TEXT, format!("{PROBE_PATHS}{OPERATOR_PATHS}"))
         }
         ("/", Audience::Probes) => page(StatusCode::OK, TEXT, PROBE_PATHS.to_owned()),
         _ => page(StatusCode::NOT_FOUND, TEXT, "not found; see /\n".to_owned()),
+    }
+}
+
+/// A document, or what is wrong with the question.
+fn told(document: Result<String, String>) -> Response<Body> {
+    match document {
+        Ok(json) => page(StatusCode::OK, JSON, json),
+        Err(why) => page(StatusCode::BAD_REQUEST, TEXT, why + "\n"),
     }
 }
 
@@ -100,6 +112,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        insight::report::Report,
         lifecycle::{Drain, Heartbeat, Ready},
         metrics::Metrics,
     };
@@ -117,6 +130,7 @@ mod tests {
             heartbeat: Heartbeat::new(),
             metrics: Metrics::new(),
             replicas: Box::new(Vec::new),
+            report: Box::new(Report::default),
         };
         Setup { drain, sources: Arc::new(sources) }
     }
@@ -171,9 +185,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn probes_are_not_shown_what_operators_see() {
         let setup = setup();
-        for uri in ["/metrics", "/debug/replicas"] {
+        for uri in ["/metrics", "/debug/replicas", "/api/v1/report", "/api/v1/top"] {
             assert_eq!(setup.probe(uri).await.0, 404, "{uri}");
             assert_eq!(setup.get(Audience::Operators, uri).await.0, 200, "{uri}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_is_not_understood_is_refused() {
+        let setup = setup();
+        for uri in ["/api/v1/report?limit=many", "/api/v1/top?sort=colour", "/api/v1/top?x=1"] {
+            assert_eq!(setup.get(Audience::Operators, uri).await.0, 400, "{uri}");
         }
     }
 

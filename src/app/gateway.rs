@@ -78,7 +78,7 @@ async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Star
         metrics: shared.metrics.clone(),
     });
     tokio::spawn(shared.heartbeat.clone().run());
-    listeners.serve(shared, running.cache().clone())?;
+    listeners.serve(shared, &running)?;
     configuration.follow(shared);
     drop(listening);
     Ok(Started { running, announcement, _configuration: configuration })

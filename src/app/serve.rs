@@ -18,7 +18,6 @@ use tokio::{
 use super::{DRAIN_DEADLINE, Running};
 use crate::{
     admin::{self, Audience, Sources},
-    cache::Cache,
     cli::{Announcement, ServingOptions, announce},
     config::{Config, Reloader},
     lifecycle::{Drain, Heartbeat, Ready, Signals},
@@ -202,13 +201,15 @@ impl AdminListeners {
     }
 
     /// Serves both on the admin runtime, for as long as that runs.
-    pub(super) fn serve(self, shared: &Shared, cache: Cache) -> anyhow::Result<()> {
+    pub(super) fn serve(self, shared: &Shared, running: &Running) -> anyhow::Result<()> {
+        let cache = running.cache().clone();
         let sources = Arc::new(Sources {
             ready: shared.ready.clone(),
             draining: shared.drain.watch(),
             heartbeat: shared.heartbeat.clone(),
             metrics: shared.metrics.clone(),
             replicas: Box::new(move || cache.replicas()),
+            report: running.reporter(),
         });
         let _within = shared.admin.enter();
         for (listener, audience) in

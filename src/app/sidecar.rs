@@ -82,7 +82,7 @@ async fn start(options: &SidecarOptions, shared: &Shared) -> anyhow::Result<Star
         metrics: shared.metrics.clone(),
     });
     tokio::spawn(shared.heartbeat.clone().run());
-    listeners.serve(shared, running.cache().clone())?;
+    listeners.serve(shared, &running)?;
     configuration.follow(shared);
     shared.admin.spawn(follower.follow(shared.drain.watch()));
     drop(listening);

@@ -270,6 +270,8 @@ label! {
         OwnRequests = "own_requests",
         /// Answers compared with memory at once, or the size of one.
         ShadowChecks = "shadow_checks",
+        /// Kinds of requests that are told apart in the report.
+        Accounts = "accounts",
     }
 }
 

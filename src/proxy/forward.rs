@@ -22,6 +22,7 @@ use crate::{
         request::{RequestInfo, ResourceRequest},
     },
     body::Body,
+    insight::{Insight, Witness},
     mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
@@ -36,6 +37,7 @@ use lesson::{Lesson, Lessons, WatchLesson};
 /// The ways to the apiserver.
 pub struct Forwarder {
     clients: Clients,
+    insight: Insight,
 }
 
 /// Who learns from an answer, unless the caller is a stranger.
@@ -45,6 +47,8 @@ pub struct Pupils<'a> {
     pub session: &'a SharedSession,
     /// What it would be in mode `enforce`, and how the request would have been sent.
     pub foreseen: Option<(&'a SharedSession, &'a Rewriting)>,
+    /// Who counts what a write changes.
+    pub witness: Option<&'a Witness>,
 }
 
 /// The ways a request can take.
@@ -76,7 +80,7 @@ impl Clients {
 impl<'a> Pupils<'a> {
     /// Nobody but the session itself.
     pub fn one(session: &'a SharedSession) -> Self {
-        Self { session, foreseen: None }
+        Self { session, foreseen: None, witness: None }
     }
 
     fn lessons(&self, request: &ResourceRequest, rewriting: &Rewriting) -> Lessons {
@@ -84,7 +88,8 @@ impl<'a> Pupils<'a> {
         let foreseen =
             self.foreseen.map(|(session, rewriting)| Lesson::of(request, rewriting, session, now));
         Lessons {
-            session: Lesson::of(request, rewriting, self.session, now),
+            session: Lesson::of(request, rewriting, self.session, now)
+                .seen_by(self.witness.cloned()),
             foreseen: foreseen.unwrap_or_else(Lesson::none),
         }
     }
@@ -96,9 +101,9 @@ const TIME_LIMIT: &str = "timeoutSeconds=";
 // === impl Forwarder ===
 
 impl Forwarder {
-    /// Sends through these.
-    pub fn new(clients: Clients) -> Self {
-        Self { clients }
+    /// Sends through these, and counts it.
+    pub fn new(clients: Clients, insight: Insight) -> Self {
+        Self { clients, insight }
     }
 
     /// The apiserver's answer, and who learns from it.
@@ -110,6 +115,7 @@ impl Forwarder {
         request: Request<Incoming>,
         pupils: Pupils<'_>,
     ) -> Result<Response<Body>, upstream::Error> {
+        self.insight.passed_on();
         let lesson = |rewriting: &Rewriting| match (caller, info) {
             (Caller::Own | Caller::Bearer(_), RequestInfo::Resource(resource)) => {
                 pupils.lessons(resource, rewriting)

@@ -13,7 +13,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header::RETRY_AFTER,
+};
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::Instant;
 
@@ -26,6 +28,11 @@ use crate::{
     body::{Body, BoxError},
     cache::Attached,
     error::{Error, Fault},
+    insight::{
+        Asker,
+        account::{Answer, Otherwise, Pace, Record},
+        fingerprint::Fingerprint,
+    },
     metrics::{DocumentResult, Lane, Metrics, Presence, RequestSample, ServedBy, Wait, Would},
     proxy::{
         decide::{DocumentSource, ForwardReason, Level, Plan, Rewriting},
@@ -59,12 +66,28 @@ pub struct RequestLog {
     fault: Option<Fault>,
     /// Keeps a replica in use that a watch would have followed.
     attached: Option<Attached>,
+    asker: Option<Asker>,
+    connection: u64,
+    said: Said,
+    retry_after: Option<Duration>,
+}
+
+/// What the account is told of an answer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    /// What it says, in short.
+    content: Option<u32>,
+    /// How many objects the replica holds that gave it.
+    objects: Option<u32>,
+    /// A watch was told that its version had expired.
+    expired: bool,
 }
 
 /// A body that reports to its record.
 struct Counted {
     inner: Body,
     log: RequestLog,
+    fingerprint: Option<Box<Fingerprint>>,
 }
 
 /// Where an answer came from (RFC 9211).
@@ -74,7 +97,7 @@ const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 impl RequestLog {
     /// Opens the record of a request that just arrived.
-    pub fn open<B>(records: &Records, request: &Request<B>) -> Self {
+    pub fn open<B>(records: &Records, connection: u64, request: &Request<B>) -> Self {
         Self {
             records: records.clone(),
             metrics: records.metrics().clone(),
@@ -93,11 +116,17 @@ impl RequestLog {
             would_detail: "",
             fault: None,
             attached: None,
+            asker: None,
+            connection,
+            said: Said::default(),
+            retry_after: None,
         }
     }
 
     /// What it asks is known.
-    pub fn classified(&mut self, target: &Arc<Target>) {
+    pub fn classified(&mut self, target: &Arc<Target>, asker: Asker) {
+        asker.begins();
+        self.asker = Some(asker);
         self.verb = target.info.verb();
         self.target = Some(target.clone());
         let lane = if self.verb == Verb::Watch { Lane::Long } else { Lane::Short };
@@ -144,6 +173,17 @@ impl RequestLog {
     pub fn waited(&self, reached: bool, duration: Duration) {
         let wait = if reached { Wait::Reached } else { Wait::GaveUp };
         self.metrics.waited(wait, duration);
+    }
+
+    /// Whose account it is counted in.
+    pub fn asker(&self) -> Option<&Asker> {
+        self.asker.as_ref()
+    }
+
+    /// What the answer from memory says, in short, and how many objects are held.
+    pub fn said(&mut self, content: u32, objects: usize) {
+        let objects = u32::try_from(objects).ok();
+        self.said = Said { content: Some(content), objects, ..self.said };
     }
 
     /// Memory answered, with the state at this version, or with what happens from now on.
@@ -206,6 +246,7 @@ impl RequestLog {
     /// The answer goes out; the record ends with its body.
     pub fn close(mut self, response: Response<Body>) -> Response<Body> {
         self.code = response.status();
+        self.retry_after = retry_after(response.headers());
         let response = if response.headers().contains_key(CACHE_STATUS) {
             response
         } else if self.fault == Some(Fault::Client) {
@@ -225,7 +266,41 @@ impl RequestLog {
                 drop(self);
                 response
             }
-            _ => response.map(|inner| Body::wrap(Counted { inner, log: self })),
+            _ => {
+                let fingerprint = self.fingerprint(&response);
+                response.map(|inner| Body::wrap(Counted { inner, log: self, fingerprint }))
+            }
+        }
+    }
+
+    /// To compare an answer of the apiserver's with the one before.
+    fn fingerprint(&self, response: &Response<Body>) -> Option<Box<Fingerprint>> {
+        let comparable = self.code == StatusCode::OK && self.said.content.is_none();
+        let fingerprint = || Fingerprint::of(self.verb, response.headers());
+        comparable.then(fingerprint).flatten().map(Box::new)
+    }
+
+    fn record(&self, took: Duration) -> Record {
+        let expired = self.said.expired;
+        Record {
+            started: self.started,
+            took,
+            answer: match self.served_by {
+                ServedBy::Cache => Answer::Memory,
+                ServedBy::Coalesced => Answer::Shared(self.detail),
+                ServedBy::Upstream => Answer::Upstream(self.detail),
+                ServedBy::Proxy => Answer::Own(self.detail),
+            },
+            code: if expired { StatusCode::GONE.as_u16() } else { self.code.as_u16() },
+            bytes: self.bytes,
+            content: self.said.content,
+            objects: self.said.objects,
+            retry_after: self.retry_after,
+            pace: if self.held.is_some() { Pace::Held } else { Pace::Free },
+            otherwise: match self.would {
+                Some(Would::Read | Would::Watch | Would::Discovery) => Otherwise::Saved,
+                _ => Otherwise::Same,
+            },
         }
     }
 
@@ -268,6 +343,9 @@ macro_rules! line {
 impl Drop for RequestLog {
     fn drop(&mut self) {
         let duration = self.started.elapsed();
+        if let Some(asker) = &self.asker {
+            self.records.insight().record(asker, self.connection, &self.record(duration));
+        }
         let (verb, served_by, code) = (self.verb, self.served_by, self.code);
         let target = self.request().map(|request| (&request.resource, &request.scope));
         self.metrics.request(&RequestSample { verb, target, served_by, code, duration });
@@ -290,8 +368,16 @@ impl http_body::Body for Counted {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let polled = Pin::new(&mut self.inner).poll_frame(cx);
-        if let Poll::Ready(Some(Ok(frame))) = &polled {
-            self.log.bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(&[][..], |bytes| bytes);
+                self.read_along(bytes);
+                if self.inner.is_end_stream() {
+                    self.is_whole();
+                }
+            }
+            Poll::Ready(None) => self.is_whole(),
+            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
         }
         polled
     }
@@ -303,6 +389,38 @@ impl http_body::Body for Counted {
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
     }
+}
+
+impl Counted {
+    fn read_along(&mut self, bytes: &[u8]) {
+        self.log.bytes += bytes.len() as u64;
+        if let Some(fingerprint) = &mut self.fingerprint {
+            fingerprint.push(bytes);
+        }
+        if self.log.verb == Verb::Watch && says_expired(bytes) {
+            self.log.said.expired = true;
+        }
+    }
+
+    fn is_whole(&mut self) {
+        if let Some(fingerprint) = self.fingerprint.take() {
+            self.log.said.content = fingerprint.finish();
+        }
+    }
+}
+
+/// Whether these bytes are the event that ends a watch of an expired version (S-WATCH-20).
+fn says_expired(bytes: &[u8]) -> bool {
+    bytes.starts_with(br#"{"type":"ERROR""#)
+        && bytes.windows(EXPIRED.len()).any(|window| window == EXPIRED)
+}
+
+const EXPIRED: &[u8] = br#""code":410"#;
+
+/// How many seconds the client is told to stay away.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
 }
 
 fn with_status(mut response: Response<Body>, status: HeaderValue) -> Response<Body> {

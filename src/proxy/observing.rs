@@ -28,6 +28,7 @@ use super::{
     sessions::{SharedSession, Visit},
     shadow::Check,
     target::{Target, negotiate, sought},
+    witness,
 };
 use crate::{
     api::{
@@ -99,7 +100,9 @@ impl Proxy {
         };
         let forward = Forward { reason: ForwardReason::Observing, rewriting };
         let (caller, info) = (visit.caller(), &target.info);
+        let witness = witness::of(info, log.asker(), &self.insight, &self.cache);
         let pupils = Pupils {
+            witness: witness.as_ref(),
             session: &visit.session,
             foreseen: foreseen.is_sent().then_some((&session, &foreseen.rewriting)),
         };
@@ -319,7 +322,7 @@ impl Foreseen {
             Plan::Reject(_) => Self::of(Would::Reject),
             Plan::Pace(_) => Self::of(Would::Pace),
             Plan::Document(DocumentPlan { source: DocumentSource::Memory(..), .. }) => {
-                Self::of(Would::Read)
+                Self::of(Would::Discovery)
             }
             Plan::Document(_) => {
                 Self { reason: Some(ForwardReason::Discovery), ..Self::of(Would::Forward) }

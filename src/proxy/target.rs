@@ -10,6 +10,7 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, Method, Request, header};
+use tokio::time::Instant;
 
 use super::{authorize, decide, identify::Caller, local};
 use crate::{
@@ -20,6 +21,7 @@ use crate::{
         version::VersionMatch,
     },
     hash::RandomState,
+    insight::{self, Insight},
     limit,
     mutants::{Mutant, is_on},
     policy::{Policy, ResourcePolicy},
@@ -41,6 +43,8 @@ pub struct Target {
     pub review: authorize::Remembered,
     /// The body the caller was last given.
     pub body: local::Remembered,
+    /// Who asked for it last, as the report tells them apart.
+    pub asker: insight::Remembered,
     /// How often it may still ask.
     pub polls: limit::Remembered,
     rules: ArcSwapOption<Ruled>,
@@ -98,6 +102,14 @@ impl Target {
         self.caller
     }
 
+    /// Whose account this is to be counted in.
+    pub fn asker(&self, insight: &Insight, headers: &HeaderMap) -> insight::Asker {
+        self.asker.of(headers, || {
+            let question = insight::Question { info: &self.info, text: &self.text, headers };
+            insight.asker(&question, Instant::now())
+        })
+    }
+
     fn new<B>(caller: Caller, text: &str, request: &Request<B>) -> Self {
         Self {
             caller,
@@ -105,6 +117,7 @@ impl Target {
             info: RequestInfo::parse(request.method(), request.uri(), request.headers()),
             review: authorize::Remembered::default(),
             body: local::Remembered::default(),
+            asker: insight::Remembered::default(),
             polls: limit::Remembered::default(),
             rules: ArcSwapOption::default(),
         }

@@ -252,7 +252,7 @@ async fn observing_gives_nothing_from_memory_and_foresees_what_enforcing_would_g
     let mut given = 0;
     let observing = Setup::default().config("mode: observe\n").in_memory();
     follow(&observing).await;
-    let foreseen = || observing.counted("listless_would_have_total", "would=\"read\"") as u32;
+    let foreseen = || observing.counted("listless_would_have_total", "would=\"discovery\"") as u32;
     for _ in 0..40 {
         let answer = enforcing.client().get("/apis").await;
         given += u32::from(answer.cache_status() == MEMORY);

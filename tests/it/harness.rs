@@ -25,6 +25,7 @@ use listless::{
     app::{Foundation, Running},
     cache::ReplicaStatus,
     config::Config,
+    insight::report::Report,
     metrics::Metrics,
     proxy::{
         Proxy,
@@ -251,6 +252,16 @@ impl TestProxy {
     /// Every replica in figures.
     pub(crate) fn replicas(&self) -> Vec<ReplicaStatus> {
         self.running.cache().replicas()
+    }
+
+    /// Makes its report.
+    pub(crate) fn reporter(&self) -> Box<dyn Fn() -> Report + Send + Sync> {
+        self.running.reporter()
+    }
+
+    /// Its report, as it is now.
+    pub(crate) fn report(&self) -> Report {
+        self.reporter()()
     }
 
     /// Reads until memory answers, which takes two unsafe reads.

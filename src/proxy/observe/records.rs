@@ -13,6 +13,7 @@ use crate::{
     audit::{Audit, Entry, Subject},
     cache::reflector::Random,
     config::{AccessLevel, AccessLog, Config},
+    insight::Insight,
     metrics::{Metrics, ServedBy},
     proxy::{identify::Caller, target::Target},
 };
@@ -23,6 +24,7 @@ pub struct Records(Arc<Inner>);
 
 struct Inner {
     metrics: Metrics,
+    insight: Insight,
     config: watch::Receiver<Arc<Config>>,
     audit: Audit,
     random: Random,
@@ -75,16 +77,22 @@ impl Records {
     /// Goes by the configuration in force; which lines are shown is drawn from `random`.
     pub fn new(
         metrics: Metrics,
+        insight: Insight,
         config: watch::Receiver<Arc<Config>>,
         audit: Audit,
         random: Random,
     ) -> Self {
-        Self(Arc::new(Inner { metrics, config, audit, random }))
+        Self(Arc::new(Inner { metrics, insight, config, audit, random }))
     }
 
     /// What is counted.
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    /// Who asks what.
+    pub fn insight(&self) -> &Insight {
+        &self.0.insight
     }
 
     /// Takes down the client of a request, if anybody will look at it.
