@@ -133,7 +133,8 @@ impl Driver {
             // Their first round is the start of the informer, which is not counted as one.
             Self::Storm | Self::Resync => 1,
             Self::Polls | Self::Agents => 3,
-            Self::Kubectl => 4,
+            // Documents are given from memory ten seconds after they are followed.
+            Self::Kubectl => 14,
         }
     }
 
