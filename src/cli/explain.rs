@@ -93,7 +93,10 @@ pub fn explain(method: &Method, uri: &Uri, headers: &HeaderMap, config: &Config)
         explanation.say("too often", too_often(&poll.terms));
     }
     if config.policy.mode() == Mode::Observe {
-        explanation.say("mode", "observe: everything is forwarded unchanged; what follows is what would be".to_owned());
+        explanation.say(
+            "mode",
+            "observe: everything is forwarded unchanged; what follows is what would be".to_owned(),
+        );
     }
     let session = Session::default();
     if request.verb == Verb::Watch {

@@ -139,11 +139,11 @@ mod own;
 mod polls;
 
 pub(super) use callers::{CLIENT_CONNECTS, REVIEWS, SESSIONS};
-pub(super) use polls::{PACED, REFUSED, SHADOW_CHECKS, WOULD_HAVE};
 pub(super) use own::{
     CERTIFICATE_EXPIRY, CERTIFICATE_RELOADS, MIRRORINGS, PROCESS_CPU, PROCESS_MAX_FDS,
     PROCESS_OPEN_FDS, PROCESS_RESIDENT, PROCESS_START, PROCESS_THREADS, PROCESS_VIRTUAL,
 };
+pub(super) use polls::{PACED, REFUSED, SHADOW_CHECKS, WOULD_HAVE};
 
 pub(super) const REQUESTS: Metric = counter(
     "listless_requests_total",

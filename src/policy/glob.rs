@@ -118,9 +118,7 @@ mod tests {
             Some((b'*', rest)) => {
                 plainly(rest, text) || !text.is_empty() && plainly(pattern, &text[1..])
             }
-            Some((letter, rest)) => {
-                text.first() == Some(letter) && plainly(rest, &text[1..])
-            }
+            Some((letter, rest)) => text.first() == Some(letter) && plainly(rest, &text[1..]),
         }
     }
 

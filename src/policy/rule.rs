@@ -166,9 +166,8 @@ impl Reads {
 
     /// Whether it matches this read.
     pub fn match_one(&self, subject: &Subject<'_>) -> bool {
-        let namespace = |names: &Vec<Arc<str>>| {
-            names.iter().any(|name| subject.namespace == Some(&**name))
-        };
+        let namespace =
+            |names: &Vec<Arc<str>>| names.iter().any(|name| subject.namespace == Some(&**name));
         let agent = |globs: &Vec<Glob>| globs.iter().any(|glob| glob.matches(subject.user_agent));
         let verb = |verbs: &Vec<ReadVerb>| verbs.iter().any(|verb| verb.is(subject.verb));
         self.namespaces.as_ref().is_none_or(namespace)

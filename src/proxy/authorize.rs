@@ -327,9 +327,7 @@ impl Authorize {
         let exchanged = tokio::time::timeout(REVIEW_TIMEOUT, exchange).await;
         let (code, body) = exchanged.map_err(|_| NoReview)??;
         let allowed = match code {
-            code if code.is_success() => {
-                message::is_allowed(&body).ok_or(NoReview)?
-            }
+            code if code.is_success() => message::is_allowed(&body).ok_or(NoReview)?,
             // Nobody, or nobody who may ask: remembered, so that they are not asked about each time.
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if credential.is_some() => false,
             _ => return Err(NoReview),

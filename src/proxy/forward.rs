@@ -81,9 +81,8 @@ impl<'a> Pupils<'a> {
 
     fn lessons(&self, request: &ResourceRequest, rewriting: &Rewriting) -> Lessons {
         let now = Instant::now();
-        let foreseen = self.foreseen.map(|(session, rewriting)| {
-            Lesson::of(request, rewriting, session, now)
-        });
+        let foreseen =
+            self.foreseen.map(|(session, rewriting)| Lesson::of(request, rewriting, session, now));
         Lessons {
             session: Lesson::of(request, rewriting, self.session, now),
             foreseen: foreseen.unwrap_or_else(Lesson::none),

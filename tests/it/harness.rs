@@ -266,9 +266,8 @@ impl TestProxy {
     /// The sum of all series of a metric that have these labels, as they are written.
     pub(crate) fn counted(&self, metric: &str, labels: &str) -> f64 {
         let text = self.metrics.render();
-        let fits = |line: &&str| {
-            line.split(['{', ' ']).next() == Some(metric) && line.contains(labels)
-        };
+        let fits =
+            |line: &&str| line.split(['{', ' ']).next() == Some(metric) && line.contains(labels);
         let value = |line: &str| line.rsplit(' ').next().and_then(|value| value.parse().ok());
         text.lines().filter(fits).map(|line| value(line).unwrap_or(0.0)).sum()
     }
