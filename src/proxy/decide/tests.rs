@@ -32,7 +32,7 @@ fn everything() -> Rule {
     Rule::of(vec![ResourceName::Any])
 }
 
-pub(super) fn polls(action: RepeatAction) -> RepeatPolls {
+fn polls(action: RepeatAction) -> RepeatPolls {
     let (rate, max_delay) = (Rate::new(5.0, 2), Duration::from_secs(2));
     RepeatPolls { rate, action, max_delay }
 }

@@ -101,7 +101,7 @@ fn what_cannot_be_answered_exactly_is_forwarded_with_its_reason() {
     let session = Session::default();
     let refused = |target: &str, caller, media, asked: &Asked| {
         let info = info(target);
-        watch_candidate(&info, caller, media, asked, &policy, &session)
+        watch_candidate(&info, caller, media, asked, &rules(&info, &policy, b""), &session)
             .err()
             .map(|plan| reason(&plan))
     };
