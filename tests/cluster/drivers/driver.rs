@@ -20,18 +20,18 @@ const FABRIC8_PERIOD: Duration = Duration::from_secs(3);
 const KUBECTL_PERIOD: Duration = Duration::from_secs(1);
 const KUBECTL: &[&str] = &["--namespace", RINGS, "get", "pods", "--output", "name"];
 
-const FABRIC8: [Pattern; 1] =
-    [Pattern { id: "quorum-list-polling", of: ("list", "pods"), fix: ".inform(" }];
-const STORM: [Pattern; 1] =
-    [Pattern { id: "resync-storm", of: ("list", "pods"), fix: "SyncPeriod" }];
-const RESYNC: [Pattern; 2] = [
+const FABRIC8: &[Pattern] =
+    &[Pattern { id: "quorum-list-polling", of: ("list", "pods"), fix: ".inform(" }];
+const STORM: &[Pattern] =
+    &[Pattern { id: "resync-storm", of: ("list", "pods"), fix: "SyncPeriod" }];
+const RESYNC: &[Pattern] = &[
     Pattern { id: "resync-storm", of: ("get", "statefulsets.apps"), fix: "Lister" },
     Pattern { id: "no-op-writes", of: ("update", "statefulsets.apps/status"), fix: "DeepEqual" },
 ];
-const AGENTS: [Pattern; 1] =
-    [Pattern { id: "quorum-list-polling", of: ("list", "pods"), fix: "SharedInformerFactory" }];
-const DISCOVERY: [Pattern; 1] =
-    [Pattern { id: "discovery-refetch", of: ("get", "/api"), fix: "cache" }];
+const AGENTS: &[Pattern] =
+    &[Pattern { id: "quorum-list-polling", of: ("list", "pods"), fix: "SharedInformerFactory" }];
+const DISCOVERY: &[Pattern] =
+    &[Pattern { id: "discovery-refetch", of: ("get", "/api"), fix: "cache" }];
 
 /// The programs, built.
 #[derive(Debug)]
@@ -140,12 +140,12 @@ impl Driver {
 
     /// What the report must say of it.
     pub fn culprit(self) -> Culprit {
-        let (user_agent, library, findings): (_, _, &[_]) = match self {
-            Self::Polls => ("fabric8-kubernetes-client/", "fabric8", &FABRIC8),
-            Self::Storm => ("ring-operator/", "controller-runtime", &STORM),
-            Self::Resync => ("set-controller/", "client-go", &RESYNC),
-            Self::Agents => ("node-agent/", "client-go", &AGENTS),
-            Self::Kubectl => ("kubectl/", "kubectl", &DISCOVERY),
+        let (user_agent, library, findings) = match self {
+            Self::Polls => ("fabric8-kubernetes-client/", "fabric8", FABRIC8),
+            Self::Storm => ("ring-operator/", "controller-runtime", STORM),
+            Self::Resync => ("set-controller/", "client-go", RESYNC),
+            Self::Agents => ("node-agent/", "client-go", AGENTS),
+            Self::Kubectl => ("kubectl/", "kubectl", DISCOVERY),
         };
         Culprit { user_agent, library, findings }
     }

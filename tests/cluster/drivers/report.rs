@@ -94,7 +94,9 @@ impl Report {
     /// Everything that is not said, or said wrongly.
     pub fn wrong(&self, driver: Driver, tally: &Tally) -> Vec<String> {
         let culprit = driver.culprit();
-        let mut wrong: Vec<String> = (culprit.findings.iter())
+        let mut wrong: Vec<String> = culprit
+            .findings
+            .iter()
             .filter_map(|pattern| self.misses(&culprit, pattern, tally.period_seconds))
             .collect();
         let others =
