@@ -45,7 +45,7 @@ pub struct Programs {
 /// One driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// fabric8: 20 threads list the pods of a label every 3 s.
+    /// fabric8: 20 threads list the same pods by label every 3 s.
     Polls,
     /// A controller-runtime manager whose short SyncPeriod reconciles 2 000 config maps, each with
     /// a LIST by label.
