@@ -97,8 +97,9 @@ impl Running {
             impersonating: metered(&clients.impersonating, Origin::Client),
             plain: metered(&clients.plain, Origin::Client),
         };
-        let cached = cache.clone();
-        let parts = Parts { identify, config, cache: cached, clients, warnings, insight, metrics };
+        let (current, replicas, accounts) = (config.clone(), cache.clone(), insight.clone());
+        let (cache, insight) = (replicas.clone(), accounts.clone());
+        let parts = Parts { identify, config, cache, clients, warnings, insight, metrics };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));
@@ -112,7 +113,8 @@ impl Running {
             listener_metrics,
         ));
         let helpers = vec![settings_task, eager, gauges];
-        Self { proxy, cache, insight, config: current, begin_drain, listening, helpers }
+        let (cache, insight, config) = (replicas, accounts, current);
+        Self { proxy, cache, insight, config, begin_drain, listening, helpers }
     }
 
     /// What answers, for those who need no listener.
