@@ -97,9 +97,15 @@ impl Running {
             impersonating: metered(&clients.impersonating, Origin::Client),
             plain: metered(&clients.plain, Origin::Client),
         };
-        let (current, replicas, accounts) = (config.clone(), cache.clone(), insight.clone());
-        let (cache, insight) = (replicas.clone(), accounts.clone());
-        let parts = Parts { identify, config, cache, clients, warnings, insight, metrics };
+        let parts = Parts {
+            identify,
+            config: config.clone(),
+            cache: cache.clone(),
+            clients,
+            warnings,
+            insight: insight.clone(),
+            metrics,
+        };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));
@@ -113,7 +119,6 @@ impl Running {
             listener_metrics,
         ));
         let helpers = vec![settings_task, eager, gauges];
-        let (cache, insight, config) = (replicas, accounts, current);
         Self { proxy, cache, insight, config, begin_drain, listening, helpers }
     }
 
