@@ -111,10 +111,15 @@ impl Running {
             impersonating: metered(&clients.impersonating, Origin::Client),
             plain: metered(&clients.plain, Origin::Client),
         };
-        let current = config.clone();
-        let records = Records::new(metrics, insight.clone(), config.clone(), audit.clone(), random);
-        let parts =
-            Parts { identify, config, cache: cache.clone(), discovery, clients, warnings, records };
+        let parts = Parts {
+            identify,
+            config: config.clone(),
+            cache: cache.clone(),
+            discovery,
+            clients,
+            warnings,
+            records: Records::new(metrics, insight.clone(), config.clone(), audit.clone(), random),
+        };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));
@@ -128,7 +133,6 @@ impl Running {
             listener_metrics,
         ));
         let helpers = vec![settings_task, eager, gauges, auditing];
-        let config = current;
         Self { proxy, cache, audit, insight, config, begin_drain, listening, helpers }
     }
 

@@ -49,7 +49,7 @@ const FILLED_MIN: f64 = 0.5;
 /// Fewer gaps than these tell nothing.
 const GAPS_MIN: usize = 3;
 /// Fewer requests than these make no pattern.
-const PATTERN_MIN: usize = 24;
+pub const PATTERN_MIN: usize = 24;
 /// So many askers may make a pattern together.
 const PATTERN_ASKERS_MAX: usize = 128;
 /// A pattern must repeat this often to be one.

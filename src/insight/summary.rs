@@ -64,7 +64,8 @@ fn facts(insight: &Insight) -> Vec<Facts> {
     let facts = accounts.into_iter().map(|(account, tally)| {
         let (arrivals, gaps) = (tally.arrivals.in_order(), tally.gaps.in_order());
         let period = period::plain(&arrivals, &gaps).or_else(|| {
-            patterns_left = patterns_left.checked_sub(1)?;
+            let enough = arrivals.len() >= period::PATTERN_MIN;
+            patterns_left = patterns_left.checked_sub(usize::from(enough))?;
             period::find(&arrivals, &gaps)
         });
         let (shape, habits) = (account.shape.clone(), account.kin.habits());

@@ -246,7 +246,9 @@ impl RequestLog {
     /// The answer goes out; the record ends with its body.
     pub fn close(mut self, response: Response<Body>) -> Response<Body> {
         self.code = response.status();
-        self.retry_after = retry_after(response.headers());
+        if !self.code.is_success() {
+            self.retry_after = retry_after(response.headers());
+        }
         let response = if response.headers().contains_key(CACHE_STATUS) {
             response
         } else if self.fault == Some(Fault::Client) {
