@@ -323,6 +323,7 @@ impl Proxy {
         let sent = self.forwarder.forward(caller, info, &rewriting, request, pupils).await;
         let response = sent.map_err(|error| Error::upstream(error, info))?;
         self.hint(reason, info);
+        Ok(log.forwarded(reason, response))
     }
 }
 
