@@ -261,7 +261,7 @@ impl Plan {
             Self::Read(read) => Ok(read),
             Self::Share(forward) | Self::Forward(forward) => Err(forward),
             // No read comes to this.
-            Self::Watch(_) | Self::Pace(_) | Self::Reject(_) => {
+            Self::Watch(_) | Self::Document(_) | Self::Pace(_) | Self::Reject(_) => {
                 Err(Forward::keep(request::NotModelled::NotARead.into()))
             }
         }
