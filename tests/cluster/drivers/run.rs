@@ -60,7 +60,9 @@ pub async fn all_drivers(version: Version, programs: &Programs) -> Result<Vec<Ru
     for driver in Driver::ALL {
         for way in Way::ALL {
             let run = run(&plane, programs, driver, way).await;
-            runs.push(run.with_context(|| format!("{} {}", driver.name(), way.name()))?);
+            let run = run.with_context(|| format!("{} {}", driver.name(), way.name()))?;
+            eprintln!("ran: {}: {} operations, {:?}", run.who(), run.operations, run.requests);
+            runs.push(run);
         }
     }
     Ok(runs)
