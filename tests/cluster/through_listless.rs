@@ -15,6 +15,14 @@ kind: ProxyConfiguration
 repeatPolls: {action: off}
 ";
 
+/// Everything is forwarded, and compared with what memory would have said.
+const OBSERVING: &str = "\
+apiVersion: listless.dev/v1alpha1
+kind: ProxyConfiguration
+mode: observe
+observe: {checkShare: 1}
+";
+
 #[tokio::test]
 async fn every_read_through_listless_equals_the_apiservers_on_1_36() {
     every_read_equals_the_apiservers(Version::V1_36).await;
@@ -33,14 +41,6 @@ async fn every_read_of_every_user_through_a_gateway_equals_the_apiservers() {
     let cases: Vec<_> = cases::all().into_iter().map(of_a_gateway).collect();
     compare(&cluster, &proxy, &cases).await;
 }
-
-/// Everything is forwarded, and compared with what memory would have said.
-const OBSERVING: &str = "\
-apiVersion: listless.dev/v1alpha1
-kind: ProxyConfiguration
-mode: observe
-observe: {checkShare: 1}
-";
 
 #[tokio::test]
 async fn observing_changes_no_answer_and_finds_no_difference_on_1_36() {
