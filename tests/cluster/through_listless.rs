@@ -19,6 +19,13 @@ repeatPolls: {action: off}
 
 /// So long after it was first asked for a document, Listless trusts nothing it was told of them.
 const SETTLING: Duration = Duration::from_secs(12);
+/// Everything is forwarded, and compared with what memory would have said.
+const OBSERVING: &str = "\
+apiVersion: listless.dev/v1alpha1
+kind: ProxyConfiguration
+mode: observe
+observe: {checkShare: 1}
+";
 
 #[tokio::test]
 async fn every_read_through_listless_equals_the_apiservers_on_1_36() {
@@ -38,14 +45,6 @@ async fn every_read_of_every_user_through_a_gateway_equals_the_apiservers() {
     let cases: Vec<_> = cases::all().into_iter().map(of_a_gateway).collect();
     compare(&cluster, &proxy, &cases).await;
 }
-
-/// Everything is forwarded, and compared with what memory would have said.
-const OBSERVING: &str = "\
-apiVersion: listless.dev/v1alpha1
-kind: ProxyConfiguration
-mode: observe
-observe: {checkShare: 1}
-";
 
 #[tokio::test]
 async fn observing_changes_no_answer_and_finds_no_difference_on_1_36() {

@@ -15,6 +15,14 @@ use listless::{
 
 const MOMENT: Duration = Duration::from_millis(1);
 
+/// The same for polls that repeat, and what is observed.
+fn record_polls(metrics: &Metrics) {
+    metrics.paced(Held::First, MOMENT);
+    metrics.refused(Verb::List);
+    metrics.would_have(Would::Read);
+    metrics.shadow_check(Shadow::Equal);
+}
+
 /// Records something with every function there is.
 fn record_everything(metrics: &Metrics) {
     let pods = GroupVersionResource::new("", "v1", "pods");
@@ -30,10 +38,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.rewritten("any");
     metrics.coalesced();
     metrics.waited(Wait::Reached, MOMENT);
-    metrics.paced(Held::First, MOMENT);
-    metrics.refused(Verb::List);
-    metrics.would_have(Would::Read);
-    metrics.shadow_check(Shadow::Equal);
+    record_polls(metrics);
     metrics.reviewed(Review::Allowed);
     metrics.sessions(1);
     metrics.document(DocumentResult::Memory);
