@@ -62,7 +62,7 @@ enum Flight {
 
 /// An answer as it can be given several times.
 #[derive(Clone, Debug)]
-pub(super) struct Picture {
+struct Picture {
     status: StatusCode,
     headers: HeaderMap,
     chunks: VecDeque<Bytes>,
@@ -205,11 +205,6 @@ impl Drop for Pilot {
 // === impl Picture ===
 
 impl Picture {
-    /// The body.
-    pub(super) fn into_chunks(self) -> VecDeque<Bytes> {
-        self.chunks
-    }
-
     fn response(&self) -> Response<Body> {
         let mut response = Response::new(Body::chunks(self.chunks.clone()));
         *response.status_mut() = self.status;
@@ -220,7 +215,7 @@ impl Picture {
 
 /// Reads an answer so that it can be given several times; one that is too large or breaks is
 /// given back as it streams.
-pub(super) async fn photograph(response: Response<Body>) -> (Response<Body>, Option<Picture>) {
+async fn photograph(response: Response<Body>) -> (Response<Body>, Option<Picture>) {
     let (parts, mut body) = response.into_parts();
     let mut chunks = VecDeque::new();
     let mut bytes = 0;

@@ -6,6 +6,7 @@
 //! answers, several of which may stand behind one address, and no watch shows them change.
 
 mod answer;
+mod collect;
 mod document;
 mod events;
 mod wanted;
