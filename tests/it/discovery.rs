@@ -25,9 +25,11 @@ const MEMORY: &str = "listless; hit; detail=discovery";
 const REVALIDATED: &str = "listless; fwd=stale; fwd-status=304; detail=discovery";
 const FETCHED: &str = "listless; fwd=miss; detail=discovery";
 
-/// What differs between any two answers.
-const MOMENTARY: [&str; 5] = [
+/// What differs between any two answers, or comes with the connection the simulator does without.
+const MOMENTARY: [&str; 7] = [
     "audit-id",
+    "content-length",
+    "date",
     "cache-status",
     "x-kubernetes-pf-flowschema-uid",
     "x-kubernetes-pf-prioritylevel-uid",

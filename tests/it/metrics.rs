@@ -14,6 +14,12 @@ use listless::{
 
 const MOMENT: Duration = Duration::from_millis(1);
 
+fn record_documents(metrics: &Metrics) {
+    metrics.document(DocumentResult::Memory);
+    metrics.documents_held(1, 1);
+    metrics.audited(AuditResult::Written, 1);
+}
+
 /// Records something with every function there is.
 fn record_everything(metrics: &Metrics) {
     let pods = GroupVersionResource::new("", "v1", "pods");
@@ -31,9 +37,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.waited(Wait::Reached, MOMENT);
     metrics.reviewed(Review::Allowed);
     metrics.sessions(1);
-    metrics.document(DocumentResult::Memory);
-    metrics.documents_held(1, 1);
-    metrics.audited(AuditResult::Written, 1);
+    record_documents(metrics);
     drop(metrics.watcher(Transport::Http));
     metrics.watch_told(Told::Added);
     metrics.watch_ended(WatchEnd::Timeout);
