@@ -116,9 +116,9 @@ label! {
         Memory = "memory",
         /// From memory, after the apiserver confirmed it, or the client's own copy.
         Revalidated = "revalidated",
-        /// By the apiserver, and kept.
+        /// By the apiserver, and kept if it may be given again.
         Fetched = "fetched",
-        /// By the apiserver, and not kept: an error, or nothing that may be given again.
+        /// By the apiserver, and not kept: an error, or a redirection.
         NotKept = "not_kept",
     }
 }

@@ -21,6 +21,10 @@ fn record_polls(metrics: &Metrics) {
     metrics.refused(Verb::List);
     metrics.would_have(Would::Read);
     metrics.shadow_check(Shadow::Equal);
+fn record_documents(metrics: &Metrics) {
+    metrics.document(DocumentResult::Memory);
+    metrics.documents_held(1, 1);
+    metrics.audited(AuditResult::Written, 1);
 }
 
 /// Records something with every function there is.
@@ -41,9 +45,7 @@ fn record_everything(metrics: &Metrics) {
     record_polls(metrics);
     metrics.reviewed(Review::Allowed);
     metrics.sessions(1);
-    metrics.document(DocumentResult::Memory);
-    metrics.documents_held(1, 1);
-    metrics.audited(AuditResult::Written, 1);
+    record_documents(metrics);
     drop(metrics.watcher(Transport::Http));
     metrics.watch_told(Told::Added);
     metrics.watch_ended(WatchEnd::Timeout);
