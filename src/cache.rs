@@ -218,6 +218,19 @@ impl Cache {
         Lookup::Found(self.0.spawn(&mut set, wanted, start).view())
     }
 
+    /// The best replica that covers the query, for who only wants to know: nothing is marked, counted
+    /// or started.
+    pub fn peek(&self, query: &Query) -> Lookup {
+        let set = self.0.set();
+        match set.best(query) {
+            Some(replica) => Lookup::Found(replica.view()),
+            None => {
+                let absence = set.absence(query, Instant::now());
+                Lookup::Absent(absence.unwrap_or(Absence::NotDemanded))
+            }
+        }
+    }
+
     /// The apiserver has just answered a read of this query, though its replica is cut off.
     pub fn nudge(&self, query: &Query) {
         if let Some(replica) = self.0.set().best(query) {

@@ -5,11 +5,13 @@
 //! and its parts print.
 
 mod announce;
+mod ask;
 mod configuration;
 mod explain;
 mod kubeconfig;
 mod log;
 mod options;
+mod tap;
 
 use std::{
     ffi::OsString,
@@ -22,11 +24,10 @@ use clap::{Parser, Subcommand};
 use crate::{app, config, demo, error::Chain};
 
 pub use announce::{Announcement, announce};
-pub use explain::{Explanation, explain};
 pub use kubeconfig::{Kubeconfig, KubeconfigError, write_kubeconfig};
 pub use options::{
-    GatewayOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions, ServingOptions,
-    SidecarOptions,
+    GatewayOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions, Output,
+    ServingOptions, SidecarOptions,
 };
 
 /// LIST less: a caching proxy between Kubernetes clients and their apiserver.
@@ -51,6 +52,8 @@ enum Command {
     Demo(demo::Args),
     /// Tell what would happen to a request, and why.
     Explain(explain::Arguments),
+    /// Show the requests that a running Listless answers, as they come.
+    Tap(tap::Arguments),
     /// Print or check configuration files.
     #[command(subcommand)]
     Config(configuration::Command),
@@ -97,6 +100,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Sidecar(options) => app::sidecar(&options)?,
         Command::Demo(args) => return demo::run(&args),
         Command::Explain(arguments) => explain::run(&arguments)?,
+        Command::Tap(arguments) => tap::run(&arguments)?,
         Command::Config(command) => configuration::run(&command)?,
     }
     Ok(ExitCode::SUCCESS)

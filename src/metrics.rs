@@ -12,6 +12,7 @@ mod own;
 mod process;
 mod replica;
 mod table;
+mod totals;
 mod upstream;
 
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub use labels::{
     Review, Round, ServedBy, Told, Transport, UpstreamFault, Wait, WatchEnd,
 };
 pub use replica::{ReplicaSample, ReplicaTotals};
+pub use totals::Totals;
 pub use upstream::UpstreamSample;
 
 /// Records what happens; cheap to clone.
@@ -51,6 +53,7 @@ struct Inner {
     upstream: upstream::Handles,
     replica: replica::Handles,
     own: own::Handles,
+    sums: totals::Sums,
 }
 
 // === impl Metrics ===
@@ -66,6 +69,7 @@ impl Metrics {
             upstream: upstream::Handles::new(&recorder),
             replica: replica::Handles::new(&recorder),
             own: own::Handles::new(&recorder),
+            sums: totals::Sums::default(),
         }))
     }
 

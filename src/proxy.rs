@@ -54,6 +54,7 @@ use crate::{
     config::Config,
     error::Error,
     metrics::{Metrics, Transport},
+    tap::Tap,
     websocket::Asked,
 };
 
@@ -72,6 +73,7 @@ pub struct Proxy {
     warnings: Warnings,
     watches: Watches,
     metrics: Metrics,
+    tap: Tap,
 }
 
 /// What a [`Proxy`] is made of.
@@ -88,6 +90,8 @@ pub struct Parts {
     pub warnings: Warnings,
     /// What is counted.
     pub metrics: Metrics,
+    /// Where requests are shown.
+    pub tap: Tap,
 }
 
 // === impl Proxy ===
@@ -113,6 +117,7 @@ impl Proxy {
             forwarder: Forwarder::new(parts.clients),
             warnings: parts.warnings,
             metrics: parts.metrics,
+            tap: parts.tap,
         }
     }
 
@@ -123,7 +128,7 @@ impl Proxy {
 
     /// Answers one request. Every request, however it fails, leaves through here once.
     async fn answer_logged(&self, request: Request<Incoming>) -> Response<Body> {
-        let mut log = RequestLog::open(&self.metrics);
+        let mut log = RequestLog::open(&self.metrics, &self.tap, request.headers());
         let response = match self.answer(request, &mut log).await {
             Ok(response) => response,
             Err(error) => {

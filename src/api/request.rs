@@ -18,6 +18,7 @@ use self::{
     parameters::{Parameter, Parameters},
     path::{Path, Prefix},
 };
+pub use self::parameters::decode_text as decoded;
 use super::{
     GroupVersionResource, ObjectKey, Scope, Verb, query::Query, selector::NAME_PATH,
     version::VersionMatch,

@@ -232,6 +232,10 @@ label! {
         Watches = "watches",
         /// Resources with metric labels of their own.
         MetricResources = "metric_resources",
+        /// Streams of events on the admin address.
+        EventStreams = "event_streams",
+        /// Requests told to a stream of events that does not read them fast enough.
+        TappedRequests = "tapped_requests",
     }
 }
 

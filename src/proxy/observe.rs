@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header::USER_AGENT};
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::Instant;
 
@@ -24,11 +24,15 @@ use crate::{
         decide::{ForwardReason, Level, Plan, Rewriting},
         target::Target,
     },
+    tap::{Answered, Asked, Phase, Tap},
 };
 
 /// The record of one request.
 pub struct RequestLog {
     metrics: Metrics,
+    tap: Tap,
+    /// Kept only while somebody watches requests.
+    user_agent: Option<HeaderValue>,
     started: Instant,
     verb: Verb,
     target: Option<Arc<Target>>,
@@ -52,9 +56,12 @@ const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 impl RequestLog {
     /// Opens the record of a request that just arrived.
-    pub fn open(metrics: &Metrics) -> Self {
+    pub fn open(metrics: &Metrics, tap: &Tap, headers: &HeaderMap) -> Self {
+        let user_agent = || headers.get(USER_AGENT).cloned();
         Self {
             metrics: metrics.clone(),
+            tap: tap.clone(),
+            user_agent: tap.is_watched().then(user_agent).flatten(),
             started: Instant::now(),
             verb: Verb::Other,
             target: None,
@@ -136,6 +143,9 @@ impl RequestLog {
             let status = format!("listless; fwd=miss; detail={}", self.detail);
             with_status(response, said(&status))
         };
+        if self.verb == Verb::Watch {
+            self.tell(Phase::Began, self.started.elapsed());
+        }
         match response.body().size_hint().exact() {
             // Already in memory: there is nothing to wait for.
             Some(bytes) if self.served_by == ServedBy::Cache => {
@@ -146,11 +156,24 @@ impl RequestLog {
             _ => response.map(|inner| Body::wrap(Counted { inner, log: self })),
         }
     }
+
+    /// Shows it to those who watch requests now.
+    fn tell(&self, phase: Phase, duration: Duration) {
+        if !self.tap.is_watched() {
+            return;
+        }
+        let (target, user_agent) = (self.target.as_ref(), self.user_agent.as_ref());
+        let query = target.map_or("", |target| target.query());
+        let asked = Asked { info: target.map(|target| &target.info), query, user_agent };
+        let Self { served_by, detail, code, bytes, .. } = *self;
+        self.tap.tell(&asked, Answered { phase, served_by, detail, code, bytes, duration });
+    }
 }
 
 impl Drop for RequestLog {
     fn drop(&mut self) {
         let duration = self.started.elapsed();
+        self.tell(Phase::Ended, duration);
         let (verb, served_by, code) = (self.verb, self.served_by, self.code);
         let request = self.target.as_ref().and_then(|target| target.info.resource_request());
         let target = request.map(|request| (&request.resource, &request.scope));

@@ -79,6 +79,11 @@ impl Default for Targets {
 // === impl Target ===
 
 impl Target {
+    /// The query of its URL, as sent.
+    pub(super) fn query(&self) -> &str {
+        self.text.split_once('?').map_or("", |(_, query)| query)
+    }
+
     fn new<B>(caller: Caller, text: &str, request: &Request<B>) -> Self {
         Self {
             caller,
