@@ -3,19 +3,21 @@
 mod gateway;
 mod local;
 mod serve;
+mod shown;
 mod sidecar;
 mod wire;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use tokio::{
     sync::watch,
     task::JoinHandle,
-    time::{Duration, MissedTickBehavior},
+    time::{Duration, Instant, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    admin,
     cache::{self, Cache, ReplicaStatus, State, counters::Counters, reflector::Random},
     config::Config,
     metrics::{Metrics, Origin, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals},
@@ -27,12 +29,16 @@ use crate::{
         metered::Metered,
         warnings::Warnings,
     },
+    timeline::Timeline,
     upstream::Client,
 };
 
 pub use gateway::gateway;
 pub use local::local;
+pub use shown::Vitals;
 pub use sidecar::sidecar;
+
+use shown::Shown;
 
 /// What a running proxy stands on.
 pub struct Foundation {
@@ -48,12 +54,15 @@ pub struct Foundation {
     pub config: watch::Receiver<Arc<Config>>,
     /// What is counted.
     pub metrics: Metrics,
+    /// The apiserver, as people are to see it.
+    pub upstream: String,
 }
 
 /// A proxy that runs.
 pub struct Running {
     proxy: Arc<Proxy>,
     cache: Cache,
+    shown: Shown,
     begin_drain: CancellationToken,
     listening: JoinHandle<()>,
     /// Tasks that end with it.
@@ -76,7 +85,8 @@ impl Running {
 
     /// Starts serving; waits with jitter are drawn from `random`, whose numbers are in 0..1.
     pub fn start_with(foundation: Foundation, random: Random) -> Self {
-        let Foundation { listeners, doors, identify, clients, config, metrics } = foundation;
+        let Foundation { listeners, doors, identify, clients, config, metrics, upstream } = foundation;
+        let shown = Shown::new(config.clone(), metrics.clone(), upstream);
         let (settings, settings_task) = cache_settings(config.clone());
         let warnings = Warnings::default();
         let metered = |client: &Arc<dyn Client>, origin| -> Arc<dyn Client> {
@@ -86,14 +96,15 @@ impl Running {
         let cache = Cache::new(metered(&clients.own, Origin::Replica), settings, random);
         start_eager(&config.borrow(), &cache);
         let eager = tokio::spawn(keep_starting_eager(config.clone(), cache.clone()));
-        let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone()));
+        let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone(), shown.timeline.clone()));
         let listener_metrics = metrics.clone();
         let clients = Clients {
             own: metered(&clients.own, Origin::Client),
             impersonating: metered(&clients.impersonating, Origin::Client),
             plain: metered(&clients.plain, Origin::Client),
         };
-        let parts = Parts { identify, config, cache: cache.clone(), clients, warnings, metrics };
+        let (tap, held) = (shown.tap.clone(), cache.clone());
+        let parts = Parts { identify, config, cache: held, clients, warnings, metrics, tap };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));
@@ -106,7 +117,8 @@ impl Running {
             drain,
             listener_metrics,
         ));
-        Self { proxy, cache, begin_drain, listening, helpers: vec![settings_task, eager, gauges] }
+        let helpers = vec![settings_task, eager, gauges];
+        Self { proxy, cache, shown, begin_drain, listening, helpers }
     }
 
     /// What answers, for those who need no listener.
@@ -117,6 +129,11 @@ impl Running {
     /// The replicas, for pages and readiness.
     pub fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    /// What the admin address shows of it.
+    pub fn sources(&self, vitals: Vitals) -> admin::Sources {
+        self.shown.sources(vitals, &self.cache)
     }
 
     /// Accepts no more, lets requests under way finish within [`DRAIN_DEADLINE`], then stops.
@@ -172,7 +189,8 @@ fn random_fraction() -> f64 {
     f64::from((high >> 32) as u32) / f64::from(u32::MAX)
 }
 
-async fn keep_gauges(metrics: Metrics, cache: Cache) {
+async fn keep_gauges(metrics: Metrics, cache: Cache, timeline: Arc<Timeline>) {
+    let (began, began_at) = (SystemTime::now(), Instant::now());
     let mut ticks = tokio::time::interval(GAUGES_PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -181,6 +199,9 @@ async fn keep_gauges(metrics: Metrics, cache: Cache) {
         metrics.replicas(&replicas.iter().map(sample).collect::<Vec<_>>());
         metrics.replica_totals(&totals(cache.counters()));
         metrics.run_upkeep();
+        let unix_time = (began + began_at.elapsed()).duration_since(SystemTime::UNIX_EPOCH);
+        let sums = shown::sums(metrics.totals(), cache.counters(), &replicas);
+        timeline.add(unix_time.unwrap_or_default().as_secs(), sums);
     }
 }
 

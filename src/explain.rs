@@ -4,10 +4,10 @@
 //! where there are replicas once with what they hold. Asking changes nothing: no replica is started,
 //! marked as used or waited for.
 
-use std::fmt::Write;
+use std::{borrow::Cow, fmt::Write};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::{Duration, Instant};
 
 use crate::{
@@ -29,17 +29,17 @@ use crate::{
 };
 
 /// What would happen to a request, topic by topic.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
     /// What is said, in the order in which it is to be read.
     pub told: Vec<Told>,
 }
 
 /// What is said about one topic.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// The topic, in a few words.
-    pub topic: &'static str,
+    pub topic: Cow<'static, str>,
     /// What is said about it.
     pub text: String,
 }
@@ -111,7 +111,7 @@ pub fn headers<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<HeaderMap
 
 impl Explanation {
     fn say(&mut self, topic: &'static str, text: String) {
-        self.told.push(Told { topic, text });
+        self.told.push(Told { topic: topic.into(), text });
     }
 
     /// The same for a watch.

@@ -11,7 +11,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use http::{HeaderValue, StatusCode};
@@ -30,7 +30,7 @@ pub use redact::shown;
 pub struct Tap(Arc<Shared>);
 
 struct Shared {
-    /// As many as there are listeners, to be read without the lock.
+    /// How many listeners want requests, to be read without the lock.
     listening: AtomicUsize,
     listeners: Mutex<Vec<Listener>>,
     metrics: Metrics,
@@ -38,7 +38,8 @@ struct Shared {
 
 struct Listener {
     id: u64,
-    filter: Filter,
+    /// None: no request at all, only a place among the streams.
+    filter: Option<Filter>,
     queue: mpsc::Sender<Arc<Tapped>>,
     lost: Arc<AtomicU64>,
 }
@@ -77,6 +78,8 @@ pub struct Asked<'a> {
 /// How a request was answered, so far or in the end.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered {
+    /// Now.
+    pub at: SystemTime,
     /// Whether there is more to come.
     pub phase: Phase,
     /// What answered.
@@ -105,6 +108,8 @@ pub enum Phase {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tapped {
+    /// When this was told, in Unix time.
+    pub at: f64,
     /// Whether it is over.
     pub phase: Phase,
     /// What it does.
@@ -140,7 +145,7 @@ pub struct Tapped {
 
 /// There are as many listeners as allowed.
 #[derive(Debug, thiserror::Error)]
-#[error("{LISTENERS_MAX} streams are open already")]
+#[error("{} streams are open already", LISTENERS_MAX)]
 pub struct TooMany;
 
 /// Listeners at a time.
@@ -169,7 +174,7 @@ impl Tap {
             return;
         }
         let tapped = Arc::new(Tapped::new(asked, answered));
-        for listener in self.listeners().iter().filter(|listener| listener.filter.wants(&tapped)) {
+        for listener in self.listeners().iter().filter(|listener| listener.wants(&tapped)) {
             if listener.queue.try_send(tapped.clone()).is_err() {
                 listener.lost.fetch_add(1, Ordering::Relaxed);
                 self.0.metrics.limit_reached(Limit::TappedRequests);
@@ -177,8 +182,8 @@ impl Tap {
         }
     }
 
-    /// Listens from now on.
-    pub fn listen(&self, filter: Filter) -> Result<Listening, TooMany> {
+    /// Takes a place among the listeners: for the requests that a filter lets through, or for none.
+    pub fn listen(&self, filter: Option<Filter>) -> Result<Listening, TooMany> {
         let (sender, queue) = mpsc::channel(QUEUE_MAX);
         let lost = Arc::new(AtomicU64::new(0));
         let mut listeners = self.listeners();
@@ -188,12 +193,29 @@ impl Tap {
         }
         let id = listeners.iter().map(|listener| listener.id + 1).max().unwrap_or(0);
         listeners.push(Listener { id, filter, queue: sender, lost: lost.clone() });
-        self.0.listening.store(listeners.len(), Ordering::Relaxed);
+        self.0.count(&listeners);
         Ok(Listening { tap: self.clone(), id, queue, lost })
     }
 
     fn listeners(&self) -> MutexGuard<'_, Vec<Listener>> {
         self.0.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn count(&self, listeners: &[Listener]) {
+        let wanting = listeners.iter().filter(|listener| listener.filter.is_some()).count();
+        self.listening.store(wanting, Ordering::Relaxed);
+    }
+}
+
+// === impl Listener ===
+
+impl Listener {
+    fn wants(&self, tapped: &Tapped) -> bool {
+        self.filter.as_ref().is_some_and(|filter| filter.wants(tapped))
     }
 }
 
@@ -215,7 +237,7 @@ impl Drop for Listening {
     fn drop(&mut self) {
         let mut listeners = self.tap.listeners();
         listeners.retain(|listener| listener.id != self.id);
-        self.tap.0.listening.store(listeners.len(), Ordering::Relaxed);
+        self.tap.0.count(&listeners);
     }
 }
 
@@ -250,7 +272,9 @@ impl Tapped {
         };
         let user_agent = asked.user_agent.map(HeaderValue::as_bytes).unwrap_or_default();
         let namespace = request.and_then(|request| request.scope.namespace());
+        let at = answered.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self {
+            at: at.as_millis() as f64 / 1e3,
             phase: answered.phase,
             verb: request.map_or(Verb::Other, |request| request.verb).as_str(),
             resource: shown(&resource),

@@ -15,10 +15,9 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-use super::{DRAIN_DEADLINE, Running};
+use super::{DRAIN_DEADLINE, Running, Vitals};
 use crate::{
-    admin::{self, Audience, Sources},
-    cache::Cache,
+    admin::{self, Audience},
     cli::{Announcement, ServingOptions, announce},
     config::{Config, Reloader},
     lifecycle::{Drain, Heartbeat, Ready, Signals},
@@ -58,6 +57,8 @@ pub(super) struct Configuration {
 pub(super) struct AdminListeners {
     operators: TcpListener,
     probes: TcpListener,
+    /// By which names browsers may ask for the operators' one.
+    names: Vec<String>,
 }
 
 /// The domain that in-cluster names end in, unless the cluster was told otherwise.
@@ -147,6 +148,11 @@ pub(super) fn authorities(endpoint: &Endpoint) -> Authorities {
     }
 }
 
+/// The apiserver as people know it: host and port.
+pub(super) fn authority_of(endpoint: &Endpoint) -> String {
+    format!("{}:{}", endpoint.host(), endpoint.port())
+}
+
 /// Where a client on this machine reaches a listener.
 pub(super) fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
@@ -192,6 +198,7 @@ impl AdminListeners {
         let listeners = Self {
             operators: bind("--admin", options.admin)?,
             probes: bind("--health", options.health)?,
+            names: options.admin_names.clone(),
         };
         for (flag, address) in [("--admin", options.admin), ("--health", options.health)] {
             if !address.ip().is_loopback() {
@@ -202,14 +209,13 @@ impl AdminListeners {
     }
 
     /// Serves both on the admin runtime, for as long as that runs.
-    pub(super) fn serve(self, shared: &Shared, cache: Cache) -> anyhow::Result<()> {
-        let sources = Arc::new(Sources {
+    pub(super) fn serve(self, shared: &Shared, running: &Running) -> anyhow::Result<()> {
+        let sources = Arc::new(running.sources(Vitals {
             ready: shared.ready.clone(),
             draining: shared.drain.watch(),
             heartbeat: shared.heartbeat.clone(),
-            metrics: shared.metrics.clone(),
-            replicas: Box::new(move || cache.replicas()),
-        });
+            names: self.names,
+        }));
         let _within = shared.admin.enter();
         for (listener, audience) in
             [(self.operators, Audience::Operators), (self.probes, Audience::Probes)]

@@ -50,6 +50,7 @@ async fn start(cluster: Server) -> anyhow::Result<Proxy> {
         clients: Clients::new(plain, own),
         config,
         metrics: Metrics::new(),
+        upstream: format!("{} (simulated)", cluster.address),
     });
     let ca_pem = authority.pem().to_owned();
     Ok(Proxy {

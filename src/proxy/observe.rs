@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
@@ -166,7 +166,8 @@ impl RequestLog {
         let query = target.map_or("", |target| target.query());
         let asked = Asked { info: target.map(|target| &target.info), query, user_agent };
         let Self { served_by, detail, code, bytes, .. } = *self;
-        self.tap.tell(&asked, Answered { phase, served_by, detail, code, bytes, duration });
+        let at = SystemTime::now();
+        self.tap.tell(&asked, Answered { at, phase, served_by, detail, code, bytes, duration });
     }
 }
 

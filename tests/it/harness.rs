@@ -174,7 +174,9 @@ impl Setup {
         let (publish, config) = watch::channel(Arc::new(configuration(&self.config)));
         let (identify, metrics) = (self.identify, Metrics::new());
         let doors = Doors { tls, authorities: self.authorities };
-        let foundation = Foundation { listeners, doors, identify, clients, config, metrics };
+        let upstream = "simulated".to_owned();
+        let foundation =
+            Foundation { listeners, doors, identify, clients, config, metrics, upstream };
         let running = Running::start_with(foundation, fractions(self.seed));
         let (simulator, door) = (self.simulator, door(running.proxy()));
         TestProxy { simulator, upstream, door, config: publish, running }
