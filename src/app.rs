@@ -85,7 +85,8 @@ impl Running {
 
     /// Starts serving; waits with jitter are drawn from `random`, whose numbers are in 0..1.
     pub fn start_with(foundation: Foundation, random: Random) -> Self {
-        let Foundation { listeners, doors, identify, clients, config, metrics, upstream } = foundation;
+        let Foundation { listeners, doors, identify, clients, config, metrics, upstream } =
+            foundation;
         let shown = Shown::new(config.clone(), metrics.clone(), upstream);
         let (settings, settings_task) = cache_settings(config.clone());
         let warnings = Warnings::default();
@@ -96,7 +97,8 @@ impl Running {
         let cache = Cache::new(metered(&clients.own, Origin::Replica), settings, random);
         start_eager(&config.borrow(), &cache);
         let eager = tokio::spawn(keep_starting_eager(config.clone(), cache.clone()));
-        let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone(), shown.timeline.clone()));
+        let gauges =
+            tokio::spawn(keep_gauges(metrics.clone(), cache.clone(), shown.timeline.clone()));
         let listener_metrics = metrics.clone();
         let clients = Clients {
             own: metered(&clients.own, Origin::Client),

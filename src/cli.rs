@@ -26,8 +26,8 @@ use crate::{app, config, demo, error::Chain};
 pub use announce::{Announcement, announce};
 pub use kubeconfig::{Kubeconfig, KubeconfigError, write_kubeconfig};
 pub use options::{
-    GatewayOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions, Output,
-    ServingOptions, SidecarOptions,
+    GatewayOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions, Output, ServingOptions,
+    SidecarOptions,
 };
 
 /// LIST less: a caching proxy between Kubernetes clients and their apiserver.

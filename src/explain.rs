@@ -151,12 +151,7 @@ impl Explanation {
     }
 
     /// What happens with and without a replica, and with what is held now.
-    fn outcomes(
-        &mut self,
-        candidate: &Candidate<'_>,
-        session: &Session,
-        replicas: Option<&Cache>,
-    ) {
+    fn outcomes(&mut self, candidate: &Candidate<'_>, session: &Session, replicas: Option<&Cache>) {
         let level = candidate.level.as_str();
         // With resourceVersion=0 the apiserver ignores the limit too (S-LIST-23).
         let page = match (candidate.read.limit, &candidate.read.version) {

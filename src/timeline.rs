@@ -159,21 +159,29 @@ impl Lines {
     fn add(&mut self, at: u64, now: Sums) -> bool {
         let Some(last) = self.last.replace(now) else { return false };
         let grown = |of: fn(&Sums) -> u64| of(&now).saturating_sub(of(&last));
-        push(&mut self.points, POINTS_MAX, Point {
-            at,
-            client: grown(|sums| sums.totals.requests()),
-            saved: grown(|sums| {
-                let by = |by| sums.totals.answered_by(by);
-                by(ServedBy::Cache) + by(ServedBy::Coalesced)
-            }),
-            upstream: grown(|sums| sums.totals.upstream_requests()),
-        });
+        push(
+            &mut self.points,
+            POINTS_MAX,
+            Point {
+                at,
+                client: grown(|sums| sums.totals.requests()),
+                saved: grown(|sums| {
+                    let by = |by| sums.totals.answered_by(by);
+                    by(ServedBy::Cache) + by(ServedBy::Coalesced)
+                }),
+                upstream: grown(|sums| sums.totals.upstream_requests()),
+            },
+        );
         for (kind, count, text) in [
             (Incident::Relist, grown(|sums| sums.relists), "lists anew: events were gone (410)"),
             (Incident::LinkLost, grown(|sums| sums.links_lost), "watches of replicas cut off"),
             (Incident::EpochChange, grown(|sums| sums.epochs), "times versions went back"),
             (Incident::MemoryDrop, grown(|sums| sums.memory_drops), "replicas dropped for memory"),
-            (Incident::ConfigReload, reloads(&now, &last, Outcome::Success), "configurations taken"),
+            (
+                Incident::ConfigReload,
+                reloads(&now, &last, Outcome::Success),
+                "configurations taken",
+            ),
             (Incident::ConfigRefused, reloads(&now, &last, Outcome::Failure), "files refused"),
         ] {
             self.mark(at, kind, count, text);

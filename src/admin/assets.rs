@@ -30,11 +30,7 @@ const ASSETS: &[Asset] = &[
         content_type: "text/javascript; charset=utf-8",
         text: include_str!("page/page.js"),
     },
-    Asset {
-        path: "/page.svg",
-        content_type: "image/svg+xml",
-        text: include_str!("page/page.svg"),
-    },
+    Asset { path: "/page.svg", content_type: "image/svg+xml", text: include_str!("page/page.svg") },
 ];
 
 /// Nothing but these files and the data of this address; no script or style within a document.

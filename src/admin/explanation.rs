@@ -17,7 +17,8 @@ struct Document<'a> {
 /// The answer as JSON, or what is wrong with the question.
 pub(super) fn document(sources: &Sources, parameters: &Parameters) -> Result<String, String> {
     let method = parameters.get("method").unwrap_or("GET").to_uppercase();
-    let method = Method::from_bytes(method.as_bytes()).map_err(|error| format!("method: {error}"))?;
+    let method =
+        Method::from_bytes(method.as_bytes()).map_err(|error| format!("method: {error}"))?;
     let url = parameters.get("url").ok_or("url: required, such as /api/v1/pods")?.trim();
     let uri: Uri = url.parse().map_err(|error| format!("url: {error}"))?;
     if uri.path().is_empty() || uri.path() == "*" {

@@ -25,7 +25,7 @@ impl Parameters {
 
     /// The first value of a name.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.all(name).next()
+        self.0.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
     /// Every value of a name.

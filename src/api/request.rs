@@ -14,11 +14,11 @@ use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, Method, Uri, header};
 
+pub use self::parameters::decode_text as decoded;
 use self::{
     parameters::{Parameter, Parameters},
     path::{Path, Prefix},
 };
-pub use self::parameters::decode_text as decoded;
 use super::{
     GroupVersionResource, ObjectKey, Scope, Verb, query::Query, selector::NAME_PATH,
     version::VersionMatch,

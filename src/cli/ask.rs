@@ -25,9 +25,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
 /// Runs one question to its end.
-pub(super) fn block_on<T>(
-    question: impl Future<Output = anyhow::Result<T>>,
-) -> anyhow::Result<T> {
+pub(super) fn block_on<T>(question: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().build().context("the runtime cannot be started")?.block_on(question)
 }
@@ -57,7 +55,9 @@ pub(super) async fn open(
 
 async fn sent(address: &AdminAddress, target: &str) -> anyhow::Result<Response<Incoming>> {
     let nobody = || {
-        format!("nothing listens on {address}; --admin names the admin address of a running Listless")
+        format!(
+            "nothing listens on {address}; --admin names the admin address of a running Listless"
+        )
     };
     let stream = TcpStream::connect(&address.0).await.with_context(nobody)?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;

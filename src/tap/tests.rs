@@ -65,7 +65,8 @@ async fn only_what_is_wanted_is_told() {
         user_agent: some(agent),
         served_by: some(by),
     };
-    let mut right = tap.listen(Some(wanted("LIST", "deployments.apps", "Fabric8", "cache"))).unwrap();
+    let mut right =
+        tap.listen(Some(wanted("LIST", "deployments.apps", "Fabric8", "cache"))).unwrap();
     let wrong = [
         wanted("watch", "deployments", "", "cache"),
         wanted("list", "pods", "", "cache"),

@@ -22,9 +22,11 @@ use std::{
 };
 
 use listless::{
-    app::{Foundation, Running},
+    admin::{self, Audience},
+    app::{Foundation, Running, Vitals},
     cache::ReplicaStatus,
     config::Config,
+    lifecycle::{Drain, Heartbeat, Ready},
     metrics::Metrics,
     proxy::{
         Proxy,
@@ -35,7 +37,7 @@ use listless::{
     simulator::{Simulator, User},
     tls, upstream as api,
 };
-use tokio::{sync::watch, time::Instant};
+use tokio::{net::TcpListener, sync::watch, time::Instant};
 
 pub(crate) use self::{
     answer::{Answer, without_version},
@@ -56,6 +58,7 @@ pub(crate) struct TestProxy {
     pub(crate) upstream: Requests,
     door: Door,
     config: watch::Sender<Arc<Config>>,
+    drain: Drain,
     running: Running,
 }
 
@@ -179,7 +182,7 @@ impl Setup {
             Foundation { listeners, doors, identify, clients, config, metrics, upstream };
         let running = Running::start_with(foundation, fractions(self.seed));
         let (simulator, door) = (self.simulator, door(running.proxy()));
-        TestProxy { simulator, upstream, door, config: publish, running }
+        TestProxy { simulator, upstream, door, config: publish, drain: Drain::new(), running }
     }
 
     /// The ways to the apiserver, one for each identity, and who notes what goes there.
@@ -261,6 +264,39 @@ impl TestProxy {
         assert!(second.is_hit(), "{path}: {} {}", second.status, second.cache_status());
         settle().await;
         self.upstream.forget();
+    }
+
+    /// Serves its admin address from now on.
+    pub(crate) async fn admin_address(&self) -> SocketAddr {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let sources = Arc::new(self.sources());
+        tokio::spawn(admin::serve(listener, Audience::Operators, sources));
+        address
+    }
+
+    /// Whether somebody there follows requests.
+    pub(crate) fn is_tapped(&self) -> bool {
+        self.sources().tap.is_watched()
+    }
+
+    /// What is counted.
+    pub(crate) fn metrics(&self) -> Metrics {
+        self.sources().metrics
+    }
+
+    fn sources(&self) -> admin::Sources {
+        self.running.sources(Vitals {
+            ready: Ready::default(),
+            draining: self.drain.watch(),
+            heartbeat: Heartbeat::new(),
+            names: vec!["listless.shop.svc".to_owned()],
+        })
+    }
+
+    /// Somebody who asks there.
+    pub(crate) async fn admin(&self) -> TestClient {
+        TestClient::new(Door::Plain(self.admin_address().await))
     }
 
     /// Publishes another configuration.
