@@ -66,7 +66,7 @@ pub struct Mark {
     pub kind: Incident,
     /// How often.
     pub count: u64,
-    /// The same in words.
+    /// What happened, in words.
     pub text: String,
 }
 
@@ -173,23 +173,43 @@ impl Lines {
             },
         );
         for (kind, count, text) in [
-            (Incident::Relist, grown(|sums| sums.relists), "lists anew: events were gone (410)"),
-            (Incident::LinkLost, grown(|sums| sums.links_lost), "watches of replicas cut off"),
-            (Incident::EpochChange, grown(|sums| sums.epochs), "times versions went back"),
-            (Incident::MemoryDrop, grown(|sums| sums.memory_drops), "replicas dropped for memory"),
+            (
+                Incident::Relist,
+                grown(|sums| sums.relists),
+                "a replica listed anew: its events were gone (410)",
+            ),
+            (
+                Incident::LinkLost,
+                grown(|sums| sums.links_lost),
+                "the watch of a replica was cut off",
+            ),
+            (
+                Incident::EpochChange,
+                grown(|sums| sums.epochs),
+                "the versions of the apiserver went back",
+            ),
+            (
+                Incident::MemoryDrop,
+                grown(|sums| sums.memory_drops),
+                "a replica was dropped to keep within the memory limit",
+            ),
             (
                 Incident::ConfigReload,
                 reloads(&now, &last, Outcome::Success),
-                "configurations taken",
+                "a changed configuration was taken over",
             ),
-            (Incident::ConfigRefused, reloads(&now, &last, Outcome::Failure), "files refused"),
+            (
+                Incident::ConfigRefused,
+                reloads(&now, &last, Outcome::Failure),
+                "a changed configuration file was refused",
+            ),
         ] {
             self.mark(at, kind, count, text);
         }
         for &limit in Limit::ALL {
             let of = |sums: &Sums| sums.totals.limits[limit as usize];
             let count = of(&now).saturating_sub(of(&last));
-            let text = format!("times the bound {} was reached", limit.as_str());
+            let text = format!("the bound {} was reached", limit.as_str());
             self.mark(at, Incident::BoundReached, count, &text);
         }
         true
@@ -197,7 +217,7 @@ impl Lines {
 
     fn mark(&mut self, at: u64, kind: Incident, count: u64, text: &str) {
         if count > 0 {
-            let text = format!("{count} {text}");
+            let text = text.to_owned();
             push(&mut self.marks, MARKS_MAX, Mark { at, kind, count, text });
         }
     }
@@ -271,7 +291,7 @@ mod tests {
             (3, Incident::LinkLost, 2),
         ];
         assert_eq!(found, expected);
-        assert_eq!(marks[5].text, "4 times the bound watches was reached");
+        assert_eq!(marks[5].text, "the bound watches was reached");
     }
 
     #[test]

@@ -20,8 +20,10 @@ const byId = (id) => document.getElementById(id);
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-const time = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const minute = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit" });
+const time = new Intl.DateTimeFormat("en", {
+  hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
+});
+const minute = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
@@ -307,21 +309,18 @@ const polls = new Table(byId("polls-table"), {
       value: (poll) => `${poll.resource} ${poll.verb}`,
       draw: (cell, poll) => lines(cell, `${poll.verb} ${poll.resource}`, scopeOf(poll), true) },
     { id: "rate", label: "Rate", number: true, value: (poll) => poll.ratePerSecond,
-      draw: (cell, poll) => { cell.textContent = rate(poll.ratePerSecond); } },
+      draw: (cell, poll) => lines(cell, rate(poll.ratePerSecond), `${count(poll.requests)} in all`) },
     { id: "period", label: "Period", number: true, title: "How often one client asks, and its jitter",
       value: (poll) => poll.periodSeconds,
       draw: (cell, poll) => lines(cell, duration(poll.periodSeconds),
         isNumber(poll.jitter) ? `± ${share(poll.jitter)}` : "") },
-    { id: "requests", label: "Requests", number: true, value: (poll) => poll.requests,
-      draw: (cell, poll) => { cell.textContent = count(poll.requests); } },
     { id: "answers", label: "Answered", value: (poll) => answered(poll, "cache") / (total(poll) || 1),
       draw: answersBar },
-    { id: "bytes", label: "Bytes", number: true, value: (poll) => poll.bytes,
-      draw: (cell, poll) => { cell.textContent = bytes(poll.bytes); } },
-    { id: "unchanged", label: "Unchanged", number: true,
-      title: "Share of answers that were the same as the one before",
-      value: (poll) => poll.unchangedShare,
-      draw: (cell, poll) => { cell.textContent = share(poll.unchangedShare); } },
+    { id: "bytes", label: "Bytes", number: true,
+      title: "Bytes of answers, and the share of answers that were the same as the one before",
+      value: (poll) => poll.bytes,
+      draw: (cell, poll) => lines(cell, bytes(poll.bytes),
+        isNumber(poll.unchangedShare) ? `${share(poll.unchangedShare)} unchanged` : "") },
     { id: "saved", label: "Saved", number: true, title: "Requests the apiserver did not get",
       value: (poll) => (poll.saved || {}).requests || (poll.wouldSave || {}).requests || 0,
       draw: (cell, poll) => {
@@ -329,11 +328,11 @@ const polls = new Table(byId("polls-table"), {
         const would = (poll.wouldSave || {}).requests || 0;
         lines(cell, count(saved), would > 0 ? `${count(would)} would be` : "");
       } },
-    { id: "cost", label: "CPU (estimate)", number: true,
+    { id: "cost", label: "CPU, estimate", number: true,
       title: "Processor time of apiserver and etcd this would cost without Listless, estimated",
       value: (poll) => costOf(poll.cost),
       draw: (cell, poll) => { cell.textContent = cpu(costOf(poll.cost)); } },
-    { id: "risk", label: "Findings", value: (poll) => RISKS.length - RISKS.indexOf(poll.risk || "none"),
+    { id: "risk", label: "Findings", className: "tags", value: (poll) => RISKS.length - RISKS.indexOf(poll.risk || "none"),
       draw: risk },
   ],
 });
@@ -620,7 +619,7 @@ function drawTimeline() {
     const x = scale.x(mark.at);
     const group = shape("g", { "data-kind": mark.kind });
     group.append(
-      shape("title", {}, `${clock(mark.at)} ${mark.text}`),
+      shape("title", {}, `${clock(mark.at)} ${inFull(mark)}`),
       shape("line", { class: "mark", x1: x, x2: x, y1: MARGIN.top - 4, y2: HEIGHT - MARGIN.bottom }),
       shape("path", { class: "flag", d: `M${x - 4} ${MARGIN.top - 10}h8l-4 7z` }),
     );
@@ -668,13 +667,15 @@ function inWords() {
     + `clients and ${count(sum("upstream"))} to the apiserver; ${timeline.marks.length} incidents.`;
 }
 
+const inFull = (mark) => (mark.count > 1 ? `${mark.text} (${count(mark.count)} times)` : mark.text);
+
 function drawIncidents() {
   const newest = timeline.marks.slice(-INCIDENTS_SHOWN).reverse();
   byId("incidents").replaceChildren(...newest.map((mark) => {
     const item = make("li");
     const at = make("time", "", clock(mark.at));
     at.dateTime = new Date(mark.at * 1000).toISOString();
-    item.append(at, mark.text);
+    item.append(at, inFull(mark));
     return item;
   }));
 }
