@@ -99,17 +99,15 @@ impl Events {
             return first;
         }
         let mut requests = Vec::new();
-        loop {
-            tokio::select! {
-                () = self.tapped.next(&mut requests, REQUESTS_MAX) => return self.told(&requests),
-                Ok(()) = self.points.changed() => return self.second(),
-                // A comment at least: it shows that the other side is still there.
-                () = tokio::time::sleep_until(self.status_at) => {
-                    self.status_at = Instant::now() + STATUS_PERIOD;
-                    return match self.kinds {
-                        Kinds::Requests => ":\n\n".to_owned(),
-                        Kinds::All | Kinds::Status => self.status(),
-                    };
+        tokio::select! {
+            () = self.tapped.next(&mut requests, REQUESTS_MAX) => self.told(&requests),
+            Ok(()) = self.points.changed() => self.second(),
+            () = tokio::time::sleep_until(self.status_at) => {
+                self.status_at = Instant::now() + STATUS_PERIOD;
+                match self.kinds {
+                    // A comment at least: it shows that the other side is still there.
+                    Kinds::Requests => ":\n\n".to_owned(),
+                    Kinds::All | Kinds::Status => self.status(),
                 }
             }
         }

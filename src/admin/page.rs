@@ -26,6 +26,10 @@ const PROBE_PATHS: &str = "/livez\n/readyz\n/readyz?verbose\n";
 const OPERATOR_PATHS: &str = "/\n/metrics\n/debug/replicas\n/api/v1/status\n/api/v1/timeline\n\
                               /api/v1/explain?method=GET&url=/api/v1/pods\n/api/v1/events\n";
 
+/// Said to who came under a name that could be anybody's.
+const MISDIRECTED: &str = "this address is shown under IP addresses, localhost and the names that \
+                           --admin-name gives\n";
+
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// Answers a request by its method, host, path and query.
@@ -66,9 +70,6 @@ fn find<B>(sources: &Arc<Sources>, audience: Audience, request: &Request<B>) -> 
         },
     }
 }
-
-const MISDIRECTED: &str = "this address is shown under IP addresses, localhost and the names that \
-                           --admin-name gives\n";
 
 /// What tells of requests and objects.
 fn shown(sources: &Arc<Sources>, method: &Method, uri: &Uri) -> Response<Body> {

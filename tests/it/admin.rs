@@ -3,9 +3,11 @@
 mod command;
 mod events;
 
+use std::time::Duration;
+
 use http::Method;
 
-use crate::harness::{Setup, TestClient, TestProxy, eventually};
+use crate::harness::{Setup, TestClient, TestProxy, eventually, pass};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
@@ -114,10 +116,9 @@ async fn an_explanation_tells_what_would_happen_now_and_starts_nothing() {
 async fn an_explanation_does_not_keep_a_replica_alive() {
     let proxy = Setup::default().in_memory();
     proxy.warm(PODS).await;
-    let admin = proxy.admin().await;
     for _ in 0..11 {
-        tokio::time::sleep(std::time::Duration::from_secs(60)).await;
-        told(&admin, PODS).await;
+        pass(Duration::from_secs(60)).await;
+        assert!(proxy.explained(PODS).to_string().contains("list pods.v1"));
     }
     assert!(proxy.replicas().is_empty(), "{:?}", proxy.replicas());
 }
@@ -163,7 +164,7 @@ async fn the_timeline_counts_every_request_and_marks_what_goes_wrong() {
         }
         proxy.client().get(PODS).await;
         // Points come once a second.
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        pass(Duration::from_millis(50)).await;
     }
     assert!(counted(&document) > 0, "{document}");
     let point = &document["points"][0];

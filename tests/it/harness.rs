@@ -21,11 +21,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use http::{HeaderMap, Method};
 use listless::{
     admin::{self, Audience},
     app::{Foundation, Running, Vitals},
     cache::ReplicaStatus,
     config::Config,
+    explain::{Explanation, Question},
     lifecycle::{Drain, Heartbeat, Ready},
     metrics::Metrics,
     proxy::{
@@ -177,9 +179,15 @@ impl Setup {
         let (publish, config) = watch::channel(Arc::new(configuration(&self.config)));
         let (identify, metrics) = (self.identify, Metrics::new());
         let doors = Doors { tls, authorities: self.authorities };
-        let upstream = "simulated".to_owned();
-        let foundation =
-            Foundation { listeners, doors, identify, clients, config, metrics, upstream };
+        let foundation = Foundation {
+            listeners,
+            doors,
+            identify,
+            clients,
+            config,
+            metrics,
+            upstream: "simulated".to_owned(),
+        };
         let running = Running::start_with(foundation, fractions(self.seed));
         let (simulator, door) = (self.simulator, door(running.proxy()));
         TestProxy { simulator, upstream, door, config: publish, drain: Drain::new(), running }
@@ -273,6 +281,13 @@ impl TestProxy {
         let sources = Arc::new(self.sources());
         tokio::spawn(admin::serve(listener, Audience::Operators, sources));
         address
+    }
+
+    /// What would happen to a GET now.
+    pub(crate) fn explained(&self, path: &str) -> Explanation {
+        let (uri, headers) = (path.parse().expect("a path"), HeaderMap::new());
+        let question = Question { method: &Method::GET, uri: &uri, headers: &headers };
+        (self.sources().explain)(question)
     }
 
     /// Whether somebody there follows requests.

@@ -93,10 +93,10 @@ await visit("a real run", {}, async (page) => {
   await becomes(page, "the title tells the share", async () => / % saved · Listless$/.test(await page.title()));
   await becomes(page, "a replica is listed", async () => (await rowsOf(page, "replicas")) > 0);
   const replica = await text(page, "#replicas-table tbody tr >> nth=0");
-  check("the replica has query, state and objects", /pods\.v1/.test(replica) && /synced/.test(replica), replica);
+  check("the replica has query, state and objects", /pods/.test(replica) && /synced/.test(replica), replica);
   await becomes(page, "who polls is listed", async () => /fabric8/.test(await text(page, "#polls-table")));
   const poll = await text(page, "#polls-table tbody tr >> nth=0");
-  check("the poll has verb, resource and rate", /list pods\.v1/.test(poll) && /\/(s|min)/.test(poll), poll);
+  check("the poll has verb, resource and rate", /list pods/.test(poll) && /\/(s|min)/.test(poll), poll);
   await becomes(page, "the timeline is drawn", async () =>
     (await page.locator("#chart path.client").getAttribute("d")).length > 40);
   const before = await text(page, "#answered");
