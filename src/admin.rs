@@ -11,6 +11,7 @@ mod guard;
 mod page;
 mod parameters;
 mod replicas;
+mod report;
 mod status;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
@@ -26,6 +27,7 @@ use tokio::{
 use crate::{
     cache::ReplicaStatus,
     explain::{Explanation, Question},
+    insight::report::Report,
     lifecycle::{Draining, Heartbeat, Ready},
     metrics::Metrics,
     tap::Tap,
@@ -55,6 +57,8 @@ pub struct Sources {
     pub names: Vec<String>,
     /// What is held.
     pub replicas: Box<dyn Fn() -> Vec<ReplicaStatus> + Send + Sync>,
+    /// Who asks what.
+    pub report: Box<dyn Fn() -> Report + Send + Sync>,
     /// How it stands now.
     pub standing: Box<dyn Fn() -> Standing + Send + Sync>,
     /// What would happen to a request now.

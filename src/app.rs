@@ -20,6 +20,7 @@ use crate::{
     admin,
     cache::{self, Cache, ReplicaStatus, State, counters::Counters, reflector::Random},
     config::Config,
+    insight::{Insight, report::Report},
     metrics::{Metrics, Origin, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals},
     proxy::{
         Parts, Proxy,
@@ -27,6 +28,7 @@ use crate::{
         identify::Identify,
         listen::{self, Bound, Doors},
         metered::Metered,
+        observe::Observers,
         warnings::Warnings,
     },
     timeline::Timeline,
@@ -62,6 +64,8 @@ pub struct Foundation {
 pub struct Running {
     proxy: Arc<Proxy>,
     cache: Cache,
+    insight: Insight,
+    config: watch::Receiver<Arc<Config>>,
     shown: Shown,
     begin_drain: CancellationToken,
     listening: JoinHandle<()>,
@@ -87,18 +91,20 @@ impl Running {
     pub fn start_with(foundation: Foundation, random: Random) -> Self {
         let Foundation { listeners, doors, identify, clients, config, metrics, upstream } =
             foundation;
+        let current = config.clone();
         let shown = Shown::new(config.clone(), metrics.clone(), upstream);
         let (settings, settings_task) = cache_settings(config.clone());
         let warnings = Warnings::default();
+        let insight = Insight::new(metrics.clone(), Instant::now());
         let metered = |client: &Arc<dyn Client>, origin| -> Arc<dyn Client> {
             let (metrics, warnings) = (metrics.clone(), warnings.clone());
-            Arc::new(Metered::new(client.clone(), origin, metrics, warnings))
+            Arc::new(Metered::new(client.clone(), origin, metrics, warnings, insight.clone()))
         };
         let cache = Cache::new(metered(&clients.own, Origin::Replica), settings, random);
         start_eager(&config.borrow(), &cache);
         let eager = tokio::spawn(keep_starting_eager(config.clone(), cache.clone()));
-        let gauges =
-            tokio::spawn(keep_gauges(metrics.clone(), cache.clone(), shown.timeline.clone()));
+        let (held, timeline) = (cache.clone(), shown.timeline.clone());
+        let gauges = tokio::spawn(keep_gauges(metrics.clone(), held, insight.clone(), timeline));
         let listener_metrics = metrics.clone();
         let clients = Clients {
             own: metered(&clients.own, Origin::Client),
@@ -106,7 +112,8 @@ impl Running {
             plain: metered(&clients.plain, Origin::Client),
         };
         let (tap, held) = (shown.tap.clone(), cache.clone());
-        let parts = Parts { identify, config, cache: held, clients, warnings, metrics, tap };
+        let observers = Observers { metrics, insight: insight.clone(), tap };
+        let parts = Parts { identify, config, cache: held, clients, warnings, observers };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));
@@ -120,7 +127,7 @@ impl Running {
             listener_metrics,
         ));
         let helpers = vec![settings_task, eager, gauges];
-        Self { proxy, cache, shown, begin_drain, listening, helpers }
+        Self { proxy, cache, insight, config: current, shown, begin_drain, listening, helpers }
     }
 
     /// What answers, for those who need no listener.
@@ -135,7 +142,16 @@ impl Running {
 
     /// What the admin address shows of it.
     pub fn sources(&self, vitals: Vitals) -> admin::Sources {
-        self.shown.sources(vitals, &self.cache)
+        self.shown.sources(vitals, &self.cache, self.reporter())
+    }
+
+    /// Makes the report: who asks what, what it costs, and what should be mended.
+    pub fn reporter(&self) -> Box<dyn Fn() -> Report + Send + Sync> {
+        let (insight, config) = (self.insight.clone(), self.config.clone());
+        Box::new(move || {
+            let mode = config.borrow().policy.mode();
+            insight.report(mode.as_str(), Instant::now())
+        })
     }
 
     /// Accepts no more, lets requests under way finish within [`DRAIN_DEADLINE`], then stops.
@@ -191,7 +207,7 @@ fn random_fraction() -> f64 {
     f64::from((high >> 32) as u32) / f64::from(u32::MAX)
 }
 
-async fn keep_gauges(metrics: Metrics, cache: Cache, timeline: Arc<Timeline>) {
+async fn keep_gauges(metrics: Metrics, cache: Cache, insight: Insight, timeline: Arc<Timeline>) {
     let (began, began_at) = (SystemTime::now(), Instant::now());
     let mut ticks = tokio::time::interval(GAUGES_PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -200,6 +216,7 @@ async fn keep_gauges(metrics: Metrics, cache: Cache, timeline: Arc<Timeline>) {
         let replicas = cache.replicas();
         metrics.replicas(&replicas.iter().map(sample).collect::<Vec<_>>());
         metrics.replica_totals(&totals(cache.counters()));
+        metrics.accounts(insight.accounts());
         metrics.run_upkeep();
         let unix_time = (began + began_at.elapsed()).duration_since(SystemTime::UNIX_EPOCH);
         let sums = shown::sums(metrics.totals(), cache.counters(), &replicas);

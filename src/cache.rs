@@ -218,17 +218,18 @@ impl Cache {
         Lookup::Found(self.0.spawn(&mut set, wanted, start).view())
     }
 
-    /// The best replica that covers the query, for who only wants to know: nothing is marked, counted
-    /// or started.
-    pub fn peek(&self, query: &Query) -> Lookup {
-        let set = self.0.set();
-        match set.best(query) {
-            Some(replica) => Lookup::Found(replica.view()),
-            None => {
-                let absence = set.absence(query, Instant::now());
-                Lookup::Absent(absence.unwrap_or(Absence::NotDemanded))
-            }
-        }
+    /// The best replica that covers the query, without taking it for used.
+    pub fn peek(&self, query: &Query) -> Option<View> {
+        self.0.set().best(query).map(|replica| replica.view())
+    }
+
+    /// The same, and otherwise why there is none; nothing is counted or started.
+    pub fn held(&self, query: &Query) -> Lookup {
+        let absence = || self.0.set().absence(query, Instant::now());
+        self.peek(query).map_or_else(
+            || Lookup::Absent(absence().unwrap_or(Absence::NotDemanded)),
+            Lookup::Found,
+        )
     }
 
     /// The apiserver has just answered a read of this query, though its replica is cut off.

@@ -11,7 +11,10 @@ mod explain;
 mod kubeconfig;
 mod log;
 mod options;
+mod report;
+mod table;
 mod tap;
+mod top;
 
 use std::{
     ffi::OsString,
@@ -50,6 +53,10 @@ enum Command {
     Sidecar(SidecarOptions),
     /// Show what is saved: a simulated cluster, polled straight and through Listless.
     Demo(demo::Args),
+    /// Show who asks a running Listless for what, live.
+    Top(top::Arguments),
+    /// Tell what a running Listless saved, who should be mended, and how.
+    Report(report::Arguments),
     /// Tell what would happen to a request, and why.
     Explain(explain::Arguments),
     /// Show the requests that a running Listless answers, as they come.
@@ -99,6 +106,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Gateway(options) => app::gateway(&options)?,
         Command::Sidecar(options) => app::sidecar(&options)?,
         Command::Demo(args) => return demo::run(&args),
+        Command::Top(arguments) => top::run(&arguments)?,
+        Command::Report(arguments) => report::run(&arguments)?,
         Command::Explain(arguments) => explain::run(&arguments)?,
         Command::Tap(arguments) => tap::run(&arguments)?,
         Command::Config(command) => configuration::run(&command)?,

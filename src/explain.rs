@@ -143,7 +143,7 @@ impl Explanation {
             self.say("without one", outcome(&plan));
         }
         if let Some(cache) = replicas {
-            let (held, now) = (cache.peek(&candidate.watch.query), Instant::now());
+            let (held, now) = (cache.held(&candidate.watch.query), Instant::now());
             self.say("replica", held_now(&held, now));
             let step = decide::decide_watch(&candidate, &held, session, now, Duration::ZERO);
             self.say("now", next(&step));
@@ -171,7 +171,7 @@ impl Explanation {
             self.say("repeated", "starts a replica, as far as the policy allows".to_owned());
         }
         if let Some(cache) = replicas {
-            let (held, now) = (cache.peek(&candidate.read.query), Instant::now());
+            let (held, now) = (cache.held(&candidate.read.query), Instant::now());
             self.say("replica", held_now(&held, now));
             let step = decide::decide(candidate, &held, session, now, Duration::ZERO);
             self.say("now", next(&step));

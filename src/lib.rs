@@ -11,6 +11,7 @@ pub mod demo;
 pub mod error;
 pub mod explain;
 pub mod hash;
+pub mod insight;
 pub mod lifecycle;
 pub mod metrics;
 pub mod mirror;

@@ -18,6 +18,7 @@ pub mod sessions;
 pub mod target;
 pub mod warnings;
 pub mod watching;
+mod witness;
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,7 +36,7 @@ use self::{
     identify::{Caller, Identify},
     listen::{Connection, Serve},
     local::Local,
-    observe::RequestLog,
+    observe::{Observers, RequestLog},
     session::{Session, Source},
     sessions::{SESSIONS_MAX, Sessions, Visit},
     target::{Target, Targets, negotiate, readable, sought},
@@ -53,8 +54,7 @@ use crate::{
     cache::{Cache, Demand, Lookup},
     config::Config,
     error::Error,
-    metrics::{Metrics, Transport},
-    tap::Tap,
+    metrics::Transport,
     websocket::Asked,
 };
 
@@ -72,8 +72,7 @@ pub struct Proxy {
     forwarder: Forwarder,
     warnings: Warnings,
     watches: Watches,
-    metrics: Metrics,
-    tap: Tap,
+    observers: Observers,
 }
 
 /// What a [`Proxy`] is made of.
@@ -88,10 +87,8 @@ pub struct Parts {
     pub clients: Clients,
     /// What the apiserver warns of.
     pub warnings: Warnings,
-    /// What is counted.
-    pub metrics: Metrics,
-    /// Where requests are shown.
-    pub tap: Tap,
+    /// What hears of requests.
+    pub observers: Observers,
 }
 
 // === impl Proxy ===
@@ -99,25 +96,25 @@ pub struct Parts {
 impl Proxy {
     /// Joins the parts; nothing runs until a request comes.
     pub fn new(parts: Parts) -> Self {
+        let metrics = &parts.observers.metrics;
         Self {
             identify: parts.identify,
             targets: Targets::default(),
             config: parts.config,
             cache: parts.cache,
-            watches: Watches::new(parts.metrics.clone()),
-            sessions: Sessions::new(SESSIONS_MAX, parts.metrics.clone()),
+            watches: Watches::new(metrics.clone()),
+            sessions: Sessions::new(SESSIONS_MAX, metrics.clone()),
             authorize: Authorize::new(
                 parts.clients.own.clone(),
                 parts.clients.plain.clone(),
-                parts.metrics.clone(),
+                metrics.clone(),
             ),
             aggregation: Aggregation::new(parts.clients.own.clone()),
             local: Local::default(),
             coalesce: Coalesce::default(),
-            forwarder: Forwarder::new(parts.clients),
+            forwarder: Forwarder::new(parts.clients, parts.observers.insight.clone()),
             warnings: parts.warnings,
-            metrics: parts.metrics,
-            tap: parts.tap,
+            observers: parts.observers,
         }
     }
 
@@ -127,8 +124,8 @@ impl Proxy {
     }
 
     /// Answers one request. Every request, however it fails, leaves through here once.
-    async fn answer_logged(&self, request: Request<Incoming>) -> Response<Body> {
-        let mut log = RequestLog::open(&self.metrics, &self.tap, request.headers());
+    async fn answer_logged(&self, connection: u64, request: Request<Incoming>) -> Response<Body> {
+        let mut log = RequestLog::open(&self.observers, connection, request.headers());
         let response = match self.answer(request, &mut log).await {
             Ok(response) => response,
             Err(error) => {
@@ -147,7 +144,7 @@ impl Proxy {
         let visit = self.visit(request.headers());
         let target = self.targets.read(visit.caller(), &request);
         let info = &target.info;
-        log.classified(&target);
+        log.classified(&target, target.asker(&self.observers.insight, request.headers()));
         let plan = self.plan(&visit, &target, request.headers(), log).await;
         log.decided(&plan);
         match plan {
@@ -268,7 +265,7 @@ impl Proxy {
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
-        let version = answer.snapshot.version().clone();
+        let (version, objects) = (answer.snapshot.version().clone(), answer.snapshot.len());
         let level = answer.level;
         let mut reason = ForwardReason::NotAuthorized;
         if let Some((asked, read)) = readable(&target.info)
@@ -281,6 +278,7 @@ impl Proxy {
             let answered = self.local.read(read, allowed, &target.body, request.headers()).await;
             if let Some(mut response) = answered {
                 self.warnings.repeat(&read.query.resource, response.headers_mut());
+                log.said(self.observers.insight.content(&version), objects);
                 return Ok(log.hit(level, response));
             }
             reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);
@@ -352,7 +350,7 @@ impl Proxy {
         let Forward { reason, rewriting } = forward;
         let key = CoalesceKey::new(visit.caller(), &request, &rewriting);
         let (caller, session) = (visit.caller(), &visit.session);
-        let send = || self.forwarder.forward(caller, info, &rewriting, request, session);
+        let send = || self.forwarder.forward(caller, info, &rewriting, request, session, None);
         match self.coalesce.fly(key, send).await {
             Ok(Landed::Sent(response)) => Ok(log.forwarded(reason, response)),
             Ok(Landed::Shared(response)) => Ok(log.coalesced(reason, response)),
@@ -370,8 +368,9 @@ impl Proxy {
     ) -> Result<Response<Body>, Error> {
         let Forward { reason, rewriting } = forward;
         let (caller, session) = (visit.caller(), &visit.session);
-        let sent = self.forwarder.forward(caller, info, &rewriting, request, session).await;
-        match sent {
+        let witness = witness::of(info, log.asker(), &self.observers.insight, &self.cache);
+        let sent = self.forwarder.forward(caller, info, &rewriting, request, session, witness);
+        match sent.await {
             Ok(response) => {
                 match (reason, sought(info)) {
                     (ForwardReason::LinkLost, Some((query, _))) => self.cache.nudge(query),
@@ -391,7 +390,7 @@ impl Proxy {
 }
 
 impl Serve for Proxy {
-    async fn serve(&self, _: &Connection, request: Request<Incoming>) -> Response<Body> {
-        self.answer_logged(request).await
+    async fn serve(&self, connection: &Connection, request: Request<Incoming>) -> Response<Body> {
+        self.answer_logged(connection.id, request).await
     }
 }

@@ -11,7 +11,7 @@ use super::{
     Audience, HEARTBEAT_MAX, Sources, assets, events, explanation,
     guard::{self, Verdict},
     parameters::Parameters,
-    replicas,
+    replicas, report,
     status::Status,
 };
 use crate::{body::Body, lifecycle::Part};
@@ -23,7 +23,8 @@ const EVENTS: &str = "text/event-stream";
 
 /// What there is on the two addresses, told to who asks for anything else.
 const PROBE_PATHS: &str = "/livez\n/readyz\n/readyz?verbose\n";
-const OPERATOR_PATHS: &str = "/\n/metrics\n/debug/replicas\n/api/v1/status\n/api/v1/timeline\n\
+const OPERATOR_PATHS: &str = "/\n/metrics\n/debug/replicas\n/api/v1/status\n/api/v1/report\n\
+                              /api/v1/top\n/api/v1/timeline\n\
                               /api/v1/explain?method=GET&url=/api/v1/pods\n/api/v1/events\n";
 
 /// Said to who came under a name that could be anybody's.
@@ -82,10 +83,9 @@ fn shown(sources: &Arc<Sources>, method: &Method, uri: &Uri) -> Response<Body> {
             let document = sources.timeline.since(since.unwrap_or(0));
             json(serde_json::to_string(&document).expect("texts and numbers are JSON") + "\n")
         }
-        "/api/v1/explain" => match explanation::document(sources, &parameters) {
-            Ok(document) => json(document),
-            Err(problem) => page(StatusCode::BAD_REQUEST, TEXT, problem + "\n"),
-        },
+        "/api/v1/report" => told(report::report((sources.report)(), uri.query())),
+        "/api/v1/top" => told(report::top((sources.report)(), uri.query())),
+        "/api/v1/explain" => told(explanation::document(sources, &parameters)),
         "/api/v1/events" if method == Method::HEAD => page(StatusCode::OK, EVENTS, String::new()),
         "/api/v1/events" => match events::open(sources, &parameters) {
             Ok(body) => typed(Response::new(body), EVENTS),
@@ -102,6 +102,14 @@ fn json(document: String) -> Response<Body> {
 
 fn not_found(paths: &str) -> Response<Body> {
     page(StatusCode::NOT_FOUND, TEXT, format!("not found; there is:\n{paths}"))
+}
+
+/// A document, or what is wrong with the question.
+fn told(document: Result<String, String>) -> Response<Body> {
+    match document {
+        Ok(document) => json(document),
+        Err(why) => page(StatusCode::BAD_REQUEST, TEXT, why + "\n"),
+    }
 }
 
 fn is_verbose(parameter: &str) -> bool {
@@ -160,6 +168,7 @@ mod tests {
     use crate::{
         admin::Standing,
         explain::Explanation,
+        insight::report::Report,
         lifecycle::{Drain, Heartbeat, Ready},
         metrics::Metrics,
         tap::Tap,
@@ -181,6 +190,7 @@ mod tests {
             names: Vec::new(),
             metrics: Metrics::new(),
             replicas: Box::new(Vec::new),
+            report: Box::new(Report::default),
             standing: Box::new(|| Standing {
                 mode: "enforce",
                 upstream: String::new(),
@@ -242,9 +252,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn probes_are_not_shown_what_operators_see() {
         let setup = setup();
-        for uri in ["/metrics", "/debug/replicas"] {
+        for uri in ["/metrics", "/debug/replicas", "/api/v1/report", "/api/v1/top"] {
             assert_eq!(setup.probe(uri).await.0, 404, "{uri}");
             assert_eq!(setup.get(Audience::Operators, uri).await.0, 200, "{uri}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_is_not_understood_is_refused() {
+        let setup = setup();
+        for uri in ["/api/v1/report?limit=many", "/api/v1/top?sort=colour", "/api/v1/top?x=1"] {
+            assert_eq!(setup.get(Audience::Operators, uri).await.0, 400, "{uri}");
         }
     }
 

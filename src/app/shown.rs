@@ -9,9 +9,9 @@ use crate::{
     cache::{Cache, Link, ReplicaStatus, State, counters::Counters},
     config::Config,
     explain,
+    insight::report::Report,
     lifecycle::{Draining, Heartbeat, Ready},
     metrics::{Metrics, Totals},
-    policy::Mode,
     tap::Tap,
     timeline::{Sums, Timeline},
 };
@@ -27,6 +27,9 @@ pub struct Vitals {
     /// By which names, besides addresses and localhost, browsers may ask.
     pub names: Vec<String>,
 }
+
+/// Makes the report.
+type Reporter = Box<dyn Fn() -> Report + Send + Sync>;
 
 /// What is kept only to be shown.
 pub(super) struct Shown {
@@ -50,17 +53,14 @@ impl Shown {
         Self { tap, timeline, config, metrics, upstream, started_at: Instant::now() }
     }
 
-    pub(super) fn sources(&self, vitals: Vitals, cache: &Cache) -> Sources {
+    pub(super) fn sources(&self, vitals: Vitals, cache: &Cache, report: Reporter) -> Sources {
         let Vitals { ready, draining, heartbeat, names } = vitals;
         let (config, upstream, started_at) =
             (self.config.clone(), self.upstream.clone(), self.started_at);
         let standing = move || {
             let config = config.borrow();
             Standing {
-                mode: match config.policy.mode() {
-                    Mode::Enforce => "enforce",
-                    Mode::Observe => "observe",
-                },
+                mode: config.policy.mode().as_str(),
                 upstream: upstream.clone(),
                 up: started_at.elapsed(),
                 memory_limit_bytes: config.memory_limit_bytes,
@@ -76,6 +76,7 @@ impl Shown {
             tap: self.tap.clone(),
             timeline: self.timeline.clone(),
             standing: Box::new(standing),
+            report,
             replicas: Box::new(move || shown.replicas()),
             explain: Box::new(move |question| {
                 let config = config.borrow().clone();

@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
+use clap::Args;
 use http::{Request, Response, StatusCode, header::HOST};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
@@ -11,12 +12,20 @@ use tokio::{net::TcpStream, time::timeout};
 
 use crate::body::Body;
 
+/// Whom to ask.
+#[derive(Clone, Debug, Args)]
+pub(super) struct AdminOptions {
+    /// The admin address of a running Listless.
+    #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_ADDRESS)]
+    pub(super) admin: AdminAddress,
+}
+
 /// Where a running Listless shows itself: a host and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AdminAddress(String);
 
 /// Where a running Listless shows itself unless told otherwise.
-pub(super) const DEFAULT_ADDRESS: &str = "127.0.0.1:7444";
+const DEFAULT_ADDRESS: &str = "127.0.0.1:7444";
 
 /// How long a connection and the head of an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -83,6 +92,15 @@ pub(super) fn target(path: &str, parameters: &[(&str, &str)]) -> String {
         }
     }
     target
+}
+
+// === impl AdminOptions ===
+
+impl AdminOptions {
+    /// What it says at this path.
+    pub(super) fn get(&self, path: &str) -> anyhow::Result<Bytes> {
+        block_on(document(&self.admin, path))
+    }
 }
 
 // === impl AdminAddress ===

@@ -14,16 +14,15 @@ use serde::Deserialize;
 
 use super::{
     Output,
-    ask::{self, AdminAddress, DEFAULT_ADDRESS},
+    ask::{self, AdminOptions},
     print,
 };
 
 /// Which requests to show, and how.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Arguments {
-    /// The admin address of a running Listless.
-    #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_ADDRESS)]
-    admin: AdminAddress,
+    #[command(flatten)]
+    asked: AdminOptions,
     /// How to print requests: a line each, or a JSON object each.
     #[arg(short = 'o', long, value_enum, default_value_t = Output::Table)]
     output: Output,
@@ -107,7 +106,7 @@ async fn follow(arguments: &Arguments) -> anyhow::Result<()> {
     let given = filters.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
     let parameters: Vec<_> = std::iter::once(("only", "requests")).chain(given).collect();
     let target = ask::target("/api/v1/events", &parameters);
-    let mut body = ask::open(&arguments.admin, &target).await?.into_body();
+    let mut body = ask::open(&arguments.asked.admin, &target).await?.into_body();
     if arguments.output == Output::Table {
         print(HEADING)?;
     }
@@ -118,7 +117,7 @@ async fn follow(arguments: &Arguments) -> anyhow::Result<()> {
             show(arguments.output, &event)?;
         }
     }
-    bail!("{}: the stream has ended", arguments.admin)
+    bail!("{}: the stream has ended", arguments.asked.admin)
 }
 
 async fn next(body: &mut Incoming) -> anyhow::Result<Option<Bytes>> {

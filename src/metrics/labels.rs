@@ -236,6 +236,8 @@ label! {
         EventStreams = "event_streams",
         /// Requests told to a stream of events that does not read them fast enough.
         TappedRequests = "tapped_requests",
+        /// Kinds of requests that are told apart in the report.
+        Accounts = "accounts",
     }
 }
 

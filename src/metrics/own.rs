@@ -21,6 +21,7 @@ pub(super) struct Handles {
     certificate_expiry: Family<Certificate, Gauge>,
     certificate_reloads: Family<Outcome, Counter>,
     mirrorings: Family<Outcome, Counter>,
+    accounts: Gauge,
 }
 
 /// What was built.
@@ -45,6 +46,7 @@ impl Handles {
             certificate_expiry: Family::new(recorder, &table::CERTIFICATE_EXPIRY),
             certificate_reloads: Family::new(recorder, &table::CERTIFICATE_RELOADS),
             mirrorings: Family::new(recorder, &table::MIRRORINGS),
+            accounts: single(recorder, &table::ACCOUNTS),
         };
         // Rare and alarming: a rate over them needs the zero before the first one.
         for &limit in Limit::ALL {
@@ -72,6 +74,11 @@ impl Metrics {
     /// Whether every part is ready.
     pub fn ready(&self, ready: bool) {
         self.0.own.ready.set(if ready { 1.0 } else { 0.0 });
+    }
+
+    /// So many kinds of requests are told apart in the report.
+    pub fn accounts(&self, count: usize) {
+        self.0.own.accounts.set(count as f64);
     }
 
     /// A bound was reached.

@@ -22,6 +22,7 @@ use crate::{
         request::{RequestInfo, ResourceRequest},
     },
     body::Body,
+    insight::{Insight, Witness},
     mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
@@ -36,6 +37,7 @@ use lesson::{Lesson, WatchLesson};
 /// The ways to the apiserver.
 pub struct Forwarder {
     clients: Clients,
+    insight: Insight,
 }
 
 /// The ways a request can take.
@@ -68,12 +70,12 @@ const TIME_LIMIT: &str = "timeoutSeconds=";
 // === impl Forwarder ===
 
 impl Forwarder {
-    /// Sends through these.
-    pub fn new(clients: Clients) -> Self {
-        Self { clients }
+    /// Sends through these, and counts it.
+    pub fn new(clients: Clients, insight: Insight) -> Self {
+        Self { clients, insight }
     }
 
-    /// The apiserver's answer; `session` learns from it unless the caller is a stranger.
+    /// The apiserver's answer; `session` and `witness` learn from it unless the caller is a stranger.
     pub async fn forward(
         &self,
         caller: Caller,
@@ -81,10 +83,12 @@ impl Forwarder {
         rewriting: &Rewriting,
         request: Request<Incoming>,
         session: &SharedSession,
+        witness: Option<Witness>,
     ) -> Result<Response<Body>, upstream::Error> {
+        self.insight.passed_on();
         let lesson = |rewriting: &Rewriting| match (caller, info) {
             (Caller::Own | Caller::Bearer(_), RequestInfo::Resource(resource)) => {
-                Lesson::of(resource, rewriting, session, Instant::now())
+                Lesson::of(resource, rewriting, session, Instant::now()).seen_by(witness.clone())
             }
             _ => Lesson::none(),
         };

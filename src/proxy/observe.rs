@@ -11,7 +11,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header::USER_AGENT};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
+    header::{RETRY_AFTER, USER_AGENT},
+};
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::Instant;
 
@@ -19,6 +22,11 @@ use crate::{
     api::{Verb, version::Freshness},
     body::{Body, BoxError},
     error::Error,
+    insight::{
+        Asker, Insight,
+        account::{Answer, Otherwise, Pace, Record},
+        fingerprint::Fingerprint,
+    },
     metrics::{Lane, Metrics, Presence, RequestSample, ServedBy, Wait},
     proxy::{
         decide::{ForwardReason, Level, Plan, Rewriting},
@@ -26,6 +34,17 @@ use crate::{
     },
     tap::{Answered, Asked, Phase, Tap},
 };
+
+/// What hears of requests; cheap to clone.
+#[derive(Clone)]
+pub struct Observers {
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Who asks what.
+    pub insight: Insight,
+    /// Who watches now.
+    pub tap: Tap,
+}
 
 /// The record of one request.
 pub struct RequestLog {
@@ -41,12 +60,29 @@ pub struct RequestLog {
     code: StatusCode,
     bytes: u64,
     present: Option<Presence>,
+    insight: Insight,
+    asker: Option<Asker>,
+    connection: u64,
+    said: Said,
+    retry_after: Option<Duration>,
+}
+
+/// What the account is told of an answer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    /// What it says, in short.
+    content: Option<u32>,
+    /// How many objects the replica holds that gave it.
+    objects: Option<u32>,
+    /// A watch was told that its version had expired.
+    expired: bool,
 }
 
 /// A body that reports to its record.
 struct Counted {
     inner: Body,
     log: RequestLog,
+    fingerprint: Option<Box<Fingerprint>>,
 }
 
 /// Where an answer came from (RFC 9211).
@@ -56,7 +92,8 @@ const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 impl RequestLog {
     /// Opens the record of a request that just arrived.
-    pub fn open(metrics: &Metrics, tap: &Tap, headers: &HeaderMap) -> Self {
+    pub fn open(observers: &Observers, connection: u64, headers: &HeaderMap) -> Self {
+        let Observers { metrics, insight, tap } = observers;
         let user_agent = || headers.get(USER_AGENT).cloned();
         Self {
             metrics: metrics.clone(),
@@ -70,11 +107,18 @@ impl RequestLog {
             code: StatusCode::OK,
             bytes: 0,
             present: None,
+            insight: insight.clone(),
+            asker: None,
+            connection,
+            said: Said::default(),
+            retry_after: None,
         }
     }
 
     /// What it asks is known.
-    pub fn classified(&mut self, target: &Arc<Target>) {
+    pub fn classified(&mut self, target: &Arc<Target>, asker: Asker) {
+        asker.begins();
+        self.asker = Some(asker);
         self.verb = target.info.verb();
         self.target = Some(target.clone());
         let lane = if self.verb == Verb::Watch { Lane::Long } else { Lane::Short };
@@ -101,6 +145,17 @@ impl RequestLog {
     pub fn waited(&self, reached: bool, duration: Duration) {
         let wait = if reached { Wait::Reached } else { Wait::GaveUp };
         self.metrics.waited(wait, duration);
+    }
+
+    /// Whose account it is counted in.
+    pub fn asker(&self) -> Option<&Asker> {
+        self.asker.as_ref()
+    }
+
+    /// What the answer from memory says, in short, and how many objects are held.
+    pub fn said(&mut self, content: u32, objects: usize) {
+        let objects = u32::try_from(objects).ok();
+        self.said = Said { content: Some(content), objects, ..self.said };
     }
 
     /// Memory answered.
@@ -137,6 +192,7 @@ impl RequestLog {
     /// The answer goes out; the record ends with its body.
     pub fn close(mut self, response: Response<Body>) -> Response<Body> {
         self.code = response.status();
+        self.retry_after = retry_after(response.headers());
         let response = if response.headers().contains_key(CACHE_STATUS) {
             response
         } else {
@@ -153,7 +209,38 @@ impl RequestLog {
                 drop(self);
                 response
             }
-            _ => response.map(|inner| Body::wrap(Counted { inner, log: self })),
+            _ => {
+                let fingerprint = self.fingerprint(&response);
+                response.map(|inner| Body::wrap(Counted { inner, log: self, fingerprint }))
+            }
+        }
+    }
+
+    /// To compare an answer of the apiserver's with the one before.
+    fn fingerprint(&self, response: &Response<Body>) -> Option<Box<Fingerprint>> {
+        let comparable = self.code == StatusCode::OK && self.said.content.is_none();
+        let fingerprint = || Fingerprint::of(self.verb, response.headers());
+        comparable.then(fingerprint).flatten().map(Box::new)
+    }
+
+    fn record(&self, took: Duration) -> Record {
+        let expired = self.said.expired;
+        Record {
+            started: self.started,
+            took,
+            answer: match self.served_by {
+                ServedBy::Cache => Answer::Memory,
+                ServedBy::Coalesced => Answer::Shared(self.detail),
+                ServedBy::Upstream => Answer::Upstream(self.detail),
+                ServedBy::Proxy => Answer::Own(self.detail),
+            },
+            code: if expired { StatusCode::GONE.as_u16() } else { self.code.as_u16() },
+            bytes: self.bytes,
+            content: self.said.content,
+            objects: self.said.objects,
+            retry_after: self.retry_after,
+            pace: Pace::Free,
+            otherwise: Otherwise::Same,
         }
     }
 
@@ -175,6 +262,9 @@ impl Drop for RequestLog {
     fn drop(&mut self) {
         let duration = self.started.elapsed();
         self.tell(Phase::Ended, duration);
+        if let Some(asker) = &self.asker {
+            self.insight.record(asker, self.connection, &self.record(duration));
+        }
         let (verb, served_by, code) = (self.verb, self.served_by, self.code);
         let request = self.target.as_ref().and_then(|target| target.info.resource_request());
         let target = request.map(|request| (&request.resource, &request.scope));
@@ -205,8 +295,16 @@ impl http_body::Body for Counted {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let polled = Pin::new(&mut self.inner).poll_frame(cx);
-        if let Poll::Ready(Some(Ok(frame))) = &polled {
-            self.log.bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(&[][..], |bytes| bytes);
+                self.read_along(bytes);
+                if self.inner.is_end_stream() {
+                    self.is_whole();
+                }
+            }
+            Poll::Ready(None) => self.is_whole(),
+            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
         }
         polled
     }
@@ -218,6 +316,38 @@ impl http_body::Body for Counted {
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
     }
+}
+
+impl Counted {
+    fn read_along(&mut self, bytes: &[u8]) {
+        self.log.bytes += bytes.len() as u64;
+        if let Some(fingerprint) = &mut self.fingerprint {
+            fingerprint.push(bytes);
+        }
+        if self.log.verb == Verb::Watch && says_expired(bytes) {
+            self.log.said.expired = true;
+        }
+    }
+
+    fn is_whole(&mut self) {
+        if let Some(fingerprint) = self.fingerprint.take() {
+            self.log.said.content = fingerprint.finish();
+        }
+    }
+}
+
+/// Whether these bytes are the event that ends a watch of an expired version (S-WATCH-20).
+fn says_expired(bytes: &[u8]) -> bool {
+    bytes.starts_with(br#"{"type":"ERROR""#)
+        && bytes.windows(EXPIRED.len()).any(|window| window == EXPIRED)
+}
+
+const EXPIRED: &[u8] = br#""code":410"#;
+
+/// How many seconds the client is told to stay away.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
 }
 
 fn with_status(mut response: Response<Body>, status: HeaderValue) -> Response<Body> {

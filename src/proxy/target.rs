@@ -9,6 +9,7 @@ use std::{
 };
 
 use http::{HeaderMap, Method, Request, header};
+use tokio::time::Instant;
 
 use super::{authorize, identify::Caller, local};
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
         version::VersionMatch,
     },
     hash::RandomState,
+    insight::{self, Insight},
     mutants::{Mutant, is_on},
 };
 
@@ -38,6 +40,8 @@ pub struct Target {
     pub review: authorize::Remembered,
     /// The body the caller was last given.
     pub body: local::Remembered,
+    /// Who asked for it last, as the report tells them apart.
+    pub asker: insight::Remembered,
 }
 
 /// Targets remembered; of two that share a place the later stays.
@@ -84,6 +88,14 @@ impl Target {
         self.text.split_once('?').map_or("", |(_, query)| query)
     }
 
+    /// Whose account this is to be counted in.
+    pub fn asker(&self, insight: &Insight, headers: &HeaderMap) -> insight::Asker {
+        self.asker.of(headers, || {
+            let question = insight::Question { info: &self.info, text: &self.text, headers };
+            insight.asker(&question, Instant::now())
+        })
+    }
+
     fn new<B>(caller: Caller, text: &str, request: &Request<B>) -> Self {
         Self {
             caller,
@@ -91,6 +103,7 @@ impl Target {
             info: RequestInfo::parse(request.method(), request.uri(), request.headers()),
             review: authorize::Remembered::default(),
             body: local::Remembered::default(),
+            asker: insight::Remembered::default(),
         }
     }
 }

@@ -28,6 +28,7 @@ use listless::{
     cache::ReplicaStatus,
     config::Config,
     explain::{Explanation, Question},
+    insight::report::Report,
     lifecycle::{Drain, Heartbeat, Ready},
     metrics::Metrics,
     proxy::{
@@ -262,6 +263,16 @@ impl TestProxy {
     /// Every replica in figures.
     pub(crate) fn replicas(&self) -> Vec<ReplicaStatus> {
         self.running.cache().replicas()
+    }
+
+    /// Makes its report.
+    pub(crate) fn reporter(&self) -> Box<dyn Fn() -> Report + Send + Sync> {
+        self.running.reporter()
+    }
+
+    /// Its report, as it is now.
+    pub(crate) fn report(&self) -> Report {
+        self.reporter()()
     }
 
     /// Reads until memory answers, which takes two unsafe reads.

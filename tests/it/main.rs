@@ -12,6 +12,7 @@ mod faults;
 mod forwarding;
 mod freshness;
 mod harness;
+mod insight;
 mod metrics;
 #[cfg(feature = "mutants")]
 mod mutants;

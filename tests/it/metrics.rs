@@ -39,6 +39,7 @@ fn record_everything(metrics: &Metrics) {
     drop(metrics.client_connection(Protocol::Http2));
     metrics.client_handshake(Outcome::Success);
     metrics.connect(Connect::Opened);
+    metrics.accounts(1);
 
     metrics.upstream_request(&UpstreamSample {
         origin: Origin::Client,

@@ -7,6 +7,12 @@ use super::super::{
     metric::{Label, Metric, Values, counter, gauge},
 };
 
+pub(in crate::metrics) const ACCOUNTS: Metric = gauge(
+    "listless_insight_accounts",
+    Unit::Count,
+    &[],
+    "Kinds of requests told apart in the report: user agent, verb, resource, scope, query shape.",
+);
 pub(in crate::metrics) const CERTIFICATE_RELOADS: Metric = counter(
     "listless_certificate_reloads_total",
     Unit::Count,

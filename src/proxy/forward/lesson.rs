@@ -21,6 +21,7 @@ use crate::{
         watch::WatchReader,
     },
     body::Body,
+    insight::Witness,
     mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
@@ -45,6 +46,7 @@ struct Exchange {
     subresource: Option<Arc<str>>,
     subject: Subject,
     sent_at: Instant,
+    witness: Option<Witness>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +102,16 @@ impl Lesson {
             subresource: request.subresource.clone(),
             subject,
             sent_at: now,
+            witness: None,
         }))
+    }
+
+    /// The same, and `witness` is told which version a write left its object at.
+    pub(super) fn seen_by(mut self, witness: Option<Witness>) -> Self {
+        if let Some(exchange) = &mut self.0 {
+            exchange.witness = witness;
+        }
+        self
     }
 
     /// No answer came.
@@ -223,6 +234,9 @@ impl Exchange {
                 session.raise(&self.resource, key, Expectation::AtLeast(version, None), now);
             }
             (Learned::Object(object), Some(key)) => {
+                if let Some(witness) = &self.witness {
+                    witness.showed(&self.resource, &key, &object.version);
+                }
                 let labels = self.known(object.labels);
                 let expectation = Expectation::AtLeast(object.version, labels);
                 if consistent {
@@ -247,6 +261,9 @@ impl Exchange {
             }
             (_, Learned::Object(object)) => {
                 let key = self.key.clone().unwrap_or_else(|| object.key());
+                if let Some(witness) = &self.witness {
+                    witness.answered(&self.resource, &key, &object.version);
+                }
                 let uid = || Some(object.uid.as_str().into());
                 let expectation = match (verb, object.lifecycle) {
                     // S-WRITE-05: the answer carries the version of the deletion.

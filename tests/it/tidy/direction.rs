@@ -19,6 +19,17 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("limit", &["crate::proxy", "crate::cache", "crate::upstream", "crate::admin", "crate::app"]),
     ("injector", &["crate::cache", "crate::proxy", "crate::app", "crate::cli"]),
     ("config", &["crate::proxy", "crate::upstream", "crate::admin", "crate::app", "crate::cli"]),
+    (
+        "insight",
+        &[
+            "crate::proxy",
+            "crate::cache",
+            "crate::upstream",
+            "crate::admin",
+            "crate::app",
+            "crate::cli",
+        ],
+    ),
     ("metrics", &["crate::proxy", "crate::upstream", "crate::app", "crate::cli"]),
     ("lifecycle", &["crate::proxy", "crate::cache", "crate::upstream", "crate::app", "crate::cli"]),
     ("admin", &["crate::app", "crate::cli", "crate::simulator"]),
@@ -42,6 +53,10 @@ const PURE: &[&str] = &[
     "cache::store",
     "cache::history",
     "injector::patch",
+    "insight::period",
+    "insight::detect",
+    "insight::cost",
+    "insight::shape",
 ];
 
 /// What a pure module does not call.
