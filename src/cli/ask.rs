@@ -59,20 +59,20 @@ pub(super) async fn open(
     let status = answer.status();
     let text = Body::incoming(answer.into_body()).collect(DOCUMENT_BYTES_MAX).await;
     let text = text.unwrap_or_default();
-    bail!("{address} says {status}: {}", String::from_utf8_lossy(&text).trim())
+    bail!("{address}: {status}: {}", String::from_utf8_lossy(&text).trim())
 }
 
 async fn sent(address: &AdminAddress, target: &str) -> anyhow::Result<Response<Incoming>> {
-    let nobody = || {
-        format!(
-            "nothing listens on {address}; --admin names the admin address of a running Listless"
-        )
-    };
+    let nobody =
+        || format!("{address}: nothing listens there; is Listless running, with this --admin?");
     let stream = TcpStream::connect(&address.0).await.with_context(nobody)?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
     let request = Request::get(target).header(HOST, &address.0).body(Body::empty())?;
-    sender.send_request(request).await.with_context(|| format!("{address} gives no answer"))
+    sender
+        .send_request(request)
+        .await
+        .with_context(|| format!("{address}: this is not Listless's admin address"))
 }
 
 /// A path with parameters, their values escaped.
@@ -122,7 +122,7 @@ impl FromStr for AdminAddress {
 
 impl fmt::Display for AdminAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}", self.0)
+        f.write_str(&self.0)
     }
 }
 
