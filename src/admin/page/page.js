@@ -5,6 +5,8 @@
 "use strict";
 
 const REPORT_MS = 3000;
+const LARGE_REPORT_MS = 10000;
+const LARGE_REPORT_ROWS = 500;
 const REPORT_ROWS = 3000;
 const ROWS_STEP = 50;
 const FINDINGS_STEP = 12;
@@ -111,6 +113,7 @@ class Table {
   }
 
   build(root, caption, empty) {
+    this.nothing = empty;
     this.empty = make("p", "empty", empty);
     this.scroll = make("div", "scroll");
     const table = make("table");
@@ -175,7 +178,7 @@ class Table {
 
   set(rows, empty) {
     this.rows = rows;
-    if (empty) this.empty.textContent = empty;
+    this.empty.textContent = empty || this.nothing;
     this.draw();
   }
 
@@ -859,15 +862,27 @@ async function refresh() {
 }
 
 async function keepUp() {
-  // Nobody looks at a hidden page, and a lost connection is the stream's to notice.
-  if (!document.hidden && !lostSince) {
+  // Nobody looks at a hidden page.
+  if (!document.hidden) {
     try {
+      if (lostSince) await readInstead();
       await refresh();
     } catch {
       // Told by the stream, or better the next time.
     }
   }
-  setTimeout(keepUp, REPORT_MS);
+  const isLarge = report && report.polls.length > LARGE_REPORT_ROWS;
+  setTimeout(keepUp, isLarge ? LARGE_REPORT_MS : REPORT_MS);
+}
+
+// Listless answers, though it gives no stream: others may hold all places.
+async function readInstead() {
+  status = await read("api/v1/status");
+  const last = timeline.points.length > 0 ? timeline.points[timeline.points.length - 1].at : 0;
+  addTimeline(await read(`api/v1/timeline?since=${last}`));
+  if (!lostSince) return;
+  say("link", "reading");
+  say("notice", "Listless gives no live stream just now. Its figures are read every few seconds instead.");
 }
 
 drawTimeline();

@@ -145,14 +145,14 @@ await visit("live requests", {}, async (page) => {
 });
 
 await visit("connection lost", { expected: ["Failed to load resource", "net::ERR"] }, async (page) => {
-  await page.route("**/api/v1/events*", (route) => route.abort());
+  await page.route("**/api/v1/*", (route) => route.abort());
   await page.reload();
   await page.waitForSelector("#notice:not([hidden])");
   const notice = await text(page, "#notice");
   check("a lost connection is told", /^No connection to Listless since \d\d:\d\d:\d\d/.test(notice), notice);
   equal("beside the figures too", await text(page, "#link"), "connection lost");
   await shoot(page, "lost", false);
-  await page.unroute("**/api/v1/events*");
+  await page.unroute("**/api/v1/*");
   await becomes(page, "and told no more when it is back", async () => page.locator("#notice").isHidden());
 });
 
