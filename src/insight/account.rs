@@ -158,6 +158,7 @@ impl Account {
         self.closed.store(true, Ordering::Relaxed);
         let tally = self.tally();
         budget.give_back(&tally.arrivals);
+        budget.give_back(&tally.gaps);
         tally.counts.clone()
     }
 

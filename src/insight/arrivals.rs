@@ -235,11 +235,15 @@ mod tests {
     fn a_value_that_stays_away_makes_room() {
         let mut values = Values::default();
         let spread = |value: u64| value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (1..=64).for_each(|value| drop(values.came(spread(value), 0)));
-        let newcomer = (0..100_000).find(|at| {
-            (100..200).for_each(|value| drop(values.came(spread(value), *at)));
-            (100..200).any(|value| matches!(values.came(spread(value), *at), Followed::First(_)))
+        (1..=64).for_each(|value| {
+            values.came(spread(value), 0);
         });
-        assert!(newcomer.is_some());
+        for _ in 0..u32::from(COLLISIONS_MAX) {
+            (1000..3000).for_each(|value| {
+                values.came(spread(value), 0);
+            });
+        }
+        let mut known = |value| matches!(values.came(spread(value), 0), Followed::Again(..));
+        assert_eq!((1..=64).filter(|value| known(*value)).count(), 0);
     }
 }

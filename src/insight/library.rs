@@ -59,9 +59,7 @@ impl Library {
     pub fn of(headers: &HeaderMap, query: Option<&str>) -> Self {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let Some(user_agent) = text(header::USER_AGENT) else {
-            // kube-rs names itself nowhere, but begins its queries with what ends a parameter.
-            let is_kube_rs = query.is_some_and(|query| query.is_empty() || query.starts_with('&'));
-            return if is_kube_rs { Self::KubeRs } else { Self::Unknown };
+            return Self::of_nobody(headers, query);
         };
         let user_agent = user_agent.to_ascii_lowercase();
         let found = WORDS.iter().find(|(word, _)| user_agent.contains(word));
@@ -70,6 +68,21 @@ impl Library {
                 Self::ControllerRuntime
             }
             library => library,
+        }
+    }
+
+    /// Tells one that does not say who it is.
+    fn of_nobody(headers: &HeaderMap, query: Option<&str>) -> Self {
+        // kube-rs begins its queries with what ends a parameter.
+        if query.is_some_and(|query| query.is_empty() || query.starts_with('&')) {
+            return Self::KubeRs;
+        }
+        // Vert.x, which fabric8 uses by default, sends no header that it need not send.
+        let says = |name| headers.contains_key(name);
+        if says(header::ACCEPT) || says(header::ACCEPT_ENCODING) {
+            Self::Unknown
+        } else {
+            Self::Fabric8
         }
     }
 
@@ -128,9 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn two_are_told_by_how_they_ask() {
+    fn some_are_told_by_how_they_ask() {
         let mut headers = HeaderMap::new();
         assert_eq!(Library::of(&headers, Some("&limit=500")), Library::KubeRs);
+        assert_eq!(Library::of(&headers, Some("limit=500")), Library::Fabric8);
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         assert_eq!(Library::of(&headers, Some("limit=500")), Library::Unknown);
         assert_eq!(Library::of(&headers, None), Library::Unknown);
         let agent = HeaderValue::from_static("shop/v1 (linux/amd64) kubernetes/abc");

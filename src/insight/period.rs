@@ -49,7 +49,7 @@ const FILLED_MIN: f64 = 0.5;
 /// Fewer gaps than these tell nothing.
 const GAPS_MIN: usize = 3;
 /// Fewer requests than these make no pattern.
-const PATTERN_MIN: usize = 12;
+pub const PATTERN_MIN: usize = 24;
 /// So many askers may make a pattern together.
 const PATTERN_ASKERS_MAX: usize = 128;
 /// A pattern must repeat this often to be one.
@@ -57,7 +57,12 @@ const REPEATS_MIN: usize = 3;
 
 /// The period of one asker, from the latest arrivals and from the gaps of values followed one by one.
 pub fn find(arrivals: &[Arrival], gaps: &[u32]) -> Option<Period> {
-    by_connection(arrivals).or_else(|| by_value(gaps)).or_else(|| by_pattern(arrivals))
+    plain(arrivals, gaps).or_else(|| by_pattern(arrivals))
+}
+
+/// The same where askers can be told apart one by one, which is found in no time.
+pub fn plain(arrivals: &[Arrival], gaps: &[u32]) -> Option<Period> {
+    by_connection(arrivals).or_else(|| by_value(gaps))
 }
 
 /// Where each connection asks for the same regularly, and there are several.

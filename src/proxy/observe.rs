@@ -192,7 +192,9 @@ impl RequestLog {
     /// The answer goes out; the record ends with its body.
     pub fn close(mut self, response: Response<Body>) -> Response<Body> {
         self.code = response.status();
-        self.retry_after = retry_after(response.headers());
+        if !self.code.is_success() {
+            self.retry_after = retry_after(response.headers());
+        }
         let response = if response.headers().contains_key(CACHE_STATUS) {
             response
         } else {
@@ -330,7 +332,10 @@ impl Counted {
     }
 
     fn is_whole(&mut self) {
-        if let Some(fingerprint) = self.fingerprint.take() {
+        // The answer to HEAD has no body to compare.
+        if let Some(fingerprint) = self.fingerprint.take()
+            && self.log.bytes > 0
+        {
             self.log.said.content = fingerprint.finish();
         }
     }

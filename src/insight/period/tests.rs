@@ -53,7 +53,9 @@ impl Crowd {
     /// The last `count` requests.
     fn arrivals(self, count: usize, seed: u64) -> Vec<Arrival> {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        (0..8).for_each(|_| drop(dice.roll()));
+        (0..8).for_each(|_| {
+            dice.roll();
+        });
         let until = self.seconds * (count as f64 / self.askers as f64 + 2.0);
         let mut requests: Vec<(f64, u16)> = Vec::new();
         for asker in 0..self.askers {
