@@ -203,10 +203,12 @@ await visit("three thousand rows", { rows: 3000 }, async (page) => {
   await page.fill("#polls-filter", "nobody at all");
   check("or says that nothing matches", /Nothing matches/.test(await text(page, "#polls-table")));
   await page.fill("#polls-filter", "");
-  const began = Date.now();
-  await rate.locator("button").click();
-  const took = Date.now() - began;
-  check("sorting stays quick", took < 5000, took);
+  const took = await rate.locator("button").evaluate((button) => {
+    const began = performance.now();
+    button.click();
+    return performance.now() - began;
+  });
+  check("sorting stays quick", took < 1000, took);
   equal("nothing scrolls sideways", await overflow(page), 0);
   await shoot(page, "rows-3000", false);
 });
