@@ -288,7 +288,8 @@ function reasonsOf(poll) {
     `; forwarded: ${reasons.map(([reason, times]) => `${reason} (${count(times)})`).join(", ")}`;
 }
 
-const scopeOf = (of) => [of.scope ? `per ${of.scope}` : "", of.query].filter(Boolean).join(" · ");
+const SCOPES = { cluster: "whole cluster", namespace: "one namespace", object: "one object" };
+const scopeOf = (of) => [SCOPES[of.scope] || of.scope, of.query].filter(Boolean).join(" · ");
 
 function risk(cell, poll) {
   cell.replaceChildren();

@@ -71,8 +71,10 @@ const rowsOf = (page, table) => page.locator(`#${table}-table tbody tr`).count()
 const column = (page, table, place) => page.locator(`#${table}-table tbody tr td:nth-child(${place})`)
   .evaluateAll((cells) => cells.map((cell) => cell.innerText));
 const overflow = (page) => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-const shoot = (page, name, fullPage = true) =>
-  page.screenshot({ path: `${folder}/${name}.png`, fullPage, animations: "disabled", timeout: 120000 });
+const shoot = async (page, name, fullPage = true) => {
+  if (fullPage) await page.evaluate(() => scrollTo(0, 0));
+  await page.screenshot({ path: `${folder}/${name}.png`, fullPage, animations: "disabled", timeout: 120000 });
+};
 
 async function becomes(page, what, look) {
   const deadline = Date.now() + SETTLE;
