@@ -60,6 +60,7 @@ function rate(value) {
 
 function duration(seconds) {
   if (!isNumber(seconds)) return "–";
+  if (seconds === 0) return "0 s";
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   if (seconds < 90) return `${Math.round(seconds)} s`;
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
