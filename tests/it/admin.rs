@@ -70,7 +70,8 @@ async fn the_status_tells_mode_readiness_and_what_is_saved() {
     let requests = &status["requests"];
     assert_eq!((&requests["answered"], &requests["fromMemory"]), (&20.into(), &19.into()));
     let for_replicas = requests["upstreamForReplicas"].as_u64().expect("a number");
-    assert_eq!(requests["upstream"].as_u64(), Some(for_replicas + 1));
+    // The read that was passed on, and what was asked to allow the others.
+    assert!(requests["upstream"].as_u64() > Some(for_replicas), "{status}");
     assert_eq!(status["saved"]["requests"].as_u64(), Some(19 - for_replicas));
     let share = status["saved"]["share"].as_f64().expect("a number");
     assert!((share - (19 - for_replicas) as f64 / 20.0).abs() < 1e-9, "{status}");
@@ -140,7 +141,7 @@ async fn a_bad_question_is_answered_with_what_is_wrong() {
     }
     let header = "header=accept:%20application/vnd.kubernetes.protobuf";
     let answer = admin.get(&format!("/api/v1/explain?url={PODS}&{header}")).await.json();
-    assert!(about(&answer, "outcome").contains("media-type"), "{answer}");
+    assert!(about(&answer, "outcome").contains("protobuf"), "{answer}");
 }
 
 #[tokio::test]

@@ -82,7 +82,7 @@ async fn only_what_the_filters_let_through_is_shown() {
     let (curl, other) = (proxy.client().with("user-agent", "curl/8"), proxy.client());
     other.get(PODS).await;
     curl.get("/api/v1/namespaces").await;
-    curl.get(&format!("{PODS}?limit=1&continue=x")).await;
+    curl.get(&format!("{PODS}?resourceVersion=1&resourceVersionMatch=Exact")).await;
     let seen = curl.get(PODS).await;
     assert!(seen.is_hit());
     let (_, shown) = next(&mut stream, &["request"]).await;
