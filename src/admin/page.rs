@@ -5,7 +5,7 @@ use http::{
     header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
 };
 
-use super::{Audience, HEARTBEAT_MAX, Sources, replicas};
+use super::{Audience, HEARTBEAT_MAX, Sources, replicas, report};
 use crate::{body::Body, lifecycle::Part};
 
 const TEXT: &str = "text/plain; charset=utf-8";
