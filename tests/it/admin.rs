@@ -9,7 +9,7 @@ use http::Method;
 
 use crate::harness::{Setup, TestClient, TestProxy, eventually, pass};
 
-const PODS: &str = "/api/v1/namespaces/default/pods";
+const PODS: &str = "/api/v1/namespaces/a/pods";
 
 /// What a client that writes its name like this hopes to run in somebody's browser.
 const HOSTILE_AGENT: &str = "</script><img src=x onerror=alert(1)>";
@@ -91,7 +91,7 @@ async fn an_explanation_tells_what_would_happen_now_and_starts_nothing() {
     let admin = proxy.admin().await;
     for _ in 0..5 {
         let cold = told(&admin, PODS).await;
-        assert_eq!(about(&cold, "request"), "list pods.v1 in namespace default");
+        assert_eq!(about(&cold, "request"), "list pods.v1 in namespace a");
         assert_eq!(about(&cold, "replica"), "none covers it");
         assert!(about(&cold, "now").ends_with("not-demanded"), "{cold}");
     }
@@ -102,7 +102,7 @@ async fn an_explanation_tells_what_would_happen_now_and_starts_nothing() {
     let warm = told(&admin, PODS).await;
     assert_eq!(about(&warm, "now"), "answered from memory");
     let replica = about(&warm, "replica");
-    let begins = "pods.v1 in namespace default: it follows the apiserver, ";
+    let begins = "pods.v1 in namespace a: it follows the apiserver, ";
     assert!(replica.starts_with(begins) && replica.contains(" objects at version "), "{replica}");
     let watch = told(&admin, &format!("{PODS}?watch=1")).await;
     assert_eq!(about(&watch, "now"), "answered from memory");

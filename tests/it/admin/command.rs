@@ -47,7 +47,7 @@ async fn explain_asks_a_running_listless_what_it_would_do_now() {
     let value: serde_json::Value = serde_json::from_slice(&alone.stdout).expect("JSON");
     assert_eq!(
         (super::about(&value, "now"), super::about(&value, "request")),
-        ("", "list pods.v1 in namespace default")
+        ("", "list pods.v1 in namespace a")
     );
 }
 
@@ -79,7 +79,7 @@ async fn the_tap_prints_a_line_for_each_request_and_ends_well_on_ctrl_c() {
     let line = lines.next_line().await.expect("a pipe").expect("a line");
     let words: Vec<_> = line.split_whitespace().collect();
     assert_eq!(words[1..5], ["list", "200", "cache", "session"], "{line}");
-    assert!(line.contains("pods.v1/default"), "{line}");
+    assert!(line.contains("pods.v1/a"), "{line}");
     let id = child.id().expect("it runs").to_string();
     let sent = Command::new("kill").args(["-s", "INT", &id]).status().await.expect("kill runs");
     assert!(sent.success());
