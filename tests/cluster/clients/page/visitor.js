@@ -53,7 +53,7 @@ async function visit(name, { width = 1280, height = 900, scheme = "light", rows,
   await page.waitForSelector("#link[data-state=live]");
   if (rows !== undefined) {
     await page.waitForFunction((rows) => (rows === 0
-      ? !document.querySelector("#polls-table .empty").hidden
+      ? document.querySelector("#patterns-list .empty")
       : document.querySelectorAll("#polls-table tbody tr").length > 0), rows);
   }
   try {
