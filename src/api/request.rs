@@ -14,6 +14,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, Method, Uri, header};
 
+pub use self::parameters::decode_text as decoded;
 use self::{
     parameters::{Parameter, Parameters},
     path::{Path, Prefix},

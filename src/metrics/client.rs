@@ -100,6 +100,7 @@ impl Metrics {
     /// A request was answered.
     pub fn request(&self, sample: &RequestSample<'_>) {
         let RequestSample { verb, served_by, code, .. } = *sample;
+        self.0.sums.answered.increment(served_by as usize);
         let proven = code.as_u16() < 400;
         let resource = sample
             .target

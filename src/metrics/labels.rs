@@ -270,6 +270,10 @@ label! {
         OwnRequests = "own_requests",
         /// Answers compared with memory at once, or the size of one.
         ShadowChecks = "shadow_checks",
+        /// Streams of events on the admin address.
+        EventStreams = "event_streams",
+        /// Requests told to a stream of events that does not read them fast enough.
+        TappedRequests = "tapped_requests",
         /// Kinds of requests that are told apart in the report.
         Accounts = "accounts",
     }

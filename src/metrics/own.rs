@@ -86,6 +86,7 @@ impl Metrics {
     /// A bound was reached.
     pub fn limit_reached(&self, limit: Limit) {
         self.0.own.limit(limit, 1);
+        self.0.sums.limits.increment(limit as usize);
     }
 
     /// The configuration was read at this time, is in use, and lets replicas hold so many bytes.
@@ -97,6 +98,7 @@ impl Metrics {
     /// A changed configuration file was taken over or refused.
     pub fn config_reloaded(&self, outcome: Outcome) {
         self.0.own.reload(outcome, 1);
+        self.0.sums.reloads.increment(outcome as usize);
     }
 
     /// Changed certificate files were taken over or refused.

@@ -61,6 +61,7 @@ impl Metrics {
     /// The apiserver answered a request.
     pub fn upstream_request(&self, sample: &UpstreamSample<'_>) {
         let UpstreamSample { origin, verb, code, .. } = *sample;
+        self.0.sums.upstream.increment(origin as usize);
         let proven = code.as_u16() < 400;
         let resource =
             sample.resource.map_or(ResourceId::NONE, |resource| self.resource_id(resource, proven));

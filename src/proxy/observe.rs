@@ -9,12 +9,13 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header::RETRY_AFTER,
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode,
+    header::{RETRY_AFTER, USER_AGENT},
 };
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::Instant;
@@ -39,9 +40,10 @@ use crate::{
         observing::Foreseen,
         target::Target,
     },
+    tap::{Answered, Asked, Phase, Tap},
 };
 
-pub use self::records::Records;
+pub use self::records::{Audience, Records};
 use self::records::{Client, Line};
 
 /// The record of one request.
@@ -49,6 +51,8 @@ pub struct RequestLog {
     records: Records,
     metrics: Metrics,
     client: Client,
+    /// Kept only while somebody watches requests.
+    user_agent: Option<HeaderValue>,
     started: Instant,
     verb: Verb,
     target: Option<Arc<Target>>,
@@ -98,10 +102,12 @@ const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 impl RequestLog {
     /// Opens the record of a request that just arrived.
     pub fn open<B>(records: &Records, connection: u64, request: &Request<B>) -> Self {
+        let user_agent = || request.headers().get(USER_AGENT).cloned();
         Self {
             records: records.clone(),
             metrics: records.metrics().clone(),
             client: records.client(request),
+            user_agent: records.tap().is_watched().then(user_agent).flatten(),
             version: None,
             started: Instant::now(),
             verb: Verb::Other,
@@ -261,6 +267,9 @@ impl RequestLog {
             let version = self.version.as_ref().map(ToString::to_string);
             self.records.audit(target, &self.client, version, self.detail, self.code);
         }
+        if self.verb == Verb::Watch {
+            self.tell(Phase::Began, self.started.elapsed());
+        }
         match response.body().size_hint().exact() {
             // Already in memory: there is nothing to wait for.
             Some(bytes) if self.served_by == ServedBy::Cache => {
@@ -306,6 +315,20 @@ impl RequestLog {
         }
     }
 
+    /// Shows it to those who watch requests now.
+    fn tell(&self, phase: Phase, duration: Duration) {
+        if !self.records.tap().is_watched() {
+            return;
+        }
+        let (target, user_agent) = (self.target.as_ref(), self.user_agent.as_ref());
+        let query = target.map_or("", |target| target.query());
+        let asked = Asked { info: target.map(|target| &target.info), query, user_agent };
+        let Self { served_by, detail, code, bytes, .. } = *self;
+        let at = SystemTime::now();
+        let answered = Answered { at, phase, served_by, detail, code, bytes, duration };
+        self.records.tap().tell(&asked, answered);
+    }
+
     /// How it was answered, with the milliseconds it was held back.
     fn with_status(&self, response: Response<Body>, how: &str, detail: &str) -> Response<Body> {
         let status = match self.held {
@@ -345,6 +368,7 @@ macro_rules! line {
 impl Drop for RequestLog {
     fn drop(&mut self) {
         let duration = self.started.elapsed();
+        self.tell(Phase::Ended, duration);
         if let Some(asker) = &self.asker {
             self.records.insight().record(asker, self.connection, &self.record(duration));
         }

@@ -19,6 +19,7 @@ mod drivers;
 mod gateway;
 mod histories;
 mod load;
+mod page;
 mod read_your_writes;
 mod relay;
 mod representations;

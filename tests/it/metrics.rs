@@ -21,6 +21,9 @@ fn record_polls(metrics: &Metrics) {
     metrics.refused(Verb::List);
     metrics.would_have(Would::Read);
     metrics.shadow_check(Shadow::Equal);
+}
+
+/// The same for documents of discovery, and the audit.
 fn record_documents(metrics: &Metrics) {
     metrics.document(DocumentResult::Memory);
     metrics.documents_held(1, 1);
