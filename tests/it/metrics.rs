@@ -58,7 +58,6 @@ fn record_everything(metrics: &Metrics) {
     metrics.client_handshake(Outcome::Success);
     metrics.connect(Connect::Opened);
     metrics.accounts(1);
-
     metrics.upstream_request(&UpstreamSample {
         origin: Origin::Client,
         verb: Verb::List,

@@ -12,7 +12,7 @@ use crate::{
 /// Fewer different objects than these are no storm.
 const VALUES_MIN: u64 = 10;
 /// On average each was asked for so often.
-const ROUNDS_MIN: f64 = 1.8;
+const ROUNDS_MIN: f64 = 1.5;
 /// Storms of one client whose periods differ by no more than this share are one.
 const SAME_PERIOD: f64 = 0.15;
 
