@@ -24,6 +24,7 @@ pub(super) const TABLE: &[Section] = &[
         title: "Requests of clients",
         metrics: &[
             &REQUESTS,
+            &UNSAFE_READS,
             &REQUEST_DURATION,
             &REQUESTS_IN_FLIGHT,
             &FORWARDED,
@@ -81,8 +82,10 @@ pub(super) const TABLE: &[Section] = &[
             &LIMITS_REACHED,
             &CONFIG_RELOADS,
             &CONFIG_LAST_SUCCESS,
+            &CONFIG_RELOAD_SUCCESSFUL,
             &CERTIFICATE_EXPIRY,
             &CERTIFICATE_RELOADS,
+            &CERTIFICATE_RELOAD_SUCCESSFUL,
             &MIRRORINGS,
         ],
     },
@@ -133,9 +136,9 @@ const CODE: Label = described("code", "the HTTP status code");
 mod callers;
 mod own;
 
-pub(super) use callers::{CLIENT_CONNECTS, REVIEWS, SESSIONS};
+pub(super) use callers::{CLIENT_CONNECTS, REVIEWS, SESSIONS, UNSAFE_READS};
 pub(super) use own::{
-    CERTIFICATE_EXPIRY, CERTIFICATE_RELOADS, MIRRORINGS, PROCESS_CPU, PROCESS_MAX_FDS,
+    CERTIFICATE_EXPIRY, CERTIFICATE_RELOAD_SUCCESSFUL, CERTIFICATE_RELOADS, CONFIG_RELOAD_SUCCESSFUL, MIRRORINGS, PROCESS_CPU, PROCESS_MAX_FDS,
     PROCESS_OPEN_FDS, PROCESS_RESIDENT, PROCESS_START, PROCESS_THREADS, PROCESS_VIRTUAL,
 };
 

@@ -16,7 +16,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::Instant;
 
 use crate::{
-    api::{Verb, version::Freshness},
+    api::{Verb, request::ResourceRequest, version::Freshness},
     body::{Body, BoxError},
     error::Error,
     metrics::{Lane, Metrics, Presence, RequestSample, ServedBy, Wait},
@@ -154,7 +154,11 @@ impl Drop for RequestLog {
         let (verb, served_by, code) = (self.verb, self.served_by, self.code);
         let request = self.target.as_ref().and_then(|target| target.info.resource_request());
         let target = request.map(|request| (&request.resource, &request.scope));
-        self.metrics.request(&RequestSample { verb, target, served_by, code, duration });
+        let sample = RequestSample { verb, target, served_by, code, duration };
+        self.metrics.request(&sample);
+        if request.is_some_and(ResourceRequest::is_unsafe_read) {
+            self.metrics.unsafe_read(&sample);
+        }
         self.metrics.client_sent(served_by, self.bytes);
         tracing::debug!(
             target: "listless::access",

@@ -17,13 +17,15 @@ const MOMENT: Duration = Duration::from_millis(1);
 /// Records something with every function there is.
 fn record_everything(metrics: &Metrics) {
     let pods = GroupVersionResource::new("", "v1", "pods");
-    metrics.request(&RequestSample {
+    let sample = RequestSample {
         verb: Verb::List,
         target: Some((&pods, &Scope::All)),
         served_by: ServedBy::Cache,
         code: StatusCode::OK,
         duration: MOMENT,
-    });
+    };
+    metrics.request(&sample);
+    metrics.unsafe_read(&sample);
     drop(metrics.in_flight(Lane::Short));
     metrics.forwarded("notARead", Verb::Create);
     metrics.rewritten("any");
