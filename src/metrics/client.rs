@@ -122,7 +122,14 @@ impl Metrics {
         let (id, scope) = (self.resource_id(resource, code.as_u16() < 400), scope.as_str());
         let values = || {
             let [group, version, resource] = self.0.resources.labels(id);
-            [verb.as_str().into(), group, version, resource, scope.into(), served_by.as_str().into()]
+            [
+                verb.as_str().into(),
+                group,
+                version,
+                resource,
+                scope.into(),
+                served_by.as_str().into(),
+            ]
         };
         let set = (verb, id, scope, served_by);
         self.0.client.unsafe_reads.with(set, values, |counter| counter.increment(1));

@@ -139,10 +139,8 @@ fn rare_alarms_are_zero_from_the_start() {
 #[test]
 fn the_last_reload_is_a_success_until_one_is_refused_and_again_after_the_next() {
     let metrics = Metrics::new();
-    let names = [
-        "listless_config_last_reload_successful",
-        "listless_certificate_last_reload_successful",
-    ];
+    let names =
+        ["listless_config_last_reload_successful", "listless_certificate_last_reload_successful"];
     let now = || names.map(|name| value(&metrics, name, &[]));
     assert_eq!(now(), [1.0, 1.0]);
     metrics.config_reloaded(Outcome::Failure);
@@ -160,7 +158,8 @@ fn an_unsafe_read_counts_under_its_resource_and_what_answered_it() {
     let (pods, shop) = (pods(), Scope::Namespace("shop".into()));
     metrics.unsafe_read(&sample(Some((&pods, &shop)), StatusCode::OK));
     metrics.unsafe_read(&sample(None, StatusCode::OK));
-    let labels = ["verb=\"list\"", "resource=\"pods\"", "scope=\"namespace\"", "served_by=\"cache\""];
+    let labels =
+        ["verb=\"list\"", "resource=\"pods\"", "scope=\"namespace\"", "served_by=\"cache\""];
     assert_eq!(value(&metrics, "listless_unsafe_reads_total", &labels), 1.0);
 }
 

@@ -12,6 +12,7 @@ mod forwarding;
 mod freshness;
 mod harness;
 mod metrics;
+mod monitoring;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod reads;
