@@ -17,6 +17,7 @@ mod direct;
 mod gateway;
 mod histories;
 mod load;
+mod prometheus;
 mod read_your_writes;
 mod relay;
 mod representations;

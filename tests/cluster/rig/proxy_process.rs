@@ -116,14 +116,25 @@ impl ProxyProcess {
         Client::new(&self.server, self.token(), protocol)
     }
 
+    /// Where it serves metrics.
+    pub fn admin(&self) -> &str {
+        &self.admin
+    }
+
     /// Its own metrics.
     pub async fn metrics(&self) -> Result<RequestCounts> {
+        Ok(RequestCounts::parse(&self.metrics_text().await?))
+    }
+
+    /// The same as they are exported.
+    pub async fn metrics_text(&self) -> Result<String> {
         let mut stream = TcpStream::connect(&self.admin).await?;
         // 1.0: the answer is not chunked and ends with the connection.
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;
-        Ok(RequestCounts::parse(&text))
+        let (_, body) = text.split_once("\r\n\r\n").context("no answer")?;
+        Ok(body.to_owned())
     }
 
     /// Processor time it has used.
