@@ -82,6 +82,12 @@ impl Prometheus {
         result.iter().map(value).collect()
     }
 
+    /// The value of the first of them.
+    pub async fn value(&self, expression: &str) -> Result<f64> {
+        let values = self.query(expression).await?;
+        values.first().copied().with_context(|| format!("no series: {expression}"))
+    }
+
     /// Every rule, with its health.
     pub async fn rules(&self) -> Result<Vec<Value>> {
         let data = self.get("/api/v1/rules").await?;
