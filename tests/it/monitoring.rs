@@ -111,6 +111,8 @@ fn every_alert_says_what_happened_how_grave_it_is_and_where_to_read_on() {
         assert!(annotation("summary").ends_with('.'), "{name}");
         assert!(annotation("description").ends_with('.'), "{name}");
         assert_eq!(annotation("runbook_url"), format!("{address}{}", name.to_lowercase()));
+        let lasts = alert.lasting.is_some() || alert.expr.contains('[');
+        assert!(lasts, "{name} looks at a single moment");
         let severity = alert.labels.get("severity").map(String::as_str);
         assert!(matches!(severity, Some("critical" | "warning" | "info")), "{name}: {severity:?}");
         let section = section(&page, name).unwrap_or_else(|| panic!("{name} is not on the page"));
@@ -122,7 +124,7 @@ fn every_alert_says_what_happened_how_grave_it_is_and_where_to_read_on() {
 /// What stands below a heading of the second or third level.
 fn section<'a>(page: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = page.split_once(&format!("## {name}\n"))?;
-    Some(rest.split_once("\n## ").map_or(rest, |(section, _)| section))
+    Some(rest.split_once("\n##").map_or(rest, |(section, _)| section))
 }
 
 #[test]
