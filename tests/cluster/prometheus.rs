@@ -131,7 +131,8 @@ async fn prometheus_finds_a_value_for_every_rule_and_every_panel() {
     let pollers = Pollers::start(&proxy.client(Protocol::Http2), POLL_PERIOD);
     let client = small.client(Protocol::Http1);
     for _ in 0..POLLS_WITHOUT_ROOM {
-        client.get(&DATA.collection()).await.and_then(|it| it.successful()).expect("pods");
+        let answer = client.get(&DATA.collection()).await.expect("an answer");
+        answer.successful().expect("pods");
     }
     let recorded = all_rules_give_values(&prometheus).await;
     let panels = all_panels_give_values(&prometheus).await;

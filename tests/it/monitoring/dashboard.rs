@@ -134,7 +134,6 @@ fn variables() -> Value {
             "current": {"text": ["All"], "value": ["$__all"]},
         })
     };
-    // In two pieces: these are not expressions.
     let metric = "listless_build_info";
     json!([
         {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},

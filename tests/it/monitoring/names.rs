@@ -84,7 +84,7 @@ impl Catalogue {
                     let parts: Vec<&str> = if operator.contains('~') {
                         value.split('|').collect()
                     } else {
-                        vec![value]
+                        vec![value.as_str()]
                     };
                     let unknown = parts.into_iter().filter(|part| !values.contains(*part));
                     findings.extend(unknown.map(|part| format!("no value {part} of {place}")));
