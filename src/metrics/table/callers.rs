@@ -14,7 +14,8 @@ pub(in crate::metrics) const UNSAFE_READS: Metric = counter(
     "listless_unsafe_reads_total",
     Unit::Count,
     &[VERB, GROUP, VERSION, RESOURCE, SCOPE, of!("served_by", ServedBy)],
-    "Unsafe reads: LIST and GET without a resourceVersion, which cost the apiserver a consistent read.",
+    "Unsafe reads: LIST and GET without a resourceVersion, which cost the apiserver a consistent \
+     read.",
 );
 pub(in crate::metrics) const REVIEWS: Metric = counter(
     "listless_access_reviews_total",

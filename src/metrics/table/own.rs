@@ -17,7 +17,8 @@ pub(in crate::metrics) const CERTIFICATE_RELOAD_SUCCESSFUL: Metric = gauge(
     "listless_certificate_last_reload_successful",
     Unit::Count,
     &[],
-    "1 while what the certificate files hold is in use, 0 since they changed to what cannot be used.",
+    "1 while what the certificate files hold is in use, 0 since they changed to what cannot be \
+     used.",
 );
 pub(in crate::metrics) const CONFIG_RELOAD_SUCCESSFUL: Metric = gauge(
     "listless_config_last_reload_successful",

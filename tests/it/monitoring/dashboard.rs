@@ -135,10 +135,11 @@ fn variables() -> Value {
         })
     };
     let metric = "listless_build_info";
+    let of_jobs = format!("{metric}{{job=~\"$job\"}}");
     json!([
         {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
         chosen("job", "Job", &format!("label_values({metric}, job)")),
-        chosen("instance", "Instance", &format!("label_values({metric}{{job=~\"$job\"}}, instance)")),
+        chosen("instance", "Instance", &format!("label_values({of_jobs}, instance)")),
     ])
 }
 
