@@ -210,6 +210,12 @@ impl ResourceRequest {
         self.scope.as_str()
     }
 
+    /// Whether it is a LIST or GET that leaves the resourceVersion unset, as far as it is understood.
+    pub fn is_unsafe_read(&self) -> bool {
+        let read = self.read.as_ref();
+        read.is_ok_and(|read| matches!(read.version, VersionMatch::MostRecent))
+    }
+
     /// The key of the object the path names.
     pub fn object_key(&self) -> Option<ObjectKey> {
         let name = self.name.as_deref()?;

@@ -40,7 +40,7 @@ use crate::{
         observing::Foreseen,
         target::Target,
     },
-    tap::{Answered, Asked, Phase, Tap},
+    tap::{Answered, Asked, Phase},
 };
 
 pub use self::records::{Audience, Records};
@@ -373,8 +373,13 @@ impl Drop for RequestLog {
             self.records.insight().record(asker, self.connection, &self.record(duration));
         }
         let (verb, served_by, code) = (self.verb, self.served_by, self.code);
-        let target = self.request().map(|request| (&request.resource, &request.scope));
-        self.metrics.request(&RequestSample { verb, target, served_by, code, duration });
+        let request = self.request();
+        let target = request.map(|request| (&request.resource, &request.scope));
+        let sample = RequestSample { verb, target, served_by, code, duration };
+        self.metrics.request(&sample);
+        if request.is_some_and(ResourceRequest::is_unsafe_read) {
+            self.metrics.unsafe_read(&sample);
+        }
         self.metrics.client_sent(served_by, self.bytes);
         match self.records.line(code, served_by) {
             Line::Shown => line!(info, self, duration),

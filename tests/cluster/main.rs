@@ -20,6 +20,7 @@ mod gateway;
 mod histories;
 mod load;
 mod page;
+mod prometheus;
 mod read_your_writes;
 mod relay;
 mod representations;

@@ -15,6 +15,7 @@ mod freshness;
 mod harness;
 mod insight;
 mod metrics;
+mod monitoring;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod observe;

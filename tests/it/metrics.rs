@@ -33,13 +33,21 @@ fn record_documents(metrics: &Metrics) {
 /// Records something with every function there is.
 fn record_everything(metrics: &Metrics) {
     let pods = GroupVersionResource::new("", "v1", "pods");
-    metrics.request(&RequestSample {
+    record_clients(metrics, &pods);
+    record_upstream(metrics, &pods);
+    record_own(metrics);
+}
+
+fn record_clients(metrics: &Metrics, pods: &GroupVersionResource) {
+    let sample = RequestSample {
         verb: Verb::List,
-        target: Some((&pods, &Scope::All)),
+        target: Some((pods, &Scope::All)),
         served_by: ServedBy::Cache,
         code: StatusCode::OK,
         duration: MOMENT,
-    });
+    };
+    metrics.request(&sample);
+    metrics.unsafe_read(&sample);
     drop(metrics.in_flight(Lane::Short));
     metrics.forwarded("notARead", Verb::Create);
     metrics.rewritten("any");
@@ -58,10 +66,13 @@ fn record_everything(metrics: &Metrics) {
     metrics.client_handshake(Outcome::Success);
     metrics.connect(Connect::Opened);
     metrics.accounts(1);
+}
+
+fn record_upstream(metrics: &Metrics, pods: &GroupVersionResource) {
     metrics.upstream_request(&UpstreamSample {
         origin: Origin::Client,
         verb: Verb::List,
-        resource: Some(&pods),
+        resource: Some(pods),
         code: StatusCode::OK,
         duration: MOMENT,
     });
@@ -71,7 +82,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.upstream_received(1);
     metrics.upstream_sent(1);
     metrics.replicas(&[ReplicaSample {
-        resource: &pods,
+        resource: pods,
         state: ReplicaState::Synced,
         objects: 1,
         bytes: 1,
@@ -96,7 +107,9 @@ fn record_everything(metrics: &Metrics) {
         failures: 1,
         epochs: 1,
     });
+}
 
+fn record_own(metrics: &Metrics) {
     metrics.ready(true);
     metrics.config_in_use(std::time::SystemTime::UNIX_EPOCH, 1);
     metrics.certificate_reloaded(Outcome::Success);
