@@ -94,7 +94,6 @@ impl Running {
     pub fn start_with(foundation: Foundation, random: Random) -> Self {
         let Foundation { listeners, doors, identify, clients, config, metrics, upstream } =
             foundation;
-        let current = config.clone();
         let shown = Shown::new(config.clone(), metrics.clone(), upstream);
         let (settings, settings_task) = cache_settings(config.clone());
         let warnings = Warnings::default();

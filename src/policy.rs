@@ -278,6 +278,18 @@ fn acting(polls: RepeatPolls) -> Option<RepeatPolls> {
     (polls.action != RepeatAction::Off).then_some(polls)
 }
 
+// === impl Mode ===
+
+impl Mode {
+    /// The configuration's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Observe => "observe",
+        }
+    }
+}
+
 // === impl Start and Rewrite ===
 
 impl Start {

@@ -85,7 +85,7 @@ fn promtool(arguments: &[&str], files: &[PathBuf], input: &str) {
 fn scrape(job: &str, proxy: &ProxyProcess) -> Value {
     json!({
         "job_name": job, "scrape_interval": "1s", "scrape_timeout": "1s",
-        "static_configs": [{"targets": [proxy.admin()]}],
+        "static_configs": [{"targets": [proxy.admin_address()]}],
     })
 }
 

@@ -117,7 +117,7 @@ impl ProxyProcess {
     }
 
     /// Where it serves metrics.
-    pub fn admin(&self) -> &str {
+    pub fn admin_address(&self) -> &str {
         &self.admin
     }
 
