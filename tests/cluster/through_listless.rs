@@ -60,11 +60,8 @@ async fn observing_changes_no_answer(version: Version) {
     let Some(cluster) = Cluster::take(version).await else { return };
     let kubeconfig = cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig");
     let proxy = ProxyProcess::start(&kubeconfig, Some(OBSERVING)).await.expect("a proxy");
-    let never = |mut case: Case| {
-        case.memory = Memory::Never;
-        case
-    };
-    let cases: Vec<_> = cases::all().into_iter().map(never).collect();
+    let mut cases = cases::all();
+    cases.iter_mut().for_each(|case| case.memory = Memory::Never);
     let token = proxy.token().expect("a token in the written kubeconfig");
     let target = Target::new(proxy.server(), token, Kind::Listless, Protocol::Http2);
     let suite = Suite::new(cluster.plane(), cluster.dataset(), target).expect("a suite");

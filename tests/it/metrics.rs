@@ -15,8 +15,10 @@ use listless::{
 
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// The same for polls that repeat, and what is observed.
+/// The same for callers, for polls that repeat, and for what is observed.
 fn record_polls(metrics: &Metrics) {
+    metrics.reviewed(Review::Allowed);
+    metrics.sessions(1);
     metrics.paced(Held::First, MOMENT);
     metrics.refused(Verb::List);
     metrics.would_have(Would::Read);
@@ -54,8 +56,6 @@ fn record_clients(metrics: &Metrics, pods: &GroupVersionResource) {
     metrics.coalesced();
     metrics.waited(Wait::Reached, MOMENT);
     record_polls(metrics);
-    metrics.reviewed(Review::Allowed);
-    metrics.sessions(1);
     record_documents(metrics);
     drop(metrics.watcher(Transport::Http));
     metrics.watch_told(Told::Added);
