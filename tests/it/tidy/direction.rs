@@ -19,6 +19,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("limit", &["crate::proxy", "crate::cache", "crate::upstream", "crate::admin", "crate::app"]),
     ("injector", &["crate::cache", "crate::proxy", "crate::app", "crate::cli"]),
     ("config", &["crate::proxy", "crate::upstream", "crate::admin", "crate::app", "crate::cli"]),
+    ("audit", &["crate::proxy", "crate::upstream", "crate::app", "crate::cli", "crate::simulator"]),
     ("metrics", &["crate::proxy", "crate::upstream", "crate::app", "crate::cli"]),
     ("lifecycle", &["crate::proxy", "crate::cache", "crate::upstream", "crate::app", "crate::cli"]),
     ("admin", &["crate::app", "crate::cli", "crate::simulator"]),
