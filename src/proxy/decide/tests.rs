@@ -57,7 +57,7 @@ fn refused(target: &str, caller: Caller, media: Negotiated, policy: &Policy) -> 
 fn reason(plan: &Plan) -> ForwardReason {
     match plan {
         Plan::Forward(forward) | Plan::Share(forward) => forward.reason,
-        Plan::Read(_) | Plan::Watch(_) => panic!("answered from memory"),
+        Plan::Read(_) | Plan::Watch(_) | Plan::Document(_) => panic!("answered from memory"),
     }
 }
 
