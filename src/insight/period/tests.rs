@@ -67,8 +67,11 @@ impl Crowd {
             }
         }
         let mut at = 0.0;
-        while self.noise > 0.0 && at < until {
+        while self.noise > 0.0 {
             at -= (1.0 - dice.roll()).ln() * self.seconds / (self.noise * self.askers as f64);
+            if at >= until {
+                break;
+            }
             requests.push((at, 500 + (dice.roll() * 50.0) as u16));
         }
         requests.sort_by(|a, b| a.0.total_cmp(&b.0));
