@@ -1,6 +1,6 @@
 //! What the admin address shows of a running proxy, gathered from its parts.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::watch, time::Instant};
 
@@ -86,10 +86,21 @@ impl Shown {
     }
 }
 
+/// A watch that is opened anew every few minutes is away for shorter than this.
+const REOPENING: Duration = Duration::from_secs(3);
+
 /// What the timeline is drawn from.
-pub(super) fn sums(totals: Totals, counters: &Counters, replicas: &[ReplicaStatus]) -> Sums {
-    let is_cut_off = |replica: &&ReplicaStatus| {
-        replica.state == State::Synced && matches!(replica.link, Link::Lost { .. })
+pub(super) fn sums(
+    totals: Totals,
+    counters: &Counters,
+    replicas: &[ReplicaStatus],
+    now: Instant,
+) -> Sums {
+    let is_cut_off = |replica: &&ReplicaStatus| match replica.link {
+        Link::Lost { since } if replica.state == State::Synced => {
+            now.saturating_duration_since(since) > REOPENING
+        }
+        _ => false,
     };
     Sums {
         totals,
