@@ -110,3 +110,40 @@ pub(super) fn sums(
         links_lost: replicas.iter().filter(is_cut_off).count() as u64,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        api::{GroupVersionResource, Scope, query::Query},
+        cache::Start,
+    };
+
+    #[test]
+    fn a_watch_that_is_opened_anew_is_no_incident() {
+        let (since, query) = (Instant::now(), GroupVersionResource::new("", "v1", "pods"));
+        let replica = ReplicaStatus {
+            query: Query::all(query, Scope::All),
+            start: Start::Eager,
+            state: State::Synced,
+            link: Link::Lost { since },
+            version: None,
+            objects: 0,
+            bytes: 0,
+            relists: 0,
+            watch_restarts: 0,
+            last_error: None,
+            age: Duration::ZERO,
+            idle: Duration::ZERO,
+            unproven: None,
+        };
+        let lost = |replica: &ReplicaStatus, after: Duration| {
+            let (totals, counters) = (Totals::default(), Counters::default());
+            sums(totals, &counters, std::slice::from_ref(replica), since + after).links_lost
+        };
+        assert_eq!(lost(&replica, REOPENING), 0);
+        assert_eq!(lost(&replica, REOPENING * 2), 1);
+        let starting = ReplicaStatus { state: State::Starting, ..replica };
+        assert_eq!(lost(&starting, REOPENING * 2), 0);
+    }
+}
