@@ -254,7 +254,8 @@ async fn keep_gauges(
         metrics.accounts(insight.accounts());
         metrics.run_upkeep();
         let unix_time = (began + began_at.elapsed()).duration_since(SystemTime::UNIX_EPOCH);
-        let sums = shown::sums(metrics.totals(), cache.counters(), &replicas);
+        let now = Instant::now();
+        let sums = shown::sums(metrics.totals(), cache.counters(), &replicas, now);
         timeline.add(unix_time.unwrap_or_default().as_secs(), sums);
     }
 }

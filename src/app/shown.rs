@@ -1,6 +1,6 @@
 //! What the admin address shows of a running proxy, gathered from its parts.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::watch, time::Instant};
 
@@ -86,10 +86,21 @@ impl Shown {
     }
 }
 
+/// A watch that is opened anew every few minutes is away for shorter than this.
+const REOPENING: Duration = Duration::from_secs(3);
+
 /// What the timeline is drawn from.
-pub(super) fn sums(totals: Totals, counters: &Counters, replicas: &[ReplicaStatus]) -> Sums {
-    let is_cut_off = |replica: &&ReplicaStatus| {
-        replica.state == State::Synced && matches!(replica.link, Link::Lost { .. })
+pub(super) fn sums(
+    totals: Totals,
+    counters: &Counters,
+    replicas: &[ReplicaStatus],
+    now: Instant,
+) -> Sums {
+    let is_cut_off = |replica: &&ReplicaStatus| match replica.link {
+        Link::Lost { since } if replica.state == State::Synced => {
+            now.saturating_duration_since(since) > REOPENING
+        }
+        _ => false,
     };
     Sums {
         totals,
@@ -97,5 +108,42 @@ pub(super) fn sums(totals: Totals, counters: &Counters, replicas: &[ReplicaStatu
         epochs: counters.epochs.get(),
         memory_drops: counters.dropped_for_memory.get(),
         links_lost: replicas.iter().filter(is_cut_off).count() as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        api::{GroupVersionResource, Scope, query::Query},
+        cache::Start,
+    };
+
+    #[test]
+    fn a_watch_that_is_opened_anew_is_no_incident() {
+        let (since, query) = (Instant::now(), GroupVersionResource::new("", "v1", "pods"));
+        let replica = ReplicaStatus {
+            query: Query::all(query, Scope::All),
+            start: Start::Eager,
+            state: State::Synced,
+            link: Link::Lost { since },
+            version: None,
+            objects: 0,
+            bytes: 0,
+            relists: 0,
+            watch_restarts: 0,
+            last_error: None,
+            age: Duration::ZERO,
+            idle: Duration::ZERO,
+            unproven: None,
+        };
+        let lost = |replica: &ReplicaStatus, after: Duration| {
+            let (totals, counters) = (Totals::default(), Counters::default());
+            sums(totals, &counters, std::slice::from_ref(replica), since + after).links_lost
+        };
+        assert_eq!(lost(&replica, REOPENING), 0);
+        assert_eq!(lost(&replica, REOPENING * 2), 1);
+        let starting = ReplicaStatus { state: State::Starting, ..replica };
+        assert_eq!(lost(&starting, REOPENING * 2), 0);
     }
 }

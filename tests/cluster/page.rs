@@ -36,7 +36,7 @@ const CHECKS_MIN: usize = 70;
 const VISIT_LIMIT: Duration = Duration::from_secs(900);
 
 /// Until the demo has started Listless.
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_secs(180);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_real_browser_finds_nothing_wrong_with_the_page() {

@@ -89,12 +89,8 @@ fn record_upstream(metrics: &Metrics, pods: &GroupVersionResource) {
     }]);
     metrics.replica_totals(&ReplicaTotals {
         started: 1,
-        ended: [
-            (ReplicaEnd::Refused, 1),
-            (ReplicaEnd::Memory, 1),
-            (ReplicaEnd::Idle, 1),
-            (ReplicaEnd::Widened, 1),
-        ],
+        ended: [ReplicaEnd::Refused, ReplicaEnd::Memory, ReplicaEnd::Idle, ReplicaEnd::Widened]
+            .map(|end| (end, 1)),
         lists: 1,
         lists_again: 0,
         watches: 1,

@@ -77,16 +77,16 @@ async fn only_what_the_filters_let_through_is_shown() {
     let proxy = Setup::default().in_memory();
     proxy.warm(PODS).await;
     let admin = proxy.admin().await;
-    let query = "only=requests&verb=LIST&resource=pods&userAgent=curl&servedBy=cache";
+    let query = "only=requests&verb=LIST&resource=pods&userAgent=POLLER&servedBy=cache";
     let mut stream = follow(&admin, query).await;
-    let (curl, other) = (proxy.client().with("user-agent", "curl/8"), proxy.client());
+    let (poller, other) = (proxy.client().with("user-agent", "poller/8"), proxy.client());
     other.get(PODS).await;
-    curl.get("/api/v1/namespaces").await;
-    curl.get(&format!("{PODS}?unknown=1")).await;
-    let seen = curl.get(PODS).await;
+    poller.get("/api/v1/namespaces").await;
+    poller.get(&format!("{PODS}?unknown=1")).await;
+    let seen = poller.get(PODS).await;
     assert!(seen.is_hit());
     let (_, shown) = next(&mut stream, &["request"]).await;
-    assert_eq!((&shown["servedBy"], &shown["userAgent"]), (&"cache".into(), &"curl/8".into()));
+    assert_eq!((&shown["servedBy"], &shown["userAgent"]), (&"cache".into(), &"poller/8".into()));
     assert_eq!(shown["bytes"].as_u64(), Some(seen.body.len() as u64));
 }
 

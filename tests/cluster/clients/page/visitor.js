@@ -7,7 +7,7 @@ import { chromium } from "playwright-core";
 import { report, HOSTILE } from "./fixture.js";
 
 const [, , url, folder] = process.argv;
-const SETTLE = 15000;
+const SETTLE = 90000;
 const failures = [];
 let checks = 0;
 
@@ -94,8 +94,10 @@ await visit("a real run", {}, async (page) => {
   await becomes(page, "requests are saved", async () => parseFloat(await text(page, "#saved-share")) > 0);
   await becomes(page, "the title tells the share", async () => / % saved · Listless$/.test(await page.title()));
   await becomes(page, "a replica is listed", async () => (await rowsOf(page, "replicas")) > 0);
-  const replica = await text(page, "#replicas-table tbody tr >> nth=0");
-  check("the replica has query, state and objects", /pods/.test(replica) && /synced/.test(replica), replica);
+  await becomes(page, "it has query, state and objects", async () => {
+    const replica = await text(page, "#replicas-table tbody tr >> nth=0");
+    return /pods/.test(replica) && /synced/.test(replica) && /[1-9],?\d*/.test(replica);
+  });
   await becomes(page, "who polls is listed", async () => /fabric8/.test(await text(page, "#polls-table")));
   const poll = await text(page, "#polls-table tbody tr >> nth=0");
   check("the poll has verb, resource and rate", /list pods/.test(poll) && /\/(s|min)/.test(poll), poll);
