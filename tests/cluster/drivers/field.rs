@@ -9,9 +9,9 @@ use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User, Version};
 use crate::rig::load_data::LoadData;
 
-/// Pods of about 9 KB on 50 nodes: 50 for each value of the label `poller`.
+/// Pods of about 9 KB on 50 nodes; 25 for each value of the label `app`.
 pub const FLEET: LoadData =
-    LoadData { namespace: "fleet", pods: 1000, pollers: 20, apps: 40, nodes: 50 };
+    LoadData { namespace: "fleet", pods: 500, pollers: 20, apps: 20, nodes: 50 };
 /// Config maps that a manager reconciles, and pods for some of them.
 pub const RINGS: &str = "rings";
 /// Stateful sets whose status is written as it was.

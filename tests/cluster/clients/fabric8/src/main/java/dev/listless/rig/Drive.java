@@ -33,7 +33,7 @@ final class Drive {
       Drive drive = new Drive(client, namespace);
       for (int number = 0; number < threads; number++) {
         int own = number;
-        executor.scheduleAtFixedRate(() -> drive.poll(own), 0, periodMillis,
+        executor.scheduleWithFixedDelay(() -> drive.poll(own), 0, periodMillis,
             TimeUnit.MILLISECONDS);
       }
       InputStreamReader bytes = new InputStreamReader(System.in, StandardCharsets.UTF_8);
