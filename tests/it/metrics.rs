@@ -55,6 +55,7 @@ fn record_clients(metrics: &Metrics, pods: &GroupVersionResource) {
     metrics.rewritten("any");
     metrics.coalesced();
     metrics.waited(Wait::Reached, MOMENT);
+    record_polls(metrics);
     record_documents(metrics);
     drop(metrics.watcher(Transport::Http));
     metrics.watch_told(Told::Added);

@@ -4,10 +4,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::*;
-use crate::{
-    policy::{Mode, Rewrite},
-    proxy::identify::Stranger,
-};
+use crate::proxy::identify::Stranger;
 
 const TAG: &str = "\"A1\"";
 
