@@ -25,6 +25,7 @@ use crate::{
         identify::Identify,
         listen::{self, Bound, Doors},
         metered::Metered,
+        sessions::Past,
         warnings::Warnings,
     },
     upstream::Client,
@@ -42,6 +43,8 @@ pub struct Foundation {
     pub doors: Doors,
     /// How callers are told apart.
     pub identify: Identify,
+    /// What clients may have seen before.
+    pub past: Past,
     /// To the apiserver, as that user and otherwise.
     pub clients: Clients,
     /// The configuration in force.
@@ -76,7 +79,7 @@ impl Running {
 
     /// Starts serving; waits with jitter are drawn from `random`, whose numbers are in 0..1.
     pub fn start_with(foundation: Foundation, random: Random) -> Self {
-        let Foundation { listeners, doors, identify, clients, config, metrics } = foundation;
+        let Foundation { listeners, doors, identify, past, clients, config, metrics } = foundation;
         let (settings, settings_task) = cache_settings(config.clone());
         let warnings = Warnings::default();
         let metered = |client: &Arc<dyn Client>, origin| -> Arc<dyn Client> {
@@ -93,7 +96,7 @@ impl Running {
             impersonating: metered(&clients.impersonating, Origin::Client),
             plain: metered(&clients.plain, Origin::Client),
         };
-        let parts = Parts { identify, config, cache: cache.clone(), clients, warnings, metrics };
+        let parts = Parts { identify, past, config, cache: cache.clone(), clients, warnings, metrics };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));

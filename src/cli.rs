@@ -10,6 +10,7 @@ mod explain;
 mod kubeconfig;
 mod log;
 mod options;
+mod probe;
 
 use std::{
     ffi::OsString,
@@ -21,7 +22,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{app, config, demo, error::Chain};
 
-pub use announce::{Announcement, announce};
+pub use announce::{Announcement, announce, reachable};
 pub use explain::{Explanation, explain};
 pub use kubeconfig::{Kubeconfig, KubeconfigError, write_kubeconfig};
 pub use options::{
@@ -47,6 +48,8 @@ enum Command {
     Gateway(GatewayOptions),
     /// Serve the workload beside it in its pod.
     Sidecar(SidecarOptions),
+    /// Tell by the exit code whether a Listless beside it has started, or lives.
+    Probe(probe::Arguments),
     /// Show what is saved: a simulated cluster, polled straight and through Listless.
     Demo(demo::Args),
     /// Tell what would happen to a request, and why.
@@ -94,7 +97,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Local(options) => app::local(&options)?,
         Command::Gateway(options) => app::gateway(&options)?,
-        Command::Sidecar(options) => app::sidecar(&options)?,
+        Command::Sidecar(options) => return app::sidecar(&options),
+        Command::Probe(arguments) => probe::run(&arguments)?,
         Command::Demo(args) => return demo::run(&args),
         Command::Explain(arguments) => explain::run(&arguments)?,
         Command::Config(command) => configuration::run(&command)?,

@@ -18,6 +18,7 @@ pub mod news;
 pub mod policy;
 pub mod proxy;
 pub mod simulator;
+pub mod supervisor;
 #[cfg(test)]
 mod testing;
 pub mod tls;

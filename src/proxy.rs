@@ -37,7 +37,7 @@ use self::{
     local::Local,
     observe::RequestLog,
     session::{Session, Source},
-    sessions::{SESSIONS_MAX, Sessions, Visit},
+    sessions::{Past, SESSIONS_MAX, Sessions, Visit},
     target::{Target, Targets, negotiate, readable, sought},
     warnings::Warnings,
     watching::{Terms, Watches, Watching},
@@ -78,6 +78,8 @@ pub struct Proxy {
 pub struct Parts {
     /// How callers are told apart.
     pub identify: Identify,
+    /// What clients may have seen before.
+    pub past: Past,
     /// The configuration in force.
     pub config: watch::Receiver<Arc<Config>>,
     /// The replicas.
@@ -101,7 +103,7 @@ impl Proxy {
             config: parts.config,
             cache: parts.cache,
             watches: Watches::new(parts.metrics.clone()),
-            sessions: Sessions::new(SESSIONS_MAX, parts.metrics.clone()),
+            sessions: Sessions::new(parts.past, SESSIONS_MAX, parts.metrics.clone()),
             authorize: Authorize::new(
                 parts.clients.own.clone(),
                 parts.clients.plain.clone(),

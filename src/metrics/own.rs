@@ -21,6 +21,8 @@ pub(super) struct Handles {
     certificate_expiry: Family<Certificate, Gauge>,
     certificate_reloads: Family<Outcome, Counter>,
     mirrorings: Family<Outcome, Counter>,
+    safe_mode: Gauge,
+    worker_restarts: Counter,
 }
 
 /// What was built.
@@ -45,6 +47,8 @@ impl Handles {
             certificate_expiry: Family::new(recorder, &table::CERTIFICATE_EXPIRY),
             certificate_reloads: Family::new(recorder, &table::CERTIFICATE_RELOADS),
             mirrorings: Family::new(recorder, &table::MIRRORINGS),
+            safe_mode: single(recorder, &table::SAFE_MODE),
+            worker_restarts: single(recorder, &table::WORKER_RESTARTS),
         };
         // Rare and alarming: a rate over them needs the zero before the first one.
         for &limit in Limit::ALL {
@@ -100,6 +104,12 @@ impl Metrics {
     pub fn service_account_mirrored(&self, outcome: Outcome) {
         let values = || [outcome.as_str().into()];
         self.0.own.mirrorings.with(outcome, values, |counter| counter.increment(1));
+    }
+
+    /// This process took the place of so many others, and passes everything on if `safe`.
+    pub fn worker(&self, safe: bool, restarts: u64) {
+        self.0.own.safe_mode.set(if safe { 1.0 } else { 0.0 });
+        self.0.own.worker_restarts.absolute(restarts);
     }
 
     /// When an own certificate expires.

@@ -84,6 +84,8 @@ pub(super) const TABLE: &[Section] = &[
             &CERTIFICATE_EXPIRY,
             &CERTIFICATE_RELOADS,
             &MIRRORINGS,
+            &SAFE_MODE,
+            &WORKER_RESTARTS,
         ],
     },
     Section {
@@ -136,7 +138,8 @@ mod own;
 pub(super) use callers::{CLIENT_CONNECTS, REVIEWS, SESSIONS};
 pub(super) use own::{
     CERTIFICATE_EXPIRY, CERTIFICATE_RELOADS, MIRRORINGS, PROCESS_CPU, PROCESS_MAX_FDS,
-    PROCESS_OPEN_FDS, PROCESS_RESIDENT, PROCESS_START, PROCESS_THREADS, PROCESS_VIRTUAL,
+    PROCESS_OPEN_FDS, PROCESS_RESIDENT, PROCESS_START, PROCESS_THREADS, PROCESS_VIRTUAL, SAFE_MODE,
+    WORKER_RESTARTS,
 };
 
 pub(super) const REQUESTS: Metric = counter(

@@ -31,6 +31,7 @@ use listless::{
         forward::Clients,
         identify::{Identify, KnownTokens, TokenHasher},
         listen::{Authorities, Bound, Doors},
+        sessions::Past,
     },
     simulator::{Simulator, User},
     tls, upstream as api,
@@ -174,7 +175,9 @@ impl Setup {
         let (publish, config) = watch::channel(Arc::new(configuration(&self.config)));
         let (identify, metrics) = (self.identify, Metrics::new());
         let doors = Doors { tls, authorities: self.authorities };
-        let foundation = Foundation { listeners, doors, identify, clients, config, metrics };
+        let past = Past::None;
+        let foundation =
+            Foundation { listeners, doors, identify, past, clients, config, metrics };
         let running = Running::start_with(foundation, fractions(self.seed));
         let (simulator, door) = (self.simulator, door(running.proxy()));
         TestProxy { simulator, upstream, door, config: publish, running }

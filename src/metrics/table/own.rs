@@ -19,6 +19,18 @@ pub(in crate::metrics) const MIRRORINGS: Metric = counter(
     &[of!("result", Outcome)],
     "Changes of the service account copied for the workload, and looks at which that failed.",
 );
+pub(in crate::metrics) const SAFE_MODE: Metric = gauge(
+    "listless_safe_mode",
+    Unit::Count,
+    &[],
+    "1 while a sidecar whose workers crashed passes everything on as it comes, else 0.",
+);
+pub(in crate::metrics) const WORKER_RESTARTS: Metric = counter(
+    "listless_worker_restarts_total",
+    Unit::Count,
+    &[],
+    "Workers of a sidecar that took the place of one that had ended.",
+);
 pub(in crate::metrics) const CERTIFICATE_EXPIRY: Metric = gauge(
     "listless_certificate_expiry_timestamp_seconds",
     Unit::Seconds,

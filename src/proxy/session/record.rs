@@ -88,6 +88,12 @@ impl Record {
         verdict
     }
 
+    /// Whether something consistent was shown, or proved, since the session began.
+    pub(super) fn has_consistent(&self) -> bool {
+        let shown = self.shown.as_ref().is_some_and(|shown| shown.source == Source::Storage);
+        shown || !self.proofs.is_empty()
+    }
+
     /// Whether a snapshot is as new as what was shown.
     pub(super) fn judge_shown(&self, snapshot: &Snapshot, now: Instant) -> Verdict {
         match &self.shown {
