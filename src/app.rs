@@ -96,7 +96,8 @@ impl Running {
             impersonating: metered(&clients.impersonating, Origin::Client),
             plain: metered(&clients.plain, Origin::Client),
         };
-        let parts = Parts { identify, past, config, cache: cache.clone(), clients, warnings, metrics };
+        let parts =
+            Parts { identify, past, config, cache: cache.clone(), clients, warnings, metrics };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));

@@ -69,7 +69,8 @@ const USED_WRONGLY: u8 = 2;
 
 /// Runs the command that the arguments (the first being the program's name) ask for.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
             // Nobody is left to tell when even this cannot be written.
@@ -81,7 +82,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             };
         }
     };
-    match dispatch(cli) {
+    match dispatch(cli, &arguments) {
         Ok(code) => code,
         Err(error) => {
             let _unwritten = writeln!(io::stderr(), "{}", told(&error));
@@ -90,14 +91,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+fn dispatch(cli: Cli, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     // The demo's table is what people look at.
     let level = if matches!(cli.command, Command::Demo(_)) { "error" } else { "info" };
     log::start(&cli.log, level)?;
     match cli.command {
         Command::Local(options) => app::local(&options)?,
         Command::Gateway(options) => app::gateway(&options)?,
-        Command::Sidecar(options) => return app::sidecar(&options),
+        Command::Sidecar(options) => return app::sidecar(&options, &arguments[1..]),
         Command::Probe(arguments) => probe::run(&arguments)?,
         Command::Demo(args) => return demo::run(&args),
         Command::Explain(arguments) => explain::run(&arguments)?,

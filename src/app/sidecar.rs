@@ -39,8 +39,10 @@ const LOOK_PERIOD: Duration = Duration::from_secs(5);
 const RENEWED_BEFORE_END: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Serves until a signal asks to stop.
-pub fn sidecar(options: &SidecarOptions) -> anyhow::Result<ExitCode> {
-    let Some(role) = options.worker else { return supervise(options) };
+///
+/// Its supervisor starts workers with the same `arguments`.
+pub fn sidecar(options: &SidecarOptions, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
+    let Some(role) = options.worker else { return supervise(options, arguments) };
     supervisor::end_with_supervisor().context("the supervisor's end cannot be followed")?;
     let sockets = Sockets::inherited().context("the supervisor's sockets cannot be taken over")?;
     let sockets = sockets.ok_or_else(|| UsageError("a worker needs a supervisor".to_owned()))?;
@@ -48,14 +50,13 @@ pub fn sidecar(options: &SidecarOptions) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn supervise(options: &SidecarOptions) -> anyhow::Result<ExitCode> {
+fn supervise(options: &SidecarOptions, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     apiserver()?;
     let serving = &options.serving;
     let (admin, health) = (serving.admin, serving.health);
     serve::warn_of_openness(serving);
     let sockets = Sockets::bind(&Addresses { data: &options.listen, admin, health })?;
-    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    supervisor::run(&sockets, &arguments)
+    supervisor::run(&sockets, arguments)
 }
 
 /// Where the cluster says its apiserver is.
@@ -91,7 +92,8 @@ async fn start(
     for bound in &data {
         names = names.and(&reachable(bound.address()).ip().to_string());
     }
-    let serving = Serving::new(authority(&options.state)?, names, shared.metrics.clone(), now)?;
+    let authority = authority(&options.state, &names)?;
+    let serving = Serving::new(authority, names, shared.metrics.clone(), now)?;
 
     let (source, target) = (options.service_account.clone(), options.mirror.clone());
     let mut follower = Follower {
@@ -136,14 +138,14 @@ fn announcement(role: Role, data: &[Bound], source: String) -> Option<Announceme
 ///
 /// Without a place to keep it there is one for this process: the workload trusts it once it reads
 /// its bundle again, which is better than no Listless.
-fn authority(state: &Path) -> anyhow::Result<tls::Authority> {
+fn authority(state: &Path, names: &tls::Names) -> anyhow::Result<tls::Authority> {
     let now = SystemTime::now();
-    match tls::Authority::load_or_create(state, now) {
+    match tls::Authority::load_or_create(state, names, now) {
         Ok(authority) => Ok(authority),
         Err(error) => {
             let error = Chain(&error);
             tracing::error!(%error, "the authority cannot be kept; it will be another one after a restart");
-            Ok(tls::Authority::generate(now)?)
+            Ok(tls::Authority::generate_for(names, now)?)
         }
     }
 }

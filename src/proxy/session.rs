@@ -136,7 +136,7 @@ impl Session {
     /// What a forwarded read of `query` must not be older than.
     pub fn floor(&self, query: &Query) -> Floor {
         match self.record(query) {
-            Some(record) if self.past_unknown && !record.has_consistent() => Floor::Consistent,
+            Some(record) if self.past_unknown && !record.has_consistent => Floor::Consistent,
             Some(record) => record.floor(query),
             None if self.overflowed || self.past_unknown => Floor::Consistent,
             None => Floor::Unknown,

@@ -176,8 +176,7 @@ impl Setup {
         let (identify, metrics) = (self.identify, Metrics::new());
         let doors = Doors { tls, authorities: self.authorities };
         let past = Past::None;
-        let foundation =
-            Foundation { listeners, doors, identify, past, clients, config, metrics };
+        let foundation = Foundation { listeners, doors, identify, past, clients, config, metrics };
         let running = Running::start_with(foundation, fractions(self.seed));
         let (simulator, door) = (self.simulator, door(running.proxy()));
         TestProxy { simulator, upstream, door, config: publish, running }
