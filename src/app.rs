@@ -31,6 +31,7 @@ use crate::{
         listen::{self, Bound, Doors},
         metered::Metered,
         observe::{Audience, Records},
+        sessions::Past,
         warnings::Warnings,
     },
     timeline::Timeline,
@@ -52,6 +53,8 @@ pub struct Foundation {
     pub doors: Doors,
     /// How callers are told apart.
     pub identify: Identify,
+    /// What clients may have seen before.
+    pub past: Past,
     /// To the apiserver, as that user and otherwise.
     pub clients: Clients,
     /// The configuration in force.
@@ -92,7 +95,7 @@ impl Running {
 
     /// Starts serving; waits with jitter are drawn from `random`, whose numbers are in 0..1.
     pub fn start_with(foundation: Foundation, random: Random) -> Self {
-        let Foundation { listeners, doors, identify, clients, config, metrics, upstream } =
+        let Foundation { listeners, doors, identify, past, clients, config, metrics, upstream } =
             foundation;
         let shown = Shown::new(config.clone(), metrics.clone(), upstream);
         let (settings, settings_task) = cache_settings(config.clone());
@@ -131,6 +134,7 @@ impl Running {
         };
         let parts = Parts {
             identify,
+            past,
             config: config.clone(),
             cache: cache.clone(),
             discovery,

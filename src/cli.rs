@@ -11,6 +11,7 @@ mod explain;
 mod kubeconfig;
 mod log;
 mod options;
+mod probe;
 mod report;
 mod table;
 mod tap;
@@ -26,7 +27,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{app, config, demo, error::Chain};
 
-pub use announce::{Announcement, announce};
+pub use announce::{Announcement, announce, reachable};
 pub use kubeconfig::{Kubeconfig, KubeconfigError, write_kubeconfig};
 pub use options::{
     GatewayOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions, Output, ServingOptions,
@@ -51,6 +52,8 @@ enum Command {
     Gateway(GatewayOptions),
     /// Serve the workload beside it in its pod.
     Sidecar(SidecarOptions),
+    /// Tell by the exit code whether a Listless beside it has started, or lives.
+    Probe(probe::Arguments),
     /// Show what is saved: a simulated cluster, polled straight and through Listless.
     Demo(demo::Args),
     /// Show who asks a running Listless for what, live.
@@ -76,7 +79,8 @@ const USED_WRONGLY: u8 = 2;
 
 /// Runs the command that the arguments (the first being the program's name) ask for.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
             // Nobody is left to tell when even this cannot be written.
@@ -88,7 +92,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             };
         }
     };
-    match dispatch(cli) {
+    match dispatch(cli, &arguments) {
         Ok(code) => code,
         Err(error) => {
             let _unwritten = writeln!(io::stderr(), "{}", told(&error));
@@ -97,14 +101,15 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+fn dispatch(cli: Cli, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     // The demo's table is what people look at.
     let level = if matches!(cli.command, Command::Demo(_)) { "error" } else { "info" };
     log::start(&cli.log, level)?;
     match cli.command {
         Command::Local(options) => app::local(&options)?,
         Command::Gateway(options) => app::gateway(&options)?,
-        Command::Sidecar(options) => app::sidecar(&options)?,
+        Command::Sidecar(options) => return app::sidecar(&options, &arguments[1..]),
+        Command::Probe(arguments) => probe::run(&arguments)?,
         Command::Demo(args) => return demo::run(&args),
         Command::Top(arguments) => top::run(&arguments)?,
         Command::Report(arguments) => report::run(&arguments)?,

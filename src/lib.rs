@@ -22,6 +22,7 @@ pub mod news;
 pub mod policy;
 pub mod proxy;
 pub mod simulator;
+pub mod supervisor;
 pub mod tap;
 #[cfg(test)]
 mod testing;

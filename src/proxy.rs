@@ -46,7 +46,7 @@ use self::{
     observing::Scouts,
     pacing::Pacing,
     session::Source,
-    sessions::{SESSIONS_MAX, Sessions, Visit},
+    sessions::{Past, SESSIONS_MAX, Sessions, Visit},
     shadow::Shadows,
     target::{Target, Targets, readable},
     warnings::Warnings,
@@ -95,6 +95,8 @@ pub struct Proxy {
 pub struct Parts {
     /// How callers are told apart.
     pub identify: Identify,
+    /// What clients may have seen before.
+    pub past: Past,
     /// The configuration in force.
     pub config: watch::Receiver<Arc<Config>>,
     /// The replicas.
@@ -122,8 +124,8 @@ impl Proxy {
             config: parts.config,
             cache: parts.cache,
             watches: Watches::new(metrics.clone()),
-            sessions: Sessions::new(SESSIONS_MAX, metrics.clone()),
-            foreseen: Sessions::new(SESSIONS_MAX, metrics.clone()),
+            sessions: Sessions::new(parts.past, SESSIONS_MAX, metrics.clone()),
+            foreseen: Sessions::new(parts.past, SESSIONS_MAX, metrics.clone()),
             scouts: Scouts::default(),
             shadow: Shadows::new(metrics.clone()),
             pacing: Pacing::new(metrics.clone()),

@@ -16,8 +16,9 @@ use std::{
 
 use arc_swap::ArcSwap;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType,
+    BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    NameConstraints, PKCS_ECDSA_P256_SHA256, SanType,
 };
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
@@ -101,21 +102,32 @@ pub struct Server(Arc<ArcSwap<ServerConfig>>);
 impl Authority {
     /// A new authority, valid from `now`.
     pub fn generate(now: SystemTime) -> Result<Self, Error> {
+        Self::of(authority_params(now))
+    }
+
+    /// A new authority that can vouch for servers of these names and on loopback, and for no others:
+    /// who steals its key can stand for nobody else.
+    pub fn generate_for(names: &Names, now: SystemTime) -> Result<Self, Error> {
+        let mut params = authority_params(now);
+        params.name_constraints = Some(names.constraints());
+        Self::of(params)
+    }
+
+    fn of(params: CertificateParams) -> Result<Self, Error> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        let params = authority_params(now);
         let certificate = params.self_signed(&key)?;
         let pem = certificate.pem();
         let certificate = certificate.der().clone();
         Ok(Self { certificate, pem, issuer: Issuer::new(params, key) })
     }
 
-    /// The authority kept in `directory`; made and kept there if there is none.
-    pub fn load_or_create(directory: &Path, now: SystemTime) -> Result<Self, Error> {
+    /// The authority kept in `directory`; made for `names` and kept there if there is none.
+    pub fn load_or_create(directory: &Path, names: &Names, now: SystemTime) -> Result<Self, Error> {
         let (certificate, key) = (directory.join(CA_FILE), directory.join(CA_KEY_FILE));
         if certificate.exists() && key.exists() {
             return Self::load(&certificate, &key, now);
         }
-        let authority = Self::generate(now)?;
+        let authority = Self::generate_for(names, now)?;
         make_private(directory)?;
         let key_pem = authority.issuer.key().serialize_pem();
         write_private(&key, key_pem.as_bytes())?;
@@ -243,6 +255,22 @@ impl Names {
             self.0.push(name);
         }
         self
+    }
+
+    /// What an authority for servers of these names may vouch for.
+    fn constraints(&self) -> NameConstraints {
+        let own = self.0.iter().map(|name| match name {
+            Name::Dns(name) => GeneralSubtree::DnsName(name.clone()),
+            Name::Ip(address) => {
+                let bits = if address.is_ipv4() { 32 } else { 128 };
+                GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(*address, bits))
+            }
+        });
+        let loopback = GeneralSubtree::IpAddress(CidrSubnet::from_v4_prefix([127, 0, 0, 0], 8));
+        NameConstraints {
+            permitted_subtrees: own.chain([loopback]).collect(),
+            excluded_subtrees: Vec::new(),
+        }
     }
 }
 

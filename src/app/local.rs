@@ -10,11 +10,12 @@ use super::{
     wire::MeteredDial,
 };
 use crate::{
-    cli::{Announcement, Kubeconfig, LocalOptions, UsageError},
+    cli::{Announcement, Kubeconfig, LocalOptions, UsageError, reachable},
     proxy::{
         forward::Clients,
         identify::{Identify, KnownTokens},
         listen::{Bound, Doors},
+        sessions::Past,
     },
     tls,
     upstream::{
@@ -40,7 +41,7 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
     let (kubeconfig, context) = (upstream.kubeconfig.as_deref(), upstream.context.as_deref());
     let access = identity::from_kubeconfig(kubeconfig, context).await?;
 
-    let server = format!("https://{}", serve::reachable(bound.address()));
+    let server = format!("https://{}", reachable(bound.address()));
     let token = token();
     let names = tls::Names::of_apiserver(CLUSTER_DOMAIN)
         .and(&bound.address().ip().to_string())
@@ -55,6 +56,7 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
         listeners: vec![bound],
         doors: Doors { tls: Some(certificate), authorities },
         identify: Identify::Own(KnownTokens::one(&token)),
+        past: Past::None,
         clients: Clients::new(plain, own),
         config: configuration.current.clone(),
         metrics: shared.metrics.clone(),
@@ -64,7 +66,7 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
     listeners.serve(shared, &running)?;
     configuration.follow(shared);
     drop(listening);
-    Ok(Started { running, announcement, _configuration: configuration })
+    Ok(Started { running, announcement: Some(announcement), _configuration: configuration })
 }
 
 fn kubeconfig_to_write(options: &LocalOptions) -> Result<PathBuf, UsageError> {

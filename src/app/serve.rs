@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    net::{SocketAddr, TcpListener},
     path::Path,
     sync::Arc,
     time::SystemTime,
@@ -40,7 +40,8 @@ pub(super) struct Shared {
 /// What must be closed or named by the end of the start.
 pub(super) struct Started {
     pub(super) running: Running,
-    pub(super) announcement: Announcement,
+    /// Absent where another process has told it already.
+    pub(super) announcement: Option<Announcement>,
     /// Published for as long as this is held.
     pub(super) _configuration: Configuration,
 }
@@ -113,7 +114,9 @@ async fn serve(
             return Ok(());
         }
     };
-    announce(&started.announcement)?;
+    if let Some(announcement) = &started.announcement {
+        announce(announcement)?;
+    }
     let signal = signals.next().await;
     tracing::info!("{signal}: finishing what is under way; another one ends at once");
     shared.drain.begin(Instant::now() + DRAIN_DEADLINE);
@@ -153,17 +156,6 @@ pub(super) fn authority_of(endpoint: &Endpoint) -> String {
     format!("{}:{}", endpoint.host(), endpoint.port())
 }
 
-/// Where a client on this machine reaches a listener.
-pub(super) fn reachable(mut address: SocketAddr) -> SocketAddr {
-    if address.ip().is_unspecified() {
-        address.set_ip(match address {
-            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        });
-    }
-    address
-}
-
 // === impl Configuration ===
 
 impl Configuration {
@@ -193,6 +185,14 @@ impl Configuration {
 // === impl AdminListeners ===
 
 impl AdminListeners {
+    /// Takes over what a supervisor has bound.
+    pub(super) fn inherit(operators: TcpListener, probes: TcpListener) -> io::Result<Self> {
+        for listener in [&operators, &probes] {
+            listener.set_nonblocking(true)?;
+        }
+        Ok(Self { operators, probes })
+    }
+
     /// Binds both; whoever reaches these addresses needs no login.
     pub(super) fn bind(options: &ServingOptions) -> anyhow::Result<Self> {
         let listeners = Self {
@@ -200,11 +200,7 @@ impl AdminListeners {
             probes: bind("--health", options.health)?,
             names: options.admin_names.clone(),
         };
-        for (flag, address) in [("--admin", options.admin), ("--health", options.health)] {
-            if !address.ip().is_loopback() {
-                tracing::warn!("{flag} {address} is open to other machines, without TLS or login");
-            }
-        }
+        warn_of_openness(options);
         Ok(listeners)
     }
 
@@ -224,6 +220,15 @@ impl AdminListeners {
             shared.admin.spawn(admin::serve(listener, audience, sources.clone()));
         }
         Ok(())
+    }
+}
+
+/// Says so in the log if others than this machine reach what has no login.
+pub(super) fn warn_of_openness(options: &ServingOptions) {
+    for (flag, address) in [("--admin", options.admin), ("--health", options.health)] {
+        if !address.ip().is_loopback() {
+            tracing::warn!("{flag} {address} is open to other machines, without TLS or login");
+        }
     }
 }
 

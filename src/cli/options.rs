@@ -5,7 +5,9 @@ use std::{
     path::PathBuf,
 };
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::PossibleValue};
+
+use crate::supervisor::Role;
 
 /// What is logged, and how.
 #[derive(Clone, Debug, Args)]
@@ -129,9 +131,10 @@ pub struct SidecarOptions {
     /// What every command that serves is told.
     #[command(flatten)]
     pub serving: ServingOptions,
-    /// Where the workload connects.
-    #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7443))]
-    pub listen: SocketAddr,
+    /// Where the workload connects; may be given several times. All but the first are left out in a
+    /// pod that lacks them, such as [::1] without IPv6.
+    #[arg(long, value_name = "ADDRESS", default_values_t = [loopback(7443)])]
+    pub listen: Vec<SocketAddr>,
     /// The directory of the pod's service account; followed as it changes.
     #[arg(long, value_name = "DIRECTORY", default_value = SERVICE_ACCOUNT)]
     pub service_account: PathBuf,
@@ -141,6 +144,12 @@ pub struct SidecarOptions {
     /// Where the pod's own certificate authority is kept while the pod lives.
     #[arg(long, value_name = "DIRECTORY")]
     pub state: PathBuf,
+    /// What a worker is started as; given by its supervisor.
+    #[arg(long, value_enum, hide = true)]
+    pub worker: Option<Role>,
+    /// How many workers there were before; given by the supervisor.
+    #[arg(long, hide = true, default_value_t)]
+    pub restarts: u64,
 }
 
 /// Where a pod finds its service account.
@@ -151,6 +160,18 @@ const WORKER_THREADS: u8 = 1;
 
 /// The heading of the options that every command has.
 const LOG: &str = "Log";
+
+// === impl Role ===
+
+impl ValueEnum for Role {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.as_str()))
+    }
+}
 
 // === impl LocalOptions ===
 

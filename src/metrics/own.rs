@@ -25,6 +25,8 @@ pub(super) struct Handles {
     mirrorings: Family<Outcome, Counter>,
     audit_lines: Family<AuditResult, Counter>,
     accounts: Gauge,
+    safe_mode: Gauge,
+    worker_restarts: Counter,
 }
 
 /// What was built.
@@ -53,6 +55,8 @@ impl Handles {
             mirrorings: Family::new(recorder, &table::MIRRORINGS),
             audit_lines: Family::new(recorder, &table::AUDIT_LINES),
             accounts: single(recorder, &table::ACCOUNTS),
+            safe_mode: single(recorder, &table::SAFE_MODE),
+            worker_restarts: single(recorder, &table::WORKER_RESTARTS),
         };
         // Rare and alarming: a rate over them needs the zero before the first one.
         for &limit in Limit::ALL {
@@ -132,6 +136,12 @@ impl Metrics {
     pub fn audited(&self, result: AuditResult, lines: u64) {
         let values = || [result.as_str().into()];
         self.0.own.audit_lines.with(result, values, |counter| counter.increment(lines));
+    }
+
+    /// This process took the place of so many others, and passes everything on if `safe`.
+    pub fn worker(&self, safe: bool, restarts: u64) {
+        self.0.own.safe_mode.set(if safe { 1.0 } else { 0.0 });
+        self.0.own.worker_restarts.absolute(restarts);
     }
 
     /// When an own certificate expires.

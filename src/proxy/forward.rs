@@ -205,7 +205,10 @@ impl Forwarder {
             Caller::Other(Stranger::Impersonating) => &*self.clients.impersonating,
             Caller::Bearer(_)
             | Caller::Other(
-                Stranger::NoCredential | Stranger::OtherCredential | Stranger::ImpersonatingBearer,
+                Stranger::NoCredential
+                | Stranger::OtherCredential
+                | Stranger::ImpersonatingBearer
+                | Stranger::SafeMode,
             ) => &*self.clients.plain,
         }
     }

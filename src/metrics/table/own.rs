@@ -44,6 +44,18 @@ pub(in crate::metrics) const AUDIT_LINES: Metric = counter(
     &[of!("result", AuditResult)],
     "Lines for the file that tells of answers from memory.",
 );
+pub(in crate::metrics) const SAFE_MODE: Metric = gauge(
+    "listless_safe_mode",
+    Unit::Count,
+    &[],
+    "1 while a sidecar whose workers crashed passes everything on as it comes, else 0.",
+);
+pub(in crate::metrics) const WORKER_RESTARTS: Metric = counter(
+    "listless_worker_restarts_total",
+    Unit::Count,
+    &[],
+    "Workers of a sidecar that took the place of one that had ended.",
+);
 pub(in crate::metrics) const CERTIFICATE_EXPIRY: Metric = gauge(
     "listless_certificate_expiry_timestamp_seconds",
     Unit::Seconds,

@@ -73,6 +73,7 @@ impl ForwardReason {
             Self::Caller(Stranger::Impersonating | Stranger::ImpersonatingBearer) => {
                 "impersonation"
             }
+            Self::Caller(Stranger::SafeMode) => "safe-mode",
             Self::NotModelled(why) => why.as_str(),
             Self::Observing => "observe",
             Self::NeverCached => "never-cached",
