@@ -13,8 +13,8 @@ const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// What there is on the two addresses, told to who asks for anything else.
-const PROBE_PATHS: &str = "/livez\n/readyz\n/readyz?verbose\n";
-const OPERATOR_PATHS: &str = "/metrics\n/debug/replicas\n";
+const PROBE_PATHS: &str = "/livez\n/readyz\n/readyz?verbose\n/metrics\n";
+const OPERATOR_PATHS: &str = "/debug/replicas\n";
 
 /// Answers a request by its method, path and query.
 pub(super) fn answer(
@@ -32,7 +32,7 @@ pub(super) fn answer(
     match (uri.path(), audience) {
         ("/livez" | "/healthz", _) => checks("livez", &live_parts(sources), verbose),
         ("/readyz", _) => checks("readyz", &ready_parts(sources), verbose),
-        ("/metrics", Audience::Operators) => {
+        ("/metrics", _) => {
             sources.metrics.ready(all_pass(&ready_parts(sources)));
             page(StatusCode::OK, METRICS, sources.metrics.render())
         }
@@ -171,10 +171,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn probes_are_not_shown_what_operators_see() {
         let setup = setup();
-        for uri in ["/metrics", "/debug/replicas"] {
-            assert_eq!(setup.probe(uri).await.0, 404, "{uri}");
-            assert_eq!(setup.get(Audience::Operators, uri).await.0, 200, "{uri}");
-        }
+        assert_eq!(setup.probe("/debug/replicas").await.0, 404);
+        assert_eq!(setup.get(Audience::Operators, "/debug/replicas").await.0, 200);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn probes_and_operators_are_shown_the_same_metrics() {
+        let setup = setup();
+        let metrics = setup.probe("/metrics").await;
+        assert_eq!(metrics.0, 200);
+        assert_eq!(metrics, setup.get(Audience::Operators, "/metrics").await);
     }
 
     #[tokio::test(start_paused = true)]

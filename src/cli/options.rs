@@ -50,10 +50,10 @@ pub struct KubeconfigOptions {
 /// What every command that serves is told.
 #[derive(Clone, Debug, Args)]
 pub struct ServingOptions {
-    /// Where metrics and replicas are shown, without TLS or login.
+    /// Where replicas and metrics are shown, without TLS or login.
     #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7444))]
     pub admin: SocketAddr,
-    /// Where /livez and /readyz are answered, without TLS or login.
+    /// Where /livez, /readyz and /metrics are answered, without TLS or login.
     #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7445))]
     pub health: SocketAddr,
     /// The configuration file [default: every setting at its default].

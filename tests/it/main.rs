@@ -3,6 +3,7 @@
 mod authorization;
 mod bad_input;
 mod callers;
+mod chart;
 mod cli;
 mod coalescing;
 mod config;

@@ -26,7 +26,12 @@ annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 labels:
-  {{- include "listless.labels" (list $root $part) | nindent 2 }}
+  {{- include "listless.selectorLabels" (list $root $part) | nindent 2 }}
+  app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+  app.kubernetes.io/part-of: listless
+  {{- with $root.Values.commonLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
   # No injector looks at pods with this label.
   listless.dev/component: {{ $part }}
   {{- with $values.podLabels }}
