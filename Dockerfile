@@ -3,7 +3,7 @@
 #
 #   docker build --build-arg SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)" --build-arg REVISION="$(git rev-parse HEAD)" .
 
-FROM docker.io/library/rust:1.95.0-bookworm AS build
+FROM rust:1.95.0-bookworm AS build
 RUN apt-get update \
  && apt-get install -y --no-install-recommends jq musl-tools \
  && rm -rf /var/lib/apt/lists/*

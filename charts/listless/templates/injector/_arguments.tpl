@@ -10,9 +10,19 @@
 - --service={{ include "listless.injector" . }}
 - --secret={{ include "listless.injector.secret" . }}
 - --webhook-configuration={{ include "listless.injector.clusterName" . }}
-- --image={{ include "listless.image" . }}
-{{- range $injector.imagePullSecrets }}
+{{- with $injector.sidecar }}
+- --image={{ default (include "listless.image" $) .image }}
+{{- range .imagePullSecrets }}
 - --image-pull-secret={{ .name }}
+{{- end }}
+- --mode={{ .mode }}
+- --freshness={{ .freshness }}
+- --port={{ .port }}
+- --cpu-request={{ .resources.requests.cpu }}
+- --cpu-limit={{ .resources.limits.cpu }}
+- --memory-request={{ .resources.requests.memory }}
+- --memory-limit={{ .resources.limits.memory }}
+- --revision={{ .revision }}
 {{- end }}
 {{ include "listless.logArguments" . }}
 {{- range $injector.extraArgs }}
