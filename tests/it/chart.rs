@@ -1,5 +1,5 @@
-//! What holds of the chart without Helm: its values, their schema and its page agree, and the command
-//! lines and configurations it renders are ones the program takes.
+//! What holds of the chart without Helm: its values, their schema and its page agree, and the
+//! command lines and configurations it renders are ones the program takes.
 //!
 //! `tests/cluster/chart` renders and installs it; the rendered files below `tests/golden/chart` are
 //! read here.
@@ -62,7 +62,11 @@ fn rendered() -> Vec<Value> {
 /// The arguments of every container that is rendered.
 fn command_lines() -> BTreeSet<Vec<String>> {
     let containers = |object: &Value| {
-        let pod = if object["kind"] == "Pod" { &object["spec"] } else { &object["spec"]["template"]["spec"] };
+        let pod = if object["kind"] == "Pod" {
+            &object["spec"]
+        } else {
+            &object["spec"]["template"]["spec"]
+        };
         pod["containers"].as_array().cloned().unwrap_or_default()
     };
     let arguments = |container: Value| -> Vec<String> {
@@ -101,7 +105,9 @@ fn the_schema_knows_all_values_and_no_others() {
     // What Helm itself adds, and what has no default.
     let beyond = |path: &String| {
         path != "global"
-            && !keys.iter().any(|key| key.path == *path || path.starts_with(&format!("{}.", key.path)))
+            && !keys
+                .iter()
+                .any(|key| key.path == *path || path.starts_with(&format!("{}.", key.path)))
             && !keys.iter().any(|key| key.path.starts_with(&format!("{path}.")))
     };
     let unknown: Vec<_> = known.into_iter().filter(beyond).collect();
@@ -119,14 +125,16 @@ fn no_object_of_the_schema_takes_keys_it_does_not_name() {
 
 #[test]
 fn the_chart_has_the_version_of_the_program() {
-    let chart: Value = serde_saphyr::from_str(&text_of("charts/listless/Chart.yaml")).expect("YAML");
+    let chart: Value =
+        serde_saphyr::from_str(&text_of("charts/listless/Chart.yaml")).expect("YAML");
     assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
 }
 
 #[test]
 fn the_rules_and_the_dashboard_are_those_of_the_repository() {
-    let pairs = [("charts/listless/files/rules", "yaml"), ("charts/listless/files/dashboards", "json")];
+    let pairs =
+        [("charts/listless/files/rules", "yaml"), ("charts/listless/files/dashboards", "json")];
     for (folder, extension) in pairs {
         let Ok(entries) = fs::read_dir(repository(folder)) else { continue };
         for entry in entries {
@@ -179,4 +187,13 @@ fn run(arguments: &[String]) -> (Option<i32>, String) {
     let output = output.expect("the program under test runs");
     let text = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn the_image_has_the_version_and_the_toolchain_of_the_program() {
+    let file = text_of("Dockerfile");
+    assert!(file.contains(concat!("ARG VERSION=", env!("CARGO_PKG_VERSION"), "\n")), "{file}");
+    let toolchain = text_of("rust-toolchain.toml");
+    let channel = toolchain.split('"').nth(1).expect("a channel");
+    assert!(file.contains(&format!("FROM rust:{channel}-")), "{file}");
 }

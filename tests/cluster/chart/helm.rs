@@ -113,10 +113,12 @@ pub fn custom_resources() -> Result<Built> {
         set -eu
         at() { go mod download -json "$1" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p'; }
         mkdir -p "$0"
+        monitoring=$(at github.com/prometheus-operator/prometheus-operator)
+        certificates=$(at github.com/cert-manager/cert-manager)
         for kind in podmonitors servicemonitors prometheusrules; do
-            cp "$(at github.com/prometheus-operator/prometheus-operator)/example/prometheus-operator-crd/monitoring.coreos.com_$kind.yaml" "$0"
+            cp "$monitoring"/example/prometheus-operator-crd/*_$kind.yaml "$0"
         done
-        cp "$(at github.com/cert-manager/cert-manager)/deploy/crds/cert-manager.io_certificates.yaml" "$0"
+        cp "$certificates/deploy/crds/cert-manager.io_certificates.yaml" "$0"
         chmod -R u+w "$0""#;
     let recipe = Recipe {
         name: "custom-resources",

@@ -123,8 +123,7 @@ async fn two_releases_of_one_name_live_in_two_namespaces() {
     let (chart, values) = (chart(), example("full"));
     for namespace in [NAMESPACE, "second"] {
         stage.namespace(namespace, &json!({})).await.expect("a namespace");
-        let arguments =
-            ["install", RELEASE, &chart, "--namespace", namespace, "--values", &values];
+        let arguments = ["install", RELEASE, &chart, "--namespace", namespace, "--values", &values];
         helm.output(&arguments).unwrap_or_else(|error| panic!("{namespace}: {error}"));
     }
 }
@@ -193,7 +192,8 @@ impl Stage {
     }
 
     async fn define(&self, text: &str) -> Result<()> {
-        let request = Request::new(Method::POST, DEFINITIONS).body("application/yaml", text.to_owned());
+        let request =
+            Request::new(Method::POST, DEFINITIONS).body("application/yaml", text.to_owned());
         let made = self.client.send(request).await?.successful()?.json()?;
         let name = made["metadata"]["name"].as_str().context("a name")?;
         let deadline = Instant::now() + SETTLE_LIMIT;
@@ -252,7 +252,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The Deployment and the webhooks have these numbers, and what the injector wrote is still there.
+    /// The Deployment and the webhooks have these numbers, and what the injector wrote is there.
     async fn is_as_configured(&self, replicas: u64, seconds: u64) -> Result<()> {
         let get = async |path: String| self.client.get(&path).await?.successful()?.json();
         let deployment =
@@ -294,7 +294,8 @@ impl Stage {
             (GATEWAY, "create", ("", "pods"), "default", ""),
             (GATEWAY, "impersonate", ("", "users"), "", ""),
         ];
-        let asked = yes.map(|right| (right, true)).into_iter().chain(no.map(|right| (right, false)));
+        let asked =
+            yes.map(|right| (right, true)).into_iter().chain(no.map(|right| (right, false)));
         for ((user, verb, (group, resource), namespace, name), wanted) in asked {
             let attributes = json!({"verb": verb, "group": group, "resource": resource,
                 "namespace": namespace, "name": name});
@@ -304,7 +305,10 @@ impl Stage {
             let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
             let answer = self.client.send(Request::new(Method::POST, path).json(&review)).await?;
             let allowed = &answer.successful()?.json()?["status"]["allowed"];
-            ensure!(*allowed == wanted, "{user} may {verb} {resource} {namespace}/{name}: {allowed}");
+            ensure!(
+                *allowed == wanted,
+                "{user} may {verb} {resource} {namespace}/{name}: {allowed}"
+            );
         }
         Ok(())
     }

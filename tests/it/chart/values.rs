@@ -1,6 +1,7 @@
 //! The values of the chart: read with their comments, as lines of a page, and as parts of a schema.
 //!
-//! A line scanner for the plain form of `values.yaml`, two blanks a level; anything else is an error.
+//! A line scanner for the plain form of `values.yaml`, two blanks a level; a key without a comment is
+//! an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,13 +77,15 @@ pub(super) fn page(keys: &[Key]) -> String {
             }
             continue;
         };
-        let of = sections.iter_mut().find(|(name, _)| key.path.split('.').next() == Some(name));
-        let at = if of.is_some() { of } else { sections.first_mut() };
-        let (_, text) = at.expect("there is a first one");
+        // What belongs to no section stands first.
+        let section = key.path.split('.').next();
+        let at = sections.iter().position(|(name, _)| section == Some(name.as_str()));
+        let (_, text) = &mut sections[at.unwrap_or_default()];
         if !text.contains("| key |") {
             text.push_str("| key | default | meaning |\n| --- | --- | --- |\n");
         }
-        let line = format!("| `{}` | `{default}` | {} |\n", key.path, key.comment.replace('|', "\\|"));
+        let line =
+            format!("| `{}` | `{default}` | {} |\n", key.path, key.comment.replace('|', "\\|"));
         text.push_str(&line);
     }
     sections.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join("\n")
