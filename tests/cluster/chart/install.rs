@@ -16,6 +16,7 @@ use crate::clusters::{Machine, available, skipped};
 use crate::rig::artifact::Built;
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User, Version};
+use crate::rig::proxy_process::ProxyProcess;
 
 /// By then a new policy or a definition of a kind has come to the apiserver's attention.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
@@ -25,6 +26,7 @@ const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookcon
 const WEBHOOK: &str = "listless-system-demo-listless-injector";
 const SECRET: &str = "demo-listless-injector-certificate";
 const INJECTOR: &str = "system:serviceaccount:listless-system:demo-listless-injector";
+const GATEWAY_NAME: &str = "demo-listless-gateway";
 const GATEWAY: &str = "system:serviceaccount:listless-system:demo-listless-gateway";
 
 /// A control plane of its own that knows the kinds the chart may make.
@@ -157,6 +159,33 @@ async fn a_pod_that_asked_for_a_sidecar_and_has_none_is_warned_of_and_starts() {
     }
 }
 
+#[tokio::test]
+async fn a_gateway_with_the_charts_rights_and_configuration_keeps_what_its_rules_name() {
+    let Some(stage) = Stage::set(Version::V1_36).await else { return };
+    let Some(helm) = stage.helm(Major::Four) else { return };
+    let chart = chart();
+    let settings = "injector.enabled=false,gateway.enabled=true,gateway.tls.secretName=any";
+    let install = ["install", RELEASE, &chart, "--namespace", NAMESPACE, "--set", settings];
+    helm.output(&install).expect("an installation");
+    let gateway = stage.gateway().await.expect("a gateway");
+    let caller = Client::new(gateway.server(), Some(&User::Admin.token()), Protocol::Http1);
+    let hits = async |path: &str| {
+        let answer = caller.get(path).await.expect("an answer");
+        assert_eq!(answer.status, 200, "{path}: {}", answer.excerpt());
+        answer.header("Cache-Status").is_some_and(|told| told.contains("; hit"))
+    };
+    for path in ["/api/v1/pods", "/api/v1/nodes", "/apis/apps/v1/namespaces/shop/deployments"] {
+        let deadline = Instant::now() + SETTLE_LIMIT;
+        while !hits(path).await {
+            assert!(Instant::now() < deadline, "{path} is not kept: {}", gateway.log());
+            tokio::time::sleep(POLL).await;
+        }
+    }
+    for _ in 0..5 {
+        assert!(!hits("/api/v1/namespaces/default/configmaps").await, "no rule names these");
+    }
+}
+
 // === impl Stage ===
 
 impl Stage {
@@ -184,6 +213,21 @@ impl Stage {
             stage.namespace(namespace, &json!({})).await.expect("a namespace");
         }
         Some(stage)
+    }
+
+    /// What the chart's Deployment would run: as its service account, by its configuration.
+    async fn gateway(&self) -> Result<ProxyProcess> {
+        let account = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{GATEWAY_NAME}");
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"});
+        let request = Request::new(Method::POST, &format!("{account}/token")).json(&review);
+        let token = self.client.send(request).await?.successful()?.json()?;
+        let token = token["status"]["token"].as_str().context("a token")?;
+        let map = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{GATEWAY_NAME}");
+        let map = self.client.get(&map).await?.successful()?.json()?;
+        let configuration = map["data"]["proxy.yaml"].as_str().context("a configuration")?;
+        let kubeconfig = self.plane.folder().join("gateway.kubeconfig");
+        std::fs::write(&kubeconfig, self.plane.server()?.kubeconfig(token))?;
+        ProxyProcess::gateway(&kubeconfig, Some(configuration)).await
     }
 
     fn helm(&self, major: Major) -> Option<Helm> {
