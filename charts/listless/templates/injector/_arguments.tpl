@@ -9,7 +9,16 @@
 - --namespace={{ .Release.Namespace }}
 - --service={{ include "listless.injector" . }}
 - --secret={{ include "listless.injector.secret" . }}
-- --webhook-configuration={{ include "listless.injector.clusterName" . }}
+- --webhook={{ include "listless.injector.clusterName" . }}
+{{- range $injector.webhook.excludedNamespaces }}
+- --exclude-namespace={{ . }}
+{{- end }}
+{{- with $injector.webhook.url }}
+- --name={{ (urlParse .).hostname }}
+{{- end }}
+{{- if $injector.events }}
+- --events
+{{- end }}
 {{- with $injector.sidecar }}
 - --image={{ default (include "listless.image" $) .image }}
 {{- range .imagePullSecrets }}
