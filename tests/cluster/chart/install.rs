@@ -152,10 +152,12 @@ async fn a_pod_that_asked_for_a_sidecar_and_has_none_is_warned_of_and_starts() {
         assert!(Instant::now() < deadline, "no warning in {SETTLE_LIMIT:?}");
         tokio::time::sleep(POLL).await;
     }
-    let out = json!({"listless.dev/inject": "false"});
-    for (namespace, labels) in [("shop", &out), ("default", &json!({}))] {
+    let (out, inside) =
+        (json!({"listless.dev/inject": "false"}), json!({"listless.dev/inject": "true"}));
+    let cases = [("shop", &out, false), ("till", &json!({}), false), ("till", &inside, true)];
+    for (namespace, labels, asked) in cases {
         let (code, warning) = stage.pod(namespace, labels).await.expect("an answer");
-        assert_eq!((code, warning), (201, None), "{namespace}: it did not ask");
+        assert_eq!((code, warning.is_some()), (201, asked), "{namespace}: {labels}");
     }
 }
 
