@@ -136,7 +136,7 @@ async fn a_pod_that_asked_for_a_sidecar_and_has_none_is_warned_of_and_starts() {
     let Some(helm) = stage.helm(Major::Four) else { return };
     let chart = chart();
     // Nobody answers there, and nothing leaves the machine.
-    let url = "injector.webhook.url=https://127.0.0.1:9/mutate";
+    let url = "injector.webhook.url=https://127.0.0.1:9/inject";
     let settings = ["--set", url, "--set", "injector.warnWithoutSidecar=true"];
     let install = ["install", RELEASE, &chart, "--namespace", NAMESPACE];
     helm.output(&[install.as_slice(), &settings].concat()).expect("an installation");

@@ -9,15 +9,15 @@
 - --namespace={{ .Release.Namespace }}
 - --service={{ include "listless.injector" . }}
 - --secret={{ include "listless.injector.secret" . }}
-- --webhook={{ include "listless.injector.clusterName" . }}
+- --webhook-configuration={{ include "listless.injector.clusterName" . }}
 {{- range $injector.webhook.excludedNamespaces }}
 - --exclude-namespace={{ . }}
 {{- end }}
 {{- with $injector.webhook.url }}
 - --name={{ (urlParse .).hostname }}
 {{- end }}
-{{- if $injector.events }}
-- --events
+{{- if not $injector.events }}
+- --no-events
 {{- end }}
 {{- with $injector.sidecar }}
 - --image={{ default (include "listless.image" $) .image }}
