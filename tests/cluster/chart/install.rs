@@ -203,6 +203,10 @@ impl Stage {
                 return None;
             }
         };
+        // Built before anything runs: that may take minutes, and connections do not wait so long.
+        for major in Major::ALL {
+            drop(Helm::get(major, None)?);
+        }
         let machine = Machine::beside().await;
         let plane = ControlPlane::start(version).await.expect("a control plane");
         let client = plane.client(User::Admin, Protocol::Http1).expect("a client");
