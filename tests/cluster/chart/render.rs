@@ -119,7 +119,9 @@ fn every_wrong_value_is_refused_by_its_name() {
     for major in Major::ALL {
         let Some(helm) = Helm::get(major, None) else { return };
         for (setting, names) in WRONG {
-            let told = helm.refusal(&["template", RELEASE, &chart(), "--set", setting]);
+            let chart = chart();
+            let rest = ["--kube-version", WRITTEN, "--set", setting];
+            let told = helm.refusal(&[["template", RELEASE, &chart].as_slice(), &rest].concat());
             let told = told.unwrap_or_else(|error| panic!("{setting}: {error}"));
             // Helm 4 writes a pointer, Helm 3 may write it with dots.
             let plain = told.replace('.', "/");
