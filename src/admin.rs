@@ -1,7 +1,7 @@
 //! What operators and probes ask: alive, ready, metrics, what is held, and the page that shows it.
 //!
-//! Plain HTTP on two addresses: one for probes, and one, on loopback unless told otherwise, that also
-//! has the metrics, the page and its data. It runs on a runtime of its own, so that the data path never
+//! Plain HTTP on two addresses: one for probes and scrapes, and one, on loopback unless told otherwise,
+//! that also has the page and its data. It runs on a runtime of its own, so that the data path never
 //! waits for it and it still answers when the data path does not. It only reads.
 
 mod assets;
@@ -37,7 +37,7 @@ use crate::{
 /// Which questions an address answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
-    /// Whether it lives and is ready.
+    /// Whether it lives and is ready, and what was counted.
     Probes,
     /// Everything.
     Operators,

@@ -22,8 +22,8 @@ const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 
 /// What there is on the two addresses, told to who asks for anything else.
-const PROBE_PATHS: &str = "/livez\n/readyz\n/readyz?verbose\n";
-const OPERATOR_PATHS: &str = "/\n/metrics\n/debug/replicas\n/api/v1/status\n/api/v1/report\n\
+const PROBE_PATHS: &str = "/livez\n/readyz\n/readyz?verbose\n/metrics\n";
+const OPERATOR_PATHS: &str = "/\n/debug/replicas\n/api/v1/status\n/api/v1/report\n\
                               /api/v1/top\n/api/v1/timeline\n\
                               /api/v1/explain?method=GET&url=/api/v1/pods\n/api/v1/events\n";
 
@@ -59,11 +59,11 @@ fn find<B>(sources: &Arc<Sources>, audience: Audience, request: &Request<B>) -> 
         ("/livez" | "/healthz", _) => checks("livez", &live_parts(sources), verbose),
         ("/readyz", _) => checks("readyz", &ready_parts(sources), verbose),
         ("/", Audience::Probes) => page(StatusCode::OK, TEXT, PROBE_PATHS.to_owned()),
-        (_, Audience::Probes) => not_found(PROBE_PATHS),
-        ("/metrics", Audience::Operators) => {
+        ("/metrics", _) => {
             sources.metrics.ready(all_pass(&ready_parts(sources)));
             page(StatusCode::OK, METRICS, sources.metrics.render())
         }
+        (_, Audience::Probes) => not_found(PROBE_PATHS),
         (_, Audience::Operators) => match guard::verdict(request, &sources.names) {
             Verdict::Welcome => shown(sources, method, uri),
             Verdict::Misdirected => page(StatusCode::MISDIRECTED_REQUEST, TEXT, MISDIRECTED.into()),
@@ -252,10 +252,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn probes_are_not_shown_what_operators_see() {
         let setup = setup();
-        for uri in ["/metrics", "/debug/replicas", "/api/v1/report", "/api/v1/top"] {
+        for uri in ["/debug/replicas", "/api/v1/report", "/api/v1/top"] {
             assert_eq!(setup.probe(uri).await.0, 404, "{uri}");
             assert_eq!(setup.get(Audience::Operators, uri).await.0, 200, "{uri}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn probes_and_operators_are_shown_the_same_metrics() {
+        let setup = setup();
+        let metrics = setup.probe("/metrics").await;
+        assert_eq!(metrics.0, 200);
+        assert_eq!(metrics, setup.get(Audience::Operators, "/metrics").await);
     }
 
     #[tokio::test(start_paused = true)]

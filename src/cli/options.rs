@@ -62,14 +62,14 @@ pub struct KubeconfigOptions {
 /// What every command that serves is told.
 #[derive(Clone, Debug, Args)]
 pub struct ServingOptions {
-    /// Where the page, metrics and replicas are shown, without TLS or login.
+    /// Where the page, replicas and metrics are shown, without TLS or login.
     #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7444))]
     pub admin: SocketAddr,
     /// A name by which browsers may ask for the admin address, besides IP addresses and localhost;
     /// may be repeated.
     #[arg(long = "admin-name", value_name = "NAME")]
     pub admin_names: Vec<String>,
-    /// Where /livez and /readyz are answered, without TLS or login.
+    /// Where /livez, /readyz and /metrics are answered, without TLS or login.
     #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7445))]
     pub health: SocketAddr,
     /// The configuration file [default: every setting at its default].

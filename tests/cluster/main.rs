@@ -10,6 +10,7 @@
     reason = "the rig is shared with the benches; tests tell what they skip and find; one future runs at a time"
 )]
 
+mod chart;
 mod clusters;
 mod dataset;
 mod differential;

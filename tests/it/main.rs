@@ -4,6 +4,7 @@ mod admin;
 mod authorization;
 mod bad_input;
 mod callers;
+mod chart;
 mod cli;
 mod coalescing;
 mod config;
