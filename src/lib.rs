@@ -10,6 +10,7 @@ pub mod config;
 pub mod demo;
 pub mod error;
 pub mod hash;
+pub mod injector;
 pub mod lifecycle;
 pub mod metrics;
 pub mod mirror;
