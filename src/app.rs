@@ -1,6 +1,7 @@
 //! Builds every part in order, binds all listeners first, owns the end.
 
 mod gateway;
+mod injector;
 mod local;
 mod serve;
 mod sidecar;
@@ -31,6 +32,7 @@ use crate::{
 };
 
 pub use gateway::gateway;
+pub use injector::injector;
 pub use local::local;
 pub use sidecar::sidecar;
 

@@ -7,6 +7,7 @@
 mod announce;
 mod configuration;
 mod explain;
+mod inject;
 mod kubeconfig;
 mod log;
 mod options;
@@ -23,9 +24,10 @@ use crate::{app, config, demo, error::Chain};
 
 pub use announce::{Announcement, announce};
 pub use explain::{Explanation, explain};
+pub use inject::InjectionOptions;
 pub use kubeconfig::{Kubeconfig, KubeconfigError, write_kubeconfig};
 pub use options::{
-    GatewayOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions, ServingOptions,
+    GatewayOptions, InjectorOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions, ServingOptions,
     SidecarOptions,
 };
 
@@ -47,6 +49,12 @@ enum Command {
     Gateway(GatewayOptions),
     /// Serve the workload beside it in its pod.
     Sidecar(SidecarOptions),
+    /// Put a sidecar into pods on their way into the cluster: a mutating webhook.
+    Injector(Box<InjectorOptions>),
+    /// Put a sidecar into the pods of manifests.
+    Inject(inject::Arguments),
+    /// Take the sidecar out of the pods of manifests.
+    Uninject(inject::Files),
     /// Show what is saved: a simulated cluster, polled straight and through Listless.
     Demo(demo::Args),
     /// Tell what would happen to a request, and why.
@@ -95,6 +103,9 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Local(options) => app::local(&options)?,
         Command::Gateway(options) => app::gateway(&options)?,
         Command::Sidecar(options) => app::sidecar(&options)?,
+        Command::Injector(options) => app::injector(&options)?,
+        Command::Inject(arguments) => inject::inject(&arguments)?,
+        Command::Uninject(files) => inject::uninject(&files)?,
         Command::Demo(args) => return demo::run(&args),
         Command::Explain(arguments) => explain::run(&arguments)?,
         Command::Config(command) => configuration::run(&command)?,

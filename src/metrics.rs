@@ -6,6 +6,7 @@
 mod client;
 mod document;
 mod family;
+mod injector;
 mod labels;
 mod metric;
 mod own;
@@ -31,7 +32,7 @@ use crate::api::GroupVersionResource;
 pub use client::RequestSample;
 pub use document::document;
 pub use labels::{
-    Certificate, Connect, Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState,
+    Certificate, Connect, Event, Injection, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState,
     Review, Round, ServedBy, Told, Transport, UpstreamFault, Wait, WatchEnd,
 };
 pub use replica::{ReplicaSample, ReplicaTotals};
@@ -51,6 +52,7 @@ struct Inner {
     upstream: upstream::Handles,
     replica: replica::Handles,
     own: own::Handles,
+    injector: injector::Handles,
 }
 
 // === impl Metrics ===
@@ -66,6 +68,7 @@ impl Metrics {
             upstream: upstream::Handles::new(&recorder),
             replica: replica::Handles::new(&recorder),
             own: own::Handles::new(&recorder),
+            injector: injector::Handles::new(&recorder),
         }))
     }
 

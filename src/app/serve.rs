@@ -18,7 +18,7 @@ use tokio::{
 use super::{DRAIN_DEADLINE, Running};
 use crate::{
     admin::{self, Audience, Sources},
-    cache::Cache,
+    cache::{Cache, ReplicaStatus},
     cli::{Announcement, ServingOptions, announce},
     config::{Config, Reloader},
     lifecycle::{Drain, Heartbeat, Ready, Signals},
@@ -73,20 +73,14 @@ pub(super) fn run(
 ) -> anyhow::Result<()> {
     let admin = runtime("admin", 1)?;
     let data = data_runtime(options.worker_threads.into())?;
-    let shared = Shared {
-        ready: Ready::default(),
-        drain: Drain::new(),
-        heartbeat: Heartbeat::new(),
-        metrics: Metrics::new(),
-        admin: admin.handle().clone(),
-    };
+    let shared = Shared::new(admin.handle().clone());
     let ended = data.block_on(serve(shared, start));
     data.shutdown_timeout(RUNTIME_REST);
     admin.shutdown_background();
     ended
 }
 
-fn runtime(name: &str, threads: usize) -> anyhow::Result<Runtime> {
+pub(super) fn runtime(name: &str, threads: usize) -> anyhow::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(threads).thread_name(name).enable_all();
     builder.build().context("threads cannot be started")
@@ -158,6 +152,20 @@ pub(super) fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn new(admin: Handle) -> Self {
+        Self {
+            ready: Ready::default(),
+            drain: Drain::new(),
+            heartbeat: Heartbeat::new(),
+            metrics: Metrics::new(),
+            admin,
+        }
+    }
+}
+
 // === impl Configuration ===
 
 impl Configuration {
@@ -203,12 +211,25 @@ impl AdminListeners {
 
     /// Serves both on the admin runtime, for as long as that runs.
     pub(super) fn serve(self, shared: &Shared, cache: Cache) -> anyhow::Result<()> {
+        self.serve_replicas(shared, Box::new(move || cache.replicas()))
+    }
+
+    /// The same for a process without replicas.
+    pub(super) fn serve_nothing_held(self, shared: &Shared) -> anyhow::Result<()> {
+        self.serve_replicas(shared, Box::new(Vec::new))
+    }
+
+    fn serve_replicas(
+        self,
+        shared: &Shared,
+        replicas: Box<dyn Fn() -> Vec<ReplicaStatus> + Send + Sync>,
+    ) -> anyhow::Result<()> {
         let sources = Arc::new(Sources {
             ready: shared.ready.clone(),
             draining: shared.drain.watch(),
             heartbeat: shared.heartbeat.clone(),
             metrics: shared.metrics.clone(),
-            replicas: Box::new(move || cache.replicas()),
+            replicas,
         });
         let _within = shared.admin.enter();
         for (listener, audience) in

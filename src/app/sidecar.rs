@@ -62,7 +62,11 @@ async fn start(options: &SidecarOptions, shared: &Shared) -> anyhow::Result<Star
     shared.metrics.certificate_expires(Certificate::Serving, now + tls::LEAF_LIFETIME);
 
     let (source, target) = (options.service_account.clone(), options.mirror.clone());
+    let others = options.also_mirror.iter().map(|(source, target)| {
+        Mirror::new(source.clone(), target.clone(), authority.pem().to_owned())
+    });
     let mut follower = Follower {
+        others: others.collect(),
         mirror: Mirror::new(source, target, authority.pem().to_owned()),
         known: KnownTokens::none(),
         metrics: shared.metrics.clone(),
@@ -110,6 +114,8 @@ fn authority(state: &Path) -> anyhow::Result<tls::Authority> {
 /// Keeps the copy and what is known of its tokens.
 struct Follower {
     mirror: Mirror,
+    /// Other accounts: whoever presents one of their tokens is a stranger.
+    others: Vec<Mirror>,
     known: KnownTokens,
     metrics: Metrics,
 }
@@ -119,6 +125,7 @@ struct Follower {
 impl Follower {
     fn look(&mut self, now: SystemTime) -> Result<(), crate::mirror::Error> {
         self.known.expire(now);
+        self.look_at_others(now);
         let look = self.mirror.look(now);
         match &look {
             Ok(Look::Same) => {}
@@ -131,6 +138,21 @@ impl Follower {
             Err(_) => self.metrics.service_account_mirrored(Outcome::Failure),
         }
         look.map(drop)
+    }
+
+    /// Without one of them the workload can do what it is here for.
+    fn look_at_others(&mut self, now: SystemTime) {
+        for other in &mut self.others {
+            match other.look(now) {
+                Ok(Look::Same) => {}
+                Ok(Look::Written) => self.metrics.service_account_mirrored(Outcome::Success),
+                Err(error) => {
+                    self.metrics.service_account_mirrored(Outcome::Failure);
+                    let error = Chain(&error);
+                    tracing::error!(%error, "another mirrored service account stays as it is");
+                }
+            }
+        }
     }
 
     async fn follow(mut self, mut draining: Draining) {

@@ -31,7 +31,7 @@ use self::{
 pub use self::{
     edit::{Action, Operation, Pointer},
     reason::{Note, Skip, SkipReason},
-    settings::{Origin, Resources, Settings},
+    settings::{Origin, Resources, Settings, freshness_named, mode_named},
     undo::undo,
 };
 

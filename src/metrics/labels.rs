@@ -222,6 +222,18 @@ label! {
 }
 
 label! {
+    /// What the webhook did with a pod.
+    Injection {
+        /// It got a sidecar, or a new container of it was led there.
+        Injected = "injected",
+        /// It was left as it is.
+        Skipped = "skipped",
+        /// The question was none.
+        Error = "error",
+    }
+}
+
+label! {
     /// A bound that keeps memory or work finite.
     Limit {
         /// Client connections open at once.
@@ -232,6 +244,8 @@ label! {
         Watches = "watches",
         /// Resources with metric labels of their own.
         MetricResources = "metric_resources",
+        /// Events that the injector sends, or has waiting.
+        InjectorEvents = "injector_events",
     }
 }
 

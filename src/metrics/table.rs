@@ -87,6 +87,10 @@ pub(super) const TABLE: &[Section] = &[
         ],
     },
     Section {
+        title: "The injector",
+        metrics: &[&INJECTOR_REQUESTS, &INJECTOR_DURATION, &INJECTOR_AUTHORITY_EXPIRY],
+    },
+    Section {
         title: "The process",
         metrics: &[
             &PROCESS_CPU,
@@ -131,9 +135,13 @@ const SCOPE: Label = described(
 const CODE: Label = described("code", "the HTTP status code");
 
 mod callers;
+mod injector;
 mod own;
 
 pub(super) use callers::{CLIENT_CONNECTS, REVIEWS, SESSIONS};
+pub(super) use injector::{
+    INJECTOR_AUTHORITY_EXPIRY, INJECTOR_DURATION, INJECTOR_REQUESTS,
+};
 pub(super) use own::{
     CERTIFICATE_EXPIRY, CERTIFICATE_RELOADS, MIRRORINGS, PROCESS_CPU, PROCESS_MAX_FDS,
     PROCESS_OPEN_FDS, PROCESS_RESIDENT, PROCESS_START, PROCESS_THREADS, PROCESS_VIRTUAL,

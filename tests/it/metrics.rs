@@ -6,7 +6,7 @@ use http::StatusCode;
 use listless::{
     api::{GroupVersionResource, Scope, Verb},
     metrics::{
-        self, Certificate, Connect, Lane, Metrics, Origin, Outcome, Protocol, ReplicaEnd,
+        self, Certificate, Connect, Injection, Lane, Metrics, Origin, Outcome, Protocol, ReplicaEnd,
         ReplicaSample, ReplicaState, ReplicaTotals, RequestSample, Review, ServedBy, Told,
         Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd,
     },
@@ -39,6 +39,8 @@ fn record_everything(metrics: &Metrics) {
     drop(metrics.client_connection(Protocol::Http2));
     metrics.client_handshake(Outcome::Success);
     metrics.connect(Connect::Opened);
+    metrics.injection(Injection::Skipped, "host_network", MOMENT);
+    metrics.injector_authority_expires(std::time::SystemTime::UNIX_EPOCH);
 
     metrics.upstream_request(&UpstreamSample {
         origin: Origin::Client,

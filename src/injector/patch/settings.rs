@@ -25,7 +25,7 @@ pub struct Settings {
     pub version: String,
     /// Which of several injectors this is.
     pub revision: String,
-    /// Where the sidecar listens; it takes two ports above the health port's base, too.
+    /// Where the sidecar listens on loopback, beside two ports for probes and operators.
     pub port: u16,
     /// Whether the sidecar acts.
     pub mode: Mode,
@@ -123,6 +123,20 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Whether sidecars of these settings would start.
+    pub fn check(&self) -> Result<(), Skip> {
+        let invalid = |detail: &str| Err(Skip::because(SkipReason::InvalidAnnotation, detail));
+        if !is_image(&self.image) {
+            return invalid("that is no image's name");
+        }
+        if !is_free(self.port) {
+            return invalid(&format!("ports {HEALTH_PORT} and {ADMIN_PORT} are for other things"));
+        }
+        self.resources.check()
+    }
+}
+
 impl Default for Resources {
     fn default() -> Self {
         Self {
@@ -212,6 +226,16 @@ const FRESHNESSES: [(&str, Freshness); 4] = [
     ("any", Freshness::Any),
 ];
 
+/// The mode of that name.
+pub fn mode_named(wanted: &str) -> Option<Mode> {
+    MODES.iter().find(|(name, _)| *name == wanted).map(|(_, mode)| *mode)
+}
+
+/// The freshness of that name.
+pub fn freshness_named(wanted: &str) -> Option<Freshness> {
+    FRESHNESSES.iter().find(|(name, _)| *name == wanted).map(|(_, freshness)| *freshness)
+}
+
 /// The mode as annotations and the configuration name it.
 pub(super) fn mode_name(mode: Mode) -> &'static str {
     MODES.iter().find(|(_, value)| *value == mode).map_or("", |(name, _)| name)
@@ -238,8 +262,7 @@ fn one_of<T: Copy>(pod: &Pod<'_>, name: &str, values: &[(&str, T)]) -> Result<Op
 
 fn port(pod: &Pod<'_>) -> Result<Option<u16>, Skip> {
     let Some(wished) = text(pod, PORT)? else { return Ok(None) };
-    let is_free = |port: &u16| *port > 1023 && ![HEALTH_PORT, ADMIN_PORT].contains(port);
-    match wished.parse::<u16>().ok().filter(is_free) {
+    match wished.parse::<u16>().ok().filter(|port| is_free(*port)) {
         Some(port) => Ok(Some(port)),
         None => {
             let detail = format!(
@@ -253,11 +276,21 @@ fn port(pod: &Pod<'_>) -> Result<Option<u16>, Skip> {
 
 fn image<'a>(pod: &Pod<'a>) -> Result<Option<&'a str>, Skip> {
     let Some(wished) = text(pod, IMAGE)? else { return Ok(None) };
-    if wished.len() > IMAGE_LENGTH_MAX || wished.contains(|c: char| !c.is_ascii_graphic()) {
+    if !is_image(wished) {
         let detail = format!("{IMAGE} is no image's name");
         return Err(Skip::because(SkipReason::InvalidAnnotation, detail));
     }
     Ok(Some(wished))
+}
+
+/// Ports below 1024 need a capability that the sidecar does not have.
+fn is_free(port: u16) -> bool {
+    port > 1023 && ![HEALTH_PORT, ADMIN_PORT].contains(&port)
+}
+
+fn is_image(name: &str) -> bool {
+    let is_fine = |c: char| c.is_ascii_graphic();
+    !name.is_empty() && name.len() <= IMAGE_LENGTH_MAX && name.chars().all(is_fine)
 }
 
 /// The mode of a configuration that a pod brings itself.
@@ -294,7 +327,7 @@ fn configuration(mode: Mode, freshness: Freshness, resources: &Resources) -> Str
 
 impl Resources {
     /// Whether the apiserver would take them.
-    pub fn check(&self) -> Result<(), Skip> {
+    fn check(&self) -> Result<(), Skip> {
         let invalid = |detail| Err(Skip::because(SkipReason::InvalidAnnotation, detail));
         for (request, limit, what) in [
             (&self.cpu_request, &self.cpu_limit, "processor time"),
