@@ -16,6 +16,7 @@ mod differential;
 mod direct;
 mod gateway;
 mod histories;
+mod injector;
 mod load;
 mod read_your_writes;
 mod relay;

@@ -11,6 +11,7 @@ mod faults;
 mod forwarding;
 mod freshness;
 mod harness;
+mod injection;
 mod metrics;
 #[cfg(feature = "mutants")]
 mod mutants;

@@ -118,7 +118,10 @@ fn except_besides(
     before: &mut Before,
 ) {
     let Some((index, _)) = current(editor, container, name) else { return };
-    let renamed = format!("LISTLESS_{name}");
+    let mut renamed = format!("LISTLESS_{name}");
+    while current(editor, container, &renamed).is_some() {
+        renamed.push('_');
+    }
     let mut moved = variable.clone();
     moved["name"] = json!(renamed);
     let value = format!("$({renamed}),{}", LOCAL.join(","));
