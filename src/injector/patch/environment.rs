@@ -62,7 +62,7 @@ pub(super) fn redirect(
         let value = wanted(name, port);
         match current(editor, container, name) {
             None => missing.push(json!({"name": name, "value": value})),
-            Some((_, variable)) if literal(&variable) == Some(&value) => {
+            Some((_, variable)) if literal(&variable) == Some(value.as_str()) => {
                 if !is_led {
                     before.insert(name.to_owned(), Some(variable));
                 }
@@ -150,7 +150,7 @@ pub(super) fn restore(
     }
     for name in ADDRESS.into_iter().filter(|name| !before.contains_key(*name)) {
         let Some((index, variable)) = current(editor, container, name) else { continue };
-        if literal(&variable) == Some(&wanted(name, port)) {
+        if literal(&variable) == Some(wanted(name, port).as_str()) {
             editor.remove(env.child(index));
         }
     }
