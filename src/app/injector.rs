@@ -48,7 +48,7 @@ struct Webhook {
 }
 
 /// Where the apiserver asks.
-const PATH: &str = "/mutate";
+const PATH: &str = "/inject";
 /// The apiserver sends no larger objects.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// How long a body may take; the apiserver itself waits for five seconds in all.
@@ -84,7 +84,7 @@ async fn run(shared: &Shared, options: &InjectorOptions) -> anyhow::Result<()> {
     let client: Arc<dyn Client> = Arc::new(own);
 
     let tls = look_after_certificates(shared, options, namespace, client.clone())?;
-    let events = options.events.then(|| {
+    let events = (!options.no_events).then(|| {
         let (events, sender) = events::channel(client, shared.metrics.clone());
         tokio::spawn(sender.run(shared.drain.watch()));
         events
@@ -164,7 +164,7 @@ fn look_after_certificates(
         leaf_lifetime: options.certificate_lifetime,
     };
     let place =
-        Place { namespace, secret: options.secret.clone(), webhook: options.webhook.clone() };
+        Place { namespace, secret: options.secret.clone(), webhook: options.webhook_configuration.clone() };
     let (ready, metrics) = (shared.ready.register("certificate"), shared.metrics.clone());
     let keeper = Keeper::new(client, place, wanted, server.clone(), ready, metrics);
     tokio::spawn(keeper.run(shared.drain.watch()));

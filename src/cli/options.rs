@@ -145,16 +145,16 @@ pub struct InjectorOptions {
     pub secret: String,
     /// The MutatingWebhookConfiguration that leads here.
     #[arg(long, value_name = "NAME", default_value = "listless-injector")]
-    pub webhook: String,
+    pub webhook_configuration: String,
     /// Another name or address that the apiserver knows the webhook by; may be repeated.
     #[arg(long = "name", value_name = "NAME")]
     pub names: Vec<String>,
     /// A namespace whose pods are left alone, beside kube-system and its own; may be repeated.
     #[arg(long = "exclude-namespace", value_name = "NAME")]
     pub excluded_namespaces: Vec<String>,
-    /// Tell the owners of pods by events what became of them.
+    /// Do not tell the owners of pods by events what became of them.
     #[arg(long)]
-    pub events: bool,
+    pub no_events: bool,
     /// How long the webhook's authority is valid; the next one follows after two thirds of it.
     #[arg(long, value_name = "DURATION", default_value = "8760h", value_parser = lifetime)]
     pub authority_lifetime: Duration,

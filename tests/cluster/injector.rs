@@ -198,7 +198,7 @@ impl Stage {
         let request = request.body("application/merge-patch+json", counted.to_string());
         stage.admin.send(request).await?.successful()?;
         stage.grant().await?;
-        stage.put_webhook("listless-injector", "https://127.0.0.1:1/mutate", None).await?;
+        stage.put_webhook("listless-injector", "https://127.0.0.1:1/inject", None).await?;
         Ok(stage)
     }
 

@@ -58,7 +58,7 @@ impl Replica {
     }
 
     pub(super) fn url(&self) -> String {
-        format!("https://{}/mutate", self.address)
+        format!("https://{}/inject", self.address)
     }
 
     /// Asks it as the apiserver does, trusting nothing but what that trusts.
@@ -67,7 +67,7 @@ impl Replica {
         let request = json!({"uid": "u", "namespace": "shop", "operation": "CREATE",
             "kind": {"group": "", "version": "v1", "kind": "Pod"}, "object": {}});
         let question = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
-        let request = Request::new(Method::POST, "/mutate").json(&question);
+        let request = Request::new(Method::POST, "/inject").json(&question);
         let client = Client::new(&server, None, Protocol::Http1);
         let answer = client.send(request).await.with_context(|| self.process.log_tail(20))?;
         let answer = answer.successful()?.json()?;

@@ -191,7 +191,7 @@ fn body_of(answer: &str) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_answers_questions_counts_them_and_refuses_everything_else() {
     let injector = Injector::start(&["--image", "example.com/listless:9"]).await;
-    let answer = injector.asked("POST /mutate?timeout=5s", &question("shop", &pod())).await;
+    let answer = injector.asked("POST /inject?timeout=5s", &question("shop", &pod())).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     let response = body_of(&answer)["response"].clone();
     let patch = STANDARD.decode(response["patch"].as_str().expect("a patch")).expect("base64");
@@ -201,16 +201,16 @@ async fn it_answers_questions_counts_them_and_refuses_everything_else() {
     assert_eq!(patched["spec"]["initContainers"][0]["image"], "example.com/listless:9");
 
     for namespace in ["kube-system", "listless"] {
-        let answer = injector.asked("POST /mutate", &question(namespace, &pod())).await;
+        let answer = injector.asked("POST /inject", &question(namespace, &pod())).await;
         let response = body_of(&answer)["response"].clone();
         assert_eq!(response["auditAnnotations"]["reason"], "system_namespace", "{namespace}");
     }
     for (head, body, code) in [
-        ("GET /mutate", &b""[..], " 405 "),
+        ("GET /inject", &b""[..], " 405 "),
         ("POST /", b"{}", " 404 "),
-        ("POST /mutate", b"{}", " 400 "),
-        ("POST /mutate", b"not JSON", " 400 "),
-        ("POST /mutate", &vec![b' '; 4 * 1024 * 1024], " 413 "),
+        ("POST /inject", b"{}", " 400 "),
+        ("POST /inject", b"not JSON", " 400 "),
+        ("POST /inject", &vec![b' '; 4 * 1024 * 1024], " 413 "),
     ] {
         let answer = injector.asked(head, body).await;
         assert!(answer.lines().next().unwrap_or("").contains(code), "{head}: {answer}");
@@ -228,11 +228,11 @@ async fn it_answers_questions_counts_them_and_refuses_everything_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn owners_are_told_by_events_only_when_that_was_asked_for() {
+async fn owners_are_told_by_events_unless_that_is_not_wanted() {
     let events = GroupResource::new("", "events");
-    let injector = Injector::start(&["--events"]).await;
+    let injector = Injector::start(&[]).await;
     for _ in 0..3 {
-        injector.asked("POST /mutate", &question("shop", &pod())).await;
+        injector.asked("POST /inject", &question("shop", &pod())).await;
     }
     let deadline = Instant::now() + START_LIMIT;
     while injector.simulator.count(&events) == 0 {
@@ -241,15 +241,15 @@ async fn owners_are_told_by_events_only_when_that_was_asked_for() {
     }
     let mut wrong = pod();
     wrong["metadata"]["annotations"] = json!({"listless.dev/port": "1"});
-    injector.asked("POST /mutate", &question("shop", &wrong)).await;
+    injector.asked("POST /inject", &question("shop", &wrong)).await;
     while injector.simulator.count(&events) < 2 {
         assert!(Instant::now() < deadline, "no second event");
         tokio::time::sleep(POLL).await;
     }
     assert_eq!(injector.simulator.count(&events), 2, "the same event is sent once");
 
-    let silent = Injector::start(&[]).await;
-    silent.asked("POST /mutate", &question("shop", &pod())).await;
+    let silent = Injector::start(&["--no-events"]).await;
+    silent.asked("POST /inject", &question("shop", &pod())).await;
     assert_eq!(silent.simulator.count(&events), 0);
 }
 
