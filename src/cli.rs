@@ -27,8 +27,8 @@ pub use explain::{Explanation, explain};
 pub use inject::InjectionOptions;
 pub use kubeconfig::{Kubeconfig, KubeconfigError, write_kubeconfig};
 pub use options::{
-    GatewayOptions, InjectorOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions, ServingOptions,
-    SidecarOptions,
+    GatewayOptions, InjectorOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions,
+    ServingOptions, SidecarOptions,
 };
 
 /// LIST less: a caching proxy between Kubernetes clients and their apiserver.

@@ -32,8 +32,8 @@ use crate::api::GroupVersionResource;
 pub use client::RequestSample;
 pub use document::document;
 pub use labels::{
-    Certificate, Connect, Event, Injection, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState,
-    Review, Round, ServedBy, Told, Transport, UpstreamFault, Wait, WatchEnd,
+    Certificate, Connect, Event, Injection, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd,
+    ReplicaState, Review, Round, ServedBy, Told, Transport, UpstreamFault, Wait, WatchEnd,
 };
 pub use replica::{ReplicaSample, ReplicaTotals};
 pub use upstream::UpstreamSample;

@@ -136,7 +136,9 @@ fn namespace(options: &InjectorOptions, access: &Access) -> Result<String, Usage
     let own = Some(access.source().namespace()).filter(|namespace| !namespace.is_empty());
     let namespace = options.namespace.as_deref().or(own);
     namespace.map(str::to_owned).ok_or_else(|| {
-        UsageError("nothing says in which namespace the injector is; name it with --namespace".to_owned())
+        UsageError(
+            "nothing says in which namespace the injector is; name it with --namespace".to_owned(),
+        )
     })
 }
 
@@ -148,11 +150,8 @@ fn look_after_certificates(
     client: Arc<dyn Client>,
 ) -> anyhow::Result<tls::Server> {
     let service = format!("{}.{namespace}", options.service);
-    let mut names = vec![
-        format!("{service}.svc"),
-        format!("{service}.svc.{CLUSTER_DOMAIN}"),
-        service,
-    ];
+    let mut names =
+        vec![format!("{service}.svc"), format!("{service}.svc.{CLUSTER_DOMAIN}"), service];
     names.extend(options.names.iter().cloned());
     let now = SystemTime::now();
     let nobody = tls::Authority::generate(now)?;
@@ -163,8 +162,11 @@ fn look_after_certificates(
         authority_lifetime: options.authority_lifetime,
         leaf_lifetime: options.certificate_lifetime,
     };
-    let place =
-        Place { namespace, secret: options.secret.clone(), webhook: options.webhook_configuration.clone() };
+    let place = Place {
+        namespace,
+        secret: options.secret.clone(),
+        webhook: options.webhook_configuration.clone(),
+    };
     let (ready, metrics) = (shared.ready.register("certificate"), shared.metrics.clone());
     let keeper = Keeper::new(client, place, wanted, server.clone(), ready, metrics);
     tokio::spawn(keeper.run(shared.drain.watch()));
@@ -242,7 +244,8 @@ impl Webhook {
         };
         self.metrics.injection(result, reason, started.elapsed());
         // The second call for the same pod, after other webhooks, is no news.
-        let is_news = !matches!(&verdict.outcome, Err(skip) if skip.reason == SkipReason::AlreadyInjected);
+        let is_news =
+            !matches!(&verdict.outcome, Err(skip) if skip.reason == SkipReason::AlreadyInjected);
         if let Some(events) = self.events.as_ref().filter(|_| is_news) {
             events.tell(verdict);
         }

@@ -134,7 +134,8 @@ pub struct InjectorOptions {
     /// The directory of the service account to look after the webhook with.
     #[arg(long, value_name = "DIRECTORY", default_value = SERVICE_ACCOUNT)]
     pub service_account: PathBuf,
-    /// The namespace of the Service and of the Secret; its pods are left alone [default: the pod's].
+    /// The namespace of the Service and of the Secret; its pods are left alone [default: the
+    /// pod's].
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE")]
     pub namespace: Option<String>,
     /// The Service that leads here.

@@ -1,8 +1,8 @@
 //! Events that tell the owners of pods what became of them.
 //!
 //! Sent by a task of their own, never by an answer: whoever reaches the port could otherwise make
-//! requests with our rights. The same event of the same owner is sent once an hour, and only so many a
-//! minute; more are dropped, and counted.
+//! requests with our rights. The same event of the same owner is sent once an hour, and only so
+//! many a minute; more are dropped, and counted.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

@@ -1,8 +1,10 @@
-//! Keeps the webhook's certificates: in a Secret, in what the apiserver trusts, and in what is shown.
+//! Keeps the webhook's certificates: in a Secret, in what the apiserver trusts, and in what is
+//! shown.
 //!
-//! Any number of replicas do the same: the Secret's resourceVersion lets one of them take a step, and
-//! the others find it taken. Invariant: the apiserver's configuration is read before the Secret and
-//! changed only if it is still as it was read, so that nobody publishes an older bundle over a newer one.
+//! Any number of replicas do the same: the Secret's resourceVersion lets one of them take a step,
+//! and the others find it taken. Invariant: the apiserver's configuration is read before the Secret
+//! and changed only if it is still as it was read, so that nobody publishes an older bundle over a
+//! newer one.
 
 use std::{
     sync::Arc,

@@ -1,8 +1,9 @@
-//! The webhook's certificates: an authority, the one that will follow it, and a server's certificate.
+//! The webhook's certificates: an authority, the one that will follow it, and a server's
+//! certificate.
 //!
 //! A step at a time, and each only once the one before is published: an authority signs nothing
-//! before the apiserver has been told to trust it, and is trusted until it expires. All replicas take
-//! the same steps over one Secret; whoever comes second finds the step done.
+//! before the apiserver has been told to trust it, and is trusted until it expires. All replicas
+//! take the same steps over one Secret; whoever comes second finds the step done.
 
 use std::{
     fmt,
@@ -69,14 +70,15 @@ pub struct Wanted {
 
 /// Clocks differ.
 const BACKDATING: Duration = Duration::from_secs(3600);
-/// How long the next authority is published before it signs: apiservers learn of it by their watches.
+/// How long the next authority is published before it signs: apiservers learn of it by their
+/// watches.
 const OVERLAP_MAX: Duration = Duration::from_secs(600);
 
 // === impl Keyring ===
 
 impl Keyring {
-    /// The keyring after the next step; the same one if there is nothing to do. `is_published` tells
-    /// whether the apiserver trusts a certificate.
+    /// The keyring after the next step; the same one if there is nothing to do. `is_published`
+    /// tells whether the apiserver trusts a certificate.
     pub fn advanced(
         held: Option<&Self>,
         wanted: &Wanted,
@@ -166,7 +168,8 @@ impl Signer {
                 Err(_) => SanType::DnsName(name.as_str().try_into()?),
             });
         }
-        let issuer = Issuer::new(authority_params(self.since, self.until), KeyPair::from_pem(&self.key)?);
+        let issuer =
+            Issuer::new(authority_params(self.since, self.until), KeyPair::from_pem(&self.key)?);
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let certificate = params.signed_by(&key, &issuer)?.pem();
         let names = wanted.names.clone();

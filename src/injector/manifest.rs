@@ -1,8 +1,8 @@
 //! Manifests as people keep them: files of objects, in which pods get a sidecar or lose it.
 //!
-//! Only what must change is changed, in the text itself; comments, order and everything else stay as
-//! they are written. After each change the text is read again: should it say anything else than it
-//! must, the document is written anew, which costs its comments and nothing else.
+//! Only what must change is changed, in the text itself; comments, order and everything else stay
+//! as they are written. After each change the text is read again: should it say anything else than
+//! it must, the document is written anew, which costs its comments and nothing else.
 
 mod emit;
 mod text;
@@ -115,9 +115,9 @@ fn rewrite(text: &str, wish: &Wish<'_>) -> Result<Rewritten, Error> {
 fn documents(text: &str) -> Vec<Range<usize>> {
     let (mut found, mut start, mut at) = (Vec::new(), 0, 0);
     for line in text.split_inclusive('\n') {
-        let is_separator = line.strip_prefix("---").is_some_and(|rest| {
-            rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n'])
-        });
+        let is_separator = line
+            .strip_prefix("---")
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']));
         // Directives belong to the document below them.
         let is_preamble = || {
             let lines = text[start..at].lines();

@@ -1,9 +1,10 @@
-//! From a pod to what must change in it so that a sidecar serves it, or to the reason why nothing does.
+//! From a pod to what must change in it so that a sidecar serves it, or to the reason why nothing
+//! does.
 //!
-//! One pure function for the webhook, the command line and the tests. Invariants: its own output needs
-//! no change; what it does can be undone exactly; it never touches commands, arguments, ports, probes,
-//! labels or the service account; and in doubt a pod is left as it is, because a pod without a sidecar
-//! works and one with a sidecar that cannot start does not.
+//! One pure function for the webhook, the command line and the tests. Invariants: its own output
+//! needs no change; what it does can be undone exactly; it never touches commands, arguments,
+//! ports, probes, labels or the service account; and in doubt a pod is left as it is, because a pod
+//! without a sidecar works and one with a sidecar that cannot start does not.
 
 mod edit;
 mod environment;
@@ -47,7 +48,8 @@ pub struct Patch {
 /// A container that will be led to the sidecar.
 struct Redirected<'a> {
     place: Place<'a>,
-    /// The volume it mounts as its service account, and by which mount; none where it mounts none yet.
+    /// The volume it mounts as its service account, and by which mount; none where it mounts none
+    /// yet.
     mount: Option<(&'a str, usize)>,
 }
 
@@ -72,7 +74,8 @@ pub fn patch(pod: &Value, namespace: &str, settings: &Settings) -> Result<Patch,
     let choice = Choice::of(&pod, settings)?;
     refuse::taken(&pod, choice.port)?;
     let plan = Plan::of(&pod, settings.origin)?;
-    let places: Vec<_> = plan.redirected.iter().map(|redirected| redirected.place.clone()).collect();
+    let places: Vec<_> =
+        plan.redirected.iter().map(|redirected| redirected.place.clone()).collect();
     refuse::conflicts(&places, choice.port)?;
     let operations = inject(&pod, &plan, &places, &choice, settings);
     Ok(Patch { operations, notes: plan.notes })
@@ -215,8 +218,8 @@ fn annotation(name: &str) -> Pointer {
 impl<'a> Plan<'a> {
     fn of(pod: &Pod<'a>, origin: Origin) -> Result<Self, Skip> {
         let mut plan = Self { redirected: Vec::new(), notes: Vec::new() };
-        let mounted_later =
-            origin == Origin::Manifest && pod.spec()["automountServiceAccountToken"] != json!(false);
+        let mounted_later = origin == Origin::Manifest
+            && pod.spec()["automountServiceAccountToken"] != json!(false);
         for place in pod.served() {
             let mount = match mounts::of(pod, &place)? {
                 Mount::Volume { volume, index } => Some((volume, index)),

@@ -127,8 +127,9 @@ pub fn answer(body: &[u8], settings: &Settings) -> Result<(Answer, Verdict), Err
         return Err(Error::Version(question.api_version));
     }
     let request = question.request.ok_or(Error::NoRequest)?;
-    let is_new_pod =
-        request.operation == "CREATE" && request.kind.kind == "Pod" && request.kind.group.is_empty();
+    let is_new_pod = request.operation == "CREATE"
+        && request.kind.kind == "Pod"
+        && request.kind.group.is_empty();
     let result = match is_new_pod {
         true => patch(&request.object, &request.namespace, settings),
         false => Err(Skip { reason: SkipReason::Malformed, detail: None }),
@@ -164,7 +165,8 @@ impl Response {
                 let operations = serde_json::to_vec(&patch.operations).map_err(Error::Answer)?;
                 response.patch_type = Some("JSONPatch");
                 response.patch = Some(STANDARD.encode(operations));
-                response.warnings = patch.notes.iter().map(|note| warning(&note.to_string())).collect();
+                response.warnings =
+                    patch.notes.iter().map(|note| warning(&note.to_string())).collect();
                 response.audit_annotations.insert("result", "injected".to_owned());
             }
             Err(skip) => {

@@ -52,5 +52,10 @@ pub fn templates(object: &Value) -> Vec<Template> {
     let Some((_, _, path)) = known else { return Vec::new() };
     let text = |name: &str| object["metadata"][name].as_str().unwrap_or("").to_owned();
     let pointer = path.iter().collect();
-    vec![Template { pointer, kind: kind.to_owned(), name: text("name"), namespace: text("namespace") }]
+    vec![Template {
+        pointer,
+        kind: kind.to_owned(),
+        name: text("name"),
+        namespace: text("namespace"),
+    }]
 }

@@ -1,7 +1,7 @@
 //! The webhook before a real apiserver: pods get their sidecar on their way in.
 //!
-//! The apiserver has its ServiceAccount plugin here, so that pods come to the webhook as in a cluster
-//! with nodes, and are looked at again after other webhooks.
+//! The apiserver has its ServiceAccount plugin here, so that pods come to the webhook as in a
+//! cluster with nodes, and are looked at again after other webhooks.
 
 mod other;
 mod replica;
@@ -209,7 +209,8 @@ impl Stage {
         self.make(accounts, &json!({"metadata": name})).await?;
         let secret = json!({"metadata": {"name": "listless-injector-certificates"}});
         self.make("/api/v1/namespaces/listless/secrets", &secret).await?;
-        let subjects = json!([{"kind": "ServiceAccount", "name": "injector", "namespace": "listless"}]);
+        let subjects =
+            json!([{"kind": "ServiceAccount", "name": "injector", "namespace": "listless"}]);
         let group = "rbac.authorization.k8s.io";
         let secrets = json!([{"apiGroups": [""], "resources": ["secrets"],
             "resourceNames": ["listless-injector-certificates"], "verbs": ["get", "update"]}]);
@@ -266,7 +267,8 @@ impl Stage {
 
     /// The authorities that the apiserver trusts the injector by.
     async fn bundle(&self) -> String {
-        let answer = self.admin.get(&format!("{WEBHOOKS}/listless-injector")).await.expect("an answer");
+        let answer =
+            self.admin.get(&format!("{WEBHOOKS}/listless-injector")).await.expect("an answer");
         let object = answer.json().expect("JSON");
         let bundle = object["webhooks"][0]["clientConfig"]["caBundle"].as_str().unwrap_or("");
         replica::decoded(bundle)
@@ -335,7 +337,10 @@ fn is_injected(stored: &Value) {
     assert!(original.starts_with("kube-api-access-"), "{original}");
     let container = &stored["spec"]["containers"][0];
     assert_eq!(account_volume(container), Some("listless-sa"), "{container}");
-    assert_eq!(container["env"][0], json!({"name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1"}));
+    assert_eq!(
+        container["env"][0],
+        json!({"name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1"})
+    );
     assert_eq!(container["env"][1]["value"], "16443");
     let mounts = sidecar["volumeMounts"].as_array().expect("mounts");
     let at_account = mounts.iter().filter(|mount| mount["mountPath"] == ACCOUNT).count();

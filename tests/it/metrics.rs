@@ -6,9 +6,9 @@ use http::StatusCode;
 use listless::{
     api::{GroupVersionResource, Scope, Verb},
     metrics::{
-        self, Certificate, Connect, Injection, Lane, Metrics, Origin, Outcome, Protocol, ReplicaEnd,
-        ReplicaSample, ReplicaState, ReplicaTotals, RequestSample, Review, ServedBy, Told,
-        Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd,
+        self, Certificate, Connect, Injection, Lane, Metrics, Origin, Outcome, Protocol,
+        ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals, RequestSample, Review, ServedBy,
+        Told, Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd,
     },
 };
 

@@ -5,8 +5,7 @@ use serde_json::{Map, Value};
 use super::tree::{Kind, Node};
 
 /// Words that are something else than a text when they are not quoted.
-const WORDS: [&str; 11] =
-    ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "~", "nan"];
+const WORDS: [&str; 11] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "~", "nan"];
 
 /// A field and its value, in lines that are indented by so many blanks.
 pub(super) fn field(name: &str, value: &Value, indent: usize) -> String {
@@ -26,7 +25,9 @@ pub(super) fn element(value: &Value, indent: usize) -> String {
 pub(super) fn document(value: &Value, like: &Node) -> String {
     let mut out = String::new();
     match value {
-        Value::Object(fields) if !fields.is_empty() => write_fields(&mut out, fields, 0, Some(like)),
+        Value::Object(fields) if !fields.is_empty() => {
+            write_fields(&mut out, fields, 0, Some(like))
+        }
         other => {
             out.push_str(&inline(other));
             out.push('\n');
@@ -134,7 +135,9 @@ fn alike<'a>(list: &'a Node, element: &Value) -> Option<&'a Node> {
 /// Whether a text means itself without quotes.
 fn is_plain(text: &str) -> bool {
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
-        || text.strip_prefix("--").is_some_and(|r| r.starts_with(|c: char| c.is_ascii_alphabetic()));
+        || text
+            .strip_prefix("--")
+            .is_some_and(|r| r.starts_with(|c: char| c.is_ascii_alphabetic()));
     let is_safe =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '=' | ':' | '@');
     let is_word = WORDS.contains(&text.to_ascii_lowercase().as_str());

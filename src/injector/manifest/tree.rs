@@ -267,7 +267,9 @@ fn size(node: &Node) -> usize {
     match &node.kind {
         Kind::Scalar(_) => 1,
         Kind::Sequence(_, items) => 1 + items.iter().map(size).sum::<usize>(),
-        Kind::Mapping(_, entries) => 1 + entries.iter().map(|(_, value)| size(value)).sum::<usize>(),
+        Kind::Mapping(_, entries) => {
+            1 + entries.iter().map(|(_, value)| size(value)).sum::<usize>()
+        }
     }
 }
 
@@ -284,7 +286,9 @@ impl From<StructureStyle> for Style {
 fn resolve(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
-        "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => return true.into(),
+        "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => {
+            return true.into();
+        }
         "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => {
             return false.into();
         }

@@ -1,7 +1,7 @@
 //! Changes to a JSON document, as a list that can be sent, applied or made to a text.
 //!
-//! Invariant: an [`Editor`] records exactly what it did, so that the operations, applied in order to
-//! the document it began with, give the document it ends with.
+//! Invariant: an [`Editor`] records exactly what it did, so that the operations, applied in order
+//! to the document it began with, give the document it ends with.
 
 use std::fmt;
 
@@ -47,7 +47,8 @@ impl Pointer {
         Self::default()
     }
 
-    /// A pointer to the field of that name, or the element of that number, in what this one points to.
+    /// A pointer to the field of that name, or the element of that number, in what this one points
+    /// to.
     #[must_use]
     pub fn child(&self, token: impl ToString) -> Self {
         let mut tokens = self.0.clone();
@@ -98,9 +99,9 @@ impl<T: ToString> FromIterator<T> for Pointer {
 
 impl fmt::Display for Pointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|token| {
-            write!(f, "/{}", token.replace('~', "~0").replace('/', "~1"))
-        })
+        self.0
+            .iter()
+            .try_for_each(|token| write!(f, "/{}", token.replace('~', "~0").replace('/', "~1")))
     }
 }
 

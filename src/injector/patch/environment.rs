@@ -1,7 +1,7 @@
 //! A container's variables: the apiserver's address, and what must not go through an HTTP proxy.
 //!
-//! The address goes first, so that later variables that refer to it see ours; but what the container
-//! itself sets is changed where it stands, because the last variable of a name counts.
+//! The address goes first, so that later variables that refer to it see ours; but what the
+//! container itself sets is changed where it stands, because the last variable of a name counts.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +98,8 @@ fn except_local(editor: &mut Editor, container: &Pointer, before: &mut Before) {
             except_besides(editor, container, name, &variable, before);
             continue;
         };
-        let hosts: Vec<_> = value.split(',').map(str::trim).filter(|host| !host.is_empty()).collect();
+        let hosts: Vec<_> =
+            value.split(',').map(str::trim).filter(|host| !host.is_empty()).collect();
         let missing: Vec<_> = LOCAL.into_iter().filter(|host| !hosts.contains(host)).collect();
         if missing.is_empty() || hosts.contains(&"*") {
             continue;

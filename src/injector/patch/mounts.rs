@@ -14,10 +14,7 @@ pub(super) enum Mount<'a> {
     /// Nothing.
     Absent,
     /// This volume, by the mount of this number.
-    Volume {
-        volume: &'a str,
-        index: usize,
-    },
+    Volume { volume: &'a str, index: usize },
     /// Something that is of no use to the sidecar.
     Unusable(String),
 }
@@ -54,8 +51,8 @@ pub(super) fn of<'a>(pod: &Pod<'a>, place: &Place<'a>) -> Result<Mount<'a>, Skip
     })
 }
 
-/// What a volume lacks to serve as a service account: a sidecar that waited for it would keep the pod
-/// from starting.
+/// What a volume lacks to serve as a service account: a sidecar that waited for it would keep the
+/// pod from starting.
 fn lacks(volume: &Value) -> Option<String> {
     let lack = |what: &str| Some(format!("volume {} {what}", name(volume)));
     if let Some(secret) = volume.get("secret") {

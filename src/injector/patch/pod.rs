@@ -121,20 +121,22 @@ impl<'a> Pod<'a> {
         self.containers(List::Init).iter().position(|container| name(container) == SIDECAR)
     }
 
-    /// The containers that find the sidecar running, apart from itself and from those that are never
-    /// led to it. A sidecar that is not there yet will run before all others.
+    /// The containers that find the sidecar running, apart from itself and from those that are
+    /// never led to it. A sidecar that is not there yet will run before all others.
     pub(super) fn served(&self) -> Vec<Place<'a>> {
         let sidecar = self.sidecar();
         let mut places = self.places();
         places.retain(|place| {
-            let runs_before = place.list == List::Init && sidecar.is_some_and(|at| place.index < at);
+            let runs_before =
+                place.list == List::Init && sidecar.is_some_and(|at| place.index < at);
             let name = name(place.container);
             !runs_before && name != SIDECAR && !BYSTANDERS.contains(&name)
         });
         places
     }
 
-    /// Whether every container asks for exactly what it may use, so that none is evicted for others.
+    /// Whether every container asks for exactly what it may use, so that none is evicted for
+    /// others.
     pub(super) fn is_guaranteed(&self) -> bool {
         self.places().iter().all(|place| {
             let resources = &place.container["resources"];
@@ -152,8 +154,8 @@ impl<'a> Pod<'a> {
 
     /// The user of all containers, if they all declare the same one and it is not root.
     ///
-    /// As long as they do, tokens are readable by that user alone; another user beside them, and the
-    /// kubelet makes them readable by everybody.
+    /// As long as they do, tokens are readable by that user alone; another user beside them, and
+    /// the kubelet makes them readable by everybody.
     pub(super) fn common_user(&self) -> Option<i64> {
         let of = |context: &Value| context["runAsUser"].as_i64();
         let of_pod = of(&self.spec()["securityContext"]);

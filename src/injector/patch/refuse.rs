@@ -52,7 +52,8 @@ fn is_windows(spec: &Value) -> bool {
     if OS_LABELS.iter().any(|label| spec["nodeSelector"][*label] == "windows") {
         return true;
     }
-    let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let required =
+        &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     let terms = list(required, "nodeSelectorTerms");
     // The terms are alternatives.
     !terms.is_empty()
@@ -113,7 +114,8 @@ pub(super) fn has_left_the_cluster(container: &Value) -> bool {
 
 /// Whether a container was told of another way to an apiserver.
 pub(super) fn has_kubeconfig(container: &Value) -> bool {
-    let is_told = |name: &str| variable(container, name).is_some_and(|(_, v)| literal(v) != Some(""));
+    let is_told =
+        |name: &str| variable(container, name).is_some_and(|(_, v)| literal(v) != Some(""));
     let words = ["command", "args"].into_iter().flat_map(|field| match &container[field] {
         Value::Array(words) => words.as_slice(),
         _ => &[],

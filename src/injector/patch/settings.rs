@@ -379,6 +379,9 @@ pub(super) fn collision(container: &Value, port: u16) -> Option<String> {
         .filter_map(|declared| declared["containerPort"].as_u64());
     let taken = |number: u64| ports(port).into_iter().find(|(own, _)| u64::from(*own) == number);
     numbers.filter_map(taken).next().map(|(own, what)| {
-        format!("container {} has port {own}, which the sidecar needs for {what}", pod::name(container))
+        format!(
+            "container {} has port {own}, which the sidecar needs for {what}",
+            pod::name(container)
+        )
     })
 }

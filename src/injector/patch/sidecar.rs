@@ -114,11 +114,10 @@ pub(super) fn container(
     })
 }
 
-/// Who it is, and where the apiserver is if the workload was told another address than all pods are.
+/// Who it is, and where the apiserver is if the workload was told another address than all pods
+/// are.
 fn environment(redirected: &[Place<'_>]) -> Vec<Value> {
-    let field = |name: &str, path: &str| {
-        json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
-    };
+    let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let mut env = vec![
         field("POD_NAME", "metadata.name"),
         field("POD_NAMESPACE", "metadata.namespace"),
@@ -132,12 +131,12 @@ fn environment(redirected: &[Place<'_>]) -> Vec<Value> {
     env
 }
 
-/// The volumes a pod gets: those of the sidecar, and a token where the apiserver has not mounted one.
+/// The volumes a pod gets: those of the sidecar, and a token where the apiserver has not mounted
+/// one.
 pub(super) fn volumes(sources: &[&str]) -> Vec<Value> {
-    let memory = |name: &str, size: &str| {
-        json!({"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": size}})
-    };
-    let mut volumes: Vec<_> = (0..sources.len()).map(|index| memory(&mirror(index), "1Mi")).collect();
+    let memory = |name: &str, size: &str| json!({"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": size}});
+    let mut volumes: Vec<_> =
+        (0..sources.len()).map(|index| memory(&mirror(index), "1Mi")).collect();
     volumes.push(memory(STATE_VOLUME, "4Mi"));
     let field = format!("metadata.annotations['{CONFIG}']");
     volumes.push(json!({

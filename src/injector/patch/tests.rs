@@ -75,8 +75,7 @@ fn lists_that_were_empty_or_null_are_so_again() {
     for empty in [json!([]), Value::Null] {
         let mut before = pod(json!({"initContainers": empty, "imagePullSecrets": empty}));
         before["spec"]["containers"][0]["env"] = empty.clone();
-        before["metadata"]["annotations"] =
-            if empty.is_null() { Value::Null } else { json!({}) };
+        before["metadata"]["annotations"] = if empty.is_null() { Value::Null } else { json!({}) };
         let settings =
             Settings { image_pull_secrets: vec!["pull".to_owned()], ..Settings::default() };
         let patch = patch(&before, "shop", &settings).expect("a patch");

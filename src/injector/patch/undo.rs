@@ -68,7 +68,8 @@ fn lead_back(editor: &mut Editor, place: &Place<'_>, status: &Status) {
 /// Removes elements from the last to the first, so that numbers stay true.
 fn remove(editor: &mut Editor, path: Pointer, is_gone: impl Fn(&Value) -> bool) {
     let Some(Value::Array(elements)) = path.of(editor.document()) else { return };
-    let gone: Vec<_> = elements.iter().enumerate().filter(|(_, element)| is_gone(element)).collect();
+    let gone: Vec<_> =
+        elements.iter().enumerate().filter(|(_, element)| is_gone(element)).collect();
     let gone: Vec<usize> = gone.into_iter().map(|(index, _)| index).rev().collect();
     for index in gone {
         editor.remove(path.child(index));

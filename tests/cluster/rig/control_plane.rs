@@ -292,9 +292,7 @@ impl ControlPlane {
         let folder = self.folder.path();
         *slot = match component {
             Component::Etcd => start_etcd(self.version, &self.binary, folder, self.ports)?,
-            Component::Apiserver => {
-                start_apiserver(&self.binary, folder, self.ports, self.flags)?
-            }
+            Component::Apiserver => start_apiserver(&self.binary, folder, self.ports, self.flags)?,
         };
         Ok(())
     }

@@ -61,11 +61,15 @@ fn cluster() -> Simulator {
     let kind = ResourceType::custom(GROUP, &["v1"], plural, "MutatingWebhookConfiguration");
     simulator.register(kind.cluster_scoped());
     let entry = |name: &str| json!({"name": name, "clientConfig": {"service": {"name": "s"}}});
-    simulator.put(&webhooks(), json!({
-        "metadata": {"name": "listless-injector"},
-        "webhooks": [entry("namespace.listless.dev"), entry("pod.listless.dev")],
-    }));
-    simulator.put(&secrets(), json!({"metadata": {"namespace": "listless", "name": "certificates"}}));
+    simulator.put(
+        &webhooks(),
+        json!({
+            "metadata": {"name": "listless-injector"},
+            "webhooks": [entry("namespace.listless.dev"), entry("pod.listless.dev")],
+        }),
+    );
+    simulator
+        .put(&secrets(), json!({"metadata": {"namespace": "listless", "name": "certificates"}}));
     simulator
 }
 
@@ -188,7 +192,8 @@ async fn what_somebody_broke_is_repaired() {
     replica.keeper.look(now).await.expect("a look");
     assert!(is_trusted(&simulator, &replica.server, now).await);
     let entries = json!([{"name": "a", "clientConfig": {"caBundle": STANDARD.encode("nothing")}}]);
-    simulator.put(&webhooks(), json!({"metadata": {"name": "listless-injector"}, "webhooks": entries}));
+    simulator
+        .put(&webhooks(), json!({"metadata": {"name": "listless-injector"}, "webhooks": entries}));
     replica.keeper.look(now).await.expect("a look");
     assert!(is_trusted(&simulator, &replica.server, now).await);
 }

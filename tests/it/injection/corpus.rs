@@ -83,7 +83,8 @@ fn an_injected_pod_needs_no_change_and_can_be_brought_back() {
         let again = decided(&after).expect_err(&name);
         assert_eq!(again.reason, SkipReason::AlreadyInjected, "{name}");
         let back = applied(&after, &undo(&after).expect(&name));
-        let is_already_injected = pod["metadata"]["annotations"].get("listless.dev/status").is_some();
+        let is_already_injected =
+            pod["metadata"]["annotations"].get("listless.dev/status").is_some();
         if !is_already_injected {
             assert_eq!(back, pod, "{name}");
         }
@@ -146,8 +147,13 @@ fn every_sidecar_is_as_restricted_namespaces_and_quotas_want_it() {
         }
         assert!(sidecar.get("readinessProbe").is_none(), "{name}");
         let volumes = after["spec"]["volumes"].as_array().expect("volumes");
-        for volume in volumes.iter().filter(|v| v["name"].as_str().unwrap_or("").starts_with("listless-")) {
-            assert!(volume.get("emptyDir").is_some() || volume.get("downwardAPI").is_some(), "{name}");
+        for volume in
+            volumes.iter().filter(|v| v["name"].as_str().unwrap_or("").starts_with("listless-"))
+        {
+            assert!(
+                volume.get("emptyDir").is_some() || volume.get("downwardAPI").is_some(),
+                "{name}"
+            );
         }
     }
 }

@@ -101,7 +101,10 @@ fn injecting_again_changes_nothing_and_other_settings_replace_the_sidecar() {
         }
         let newer = Settings { version: "2.0.0".to_owned(), port: 26443, ..manifest_settings() };
         let replaced = inject(&once.text, &newer).expect("manifests");
-        assert_eq!(objects(&replaced.text), objects(&inject(&text, &newer).expect("manifests").text));
+        assert_eq!(
+            objects(&replaced.text),
+            objects(&inject(&text, &newer).expect("manifests").text)
+        );
     }
 }
 
@@ -122,7 +125,8 @@ fn what_became_of_each_pod_is_told() {
     assert!(told[1].starts_with("document 2: DaemonSet agent: left as it is: host_network: "));
     assert_eq!(told[4], "document 5: Job (unnamed): injected");
     assert!(told[6].starts_with("document 7: Pod by-hand: left as it is: opted_out: "));
-    let told: Vec<_> = uninject(&text).expect("manifests").reports.iter().map(ToString::to_string).collect();
+    let told: Vec<_> =
+        uninject(&text).expect("manifests").reports.iter().map(ToString::to_string).collect();
     assert_eq!(told[0], "document 1: StatefulSet db: nothing to remove");
 }
 
@@ -142,7 +146,8 @@ fn errors_name_line_document_and_field() {
 
 #[test]
 fn windows_line_ends_and_a_missing_last_one_do_no_harm() {
-    let text = "apiVersion: v1\r\nkind: Pod\r\nspec:\r\n  containers:\r\n  - name: a\r\n    image: b";
+    let text =
+        "apiVersion: v1\r\nkind: Pod\r\nspec:\r\n  containers:\r\n  - name: a\r\n    image: b";
     let after = injected(text).text;
     let sidecar = &objects(&after)[0]["spec"]["initContainers"][0]["name"];
     assert_eq!(sidecar, "listless-proxy");

@@ -11,8 +11,16 @@ const CASES: u32 = 512;
 
 fn variable() -> impl Strategy<Value = Value> {
     let names = [
-        "A", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "KUBERNETES_SERVICE_PORT_HTTPS",
-        "HTTPS_PROXY", "http_proxy", "NO_PROXY", "no_proxy", "KUBECONFIG", "LISTLESS_NO_PROXY",
+        "A",
+        "KUBERNETES_SERVICE_HOST",
+        "KUBERNETES_SERVICE_PORT",
+        "KUBERNETES_SERVICE_PORT_HTTPS",
+        "HTTPS_PROXY",
+        "http_proxy",
+        "NO_PROXY",
+        "no_proxy",
+        "KUBECONFIG",
+        "LISTLESS_NO_PROXY",
     ];
     let values = ["", "x", "127.0.0.1", "16443", "6443", "api.one", "localhost,.svc", "*", "$(A)"];
     let from = json!({"fieldRef": {"fieldPath": "status.hostIP"}});
@@ -35,7 +43,10 @@ fn mount() -> impl Strategy<Value = Value> {
 }
 
 /// A list that is absent, null, empty, or has elements.
-fn list<S: Strategy<Value = Value>>(element: S, most: usize) -> impl Strategy<Value = Option<Value>> {
+fn list<S: Strategy<Value = Value>>(
+    element: S,
+    most: usize,
+) -> impl Strategy<Value = Option<Value>> {
     (0..4_usize, vec(element, 1..=most)).prop_map(|(kind, elements)| match kind {
         0 => None,
         1 => Some(Value::Null),

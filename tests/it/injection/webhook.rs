@@ -100,7 +100,9 @@ impl Injector {
         let stream = TlsConnector::from(Arc::new(client)).connect(name, stream).await;
         let mut stream = stream.expect("a trusted certificate");
         let length = body.len();
-        let head = format!("{head} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+        let head = format!(
+            "{head} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+        );
         stream.write_all(head.as_bytes()).await.expect("sent");
         // An answer may come before all was taken.
         let _early = stream.write_all(body).await;
@@ -301,11 +303,15 @@ fn inject_and_uninject_read_files_and_standard_input() {
     let back = run(&["uninject", "-f", injected.to_str().expect("text")]);
     assert_eq!(back.stdout, std::fs::read(&path).expect("the file"));
     let broken = folder.path().join("broken.yaml");
-    std::fs::write(&broken, "apiVersion: v1\nkind: Pod\nspec:\n  containers: none\n").expect("written");
+    std::fs::write(&broken, "apiVersion: v1\nkind: Pod\nspec:\n  containers: none\n")
+        .expect("written");
     let broken = broken.to_str().expect("text");
     let refused = run(&["inject", "-f", broken]);
     assert_eq!(refused.status.code(), Some(2));
     let told = String::from_utf8(refused.stderr).expect("text");
-    assert!(told.contains(&format!("{broken}:4:3: document 1: spec.containers is no list")), "{told}");
+    assert!(
+        told.contains(&format!("{broken}:4:3: document 1: spec.containers is no list")),
+        "{told}"
+    );
     assert_eq!(run(&["inject", "-f", "no-such-file"]).status.code(), Some(1));
 }
