@@ -59,22 +59,22 @@ impl Error {
 }
 
 /// Reads one object.
-pub async fn get(client: &dyn Client, path: &str) -> Result<Value, Error> {
+pub(super) async fn get(client: &dyn Client, path: &str) -> Result<Value, Error> {
     send(client, Method::GET, path, None).await
 }
 
 /// Replaces one object; its resourceVersion guards it.
-pub async fn put(client: &dyn Client, path: &str, object: &Value) -> Result<Value, Error> {
+pub(super) async fn put(client: &dyn Client, path: &str, object: &Value) -> Result<Value, Error> {
     send(client, Method::PUT, path, Some(("application/json", object))).await
 }
 
 /// Merges fields into one object; a resourceVersion among them guards it.
-pub async fn merge(client: &dyn Client, path: &str, fields: &Value) -> Result<Value, Error> {
+pub(super) async fn merge(client: &dyn Client, path: &str, fields: &Value) -> Result<Value, Error> {
     send(client, Method::PATCH, path, Some(("application/merge-patch+json", fields))).await
 }
 
 /// Makes one object.
-pub async fn post(client: &dyn Client, path: &str, object: &Value) -> Result<Value, Error> {
+pub(super) async fn post(client: &dyn Client, path: &str, object: &Value) -> Result<Value, Error> {
     send(client, Method::POST, path, Some(("application/json", object))).await
 }
 

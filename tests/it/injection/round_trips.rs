@@ -24,7 +24,7 @@ fn variable() -> impl Strategy<Value = Value> {
     ];
     let values = ["", "x", "127.0.0.1", "16443", "6443", "api.one", "localhost,.svc", "*", "$(A)"];
     let from = json!({"fieldRef": {"fieldPath": "status.hostIP"}});
-    (select(&names[..]), 0..12_usize).prop_map(move |(name, value)| match values.get(value) {
+    (select(names.to_vec()), 0..12_usize).prop_map(move |(name, value)| match values.get(value) {
         Some(value) => json!({"name": name, "value": value}),
         None if value == 11 => json!({"name": name}),
         None => json!({"name": name, "valueFrom": from}),
@@ -34,7 +34,7 @@ fn variable() -> impl Strategy<Value = Value> {
 fn mount() -> impl Strategy<Value = Value> {
     let volumes = ["account", "robot", "masked", "data"];
     let paths = [ACCOUNT, "/data", "/var/run/secrets/kubernetes.io/serviceaccount/"];
-    (select(&volumes[..]), select(&paths[..]), option::of(any::<bool>())).prop_map(
+    (select(volumes.to_vec()), select(paths.to_vec()), option::of(any::<bool>())).prop_map(
         |(volume, path, read_only)| match read_only {
             Some(read_only) => json!({"name": volume, "mountPath": path, "readOnly": read_only}),
             None => json!({"name": volume, "mountPath": path}),
@@ -56,7 +56,7 @@ fn list<S: Strategy<Value = Value>>(
 }
 
 fn container() -> impl Strategy<Value = Value> {
-    let user = option::of(select(&[0, 1000, 2000][..]));
+    let user = option::of(select(vec![0, 1000, 2000]));
     (list(variable(), 4), list(mount(), 2), user).prop_map(|(env, mounts, user)| {
         let mut container = json!({"image": "i"});
         if let Some(env) = env {
