@@ -20,7 +20,7 @@ mod status;
 mod tests;
 mod undo;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use self::{
     edit::Editor,
@@ -109,12 +109,7 @@ fn inject(
     let was = editor.insert(&["spec", "volumes"].into_iter().collect(), usize::MAX, volumes);
     status.undo.note_empty("volumes", was);
     add_pull_secrets(&mut editor, pod, settings, &mut status.undo);
-    prepare_annotations(&mut editor, &mut status.undo);
-    match &choice.generated_config {
-        Some(config) => editor.set(annotation(CONFIG), json!(config)),
-        None => status.undo.own_config = true,
-    }
-    editor.set(annotation(STATUS), json!(status.to_text()));
+    annotate(&mut editor, status, choice.generated_config.as_deref());
     editor.finish()
 }
 
@@ -192,18 +187,26 @@ fn add_pull_secrets(editor: &mut Editor, pod: &Pod<'_>, settings: &Settings, und
     undo.image_pull_secrets = added;
 }
 
-/// Makes a map of annotations where there is none.
-fn prepare_annotations(editor: &mut Editor, undo: &mut Undo) {
-    for (name, path) in [("metadata", vec!["metadata"]), ("annotations", ANNOTATIONS.to_vec())] {
-        let path: Pointer = path.into_iter().collect();
-        match path.of(editor.document()) {
-            Some(Value::Object(fields)) if !fields.is_empty() => {}
-            there => {
-                let was = there.cloned();
-                editor.set(path, json!({}));
-                undo.note_empty(name, was);
-            }
-        }
+/// Says in the pod what was done; its configuration is its own if none was generated.
+fn annotate(editor: &mut Editor, mut status: Status, config: Option<&str>) {
+    status.undo.own_config = config.is_none();
+    let [metadata, annotations] = [&ANNOTATIONS[..1], &ANNOTATIONS].map(|path| {
+        let path: Pointer = path.iter().collect();
+        path.of(editor.document()).cloned()
+    });
+    let is_empty = |value: &Value| value.as_object().is_none_or(Map::is_empty);
+    for (name, was) in [("metadata", &metadata), ("annotations", &annotations)] {
+        status.undo.note_empty(name, was.clone().filter(is_empty));
+    }
+    let mut added = Map::new();
+    added.extend(config.map(|config| (CONFIG.to_owned(), json!(config))));
+    added.insert(STATUS.to_owned(), json!(status.to_text()));
+    if annotations.is_some_and(|annotations| !is_empty(&annotations)) {
+        added.into_iter().for_each(|(name, value)| editor.set(annotation(&name), value));
+    } else if metadata.is_some_and(|metadata| !is_empty(&metadata)) {
+        editor.set(ANNOTATIONS.into_iter().collect(), Value::Object(added));
+    } else {
+        editor.set(ANNOTATIONS[..1].iter().collect(), json!({"annotations": added}));
     }
 }
 

@@ -14,6 +14,11 @@ use listless::{
 
 const MOMENT: Duration = Duration::from_millis(1);
 
+fn record_injections(metrics: &Metrics) {
+    metrics.injection(Injection::Skipped, "host_network", MOMENT);
+    metrics.injector_authority_expires(std::time::SystemTime::UNIX_EPOCH);
+}
+
 /// Records something with every function there is.
 fn record_everything(metrics: &Metrics) {
     let pods = GroupVersionResource::new("", "v1", "pods");
@@ -39,8 +44,7 @@ fn record_everything(metrics: &Metrics) {
     drop(metrics.client_connection(Protocol::Http2));
     metrics.client_handshake(Outcome::Success);
     metrics.connect(Connect::Opened);
-    metrics.injection(Injection::Skipped, "host_network", MOMENT);
-    metrics.injector_authority_expires(std::time::SystemTime::UNIX_EPOCH);
+    record_injections(metrics);
 
     metrics.upstream_request(&UpstreamSample {
         origin: Origin::Client,

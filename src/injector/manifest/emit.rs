@@ -134,14 +134,23 @@ fn alike<'a>(list: &'a Node, element: &Value) -> Option<&'a Node> {
 
 /// Whether a text means itself without quotes.
 fn is_plain(text: &str) -> bool {
-    let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
-        || text
-            .strip_prefix("--")
-            .is_some_and(|r| r.starts_with(|c: char| c.is_ascii_alphabetic()));
+    if is_amount(text) {
+        return true;
+    }
+    let is_letter = |c: char| c.is_ascii_alphabetic();
+    let begins = |with: &str| text.strip_prefix(with).is_some_and(|r| r.starts_with(is_letter));
+    let is_number = [".inf", ".nan"].contains(&text.to_ascii_lowercase().as_str());
+    let starts = text.starts_with('/') || ["", ".", "--"].into_iter().any(begins) && !is_number;
     let is_safe =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '=' | ':' | '@');
     let is_word = WORDS.contains(&text.to_ascii_lowercase().as_str());
     starts && text.chars().all(is_safe) && !text.ends_with(':') && !is_word
+}
+
+/// Whether a text is a number with a unit, and so no number.
+fn is_amount(text: &str) -> bool {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    unit.len() < text.len() && ["m", "k", "M", "G", "Ki", "Mi", "Gi", "Ti"].contains(&unit)
 }
 
 /// Whether a text can stand between single quotes.

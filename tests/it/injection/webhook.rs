@@ -258,7 +258,7 @@ async fn owners_are_told_by_events_unless_that_is_not_wanted() {
 #[test]
 fn wrong_flags_end_with_2_and_are_named() {
     for (arguments, named) in [
-        (&["--memory-limit", "1Mi"][..], "memory limit of 1Mi is below"),
+        (&["--memory-limit", "1Mi", "--memory-request", "1Mi"][..], "memory limit of 1Mi is below"),
         (&["--cpu-request", "2"], "above its limit"),
         (&["--image", "a b"], "image"),
         (&["--port", "16020"], "16020"),
