@@ -21,15 +21,15 @@ pub(super) fn edit(text: &str, root: &Node, operation: &Operation) -> Option<Str
     match (&operation.action, &parent.kind) {
         (Action::Add(value) | Action::Replace(value), Kind::Mapping(style, entries)) => {
             match entries.iter().find(|(key, _)| key.key() == last) {
-                Some((key, old)) => Some(page.replace(Some(key), old, value)),
+                Some((key, old)) => Some(page.replace(Some(key), *style, old, value)),
                 None => page.add_field(parent, *style, entries, last, value),
             }
         }
         (Action::Add(value), Kind::Sequence(style, items)) => {
             page.add_element(parent, *style, items, last.parse().ok()?, value)
         }
-        (Action::Replace(value), Kind::Sequence(_, items)) => {
-            Some(page.replace(None, items.get(last.parse::<usize>().ok()?)?, value))
+        (Action::Replace(value), Kind::Sequence(style, items)) => {
+            Some(page.replace(None, *style, items.get(last.parse::<usize>().ok()?)?, value))
         }
         (Action::Remove, Kind::Mapping(style, entries)) => {
             let index = entries.iter().position(|(key, _)| key.key() == last)?;
@@ -100,9 +100,10 @@ impl Page<'_> {
         colon.map_or(key.span.end, |colon| key.span.end + colon + 1)
     }
 
-    fn replace(&self, key: Option<&Node>, old: &Node, value: &Value) -> String {
-        // Where something stood between brackets or quotes, JSON is understood.
-        let is_json = self.text[old.span.clone()].starts_with(['{', '[', '"']);
+    fn replace(&self, key: Option<&Node>, style: Style, old: &Node, value: &Value) -> String {
+        // What is quoted between brackets may be JSON, which knows no words without quotes.
+        let is_quoted = self.text[old.span.clone()].starts_with(['{', '[', '"']);
+        let is_json = style == Style::Flow && is_quoted;
         let new = if is_json { value.to_string() } else { emit::inline(value) };
         match key {
             Some(key) if old.span.is_empty() => {
