@@ -9,9 +9,9 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
 use listless::tls;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -63,7 +63,9 @@ impl Drop for Other {
 async fn serve(acceptor: TlsAcceptor, stream: TcpStream, name: &'static str) {
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let service = service_fn(move |request| answer(request, name));
-    let served = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    let served = auto::Builder::new(TokioExecutor::new())
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
     if let Err(error) = served {
         eprintln!("the other webhook: {error}");
     }
