@@ -1,6 +1,7 @@
 //! Builds every part in order, binds all listeners first, owns the end.
 
 mod gateway;
+mod injector;
 mod local;
 mod serve;
 mod shown;
@@ -39,6 +40,7 @@ use crate::{
 };
 
 pub use gateway::gateway;
+pub use injector::injector;
 pub use local::local;
 pub use shown::Vitals;
 pub use sidecar::sidecar;

@@ -8,6 +8,7 @@ mod announce;
 mod ask;
 mod configuration;
 mod explain;
+mod inject;
 mod kubeconfig;
 mod log;
 mod options;
@@ -28,10 +29,11 @@ use clap::{Parser, Subcommand};
 use crate::{app, config, demo, error::Chain};
 
 pub use announce::{Announcement, announce, reachable};
+pub use inject::InjectionOptions;
 pub use kubeconfig::{Kubeconfig, KubeconfigError, write_kubeconfig};
 pub use options::{
-    GatewayOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions, Output, ServingOptions,
-    SidecarOptions,
+    GatewayOptions, InjectorOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions,
+    Output, ServingOptions, SidecarOptions,
 };
 
 /// LIST less: a caching proxy between Kubernetes clients and their apiserver.
@@ -54,6 +56,12 @@ enum Command {
     Sidecar(SidecarOptions),
     /// Tell by the exit code whether a Listless beside it has started, or lives.
     Probe(probe::Arguments),
+    /// Put a sidecar into pods on their way into the cluster: a mutating webhook.
+    Injector(Box<InjectorOptions>),
+    /// Put a sidecar into the pods of manifests.
+    Inject(inject::Arguments),
+    /// Take the sidecar out of the pods of manifests.
+    Uninject(inject::Files),
     /// Show what is saved: a simulated cluster, polled straight and through Listless.
     Demo(demo::Args),
     /// Show who asks a running Listless for what, live.
@@ -110,6 +118,9 @@ fn dispatch(cli: Cli, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         Command::Gateway(options) => app::gateway(&options)?,
         Command::Sidecar(options) => return app::sidecar(&options, &arguments[1..]),
         Command::Probe(arguments) => probe::run(&arguments)?,
+        Command::Injector(options) => app::injector(&options)?,
+        Command::Inject(arguments) => inject::inject(&arguments)?,
+        Command::Uninject(files) => inject::uninject(&files)?,
         Command::Demo(args) => return demo::run(&args),
         Command::Top(arguments) => top::run(&arguments)?,
         Command::Report(arguments) => report::run(&arguments)?,

@@ -12,6 +12,7 @@ pub mod demo;
 pub mod error;
 pub mod explain;
 pub mod hash;
+pub mod injector;
 pub mod insight;
 pub mod lifecycle;
 pub mod limit;

@@ -6,6 +6,7 @@
 mod client;
 mod document;
 mod family;
+mod injector;
 mod labels;
 mod metric;
 mod own;
@@ -33,8 +34,8 @@ use crate::api::GroupVersionResource;
 pub use client::RequestSample;
 pub use document::document;
 pub use labels::{
-    AuditResult, Certificate, Connect, DocumentResult, Event, Held, Lane, Limit, Origin, Outcome,
-    Protocol, ReplicaEnd, ReplicaState, Review, Round, ServedBy, Shadow, Told, Transport,
+    AuditResult, Certificate, Connect, DocumentResult, Event, Held, Injection, Lane, Limit, Origin,
+    Outcome, Protocol, ReplicaEnd, ReplicaState, Review, Round, ServedBy, Shadow, Told, Transport,
     UpstreamFault, Wait, WatchEnd, Would,
 };
 pub use replica::{ReplicaSample, ReplicaTotals};
@@ -57,6 +58,7 @@ struct Inner {
     own: own::Handles,
     polls: polls::Handles,
     sums: totals::Sums,
+    injector: injector::Handles,
 }
 
 // === impl Metrics ===
@@ -74,6 +76,7 @@ impl Metrics {
             own: own::Handles::new(&recorder),
             polls: polls::Handles::new(&recorder),
             sums: totals::Sums::default(),
+            injector: injector::Handles::new(&recorder),
         }))
     }
 

@@ -22,8 +22,11 @@ use rcgen::{
 };
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
+    client::{WebPkiServerVerifier, danger::ServerCertVerifier},
     crypto::{CryptoProvider, aws_lc_rs},
-    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject},
+    pki_types::{
+        CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime, pem::PemObject,
+    },
 };
 
 pub use files::Files;
@@ -62,6 +65,9 @@ pub enum Error {
     /// A bundle of certificates has none that can be used.
     #[error("no usable certificate in the bundle")]
     NoCertificate,
+    /// What should hold a key does not.
+    #[error("no usable key")]
+    NoKey,
     /// A certificate could not be made.
     #[error("making a certificate failed")]
     Issue(#[from] rcgen::Error),
@@ -294,6 +300,29 @@ impl Leaf {
     /// When the first certificate of the chain ends, if that can be read.
     pub fn expires(&self) -> Option<SystemTime> {
         self.chain.iter().filter_map(validity::not_after).min()
+    }
+
+    /// A chain and key that were not read from files.
+    pub fn from_pem(certificate: &str, key: &str) -> Result<Self, Error> {
+        let chain = CertificateDer::pem_slice_iter(certificate.as_bytes())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| Error::NoCertificate)?;
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| Error::NoKey)?;
+        Ok(Self { chain, key })
+    }
+
+    /// Whether clients that trust a bundle take this as the certificate of that name.
+    pub fn is_trusted(&self, bundle: &str, name: &str, now: SystemTime) -> bool {
+        let verify = || {
+            let roots = Arc::new(roots(bundle.as_bytes()).ok()?);
+            let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider());
+            let name = ServerName::try_from(name).ok()?;
+            let now = UnixTime::since_unix_epoch(now.duration_since(SystemTime::UNIX_EPOCH).ok()?);
+            let (own, others) = self.chain.split_first()?;
+            let verifier = verifier.build().ok()?;
+            verifier.verify_server_cert(own, others, &name, &[], now).ok()
+        };
+        verify().is_some()
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-use super::{DRAIN_DEADLINE, Running, Vitals};
+use super::{DRAIN_DEADLINE, Running, Vitals, shown};
 use crate::{
     admin::{self, Audience},
     cli::{Announcement, ServingOptions, announce},
@@ -75,20 +75,14 @@ pub(super) fn run(
 ) -> anyhow::Result<()> {
     let admin = runtime("admin", 1)?;
     let data = data_runtime(options.worker_threads.into())?;
-    let shared = Shared {
-        ready: Ready::default(),
-        drain: Drain::new(),
-        heartbeat: Heartbeat::new(),
-        metrics: Metrics::new(),
-        admin: admin.handle().clone(),
-    };
+    let shared = Shared::new(admin.handle().clone());
     let ended = data.block_on(serve(shared, start));
     data.shutdown_timeout(RUNTIME_REST);
     admin.shutdown_background();
     ended
 }
 
-fn runtime(name: &str, threads: usize) -> anyhow::Result<Runtime> {
+pub(super) fn runtime(name: &str, threads: usize) -> anyhow::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(threads).thread_name(name).enable_all();
     builder.build().context("threads cannot be started")
@@ -156,6 +150,30 @@ pub(super) fn authority_of(endpoint: &Endpoint) -> String {
     format!("{}:{}", endpoint.host(), endpoint.port())
 }
 
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn new(admin: Handle) -> Self {
+        Self {
+            ready: Ready::default(),
+            drain: Drain::new(),
+            heartbeat: Heartbeat::new(),
+            metrics: Metrics::new(),
+            admin,
+        }
+    }
+
+    /// Its signs of life, and the names under which browsers may ask.
+    fn vitals(&self, names: Vec<String>) -> Vitals {
+        Vitals {
+            ready: self.ready.clone(),
+            draining: self.drain.watch(),
+            heartbeat: self.heartbeat.clone(),
+            names,
+        }
+    }
+}
+
 // === impl Configuration ===
 
 impl Configuration {
@@ -186,11 +204,15 @@ impl Configuration {
 
 impl AdminListeners {
     /// Takes over what a supervisor has bound.
-    pub(super) fn inherit(operators: TcpListener, probes: TcpListener) -> io::Result<Self> {
+    pub(super) fn inherit(
+        operators: TcpListener,
+        probes: TcpListener,
+        names: Vec<String>,
+    ) -> io::Result<Self> {
         for listener in [&operators, &probes] {
             listener.set_nonblocking(true)?;
         }
-        Ok(Self { operators, probes })
+        Ok(Self { operators, probes, names })
     }
 
     /// Binds both; whoever reaches these addresses needs no login.
@@ -206,16 +228,25 @@ impl AdminListeners {
 
     /// Serves both on the admin runtime, for as long as that runs.
     pub(super) fn serve(self, shared: &Shared, running: &Running) -> anyhow::Result<()> {
-        let sources = Arc::new(running.sources(Vitals {
-            ready: shared.ready.clone(),
-            draining: shared.drain.watch(),
-            heartbeat: shared.heartbeat.clone(),
-            names: self.names,
-        }));
+        let vitals = shared.vitals(self.names.clone());
+        self.serve_to(shared, Audience::Operators, running.sources(vitals))
+    }
+
+    /// The same for a process that stands before no apiserver: nobody has more to ask than probes.
+    pub(super) fn serve_vitals(self, shared: &Shared) -> anyhow::Result<()> {
+        let sources = shown::nothing(shared.vitals(Vec::new()), shared.metrics.clone());
+        self.serve_to(shared, Audience::Probes, sources)
+    }
+
+    fn serve_to(
+        self,
+        shared: &Shared,
+        operators: Audience,
+        sources: admin::Sources,
+    ) -> anyhow::Result<()> {
+        let sources = Arc::new(sources);
         let _within = shared.admin.enter();
-        for (listener, audience) in
-            [(self.operators, Audience::Operators), (self.probes, Audience::Probes)]
-        {
+        for (listener, audience) in [(self.operators, operators), (self.probes, Audience::Probes)] {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             shared.admin.spawn(admin::serve(listener, audience, sources.clone()));
         }

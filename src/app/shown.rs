@@ -9,9 +9,10 @@ use crate::{
     cache::{Cache, Link, ReplicaStatus, State, counters::Counters},
     config::Config,
     explain,
-    insight::report::Report,
+    insight::{Insight, report::Report},
     lifecycle::{Draining, Heartbeat, Ready},
     metrics::{Metrics, Totals},
+    policy::Mode,
     tap::Tap,
     timeline::{Sums, Timeline},
 };
@@ -88,6 +89,32 @@ impl Shown {
 
 /// A watch that is opened anew every few minutes is away for shorter than this.
 const REOPENING: Duration = Duration::from_secs(3);
+
+/// What is shown of a process that stands before no apiserver: nothing but its vitals.
+pub(super) fn nothing(vitals: Vitals, metrics: Metrics) -> Sources {
+    let Vitals { ready, draining, heartbeat, names } = vitals;
+    let insight = Insight::new(metrics.clone(), Instant::now());
+    let started_at = Instant::now();
+    let standing = move || Standing {
+        mode: Mode::default().as_str(),
+        upstream: String::new(),
+        up: started_at.elapsed(),
+        memory_limit_bytes: 0,
+    };
+    Sources {
+        ready,
+        draining,
+        heartbeat,
+        names,
+        tap: Tap::new(metrics.clone()),
+        metrics,
+        timeline: Arc::default(),
+        standing: Box::new(standing),
+        report: Box::new(move || insight.report(Mode::default().as_str(), Instant::now())),
+        replicas: Box::new(Vec::new),
+        explain: Box::new(|question| explain::explain(question, &Config::default(), None)),
+    }
+}
 
 /// What the timeline is drawn from.
 pub(super) fn sums(

@@ -82,7 +82,10 @@ async fn start(
     let file = options.serving.config.as_deref().filter(|_| role != Role::Safe);
     let mut configuration = Configuration::load(file, &shared.metrics)?;
     let listening = shared.ready.register("listener");
-    let listeners = AdminListeners::inherit(sockets.admin, sockets.health)?;
+    let listeners = {
+        let names = options.serving.admin_names.clone();
+        AdminListeners::inherit(sockets.admin, sockets.health, names)?
+    };
     let data: io::Result<Vec<_>> = sockets.data.into_iter().map(Bound::inherit).collect();
     let data = data.context("the supervisor's sockets cannot be taken over")?;
     let access = identity::in_cluster(&options.service_account, &host, port).await?;
@@ -96,7 +99,11 @@ async fn start(
     let serving = Serving::new(authority, names, shared.metrics.clone(), now)?;
 
     let (source, target) = (options.service_account.clone(), options.mirror.clone());
+    let others = options.also_mirror.iter().map(|(source, target)| {
+        Mirror::new(source.clone(), target.clone(), serving.authority.pem().to_owned())
+    });
     let mut follower = Follower {
+        others: others.collect(),
         mirror: Mirror::new(source, target, serving.authority.pem().to_owned()),
         known: KnownTokens::none(),
         metrics: shared.metrics.clone(),
@@ -164,6 +171,8 @@ struct Serving {
 /// Keeps the copy and what is known of its tokens.
 struct Follower {
     mirror: Mirror,
+    /// Other accounts: whoever presents one of their tokens is a stranger.
+    others: Vec<Mirror>,
     known: KnownTokens,
     metrics: Metrics,
 }
@@ -201,6 +210,7 @@ impl Serving {
 impl Follower {
     fn look(&mut self, now: SystemTime) -> Result<(), crate::mirror::Error> {
         self.known.expire(now);
+        self.look_at_others(now);
         let look = self.mirror.look(now);
         match &look {
             Ok(Look::Same) => {}
@@ -213,6 +223,21 @@ impl Follower {
             Err(_) => self.metrics.service_account_mirrored(Outcome::Failure),
         }
         look.map(drop)
+    }
+
+    /// Without one of them the workload can do what it is here for.
+    fn look_at_others(&mut self, now: SystemTime) {
+        for other in &mut self.others {
+            match other.look(now) {
+                Ok(Look::Same) => {}
+                Ok(Look::Written) => self.metrics.service_account_mirrored(Outcome::Success),
+                Err(error) => {
+                    self.metrics.service_account_mirrored(Outcome::Failure);
+                    let error = Chain(&error);
+                    tracing::error!(%error, "another mirrored service account stays as it is");
+                }
+            }
+        }
     }
 
     async fn follow(mut self, mut serving: Serving, mut draining: Draining) {

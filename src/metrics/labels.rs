@@ -248,6 +248,18 @@ label! {
 }
 
 label! {
+    /// What the webhook did with a pod.
+    Injection {
+        /// It got a sidecar, or a new container of it was led there.
+        Injected = "injected",
+        /// It was left as it is.
+        Skipped = "skipped",
+        /// The question was none.
+        Error = "error",
+    }
+}
+
+label! {
     /// A bound that keeps memory or work finite.
     Limit {
         /// Client connections open at once.
@@ -262,6 +274,8 @@ label! {
         DiscoveryBytes = "discovery_bytes",
         /// Resources with metric labels of their own.
         MetricResources = "metric_resources",
+        /// Events that the injector sends, or has waiting.
+        InjectorEvents = "injector_events",
         /// Polls whose repetitions are counted.
         PollKeys = "poll_keys",
         /// Polls held back at once.

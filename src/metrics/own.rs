@@ -152,6 +152,6 @@ impl Metrics {
     }
 }
 
-fn unix_seconds(time: SystemTime) -> f64 {
+pub(super) fn unix_seconds(time: SystemTime) -> f64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }

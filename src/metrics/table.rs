@@ -101,6 +101,10 @@ pub(super) const TABLE: &[Section] = &[
         ],
     },
     Section {
+        title: "The injector",
+        metrics: &[&INJECTOR_REQUESTS, &INJECTOR_DURATION, &INJECTOR_AUTHORITY_EXPIRY],
+    },
+    Section {
         title: "The process",
         metrics: &[
             &PROCESS_CPU,
@@ -145,6 +149,7 @@ const SCOPE: Label = described(
 const CODE: Label = described("code", "the HTTP status code");
 
 mod callers;
+mod injector;
 mod own;
 mod polls;
 
@@ -152,6 +157,7 @@ pub(super) use callers::{
     CLIENT_CONNECTS, DOCUMENT_BYTES, DOCUMENTS_GIVEN, DOCUMENTS_HELD, REVIEWS, SESSIONS,
     UNSAFE_READS,
 };
+pub(super) use injector::{INJECTOR_AUTHORITY_EXPIRY, INJECTOR_DURATION, INJECTOR_REQUESTS};
 pub(super) use own::{
     ACCOUNTS, AUDIT_LINES, CERTIFICATE_EXPIRY, CERTIFICATE_RELOAD_SUCCESSFUL, CERTIFICATE_RELOADS,
     CONFIG_RELOAD_SUCCESSFUL, MIRRORINGS, PROCESS_CPU, PROCESS_MAX_FDS, PROCESS_OPEN_FDS,

@@ -19,6 +19,7 @@ mod discovery;
 mod drivers;
 mod gateway;
 mod histories;
+mod injector;
 mod load;
 mod page;
 mod prometheus;

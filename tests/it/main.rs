@@ -14,6 +14,7 @@ mod faults;
 mod forwarding;
 mod freshness;
 mod harness;
+mod injection;
 mod insight;
 mod metrics;
 mod monitoring;

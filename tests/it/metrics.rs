@@ -6,10 +6,10 @@ use http::StatusCode;
 use listless::{
     api::{GroupVersionResource, Scope, Verb},
     metrics::{
-        self, AuditResult, Certificate, Connect, DocumentResult, Held, Lane, Metrics, Origin,
-        Outcome, Protocol, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals, RequestSample,
-        Review, ServedBy, Shadow, Told, Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd,
-        Would,
+        self, AuditResult, Certificate, Connect, DocumentResult, Held, Injection, Lane, Metrics,
+        Origin, Outcome, Protocol, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals,
+        RequestSample, Review, ServedBy, Shadow, Told, Transport, UpstreamFault, UpstreamSample,
+        Wait, WatchEnd, Would,
     },
 };
 
@@ -30,6 +30,12 @@ fn record_documents(metrics: &Metrics) {
     metrics.document(DocumentResult::Memory);
     metrics.documents_held(1, 1);
     metrics.audited(AuditResult::Written, 1);
+}
+
+/// The same for the webhook.
+fn record_injections(metrics: &Metrics) {
+    metrics.injection(Injection::Skipped, "host_network", MOMENT);
+    metrics.injector_authority_expires(std::time::SystemTime::UNIX_EPOCH);
 }
 
 /// Records something with every function there is.
@@ -143,6 +149,7 @@ fn the_page_of_metrics_is_written_from_the_table() {
 fn every_documented_metric_is_exported_and_no_other() {
     let metrics = Metrics::new();
     record_everything(&metrics);
+    record_injections(&metrics);
     let page = fs::read_to_string(page()).expect("docs/metrics.md");
     assert_eq!(exported(&metrics.render()), documented(&page));
 }
@@ -151,6 +158,7 @@ fn every_documented_metric_is_exported_and_no_other() {
 fn every_exported_metric_has_a_help_line() {
     let metrics = Metrics::new();
     record_everything(&metrics);
+    record_injections(&metrics);
     let text = metrics.render();
     for name in exported(&text) {
         assert!(text.contains(&format!("# HELP {name} ")), "{name}");

@@ -85,6 +85,33 @@ fn it_starts_without_an_apiserver_and_mirrors_the_service_account() {
 }
 
 #[test]
+fn other_service_accounts_are_mirrored_too_and_one_that_cannot_be_hinders_nothing() {
+    let pod = Pod::new();
+    let (account, robot) = (pod.0.path().join("account"), pod.0.path().join("robot"));
+    fs::create_dir(&robot).expect("a directory");
+    fs::copy(account.join("ca.crt"), robot.join("ca.crt")).expect("copied");
+    fs::write(robot.join("token"), "of-the-robot").expect("written");
+    let copy = pod.0.path().join("robot-copy");
+    let nowhere = pod.0.path().join("nowhere");
+    let mut command = pod.command();
+    for (from, to) in [(&robot, &copy), (&nowhere, &pod.0.path().join("nowhere-copy"))] {
+        command.arg(format!("--also-mirror={}={}", from.display(), to.display()));
+    }
+    let mut child = command.spawn().expect("the binary runs");
+    announced(&mut child);
+    signal(&child, "TERM");
+    assert_eq!(child.wait().expect("an end").code(), Some(0));
+    let log = std::io::read_to_string(child.stderr.take().expect("a pipe")).expect("text");
+    assert!(log.contains("nowhere"), "{log}");
+    assert_eq!(fs::read_to_string(copy.join("token")).expect("a token"), "of-the-robot");
+    let bundle = fs::read_to_string(copy.join("ca.crt")).expect("a bundle");
+    assert_eq!(bundle, pod.mirrored("ca.crt"), "one authority for all");
+    let usage = listless(&["sidecar", "--also-mirror", "a"]);
+    assert_eq!(usage.status.code(), Some(2));
+    assert!(text(&usage.stderr).contains("--also-mirror"), "{}", text(&usage.stderr));
+}
+
+#[test]
 fn without_a_place_for_its_authority_it_serves_and_says_so() {
     let pod = Pod::new();
     fs::write(pod.0.path().join("state"), "in the way").expect("written");
