@@ -1,5 +1,6 @@
 //! One driver in one way: started, warmed, measured over whole rounds.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -49,6 +50,8 @@ pub struct Run {
     pub saved: u64,
     /// Requests that it says it would have saved.
     pub would_save: u64,
+    /// Why Listless forwarded what it did since it started, and how often.
+    pub forwarded: BTreeMap<String, f64>,
     /// What was wrong about the driver or about the report on it.
     pub wrong: Vec<String>,
 }
@@ -61,7 +64,8 @@ pub async fn all_drivers(version: Version, programs: &Programs) -> Result<Vec<Ru
         for way in Way::ALL {
             let run = run(&plane, programs, driver, way).await;
             let run = run.with_context(|| format!("{} {}", driver.name(), way.name()))?;
-            eprintln!("ran: {}: {} operations, {:?}", run.who(), run.operations, run.requests);
+            let (done, why) = (run.operations, &run.forwarded);
+            eprintln!("ran: {}: {done} operations, {:?} {why:?}", run.who(), run.requests);
             runs.push(run);
         }
     }
@@ -106,6 +110,10 @@ async fn run(plane: &ControlPlane, programs: &Programs, driver: Driver, way: Way
     if let Some(report) = &after.report {
         wrong.extend(report.wrong(driver, &after.tally));
     }
+    let forwarded = match &proxy {
+        Some(proxy) => proxy.metrics().await?.sums("listless_forwarded_total", &[], "reason"),
+        None => BTreeMap::new(),
+    };
     let version = plane.version();
     Ok(Run {
         version,
@@ -118,6 +126,7 @@ async fn run(plane: &ControlPlane, programs: &Programs, driver: Driver, way: Way
         listless,
         saved,
         would_save,
+        forwarded,
         wrong,
     })
 }
