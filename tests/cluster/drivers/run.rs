@@ -16,6 +16,18 @@ use crate::rig::proxy_process::ProxyProcess;
 /// A cold JVM on a busy machine, and rounds that take longer than they should.
 const WARM_LIMIT: Duration = Duration::from_secs(120);
 
+const CONFIGURATION: &str = "\
+apiVersion: listless.dev/v1alpha1
+kind: ProxyConfiguration
+mode: MODE
+cache:
+  rules:
+    - {resources: [secrets, leases.coordination.k8s.io], start: never}
+    - {resources: [events, events.events.k8s.io], start: never}
+    - {resources: [pods, configmaps, statefulsets.apps], start: eager}
+    - {resources: ['*'], start: onDemand}
+";
+
 /// How a driver reaches the apiserver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -23,7 +35,7 @@ pub enum Way {
     Straight,
     /// Through Listless, which forwards all and accounts for what it would do.
     Observe,
-    /// Through Listless as it is by default.
+    /// Through Listless, which acts.
     Enforce,
 }
 
@@ -146,10 +158,11 @@ impl Way {
         }
     }
 
-    /// The defaults, but for the mode.
+    /// The defaults, but for the mode and for the resources the drivers read, which are followed from
+    /// the start: while a client's own watch of a resource is passed on in protobuf, nobody knows what
+    /// it has shown, and no read of that resource by the same session is answered from memory.
     fn configuration(self) -> Option<String> {
-        let kind = "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration";
-        (self != Self::Straight).then(|| format!("{kind}\nmode: {}\n", self.name()))
+        (self != Self::Straight).then(|| CONFIGURATION.replace("MODE", self.name()))
     }
 }
 
