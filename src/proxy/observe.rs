@@ -3,21 +3,19 @@
 //! Write-only: nothing in the data path reads it back. It closes when the answer's last byte has
 //! been handed on, or when the client went away.
 
+mod counted;
 mod records;
 
 use std::{
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
     time::{Duration, SystemTime},
 };
 
-use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode,
     header::{RETRY_AFTER, USER_AGENT},
 };
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::Body as _;
 use tokio::time::Instant;
 
 use crate::{
@@ -26,7 +24,7 @@ use crate::{
         request::ResourceRequest,
         version::{Freshness, ResourceVersion},
     },
-    body::{Body, BoxError},
+    body::Body,
     cache::Attached,
     error::{Error, Fault},
     insight::{
@@ -44,7 +42,10 @@ use crate::{
 };
 
 pub use self::records::{Audience, Records};
-use self::records::{Client, Line};
+use self::{
+    counted::Counted,
+    records::{Client, Line},
+};
 
 /// The record of one request.
 pub struct RequestLog {
@@ -85,13 +86,6 @@ struct Said {
     objects: Option<u32>,
     /// A watch was told that its version had expired.
     expired: bool,
-}
-
-/// A body that reports to its record.
-struct Counted {
-    inner: Body,
-    log: RequestLog,
-    fingerprint: Option<Box<Fingerprint>>,
 }
 
 /// Where an answer came from (RFC 9211).
@@ -387,69 +381,6 @@ impl Drop for RequestLog {
         }
     }
 }
-
-// === impl Counted ===
-
-impl http_body::Body for Counted {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let polled = Pin::new(&mut self.inner).poll_frame(cx);
-        match &polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                let bytes = frame.data_ref().map_or(&[][..], |bytes| bytes);
-                self.read_along(bytes);
-                if self.inner.is_end_stream() {
-                    self.is_whole();
-                }
-            }
-            Poll::Ready(None) => self.is_whole(),
-            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
-impl Counted {
-    fn read_along(&mut self, bytes: &[u8]) {
-        self.log.bytes += bytes.len() as u64;
-        if let Some(fingerprint) = &mut self.fingerprint {
-            fingerprint.push(bytes);
-        }
-        if self.log.verb == Verb::Watch && says_expired(bytes) {
-            self.log.said.expired = true;
-        }
-    }
-
-    fn is_whole(&mut self) {
-        // The answer to HEAD has no body to compare.
-        if let Some(fingerprint) = self.fingerprint.take()
-            && self.log.bytes > 0
-        {
-            self.log.said.content = fingerprint.finish();
-        }
-    }
-}
-
-/// Whether these bytes are the event that ends a watch of an expired version (S-WATCH-20).
-fn says_expired(bytes: &[u8]) -> bool {
-    bytes.starts_with(br#"{"type":"ERROR""#)
-        && bytes.windows(EXPIRED.len()).any(|window| window == EXPIRED)
-}
-
-const EXPIRED: &[u8] = br#""code":410"#;
 
 /// How many seconds the client is told to stay away.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
