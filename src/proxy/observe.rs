@@ -3,6 +3,7 @@
 //! Write-only: nothing in the data path reads it back. It closes when the answer's last byte has
 //! been handed on, or when the client went away.
 
+mod cache_status;
 mod counted;
 mod records;
 
@@ -12,18 +13,14 @@ use std::{
 };
 
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode,
+    HeaderMap, HeaderValue, Request, Response, StatusCode,
     header::{RETRY_AFTER, USER_AGENT},
 };
 use http_body::Body as _;
 use tokio::time::Instant;
 
 use crate::{
-    api::{
-        Verb,
-        request::ResourceRequest,
-        version::{Freshness, ResourceVersion},
-    },
+    api::{Verb, request::ResourceRequest, version::ResourceVersion},
     body::Body,
     cache::Attached,
     error::{Error, Fault},
@@ -43,6 +40,7 @@ use crate::{
 
 pub use self::records::{Audience, Records};
 use self::{
+    cache_status::{CACHE_STATUS, given_of, hit_of, said, with_status},
     counted::Counted,
     records::{Client, Line},
 };
@@ -87,9 +85,6 @@ struct Said {
     /// A watch was told that its version had expired.
     expired: bool,
 }
-
-/// Where an answer came from (RFC 9211).
-const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 // === impl RequestLog ===
 
@@ -386,47 +381,4 @@ impl Drop for RequestLog {
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))
-}
-
-fn with_status(mut response: Response<Body>, status: HeaderValue) -> Response<Body> {
-    response.headers_mut().append(CACHE_STATUS, status);
-    response
-}
-
-/// Written out, because every answer from memory carries one of them.
-fn hit_of(level: Level) -> &'static str {
-    match level {
-        Level::Configured(Freshness::MostRecent) => "listless; hit; detail=mostRecent",
-        Level::Configured(Freshness::Session) => "listless; hit; detail=session",
-        Level::Configured(Freshness::Bounded) => "listless; hit; detail=bounded",
-        Level::Configured(Freshness::Any) | Level::Any => "listless; hit; detail=any",
-        Level::NotOlderThan => "listless; hit; detail=notOlderThan",
-    }
-}
-
-fn given_of(result: DocumentResult) -> &'static str {
-    match result {
-        DocumentResult::Memory => "listless; hit; detail=discovery",
-        DocumentResult::Revalidated => "listless; fwd=stale; fwd-status=304; detail=discovery",
-        DocumentResult::Fetched | DocumentResult::NotKept => "listless; fwd=miss; detail=discovery",
-    }
-}
-
-fn said(status: &str) -> HeaderValue {
-    HeaderValue::from_str(status).expect("made of our own words")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_word_of_a_hit_is_the_level() {
-        let configured =
-            [Freshness::MostRecent, Freshness::Session, Freshness::Bounded, Freshness::Any];
-        let levels = configured.into_iter().map(Level::Configured);
-        for level in levels.chain([Level::Any, Level::NotOlderThan]) {
-            assert_eq!(hit_of(level), format!("listless; hit; detail={}", level.as_str()));
-        }
-    }
 }
