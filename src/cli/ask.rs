@@ -112,12 +112,17 @@ impl FromStr for AdminAddress {
     fn from_str(text: &str) -> Result<Self, String> {
         let address = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
         match address.rsplit_once(':') {
-            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+            Some((host, port)) if is_host(host) && port.parse::<u16>().is_ok() => {
                 Ok(Self(address.to_owned()))
             }
             _ => Err(format!("expected HOST:PORT, such as {DEFAULT_ADDRESS}")),
         }
     }
+}
+
+/// Whether this may be a name or an address, and not a URL of another scheme.
+fn is_host(text: &str) -> bool {
+    !text.is_empty() && !text.contains('/')
 }
 
 impl fmt::Display for AdminAddress {

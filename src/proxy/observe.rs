@@ -3,30 +3,25 @@
 //! Write-only: nothing in the data path reads it back. It closes when the answer's last byte has
 //! been handed on, or when the client went away.
 
+mod cache_status;
+mod counted;
 mod records;
 
 use std::{
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
     time::{Duration, SystemTime},
 };
 
-use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode,
+    HeaderMap, HeaderValue, Request, Response, StatusCode,
     header::{RETRY_AFTER, USER_AGENT},
 };
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::Body as _;
 use tokio::time::Instant;
 
 use crate::{
-    api::{
-        Verb,
-        request::ResourceRequest,
-        version::{Freshness, ResourceVersion},
-    },
-    body::{Body, BoxError},
+    api::{Verb, request::ResourceRequest, version::ResourceVersion},
+    body::Body,
     cache::Attached,
     error::{Error, Fault},
     insight::{
@@ -44,7 +39,11 @@ use crate::{
 };
 
 pub use self::records::{Audience, Records};
-use self::records::{Client, Line};
+use self::{
+    cache_status::{CACHE_STATUS, given_of, hit_of, said, with_status},
+    counted::Counted,
+    records::{Client, Line},
+};
 
 /// The record of one request.
 pub struct RequestLog {
@@ -86,16 +85,6 @@ struct Said {
     /// A watch was told that its version had expired.
     expired: bool,
 }
-
-/// A body that reports to its record.
-struct Counted {
-    inner: Body,
-    log: RequestLog,
-    fingerprint: Option<Box<Fingerprint>>,
-}
-
-/// Where an answer came from (RFC 9211).
-const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 // === impl RequestLog ===
 
@@ -388,114 +377,8 @@ impl Drop for RequestLog {
     }
 }
 
-// === impl Counted ===
-
-impl http_body::Body for Counted {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let polled = Pin::new(&mut self.inner).poll_frame(cx);
-        match &polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                let bytes = frame.data_ref().map_or(&[][..], |bytes| bytes);
-                self.read_along(bytes);
-                if self.inner.is_end_stream() {
-                    self.is_whole();
-                }
-            }
-            Poll::Ready(None) => self.is_whole(),
-            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
-impl Counted {
-    fn read_along(&mut self, bytes: &[u8]) {
-        self.log.bytes += bytes.len() as u64;
-        if let Some(fingerprint) = &mut self.fingerprint {
-            fingerprint.push(bytes);
-        }
-        if self.log.verb == Verb::Watch && says_expired(bytes) {
-            self.log.said.expired = true;
-        }
-    }
-
-    fn is_whole(&mut self) {
-        // The answer to HEAD has no body to compare.
-        if let Some(fingerprint) = self.fingerprint.take()
-            && self.log.bytes > 0
-        {
-            self.log.said.content = fingerprint.finish();
-        }
-    }
-}
-
-/// Whether these bytes are the event that ends a watch of an expired version (S-WATCH-20).
-fn says_expired(bytes: &[u8]) -> bool {
-    bytes.starts_with(br#"{"type":"ERROR""#)
-        && bytes.windows(EXPIRED.len()).any(|window| window == EXPIRED)
-}
-
-const EXPIRED: &[u8] = br#""code":410"#;
-
 /// How many seconds the client is told to stay away.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))
-}
-
-fn with_status(mut response: Response<Body>, status: HeaderValue) -> Response<Body> {
-    response.headers_mut().append(CACHE_STATUS, status);
-    response
-}
-
-/// Written out, because every answer from memory carries one of them.
-fn hit_of(level: Level) -> &'static str {
-    match level {
-        Level::Configured(Freshness::MostRecent) => "listless; hit; detail=mostRecent",
-        Level::Configured(Freshness::Session) => "listless; hit; detail=session",
-        Level::Configured(Freshness::Bounded) => "listless; hit; detail=bounded",
-        Level::Configured(Freshness::Any) | Level::Any => "listless; hit; detail=any",
-        Level::NotOlderThan => "listless; hit; detail=notOlderThan",
-    }
-}
-
-fn given_of(result: DocumentResult) -> &'static str {
-    match result {
-        DocumentResult::Memory => "listless; hit; detail=discovery",
-        DocumentResult::Revalidated => "listless; fwd=stale; fwd-status=304; detail=discovery",
-        DocumentResult::Fetched | DocumentResult::NotKept => "listless; fwd=miss; detail=discovery",
-    }
-}
-
-fn said(status: &str) -> HeaderValue {
-    HeaderValue::from_str(status).expect("made of our own words")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_word_of_a_hit_is_the_level() {
-        let configured =
-            [Freshness::MostRecent, Freshness::Session, Freshness::Bounded, Freshness::Any];
-        let levels = configured.into_iter().map(Level::Configured);
-        for level in levels.chain([Level::Any, Level::NotOlderThan]) {
-            assert_eq!(hit_of(level), format!("listless; hit; detail={}", level.as_str()));
-        }
-    }
 }

@@ -109,7 +109,7 @@ fn promtool_accepts_the_rules_and_their_unit_tests_pass() {
         return;
     }
     promtool(&["check", "rules", "--lint-fatal"], &shipped_rules(), "");
-    promtool(&["test", "rules"], &[shipped("tests.yaml")], "");
+    promtool(&["test", "rules"], &["tests.yaml", "days.tests.yaml"].map(shipped), "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -140,10 +140,11 @@ fn the_page_of_alerts_has_no_section_of_an_alert_that_is_gone() {
 
 #[test]
 fn every_alert_is_tested_where_it_fires_and_where_it_stays_quiet() {
-    let tests = RuleTests::parse(&config("tests.yaml"));
+    let files = ["tests.yaml", "days.tests.yaml"].map(|file| RuleTests::parse(&config(file)));
+    assert!(files.iter().all(|file| file.rule_files == RULE_FILES), "the tests are about these");
+    let tests = RuleTests::all(files);
     let findings = alerts().iter().flat_map(|alert| tests.lacking(alert)).collect::<Vec<_>>();
     none(&findings);
-    assert_eq!(tests.rule_files, RULE_FILES, "the tests are about these files");
 }
 
 #[test]

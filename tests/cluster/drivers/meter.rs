@@ -71,7 +71,7 @@ fn discovery(counts: &RequestCounts) -> u64 {
         let labels = [("verb", "GET"), ("resource", ""), ("subresource", path)];
         counts.sum("apiserver_request_total", &labels)
     };
-    ["/api", "/apis"].into_iter().map(count).sum::<f64>() as u64
+    ["api", "apis"].into_iter().map(count).sum::<f64>() as u64
 }
 
 // === impl Cpu ===

@@ -1,5 +1,6 @@
 //! One driver in one way: started, warmed, measured over whole rounds.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -15,6 +16,18 @@ use crate::rig::proxy_process::ProxyProcess;
 /// A cold JVM on a busy machine, and rounds that take longer than they should.
 const WARM_LIMIT: Duration = Duration::from_secs(120);
 
+const CONFIGURATION: &str = "\
+apiVersion: listless.dev/v1alpha1
+kind: ProxyConfiguration
+mode: MODE
+cache:
+  rules:
+    - {resources: [secrets, leases.coordination.k8s.io], start: never}
+    - {resources: [events, events.events.k8s.io], start: never}
+    - {resources: [pods, configmaps, statefulsets.apps], start: eager}
+    - {resources: ['*'], start: onDemand}
+";
+
 /// How a driver reaches the apiserver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -22,7 +35,7 @@ pub enum Way {
     Straight,
     /// Through Listless, which forwards all and accounts for what it would do.
     Observe,
-    /// Through Listless as it is by default.
+    /// Through Listless, which acts.
     Enforce,
 }
 
@@ -49,6 +62,8 @@ pub struct Run {
     pub saved: u64,
     /// Requests that it says it would have saved.
     pub would_save: u64,
+    /// Why Listless forwarded what it did since it started, and how often.
+    pub forwarded: BTreeMap<String, f64>,
     /// What was wrong about the driver or about the report on it.
     pub wrong: Vec<String>,
 }
@@ -61,7 +76,8 @@ pub async fn all_drivers(version: Version, programs: &Programs) -> Result<Vec<Ru
         for way in Way::ALL {
             let run = run(&plane, programs, driver, way).await;
             let run = run.with_context(|| format!("{} {}", driver.name(), way.name()))?;
-            eprintln!("ran: {}: {} operations, {:?}", run.who(), run.operations, run.requests);
+            let (done, why) = (run.operations, &run.forwarded);
+            eprintln!("ran: {}: {done} operations, {:?} {why:?}", run.who(), run.requests);
             runs.push(run);
         }
     }
@@ -106,6 +122,10 @@ async fn run(plane: &ControlPlane, programs: &Programs, driver: Driver, way: Way
     if let Some(report) = &after.report {
         wrong.extend(report.wrong(driver, &after.tally));
     }
+    let forwarded = match &proxy {
+        Some(proxy) => proxy.metrics().await?.sums("listless_forwarded_total", &[], "reason"),
+        None => BTreeMap::new(),
+    };
     let version = plane.version();
     Ok(Run {
         version,
@@ -118,6 +138,7 @@ async fn run(plane: &ControlPlane, programs: &Programs, driver: Driver, way: Way
         listless,
         saved,
         would_save,
+        forwarded,
         wrong,
     })
 }
@@ -137,10 +158,11 @@ impl Way {
         }
     }
 
-    /// The defaults, but for the mode.
+    /// The defaults, but for the mode and for the resources the drivers read, which are followed from
+    /// the start: while a client's own watch of a resource is passed on in protobuf, nobody knows what
+    /// it has shown, and no read of that resource by the same session is answered from memory.
     fn configuration(self) -> Option<String> {
-        let kind = "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration";
-        (self != Self::Straight).then(|| format!("{kind}\nmode: {}\n", self.name()))
+        (self != Self::Straight).then(|| CONFIGURATION.replace("MODE", self.name()))
     }
 }
 

@@ -67,7 +67,8 @@ impl Table {
         let left = run.requests.reads();
         let most = expected * LEFT_OVER_MAX + OWN_READS_MAX + documents;
         let reads = "reads reached the apiserver";
-        (left as f64 > most).then(|| format!("{left} {reads}, {most:.0} at most"))
+        let why = &run.forwarded;
+        (left as f64 > most).then(|| format!("{left} {reads}, {most:.0} at most: {why:?}"))
     }
 
     fn savings(&self) -> impl Iterator<Item = Savings> {

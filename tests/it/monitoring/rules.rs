@@ -91,6 +91,12 @@ impl RuleTests {
         serde_saphyr::from_str(text).expect("a file of tests")
     }
 
+    /// The tests of all these files.
+    pub(crate) fn all(files: impl IntoIterator<Item = Self>) -> Self {
+        let tests = files.into_iter().flat_map(|file| file.tests).collect();
+        Self { rule_files: Vec::new(), tests }
+    }
+
     /// What the tests of an alert lack; alerts of one name are told apart by their labels.
     pub(crate) fn lacking(&self, alert: &Rule) -> Vec<String> {
         let cases = || {
