@@ -221,7 +221,7 @@ impl Cache {
 
     /// The best replica that covers the query, without taking it for used.
     pub fn peek(&self, query: &Query) -> Option<View> {
-        self.0.set().best(query).map(|replica| replica.view())
+        self.0.set().best(query).map(Replica::view)
     }
 
     /// The same, and otherwise why there is none; nothing is counted or started.

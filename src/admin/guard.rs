@@ -21,7 +21,7 @@ pub(super) enum Verdict {
 
 /// Looks at a request's host, and at what a browser says of who asks.
 pub(super) fn verdict<B>(request: &Request<B>, names: &[String]) -> Verdict {
-    let absolute = request.uri().authority().map(|authority| authority.as_str());
+    let absolute = request.uri().authority().map(http::uri::Authority::as_str);
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok());
     let is_known = |host: &str| is_known(host, names);

@@ -190,7 +190,7 @@ pub fn spoken(seconds: f64) -> String {
 /// One digit after the point, if it is not a zero.
 fn trimmed(number: f64) -> String {
     let text = format!("{number:.1}");
-    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+    text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
 }
 
 #[cfg(test)]

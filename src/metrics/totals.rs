@@ -26,6 +26,7 @@ pub struct Totals {
 }
 
 /// The sums while they grow.
+#[derive(Default)]
 pub(super) struct Sums {
     pub(super) answered: Array<{ ServedBy::ALL.len() }>,
     pub(super) upstream: Array<{ Origin::ALL.len() }>,
@@ -72,19 +73,6 @@ impl Totals {
     /// Those of them that were sent on this behalf.
     pub fn upstream_for(&self, origin: Origin) -> u64 {
         self.upstream[origin as usize]
-    }
-}
-
-// === impl Sums ===
-
-impl Default for Sums {
-    fn default() -> Self {
-        Self {
-            answered: Array::default(),
-            upstream: Array::default(),
-            limits: Array::default(),
-            reloads: Array::default(),
-        }
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn document(value: &Value, like: &Node) -> String {
     let mut out = String::new();
     match value {
         Value::Object(fields) if !fields.is_empty() => {
-            write_fields(&mut out, fields, 0, Some(like))
+            write_fields(&mut out, fields, 0, Some(like));
         }
         other => {
             out.push_str(&inline(other));

@@ -155,7 +155,8 @@ impl Page<'_> {
             let new = value_in(value, lines.unwrap_or(0), lines.is_some());
             if index == 0 {
                 let at = first.span.start;
-                let behind = lines.map_or(", ".to_owned(), |n| format!(",\n{}", " ".repeat(n)));
+                let behind =
+                    lines.map_or_else(|| ", ".to_owned(), |n| format!(",\n{}", " ".repeat(n)));
                 return Some(self.with(at..at, &format!("{new}{behind}")));
             }
             let at = items.get(index - 1)?.span.end;
@@ -263,7 +264,7 @@ impl Page<'_> {
 }
 
 fn separator(lines: Option<usize>) -> String {
-    lines.map_or(", ".to_owned(), |indent| format!(",\n{}", " ".repeat(indent)))
+    lines.map_or_else(|| ", ".to_owned(), |indent| format!(",\n{}", " ".repeat(indent)))
 }
 
 /// A value between brackets: in lines where those around it are.

@@ -66,8 +66,8 @@ impl Crowd {
                 at += self.seconds * (1.0 + self.jitter * (2.0 * dice.roll() - 1.0));
             }
         }
-        let mut at = 0.0;
-        while self.noise > 0.0 {
+        let mut at = if self.noise > 0.0 { 0.0 } else { until };
+        while at < until {
             at -= (1.0 - dice.roll()).ln() * self.seconds / (self.noise * self.askers as f64);
             if at >= until {
                 break;

@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub struct DocumentPlan {
     /// What is asked for.
-    pub wanted: Wanted,
+    pub wanted: Box<Wanted>,
     /// Where it comes from.
     pub source: DocumentSource,
 }
@@ -84,7 +84,7 @@ pub fn decide_document(wanted: Wanted, held: Held, standing: &Standing, now: Ins
         Held::Known(document) => DocumentSource::Ask(Some(document)),
         Held::Nothing => DocumentSource::Ask(None),
     };
-    Plan::Document(DocumentPlan { wanted, source })
+    Plan::Document(DocumentPlan { wanted: Box::new(wanted), source })
 }
 
 /// Whether the document is still what the apiserver would give this caller.
