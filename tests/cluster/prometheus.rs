@@ -235,20 +235,21 @@ async fn the_apiservers_error_budget_burns_straight_and_not_through_listless() {
 
     let straight = start().await;
     let client = plane.client(User::Admin, Protocol::Http1).expect("a client");
-    let storm = Storm::start(&client);
+    let (storm, bystander) = (Storm::start(&client), Storm::bystander(&client));
     let burns = async || {
         let firing = straight.firing().await.expect("alerts");
         alerts.iter().all(|alert| firing.contains(alert))
     };
     straight.until("the budget burns", BURNS_WITHIN, burns).await;
     let burnt = straight.value(BURN_SERIES).await.expect("a share");
-    let polls_straight = storm.stop().await;
+    let (polls_straight, beside_straight) = (storm.stop().await, bystander.stop().await);
     assert!(burnt > BURNING, "{burnt}");
 
     let proxy = fleet.proxy().await.expect("a proxy");
     // One that knows nothing of before: windows of five minutes take as long to forget.
     let through = start().await;
     let storm = Storm::start(&proxy.client(Protocol::Http1));
+    let bystander = Storm::bystander(&client);
     let deadline = tokio::time::Instant::now() + QUIET_FOR;
     let mut looks = tokio::time::interval(Duration::from_secs(2));
     while tokio::time::Instant::now() < deadline {
@@ -258,12 +259,13 @@ async fn the_apiservers_error_budget_burns_straight_and_not_through_listless() {
     }
     let spared = through.value(BURN_SERIES).await.expect("there were reads to judge");
     recovered(&straight, &alerts).await;
-    let polls_through = storm.stop().await;
+    let (polls_through, beside_through) = (storm.stop().await, bystander.stop().await);
     assert!(spared < BURNING, "{spared}");
     assert!(polls_through.failed == 0 && polls_through.answered > 0, "{polls_through:?}");
     eprintln!(
         "proof: error budget: straight {:.0}% of reads too slow or failed, {alerts:?} fire \
-         ({polls_straight:?}); through Listless {:.1}%, quiet ({polls_through:?})",
+         ({polls_straight:?}, a bystander {beside_straight:?}); through Listless {:.1}%, quiet \
+         ({polls_through:?}, a bystander {beside_through:?})",
         burnt * 100.0,
         spared * 100.0
     );
