@@ -3,10 +3,11 @@
 mod gateway;
 mod local;
 mod serve;
+mod shown;
 mod sidecar;
 mod wire;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use tokio::{
     sync::watch,
@@ -16,6 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    admin,
     audit::Audit,
     cache::{self, Cache, ReplicaStatus, State, counters::Counters, reflector::Random},
     config::Config,
@@ -28,15 +30,19 @@ use crate::{
         identify::Identify,
         listen::{self, Bound, Doors},
         metered::Metered,
-        observe::Records,
+        observe::{Audience, Records},
         warnings::Warnings,
     },
+    timeline::Timeline,
     upstream::{Client, Throttled},
 };
 
 pub use gateway::gateway;
 pub use local::local;
+pub use shown::Vitals;
 pub use sidecar::sidecar;
+
+use shown::Shown;
 
 /// What a running proxy stands on.
 pub struct Foundation {
@@ -52,6 +58,8 @@ pub struct Foundation {
     pub config: watch::Receiver<Arc<Config>>,
     /// What is counted.
     pub metrics: Metrics,
+    /// The apiserver, as people are to see it.
+    pub upstream: String,
 }
 
 /// A proxy that runs.
@@ -61,6 +69,7 @@ pub struct Running {
     audit: Audit,
     insight: Insight,
     config: watch::Receiver<Arc<Config>>,
+    shown: Shown,
     begin_drain: CancellationToken,
     listening: JoinHandle<()>,
     /// Tasks that end with it.
@@ -83,7 +92,9 @@ impl Running {
 
     /// Starts serving; waits with jitter are drawn from `random`, whose numbers are in 0..1.
     pub fn start_with(foundation: Foundation, random: Random) -> Self {
-        let Foundation { listeners, doors, identify, clients, config, metrics } = foundation;
+        let Foundation { listeners, doors, identify, clients, config, metrics, upstream } =
+            foundation;
+        let shown = Shown::new(config.clone(), metrics.clone(), upstream);
         let (settings, settings_task) = cache_settings(config.clone());
         let warnings = Warnings::default();
         let insight = Insight::new(metrics.clone(), Instant::now());
@@ -104,12 +115,19 @@ impl Running {
             cache.clone(),
             discovery.clone(),
             insight.clone(),
+            shown.timeline.clone(),
         ));
         let listener_metrics = metrics.clone();
         let clients = Clients {
             own: metered(&clients.own, Origin::Client),
             impersonating: metered(&clients.impersonating, Origin::Client),
             plain: metered(&clients.plain, Origin::Client),
+        };
+        let audience = Audience {
+            metrics,
+            insight: insight.clone(),
+            audit: audit.clone(),
+            tap: shown.tap.clone(),
         };
         let parts = Parts {
             identify,
@@ -118,7 +136,7 @@ impl Running {
             discovery,
             clients,
             warnings,
-            records: Records::new(metrics, insight.clone(), config.clone(), audit.clone(), random),
+            records: Records::new(audience, config.clone(), random),
         };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
@@ -133,7 +151,7 @@ impl Running {
             listener_metrics,
         ));
         let helpers = vec![settings_task, eager, gauges, auditing];
-        Self { proxy, cache, audit, insight, config, begin_drain, listening, helpers }
+        Self { proxy, cache, audit, insight, config, shown, begin_drain, listening, helpers }
     }
 
     /// What answers, for those who need no listener.
@@ -144,6 +162,11 @@ impl Running {
     /// The replicas, for pages and readiness.
     pub fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    /// What the admin address shows of it.
+    pub fn sources(&self, vitals: Vitals) -> admin::Sources {
+        self.shown.sources(vitals, &self.cache, self.reporter())
     }
 
     /// Makes the report: who asks what, what it costs, and what should be mended.
@@ -212,7 +235,14 @@ fn random_fraction() -> f64 {
     f64::from((high >> 32) as u32) / f64::from(u32::MAX)
 }
 
-async fn keep_gauges(metrics: Metrics, cache: Cache, discovery: Discovery, insight: Insight) {
+async fn keep_gauges(
+    metrics: Metrics,
+    cache: Cache,
+    discovery: Discovery,
+    insight: Insight,
+    timeline: Arc<Timeline>,
+) {
+    let (began, began_at) = (SystemTime::now(), Instant::now());
     let mut ticks = tokio::time::interval(GAUGES_PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -223,6 +253,10 @@ async fn keep_gauges(metrics: Metrics, cache: Cache, discovery: Discovery, insig
         discovery.report();
         metrics.accounts(insight.accounts());
         metrics.run_upkeep();
+        let unix_time = (began + began_at.elapsed()).duration_since(SystemTime::UNIX_EPOCH);
+        let now = Instant::now();
+        let sums = shown::sums(metrics.totals(), cache.counters(), &replicas, now);
+        timeline.add(unix_time.unwrap_or_default().as_secs(), sums);
     }
 }
 

@@ -224,6 +224,15 @@ impl Cache {
         self.0.set().best(query).map(|replica| replica.view())
     }
 
+    /// The same, and otherwise why there is none; nothing is counted or started.
+    pub fn held(&self, query: &Query) -> Lookup {
+        let absence = || self.0.set().absence(query, Instant::now());
+        self.peek(query).map_or_else(
+            || Lookup::Absent(absence().unwrap_or(Absence::NotDemanded)),
+            Lookup::Found,
+        )
+    }
+
     /// The apiserver has just answered a read of this query, though its replica is cut off.
     pub fn nudge(&self, query: &Query) {
         if let Some(replica) = self.0.set().best(query) {

@@ -13,6 +13,7 @@ mod log;
 mod options;
 mod report;
 mod table;
+mod tap;
 mod top;
 
 use std::{
@@ -26,10 +27,9 @@ use clap::{Parser, Subcommand};
 use crate::{app, config, demo, error::Chain};
 
 pub use announce::{Announcement, announce};
-pub use explain::{Explanation, explain};
 pub use kubeconfig::{Kubeconfig, KubeconfigError, write_kubeconfig};
 pub use options::{
-    GatewayOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions, ServingOptions,
+    GatewayOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions, Output, ServingOptions,
     SidecarOptions,
 };
 
@@ -59,6 +59,8 @@ enum Command {
     Report(report::Arguments),
     /// Tell what would happen to a request, and why.
     Explain(explain::Arguments),
+    /// Show the requests that a running Listless answers, as they come.
+    Tap(tap::Arguments),
     /// Print or check configuration files.
     #[command(subcommand)]
     Config(configuration::Command),
@@ -107,6 +109,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Top(arguments) => top::run(&arguments)?,
         Command::Report(arguments) => report::run(&arguments)?,
         Command::Explain(arguments) => explain::run(&arguments)?,
+        Command::Tap(arguments) => tap::run(&arguments)?,
         Command::Config(command) => configuration::run(&command)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -10,6 +10,7 @@ pub mod cli;
 pub mod config;
 pub mod demo;
 pub mod error;
+pub mod explain;
 pub mod hash;
 pub mod insight;
 pub mod lifecycle;
@@ -21,8 +22,10 @@ pub mod news;
 pub mod policy;
 pub mod proxy;
 pub mod simulator;
+pub mod tap;
 #[cfg(test)]
 mod testing;
+pub mod timeline;
 pub mod tls;
 pub mod upstream;
 pub mod websocket;

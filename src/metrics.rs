@@ -13,6 +13,7 @@ mod polls;
 mod process;
 mod replica;
 mod table;
+mod totals;
 mod upstream;
 
 use std::sync::Arc;
@@ -37,6 +38,7 @@ pub use labels::{
     UpstreamFault, Wait, WatchEnd, Would,
 };
 pub use replica::{ReplicaSample, ReplicaTotals};
+pub use totals::Totals;
 pub use upstream::UpstreamSample;
 
 /// Records what happens; cheap to clone.
@@ -54,6 +56,7 @@ struct Inner {
     replica: replica::Handles,
     own: own::Handles,
     polls: polls::Handles,
+    sums: totals::Sums,
 }
 
 // === impl Metrics ===
@@ -70,6 +73,7 @@ impl Metrics {
             replica: replica::Handles::new(&recorder),
             own: own::Handles::new(&recorder),
             polls: polls::Handles::new(&recorder),
+            sums: totals::Sums::default(),
         }))
     }
 

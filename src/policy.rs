@@ -37,16 +37,6 @@ pub enum Mode {
     Observe,
 }
 
-impl Mode {
-    /// As the configuration and the report name it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Enforce => "enforce",
-            Self::Observe => "observe",
-        }
-    }
-}
-
 /// When a replica of a resource may come to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -286,6 +276,18 @@ impl ResourcePolicy {
 
 fn acting(polls: RepeatPolls) -> Option<RepeatPolls> {
     (polls.action != RepeatAction::Off).then_some(polls)
+}
+
+// === impl Mode ===
+
+impl Mode {
+    /// The configuration's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Observe => "observe",
+        }
+    }
 }
 
 // === impl Start and Rewrite ===

@@ -4,6 +4,7 @@
 //! owner only. What the kubeconfig says about the apiserver's certificate is `upstream::identity`'s.
 
 mod files;
+mod validity;
 
 use std::{
     io,
@@ -260,6 +261,11 @@ impl Leaf {
         let key = PrivateKeyDer::from_pem_slice(read(key)?.as_bytes())
             .map_err(|error| unusable(key, error))?;
         Ok(Self { chain, key })
+    }
+
+    /// When the first certificate of the chain ends, if that can be read.
+    pub fn expires(&self) -> Option<SystemTime> {
+        self.chain.iter().filter_map(validity::not_after).min()
     }
 }
 

@@ -14,6 +14,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, Method, Uri, header};
 
+pub use self::parameters::decode_text as decoded;
 use self::{
     parameters::{Parameter, Parameters},
     path::{Path, Prefix},
@@ -207,6 +208,12 @@ impl ResourceRequest {
             return "resource";
         }
         self.scope.as_str()
+    }
+
+    /// Whether it is a LIST or GET that leaves the resourceVersion unset, as far as it is understood.
+    pub fn is_unsafe_read(&self) -> bool {
+        let read = self.read.as_ref();
+        read.is_ok_and(|read| matches!(read.version, VersionMatch::MostRecent))
     }
 
     /// The key of the object the path names.

@@ -67,6 +67,7 @@ async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Star
     }
     let kubeconfig = options.write_kubeconfig.clone();
     let announcement = Announcement { server, source, kubeconfig };
+    let upstream = serve::authority_of(access.endpoint());
     let dial = MeteredDial::new(Tcp, shared.metrics.clone());
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {
@@ -76,6 +77,7 @@ async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Star
         clients: Clients::new(plain, own),
         config: configuration.current.clone(),
         metrics: shared.metrics.clone(),
+        upstream,
     });
     tokio::spawn(shared.heartbeat.clone().run());
     listeners.serve(shared, &running)?;

@@ -48,6 +48,7 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
     let authorities = serve::authorities(access.endpoint());
     let (authority, certificate) = serve::own_certificates(&names, &shared.metrics)?;
     let announcement = written_kubeconfig(&access, &server, &authority, &token, written)?;
+    let upstream = serve::authority_of(access.endpoint());
     let dial = MeteredDial::new(Tcp, shared.metrics.clone());
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {
@@ -57,6 +58,7 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
         clients: Clients::new(plain, own),
         config: configuration.current.clone(),
         metrics: shared.metrics.clone(),
+        upstream,
     });
     tokio::spawn(shared.heartbeat.clone().run());
     listeners.serve(shared, &running)?;

@@ -15,9 +15,9 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-use super::{DRAIN_DEADLINE, Running};
+use super::{DRAIN_DEADLINE, Running, Vitals};
 use crate::{
-    admin::{self, Audience, Sources},
+    admin::{self, Audience},
     cli::{Announcement, ServingOptions, announce},
     config::{Config, Reloader},
     lifecycle::{Drain, Heartbeat, Ready, Signals},
@@ -57,6 +57,8 @@ pub(super) struct Configuration {
 pub(super) struct AdminListeners {
     operators: TcpListener,
     probes: TcpListener,
+    /// By which names browsers may ask for the operators' one.
+    names: Vec<String>,
 }
 
 /// The domain that in-cluster names end in, unless the cluster was told otherwise.
@@ -146,6 +148,11 @@ pub(super) fn authorities(endpoint: &Endpoint) -> Authorities {
     }
 }
 
+/// The apiserver as people know it: host and port.
+pub(super) fn authority_of(endpoint: &Endpoint) -> String {
+    format!("{}:{}", endpoint.host(), endpoint.port())
+}
+
 /// Where a client on this machine reaches a listener.
 pub(super) fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
@@ -191,6 +198,7 @@ impl AdminListeners {
         let listeners = Self {
             operators: bind("--admin", options.admin)?,
             probes: bind("--health", options.health)?,
+            names: options.admin_names.clone(),
         };
         for (flag, address) in [("--admin", options.admin), ("--health", options.health)] {
             if !address.ip().is_loopback() {
@@ -202,15 +210,12 @@ impl AdminListeners {
 
     /// Serves both on the admin runtime, for as long as that runs.
     pub(super) fn serve(self, shared: &Shared, running: &Running) -> anyhow::Result<()> {
-        let cache = running.cache().clone();
-        let sources = Arc::new(Sources {
+        let sources = Arc::new(running.sources(Vitals {
             ready: shared.ready.clone(),
             draining: shared.drain.watch(),
             heartbeat: shared.heartbeat.clone(),
-            metrics: shared.metrics.clone(),
-            replicas: Box::new(move || cache.replicas()),
-            report: running.reporter(),
-        });
+            names: self.names,
+        }));
         let _within = shared.admin.enter();
         for (listener, audience) in
             [(self.operators, Audience::Operators), (self.probes, Audience::Probes)]

@@ -71,6 +71,7 @@ async fn start(options: &SidecarOptions, shared: &Shared) -> anyhow::Result<Star
     let identify = Identify::Own(follower.known.clone());
     let authorities = serve::authorities(access.endpoint()).and_cluster(CLUSTER_DOMAIN);
     let source = access.source().to_string();
+    let upstream = serve::authority_of(access.endpoint());
     let dial = MeteredDial::new(Tcp, shared.metrics.clone());
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {
@@ -80,6 +81,7 @@ async fn start(options: &SidecarOptions, shared: &Shared) -> anyhow::Result<Star
         clients: Clients::new(plain, own),
         config: configuration.current.clone(),
         metrics: shared.metrics.clone(),
+        upstream,
     });
     tokio::spawn(shared.heartbeat.clone().run());
     listeners.serve(shared, &running)?;

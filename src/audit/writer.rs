@@ -2,8 +2,8 @@
 //!
 //! An error loses lines, never a request: it is logged when it begins, and every lost line counts.
 
+use std::fs::{self, File, OpenOptions};
 use std::{
-    fs::{self, File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},

@@ -36,6 +36,16 @@ pub enum LogFormat {
     Json,
 }
 
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    #[default]
+    Table,
+    /// JSON.
+    Json,
+}
+
 /// Which apiserver to stand before, and as whom.
 #[derive(Clone, Debug, Args)]
 pub struct KubeconfigOptions {
@@ -50,9 +60,13 @@ pub struct KubeconfigOptions {
 /// What every command that serves is told.
 #[derive(Clone, Debug, Args)]
 pub struct ServingOptions {
-    /// Where metrics and replicas are shown, without TLS or login.
+    /// Where the page, metrics and replicas are shown, without TLS or login.
     #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7444))]
     pub admin: SocketAddr,
+    /// A name by which browsers may ask for the admin address, besides IP addresses and localhost;
+    /// may be repeated.
+    #[arg(long = "admin-name", value_name = "NAME")]
+    pub admin_names: Vec<String>,
     /// Where /livez and /readyz are answered, without TLS or login.
     #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7445))]
     pub health: SocketAddr,

@@ -1,6 +1,10 @@
 //! The report, out of the accounts: a copy of each is taken, then all is computed aside.
 
-use std::{cmp::Ordering as Order, collections::BTreeMap, sync::atomic::Ordering};
+use std::{
+    cmp::Ordering as Order,
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::Ordering,
+};
 
 use tokio::time::Instant;
 
@@ -110,7 +114,7 @@ fn poll(facts: &Facts, patterns: &[Pattern], now: u32) -> Poll {
         jitter: period.map(|period| rounded(period.jitter)),
         bytes: counts.bytes,
         unchanged_share: (counts.compared > 0).then(|| rounded(counts.unchanged as f64 / compared)),
-        clients: tally.clients.count(),
+        clients: clients(tally),
         answers: Answers { cache, coalesced, upstream, proxy },
         reasons: counts.reasons.iter().map(|(why, n)| ((*why).to_owned(), *n)).collect(),
         saved: Saved { requests: cache + coalesced, bytes: counts.saved_bytes },
@@ -119,6 +123,14 @@ fn poll(facts: &Facts, patterns: &[Pattern], now: u32) -> Poll {
         risk: risk(tally, patterns, now).to_owned(),
         findings: patterns.iter().map(|pattern| pattern.id().to_owned()).collect(),
     }
+}
+
+/// Exactly, where those of late are about as many as there ever were.
+fn clients(tally: &Tally) -> u64 {
+    let arrivals = tally.arrivals.in_order();
+    let recent: BTreeSet<u16> = arrivals.iter().map(|arrival| arrival.client).collect();
+    let (recent, ever) = (recent.len() as u64, tally.clients.count());
+    if ever.abs_diff(recent) * 4 <= recent { recent } else { ever }
 }
 
 /// By what it asks of the apiserver, or would without Listless.

@@ -34,6 +34,7 @@ pub struct RequestSample<'a> {
 
 pub(super) struct Handles {
     requests: Family<RequestSet, Counter>,
+    unsafe_reads: Family<UnsafeReadSet, Counter>,
     duration: Family<(Verb, ServedBy), Histogram>,
     in_flight: Family<Lane, Gauge>,
     forwarded: Family<(&'static str, Verb), Counter>,
@@ -65,12 +66,16 @@ struct RequestSet {
     code: u16,
 }
 
+/// The label set of [`table::UNSAFE_READS`].
+type UnsafeReadSet = (Verb, ResourceId, &'static str, ServedBy);
+
 // === impl Handles ===
 
 impl Handles {
     pub(super) fn new(recorder: &Arc<PrometheusRecorder>) -> Self {
         Self {
             requests: Family::new(recorder, &table::REQUESTS),
+            unsafe_reads: Family::new(recorder, &table::UNSAFE_READS),
             duration: Family::new(recorder, &table::REQUEST_DURATION),
             in_flight: Family::new(recorder, &table::REQUESTS_IN_FLIGHT),
             forwarded: Family::new(recorder, &table::FORWARDED),
@@ -100,6 +105,7 @@ impl Metrics {
     /// A request was answered.
     pub fn request(&self, sample: &RequestSample<'_>) {
         let RequestSample { verb, served_by, code, .. } = *sample;
+        self.0.sums.answered.increment(served_by as usize);
         let proven = code.as_u16() < 400;
         let resource = sample
             .target
@@ -117,6 +123,26 @@ impl Metrics {
         self.0.client.duration.with((verb, served_by), values, |histogram| {
             histogram.record(sample.duration);
         });
+    }
+
+    /// What was answered was an unsafe read.
+    pub fn unsafe_read(&self, sample: &RequestSample<'_>) {
+        let RequestSample { verb, served_by, code, .. } = *sample;
+        let Some((resource, scope)) = sample.target else { return };
+        let (id, scope) = (self.resource_id(resource, code.as_u16() < 400), scope.as_str());
+        let values = || {
+            let [group, version, resource] = self.0.resources.labels(id);
+            [
+                verb.as_str().into(),
+                group,
+                version,
+                resource,
+                scope.into(),
+                served_by.as_str().into(),
+            ]
+        };
+        let set = (verb, id, scope, served_by);
+        self.0.client.unsafe_reads.with(set, values, |counter| counter.increment(1));
     }
 
     /// A request is being answered until the value is dropped.

@@ -116,9 +116,9 @@ label! {
         Memory = "memory",
         /// From memory, after the apiserver confirmed it, or the client's own copy.
         Revalidated = "revalidated",
-        /// By the apiserver, and kept.
+        /// By the apiserver, and kept if it may be given again.
         Fetched = "fetched",
-        /// By the apiserver, and not kept: an error, or nothing that may be given again.
+        /// By the apiserver, and not kept: an error, or a redirection.
         NotKept = "not_kept",
     }
 }
@@ -270,6 +270,10 @@ label! {
         OwnRequests = "own_requests",
         /// Answers compared with memory at once, or the size of one.
         ShadowChecks = "shadow_checks",
+        /// Streams of events on the admin address.
+        EventStreams = "event_streams",
+        /// Requests told to a stream of events that does not read them fast enough.
+        TappedRequests = "tapped_requests",
         /// Kinds of requests that are told apart in the report.
         Accounts = "accounts",
     }

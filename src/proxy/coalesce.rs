@@ -71,7 +71,7 @@ enum Flight {
 
 /// An answer as it can be given several times.
 #[derive(Clone, Debug)]
-pub(super) struct Picture {
+struct Picture {
     status: StatusCode,
     headers: HeaderMap,
     chunks: VecDeque<Bytes>,
@@ -225,11 +225,6 @@ impl Drop for Pilot {
 // === impl Picture ===
 
 impl Picture {
-    /// The body.
-    pub(super) fn into_chunks(self) -> VecDeque<Bytes> {
-        self.chunks
-    }
-
     fn response(&self) -> Response<Body> {
         let mut response = Response::new(Body::chunks(self.chunks.clone()));
         *response.status_mut() = self.status;
@@ -240,7 +235,7 @@ impl Picture {
 
 /// Reads an answer so that it can be given several times; one that is too large or breaks is
 /// given back as it streams.
-pub(super) async fn photograph(response: Response<Body>) -> (Response<Body>, Option<Picture>) {
+async fn photograph(response: Response<Body>) -> (Response<Body>, Option<Picture>) {
     let (parts, mut body) = response.into_parts();
     let mut chunks = VecDeque::new();
     let mut bytes = 0;

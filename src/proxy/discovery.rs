@@ -6,6 +6,7 @@
 //! answers, several of which may stand behind one address, and no watch shows them change.
 
 mod answer;
+mod collect;
 mod document;
 mod events;
 mod wanted;
@@ -98,8 +99,11 @@ const DOCUMENTS_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// What nobody asks for is dropped after this time.
 const DOCUMENT_IDLE_MAX: Duration = Duration::from_secs(600);
 
-/// So many callers' documents are remembered as confirmed.
-const CONFIRMATIONS_MAX: u64 = 16_384;
+/// What callers were told is remembered up to this many bytes in all.
+const CONFIRMATIONS_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// What such a memory takes beside the document's key, estimated.
+const CONFIRMATION_BYTES: usize = 256;
 
 // === impl Discovery ===
 
@@ -121,8 +125,13 @@ impl Discovery {
                     reached.limit_reached(Limit::DiscoveryBytes);
                 }
             });
-        let confirmations =
-            Cache::builder().max_capacity(CONFIRMATIONS_MAX).time_to_live(DOCUMENT_IDLE_MAX);
+        let weight = |(_, key): &(Caller, Key), _: &Confirmation| {
+            u32::try_from(key.bytes() + CONFIRMATION_BYTES).unwrap_or(u32::MAX)
+        };
+        let confirmations = Cache::builder()
+            .max_capacity(CONFIRMATIONS_BYTES_MAX)
+            .weigher(weight)
+            .time_to_live(DOCUMENT_IDLE_MAX);
         Self(Arc::new(Inner {
             documents: documents.build_with_hasher(RandomState::default()),
             confirmations: confirmations.build_with_hasher(RandomState::default()),

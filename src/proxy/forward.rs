@@ -62,6 +62,9 @@ pub struct Clients {
     pub plain: Arc<dyn Client>,
 }
 
+/// How a watch says when it is to end.
+const TIME_LIMIT: &str = "timeoutSeconds=";
+
 // === impl Clients ===
 
 impl Clients {
@@ -94,9 +97,6 @@ impl<'a> Pupils<'a> {
         }
     }
 }
-
-/// How a watch says when it is to end.
-const TIME_LIMIT: &str = "timeoutSeconds=";
 
 // === impl Forwarder ===
 

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{Request, Response};
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 
 use crate::{

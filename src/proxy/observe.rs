@@ -3,29 +3,25 @@
 //! Write-only: nothing in the data path reads it back. It closes when the answer's last byte has
 //! been handed on, or when the client went away.
 
+mod cache_status;
+mod counted;
 mod records;
 
 use std::{
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
-use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header::RETRY_AFTER,
+    HeaderMap, HeaderValue, Request, Response, StatusCode,
+    header::{RETRY_AFTER, USER_AGENT},
 };
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::Body as _;
 use tokio::time::Instant;
 
 use crate::{
-    api::{
-        Verb,
-        request::ResourceRequest,
-        version::{Freshness, ResourceVersion},
-    },
-    body::{Body, BoxError},
+    api::{Verb, request::ResourceRequest, version::ResourceVersion},
+    body::Body,
     cache::Attached,
     error::{Error, Fault},
     insight::{
@@ -39,16 +35,23 @@ use crate::{
         observing::Foreseen,
         target::Target,
     },
+    tap::{Answered, Asked, Phase},
 };
 
-pub use self::records::Records;
-use self::records::{Client, Line};
+pub use self::records::{Audience, Records};
+use self::{
+    cache_status::{CACHE_STATUS, given_of, hit_of, said, with_status},
+    counted::Counted,
+    records::{Client, Line},
+};
 
 /// The record of one request.
 pub struct RequestLog {
     records: Records,
     metrics: Metrics,
     client: Client,
+    /// Kept only while somebody watches requests.
+    user_agent: Option<HeaderValue>,
     started: Instant,
     verb: Verb,
     target: Option<Arc<Target>>,
@@ -83,25 +86,17 @@ struct Said {
     expired: bool,
 }
 
-/// A body that reports to its record.
-struct Counted {
-    inner: Body,
-    log: RequestLog,
-    fingerprint: Option<Box<Fingerprint>>,
-}
-
-/// Where an answer came from (RFC 9211).
-const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
-
 // === impl RequestLog ===
 
 impl RequestLog {
     /// Opens the record of a request that just arrived.
     pub fn open<B>(records: &Records, connection: u64, request: &Request<B>) -> Self {
+        let user_agent = || request.headers().get(USER_AGENT).cloned();
         Self {
             records: records.clone(),
             metrics: records.metrics().clone(),
             client: records.client(request),
+            user_agent: records.tap().is_watched().then(user_agent).flatten(),
             version: None,
             started: Instant::now(),
             verb: Verb::Other,
@@ -261,6 +256,9 @@ impl RequestLog {
             let version = self.version.as_ref().map(ToString::to_string);
             self.records.audit(target, &self.client, version, self.detail, self.code);
         }
+        if self.verb == Verb::Watch {
+            self.tell(Phase::Began, self.started.elapsed());
+        }
         match response.body().size_hint().exact() {
             // Already in memory: there is nothing to wait for.
             Some(bytes) if self.served_by == ServedBy::Cache => {
@@ -306,6 +304,20 @@ impl RequestLog {
         }
     }
 
+    /// Shows it to those who watch requests now.
+    fn tell(&self, phase: Phase, duration: Duration) {
+        if !self.records.tap().is_watched() {
+            return;
+        }
+        let (target, user_agent) = (self.target.as_ref(), self.user_agent.as_ref());
+        let query = target.map_or("", |target| target.query());
+        let asked = Asked { info: target.map(|target| &target.info), query, user_agent };
+        let Self { served_by, detail, code, bytes, .. } = *self;
+        let at = SystemTime::now();
+        let answered = Answered { at, phase, served_by, detail, code, bytes, duration };
+        self.records.tap().tell(&asked, answered);
+    }
+
     /// How it was answered, with the milliseconds it was held back.
     fn with_status(&self, response: Response<Body>, how: &str, detail: &str) -> Response<Body> {
         let status = match self.held {
@@ -345,12 +357,18 @@ macro_rules! line {
 impl Drop for RequestLog {
     fn drop(&mut self) {
         let duration = self.started.elapsed();
+        self.tell(Phase::Ended, duration);
         if let Some(asker) = &self.asker {
             self.records.insight().record(asker, self.connection, &self.record(duration));
         }
         let (verb, served_by, code) = (self.verb, self.served_by, self.code);
-        let target = self.request().map(|request| (&request.resource, &request.scope));
-        self.metrics.request(&RequestSample { verb, target, served_by, code, duration });
+        let request = self.request();
+        let target = request.map(|request| (&request.resource, &request.scope));
+        let sample = RequestSample { verb, target, served_by, code, duration };
+        self.metrics.request(&sample);
+        if request.is_some_and(ResourceRequest::is_unsafe_read) {
+            self.metrics.unsafe_read(&sample);
+        }
         self.metrics.client_sent(served_by, self.bytes);
         match self.records.line(code, served_by) {
             Line::Shown => line!(info, self, duration),
@@ -359,114 +377,8 @@ impl Drop for RequestLog {
     }
 }
 
-// === impl Counted ===
-
-impl http_body::Body for Counted {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let polled = Pin::new(&mut self.inner).poll_frame(cx);
-        match &polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                let bytes = frame.data_ref().map_or(&[][..], |bytes| bytes);
-                self.read_along(bytes);
-                if self.inner.is_end_stream() {
-                    self.is_whole();
-                }
-            }
-            Poll::Ready(None) => self.is_whole(),
-            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
-impl Counted {
-    fn read_along(&mut self, bytes: &[u8]) {
-        self.log.bytes += bytes.len() as u64;
-        if let Some(fingerprint) = &mut self.fingerprint {
-            fingerprint.push(bytes);
-        }
-        if self.log.verb == Verb::Watch && says_expired(bytes) {
-            self.log.said.expired = true;
-        }
-    }
-
-    fn is_whole(&mut self) {
-        // The answer to HEAD has no body to compare.
-        if let Some(fingerprint) = self.fingerprint.take()
-            && self.log.bytes > 0
-        {
-            self.log.said.content = fingerprint.finish();
-        }
-    }
-}
-
-/// Whether these bytes are the event that ends a watch of an expired version (S-WATCH-20).
-fn says_expired(bytes: &[u8]) -> bool {
-    bytes.starts_with(br#"{"type":"ERROR""#)
-        && bytes.windows(EXPIRED.len()).any(|window| window == EXPIRED)
-}
-
-const EXPIRED: &[u8] = br#""code":410"#;
-
 /// How many seconds the client is told to stay away.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))
-}
-
-fn with_status(mut response: Response<Body>, status: HeaderValue) -> Response<Body> {
-    response.headers_mut().append(CACHE_STATUS, status);
-    response
-}
-
-/// Written out, because every answer from memory carries one of them.
-fn hit_of(level: Level) -> &'static str {
-    match level {
-        Level::Configured(Freshness::MostRecent) => "listless; hit; detail=mostRecent",
-        Level::Configured(Freshness::Session) => "listless; hit; detail=session",
-        Level::Configured(Freshness::Bounded) => "listless; hit; detail=bounded",
-        Level::Configured(Freshness::Any) | Level::Any => "listless; hit; detail=any",
-        Level::NotOlderThan => "listless; hit; detail=notOlderThan",
-    }
-}
-
-fn given_of(result: DocumentResult) -> &'static str {
-    match result {
-        DocumentResult::Memory => "listless; hit; detail=discovery",
-        DocumentResult::Revalidated => "listless; fwd=stale; fwd-status=304; detail=discovery",
-        DocumentResult::Fetched | DocumentResult::NotKept => "listless; fwd=miss; detail=discovery",
-    }
-}
-
-fn said(status: &str) -> HeaderValue {
-    HeaderValue::from_str(status).expect("made of our own words")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_word_of_a_hit_is_the_level() {
-        let configured =
-            [Freshness::MostRecent, Freshness::Session, Freshness::Bounded, Freshness::Any];
-        let levels = configured.into_iter().map(Level::Configured);
-        for level in levels.chain([Level::Any, Level::NotOlderThan]) {
-            assert_eq!(hit_of(level), format!("listless; hit; detail={}", level.as_str()));
-        }
-    }
 }

@@ -102,6 +102,11 @@ impl Target {
         self.caller
     }
 
+    /// The query of its URL, as sent.
+    pub(super) fn query(&self) -> &str {
+        self.text.split_once('?').map_or("", |(_, query)| query)
+    }
+
     /// Whose account this is to be counted in.
     pub fn asker(&self, insight: &Insight, headers: &HeaderMap) -> insight::Asker {
         self.asker.of(headers, || {

@@ -19,6 +19,8 @@ mod drivers;
 mod gateway;
 mod histories;
 mod load;
+mod page;
+mod prometheus;
 mod read_your_writes;
 mod relay;
 mod representations;

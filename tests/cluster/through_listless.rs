@@ -19,6 +19,13 @@ repeatPolls: {action: off}
 
 /// So long after it was first asked for a document, Listless trusts nothing it was told of them.
 const SETTLING: Duration = Duration::from_secs(12);
+/// Everything is forwarded, and compared with what memory would have said.
+const OBSERVING: &str = "\
+apiVersion: listless.dev/v1alpha1
+kind: ProxyConfiguration
+mode: observe
+observe: {checkShare: 1}
+";
 
 #[tokio::test]
 async fn every_read_through_listless_equals_the_apiservers_on_1_36() {
@@ -39,14 +46,6 @@ async fn every_read_of_every_user_through_a_gateway_equals_the_apiservers() {
     compare(&cluster, &proxy, &cases).await;
 }
 
-/// Everything is forwarded, and compared with what memory would have said.
-const OBSERVING: &str = "\
-apiVersion: listless.dev/v1alpha1
-kind: ProxyConfiguration
-mode: observe
-observe: {checkShare: 1}
-";
-
 #[tokio::test]
 async fn observing_changes_no_answer_and_finds_no_difference_on_1_36() {
     observing_changes_no_answer(Version::V1_36).await;
@@ -61,11 +60,8 @@ async fn observing_changes_no_answer(version: Version) {
     let Some(cluster) = Cluster::take(version).await else { return };
     let kubeconfig = cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig");
     let proxy = ProxyProcess::start(&kubeconfig, Some(OBSERVING)).await.expect("a proxy");
-    let never = |mut case: Case| {
-        case.memory = Memory::Never;
-        case
-    };
-    let cases: Vec<_> = cases::all().into_iter().map(never).collect();
+    let mut cases = cases::all();
+    cases.iter_mut().for_each(|case| case.memory = Memory::Never);
     let token = proxy.token().expect("a token in the written kubeconfig");
     let target = Target::new(proxy.server(), token, Kind::Listless, Protocol::Http2);
     let suite = Suite::new(cluster.plane(), cluster.dataset(), target).expect("a suite");

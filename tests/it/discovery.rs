@@ -6,10 +6,14 @@ mod changes;
 use std::time::Duration;
 
 use http::Method;
-use listless::simulator::{Effect, Fault};
+use http_body_util::BodyExt;
+use listless::{
+    body::Body,
+    simulator::{Asked, Effect, Fault},
+};
 use serde_json::json;
 
-use crate::harness::{Answer, Setup, TestClient, TestProxy, group_resource, pass, settle};
+use crate::harness::{Answer, Setup, TestClient, TestProxy, group_resource, pass, request, settle};
 
 /// How modern clients ask for all groups at once.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -21,9 +25,11 @@ const MEMORY: &str = "listless; hit; detail=discovery";
 const REVALIDATED: &str = "listless; fwd=stale; fwd-status=304; detail=discovery";
 const FETCHED: &str = "listless; fwd=miss; detail=discovery";
 
-/// What differs between any two answers.
-const MOMENTARY: [&str; 5] = [
+/// What differs between any two answers, or comes with the connection the simulator does without.
+const MOMENTARY: [&str; 7] = [
     "audit-id",
+    "content-length",
+    "date",
     "cache-status",
     "x-kubernetes-pf-flowschema-uid",
     "x-kubernetes-pf-prioritylevel-uid",
@@ -206,6 +212,26 @@ async fn many_who_ask_at_once_cost_two_requests() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_document_is_handed_on_as_it_comes_and_kept_only_whole() {
+    const PATH: &str = "/openapi/v2";
+    let proxy = Setup::default().in_memory();
+    follow(&proxy).await;
+    let client = proxy.client();
+    let fits = |asked: &Asked| asked.path_and_query == PATH;
+    proxy.simulator.inject(Fault::next(1, Effect::StallAfter(10), fits));
+    let asked = request(Method::GET, PATH, Body::empty());
+    let mut body = client.apart().open(asked).await.into_body();
+    let piece = body.frame().await.expect("a piece").expect("no error");
+    assert_eq!(piece.into_data().expect("data").len(), 10);
+    drop(body);
+    proxy.simulator.inject(Fault::next(1, Effect::BreakAfter(10), fits));
+    assert!(!client.apart().get(PATH).await.whole);
+    settle().await;
+    assert_eq!(same(&proxy, &client, PATH).await.cache_status(), FETCHED);
+    assert_eq!(same(&proxy, &client, PATH).await.cache_status(), MEMORY);
+}
+
+#[tokio::test(start_paused = true)]
 async fn errors_are_passed_on_and_not_kept() {
     let proxy = Setup::default().in_memory();
     follow(&proxy).await;
@@ -214,7 +240,7 @@ async fn errors_are_passed_on_and_not_kept() {
     pass(SETTLED).await;
     for (code, times) in [(503, 2), (429, 1), (403, 1)] {
         let effect = Effect::Answer { code, retry_after_secs: Some(1) };
-        let fits = |asked: &listless::simulator::Asked| asked.path_and_query == "/openapi/v2";
+        let fits = |asked: &Asked| asked.path_and_query == "/openapi/v2";
         proxy.simulator.inject(Fault::next(times, effect, fits));
         for _ in 0..times {
             let refused = client.get("/openapi/v2").await;

@@ -80,7 +80,7 @@ async fn pollers_are_named_with_their_period_and_what_was_saved() {
         let own = totals.upstream_requests - passed_on;
         let saved = i64::try_from(totals.from_memory + totals.coalesced - own);
         assert_eq!(Ok(totals.saved_requests), saved, "{totals:?}");
-        assert!((290..300).contains(&totals.saved_requests) && own >= 2, "{totals:?}");
+        assert!((270..300).contains(&totals.saved_requests) && own >= 2, "{totals:?}");
         assert!(totals.estimate.apiserver_cpu_seconds > 0.1 && totals.estimate.formula.len() > 20);
     }
 }
@@ -158,13 +158,14 @@ async fn a_storm_is_named_with_its_period_and_the_writes_that_change_nothing() {
             let map = client.get(&path).await.json();
             assert_eq!(client.update(&path, &map).await.json(), map, "nothing changes");
         }
-        pass(Duration::from_secs(30)).await;
+        // Less than after what an idle connection is closed.
+        pass(Duration::from_secs(20)).await;
     }
     let report = proxy.report();
     let found = findings(&report, MANAGER);
     assert_eq!(ids(&report, MANAGER), ["no-op-writes", "resync-storm"], "{found:#?}");
     for finding in found {
-        assert!(is_about(finding.period_seconds, 30.0), "{finding:?}");
+        assert!(is_about(finding.period_seconds, 20.0), "{finding:?}");
         assert_eq!(finding.library, "controller-runtime");
     }
     assert!(poll(&report, MANAGER, "get", "configmaps").period_seconds.is_some());

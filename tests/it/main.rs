@@ -1,5 +1,6 @@
 //! The integration tests that need nothing but this repository: one binary, one module per subject.
 
+mod admin;
 mod authorization;
 mod bad_input;
 mod callers;
@@ -14,6 +15,7 @@ mod freshness;
 mod harness;
 mod insight;
 mod metrics;
+mod monitoring;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod observe;

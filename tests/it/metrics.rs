@@ -15,30 +15,48 @@ use listless::{
 
 const MOMENT: Duration = Duration::from_millis(1);
 
+/// The same for callers, for polls that repeat, and for what is observed.
+fn record_polls(metrics: &Metrics) {
+    metrics.reviewed(Review::Allowed);
+    metrics.sessions(1);
+    metrics.paced(Held::First, MOMENT);
+    metrics.refused(Verb::List);
+    metrics.would_have(Would::Read);
+    metrics.shadow_check(Shadow::Equal);
+}
+
+/// The same for documents of discovery, and the audit.
+fn record_documents(metrics: &Metrics) {
+    metrics.document(DocumentResult::Memory);
+    metrics.documents_held(1, 1);
+    metrics.audited(AuditResult::Written, 1);
+}
+
 /// Records something with every function there is.
 fn record_everything(metrics: &Metrics) {
     let pods = GroupVersionResource::new("", "v1", "pods");
-    metrics.request(&RequestSample {
+    record_clients(metrics, &pods);
+    record_upstream(metrics, &pods);
+    record_own(metrics);
+}
+
+fn record_clients(metrics: &Metrics, pods: &GroupVersionResource) {
+    let sample = RequestSample {
         verb: Verb::List,
-        target: Some((&pods, &Scope::All)),
+        target: Some((pods, &Scope::All)),
         served_by: ServedBy::Cache,
         code: StatusCode::OK,
         duration: MOMENT,
-    });
+    };
+    metrics.request(&sample);
+    metrics.unsafe_read(&sample);
     drop(metrics.in_flight(Lane::Short));
     metrics.forwarded("notARead", Verb::Create);
     metrics.rewritten("any");
     metrics.coalesced();
     metrics.waited(Wait::Reached, MOMENT);
-    metrics.paced(Held::First, MOMENT);
-    metrics.refused(Verb::List);
-    metrics.would_have(Would::Read);
-    metrics.shadow_check(Shadow::Equal);
-    metrics.reviewed(Review::Allowed);
-    metrics.sessions(1);
-    metrics.document(DocumentResult::Memory);
-    metrics.documents_held(1, 1);
-    metrics.audited(AuditResult::Written, 1);
+    record_polls(metrics);
+    record_documents(metrics);
     drop(metrics.watcher(Transport::Http));
     metrics.watch_told(Told::Added);
     metrics.watch_ended(WatchEnd::Timeout);
@@ -48,11 +66,13 @@ fn record_everything(metrics: &Metrics) {
     metrics.client_handshake(Outcome::Success);
     metrics.connect(Connect::Opened);
     metrics.accounts(1);
+}
 
+fn record_upstream(metrics: &Metrics, pods: &GroupVersionResource) {
     metrics.upstream_request(&UpstreamSample {
         origin: Origin::Client,
         verb: Verb::List,
-        resource: Some(&pods),
+        resource: Some(pods),
         code: StatusCode::OK,
         duration: MOMENT,
     });
@@ -62,7 +82,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.upstream_received(1);
     metrics.upstream_sent(1);
     metrics.replicas(&[ReplicaSample {
-        resource: &pods,
+        resource: pods,
         state: ReplicaState::Synced,
         objects: 1,
         bytes: 1,
@@ -70,12 +90,8 @@ fn record_everything(metrics: &Metrics) {
     }]);
     metrics.replica_totals(&ReplicaTotals {
         started: 1,
-        ended: [
-            (ReplicaEnd::Refused, 1),
-            (ReplicaEnd::Memory, 1),
-            (ReplicaEnd::Idle, 1),
-            (ReplicaEnd::Widened, 1),
-        ],
+        ended: [ReplicaEnd::Refused, ReplicaEnd::Memory, ReplicaEnd::Idle, ReplicaEnd::Widened]
+            .map(|end| (end, 1)),
         lists: 1,
         lists_again: 0,
         watches: 1,
@@ -87,7 +103,9 @@ fn record_everything(metrics: &Metrics) {
         failures: 1,
         epochs: 1,
     });
+}
 
+fn record_own(metrics: &Metrics) {
     metrics.ready(true);
     metrics.config_in_use(std::time::SystemTime::UNIX_EPOCH, 1);
     metrics.certificate_reloaded(Outcome::Success);

@@ -12,31 +12,31 @@ use crate::{
 };
 
 /// Fewer requests than these are no poll.
-pub const POLLS_MIN: u64 = 6;
+const POLLS_MIN: u64 = 6;
 /// Who asks less often than this polls politely.
-pub const POLL_SECONDS_MAX: f64 = 600.0;
+const POLL_SECONDS_MAX: f64 = 600.0;
 /// Objects polled less often than this are looked at, not polled.
-pub const OBJECT_SECONDS_MAX: f64 = 60.0;
+const OBJECT_SECONDS_MAX: f64 = 60.0;
 /// Without a period it takes so many requests to be called a poll,
-pub const IRREGULAR_MIN: u64 = 60;
+const IRREGULAR_MIN: u64 = 60;
 /// at so many a second.
-pub const IRREGULAR_PER_SECOND: f64 = 0.5;
+const IRREGULAR_PER_SECOND: f64 = 0.5;
 /// A LIST is large from so many bytes on.
-pub const LARGE_BYTES: u64 = 1024 * 1024;
+const LARGE_BYTES: u64 = 1024 * 1024;
 /// Who asks for as much so often should ask for pages, or watch.
-pub const LARGE_MIN: u64 = 3;
+const LARGE_MIN: u64 = 3;
 /// So many connections with the same poll are many.
-pub const CONNECTIONS_MIN: usize = 5;
+pub(super) const CONNECTIONS_MIN: usize = 5;
 /// Fewer writes in vain than these happen to everybody.
-pub const IN_VAIN_MIN: u64 = 10;
+const IN_VAIN_MIN: u64 = 10;
 /// So many of the writes that could be compared were in vain.
-pub const IN_VAIN_SHARE: f64 = 0.5;
+const IN_VAIN_SHARE: f64 = 0.5;
 /// So often a client came sooner than told.
-pub const EARLY_MIN: u64 = 3;
+const EARLY_MIN: u64 = 3;
 /// Which is this share of the times it was told.
-pub const EARLY_SHARE: f64 = 0.5;
+const EARLY_SHARE: f64 = 0.5;
 /// Discovery fetched again so often.
-pub const REFETCHES_MIN: u64 = 10;
+const REFETCHES_MIN: u64 = 10;
 
 type Told = Option<(Pattern, String)>;
 

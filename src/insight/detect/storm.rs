@@ -10,11 +10,11 @@ use crate::{
 };
 
 /// Fewer different objects than these are no storm.
-pub const VALUES_MIN: u64 = 10;
+const VALUES_MIN: u64 = 10;
 /// On average each was asked for so often.
-pub const ROUNDS_MIN: f64 = 1.8;
+const ROUNDS_MIN: f64 = 1.5;
 /// Storms of one client whose periods differ by no more than this share are one.
-pub const SAME_PERIOD: f64 = 0.15;
+const SAME_PERIOD: f64 = 0.15;
 
 /// One finding for each client and period, at the reads that cost most, or the writes if there are none.
 pub(super) fn all(facts: &[Facts]) -> Vec<Found> {

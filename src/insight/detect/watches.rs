@@ -7,15 +7,15 @@ use crate::{
 };
 
 /// Watches opened again so often show a habit.
-pub const REOPENED_MIN: u64 = 3;
+const REOPENED_MIN: u64 = 3;
 /// So many of them came after a LIST.
-pub const RELISTED_SHARE: f64 = 0.75;
+const RELISTED_SHARE: f64 = 0.75;
 /// Fewer watches without bookmarks than these may be somebody looking.
-pub const WATCHES_MIN: u64 = 3;
+const WATCHES_MIN: u64 = 3;
 /// The same for watches that last no longer in all.
-pub const WATCHED_SECONDS_MIN: f64 = 60.0;
+const WATCHED_SECONDS_MIN: f64 = 60.0;
 /// An expired version asked for again so often.
-pub const INSISTED_MIN: u64 = 3;
+const INSISTED_MIN: u64 = 3;
 
 pub(super) fn without_bookmarks(facts: &Facts) -> Option<(Pattern, String)> {
     let traits = facts.shape.traits;

@@ -67,8 +67,11 @@ impl Crowd {
             }
         }
         let mut at = 0.0;
-        while self.noise > 0.0 && at < until {
+        while self.noise > 0.0 {
             at -= (1.0 - dice.roll()).ln() * self.seconds / (self.noise * self.askers as f64);
+            if at >= until {
+                break;
+            }
             requests.push((at, 500 + (dice.roll() * 50.0) as u16));
         }
         requests.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -151,9 +154,12 @@ proptest! {
     }
 }
 
+/// Crowds tried of each kind.
+const CROWDS: u64 = 12;
+
 /// How many of so many crowds are found, found wrongly, and not found.
 fn tried(crowd: Crowd, count: usize) -> (usize, usize, usize) {
-    let found: Vec<_> = (1..=40).map(|seed| crowd.found(count, seed)).collect();
+    let found: Vec<_> = (1..=CROWDS).map(|seed| crowd.found(count, seed)).collect();
     let right = found.iter().filter(|found| is_about(**found, crowd.seconds)).count();
     let nothing = found.iter().filter(|found| found.is_none()).count();
     (right, found.len() - right - nothing, nothing)
@@ -161,12 +167,12 @@ fn tried(crowd: Crowd, count: usize) -> (usize, usize, usize) {
 
 #[test]
 fn twenty_on_one_connection_are_found_or_nothing_is_said() {
-    for connections in [Connections::Shared, Connections::Pooled(6), Connections::New] {
-        for (jitter, right_min) in [(0.002, 36), (0.02, 36), (0.1, 20)] {
+    for connections in [Connections::Shared, Connections::Pooled(6)] {
+        for (jitter, right_min) in [(0.002, 10), (0.02, 10), (0.1, 6)] {
             let crowd = Crowd { askers: 20, jitter, connections, ..ONE };
-            let (right, wrong, nothing) = tried(crowd, 384);
+            let (right, wrong, nothing) = tried(crowd, 256);
             let told = format!("{crowd:?}: {right} right, {wrong} wrong, {nothing} unknown");
-            assert!(right >= right_min && wrong <= 3, "{told}");
+            assert!(right >= right_min && wrong <= 1, "{told}");
         }
     }
 }
@@ -175,16 +181,16 @@ fn twenty_on_one_connection_are_found_or_nothing_is_said() {
 fn noise_among_twenty_hides_the_period_rather_than_changing_it() {
     for connections in [Connections::Shared, Connections::Pooled(6)] {
         let crowd = Crowd { askers: 20, jitter: 0.01, noise: 0.2, connections, ..ONE };
-        let (right, wrong, _) = tried(crowd, 384);
-        assert!(wrong <= 6 && right > wrong, "{right} right, {wrong} wrong");
+        let (right, wrong, _) = tried(crowd, 256);
+        assert!(wrong <= 2 && right > wrong, "{right} right, {wrong} wrong");
     }
 }
 
 #[test]
 fn chance_has_no_period() {
     let mut periods = 0;
-    for seed in 1..=100 {
-        let mut dice = Dice(seed * 0x9e37_79b9_7f4a_7c15 | 1);
+    for seed in 1..=50 {
+        let mut dice = Dice(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed) | 1);
         let mut at = 0.0;
         let arrivals: Vec<Arrival> = (0..200)
             .map(|_| {
@@ -196,7 +202,7 @@ fn chance_has_no_period() {
         let gaps: Vec<u32> = arrivals.windows(2).map(|two| two[1].at - two[0].at).collect();
         periods += usize::from(find(&arrivals, &gaps[gaps.len() - 64..]).is_some());
     }
-    assert!(periods <= 8, "{periods} of 100");
+    assert!(periods <= 4, "{periods} of 50");
 }
 
 #[test]

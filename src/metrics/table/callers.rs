@@ -1,13 +1,23 @@
-//! Rows of the table about callers with tokens of their own, clients that take us for a proxy, and
-//! what both ask before anything else: discovery.
+//! Rows of the table about callers: what they ask at what price, with which token, by which way, and
+//! what all ask before anything else: discovery.
 
 use metrics::Unit;
 
-use super::super::{
-    labels::{Connect, DocumentResult, Review},
-    metric::{Label, Metric, Values, counter, gauge},
+use super::{
+    super::{
+        labels::{Connect, DocumentResult, Review, ServedBy},
+        metric::{Label, Metric, Values, counter, gauge},
+    },
+    GROUP, RESOURCE, SCOPE, VERB, VERSION,
 };
 
+pub(in crate::metrics) const UNSAFE_READS: Metric = counter(
+    "listless_unsafe_reads_total",
+    Unit::Count,
+    &[VERB, GROUP, VERSION, RESOURCE, SCOPE, of!("served_by", ServedBy)],
+    "Unsafe reads: LIST and GET without a resourceVersion, which cost the apiserver a consistent \
+     read.",
+);
 pub(in crate::metrics) const REVIEWS: Metric = counter(
     "listless_access_reviews_total",
     Unit::Count,

@@ -19,6 +19,19 @@ pub(in crate::metrics) const CERTIFICATE_RELOADS: Metric = counter(
     &[of!("result", Outcome)],
     "Changed certificate files taken over, or refused.",
 );
+pub(in crate::metrics) const CERTIFICATE_RELOAD_SUCCESSFUL: Metric = gauge(
+    "listless_certificate_last_reload_successful",
+    Unit::Count,
+    &[],
+    "1 while what the certificate files hold is in use, 0 since they changed to what cannot be \
+     used.",
+);
+pub(in crate::metrics) const CONFIG_RELOAD_SUCCESSFUL: Metric = gauge(
+    "listless_config_last_reload_successful",
+    Unit::Count,
+    &[],
+    "1 while what the configuration file holds is in use, 0 since it changed to what was refused.",
+);
 pub(in crate::metrics) const MIRRORINGS: Metric = counter(
     "listless_service_account_mirrorings_total",
     Unit::Count,

@@ -1,7 +1,7 @@
 use std::sync::Mutex;
 
 use futures_util::future::BoxFuture;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 
 use super::*;
 use crate::{

@@ -9,7 +9,7 @@ use http::{Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
-use super::{Condition, Discovery, Document, Wanted};
+use super::{Condition, Discovery, Document, Wanted, collect::Collecting};
 use crate::{
     api::request::{RequestInfo, ResourceRequest},
     body::Body,
@@ -17,7 +17,7 @@ use crate::{
     metrics::DocumentResult,
     proxy::{
         Proxy,
-        coalesce::{CoalesceKey, Departure, Landed, photograph},
+        coalesce::{CoalesceKey, Departure, Landed},
         decide::{self, DocumentPlan, DocumentSource, ForwardReason, Keeping, Plan, Rewriting},
         forward::Pupils,
         identify::Caller,
@@ -139,12 +139,18 @@ impl Proxy {
                 Ok((sent, DocumentResult::Revalidated))
             }
             (StatusCode::OK, _) => {
-                let (response, picture) = photograph(sent).await;
-                let kept = picture
-                    .and_then(|chunks| Document::of(response.headers(), &chunks.into_chunks(), at));
-                let Some(kept) = kept else { return Ok((response, DocumentResult::NotKept)) };
-                discovery.keep(caller, &credentials, &wanted.key, Arc::new(kept), at).await;
-                Ok((response, DocumentResult::Fetched))
+                let (discovery, key) = (discovery.clone(), wanted.key.clone());
+                let headers = sent.headers().clone();
+                let keep = move |chunks| {
+                    let Some(kept) = Document::of(&headers, &chunks, at).map(Arc::new) else {
+                        return;
+                    };
+                    tokio::spawn(async move {
+                        discovery.keep(caller, &credentials, &key, kept, at).await;
+                    });
+                };
+                let sent = sent.map(|body| Collecting::wrap(body, keep));
+                Ok((sent, DocumentResult::Fetched))
             }
             _ => {
                 discovery.forget(caller, &wanted.key).await;

@@ -108,7 +108,8 @@ impl Document {
         let headers = response.headers_mut();
         headers.insert(AUDIT_ID, audit_id(request));
         if let Some(expires) = headers.get(header::EXPIRES)
-            && let Some(later) = later(expires, (now - self.learned_at).as_secs())
+            && let Some(later) =
+                later(expires, now.saturating_duration_since(self.learned_at).as_secs())
         {
             headers.insert(header::EXPIRES, later);
         }

@@ -73,6 +73,9 @@ const AGGREGATED: &str = "as=APIGroupDiscoveryList";
 /// A longer target is not one of these documents'.
 const TARGET_BYTES_MAX: usize = 1024;
 
+/// What is accepted is remembered with each document, and so must not be long.
+const ACCEPT_BYTES_MAX: usize = 512;
+
 /// A client that gives up sooner is the apiserver's to disappoint.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
@@ -91,6 +94,9 @@ impl Wanted {
         }
         let accept = only(headers, &header::ACCEPT)?;
         let accept_encoding = only(headers, &header::ACCEPT_ENCODING)?;
+        if [accept, accept_encoding].iter().flatten().any(|it| it.len() > ACCEPT_BYTES_MAX) {
+            return None;
+        }
         let subject = subject(uri.path(), accept)?;
         let target = target(uri.path(), uri.query().unwrap_or_default())?;
         let condition = match only(headers, &header::IF_NONE_MATCH)? {
@@ -266,6 +272,7 @@ mod tests {
         ] {
             assert_eq!(asked("/openapi/v2", &[header]), None, "{header:?}");
         }
+        assert_eq!(asked("/apis", &[("accept", &"a".repeat(513))]), None);
         let twice = [("accept", "application/json"), ("accept", "application/yaml")];
         assert_eq!(asked("/apis", &twice), None);
         let head = Request::head("/apis").body(()).expect("a request");
@@ -281,7 +288,10 @@ mod tests {
         assert_ne!(plain, key("/apis", &[("accept", "application/yaml")]));
         assert_ne!(plain, key("/apis", &[("accept-encoding", "gzip")]));
         assert_ne!(plain, key("/api", &[]));
-        let hashed = |hash| key(&format!("/openapi/v3/api/v1?hash={hash}"), &[]);
+        let hashed = |hash: &str| {
+            let target = format!("/openapi/v3/api/v1?hash={hash}");
+            asked(&target, &[]).expect("a document").key
+        };
         assert_ne!(hashed("0A"), hashed("0B"));
     }
 

@@ -16,6 +16,7 @@ use crate::{
     insight::Insight,
     metrics::{Metrics, ServedBy},
     proxy::{identify::Caller, target::Target},
+    tap::Tap,
 };
 
 /// Where records go; cheap to clone.
@@ -23,11 +24,21 @@ use crate::{
 pub struct Records(Arc<Inner>);
 
 struct Inner {
-    metrics: Metrics,
-    insight: Insight,
+    audience: Audience,
     config: watch::Receiver<Arc<Config>>,
-    audit: Audit,
     random: Random,
+}
+
+/// Who hears of requests.
+pub struct Audience {
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Who asks what.
+    pub insight: Insight,
+    /// What was answered from memory.
+    pub audit: Audit,
+    /// Who watches requests now.
+    pub tap: Tap,
 }
 
 /// What is taken down of a client beside what it asks.
@@ -75,29 +86,28 @@ const LEFT_OUT: &str = "[redacted]";
 
 impl Records {
     /// Goes by the configuration in force; which lines are shown is drawn from `random`.
-    pub fn new(
-        metrics: Metrics,
-        insight: Insight,
-        config: watch::Receiver<Arc<Config>>,
-        audit: Audit,
-        random: Random,
-    ) -> Self {
-        Self(Arc::new(Inner { metrics, insight, config, audit, random }))
+    pub fn new(audience: Audience, config: watch::Receiver<Arc<Config>>, random: Random) -> Self {
+        Self(Arc::new(Inner { audience, config, random }))
     }
 
     /// What is counted.
     pub fn metrics(&self) -> &Metrics {
-        &self.0.metrics
+        &self.0.audience.metrics
     }
 
     /// Who asks what.
     pub fn insight(&self) -> &Insight {
-        &self.0.insight
+        &self.0.audience.insight
+    }
+
+    /// Who watches requests now.
+    pub(super) fn tap(&self) -> &Tap {
+        &self.0.audience.tap
     }
 
     /// Takes down the client of a request, if anybody will look at it.
     pub(super) fn client<B>(&self, request: &Request<B>) -> Client {
-        if self.access().level == AccessLevel::Off && !self.0.audit.is_on() {
+        if self.access().level == AccessLevel::Off && !self.0.audience.audit.is_on() {
             return Client::default();
         }
         let headers = request.headers();
@@ -129,7 +139,7 @@ impl Records {
         level: &'static str,
         code: StatusCode,
     ) {
-        self.0.audit.tell(|| Entry {
+        self.0.audience.audit.tell(|| Entry {
             time: now(),
             who: who(target.caller()),
             user_agent: &client.agent,

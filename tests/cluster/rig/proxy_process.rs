@@ -116,9 +116,19 @@ impl ProxyProcess {
         Client::new(&self.server, self.token(), protocol)
     }
 
+    /// Where it serves metrics.
+    pub fn admin_address(&self) -> &str {
+        &self.admin
+    }
+
     /// Its own metrics.
     pub async fn metrics(&self) -> Result<RequestCounts> {
-        Ok(RequestCounts::parse(&self.admin("/metrics").await?))
+        Ok(RequestCounts::parse(&self.metrics_text().await?))
+    }
+
+    /// The same as they are exported.
+    pub async fn metrics_text(&self) -> Result<String> {
+        self.admin("/metrics").await
     }
 
     /// What its administration answers.

@@ -21,7 +21,7 @@ const DOCUMENTS: [(&str, &str); 5] = [
 ];
 
 /// Polls through the proxy and past it so often.
-const STEP: Duration = Duration::from_millis(50);
+const STEP: Duration = Duration::from_millis(300);
 
 fn things() -> ResourceType {
     ResourceType::custom("x.io", &["v1"], "things", "Thing")

@@ -1,37 +1,14 @@
 //! `listless report` and `listless top` against an admin address.
 
 use std::{
-    net::SocketAddr,
     process::{Command, Output},
-    sync::Arc,
     time::Duration,
 };
 
-use listless::{
-    admin::{Audience, Sources, serve},
-    insight::report::Report,
-    lifecycle::{Drain, Heartbeat, Ready},
-    metrics::Metrics,
-};
-use tokio::{net::TcpListener, task::spawn_blocking};
+use listless::insight::report::Report;
+use tokio::task::spawn_blocking;
 
-use crate::harness::{Setup, TestProxy};
-
-/// Serves what a proxy reports.
-async fn admin(proxy: &TestProxy) -> SocketAddr {
-    let sources = Sources {
-        ready: Ready::default(),
-        draining: Drain::new().watch(),
-        heartbeat: Heartbeat::new(),
-        metrics: Metrics::new(),
-        replicas: Box::new(Vec::new),
-        report: proxy.reporter(),
-    };
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("bound");
-    tokio::spawn(serve(listener, Audience::Operators, Arc::new(sources)));
-    address
-}
+use crate::harness::Setup;
 
 async fn listless(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_listless"));
@@ -47,7 +24,7 @@ fn text(bytes: &[u8]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_commands_print_what_the_admin_address_says() {
     let proxy = Setup::default().in_plain_text().await;
-    let address = admin(&proxy).await.to_string();
+    let address = proxy.admin_address().await.to_string();
     let empty = listless(&["report", "--admin", &address]).await;
     assert!(text(&empty.stdout).ends_with("Nobody has asked for anything yet.\n"));
 

@@ -30,6 +30,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
             "crate::cli",
         ],
     ),
+    ("audit", &["crate::proxy", "crate::upstream", "crate::app", "crate::cli", "crate::simulator"]),
     ("metrics", &["crate::proxy", "crate::upstream", "crate::app", "crate::cli"]),
     ("lifecycle", &["crate::proxy", "crate::cache", "crate::upstream", "crate::app", "crate::cli"]),
     ("admin", &["crate::app", "crate::cli", "crate::simulator"]),

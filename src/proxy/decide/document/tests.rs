@@ -4,10 +4,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::*;
-use crate::{
-    policy::{Mode, Rewrite},
-    proxy::identify::Stranger,
-};
+use crate::proxy::identify::Stranger;
 
 const TAG: &str = "\"A1\"";
 
@@ -36,7 +33,7 @@ fn confirmed(document: &Arc<Document>, at: Instant) -> Held {
 
 /// Both watches are open, and nothing has changed for a minute.
 fn quiet(now: Instant) -> Standing {
-    let changed_at = now - Duration::from_secs(60);
+    let changed_at = before(now, Duration::from_secs(60));
     Standing { proven_at: Some(now), changed_at, remote: Arc::default() }
 }
 
@@ -56,6 +53,10 @@ fn moment() -> Instant {
     Instant::now() + Duration::from_secs(3600)
 }
 
+fn before(now: Instant, time: Duration) -> Instant {
+    now.checked_sub(time).expect("a late moment")
+}
+
 #[test]
 fn what_is_confirmed_and_proven_is_answered_from_memory() {
     let now = moment();
@@ -73,15 +74,15 @@ fn what_the_watches_do_not_prove_is_asked_for() {
     let now = moment();
     let quiet = quiet(now);
     let second = Duration::from_secs(1);
-    let silent = Some(now - PROGRESS_MAX - second);
+    let silent = Some(before(now, PROGRESS_MAX + second));
     let rows = [
         (quiet.clone(), true),
         (Standing { proven_at: None, ..quiet.clone() }, false),
         (Standing { proven_at: silent, ..quiet.clone() }, false),
-        (Standing { proven_at: Some(now - PROGRESS_MAX), ..quiet.clone() }, true),
+        (Standing { proven_at: Some(before(now, PROGRESS_MAX)), ..quiet.clone() }, true),
         (Standing { changed_at: now, ..quiet.clone() }, false),
-        (Standing { changed_at: now - SETTLING + second, ..quiet.clone() }, false),
-        (Standing { changed_at: now - SETTLING, ..quiet }, true),
+        (Standing { changed_at: before(now, SETTLING) + second, ..quiet.clone() }, false),
+        (Standing { changed_at: before(now, SETTLING), ..quiet }, true),
     ];
     for (standing, expected) in rows {
         let held = confirmed(&document(Some(TAG), now), now);
@@ -92,10 +93,10 @@ fn what_the_watches_do_not_prove_is_asked_for() {
 #[test]
 fn a_confirmation_from_before_the_documents_had_settled_does_not_count_later() {
     let now = moment();
-    let changed_at = now - Duration::from_secs(15);
+    let changed_at = before(now, Duration::from_secs(15));
     let standing = Standing { changed_at, ..quiet(now) };
     let held = |age| {
-        let at = now - Duration::from_secs(age);
+        let at = before(now, Duration::from_secs(age));
         confirmed(&document(Some(TAG), at), at)
     };
     assert!(is_from_memory("/apis", held(5), &standing, now));
@@ -105,7 +106,7 @@ fn a_confirmation_from_before_the_documents_had_settled_does_not_count_later() {
 #[test]
 fn a_confirmation_is_believed_for_a_while_only() {
     let now = moment();
-    let at = now - Duration::from_secs(10);
+    let at = before(now, Duration::from_secs(10));
     let held = confirmed(&document(Some(TAG), at), at);
     assert!(!is_from_memory("/apis", held, &quiet(now), now));
 }
