@@ -346,9 +346,10 @@ impl Foreseen {
         Self { would, paced, ..self }
     }
 
-    /// Whether the apiserver's answer would have taught the session something, too.
+    /// Whether the apiserver's answer would have taught the session something, too. A watch would show
+    /// only what its replica holds, in a form that is understood, whatever is forwarded in its place.
     fn is_sent(&self) -> bool {
-        matches!(self.would, Would::Share | Would::Forward | Would::Watch)
+        matches!(self.would, Would::Share | Would::Forward)
     }
 }
 

@@ -58,11 +58,6 @@ impl Requests {
     pub fn reads(&self) -> u64 {
         self.lists + self.gets + self.discovery
     }
-
-    /// All of them.
-    pub fn all(&self) -> u64 {
-        self.reads() + self.writes + self.others
-    }
 }
 
 /// The apiserver counts the documents it has aggregated by their paths.

@@ -93,7 +93,7 @@ async fn run(plane: &ControlPlane, programs: &Programs, driver: Driver, way: Way
     let kubeconfig = proxy.as_ref().map_or(straight.as_path(), ProxyProcess::kubeconfig);
     let folder = plane.folder().join(format!("{driver:?}-{way:?}"));
     std::fs::create_dir_all(&folder)?;
-    let _informer = programs.informer(kubeconfig, folder.join("informer.log"))?;
+    let mut informer = programs.informer(kubeconfig, folder.join("informer.log"))?;
     let mut workload = driver.start(programs, kubeconfig, &folder)?;
     workload.begun(driver.rounds_before(), WARM_LIMIT).await?;
     // Between two rounds least is under way. This sleep and that over the rounds are the measure
@@ -119,6 +119,9 @@ async fn run(plane: &ControlPlane, programs: &Programs, driver: Driver, way: Way
     let (saved, would_save) =
         (grown(&|it| it.saved(user_agent)), grown(&|it| it.would_save(user_agent)));
     let mut wrong = after.tally.errors.clone();
+    if !informer.is_synced().await? {
+        wrong.push("the informer beside it does not follow".to_owned());
+    }
     if let Some(report) = &after.report {
         wrong.extend(report.wrong(driver, &after.tally));
     }

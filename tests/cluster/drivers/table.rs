@@ -30,7 +30,7 @@ struct Savings {
     foretold: f64,
     /// When it acted it said that it did.
     saved: f64,
-    /// By the apiserver's own count so many fewer came than straight.
+    /// By the apiserver's own count so many fewer reads came than straight.
     spared: f64,
 }
 
@@ -76,7 +76,7 @@ impl Table {
         enforced.filter_map(|enforce| {
             let straight = self.find(enforce, Way::Straight)?;
             let observe = self.find(enforce, Way::Observe)?;
-            let reached = |run: &Run| run.per_operation(run.requests.all());
+            let reached = |run: &Run| run.per_operation(run.requests.reads());
             Some(Savings {
                 version: enforce.version,
                 driver: enforce.driver,

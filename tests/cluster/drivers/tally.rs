@@ -10,7 +10,7 @@ pub struct Tally {
     pub operations: u64,
     /// How often it began its round.
     pub cycles: u64,
-    /// The mean of all between two rounds; 0 before the second.
+    /// The median time between two operations on the same; 0 before there are two.
     pub period_seconds: f64,
     /// What failed.
     pub errors: Vec<String>,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
@@ -36,8 +37,16 @@ pub struct Program {
 
 /// kubectl in a loop.
 pub struct Kubectl {
-    tally: Arc<Mutex<Tally>>,
+    runs: Arc<Mutex<Runs>>,
     task: JoinHandle<()>,
+}
+
+/// What its runs came to.
+#[derive(Debug, Default)]
+struct Runs {
+    tally: Tally,
+    begun_at: Option<Instant>,
+    gaps: Vec<Duration>,
 }
 
 // === impl Workload ===
@@ -64,16 +73,15 @@ impl Workload {
         homes: PathBuf,
         period: Duration,
     ) -> Self {
-        let tally = Arc::<Mutex<Tally>>::default();
+        let runs = Arc::<Mutex<Runs>>::default();
         let (program, kubeconfig) = (program.to_owned(), kubeconfig.to_owned());
-        let told = Arc::clone(&tally);
+        let told = Arc::clone(&runs);
         let task = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(period);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let began = Instant::now();
             for number in 0_u32.. {
                 ticks.tick().await;
-                locked(&told).begin(began.elapsed());
+                locked(&told).begin(Instant::now());
                 let home = homes.join(number.to_string());
                 let mut command = Command::new(&program);
                 command.args(arguments).env("KUBECONFIG", &kubeconfig).env("HOME", &home);
@@ -82,15 +90,21 @@ impl Workload {
                 locked(&told).end(outcome);
             }
         });
-        Self::Kubectl(Kubectl { tally, task })
+        Self::Kubectl(Kubectl { runs, task })
     }
 
     /// What it has done so far.
     pub async fn tally(&mut self) -> Result<Tally> {
         match self {
-            Self::Program(program) => program.tally().await,
-            Self::Kubectl(kubectl) => Ok(locked(&kubectl.tally).clone()),
+            Self::Program(program) => Ok(serde_json::from_value(program.asked().await?)?),
+            Self::Kubectl(kubectl) => Ok(locked(&kubectl.runs).tally()),
         }
+    }
+
+    /// Whether the informers of a program hold what there is.
+    pub async fn is_synced(&mut self) -> Result<bool> {
+        let Self::Program(program) = self else { bail!("kubectl has no informer") };
+        Ok(program.asked().await?["synced"] == 1)
     }
 
     /// Waits until it has begun so many rounds.
@@ -111,7 +125,7 @@ impl Workload {
 // === impl Program ===
 
 impl Program {
-    async fn tally(&mut self) -> Result<Tally> {
+    async fn asked(&mut self) -> Result<Value> {
         self.ask.write_all(b"\n").await?;
         self.ask.flush().await?;
         let line = tokio::time::timeout(LINE_LIMIT, self.answers.next_line()).await;
@@ -130,27 +144,34 @@ impl Drop for Kubectl {
     }
 }
 
-// === impl Tally ===
+// === impl Runs ===
 
-impl Tally {
-    fn begin(&mut self, since_first: Duration) {
-        self.cycles += 1;
-        if let Some(gaps) = self.cycles.checked_sub(1).filter(|gaps| *gaps > 0) {
-            self.period_seconds = since_first.as_secs_f64() / gaps as f64;
-        }
+impl Runs {
+    fn begin(&mut self, now: Instant) {
+        self.tally.cycles += 1;
+        self.gaps.extend(self.begun_at.map(|last| now - last));
+        self.begun_at = Some(now);
     }
 
     fn end(&mut self, outcome: std::io::Result<std::process::Output>) {
+        let tally = &mut self.tally;
         match outcome {
             Ok(output) if output.status.success() && !output.stdout.is_empty() => {
-                self.operations += 1;
+                tally.operations += 1;
             }
-            Ok(output) => self.errors.push(String::from_utf8_lossy(&output.stderr).into_owned()),
-            Err(error) => self.errors.push(error.to_string()),
+            Ok(output) => tally.errors.push(String::from_utf8_lossy(&output.stderr).into_owned()),
+            Err(error) => tally.errors.push(error.to_string()),
         }
+    }
+
+    fn tally(&self) -> Tally {
+        let mut gaps = self.gaps.clone();
+        gaps.sort();
+        let median = gaps.get(gaps.len() / 2).map_or(0.0, Duration::as_secs_f64);
+        Tally { period_seconds: median, ..self.tally.clone() }
     }
 }
 
-fn locked(tally: &Mutex<Tally>) -> std::sync::MutexGuard<'_, Tally> {
-    tally.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(runs: &Mutex<Runs>) -> std::sync::MutexGuard<'_, Runs> {
+    runs.lock().unwrap_or_else(PoisonError::into_inner)
 }

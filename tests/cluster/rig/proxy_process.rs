@@ -135,7 +135,8 @@ impl ProxyProcess {
     pub async fn admin(&self, target: &str) -> Result<String> {
         let mut stream = TcpStream::connect(&self.admin).await?;
         // 1.0: the answer is not chunked and ends with the connection.
-        stream.write_all(format!("GET {target} HTTP/1.0\r\n\r\n").as_bytes()).await?;
+        let request = format!("GET {target} HTTP/1.0\r\nHost: {}\r\n\r\n", self.admin);
+        stream.write_all(request.as_bytes()).await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;
         let (head, body) = text.split_once("\r\n\r\n").context("no answer")?;

@@ -47,6 +47,7 @@ func agent(ctx context.Context, client kubernetes.Interface, number int, done *t
 		if number == 0 {
 			done.cycle()
 		}
+		done.begin(options.FieldSelector)
 		_, err := client.CoreV1().Pods("").List(ctx, options)
 		done.done(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,8 +23,21 @@ var drivers = map[string]func(context.Context, string, *tally) error{
 type tally struct {
 	mutex      sync.Mutex
 	operations int
-	cycles     []time.Time
+	cycles     int
+	begun      map[string]time.Time
+	gaps       []float64
 	errors     []string
+}
+
+// begin notes that an operation begins: the same one as the last of this name, a period later.
+func (t *tally) begin(name string) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	now := time.Now()
+	if last, again := t.begun[name]; again {
+		t.gaps = append(t.gaps, now.Sub(last).Seconds())
+	}
+	t.begun[name] = now
 }
 
 // done counts one operation, or says why it failed.
@@ -41,19 +55,19 @@ func (t *tally) done(err error) {
 func (t *tally) cycle() {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	t.cycles = append(t.cycles, time.Now())
+	t.cycles++
 }
 
-// line is the tally as JSON; the period is the mean of all between two cycles.
+// line is the tally as JSON; the period is the median time between two operations of one name.
 func (t *tally) line() string {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	period, last := 0.0, len(t.cycles)-1
-	if last > 0 {
-		period = t.cycles[last].Sub(t.cycles[0]).Seconds() / float64(last)
+	period := 0.0
+	if gaps := slices.Sorted(slices.Values(t.gaps)); len(gaps) > 0 {
+		period = gaps[len(gaps)/2]
 	}
 	line, err := json.Marshal(map[string]any{
-		"operations": t.operations, "cycles": last + 1, "periodSeconds": period, "errors": append([]string{}, t.errors...),
+		"operations": t.operations, "cycles": t.cycles, "periodSeconds": period, "errors": append([]string{}, t.errors...),
 	})
 	if err != nil {
 		fail(err)
@@ -73,7 +87,7 @@ func (t *tally) cycleWhenResynced(name string) cache.ResourceEventHandler {
 
 // drive runs a workload and answers each line of its standard input with the tally.
 func drive(driver func(context.Context, string, *tally) error, namespace string) {
-	done := &tally{}
+	done := &tally{begun: map[string]time.Time{}}
 	go func() {
 		if err := driver(context.Background(), namespace, done); err != nil {
 			fail(err)

@@ -58,6 +58,7 @@ func resyncSets(ctx context.Context, namespace string, done *tally) error {
 		go func() {
 			for {
 				key, _ := queue.Get()
+				done.begin(key)
 				done.done(syncSet(ctx, client, key))
 				queue.Done(key)
 			}

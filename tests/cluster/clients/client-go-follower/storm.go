@@ -29,6 +29,7 @@ type lister struct {
 
 // Reconcile lists by label.
 func (l *lister) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	l.done.begin(request.Name)
 	pods := &corev1.PodList{}
 	err := l.reader.List(ctx, pods, client.InNamespace(request.Namespace), client.MatchingLabels{"ring": request.Name})
 	l.done.done(err)

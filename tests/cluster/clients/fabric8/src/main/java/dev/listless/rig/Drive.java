@@ -45,9 +45,7 @@ final class Drive {
   }
 
   private void poll(int number) {
-    if (number == 0) {
-      tally.cycle();
-    }
+    tally.begin(number);
     try {
       client.pods().inNamespace(namespace).withLabel("app", "app-3").list();
       tally.done();
