@@ -56,7 +56,7 @@ async fn warmed(sections: &str, path: &str) -> TestProxy {
 /// The names of an answer's headers, but for those of one connection, and where it came from.
 fn names(headers: &HeaderMap) -> Vec<&str> {
     let hop = ["cache-status", "connection", "content-length", "date", "transfer-encoding"];
-    let mut names: Vec<_> = headers.keys().map(|name| name.as_str()).collect();
+    let mut names: Vec<_> = headers.keys().map(http::HeaderName::as_str).collect();
     names.retain(|name| !hop.contains(name));
     names.sort_unstable();
     names

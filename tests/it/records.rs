@@ -144,7 +144,7 @@ async fn every_answer_from_memory_is_audited_and_no_other() {
     client.get(PODS).await;
     let listed = client.get(PODS).await;
     assert!(listed.is_hit());
-    assert!(client.get(&selected).await.is_hit());
+    assert!(client.get(selected).await.is_hit());
     assert_eq!(client.get("/api/v1/namespaces/a/pods/none").await.status, 404);
     let mut watch = client.watch("/api/v1/pods?watch=1&resourceVersion=0").await;
     assert!(watch.next().await.is_some());

@@ -80,7 +80,8 @@ impl Places {
         if !namespaced {
             return Ok(format!("{prefix}/{plural}/{name}"));
         }
-        let namespace = text(&object["metadata"]["namespace"]).unwrap_or(namespace.to_owned());
+        let namespace =
+            text(&object["metadata"]["namespace"]).unwrap_or_else(|| namespace.to_owned());
         Ok(format!("{prefix}/namespaces/{namespace}/{plural}/{name}"))
     }
 }
