@@ -262,6 +262,8 @@ async fn the_apiservers_error_budget_burns_straight_and_not_through_listless() {
     let (polls_through, beside_through) = (storm.stop().await, bystander.stop().await);
     assert!(spared < BURNING, "{spared}");
     assert!(polls_through.failed == 0 && polls_through.answered > 0, "{polls_through:?}");
+    let (before, after) = (beside_straight.mean, beside_through.mean);
+    assert!(after < before, "a bystander waited {before:?}, then {after:?}");
     eprintln!(
         "proof: error budget: straight {:.0}% of reads too slow or failed, {alerts:?} fire \
          ({polls_straight:?}, a bystander {beside_straight:?}); through Listless {:.1}%, quiet \
