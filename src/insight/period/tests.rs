@@ -112,6 +112,31 @@ fn is_about(found: Option<Period>, seconds: f64) -> bool {
     found.is_some_and(|period| (period.seconds / seconds - 1.0).abs() <= 0.1)
 }
 
+/// So many on one connection, each beginning a little later than the one before.
+fn one_after_the_other(askers: u32, step: u32, period: u32, jitter: u32) -> Option<Period> {
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut late = || (dice.roll() * f64::from(jitter)) as u32;
+    let asked = (0..12).flat_map(|round| (0..askers).map(move |asker| (round, asker)));
+    let arrivals: Vec<Arrival> = asked
+        .map(|(round, asker)| round * period + asker * step + late())
+        .map(|at| Arrival { at, value: 7, client: 1 })
+        .collect();
+    let gaps: Vec<u32> = arrivals.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
+    find(&arrivals, &gaps[gaps.len() - 64..])
+}
+
+#[test]
+fn askers_in_turn_are_not_taken_for_one_that_is_fast() {
+    for jitter in [0, 10, 30] {
+        let found = one_after_the_other(20, 137, 3000, jitter);
+        assert!(is_about(found, 3.0), "{jitter}: {found:?}");
+        let told = found.map(|period| period.told);
+        assert_eq!(told, Some(Told::ByPattern(20)), "{jitter}");
+    }
+    // Nobody waits longer than the others: that is one asker.
+    assert!(is_about(one_after_the_other(20, 150, 3000, 0), 0.15));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
