@@ -1,0 +1,42 @@
+// Draws the page of a running Listless as it is now, and every text file of a folder as a terminal shows it.
+//
+// Arguments: the page's URL and the folder, where the pictures are put too.
+
+import { readFileSync, readdirSync } from "node:fs";
+import { chromium } from "playwright-core";
+
+const [, , url, folder] = process.argv;
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+});
+
+async function shoot(name, scheme, show) {
+  const context = await browser.newContext({
+    viewport: { width: 1280, height: 600 }, colorScheme: scheme, reducedMotion: "reduce", locale: "en-GB",
+  });
+  const page = await context.newPage();
+  page.setDefaultTimeout(60000);
+  const part = await show(page);
+  await part.screenshot({ path: `${folder}/${name}.png`, animations: "disabled" });
+  await context.close();
+}
+
+for (const scheme of ["light", "dark"]) {
+  await shoot(`page-${scheme}`, scheme, async (page) => {
+    await page.goto(url);
+    await page.waitForSelector("#polls-table tbody tr");
+    await page.waitForSelector("#patterns-list > *");
+    return page.locator("body");
+  });
+}
+for (const file of readdirSync(folder).filter((name) => name.endsWith(".txt"))) {
+  const text = readFileSync(`${folder}/${file}`, "utf8");
+  await shoot(file.replace(/\.txt$/, ""), "dark", async (page) => {
+    await page.setContent(`<pre style="display: inline-block; margin: 0; padding: 12px; background: #15181c;
+      color: #e6e6e6; font: 12px/1.35 'DejaVu Sans Mono', monospace"></pre>`);
+    await page.locator("pre").evaluate((pre, shown) => { pre.textContent = shown; }, text);
+    return page.locator("pre");
+  });
+}
+await browser.close();
