@@ -111,7 +111,9 @@ impl Driver {
     pub fn period(self) -> Duration {
         match self {
             Self::Polls => FABRIC8_PERIOD,
-            Self::Storm | Self::Resync => Duration::from_secs(6),
+            // Longer than a round takes on a slow machine: else there is no period to be found.
+            Self::Storm => Duration::from_secs(15),
+            Self::Resync => Duration::from_secs(10),
             Self::Agents => Duration::from_secs(4),
             Self::Kubectl => KUBECTL_PERIOD,
         }
