@@ -17,7 +17,7 @@ use crate::rig::artifact::Built;
 use crate::rig::client::{Answer, Client, Protocol, Request};
 use crate::rig::client_program::ClientProgram;
 use crate::rig::control_plane::Version;
-use crate::unmodified::stage::{Scene, Stage};
+use crate::unmodified::stage::{Fault, Scene, Stage};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const NAMESPACE: &str = "protobuf-watches";
@@ -99,11 +99,19 @@ async fn polls_are_answered_from_memory(version: Version) {
     let metrics = scene.proxy.metrics().await.expect("metrics");
     let reasons = metrics.sums("listless_forwarded_total", &[("verb", "watch")], "reason");
     assert!(reasons.get("protobuf").is_some_and(|count| *count >= 1.0), "{reasons:?}");
+    drop(informer);
+    // What the apiserver's cache held before, it has forgotten.
+    scene.suffer(Fault::Restart).await.expect("an apiserver");
     expires(&through, &pods).await.expect("an end that is understood");
 }
 
 /// A watch that begins too early is told so in protobuf, and memory is not asked next.
 async fn expires(through: &Client, pods: &str) -> Result<()> {
+    let (begun, mut poll) = (Instant::now(), tokio::time::interval(POLL));
+    while !is_hit(&through.get(pods).await?) {
+        poll.tick().await;
+        ensure!(begun.elapsed() < ARRIVAL_LIMIT, "never from memory again");
+    }
     let watch = Request::get(&format!("{pods}?watch=1&resourceVersion=1&timeoutSeconds=5"));
     let watched = through.send(watch.header("Accept", PROTOBUF)).await?.successful()?;
     let media = watched.header("content-type").unwrap_or_default();
@@ -140,6 +148,10 @@ async fn write(client: Client, pods: String) -> Result<()> {
         client.send(request).await?.successful()?;
     }
     Ok(())
+}
+
+fn is_hit(answer: &Answer) -> bool {
+    answer.header("cache-status").is_some_and(|said| said.starts_with("listless; hit;"))
 }
 
 /// The version of a list, and of each object in it.
@@ -181,7 +193,7 @@ impl Account {
             }
         }
         self.polls += 1;
-        if said.starts_with("listless; hit;") {
+        if is_hit(polled) {
             self.hits += 1;
         } else {
             let reason = said.rsplit('=').next().unwrap_or_default().to_owned();
