@@ -12,7 +12,6 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::Deserialize;
 
 use super::{protobuf, version::ResourceVersion};
-use crate::mutants::{Mutant, is_on};
 use delimited::Delimited;
 use websocket::Frames;
 
@@ -154,11 +153,7 @@ impl WatchReader {
                 }
                 Ok(())
             }),
-            Framing::Delimited(delimited) => delimited.push(bytes, |what| {
-                if !is_on(Mutant::ProtobufWatchUnlearned) {
-                    shown(what);
-                }
-            }),
+            Framing::Delimited(delimited) => delimited.push(bytes, shown),
         }
     }
 }

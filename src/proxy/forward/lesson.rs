@@ -177,6 +177,11 @@ impl Lesson {
             Subject::Watch if code.is_success() => {
                 let reader =
                     WatchReader::http(field(header::CONTENT_TYPE), field(header::CONTENT_ENCODING));
+                if is_on(Mutant::ProtobufWatchUnlearned)
+                    && reader.as_ref().is_ok_and(|reader| !reader.is_lines())
+                {
+                    return response;
+                }
                 let lesson = WatchLesson::new(Some(exchange), reader);
                 return response.map(|body| lesson.read_along(body));
             }
