@@ -23,6 +23,7 @@ mod injector;
 mod load;
 mod page;
 mod prometheus;
+mod protobuf_watches;
 mod read_your_writes;
 mod relay;
 mod representations;

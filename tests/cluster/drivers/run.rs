@@ -25,7 +25,6 @@ cache:
   rules:
     - {resources: [secrets, leases.coordination.k8s.io], start: never}
     - {resources: [events, events.events.k8s.io], start: never}
-    - {resources: [pods, configmaps, statefulsets.apps], start: eager}
     - {resources: ['*'], start: onDemand}
 ";
 
@@ -164,9 +163,7 @@ impl Way {
         }
     }
 
-    /// The defaults, but for the mode and for the resources the drivers read, which are followed from
-    /// the start: while a client's own watch of a resource is passed on in protobuf, nobody knows what
-    /// it has shown, and no read of that resource by the same session is answered from memory.
+    /// The defaults, but for the mode.
     pub fn configuration(self) -> Option<String> {
         (self != Self::Straight).then(|| CONFIGURATION.replace("MODE", self.name()))
     }
