@@ -125,8 +125,8 @@ impl Driver {
             Self::Polls => 4,
             Self::Storm | Self::Resync => 2,
             Self::Agents => 3,
-            // Twenty, and as many again: how often documents are confirmed in a shorter time varies.
-            Self::Kubectl => 40,
+            // How often documents are confirmed in a shorter time varies.
+            Self::Kubectl => 30,
         }
     }
 
