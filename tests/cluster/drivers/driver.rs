@@ -112,8 +112,8 @@ impl Driver {
         match self {
             Self::Polls => FABRIC8_PERIOD,
             // Longer than a round takes on a slow machine: else there is no period to be found.
-            Self::Storm => Duration::from_secs(15),
-            Self::Resync => Duration::from_secs(10),
+            Self::Storm => Duration::from_secs(10),
+            Self::Resync => Duration::from_secs(8),
             Self::Agents => Duration::from_secs(4),
             Self::Kubectl => KUBECTL_PERIOD,
         }
@@ -133,8 +133,8 @@ impl Driver {
     /// How many rounds have begun before: enough of them that memory has learned the queries.
     pub fn rounds_before(self) -> u64 {
         match self {
-            // Their first round is the start of the informer, which is not counted as one.
-            Self::Storm | Self::Resync => 1,
+            // A handler that was added after the informer had begun is not told of the first resync.
+            Self::Storm | Self::Resync => 2,
             Self::Polls | Self::Agents => 3,
             // Documents are given from memory ten seconds after they are followed.
             Self::Kubectl => 14,
