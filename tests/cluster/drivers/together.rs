@@ -50,7 +50,7 @@ pub async fn all_at_once(plane: &ControlPlane, programs: &Programs) -> Result<Ve
             break missing;
         }
     };
-    pictures(&proxy).await?;
+    pictures(&proxy, &work_folder().join("drivers").join(plane.version().name())).await?;
     for (workload, driver) in workloads.iter_mut().zip(Driver::ALL) {
         let errors = workload.tally().await?.errors;
         ensure!(errors.is_empty(), "{} beside the others: {errors:?}", driver.name());
@@ -59,15 +59,14 @@ pub async fn all_at_once(plane: &ControlPlane, programs: &Programs) -> Result<Ve
 }
 
 /// Draws the page and the terminal's views.
-async fn pictures(proxy: &ProxyProcess) -> Result<()> {
-    let folder = work_folder().join("drivers");
-    std::fs::create_dir_all(&folder)?;
+async fn pictures(proxy: &ProxyProcess, folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
     for (name, arguments) in VIEWS {
         let text = view(proxy.admin_address(), arguments).await?;
         std::fs::write(folder.join(format!("{name}.txt")), text)?;
     }
     let Some(program) = page::visitor() else { return Ok(()) };
-    draw(&program.join("picture.js"), &format!("http://{}/", proxy.admin_address()), &folder).await
+    draw(&program.join("picture.js"), &format!("http://{}/", proxy.admin_address()), folder).await
 }
 
 async fn view(admin: &str, arguments: &[&str]) -> Result<Vec<u8>> {
