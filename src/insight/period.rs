@@ -57,13 +57,31 @@ const REPEATS_MIN: usize = 3;
 
 /// The period of one asker, from the latest arrivals and from the gaps of values followed one by one.
 pub fn find(arrivals: &[Arrival], gaps: &[u32]) -> Option<Period> {
-    plain(arrivals, gaps).or_else(|| by_pattern(arrivals))
+    plain(arrivals, gaps).or_else(|| by_pattern(arrivals)).or_else(|| one_by_one(arrivals, gaps))
 }
 
 /// The same where askers can be told apart one by one, which is found in no time.
 pub fn plain(arrivals: &[Arrival], gaps: &[u32]) -> Option<Period> {
     by_connection(arrivals)
-        .or_else(|| by_value(gaps).map(|found| in_turn(arrivals, found).unwrap_or(found)))
+        .or_else(|| if is_pooled(arrivals) { None } else { one_by_one(arrivals, gaps) })
+}
+
+/// Whether several connections take turns in asking for the same: then there are several askers, and
+/// what the gaps tell is how often all of them ask.
+fn is_pooled(arrivals: &[Arrival]) -> bool {
+    let Some((value, count)) = commonest(arrivals) else { return false };
+    let mut connections: Vec<u16> = arrivals
+        .iter()
+        .filter(|arrival| arrival.value == value)
+        .map(|arrival| arrival.client)
+        .collect();
+    connections.sort_unstable();
+    connections.dedup();
+    count >= PATTERN_MIN && connections.len() > 1 && connections.len() * 2 < count
+}
+
+fn one_by_one(arrivals: &[Arrival], gaps: &[u32]) -> Option<Period> {
+    by_value(gaps).map(|found| in_turn(arrivals, found).unwrap_or(found))
 }
 
 /// Where each connection asks for the same regularly, and there are several.
@@ -139,9 +157,7 @@ fn by_pattern(arrivals: &[Arrival]) -> Option<Period> {
 
 /// When what is asked for most often was asked for, in order.
 fn times_of_the_same(arrivals: &[Arrival]) -> Option<Vec<f64>> {
-    let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
-    arrivals.iter().for_each(|arrival| *counts.entry(arrival.value).or_default() += 1);
-    let (commonest, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    let (commonest, count) = commonest(arrivals)?;
     if count < PATTERN_MIN {
         return None;
     }
@@ -152,6 +168,13 @@ fn times_of_the_same(arrivals: &[Arrival]) -> Option<Vec<f64>> {
     // Requests are noted as they end, not as they came.
     times.sort_by(f64::total_cmp);
     Some(times)
+}
+
+/// What is asked for most often, and how often.
+fn commonest(arrivals: &[Arrival]) -> Option<(u16, usize)> {
+    let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
+    arrivals.iter().for_each(|arrival| *counts.entry(arrival.value).or_default() += 1);
+    counts.into_iter().max_by_key(|(_, count)| *count)
 }
 
 /// Where all of them ask at once, and rest for at least half of the time.

@@ -11,9 +11,12 @@ const browser = await chromium.launch({
   args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
 });
 
-async function shoot(name, scheme, show) {
+// As much of the page as shows who polls what, and the first of what should be mended.
+const HEIGHT = 1700;
+
+async function shoot(name, { width, scheme }, show) {
   const context = await browser.newContext({
-    viewport: { width: 1280, height: 600 }, colorScheme: scheme, reducedMotion: "reduce", locale: "en-GB",
+    viewport: { width, height: HEIGHT }, colorScheme: scheme, reducedMotion: "reduce", locale: "en-GB",
   });
   const page = await context.newPage();
   page.setDefaultTimeout(60000);
@@ -23,17 +26,17 @@ async function shoot(name, scheme, show) {
 }
 
 for (const scheme of ["light", "dark"]) {
-  await shoot(`page-${scheme}`, scheme, async (page) => {
+  await shoot(`page-${scheme}`, { width: 1280, scheme }, async (page) => {
     await page.goto(url);
     await page.waitForSelector("#polls-table tbody tr");
     await page.waitForSelector("#patterns-list > *");
-    return page.locator("body");
+    return page;
   });
 }
 for (const file of readdirSync(folder).filter((name) => name.endsWith(".txt"))) {
   const text = readFileSync(`${folder}/${file}`, "utf8");
-  await shoot(file.replace(/\.txt$/, ""), "dark", async (page) => {
-    await page.setContent(`<pre style="display: inline-block; margin: 0; padding: 12px; background: #15181c;
+  await shoot(file.replace(/\.txt$/, ""), { width: 1600, scheme: "dark" }, async (page) => {
+    await page.setContent(`<pre style="display: inline-block; margin: 0; padding: 12px; white-space: pre-wrap; background: #15181c;
       color: #e6e6e6; font: 12px/1.35 'DejaVu Sans Mono', monospace"></pre>`);
     await page.locator("pre").evaluate((pre, shown) => { pre.textContent = shown; }, text);
     return page.locator("pre");
