@@ -187,7 +187,7 @@ pub struct SidecarOptions {
     #[command(flatten)]
     pub serving: ServingOptions,
     /// Where the workload connects; may be given several times. All but the first are left out in a
-    /// pod that lacks them, such as [::1] without IPv6.
+    /// pod that lacks them, such as IPv6's loopback.
     #[arg(long, value_name = "ADDRESS", default_values_t = [loopback(7443)])]
     pub listen: Vec<SocketAddr>,
     /// The directory of the pod's service account; followed as it changes.
