@@ -1,5 +1,6 @@
 //! Builds every part in order, binds all listeners first, owns the end.
 
+mod check;
 mod gateway;
 mod injector;
 mod local;
@@ -39,6 +40,7 @@ use crate::{
     upstream::{Client, Throttled},
 };
 
+pub use check::check;
 pub use gateway::gateway;
 pub use injector::injector;
 pub use local::local;

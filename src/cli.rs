@@ -6,6 +6,7 @@
 
 mod announce;
 mod ask;
+mod check;
 mod configuration;
 mod explain;
 mod inject;
@@ -29,6 +30,7 @@ use clap::{Parser, Subcommand};
 use crate::{app, config, demo, error::Chain};
 
 pub use announce::{Announcement, announce, reachable};
+pub use check::CheckOptions;
 pub use inject::InjectionOptions;
 pub use kubeconfig::{Kubeconfig, KubeconfigError, write_kubeconfig};
 pub use options::{
@@ -72,6 +74,8 @@ enum Command {
     Explain(explain::Arguments),
     /// Show the requests that a running Listless answers, as they come.
     Tap(tap::Arguments),
+    /// Tell what stands in the way in a cluster: versions, rights, the webhook, injected pods.
+    Check(CheckOptions),
     /// Print or check configuration files.
     #[command(subcommand)]
     Config(configuration::Command),
@@ -126,6 +130,7 @@ fn dispatch(cli: Cli, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         Command::Report(arguments) => report::run(&arguments)?,
         Command::Explain(arguments) => explain::run(&arguments)?,
         Command::Tap(arguments) => tap::run(&arguments)?,
+        Command::Check(options) => return check::run(&options),
         Command::Config(command) => configuration::run(&command)?,
     }
     Ok(ExitCode::SUCCESS)

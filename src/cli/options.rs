@@ -211,7 +211,7 @@ pub struct SidecarOptions {
 }
 
 /// Where a pod finds its service account.
-const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+pub(super) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// More threads wake each other for every answer, which costs as much as some answers do.
 const WORKER_THREADS: u8 = 1;

@@ -175,6 +175,20 @@ pub async fn in_cluster(directory: &Path, host: &str, port: u16) -> Result<Acces
     Access::new(config, Some(directory.join("token")), source(namespace)).await
 }
 
+/// In a pod its service account, unless a kubeconfig or a context was named; else the kubeconfig.
+pub async fn here(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+    service_account: &Path,
+) -> Result<Access, Error> {
+    match cluster_address() {
+        Some((host, port)) if kubeconfig.is_none() && context.is_none() => {
+            in_cluster(service_account, &host, port).await
+        }
+        _ => from_kubeconfig(kubeconfig, context).await,
+    }
+}
+
 /// The apiserver at a URL, trusted by the certificates in `authority_pem`, as the bearer of a token.
 pub async fn from_token(server: Uri, authority_pem: &str, token: String) -> Result<Access, Error> {
     let source = Source::Given { server: server.clone() };
