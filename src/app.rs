@@ -44,6 +44,7 @@ pub use check::check;
 pub use gateway::gateway;
 pub use injector::injector;
 pub use local::local;
+pub use serve::Ended;
 pub use shown::Vitals;
 pub use sidecar::sidecar;
 

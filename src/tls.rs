@@ -128,16 +128,30 @@ impl Authority {
 
     /// The authority kept in `directory`; made for `names` and kept there if there is none.
     pub fn load_or_create(directory: &Path, names: &Names, now: SystemTime) -> Result<Self, Error> {
+        Self::kept(directory, now, || Self::generate_for(names, now))
+    }
+
+    /// The authority kept in `directory`; made and kept there if there is none.
+    pub fn kept(
+        directory: &Path,
+        now: SystemTime,
+        make: impl FnOnce() -> Result<Self, Error>,
+    ) -> Result<Self, Error> {
         let (certificate, key) = (directory.join(CA_FILE), directory.join(CA_KEY_FILE));
         if certificate.exists() && key.exists() {
             return Self::load(&certificate, &key, now);
         }
-        let authority = Self::generate_for(names, now)?;
+        let authority = make()?;
         make_private(directory)?;
         let key_pem = authority.issuer.key().serialize_pem();
         write_private(&key, key_pem.as_bytes())?;
         write_private(&certificate, authority.pem.as_bytes())?;
         Ok(authority)
+    }
+
+    /// Whether anything of an authority is kept in `directory`.
+    pub fn is_kept(directory: &Path) -> bool {
+        [CA_FILE, CA_KEY_FILE].into_iter().any(|file| directory.join(file).exists())
     }
 
     fn load(certificate: &Path, key: &Path, now: SystemTime) -> Result<Self, Error> {

@@ -4,6 +4,7 @@
 //! [`Own`] client has our credentials. Kubeconfig formats and plugins are the `kube` crate's work.
 
 mod credentials;
+mod follow;
 mod proxy;
 mod redirect;
 
@@ -21,7 +22,10 @@ use kube::{
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 
 pub(super) use self::credentials::{Credentials, Refreshed};
-pub use self::redirect::{has_only_certificate, redirected};
+pub use self::{
+    follow::{Followed, Turn, places},
+    redirect::{has_only_certificate, proxied, redirected},
+};
 use super::{
     Endpoint, Own, Pool, Settings,
     connect::EndpointError,
