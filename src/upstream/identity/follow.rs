@@ -9,7 +9,7 @@ use std::{
     time::SystemTime,
 };
 
-use kube::config::{AuthInfo, Cluster, Kubeconfig};
+use kube::config::{AuthInfo, Kubeconfig};
 
 use super::{Error, checked_context, files, read};
 
@@ -44,8 +44,9 @@ struct Stamp {
 #[derive(Clone, PartialEq)]
 struct Meaning {
     context: String,
-    cluster: Option<Cluster>,
-    /// As JSON, which has no secret but what the file has.
+    /// As JSON, which can be compared.
+    cluster: Option<serde_json::Value>,
+    /// The same; never shown, for it holds the user's secrets.
     user: Option<serde_json::Value>,
 }
 
@@ -107,7 +108,7 @@ impl Meaning {
         let user = users.find(|named| Some(&named.name) == found.user.as_ref());
         Self {
             context,
-            cluster: cluster.and_then(|named| named.cluster),
+            cluster: cluster.and_then(|named| serde_json::to_value(named.cluster?).ok()),
             user: user.and_then(|named| named.auth_info).and_then(lasting),
         }
     }
