@@ -58,6 +58,7 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
         .and(&bound.address().ip().to_string())
         .and(&access.endpoint().host());
     let authorities = serve::authorities(access.endpoint());
+    let past = past(options);
     let (authority, certificate) =
         serve::own_certificates(options.state.as_deref(), &names, &shared.metrics)?;
     let announcement = written_kubeconfig(&access, &server, &authority, &token, written)?;
@@ -68,7 +69,7 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
         listeners: vec![bound],
         doors: Doors { tls: Some(certificate), authorities },
         identify: Identify::Own(KnownTokens::one(&token)),
-        past: Past::None,
+        past,
         clients: Clients::new(plain, own),
         config: configuration.current.clone(),
         metrics: shared.metrics.clone(),
@@ -150,6 +151,12 @@ async fn follow(mut followed: Followed, mut follower: Follower) {
             ),
         }
     }
+}
+
+/// What clients may have seen: those of an authority that was kept come from before.
+fn past(options: &LocalOptions) -> Past {
+    let is_kept = options.state.as_deref().is_some_and(tls::Authority::is_kept);
+    if is_kept { Past::Unknown } else { Past::None }
 }
 
 /// The token that clients come with: the one they have, where the authority is kept too.

@@ -1,6 +1,8 @@
 //! The command as a user runs it: exit codes, what goes to which stream, its beginning and its end.
 
 #[cfg(unix)]
+mod again;
+#[cfg(unix)]
 mod check;
 #[cfg(unix)]
 mod gateway;

@@ -12,16 +12,16 @@ use tokio::net::TcpListener;
 use super::{LISTLESS, text};
 use crate::harness::group_resource;
 
-const ADMIN: &str = "admin-token";
+pub(super) const ADMIN: &str = "admin-token";
 const NOBODY: &str = "nobody-token";
 
 /// A simulated cluster on a port of its own, and kubeconfigs for it.
-struct Cluster {
-    simulator: Simulator,
-    address: SocketAddr,
-    authority: Authority,
+pub(super) struct Cluster {
+    pub(super) simulator: Simulator,
+    pub(super) address: SocketAddr,
+    pub(super) authority: Authority,
     directory: tempfile::TempDir,
-    _runtime: tokio::runtime::Runtime,
+    pub(super) runtime: tokio::runtime::Runtime,
 }
 
 /// What `listless check -o json` said, and how it ended.
@@ -33,7 +33,7 @@ struct Checked {
 // === impl Cluster ===
 
 impl Cluster {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let simulator = Simulator::default();
         simulator.admit(ADMIN, User::admin("admin"));
         let review = Rule::new(&["create"], &["selfsubjectaccessreviews", "selfsubjectreviews"]);
@@ -58,10 +58,10 @@ impl Cluster {
             serving.serve_tls(listener, server).await;
         });
         let directory = tempfile::tempdir().expect("a directory");
-        Self { simulator, address, authority, directory, _runtime: runtime }
+        Self { simulator, address, authority, directory, runtime }
     }
 
-    fn put(&self, resource: &str, object: Value) {
+    pub(super) fn put(&self, resource: &str, object: Value) {
         self.simulator.put(&group_resource(resource), object).expect("a served resource");
     }
 
