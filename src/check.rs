@@ -17,7 +17,7 @@ use std::{fmt, time::SystemTime};
 
 use serde::Serialize;
 
-pub use fetch::{Asker, Subject};
+pub use fetch::{Asker, Subject, Vantage};
 
 use self::{
     contact::Contact,

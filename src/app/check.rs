@@ -5,7 +5,8 @@ use std::{sync::Arc, time::SystemTime};
 use anyhow::Context;
 
 use crate::{
-    check::{Asker, Report, Subject},
+    api::GroupResource,
+    check::{Asker, Report, Subject, Vantage},
     cli::CheckOptions,
     upstream::{self, dial::Tcp, identity},
 };
@@ -23,14 +24,22 @@ async fn checked(options: &CheckOptions) -> anyhow::Result<Report> {
     let upstream = &options.upstream;
     let (kubeconfig, context) = (upstream.kubeconfig.as_deref(), upstream.context.as_deref());
     let access = identity::here(kubeconfig, context, &options.service_account).await?;
+    let vantage = match identity::cluster_address() {
+        Some(_) => Vantage::Pod,
+        None => Vantage::Outside,
+    };
+    let mut resources = options.resources.clone();
+    if resources.is_empty() && vantage == Vantage::Outside {
+        resources.push(GroupResource::new("", "pods"));
+    }
     let subject = Subject {
         webhook_configuration: options.webhook_configuration.clone(),
         namespace: options.namespace.clone(),
         own_namespace: access.source().namespace().to_owned(),
-        resources: options.resources.clone(),
+        resources,
     };
     let apiserver = serve::authority_of(access.endpoint());
     let (_, own) = access.clients(Arc::new(Tcp), upstream::Settings::default());
-    let asker = Asker { client: Arc::new(own), apiserver };
+    let asker = Asker { client: Arc::new(own), apiserver, vantage };
     Ok(asker.facts(&subject).await.report(SystemTime::now()))
 }

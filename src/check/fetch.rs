@@ -35,6 +35,17 @@ pub struct Asker {
     pub client: Arc<dyn Client>,
     /// The apiserver: host and port.
     pub apiserver: String,
+    /// From where.
+    pub vantage: Vantage,
+}
+
+/// Where the question comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vantage {
+    /// A pod, which reaches the addresses of Services.
+    Pod,
+    /// Elsewhere, where somebody else may have such an address.
+    Outside,
 }
 
 /// What is asked about.
@@ -83,7 +94,7 @@ impl Asker {
             let service = self.service(webhook).await;
             facts.injector = self.injector(&service).await;
             facts.injector_rights = self.injector_rights(&facts.injector).await;
-            let server = self.server(webhook, &service).await;
+            let server = self.server(webhook, &service);
             facts.contact = self.contact(webhook, &server, &facts.injector).await;
             facts.trial = self.trial(webhook, subject, &asking, server.ok()).await;
         }
@@ -201,8 +212,8 @@ impl Asker {
         Ok(rights)
     }
 
-    async fn server(&self, webhook: &Webhook, service: &Found<Value>) -> Result<Server, String> {
-        let server = Server::of(webhook, service.as_ref().ok())?;
+    fn server(&self, webhook: &Webhook, service: &Found<Value>) -> Result<Server, String> {
+        let server = Server::of(webhook, service.as_ref().ok(), self.vantage)?;
         if tls::certificates(webhook.bundle()).is_empty() {
             return Err("it is trusted by no certificate".to_owned());
         }
@@ -285,7 +296,7 @@ impl Asker {
     }
 
     async fn pods(&self, asking: Found<Vec<String>>) -> Found<Pods> {
-        let mut pods = Pods::new(asking.unwrap_or_default());
+        let mut pods = Pods::new(asking);
         self.each("/api/v1/pods?", |pod| pods.add(pod)).await?;
         Ok(pods)
     }

@@ -13,10 +13,10 @@ use super::{
 use crate::injector::patch::{SIDECAR, injected_by};
 
 /// What was counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pods {
-    /// Namespaces whose pods get a sidecar unless they say no.
-    asking: BTreeSet<String>,
+    /// Namespaces whose pods get a sidecar unless they say no, if that is known.
+    asking: Found<BTreeSet<String>>,
     /// Pods that have not ended.
     seen: usize,
     /// Those with a sidecar, by the version of the injector.
@@ -90,8 +90,18 @@ impl Group {
 
 impl Pods {
     /// None yet; pods in these namespaces ask for a sidecar unless they say no.
-    pub fn new(asking: impl IntoIterator<Item = String>) -> Self {
-        Self { asking: asking.into_iter().collect(), ..Self::default() }
+    pub fn new(asking: Found<Vec<String>>) -> Self {
+        Self {
+            asking: asking.map(|names| names.into_iter().collect()),
+            seen: 0,
+            injected: BTreeMap::new(),
+            not_running: Group::default(),
+            without_image: BTreeMap::new(),
+            crashing: Group::default(),
+            restarted: Group::default(),
+            running: BTreeMap::new(),
+            left_out: Group::default(),
+        }
     }
 
     /// Counts one.
@@ -164,11 +174,8 @@ impl Pods {
         let is_mirror = pod["metadata"]["annotations"].get("kubernetes.io/config.mirror").is_some();
         let is_unfit =
             is_mirror || pod["spec"]["hostNetwork"] == true || namespace == "kube-system";
-        let wants = if self.asking.contains(namespace) {
-            label != Some("false")
-        } else {
-            label == Some("true")
-        };
+        let is_asking = self.asking.as_ref().is_ok_and(|names| names.contains(namespace));
+        let wants = if is_asking { label != Some("false") } else { label == Some("true") };
         wants && !is_unfit
     }
 
@@ -279,6 +286,9 @@ pub fn left_out(found: &Found<Pods>, injects: bool) -> Row {
         Ok(pods) => pods,
         Err(missing) => return missing.skip(name, RIGHT),
     };
+    if let Err(missing) = &pods.asking {
+        return missing.skip(name, "which namespaces ask takes list of namespaces");
+    }
     if pods.left_out.is_empty() {
         return Row::pass(name, "every pod that asks for a sidecar has one");
     }

@@ -65,6 +65,10 @@ pub fn own(user: &Found<String>, reads: &Found<Vec<Read>>) -> Row {
             return missing.skip(name, "access reviews take the role system:basic-user");
         }
     };
+    if reads.is_empty() {
+        let hint = "say with --resource what it is to read";
+        return Row::skipped(name, format!("asked as {who}"), hint);
+    }
     let of = |wanted: fn(&ReadScope) -> bool| -> Vec<&str> {
         let found = reads.iter().filter(|read| wanted(&read.scope));
         found.map(|read| read.resource.as_str()).collect()

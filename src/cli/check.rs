@@ -29,9 +29,9 @@ pub struct CheckOptions {
     /// listless.dev/injection=enabled, else default].
     #[arg(long, short, value_name = "NAME")]
     pub namespace: Option<String>,
-    /// What the user means to list and watch, such as deployments.apps; may be repeated.
-    #[arg(long = "resource", value_name = "RESOURCE", default_value = "pods")]
-    #[arg(value_parser = resource)]
+    /// What the user means to list and watch, such as deployments.apps; may be repeated [default:
+    /// pods; nothing in a pod].
+    #[arg(long = "resource", value_name = "RESOURCE", value_parser = resource)]
     pub resources: Vec<GroupResource>,
     /// How to print it.
     #[arg(short, long, value_enum, default_value_t)]

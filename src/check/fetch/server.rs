@@ -17,6 +17,7 @@ use serde_json::Value;
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
+use super::Vantage;
 use crate::{
     check::{
         contact::Contact,
@@ -29,7 +30,8 @@ use crate::{
 
 /// Where it is, and what it must prove to be.
 pub(super) struct Server {
-    host: String,
+    /// None where that address would be another's.
+    host: Option<String>,
     port: u16,
     /// The name in its certificate.
     name: String,
@@ -55,19 +57,23 @@ const HEADLESS: &str = "None";
 
 impl Server {
     /// The server that the apiserver asks.
-    pub(super) fn of(webhook: &Webhook, service: Option<&Value>) -> Result<Self, String> {
+    pub(super) fn of(
+        webhook: &Webhook,
+        service: Option<&Value>,
+        vantage: Vantage,
+    ) -> Result<Self, String> {
         match &webhook.place {
             Place::Url(url) => {
                 let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
                 let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
                 let port = uri.port_u16().unwrap_or(443);
                 let path = uri.path().to_owned();
-                Ok(Self { name: host.clone(), host, port, path })
+                Ok(Self { name: host.clone(), host: Some(host), port, path })
             }
             Place::Service { namespace, name, port, path } => {
                 let address = service.and_then(|service| service["spec"]["clusterIP"].as_str());
                 let address = address.filter(|address| !address.is_empty() && *address != HEADLESS);
-                let host = address.ok_or("the address of its Service is not known")?.to_owned();
+                let host = address.filter(|_| vantage == Vantage::Pod).map(str::to_owned);
                 let name = format!("{name}.{namespace}.svc");
                 Ok(Self { host, port: *port, name, path: path.clone() })
             }
@@ -128,7 +134,10 @@ impl Server {
         let config = config.map_err(|error| Broken::Refused(Chain(&error).to_string()))?;
         let name = ServerName::try_from(self.name.clone());
         let name = name.map_err(|error| Broken::Refused(format!("{}: {error}", self.name)))?;
-        let stream = timeout(PATIENCE, TcpStream::connect((self.host.as_str(), self.port))).await;
+        let host = self.host.as_deref().ok_or_else(|| {
+            Broken::Unreached("its Service has an address within the cluster only".to_owned())
+        })?;
+        let stream = timeout(PATIENCE, TcpStream::connect((host, self.port))).await;
         let stream = match stream {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(Broken::Unreached(error.to_string())),

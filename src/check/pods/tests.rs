@@ -1,6 +1,9 @@
 use serde_json::json;
 
-use super::{super::Outcome, *};
+use super::{
+    super::{Missing, Outcome},
+    *,
+};
 
 fn pod(name: &str) -> Value {
     json!({
@@ -30,7 +33,7 @@ fn waiting(reason: &str) -> Value {
 }
 
 fn counted(pods: &[Value]) -> Found<Pods> {
-    let mut counted = Pods::new(["shop".to_owned()]);
+    let mut counted = Pods::new(Ok(vec!["shop".to_owned()]));
     pods.iter().for_each(|pod| counted.add(pod));
     Ok(counted)
 }
@@ -135,6 +138,8 @@ fn pods_that_ask_and_have_none_are_left_out_and_others_are_not() {
         injected("has", "1", &running(), 0),
     ]);
     assert_eq!(left_out(&fine, true).result, Outcome::Pass);
+    let unknown = Pods::new(Err(Missing::Forbidden("no".to_owned())));
+    assert_eq!(left_out(&Ok(unknown), true).result, Outcome::Skipped, "who asks is not known");
     let row = left_out(&counted(&[with("asked", asked), pod("labelled")]), true);
     assert_eq!(row.result, Outcome::Warn);
     assert!(row.detail.ends_with("2 pods, such as till/asked"), "{row:?}");
