@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn paths_are_one_word_of_a_shell() {
-        assert_eq!(quoted(Path::new("/home/jane/.kube/listless")), "/home/jane/.kube/listless");
+        assert_eq!(quoted(Path::new("/opt/jane/.kube/listless")), "/opt/jane/.kube/listless");
         assert_eq!(quoted(Path::new("/a b/$c")), "'/a b/$c'");
         assert_eq!(quoted(Path::new("/it's")), r"'/it'\''s'");
     }
