@@ -11,6 +11,7 @@
 )]
 
 mod chart;
+mod check;
 mod clusters;
 mod dataset;
 mod differential;
@@ -21,6 +22,7 @@ mod gateway;
 mod histories;
 mod injector;
 mod load;
+mod local;
 mod page;
 mod prometheus;
 mod protobuf_watches;
