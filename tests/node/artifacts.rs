@@ -69,7 +69,8 @@ impl Artifacts {
 fn kubernetes() -> Result<PathBuf> {
     let client = "k8s.io/client-go/pkg/version.gitVersion";
     // What they call themselves in `User-Agent`.
-    let flags = format!("{} -X {client}={}", Version::V1_36.linker_flags(), Version::V1_36.release());
+    let flags =
+        format!("{} -X {client}={}", Version::V1_36.linker_flags(), Version::V1_36.release());
     go_program("kubernetes", source("kubernetes"), &flags, ".")
 }
 
@@ -164,7 +165,13 @@ fn emptied(name: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-fn image(folder: &Path, file: &str, name: &str, user: &str, entrypoint: &[&str]) -> Result<PathBuf> {
+fn image(
+    folder: &Path,
+    file: &str,
+    name: &str,
+    user: &str,
+    entrypoint: &[&str],
+) -> Result<PathBuf> {
     let out = work_folder().join(file);
     let mut build = Command::new(source("scripts/image.sh"));
     run(build.arg(folder).arg(&out).args([name, user]).args(entrypoint))?;

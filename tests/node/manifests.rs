@@ -32,9 +32,9 @@ pub fn viewer(namespace: &str) -> Value {
 
 /// A container of the workload.
 pub fn container(name: &str, role: &str, environment: &[(&str, &str)]) -> Value {
-    let mut env: Vec<_> =
-        environment.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
-    env.push(json!({"name": "LISTED", "value": FLEET}));
+    // Of a name that is there twice the last counts.
+    let all = std::iter::once(&("LISTED", FLEET)).chain(environment);
+    let env: Vec<_> = all.map(|(name, value)| json!({"name": name, "value": value})).collect();
     json!({"name": name, "image": WORKLOAD, "args": [role], "env": env})
 }
 

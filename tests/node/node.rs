@@ -66,8 +66,10 @@ impl Place {
 impl Node {
     /// Chooses a place and writes all files; nothing runs yet.
     pub fn prepare(artifacts: &Artifacts) -> Result<Self> {
-        let taken = |octet: &u8| Path::new("/sys/class/net").join(format!("lsnode{octet}")).exists();
-        let octet = NETWORKS.into_iter().find(|octet| !taken(octet)).context("no network is free")?;
+        let taken =
+            |octet: &u8| Path::new("/sys/class/net").join(format!("lsnode{octet}")).exists();
+        let octet =
+            NETWORKS.into_iter().find(|octet| !taken(octet)).context("no network is free")?;
         let folder = work_folder().join("run");
         if folder.exists() {
             fs::remove_dir_all(&folder).context("what the run before left cannot be removed")?;
@@ -99,11 +101,6 @@ impl Node {
     /// Its files.
     pub fn folder(&self) -> &Path {
         &self.place.folder
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.place.name
     }
 
     /// The program with everything of Kubernetes.
@@ -151,7 +148,8 @@ impl Node {
         until(START_LIMIT, "the node to be Ready", async || {
             let node = admin.get(&node).await?.json()?;
             let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            let is_ready = conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True");
+            let is_ready =
+                conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True");
             Ok(is_ready.then_some(()))
         })
         .await
@@ -259,7 +257,8 @@ impl Node {
     pub fn kill(&self, component: Component) -> Result<()> {
         let file = self.place.folder.join(format!("{}.pid", component.name()));
         let id = fs::read_to_string(file)?;
-        let script = format!("kill -9 {0}; while kill -0 {0} 2>/dev/null; do sleep 0.05; done", id.trim());
+        let script =
+            format!("kill -9 {0}; while kill -0 {0} 2>/dev/null; do sleep 0.05; done", id.trim());
         self.inside(&["sh", "-c", &script]).map(drop)
     }
 

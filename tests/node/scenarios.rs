@@ -1,6 +1,12 @@
 //! What is shown on the node, in order: a release comes, workloads run beside it, things go wrong, it goes.
 
+mod costs;
+mod faults;
+mod gateways;
 mod install;
+mod neighbours;
+mod outages;
+mod release;
 mod workloads;
 
 use std::pin::Pin;
@@ -37,7 +43,19 @@ scenarios! {
     workloads::a_restricted_namespace_takes_injected_pods,
     workloads::exec_logs_and_port_forward_reach_an_injected_pod,
     workloads::a_rolling_restart_disturbs_nobody,
+    neighbours::a_neighbour_without_the_token_gets_nothing,
+    faults::a_killed_worker_costs_a_client_one_request_at_most,
+    faults::a_worker_killed_for_want_of_memory_costs_a_client_one_request_at_most,
+    faults::a_killed_sidecar_comes_back_and_is_still_trusted,
+    faults::a_worker_that_crashes_three_times_is_followed_by_safe_mode,
+    outages::a_token_the_kubelet_replaces_is_followed,
+    outages::a_pod_starts_again_while_the_apiserver_is_down,
+    outages::a_pod_starts_without_a_sidecar_while_no_injector_answers,
     workloads::a_cron_job_runs_to_its_end,
+    gateways::one_of_two_gateways_goes_and_clients_read_on,
+    costs::a_sidecar_costs_little,
+    release::pods_go_back_to_what_they_were_once_the_label_is_gone,
+    release::injected_pods_run_on_after_the_release_is_gone,
 }
 
 /// Plays the first scenario, and those others whose name has one of these words in it; tells how

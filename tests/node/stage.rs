@@ -117,7 +117,9 @@ impl<'a> Stage<'a> {
         let (mut supervisor, mut worker) = (None, None);
         for process in processes()? {
             let arguments = words_of(process, "cmdline");
-            if arguments.first().is_none_or(|first| !first.ends_with("/listless") && first != "/proc/self/exe")
+            if arguments
+                .first()
+                .is_none_or(|first| !first.ends_with("/listless") && first != "/proc/self/exe")
                 || arguments.get(1).is_none_or(|second| second != "sidecar")
                 || !words_of(process, "environ").contains(&marker)
             {
@@ -176,7 +178,12 @@ impl Seen {
     /// Fails if any list did.
     pub fn no_failure(&self) -> Result<()> {
         let failures = self.failures.as_deref().unwrap_or_default();
-        ensure!(failures.is_empty(), "{} lists failed, the first: {:?}", failures.len(), failures[0]);
+        ensure!(
+            failures.is_empty(),
+            "{} lists failed, the first: {:?}",
+            failures.len(),
+            failures[0]
+        );
         Ok(())
     }
 

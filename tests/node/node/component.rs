@@ -55,7 +55,9 @@ impl Component {
             Self::Etcd => etcd(place),
             Self::Apiserver => apiserver(place),
             Self::Manager => manager(place),
-            Self::Scheduler => [with_kubeconfig(place, "scheduler"), words("--leader-elect=false")].concat(),
+            Self::Scheduler => {
+                [with_kubeconfig(place, "scheduler"), words("--leader-elect=false")].concat()
+            }
             Self::Containerd => words(&format!("--config {folder}/containerd.toml")),
             Self::Kubelet => words(&format!(
                 "--config {folder}/kubelet.json --kubeconfig {folder}/pki/kubelet.kubeconfig \

@@ -40,7 +40,7 @@ pub fn chart() -> &'static str {
 pub async fn the_chart_is_installed_and_a_pod_is_answered_from_memory(
     stage: &mut Stage<'_>,
 ) -> Result<()> {
-    load_fleet(stage, 0..FEW_PODS).await?;
+    load(stage, FLEET, FEW_PODS).await?;
     let bytes = stage.artifacts.image_bytes as f64 / 1e6;
     stage.table.row("image, compressed", format!("{bytes:.1} MB"));
 
@@ -85,7 +85,8 @@ pub async fn prepare_namespace(stage: &Stage<'_>, name: &str, labels: &Value) ->
 pub async fn until_injecting(stage: &Stage<'_>, namespace: &str) -> Result<()> {
     let path = format!("/api/v1/namespaces/{namespace}/pods?dryRun=All");
     let mut tried = pod(namespace, "tried", &polling(&[]));
-    tried["spec"]["securityContext"] = json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}});
+    tried["spec"]["securityContext"] =
+        json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}});
     tried["spec"]["containers"][0]["securityContext"] =
         json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
     until(LIMIT, "pods that get a sidecar", async || {
@@ -97,11 +98,9 @@ pub async fn until_injecting(stage: &Stage<'_>, namespace: &str) -> Result<()> {
 }
 
 /// Makes pods that nobody will run.
-pub async fn load_fleet(stage: &Stage<'_>, numbers: std::ops::Range<u32>) -> Result<()> {
-    stage.kube.apply(&namespace(FLEET, &json!({}))).await?;
-    let account = format!("/api/v1/namespaces/{FLEET}/serviceaccounts/default");
-    until(LIMIT, "a service account", async || Ok(stage.kube.get(&account).await.ok())).await?;
-    let data = LoadData { namespace: FLEET, pods: numbers.end, pollers: 4, apps: 5, nodes: 0 };
+pub async fn load(stage: &Stage<'_>, place: &'static str, pods: u32) -> Result<()> {
+    prepare_namespace(stage, place, &json!({})).await?;
+    let data = LoadData { namespace: place, pods, pollers: 4, apps: 5, nodes: 0 };
     let (data, collection) = (&data, &data.collection());
     let create = |number: u32| async move {
         let mut pod = data.pod(number);
@@ -109,7 +108,7 @@ pub async fn load_fleet(stage: &Stage<'_>, numbers: std::ops::Range<u32>) -> Res
         let post = Request::new(Method::POST, collection).json(&pod);
         stage.kube.client().send(post).await?.successful().map(drop)
     };
-    stream::iter(numbers).map(create).buffer_unordered(WRITES_AT_ONCE).try_collect().await
+    stream::iter(0..pods).map(create).buffer_unordered(WRITES_AT_ONCE).try_collect().await
 }
 
 pub async fn a_fabric8_poller_costs_the_apiserver_no_lists_once_its_namespace_is_labelled(
@@ -139,7 +138,9 @@ pub async fn a_fabric8_poller_costs_the_apiserver_no_lists_once_its_namespace_is
     let after = lists_of_service(stage, place, true).await?;
     let seconds = COUNTED.as_secs();
     stage.table.row(
-        format!("LISTs of a fabric8 poller at the apiserver in {seconds} s, before and with its sidecar"),
+        format!(
+            "LISTs of a fabric8 poller at the apiserver in {seconds} s, before and with its sidecar"
+        ),
         format!("{} and {} (it made {} and {})", before.0, after.0, before.1, after.1),
     );
     ensure!(before.0 >= before.1.saturating_sub(2), "it was not counted: {before:?}");

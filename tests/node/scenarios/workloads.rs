@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 
 use super::install::prepare_namespace;
 use crate::kube::{LIMIT, container_status, is_injected, name, until};
-use crate::manifests::{
-    SHOP, container, deployment, job, labelled, pod, polling, template,
-};
+use crate::manifests::{SHOP, container, deployment, job, labelled, pod, polling, template};
 use crate::stage::{Seen, Stage};
 
 /// A CronJob begins with the minute.
@@ -37,7 +35,10 @@ pub async fn a_cron_job_runs_to_its_end(stage: &mut Stage<'_>) -> Result<()> {
         Ok(begun.map(|job| name(job).to_owned()))
     })
     .await?;
-    stage.kube.kubectl(&["patch", "cronjob", "cron", "-n", SHOP, "-p", r#"{"spec":{"suspend":true}}"#]).await?;
+    stage
+        .kube
+        .kubectl(&["patch", "cronjob", "cron", "-n", SHOP, "-p", r#"{"spec":{"suspend":true}}"#])
+        .await?;
     completed(stage, &begun).await?;
     stage.kube.kubectl(&["delete", "cronjob", "cron", "-n", SHOP]).await.map(drop)
 }
@@ -96,7 +97,8 @@ pub async fn a_restricted_namespace_takes_injected_pods(stage: &mut Stage<'_>) -
     let refusal = plain.err().context("a pod was taken that is not restricted")?;
     ensure!(refusal.to_string().contains("violates PodSecurity"), "{refusal}");
     let mut spec = polling(&[]);
-    spec["securityContext"] = json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}});
+    spec["securityContext"] =
+        json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}});
     spec["containers"][0]["securityContext"] =
         json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
     let poller = deployment(place, "poller", 1, &template("poller", &json!({}), &spec));
@@ -107,7 +109,10 @@ pub async fn a_restricted_namespace_takes_injected_pods(stage: &mut Stage<'_>) -
 pub async fn exec_logs_and_port_forward_reach_an_injected_pod(stage: &mut Stage<'_>) -> Result<()> {
     let pod = stage.kube.pod(SHOP, "poller").await?;
     let pod = name(&pod);
-    let told = stage.kube.kubectl(&["exec", pod, "-n", SHOP, "-c", "app", "--", "/workload", "once"]).await?;
+    let told = stage
+        .kube
+        .kubectl(&["exec", pod, "-n", SHOP, "-c", "app", "--", "/workload", "once"])
+        .await?;
     from_memory(&told)?;
     let version = ["exec", pod, "-n", SHOP, "-c", "listless-proxy", "--", "/listless", "--version"];
     ensure!(stage.kube.kubectl(&version).await?.starts_with("listless "), "no version");
@@ -117,7 +122,8 @@ pub async fn exec_logs_and_port_forward_reach_an_injected_pod(stage: &mut Stage<
     let ports = format!("{port}:16021");
     let mut forward = stage.kube.kubectl_command(&["port-forward", pod, "-n", SHOP, &ports]);
     let _forward = forward.stdout(std::process::Stdio::null()).spawn()?;
-    let page = until(LIMIT, "the sidecar's page", async || Ok(plain_get(FORWARD, "/").await.ok())).await?;
+    let page =
+        until(LIMIT, "the sidecar's page", async || Ok(plain_get(FORWARD, "/").await.ok())).await?;
     ensure!(page.contains("200 OK") && page.contains("Listless"), "{page:.300}");
     Ok(())
 }
