@@ -66,8 +66,7 @@ impl Place {
 impl Node {
     /// Chooses a place and writes all files; nothing runs yet.
     pub fn prepare(artifacts: &Artifacts) -> Result<Self> {
-        let taken =
-            |octet: &u8| Path::new("/sys/class/net").join(format!("lsnode{octet}")).exists();
+        let taken = |octet: &u8| link_path(&link(*octet)).exists();
         let octet =
             NETWORKS.into_iter().find(|octet| !taken(octet)).context("no network is free")?;
         let folder = work_folder().join("run");
@@ -90,7 +89,7 @@ impl Node {
         component::configure(&place)?;
         Ok(Self {
             place,
-            link: format!("lsnode{octet}"),
+            link: link(octet),
             kubernetes: artifacts.kubernetes.clone(),
             images: artifacts.images.clone(),
             unshare: None,
@@ -280,6 +279,10 @@ impl Node {
         // Its child is killed with it, and with that one everything.
         unshare.kill()?;
         unshare.wait()?;
+        // By itself it would go once the kernel has cleaned up the node's network.
+        if link_path(&self.link).exists() {
+            ip(&["link", "delete", &self.link])?;
+        }
         self.remove_cgroups()
     }
 
@@ -308,6 +311,14 @@ impl Drop for Node {
     }
 }
 
+fn link(octet: u8) -> String {
+    format!("lsnode{octet}")
+}
+
+fn link_path(link: &str) -> PathBuf {
+    Path::new("/sys/class/net").join(link)
+}
+
 fn is_apart(process: u32) -> bool {
     let network = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
     let its = network(&process.to_string());
@@ -317,7 +328,9 @@ fn is_apart(process: u32) -> bool {
 /// The hierarchies of version 1, or the one of version 2.
 fn hierarchies() -> Result<Vec<PathBuf>> {
     let all = fs::read_dir(CGROUPS)?.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut roots: Vec<_> = all.filter(|path| path.join("tasks").exists()).collect();
+    // Beside those of version 1 there may be one of version 2 that counts nothing.
+    let is_first = |path: &PathBuf| path.join("tasks").exists() || path.ends_with("unified");
+    let mut roots: Vec<_> = all.filter(is_first).collect();
     if roots.is_empty() {
         roots.push(PathBuf::from(CGROUPS));
     }
