@@ -194,7 +194,20 @@ impl Node {
             Ok(self.inside(&["test", "-e", "/run/node-stands"]).ok())
         })
         .await?;
-        Ok(())
+        self.see_a_stray()
+    }
+
+    /// Sends a packet where none may go, to see that it is counted; it goes nowhere.
+    fn see_a_stray(&self) -> Result<()> {
+        ensure!(self.strays()? == 0, "something wanted to leave the node while it came up");
+        let script = "ip neighbour add 198.51.100.1 lladdr 02:00:00:00:00:01 dev eth0
+            ip route add 198.51.100.1 dev eth0
+            echo >/dev/udp/198.51.100.1/9 || true
+            ip route delete 198.51.100.1 dev eth0
+            ip neighbour delete 198.51.100.1 dev eth0";
+        self.inside(&["bash", "-c", script])?;
+        ensure!(self.strays()? > 0, "what leaves the node is not counted");
+        self.inside(&["nft", "reset", "counters"]).map(drop)
     }
 
     /// One in every hierarchy, as pods' groups are in every one.

@@ -177,12 +177,12 @@ impl Seen {
 
     /// Fails if any list did.
     pub fn no_failure(&self) -> Result<()> {
-        let failures = self.failures.as_deref().unwrap_or_default();
+        let first = self.failures.iter().flatten().next();
         ensure!(
-            failures.is_empty(),
-            "{} lists failed, the first: {:?}",
-            failures.len(),
-            failures[0]
+            first.is_none(),
+            "{} lists failed, the first: {}",
+            self.failed(),
+            first.map_or("", |failure| &failure.error)
         );
         Ok(())
     }

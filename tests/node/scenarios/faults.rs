@@ -1,6 +1,7 @@
 //! What happens to a sidecar, and what its workload sees of it.
 
 use std::fs;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -15,11 +16,11 @@ use crate::stage::{SEEN_PORT, Stage, kill};
 const AFTERWARDS: Duration = Duration::from_secs(3);
 const BUNDLE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 /// Beyond its limit, so that the kernel must choose somebody.
-const OVERDRAWN: u64 = 8 << 20;
+const OVERDRAWN: u64 = 2 << 20;
 
 /// A polling pod of this scenario's own.
 async fn victim(stage: &Stage<'_>, app: &str, annotations: &Value) -> Result<String> {
-    let spec = polling(&[("PERIOD_MILLIS", "20")]);
+    let spec = polling(&[("PERIOD_MILLIS", "50")]);
     stage.poller(&deployment(SHOP, app, 1, &template(app, annotations, &spec))).await
 }
 
@@ -58,7 +59,7 @@ pub async fn a_killed_worker_costs_a_client_one_request_at_most(
     ensure!(bundle(stage, &pod).await? == trusted, "the workload trusts somebody else");
     stage.until_from_memory(SHOP, &pod).await?;
     stage.table.row(
-        "worker killed under four clients, 50 lists a second each",
+        "worker killed under four clients, 20 lists a second each",
         format!("{} lists failed, the longest took {} ms", seen.failed(), seen.longest_millis),
     );
     away(stage, "killed").await
@@ -99,20 +100,24 @@ pub async fn a_worker_killed_for_want_of_memory_costs_a_client_one_request_at_mo
 }
 
 /// Takes what is left of a group's memory, and some more, for a moment.
-fn hog(group: &std::path::Path) -> Result<tokio::process::Child> {
-    let number = |names: [&str; 2]| {
-        let text = names.iter().find_map(|name| fs::read_to_string(group.join(name)).ok());
-        text.and_then(|text| text.trim().parse::<u64>().ok()).context("a number of bytes")
+fn hog(group: &Path) -> Result<tokio::process::Child> {
+    let read = |names: [&str; 2]| {
+        names.iter().find_map(|name| fs::read_to_string(group.join(name)).ok()).context("a number")
     };
-    let limit = number(["memory.limit_in_bytes", "memory.max"])?;
-    let used = number(["memory.usage_in_bytes", "memory.current"])?;
-    let bytes = limit.saturating_sub(used) + OVERDRAWN;
-    // A line that never ends is kept whole.
+    let limit: u64 = read(["memory.limit_in_bytes", "memory.max"])?.trim().parse()?;
+    let parts = read(["memory.stat", "memory.stat"])?;
+    let held = |line: &str| {
+        let bytes = line.strip_prefix("total_rss ").or_else(|| line.strip_prefix("anon "))?;
+        bytes.parse::<u64>().ok()
+    };
+    // Of what the group uses, all but this can be taken away from it.
+    let held = parts.lines().find_map(held).context("what the group holds")?;
+    let bytes = limit.saturating_sub(held) + OVERDRAWN;
     let script =
-        format!("echo $$ >\"$0\"/cgroup.procs; head -c {bytes} /dev/zero | tail >/dev/null");
+        "echo $$ >\"$0\"/cgroup.procs; exec dd if=/dev/zero of=/dev/null count=1 bs=\"$1\"";
     let mut command = tokio::process::Command::new("sh");
-    command.args(["-c", &script]).arg(group).stdin(Stdio::null()).kill_on_drop(true);
-    Ok(command.spawn()?)
+    command.args(["-c", script]).arg(group).arg(bytes.to_string());
+    Ok(command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn()?)
 }
 
 pub async fn a_killed_sidecar_comes_back_and_is_still_trusted(stage: &mut Stage<'_>) -> Result<()> {

@@ -24,7 +24,7 @@ func main() {
 		for number := range setting("CLIENTS", 4) {
 			client, err := newPoller(number, tally)
 			fail(err)
-			go client.poll(time.Duration(setting("PERIOD_MILLIS", 100)) * time.Millisecond)
+			go client.poll(time.Duration(setting("PERIOD_MILLIS", 200)) * time.Millisecond)
 		}
 		fail(serve(tally))
 	case "once":
