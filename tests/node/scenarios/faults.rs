@@ -15,8 +15,8 @@ use crate::stage::{SEEN_PORT, Stage, kill};
 /// How long clients go on after something happened, to see all of it.
 const AFTERWARDS: Duration = Duration::from_secs(3);
 const BUNDLE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
-/// Beyond its limit, so that the kernel must choose somebody.
-const OVERDRAWN: u64 = 2 << 20;
+/// Beyond a group's limit, so that the kernel must choose somebody; less than a worker sets free.
+const OVERDRAWN: u64 = 1 << 20;
 
 /// A polling pod of this scenario's own.
 async fn victim(stage: &Stage<'_>, app: &str, annotations: &Value) -> Result<String> {
@@ -105,13 +105,14 @@ fn hog(group: &Path) -> Result<tokio::process::Child> {
         names.iter().find_map(|name| fs::read_to_string(group.join(name)).ok()).context("a number")
     };
     let limit: u64 = read(["memory.limit_in_bytes", "memory.max"])?.trim().parse()?;
+    // Of what the group uses, all but its own pages and the kernel's can be taken away from it.
     let parts = read(["memory.stat", "memory.stat"])?;
-    let held = |line: &str| {
-        let bytes = line.strip_prefix("total_rss ").or_else(|| line.strip_prefix("anon "))?;
-        bytes.parse::<u64>().ok()
+    let part = |line: &str| {
+        let (name, bytes) = line.split_once(' ')?;
+        ["total_rss", "anon", "kernel"].contains(&name).then(|| bytes.parse::<u64>().ok())?
     };
-    // Of what the group uses, all but this can be taken away from it.
-    let held = parts.lines().find_map(held).context("what the group holds")?;
+    let kernel = fs::read_to_string(group.join("memory.kmem.usage_in_bytes")).unwrap_or_default();
+    let held = parts.lines().filter_map(part).sum::<u64>() + kernel.trim().parse().unwrap_or(0);
     let bytes = limit.saturating_sub(held) + OVERDRAWN;
     let script =
         "echo $$ >\"$0\"/cgroup.procs; exec dd if=/dev/zero of=/dev/null count=1 bs=\"$1\"";
