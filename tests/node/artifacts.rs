@@ -57,9 +57,9 @@ impl Artifacts {
         fs::create_dir_all(work_folder())?;
         let kubernetes = kubernetes()?;
         let helm = helm()?;
+        let (pause, workload, fabric8) = (pause()?, workload()?, fabric8()?);
         let (listless, image_bytes) = listless()?;
-        let mut images = vec![pause()?, workload()?, listless];
-        let fabric8 = fabric8()?;
+        let mut images = vec![pause, workload, listless];
         let has_fabric8 = fabric8.is_some();
         images.extend(fabric8);
         Ok(Self { kubernetes, helm, images, image_bytes, has_fabric8 })
@@ -136,18 +136,19 @@ fn binary(root: &Path, binary: PathBuf) -> Result<PathBuf> {
 }
 
 fn pause() -> Result<PathBuf> {
-    let folder = emptied("pause-root")?;
-    let mut compile = Command::new("gcc");
-    compile.args(["-Os", "-static", "-s", "-o"]).arg(folder.join("pause"));
-    run(compile.arg(source("scripts/pause.c")))?;
-    image(&folder, "pause.tar", PAUSE, "65535:65535", &["/pause"])
+    let program = source("scripts/pause.c");
+    image("pause.tar", PAUSE, "65535:65535", &["/pause"], &[&program], |folder| {
+        let mut compile = Command::new("gcc");
+        compile.args(["-Os", "-static", "-s", "-o"]).arg(folder.join("pause"));
+        run(compile.arg(&program)).map(drop)
+    })
 }
 
 fn workload() -> Result<PathBuf> {
     let program = go_program("workload", source("workload"), "-s -w", ".")?;
-    let folder = emptied("workload-root")?;
-    fs::copy(program, folder.join("workload"))?;
-    image(&folder, "workload.tar", WORKLOAD, "65534:65534", &["/workload"])
+    image("workload.tar", WORKLOAD, "65534:65534", &["/workload"], &[&program], |folder| {
+        Ok(fs::copy(&program, folder.join("workload")).map(drop)?)
+    })
 }
 
 /// A Java service, if this machine has what it is made of.
@@ -156,32 +157,37 @@ fn fabric8() -> Result<Option<PathBuf>> {
         return Ok(None);
     }
     let Built::Here(program) = ClientProgram::Fabric8.build()? else { return Ok(None) };
-    let folder = work_folder().join("fabric8-root");
-    run(Command::new(source("scripts/java.sh")).arg(&folder).arg(program))?;
+    let script = source("scripts/java.sh");
     let classes = "/app/poller.jar:/app/libraries/*";
     let entrypoint = ["/java/bin/java", "-Xmx96m", "-cp", classes, "dev.listless.rig.Main"];
-    image(&folder, "fabric8.tar", FABRIC8, "65534:65534", &entrypoint).map(Some)
+    let inputs = [&script, &program.join("poller.jar")].map(PathBuf::as_path);
+    let make = |folder: &Path| run(Command::new(&script).arg(folder).arg(&program)).map(drop);
+    image("fabric8.tar", FABRIC8, "65534:65534", &entrypoint, &inputs, make).map(Some)
 }
 
-fn emptied(name: &str) -> Result<PathBuf> {
-    let folder = work_folder().join(name);
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    fs::create_dir_all(&folder)?;
-    Ok(folder)
-}
-
+/// Makes an image of a folder that `fill` fills, unless there is one that is newer than the inputs.
 fn image(
-    folder: &Path,
     file: &str,
     name: &str,
     user: &str,
     entrypoint: &[&str],
+    inputs: &[&Path],
+    fill: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<PathBuf> {
     let out = work_folder().join(file);
-    let mut build = Command::new(source("scripts/image.sh"));
-    run(build.arg(folder).arg(&out).args([name, user]).args(entrypoint))?;
+    let script = source("scripts/image.sh");
+    let changed = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
+    let made = changed(&out);
+    if made.is_some() && inputs.iter().chain([&script.as_path()]).all(|one| changed(one) < made) {
+        return Ok(out);
+    }
+    let folder = out.with_extension("root");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    fill(&folder)?;
+    run(Command::new(script).arg(&folder).arg(&out).args([name, user]).args(entrypoint))?;
     Ok(out)
 }
 

@@ -1,9 +1,9 @@
 //! Tests on a real node: control plane, kubelet, containerd and the image that is shipped.
 //!
-//! One node is brought up in namespaces of its own, all scenarios run on it in order, and it is taken
-//! down however that ends. No packet may leave it. A machine without root or without the Debian packages
-//! is told so; with `LISTLESS_REQUIRE_NODE=1` that is a failure. Words on the command line choose
-//! scenarios by parts of their names.
+//! One node is brought up in namespaces of its own, all scenarios run on it in order, and it is
+//! taken down however that ends. No packet may leave it. A machine without root or without the
+//! Debian packages is told so; with `LISTLESS_REQUIRE_NODE=1` that is a failure. Words on the
+//! command line choose scenarios by parts of their names.
 #![expect(
     clippy::print_stdout,
     unreachable_pub,

@@ -19,7 +19,7 @@ pub fn labelled() -> Value {
     json!({"listless.dev/injection": "enabled"})
 }
 
-/// The right of a namespace's default service account to read everything in the cluster that views may.
+/// The right of a namespace's default service account to read most of the cluster.
 pub fn viewer(namespace: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -40,7 +40,8 @@ pub fn container(name: &str, role: &str, environment: &[(&str, &str)]) -> Value 
 
 /// The specification of a pod that only polls.
 pub fn polling(environment: &[(&str, &str)]) -> Value {
-    json!({"containers": [container("app", "poll", environment)], "terminationGracePeriodSeconds": 1})
+    let app = container("app", "poll", environment);
+    json!({"containers": [app], "terminationGracePeriodSeconds": 1})
 }
 
 /// A template of pods.

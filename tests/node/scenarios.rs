@@ -1,4 +1,5 @@
-//! What is shown on the node, in order: a release comes, workloads run beside it, things go wrong, it goes.
+//! What is shown on the node, in order: a release comes, workloads run beside it, things go wrong,
+//! it goes.
 
 mod costs;
 mod faults;

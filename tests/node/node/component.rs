@@ -163,7 +163,11 @@ fn kubelet(place: &Place) -> Value {
         "serializeImagePulls": false,
         // Nothing can be pulled again, so nothing may be thrown away.
         "imageGCHighThresholdPercent": 100,
-        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+        "evictionHard": {
+            "memory.available": "100Mi",
+            "nodefs.available": "1%",
+            "imagefs.available": "1%",
+        },
     })
 }
 

@@ -74,7 +74,7 @@ pub async fn a_worker_killed_for_want_of_memory_costs_a_client_one_request_at_mo
     let trusted = bundle(stage, &pod).await?;
     let before = stage.sidecar(&pod)?;
     let group = stage.memory_group(before.worker)?;
-    // The kernel takes the largest of equals; here that must be the worker, not who takes its memory.
+    // The kernel takes the largest of equals; that must be the worker, not who takes its memory.
     fs::write(format!("/proc/{}/oom_score_adj", before.worker), "1000")?;
     stage.reset(SHOP, &pod).await?;
     let mut hog = hog(&group)?;

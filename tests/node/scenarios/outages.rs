@@ -24,7 +24,8 @@ const INJECTOR: &str = "deployment/listless-injector";
 pub async fn a_token_the_kubelet_replaces_is_followed(stage: &mut Stage<'_>) -> Result<()> {
     let mut spec = polling(&[]);
     let token = json!({"serviceAccountToken": {"path": "token", "expirationSeconds": SHORT_LIFE}});
-    let authority = json!({"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}});
+    let items = json!([{"key": "ca.crt", "path": "ca.crt"}]);
+    let authority = json!({"configMap": {"name": "kube-root-ca.crt", "items": items}});
     let place = json!({"downwardAPI": {"items": [
         {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}});
     spec["volumes"] =
