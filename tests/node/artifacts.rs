@@ -160,9 +160,9 @@ fn fabric8() -> Result<Option<PathBuf>> {
     let script = source("scripts/java.sh");
     let classes = "/app/poller.jar:/app/libraries/*";
     let entrypoint = ["/java/bin/java", "-Xmx96m", "-cp", classes, "dev.listless.rig.Main"];
-    let inputs = [&script, &program.join("poller.jar")].map(PathBuf::as_path);
+    let jar = program.join("poller.jar");
     let make = |folder: &Path| run(Command::new(&script).arg(folder).arg(&program)).map(drop);
-    image("fabric8.tar", FABRIC8, "65534:65534", &entrypoint, &inputs, make).map(Some)
+    image("fabric8.tar", FABRIC8, "65534:65534", &entrypoint, &[&script, &jar], make).map(Some)
 }
 
 /// Makes an image of a folder that `fill` fills, unless there is one that is newer than the inputs.

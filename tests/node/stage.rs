@@ -206,8 +206,8 @@ fn words_of(process: u32, file: &str) -> Vec<String> {
 
 /// Ends a process at once.
 pub fn kill(process: u32) -> Result<()> {
-    let status = std::process::Command::new("kill").args(["-9", &process.to_string()]).status()?;
-    ensure!(status.success(), "process {process} cannot be killed");
+    let output = std::process::Command::new("kill").args(["-9", &process.to_string()]).output()?;
+    ensure!(output.status.success(), "process {process} cannot be killed");
     Ok(())
 }
 
