@@ -356,6 +356,11 @@ async fn what_cannot_be_compared_is_unknown() {
     client.get(PODS).await;
     settled(&proxy).await;
     assert_eq!((shadows(&proxy, "unknown"), shadows(&proxy, "different")), (3, 0));
+    // How the apiserver lays out that there is nothing depends on what else would do.
+    let metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+    proxy.client().with("accept", metadata).get(NONE).await;
+    settled(&proxy).await;
+    assert_eq!((shadows(&proxy, "unknown"), shadows(&proxy, "different")), (4, 0));
     // A share of none checks none.
     let proxy = warmed("observe: {checkShare: 0}\n", PODS).await;
     for _ in 0..5 {
