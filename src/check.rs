@@ -1,8 +1,8 @@
 //! `listless check`: what stands in Listless's way in a cluster, before it is in anybody's.
 //!
-//! [`fetch`] asks, and the functions of the other parts judge what it found: they are pure. Invariant:
-//! nothing is changed in the cluster; the pod that is tried is sent with `dryRun=All`. What may not be
-//! looked at is skipped and says so, and never counts as passed.
+//! `fetch` asks, and the functions of the other parts judge what it found: they are pure. Invariant:
+//! nothing is changed in the cluster; the pod that is tried is sent with `dryRun=All`. What may not
+//! be looked at is skipped and says so, and never counts as passed.
 
 pub mod contact;
 mod fetch;

@@ -65,7 +65,7 @@ pub struct Subject {
 const PAGE_OBJECTS: usize = 100;
 /// Pages of one list.
 const PAGES_MAX: usize = 1000;
-/// Namespaces that are looked at for their labels.
+/// Which namespaces ask for sidecars, as a parameter of a list.
 const INJECTION: &str = "listless.dev%2Finjection%3Denabled";
 
 const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";

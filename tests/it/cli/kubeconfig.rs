@@ -5,7 +5,7 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    sync::mpsc::{Receiver, channel},
+    sync::mpsc::{Receiver, sync_channel},
     time::{Duration, Instant},
 };
 
@@ -13,6 +13,8 @@ use super::{KUBECONFIG, LISTLESS, signal, text};
 
 /// Nothing here takes longer, also where much else runs.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A program that is started and ended says a good deal less.
+const LINES_MAX: usize = 1000;
 
 /// A running `listless local` and its files.
 struct Local {
@@ -35,7 +37,7 @@ impl Local {
         command.env_remove("LISTLESS_LOG").stdin(Stdio::null());
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
-        let (sender, lines) = channel();
+        let (sender, lines) = sync_channel(LINES_MAX);
         for stream in [
             Box::new(child.stdout.take().expect("a pipe")) as Box<dyn std::io::Read + Send>,
             Box::new(child.stderr.take().expect("a pipe")),
