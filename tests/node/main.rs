@@ -5,6 +5,7 @@
 //! Debian packages is told so; with `LISTLESS_REQUIRE_NODE=1` that is a failure. Words on the
 //! command line choose scenarios by parts of their names.
 #![expect(
+    clippy::print_stderr,
     clippy::print_stdout,
     unreachable_pub,
     reason = "what it prints is its output; modules are as in a library"
