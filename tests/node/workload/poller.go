@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,6 +45,8 @@ type poller struct {
 	number int
 	tally  *tally
 	client kubernetes.Interface
+	// Whether the last answer came from memory; counted with its list, so that neither runs ahead.
+	hit *atomic.Bool
 }
 
 func newPoller(number int, tally *tally) (*poller, error) {
@@ -67,12 +70,13 @@ func newPoller(number int, tally *tally) (*poller, error) {
 		tally.dialled(err)
 		return connection, err
 	}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &watchful{next, tally} })
+	hit := &atomic.Bool{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &watchful{next, hit} })
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	return &poller{number, tally, client}, nil
+	return &poller{number, tally, client, hit}, nil
 }
 
 func (p *poller) poll(period time.Duration) {
@@ -93,22 +97,21 @@ func (p *poller) list() {
 		return
 	}
 	sums.Lists++
+	if p.hit.Load() {
+		sums.Hits++
+	}
 	sums.Items = len(list.Items)
 }
 
 // watchful looks at what answers say of themselves.
 type watchful struct {
-	next  http.RoundTripper
-	tally *tally
+	next http.RoundTripper
+	hit  *atomic.Bool
 }
 
 func (w *watchful) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := w.next.RoundTrip(request)
-	if err == nil && strings.Contains(response.Header.Get("Cache-Status"), "; hit") {
-		w.tally.mutex.Lock()
-		w.tally.sums.Hits++
-		w.tally.mutex.Unlock()
-	}
+	w.hit.Store(err == nil && strings.Contains(response.Header.Get("Cache-Status"), "; hit"))
 	return response, err
 }
 
