@@ -121,7 +121,8 @@ impl Driver {
         match self {
             Self::Polls => FABRIC8_PERIOD,
             // Longer than a round takes on a slow machine: else there is no period to be found.
-            Self::Storm | Self::Resync => Duration::from_secs(10),
+            Self::Storm => Duration::from_secs(15),
+            Self::Resync => Duration::from_secs(10),
             Self::Agents => Duration::from_secs(4),
             Self::Kubectl => KUBECTL_PERIOD,
         }
