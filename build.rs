@@ -28,19 +28,23 @@ fn main() {
 /// longer exists is none of its business, and neither is one that is missing: then a page holds both.
 fn layout() -> String {
     let names = fs::read_to_string(SERVING).expect("a list of functions");
-    let names = names.lines().filter(|line| !line.starts_with('#'));
-    // After a name comes a hash, which every version of the compiler and of a dependency changes.
     let sections: String =
-        names.map(|name| format!("    *(.text.{name}17h* .text.unlikely.{name}17h*)\n")).collect();
-    // What the standard library brings compiled is of the other style of names, little, and in use.
-    let script = format!(
-        "SECTIONS {{\n  .text.serving : {{\n{sections}    *(.text._R* .text.unlikely._R*)\n  }}\n}}\n\
-         INSERT BEFORE .text;\n"
-    );
+        names.lines().filter(|line| !line.starts_with('#')).map(sections).collect();
+    let script =
+        format!("SECTIONS {{\n  .text.serving : {{\n{sections}  }}\n}}\nINSERT BEFORE .text;\n");
     let folder = env::var("OUT_DIR").expect("cargo tells a build script where to write");
     let file = Path::new(&folder).join("layout.ld");
     fs::write(&file, script).expect("a folder that can be written to");
     file.display().to_string()
+}
+
+/// Where the compiler puts a function. After a name comes a hash or the number of a copy, which every
+/// version of the compiler and of a dependency changes.
+fn sections(name: &str) -> String {
+    if name.starts_with("_ZN") {
+        return format!("    *(.text.{name}17h* .text.unlikely.{name}17h*)\n");
+    }
+    format!("    *(.text.{name} .text.{name}.* .text.unlikely.{name} .text.unlikely.{name}.*)\n")
 }
 
 /// The version of the library that what is built here will most likely run with.
