@@ -74,8 +74,9 @@ pub async fn a_worker_killed_for_want_of_memory_costs_a_client_one_request_at_mo
     let trusted = bundle(stage, &pod).await?;
     let before = stage.sidecar(&pod)?;
     let group = stage.memory_group(before.worker)?;
-    // The worker is to be killed first, and then who takes its memory: a worker that is started meanwhile
-    // inherits from its supervisor, and the kernel would take both before anything of a lower score.
+    // The worker is to be killed first, and after it who takes the memory, which a score of 1000 against
+    // one of 0 decides whatever each of them holds; a worker that is started meanwhile inherits from its
+    // supervisor, and holds less.
     fs::write(format!("/proc/{}/oom_score_adj", before.worker), "1000")?;
     fs::write(format!("/proc/{}/oom_score_adj", before.supervisor), "0")?;
     stage.reset(SHOP, &pod).await?;
@@ -108,7 +109,7 @@ async fn starve(group: &Path) -> Result<()> {
     let used = number(["memory.usage_in_bytes", "memory.current"])?;
     // Of what is used, the pages of files may be taken away without anybody being killed.
     for bytes in (limit.saturating_sub(used)..limit + STEP).step_by(usize::try_from(STEP)?) {
-        let script = "echo 200 >/proc/self/oom_score_adj; echo $$ >\"$0\"/cgroup.procs
+        let script = "echo 0 >/proc/self/oom_score_adj; echo $$ >\"$0\"/cgroup.procs
             exec dd if=/dev/zero of=/dev/null count=1 bs=\"$1\"";
         let mut command = tokio::process::Command::new("sh");
         command.args(["-c", script]).arg(group).arg(bytes.to_string());
