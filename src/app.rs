@@ -87,6 +87,10 @@ pub struct Running {
 /// How long requests under way may go on once the end has begun.
 pub const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
 
+/// How long who is reached through a Service takes clients on once the end has begun: they are led to it until
+/// every node has heard of that.
+const LEAVE_TIME: Duration = Duration::from_secs(5);
+
 /// How often gauges are brought up to date.
 const GAUGES_PERIOD: Duration = Duration::from_secs(1);
 

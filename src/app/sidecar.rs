@@ -134,7 +134,7 @@ async fn start(
     configuration.follow(shared);
     shared.admin.spawn(follower.follow(serving, shared.drain.watch()));
     drop(listening);
-    Ok(Started { running, announcement, _configuration: configuration })
+    Ok(Started { running, announcement, _configuration: configuration, leave_time: Duration::ZERO })
 }
 
 /// What the workload may have seen: nothing only if this is the pod's first worker.

@@ -150,7 +150,7 @@ fn what_it_needs_and_does_not_find_is_named() {
 
 /// Addresses that a test must know beforehand: free a moment ago.
 fn free_address() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").to_string()
 }
 
