@@ -111,8 +111,8 @@ fn in_a_pod_it_reads_the_service_account_and_shows_the_given_certificate() {
 }
 
 /// Whoever reaches it through a Service is sent to it until its end has come around.
-#[test]
-fn in_a_pod_it_takes_connections_for_some_time_after_it_was_asked_to_stop() {
+#[tokio::test]
+async fn in_a_pod_it_takes_connections_for_some_time_after_it_was_asked_to_stop() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut child = in_a_pod(directory.path());
     let line = announced(&mut child);
@@ -131,7 +131,7 @@ fn in_a_pod_it_takes_connections_for_some_time_after_it_was_asked_to_stop() {
     // As long as kube-proxy may take by its defaults, and more.
     while asked.elapsed() < Duration::from_secs(3) {
         assert!(is_answered().expect("a connection"), "after {:?}", asked.elapsed());
-        std::thread::sleep(Duration::from_millis(20));
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(child.wait().expect("an end").code(), Some(0));
     assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
