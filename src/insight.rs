@@ -44,7 +44,7 @@ use self::{
 };
 use crate::{
     api::{
-        GroupResource, ObjectKey, Verb, query::Query, request::RequestInfo,
+        GroupResource, ObjectKey, Verb, credential, query::Query, request::RequestInfo,
         version::ResourceVersion, version::VersionMatch,
     },
     hash::{HashMap, RandomState},
@@ -158,7 +158,10 @@ impl Insight {
     /// Where a request belongs.
     pub fn asker(&self, question: &Question<'_>, now: Instant) -> Asker {
         let query = question.text.split_once('?').map(|(_, query)| query);
-        let shape = Shape::of(question.info, query, question.headers);
+        let shape = match credential::is_told(question.headers, question.text) {
+            true => Shape::withheld(),
+            false => Shape::of(question.info, query, question.headers),
+        };
         Asker {
             account: self.account(shape, self.millis(now)),
             value: self.value(question),

@@ -1,5 +1,5 @@
-//! What is written down of requests: lines in the log, the file of answers from memory, and no token
-//! in either, wherever a client puts one.
+//! What is written down or told of requests: lines in the log, the file of answers from memory, the
+//! report and what is told live, and no token in any of them, wherever a client puts one.
 
 use std::{
     fs,
@@ -9,7 +9,10 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use listless::simulator::{Effect, Fault, User};
+use listless::{
+    simulator::{Effect, Fault, User},
+    tap::{Filter, QUEUE_MAX},
+};
 use serde_json::Value;
 use tempfile::TempDir;
 use tracing::subscriber::DefaultGuard;
@@ -207,7 +210,7 @@ async fn the_file_can_be_changed_and_left_out_while_it_runs() {
 const SECRET: &str = "planted-s3cret-0123456789";
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_in_neither_wherever_a_client_puts_it() {
+async fn a_token_is_in_none_of_them_wherever_a_client_puts_it() {
     let (log, _guard) = Log::start(tracing::Level::TRACE);
     let directory = tempfile::tempdir().expect("a directory");
     let setup = Setup::default();
@@ -215,6 +218,7 @@ async fn a_token_is_in_neither_wherever_a_client_puts_it() {
     let config = audited(&directory, "accessLog: {level: all}\n");
     let proxy = setup.gateway().config(&config).in_memory();
     let ann = proxy.bearer(SECRET);
+    let mut watching = proxy.sources().tap.listen(Some(Filter::default())).expect("a place");
     ann.get(PODS).await;
     assert!(ann.get(PODS).await.is_hit());
     for header in ["user-agent", "x-anything", "cookie", "accept", "referer", "audit-id"] {
@@ -250,6 +254,13 @@ async fn a_token_is_in_neither_wherever_a_client_puts_it() {
         }
     }
     settle().await;
+    let report = serde_json::to_string(&proxy.report()).expect("JSON");
+    assert!(report.contains("pods") && !report.contains(SECRET), "{report}");
+    let mut tapped = Vec::new();
+    watching.next(&mut tapped, QUEUE_MAX).await;
+    let tapped: Vec<_> = tapped.iter().map(|request| &**request).collect();
+    let tapped = serde_json::to_string(&tapped).expect("JSON");
+    assert!(tapped.contains("pods") && !tapped.contains(SECRET), "{tapped}");
     proxy.drain().await;
     let audit = fs::read_to_string(directory.path().join("audit")).expect("a file");
     let hits = audit.lines().count();
