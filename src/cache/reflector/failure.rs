@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::event::EventError;
 use crate::{
-    api::version::ResourceVersion,
+    api::{pushback::RETRY_AFTER_MAX, version::ResourceVersion},
     body::BoxError,
     cache::{envelope::EnvelopeError, reader::ObjectError, rebuild::Duplicate, split::SplitError},
     upstream,
@@ -204,6 +204,3 @@ impl Status {
         Duration::from_secs(seconds.into()).min(RETRY_AFTER_MAX)
     }
 }
-
-/// No request to wait is honoured beyond this.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
