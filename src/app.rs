@@ -286,6 +286,7 @@ fn totals(counters: &Counters) -> ReplicaTotals {
         lists_again: counters.relists.get(),
         watches: counters.watches.get(),
         watches_again: counters.watch_restarts.get(),
+        watches_ended: counters.watches_ended.get(),
         events: counters.events.get(),
         bookmarks: counters.bookmarks.get(),
         catch_ups: counters.catch_ups.get(),

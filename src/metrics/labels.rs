@@ -226,6 +226,34 @@ label! {
 }
 
 label! {
+    /// Why a replica's watch ended.
+    ReplicaWatchEnd {
+        /// The time it was asked for was over.
+        Timeout = "timeout",
+        /// The apiserver ended it before its time, as when it shuts down.
+        Closed = "closed",
+        /// Readers needed a bookmark sooner than it would have come.
+        Lagging = "lagging",
+        /// Its version was too old (410).
+        Expired = "expired",
+        /// The apiserver does not let us.
+        Refused = "refused",
+        /// The apiserver answered another error.
+        Status = "status",
+        /// No connection, or no answer.
+        Unanswered = "unanswered",
+        /// The connection broke.
+        Broken = "broken",
+        /// Nothing came in time.
+        Silent = "silent",
+        /// What came went back in versions.
+        Backwards = "backwards",
+        /// What came could not be read.
+        Malformed = "malformed",
+    }
+}
+
+label! {
     /// A certificate of Listless's own.
     Certificate {
         /// The authority clients trust.

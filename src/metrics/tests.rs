@@ -190,6 +190,7 @@ fn totals_are_taken_over_as_they_stand_and_first_rounds_told_apart() {
         lists_again: 2,
         watches: 7,
         watches_again: 4,
+        watches_ended: std::array::from_fn(|index| (ReplicaWatchEnd::ALL[index], index as u64)),
         events: 100,
         bookmarks: 9,
         catch_ups: 0,
@@ -204,4 +205,7 @@ fn totals_are_taken_over_as_they_stand_and_first_rounds_told_apart() {
     assert_eq!((lists("round=\"first\""), lists("round=\"again\"")), (4.0, 2.0));
     let refused = ["reason=\"refused\""];
     assert_eq!(value(&metrics, "listless_replicas_ended_total", &refused), 1.0);
+    let expired = ReplicaWatchEnd::Expired as usize as f64;
+    let labels = ["reason=\"expired\""];
+    assert_eq!(value(&metrics, "listless_replica_watches_ended_total", &labels), expired);
 }

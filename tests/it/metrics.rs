@@ -8,8 +8,8 @@ use listless::{
     metrics::{
         self, AuditResult, Certificate, Connect, DocumentResult, Held, Injection, Lane, Metrics,
         Origin, Outcome, Protocol, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals,
-        RequestSample, Review, ServedBy, Shadow, Told, Transport, UpstreamFault, UpstreamSample,
-        Wait, WatchEnd, Would,
+        ReplicaWatchEnd, RequestSample, Review, ServedBy, Shadow, Told, Transport, UpstreamFault,
+        UpstreamSample, Wait, WatchEnd, Would,
     },
 };
 
@@ -102,6 +102,7 @@ fn record_upstream(metrics: &Metrics, pods: &GroupVersionResource) {
         lists_again: 0,
         watches: 1,
         watches_again: 0,
+        watches_ended: std::array::from_fn(|index| (ReplicaWatchEnd::ALL[index], 1)),
         events: 1,
         bookmarks: 1,
         catch_ups: 1,

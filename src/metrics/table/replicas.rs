@@ -4,7 +4,7 @@ use metrics::Unit;
 
 use super::{
     super::{
-        labels::{Event, ReplicaEnd, ReplicaState, Round},
+        labels::{Event, ReplicaEnd, ReplicaState, ReplicaWatchEnd, Round},
         metric::{Label, Metric, Values, counter, gauge},
     },
     GROUP, RESOURCE, VERSION,
@@ -53,6 +53,12 @@ pub(in crate::metrics) const REPLICA_WATCHES: Metric = counter(
     Unit::Count,
     &[of!("round", Round)],
     "Watches that replicas asked of the apiserver.",
+);
+pub(in crate::metrics) const REPLICA_WATCHES_ENDED: Metric = counter(
+    "listless_replica_watches_ended_total",
+    Unit::Count,
+    &[of!("reason", ReplicaWatchEnd)],
+    "Watches of replicas that ended, or were not opened, while the replica went on wanting them.",
 );
 pub(in crate::metrics) const REPLICA_EVENTS: Metric = counter(
     "listless_replica_events_total",
