@@ -42,6 +42,7 @@ pub(super) struct Handles {
     coalesced: Counter,
     waits: Family<Wait, Histogram>,
     reviews: Family<Review, Counter>,
+    reviews_cached: Gauge,
     sessions: Gauge,
     documents_given: Family<DocumentResult, Counter>,
     documents_held: Gauge,
@@ -83,6 +84,7 @@ impl Handles {
             coalesced: single(recorder, &table::COALESCED),
             waits: Family::new(recorder, &table::WAIT_DURATION),
             reviews: Family::new(recorder, &table::REVIEWS),
+            reviews_cached: single(recorder, &table::REVIEWS_CACHED),
             sessions: single(recorder, &table::SESSIONS),
             documents_given: Family::new(recorder, &table::DOCUMENTS_GIVEN),
             documents_held: single(recorder, &table::DOCUMENTS_HELD),
@@ -188,6 +190,11 @@ impl Metrics {
     pub fn reviewed(&self, review: Review) {
         let values = || [review.as_str().into()];
         self.0.client.reviews.with(review, values, |counter| counter.increment(1));
+    }
+
+    /// So many access reviews are remembered.
+    pub fn reviews_cached(&self, count: u64) {
+        self.0.client.reviews_cached.set(count as f64);
     }
 
     /// So many callers of a gateway are remembered.

@@ -36,6 +36,7 @@ pub(super) const TABLE: &[Section] = &[
             &WOULD_HAVE,
             &SHADOW_CHECKS,
             &REVIEWS,
+            &REVIEWS_CACHED,
             &SESSIONS,
             &DOCUMENTS_GIVEN,
             &DOCUMENTS_HELD,
@@ -156,8 +157,8 @@ mod polls;
 mod replicas;
 
 pub(super) use callers::{
-    CLIENT_CONNECTS, DOCUMENT_BYTES, DOCUMENTS_GIVEN, DOCUMENTS_HELD, REVIEWS, SESSIONS,
-    UNSAFE_READS,
+    CLIENT_CONNECTS, DOCUMENT_BYTES, DOCUMENTS_GIVEN, DOCUMENTS_HELD, REVIEWS, REVIEWS_CACHED,
+    SESSIONS, UNSAFE_READS,
 };
 pub(super) use injector::{INJECTOR_AUTHORITY_EXPIRY, INJECTOR_DURATION, INJECTOR_REQUESTS};
 pub(super) use own::{

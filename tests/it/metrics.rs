@@ -18,6 +18,7 @@ const MOMENT: Duration = Duration::from_millis(1);
 /// The same for callers, for polls that repeat, and for what is observed.
 fn record_polls(metrics: &Metrics) {
     metrics.reviewed(Review::Allowed);
+    metrics.reviews_cached(1);
     metrics.sessions(1);
     metrics.paced(Held::First, MOMENT);
     metrics.refused(Verb::List);

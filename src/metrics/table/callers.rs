@@ -24,6 +24,12 @@ pub(in crate::metrics) const REVIEWS: Metric = counter(
     &[of!("result", Review)],
     "Access reviews asked in callers' names before memory answers them.",
 );
+pub(in crate::metrics) const REVIEWS_CACHED: Metric = gauge(
+    "listless_access_reviews_cached",
+    Unit::Count,
+    &[],
+    "Access reviews remembered, one per caller and what it may.",
+);
 pub(in crate::metrics) const SESSIONS: Metric = gauge(
     "listless_gateway_sessions",
     Unit::Count,
