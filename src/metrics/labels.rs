@@ -94,6 +94,10 @@ label! {
         Client = "client",
         /// A replica's list or watch, with the own identity.
         Replica = "replica",
+        /// A question of Listless's own: may this caller have that?
+        Review = "review",
+        /// A question of Listless's own: what is served, by whom, and has that changed?
+        Discovery = "discovery",
     }
 }
 
