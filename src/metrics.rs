@@ -36,7 +36,7 @@ pub use document::document;
 pub use labels::{
     AuditResult, Certificate, Connect, DocumentResult, Event, Held, Injection, Lane, Limit, Origin,
     Outcome, Protocol, ReplicaEnd, ReplicaState, ReplicaWatchEnd, Review, Round, ServedBy, Shadow,
-    Told, Transport, UpstreamFault, Wait, WatchEnd, Would,
+    Told, Transport, UpstreamFault, Wait, WatchEnd, WorkerEnd, Would,
 };
 pub use replica::{ReplicaSample, ReplicaTotals};
 pub use totals::Totals;

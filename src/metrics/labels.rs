@@ -258,6 +258,22 @@ label! {
 }
 
 label! {
+    /// Why a sidecar's worker ended that another took the place of.
+    WorkerEnd {
+        /// By itself, with an exit code.
+        Exit = "exit",
+        /// Killed outright, as by a kernel that is short of memory.
+        Killed = "killed",
+        /// By another signal, as after a crash.
+        Signal = "signal",
+        /// It could not be started.
+        NotStarted = "not_started",
+        /// It was in safe mode, which was over.
+        SafeModeOver = "safe_mode_over",
+    }
+}
+
+label! {
     /// A certificate of Listless's own.
     Certificate {
         /// The authority clients trust.

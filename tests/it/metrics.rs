@@ -9,7 +9,7 @@ use listless::{
         self, AuditResult, Certificate, Connect, DocumentResult, Held, Injection, Lane, Metrics,
         Origin, Outcome, Protocol, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals,
         ReplicaWatchEnd, RequestSample, Review, ServedBy, Shadow, Told, Transport, UpstreamFault,
-        UpstreamSample, Wait, WatchEnd, Would,
+        UpstreamSample, Wait, WatchEnd, WorkerEnd, Would,
     },
 };
 
@@ -117,7 +117,7 @@ fn record_own(metrics: &Metrics) {
     metrics.ready(true);
     metrics.config_in_use(std::time::SystemTime::UNIX_EPOCH, 1);
     metrics.certificate_reloaded(Outcome::Success);
-    metrics.worker(true, 2);
+    metrics.worker(true, [(WorkerEnd::Exit, 2)].into_iter());
     metrics.service_account_mirrored(Outcome::Success);
     metrics.certificate_expires(Certificate::Serving, std::time::SystemTime::UNIX_EPOCH);
 }
