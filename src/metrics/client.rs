@@ -30,11 +30,15 @@ pub struct RequestSample<'a> {
     pub code: StatusCode,
     /// From its head to the end of its answer.
     pub duration: Duration,
+    /// Bytes of its answer's body.
+    pub bytes: u64,
 }
 
 pub(super) struct Handles {
     requests: Family<RequestSet, Counter>,
     unsafe_reads: Family<UnsafeReadSet, Counter>,
+    saved: Family<ResourceId, Counter>,
+    saved_bytes: Family<ResourceId, Counter>,
     duration: Family<(Verb, ServedBy), Histogram>,
     in_flight: Family<Lane, Gauge>,
     forwarded: Family<(&'static str, Verb), Counter>,
@@ -77,6 +81,8 @@ impl Handles {
         Self {
             requests: Family::new(recorder, &table::REQUESTS),
             unsafe_reads: Family::new(recorder, &table::UNSAFE_READS),
+            saved: Family::new(recorder, &table::SAVED),
+            saved_bytes: Family::new(recorder, &table::SAVED_BYTES),
             duration: Family::new(recorder, &table::REQUEST_DURATION),
             in_flight: Family::new(recorder, &table::REQUESTS_IN_FLIGHT),
             forwarded: Family::new(recorder, &table::FORWARDED),
@@ -120,11 +126,25 @@ impl Metrics {
             [verb, group, version, resource, scope, served_by.as_str().into(), code.as_str().into()]
         };
         self.0.client.requests.with(set, values, |counter| counter.increment(1));
+        if matches!(served_by, ServedBy::Cache | ServedBy::Coalesced) {
+            self.saved(set.resource, sample.bytes);
+        }
 
         let values = || [verb.as_str(), served_by.as_str()].map(String::from);
         self.0.client.duration.with((verb, served_by), values, |histogram| {
             histogram.record(sample.duration);
         });
+    }
+
+    /// An answer that the apiserver did not have to make; versions of a resource count together.
+    fn saved(&self, resource: ResourceId, bytes: u64) {
+        let values = || {
+            let [group, _, resource] = self.0.resources.labels(resource);
+            [group, resource]
+        };
+        let Handles { saved, saved_bytes, .. } = &self.0.client;
+        saved.with(resource, values, |counter| counter.increment(1));
+        saved_bytes.with(resource, values, |counter| counter.increment(bytes));
     }
 
     /// What was answered was an unsafe read.

@@ -25,6 +25,8 @@ pub(super) const TABLE: &[Section] = &[
         metrics: &[
             &REQUESTS,
             &UNSAFE_READS,
+            &SAVED,
+            &SAVED_BYTES,
             &REQUEST_DURATION,
             &REQUESTS_IN_FLIGHT,
             &FORWARDED,
@@ -158,7 +160,7 @@ mod replicas;
 
 pub(super) use callers::{
     CLIENT_CONNECTS, DOCUMENT_BYTES, DOCUMENTS_GIVEN, DOCUMENTS_HELD, REVIEWS, REVIEWS_CACHED,
-    SESSIONS, UNSAFE_READS,
+    SAVED, SAVED_BYTES, SESSIONS, UNSAFE_READS,
 };
 pub(super) use injector::{INJECTOR_AUTHORITY_EXPIRY, INJECTOR_DURATION, INJECTOR_REQUESTS};
 pub(super) use own::{

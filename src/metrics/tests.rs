@@ -14,7 +14,14 @@ fn sample<'a>(
     code: StatusCode,
 ) -> RequestSample<'a> {
     let duration = Duration::from_millis(3);
-    RequestSample { verb: Verb::List, target, served_by: ServedBy::Cache, code, duration }
+    RequestSample {
+        verb: Verb::List,
+        target,
+        served_by: ServedBy::Cache,
+        code,
+        duration,
+        bytes: 100,
+    }
 }
 
 /// The value of the only series that has all these parts.
@@ -161,6 +168,23 @@ fn an_unsafe_read_counts_under_its_resource_and_what_answered_it() {
     let labels =
         ["verb=\"list\"", "resource=\"pods\"", "scope=\"namespace\"", "served_by=\"cache\""];
     assert_eq!(value(&metrics, "listless_unsafe_reads_total", &labels), 1.0);
+}
+
+#[test]
+fn what_the_apiserver_did_not_have_to_answer_counts_by_resource() {
+    let metrics = Metrics::new();
+    let apps = |version| GroupVersionResource::new("apps", version, "deployments");
+    let (old, new) = (apps("v1beta1"), apps("v1"));
+    for resource in [&old, &new, &new] {
+        metrics.request(&sample(Some((resource, &Scope::All)), StatusCode::OK));
+    }
+    for served_by in [ServedBy::Coalesced, ServedBy::Upstream, ServedBy::Proxy] {
+        let target = Some((&new, &Scope::All));
+        metrics.request(&RequestSample { served_by, ..sample(target, StatusCode::OK) });
+    }
+    let labels = ["group=\"apps\"", "resource=\"deployments\""];
+    assert_eq!(value(&metrics, "listless_saved_requests_total", &labels), 4.0);
+    assert_eq!(value(&metrics, "listless_saved_bytes_total", &labels), 400.0);
 }
 
 #[test]

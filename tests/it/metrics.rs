@@ -54,6 +54,7 @@ fn record_clients(metrics: &Metrics, pods: &GroupVersionResource) {
         served_by: ServedBy::Cache,
         code: StatusCode::OK,
         duration: MOMENT,
+        bytes: 1,
     };
     metrics.request(&sample);
     metrics.unsafe_read(&sample);
