@@ -51,7 +51,7 @@ pub(super) struct Handles {
     documents_given: Family<DocumentResult, Counter>,
     documents_held: Gauge,
     document_bytes: Gauge,
-    watchers: Family<Transport, Gauge>,
+    watchers: Family<(Transport, ResourceId), Gauge>,
     watch_events: Family<Told, Counter>,
     watches_ended: Family<WatchEnd, Counter>,
     received: Counter,
@@ -222,10 +222,14 @@ impl Metrics {
         self.0.client.sessions.set(count as f64);
     }
 
-    /// A watch is answered from memory until the value is dropped.
-    pub fn watcher(&self, transport: Transport) -> Presence {
-        let values = || [transport.as_str().into()];
-        Presence::new(self.0.client.watchers.with(transport, values, Gauge::clone))
+    /// A watch of a replica's resource is answered from memory until the value is dropped.
+    pub fn watcher(&self, transport: Transport, resource: &GroupVersionResource) -> Presence {
+        let id = self.resource_id(resource, true);
+        let values = || {
+            let [group, _, resource] = self.0.resources.labels(id);
+            [transport.as_str().into(), group, resource]
+        };
+        Presence::new(self.0.client.watchers.with((transport, id), values, Gauge::clone))
     }
 
     /// A watch answered from memory sent an event.

@@ -219,7 +219,7 @@ pub(super) const WAIT_DURATION: Metric = seconds(
 pub(super) const WATCHERS: Metric = gauge(
     "listless_watchers",
     Unit::Count,
-    &[of!("transport", Transport)],
+    &[of!("transport", Transport), GROUP, RESOURCE],
     "Watches answered from memory now.",
 );
 pub(super) const WATCH_EVENTS: Metric = counter(

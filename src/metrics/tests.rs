@@ -105,6 +105,17 @@ fn what_is_present_counts_until_it_is_dropped() {
 }
 
 #[test]
+fn watches_from_memory_count_by_resource() {
+    let metrics = Metrics::new();
+    let watches = [Transport::Http, Transport::Http, Transport::WebSocket]
+        .map(|transport| metrics.watcher(transport, &pods()));
+    let labels = ["transport=\"http\"", "group=\"\"", "resource=\"pods\""];
+    assert_eq!(value(&metrics, "listless_watchers", &labels), 2.0);
+    drop(watches);
+    assert_eq!(value(&metrics, "listless_watchers", &labels), 0.0);
+}
+
+#[test]
 fn replicas_add_up_by_resource_and_vanish_when_they_stop() {
     let metrics = Metrics::new();
     let pods = pods();

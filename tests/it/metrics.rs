@@ -65,7 +65,7 @@ fn record_clients(metrics: &Metrics, pods: &GroupVersionResource) {
     metrics.waited(Wait::Reached, MOMENT);
     record_polls(metrics);
     record_documents(metrics);
-    drop(metrics.watcher(Transport::Http));
+    drop(metrics.watcher(Transport::Http, pods));
     metrics.watch_told(Told::Added);
     metrics.watch_ended(WatchEnd::Timeout);
     metrics.client_received(1);
