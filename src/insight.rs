@@ -81,8 +81,8 @@ struct Table {
 struct Sent {
     /// Requests, by whomever.
     requests: AtomicU64,
-    /// Bytes that replicas were sent.
-    replica_bytes: AtomicU64,
+    /// Bytes that Listless was sent for itself.
+    own_bytes: AtomicU64,
     /// Requests of clients that were passed on.
     passed_on: AtomicU64,
 }
@@ -192,8 +192,8 @@ impl Insight {
 
     /// The apiserver sent so many bytes to this origin.
     pub fn received(&self, origin: Origin, bytes: u64) {
-        if origin == Origin::Replica {
-            self.0.sent.replica_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if origin != Origin::Client {
+            self.0.sent.own_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 

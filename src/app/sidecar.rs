@@ -77,7 +77,7 @@ async fn start(
     shared: &Shared,
 ) -> anyhow::Result<Started> {
     let (host, port) = apiserver()?;
-    shared.metrics.worker(role == Role::Safe, options.restarts);
+    shared.metrics.worker(role == Role::Safe, options.restarts.all());
     // What made workers crash may be what the file asks for.
     let file = options.serving.config.as_deref().filter(|_| role != Role::Safe);
     let mut configuration = Configuration::load(file, &shared.metrics)?;

@@ -8,7 +8,7 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 use super::{
     Metrics,
     family::{Family, single},
-    labels::{AuditResult, Certificate, Limit, Outcome},
+    labels::{AuditResult, Certificate, Limit, Outcome, WorkerEnd},
     table,
 };
 
@@ -26,7 +26,7 @@ pub(super) struct Handles {
     audit_lines: Family<AuditResult, Counter>,
     accounts: Gauge,
     safe_mode: Gauge,
-    worker_restarts: Counter,
+    worker_restarts: Family<WorkerEnd, Counter>,
 }
 
 /// What was built.
@@ -56,7 +56,7 @@ impl Handles {
             audit_lines: Family::new(recorder, &table::AUDIT_LINES),
             accounts: single(recorder, &table::ACCOUNTS),
             safe_mode: single(recorder, &table::SAFE_MODE),
-            worker_restarts: single(recorder, &table::WORKER_RESTARTS),
+            worker_restarts: Family::new(recorder, &table::WORKER_RESTARTS),
         };
         // Rare and alarming: a rate over them needs the zero before the first one.
         for &limit in Limit::ALL {
@@ -67,10 +67,18 @@ impl Handles {
             count(&handles.certificate_reloads, outcome, 0);
             count(&handles.mirrorings, outcome, 0);
         }
+        for &end in WorkerEnd::ALL {
+            handles.restarts(end, 0);
+        }
         // What is read at the start must be usable; only a change can be refused.
         handles.config_reload_successful.set(1.0);
         handles.certificate_reload_successful.set(1.0);
         handles
+    }
+
+    fn restarts(&self, end: WorkerEnd, count: u64) {
+        let values = || [end.as_str().into()];
+        self.worker_restarts.with(end, values, |counter| counter.absolute(count));
     }
 
     fn limit(&self, limit: Limit, count: u64) {
@@ -138,10 +146,10 @@ impl Metrics {
         self.0.own.audit_lines.with(result, values, |counter| counter.increment(lines));
     }
 
-    /// This process took the place of so many others, and passes everything on if `safe`.
-    pub fn worker(&self, safe: bool, restarts: u64) {
+    /// This process took the place of so many that ended so, and passes everything on if `safe`.
+    pub fn worker(&self, safe: bool, restarts: impl Iterator<Item = (WorkerEnd, u64)>) {
         self.0.own.safe_mode.set(if safe { 1.0 } else { 0.0 });
-        self.0.own.worker_restarts.absolute(restarts);
+        restarts.for_each(|(end, count)| self.0.own.restarts(end, count));
     }
 
     /// When an own certificate expires.

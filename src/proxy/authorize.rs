@@ -273,6 +273,13 @@ impl Authorize {
         newer
     }
 
+    /// Tells how many reviews are remembered.
+    pub async fn report(&self) {
+        // Without it, entries are counted only when the table gets round to it.
+        self.reviews.run_pending_tasks().await;
+        self.metrics.reviews_cached(self.reviews.entry_count());
+    }
+
     async fn decided(&self, asker: &Asker, question: Question) -> Option<Arc<Decided>> {
         if let Some(decided) = self.reviews.get(&question).await {
             let age = decided.at.elapsed();

@@ -371,7 +371,7 @@ impl Drop for RequestLog {
         let (verb, served_by, code) = (self.verb, self.served_by, self.code);
         let request = self.request();
         let target = request.map(|request| (&request.resource, &request.scope));
-        let sample = RequestSample { verb, target, served_by, code, duration };
+        let sample = RequestSample { verb, target, served_by, code, duration, bytes: self.bytes };
         self.metrics.request(&sample);
         if request.is_some_and(ResourceRequest::is_unsafe_read) {
             self.metrics.unsafe_read(&sample);

@@ -69,12 +69,12 @@ async fn the_status_tells_mode_readiness_and_what_is_saved() {
     let status = admin.get("/api/v1/status").await.json();
     let requests = &status["requests"];
     assert_eq!((&requests["answered"], &requests["fromMemory"]), (&20.into(), &19.into()));
-    let for_replicas = requests["upstreamForReplicas"].as_u64().expect("a number");
-    // The read that was passed on, and what was asked to allow the others.
-    assert!(requests["upstream"].as_u64() > Some(for_replicas), "{status}");
-    assert_eq!(status["saved"]["requests"].as_u64(), Some(19 - for_replicas));
+    let for_itself = requests["upstreamForItself"].as_u64().expect("a number");
+    // The read that was passed on.
+    assert_eq!(requests["upstream"].as_u64(), Some(for_itself + 1), "{status}");
+    assert_eq!(status["saved"]["requests"].as_u64(), Some(19 - for_itself));
     let share = status["saved"]["share"].as_f64().expect("a number");
-    assert!((share - (19 - for_replicas) as f64 / 20.0).abs() < 1e-9, "{status}");
+    assert!((share - (19 - for_itself) as f64 / 20.0).abs() < 1e-9, "{status}");
     assert_eq!(
         (&status["replicas"]["count"], &status["replicas"]["synced"]),
         (&1.into(), &1.into())

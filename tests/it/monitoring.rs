@@ -199,6 +199,8 @@ fn the_dashboard_has_a_row_for_each_subject_and_every_panel_answers_a_question()
         "Who asks",
         "Latency",
         "Forwards",
+        "Polls that repeat, and mode observe",
+        "Discovery",
         "Replicas",
         "The apiserver, as seen from here",
         "The process",

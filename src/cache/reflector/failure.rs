@@ -9,6 +9,7 @@ use crate::{
     api::{pushback::RETRY_AFTER_MAX, version::ResourceVersion},
     body::BoxError,
     cache::{envelope::EnvelopeError, reader::ObjectError, rebuild::Duplicate, split::SplitError},
+    metrics::ReplicaWatchEnd,
     upstream,
 };
 
@@ -148,6 +149,30 @@ impl Failure {
                 Ok(Step::List(shown.cloned()))
             }
             _ => Ok(step.clone()),
+        }
+    }
+
+    /// What a watch ended of in which this happened.
+    pub fn watch_end(&self) -> ReplicaWatchEnd {
+        match self {
+            Self::Upstream(_) => ReplicaWatchEnd::Unanswered,
+            Self::Silence(_) => ReplicaWatchEnd::Silent,
+            Self::Body(_) => ReplicaWatchEnd::Broken,
+            Self::Status(Status { code: 410, .. }) => ReplicaWatchEnd::Expired,
+            Self::Status(status) if status.is_refusal() => ReplicaWatchEnd::Refused,
+            Self::Status(_) => ReplicaWatchEnd::Status,
+            Self::ShortWatch => ReplicaWatchEnd::Closed,
+            Self::Older { .. } | Self::Backwards { .. } | Self::Restored { .. } => {
+                ReplicaWatchEnd::Backwards
+            }
+            Self::ContentType(_)
+            | Self::Split(_)
+            | Self::Envelope(_)
+            | Self::Item(_)
+            | Self::Duplicate(_)
+            | Self::NotUnderstood
+            | Self::OutOfMemory
+            | Self::Event(_) => ReplicaWatchEnd::Malformed,
         }
     }
 

@@ -3,7 +3,7 @@
 use metrics::Unit;
 
 use super::super::{
-    labels::{AuditResult, Certificate, Outcome},
+    labels::{AuditResult, Certificate, Outcome, WorkerEnd},
     metric::{Label, Metric, Values, counter, gauge},
 };
 
@@ -53,7 +53,7 @@ pub(in crate::metrics) const SAFE_MODE: Metric = gauge(
 pub(in crate::metrics) const WORKER_RESTARTS: Metric = counter(
     "listless_worker_restarts_total",
     Unit::Count,
-    &[],
+    &[of!("reason", WorkerEnd)],
     "Workers of a sidecar that took the place of one that had ended.",
 );
 pub(in crate::metrics) const CERTIFICATE_EXPIRY: Metric = gauge(
