@@ -36,7 +36,7 @@ struct Requests {
     upstream_for_replicas: u64,
 }
 
-/// What the apiserver did not have to answer, its work for replicas deducted.
+/// What the apiserver did not have to answer, its work for Listless itself deducted.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Saved {
@@ -103,9 +103,9 @@ impl Requests {
 
 impl Saved {
     fn of(totals: &Totals) -> Self {
-        let Requests { answered, from_memory, coalesced, upstream_for_replicas, .. } =
-            Requests::of(totals);
-        let requests = (from_memory + coalesced).saturating_sub(upstream_for_replicas);
+        let Requests { answered, from_memory, coalesced, upstream, .. } = Requests::of(totals);
+        let for_itself = upstream.saturating_sub(totals.upstream_for(Origin::Client));
+        let requests = (from_memory + coalesced).saturating_sub(for_itself);
         let share = if answered == 0 { 0.0 } else { requests as f64 / answered as f64 };
         Self { requests, share }
     }
@@ -130,12 +130,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_replicas_cost_is_not_saved() {
+    fn what_listless_asks_for_itself_is_not_saved() {
         let mut totals = Totals::default();
         assert_eq!(Saved::of(&totals), Saved { requests: 0, share: 0.0 });
         totals.answered[ServedBy::Cache as usize] = 70;
         totals.answered[ServedBy::Coalesced as usize] = 10;
         totals.answered[ServedBy::Upstream as usize] = 20;
+        totals.upstream[Origin::Client as usize] = 20;
         totals.upstream[Origin::Replica as usize] = 5;
         assert_eq!(Saved::of(&totals), Saved { requests: 75, share: 0.75 });
         totals.upstream[Origin::Replica as usize] = 500;
