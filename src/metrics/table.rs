@@ -314,7 +314,7 @@ pub(super) const LIMITS_REACHED: Metric = counter(
     "listless_limits_reached_total",
     Unit::Count,
     &[of!("limit", Limit)],
-    "Times a bound was reached; what happens then is said in the documentation of each.",
+    "Times a bound was reached; docs/alerts.md says of each what happens then.",
 );
 pub(super) const CONFIG_RELOADS: Metric = counter(
     "listless_config_reloads_total",

@@ -14,6 +14,7 @@ use std::{
 };
 
 use dashboard::Dashboard;
+use listless::metrics::Limit;
 use names::Catalogue;
 use rules::{Rule, RuleTests};
 
@@ -136,6 +137,17 @@ fn the_page_of_alerts_has_no_section_of_an_alert_that_is_gone() {
         headings.filter(|heading| heading.starts_with("Listless") && !heading.contains(' '));
     let named: BTreeSet<String> = named.map(str::to_owned).collect();
     assert_eq!(named, known);
+}
+
+#[test]
+fn the_page_of_alerts_says_of_every_bound_what_happened() {
+    let page = text_of("docs/alerts.md");
+    let section = section(&page, "ListlessBoundReached").expect("a section");
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let rows = rows.map(|(limit, _)| limit).filter(|limit| *limit != "limit");
+    let told: BTreeSet<&str> = rows.collect();
+    let known = Limit::ALL.iter().map(|limit| limit.as_str()).collect();
+    assert_eq!(told, known);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::Path,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use listless::{
@@ -18,7 +19,7 @@ use tempfile::TempDir;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::harness::{LOCAL_TOKEN, Setup, TestProxy, settle};
+use crate::harness::{LOCAL_TOKEN, Setup, TestProxy, pass, settle};
 
 const PODS: &str = "/api/v1/pods";
 const IN_A: &str = "/api/v1/namespaces/a/pods";
@@ -177,6 +178,30 @@ async fn every_answer_from_memory_is_audited_and_no_other() {
     assert_eq!(lines[3]["verb"], "watch");
     let mode = fs::metadata(&file).expect("a file").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_document_of_discovery_from_memory_is_audited_by_its_path() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let proxy = Setup::default().config(&audited(&directory, "")).in_memory();
+    let client = proxy.client().with("user-agent", "agent/1");
+    client.get("/api").await;
+    // Documents are given from memory once nothing has changed for some seconds.
+    pass(Duration::from_secs(12)).await;
+    let fetched = client.get("/apis/x.io/v1").await;
+    assert!(!fetched.cache_status().contains("hit"), "{}", fetched.cache_status());
+    let held = client.get("/apis/x.io/v1").await;
+    assert_eq!(held.cache_status(), "listless; hit; detail=discovery");
+    settle().await;
+    let file = directory.path().join("audit");
+    proxy.drain().await;
+    let lines = lines(&file);
+    assert_eq!(lines.len(), 1, "only what memory answered: {lines:?}");
+    let line = &lines[0];
+    assert_eq!((&line["who"], &line["userAgent"]), (&"own".into(), &"agent/1".into()));
+    assert_eq!((&line["verb"], &line["path"]), (&"other".into(), &"/apis/x.io/v1".into()));
+    assert_eq!((&line["resource"], &line["level"]), (&"".into(), &"discovery".into()));
+    assert_eq!((&line["code"], &line["resourceVersion"]), (&200.into(), &Value::Null));
 }
 
 #[tokio::test(start_paused = true)]

@@ -513,7 +513,8 @@ function drawSummary() {
   say("saved-label", observing ? "Requests that would be saved" : "Requests saved");
   say("saved-share", share(part));
   say("saved-detail", requests.answered === 0 ? "no request yet"
-    : `${count(saved)} of ${count(requests.answered)}; what Listless asks for itself is deducted`);
+    : `${count(saved)} of ${count(requests.answered)}; `
+      + (observing ? "by memory, nothing deducted" : "what Listless asks for itself is deducted"));
   say("answered", count(requests.answered));
   say("answered-detail", `${count(requests.fromMemory)} from memory, ${count(requests.coalesced)} shared, `
     + `${count(requests.forwarded)} forwarded, ${count(requests.failed)} failed or refused`);
