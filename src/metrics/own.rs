@@ -23,6 +23,8 @@ pub(super) struct Handles {
     certificate_reloads: Family<Outcome, Counter>,
     certificate_reload_successful: Gauge,
     mirrorings: Family<Outcome, Counter>,
+    token_expiry: Family<(), Gauge>,
+    token_reloads: Family<Outcome, Counter>,
     audit_lines: Family<AuditResult, Counter>,
     accounts: Gauge,
     safe_mode: Gauge,
@@ -53,6 +55,8 @@ impl Handles {
             certificate_reloads: Family::new(recorder, &table::CERTIFICATE_RELOADS),
             certificate_reload_successful: single(recorder, &table::CERTIFICATE_RELOAD_SUCCESSFUL),
             mirrorings: Family::new(recorder, &table::MIRRORINGS),
+            token_expiry: Family::new(recorder, &table::TOKEN_EXPIRY),
+            token_reloads: Family::new(recorder, &table::TOKEN_RELOADS),
             audit_lines: Family::new(recorder, &table::AUDIT_LINES),
             accounts: single(recorder, &table::ACCOUNTS),
             safe_mode: single(recorder, &table::SAFE_MODE),
@@ -66,6 +70,7 @@ impl Handles {
             count(&handles.config_reloads, outcome, 0);
             count(&handles.certificate_reloads, outcome, 0);
             count(&handles.mirrorings, outcome, 0);
+            count(&handles.token_reloads, outcome, 0);
         }
         for &end in WorkerEnd::ALL {
             handles.restarts(end, 0);
@@ -138,6 +143,17 @@ impl Metrics {
     /// A changed service account was copied for the workload, or could not be.
     pub fn service_account_mirrored(&self, outcome: Outcome) {
         count(&self.0.own.mirrorings, outcome, 1);
+    }
+
+    /// When the service account's token expires that Listless reads with.
+    pub fn token_expires(&self, at: SystemTime) {
+        let expiry = unix_seconds(at);
+        self.0.own.token_expiry.with((), || [], |gauge| gauge.set(expiry));
+    }
+
+    /// That token was another one, or could not be read.
+    pub fn token_reloaded(&self, outcome: Outcome) {
+        count(&self.0.own.token_reloads, outcome, 1);
     }
 
     /// So many lines of the audit file were written, or lost.

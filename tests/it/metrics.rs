@@ -120,6 +120,8 @@ fn record_own(metrics: &Metrics) {
     metrics.certificate_reloaded(Outcome::Success);
     metrics.worker(true, [(WorkerEnd::Exit, 2)].into_iter());
     metrics.service_account_mirrored(Outcome::Success);
+    metrics.token_expires(std::time::SystemTime::UNIX_EPOCH);
+    metrics.token_reloaded(Outcome::Success);
     metrics.certificate_expires(Certificate::Serving, std::time::SystemTime::UNIX_EPOCH);
 }
 

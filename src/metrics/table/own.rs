@@ -38,6 +38,19 @@ pub(in crate::metrics) const MIRRORINGS: Metric = counter(
     &[of!("result", Outcome)],
     "Changes of the service account copied for the workload, and looks at which that failed.",
 );
+pub(in crate::metrics) const TOKEN_EXPIRY: Metric = gauge(
+    "listless_service_account_token_expiry_timestamp_seconds",
+    Unit::Seconds,
+    &[],
+    "When the service account's token expires that Listless itself reads with, in Unix time; absent if \
+     the token does not say, and where there is none.",
+);
+pub(in crate::metrics) const TOKEN_RELOADS: Metric = counter(
+    "listless_service_account_token_reloads_total",
+    Unit::Count,
+    &[of!("result", Outcome)],
+    "Changes of that token that were taken over, and reads of it that failed.",
+);
 pub(in crate::metrics) const AUDIT_LINES: Metric = counter(
     "listless_audit_lines_total",
     Unit::Count,
