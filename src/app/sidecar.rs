@@ -272,3 +272,6 @@ impl Follower {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
