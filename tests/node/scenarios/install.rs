@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::artifacts::{FABRIC8, REGISTRY, REPOSITORY, TAG};
 use crate::kube::{LIMIT, is_injected, name, until};
+use crate::machine::is_required;
 use crate::manifests::{
     FLEET, SHOP, deployment, labelled, namespace, pod, polling, template, viewer,
 };
@@ -115,6 +116,7 @@ pub async fn a_fabric8_poller_costs_the_apiserver_no_lists_once_its_namespace_is
     stage: &mut Stage<'_>,
 ) -> Result<()> {
     if !stage.artifacts.has_fabric8 {
+        ensure!(!is_required(), "no image with fabric8 can be made without a JDK and Maven");
         println!("  left out: no image with fabric8 can be made without a JDK and Maven");
         return Ok(());
     }
