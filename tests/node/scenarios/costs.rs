@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -15,11 +15,11 @@ use crate::stage::{Stage, resident_bytes};
 const CROWD: &str = "crowd";
 const MANY_PODS: u32 = 5000;
 /// Pods started with and without a sidecar, in turns.
-const STARTS: usize = 7;
+const STARTS: usize = 11;
 /// By then a process has thrown away what it only needed to start.
 const SETTLED: Duration = Duration::from_secs(10);
-/// Beyond it something is wrong; the figure itself is in the table.
-const DELAY_MAX: Duration = Duration::from_secs(5);
+/// How much later a pod may start beside Listless than alone, by the medians.
+const DELAY_MAX: Duration = Duration::from_millis(300);
 
 pub async fn a_sidecar_costs_little(stage: &mut Stage<'_>) -> Result<()> {
     start_up(stage).await?;
@@ -40,21 +40,21 @@ enum Start {
 
 /// The time from a pod's creation to the begin of its program, with and without a sidecar.
 async fn start_up(stage: &mut Stage<'_>) -> Result<()> {
-    let mut figures = Vec::new();
-    for kind in [Start::Alone, Start::BesideNothing, Start::BesideListless] {
-        let mut durations = Vec::new();
-        for _ in 0..STARTS {
+    let kinds = [Start::Alone, Start::BesideNothing, Start::BesideListless];
+    let mut durations: [Vec<Duration>; 3] = Default::default();
+    // In turns, so that what else the machine does meets all of them.
+    for _ in 0..STARTS {
+        for (kind, durations) in kinds.into_iter().zip(&mut durations) {
             durations.push(start(stage, kind).await?);
         }
-        figures.push(median(durations));
     }
-    let [alone, nothing, ours] = figures[..] else { bail!("three figures") };
+    let [alone, nothing, ours] = durations.map(median);
     stage.table.row(
         format!("from a pod's creation to its program's begin, median of {STARTS}"),
         format!("{alone:.2?}; beside any sidecar {nothing:.2?}; beside Listless {ours:.2?}"),
     );
     let delay = ours.saturating_sub(alone);
-    ensure!(delay < DELAY_MAX, "a pod starts {delay:?} later");
+    ensure!(delay <= DELAY_MAX, "a pod starts {delay:?} later");
     Ok(())
 }
 
