@@ -38,6 +38,7 @@ macro_rules! scenarios {
 
 scenarios! {
     install::the_chart_is_installed_and_a_pod_is_answered_from_memory,
+    install::the_release_is_checked_from_a_pod_by_helm_test,
     install::a_fabric8_poller_costs_the_apiserver_no_lists_once_its_namespace_is_labelled,
     workloads::a_job_completes_beside_its_sidecar,
     workloads::init_containers_are_served_too,

@@ -70,6 +70,22 @@ pub async fn install(stage: &Stage<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The chart's own test, in a pod: the webhook is asked at its Service's address, too.
+pub async fn the_release_is_checked_from_a_pod_by_helm_test(stage: &mut Stage<'_>) -> Result<()> {
+    let words = ["test", "listless", "--namespace", RELEASE_NAMESPACE, "--logs"];
+    let told = stage.kube.helm(&words).await?;
+    for row in ["version", "webhook", "certificate", "injection", "injector", "injector-rights"] {
+        let passed = told.lines().any(|line| {
+            let mut words = line.split_whitespace();
+            words.next() == Some("pass") && words.next() == Some(row)
+        });
+        ensure!(passed, "{row} did not pass: {told}");
+    }
+    // From elsewhere only what is kept in the Secret could be looked at.
+    ensure!(told.contains("the one shown is trusted"), "nobody asked the webhook: {told}");
+    Ok(())
+}
+
 /// Makes a namespace whose pods may read, and waits until its pods get a sidecar if they are to.
 pub async fn prepare_namespace(stage: &Stage<'_>, name: &str, labels: &Value) -> Result<()> {
     stage.kube.apply(&namespace(name, labels)).await?;
