@@ -17,6 +17,8 @@ pub const PAUSE: &str = "registry.k8s.io/pause:3.10";
 pub const WORKLOAD: &str = "example.test/workload:1";
 /// The image of a Java service with fabric8.
 pub const FABRIC8: &str = "example.test/fabric8:1";
+/// The image of the cluster's DNS, as `manifests/dns.yaml` names it.
+const DNS: &str = "registry.k8s.io/coredns/coredns:v1.14.7";
 /// Where the image under test would be pulled from.
 pub const REGISTRY: &str = "example.test";
 /// Its name there.
@@ -57,9 +59,9 @@ impl Artifacts {
         fs::create_dir_all(work_folder())?;
         let kubernetes = kubernetes()?;
         let helm = helm()?;
-        let (pause, workload, fabric8) = (pause()?, workload()?, fabric8()?);
+        let (pause, dns, workload, fabric8) = (pause()?, dns()?, workload()?, fabric8()?);
         let (listless, image_bytes) = listless()?;
-        let mut images = vec![pause, workload, listless];
+        let mut images = vec![pause, dns, workload, listless];
         let has_fabric8 = fabric8.is_some();
         images.extend(fabric8);
         Ok(Self { kubernetes, helm, images, image_bytes, has_fabric8 })
@@ -141,6 +143,13 @@ fn pause() -> Result<PathBuf> {
         let mut compile = Command::new("gcc");
         compile.args(["-Os", "-static", "-s", "-o"]).arg(folder.join("pause"));
         run(compile.arg(&program)).map(drop)
+    })
+}
+
+fn dns() -> Result<PathBuf> {
+    let program = go_program("coredns", source("coredns"), "-s -w", ".")?;
+    image("dns.tar", DNS, "65534:65534", &["/coredns"], &[&program], |folder| {
+        Ok(fs::copy(&program, folder.join("coredns")).map(drop)?)
     })
 }
 

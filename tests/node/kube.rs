@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
+use crate::artifacts::source;
 use crate::node::Node;
 use crate::rig::client::{Answer, Client};
 use crate::rig::control_plane::RequestCounts;
@@ -134,6 +135,13 @@ impl Kube {
         command.env("KUBECONFIG", &self.kubeconfig).kill_on_drop(true).stdin(Stdio::null());
         let output = command.args(words).output().await?;
         said(&format!("helm {}", words.join(" ")), &output)
+    }
+
+    /// Gives Services names, and waits until they can be looked up.
+    pub async fn serve_names(&self) -> Result<()> {
+        let manifests = source("manifests/dns.yaml");
+        self.kubectl(&["apply", "-f", manifests.to_str().context("a path that is text")?]).await?;
+        self.rolled_out("kube-system", "coredns").await
     }
 
     /// Waits until all pods of a Deployment are of its present template, and Ready.

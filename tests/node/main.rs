@@ -88,6 +88,7 @@ async fn play(node: &mut Node, artifacts: &Artifacts) -> Result<()> {
     let mut table = Table::default();
     table.row("node Ready after its first start", format!("{:.1?}", began.elapsed()));
     let mut stage = Stage::set(node, artifacts, table)?;
+    stage.kube.serve_names().await.context("the cluster's DNS does not come up")?;
     let failed = scenarios::run(&mut stage, &wanted).await;
     println!("\n{}", stage.table);
     if std::env::var_os(LEFT_UP).is_some() {
