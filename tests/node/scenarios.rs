@@ -42,6 +42,7 @@ scenarios! {
     install::a_fabric8_poller_costs_the_apiserver_no_lists_once_its_namespace_is_labelled,
     workloads::a_job_completes_beside_its_sidecar,
     workloads::init_containers_are_served_too,
+    workloads::a_sidecar_finds_the_apiserver_by_its_name,
     workloads::a_restricted_namespace_takes_injected_pods,
     workloads::exec_logs_and_port_forward_reach_an_injected_pod,
     workloads::a_rolling_restart_disturbs_nobody,
