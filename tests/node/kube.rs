@@ -112,13 +112,7 @@ impl Kube {
 
     /// Runs kubectl with something on its standard input.
     pub async fn kubectl_with(&self, words: &[&str], input: &str) -> Result<String> {
-        let mut command = self.kubectl_command(words);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn()?;
-        let mut pipe = child.stdin.take().context("a pipe")?;
-        pipe.write_all(input.as_bytes()).await?;
-        drop(pipe);
-        said(&format!("kubectl {}", words.join(" ")), &child.wait_with_output().await?)
+        feed(&format!("kubectl {}", words.join(" ")), self.kubectl_command(words), input).await
     }
 
     /// Makes or changes an object.
@@ -205,6 +199,16 @@ pub fn container_status<'a>(pod: &'a Value, container: &str) -> Option<&'a Value
     let lists = ["initContainerStatuses", "containerStatuses"];
     let all = lists.iter().filter_map(|list| pod["status"][list].as_array()).flatten();
     all.into_iter().find(|status| status["name"] == container)
+}
+
+/// Runs a command with something on its standard input, and hands over what it says.
+pub async fn feed(what: &str, mut command: Command, input: &str) -> Result<String> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    let mut pipe = child.stdin.take().context("a pipe")?;
+    pipe.write_all(input.as_bytes()).await?;
+    drop(pipe);
+    said(what, &child.wait_with_output().await?)
 }
 
 fn said(what: &str, output: &Output) -> Result<String> {

@@ -1,6 +1,7 @@
 //! What is shown on the node, in order: a release comes, workloads run beside it, things go wrong,
 //! it goes.
 
+mod by_hand;
 mod costs;
 mod faults;
 mod gateways;
@@ -46,6 +47,7 @@ scenarios! {
     workloads::a_restricted_namespace_takes_injected_pods,
     workloads::exec_logs_and_port_forward_reach_an_injected_pod,
     workloads::a_rolling_restart_disturbs_nobody,
+    by_hand::a_manifest_is_injected_and_brought_back_by_hand,
     neighbours::a_neighbour_without_the_token_gets_nothing,
     faults::a_killed_worker_costs_a_client_one_request_at_most,
     faults::a_worker_killed_for_want_of_memory_costs_a_client_one_request_at_most,
