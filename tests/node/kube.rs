@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use crate::artifacts::source;
+use crate::artifacts::{Artifacts, source};
 use crate::node::Node;
 use crate::rig::client::{Answer, Client};
 use crate::rig::control_plane::RequestCounts;
@@ -24,6 +24,7 @@ pub struct Kube {
     kubeconfig: PathBuf,
     kubernetes: PathBuf,
     helm: PathBuf,
+    helm_3: PathBuf,
     home: PathBuf,
     client: Client,
 }
@@ -54,11 +55,12 @@ pub async fn until<T>(
 
 impl Kube {
     /// Speaks to the node's apiserver.
-    pub fn new(node: &Node, helm: &Path) -> Result<Self> {
+    pub fn new(node: &Node, artifacts: &Artifacts) -> Result<Self> {
         Ok(Self {
             kubeconfig: node.kubeconfig()?,
             kubernetes: node.kubernetes().to_owned(),
-            helm: helm.to_owned(),
+            helm: artifacts.helm.clone(),
+            helm_3: artifacts.helm_3.clone(),
             home: node.folder().join("home"),
             client: node.admin()?,
         })
@@ -120,9 +122,18 @@ impl Kube {
         self.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.map(drop)
     }
 
-    /// Runs helm and hands over what it says.
+    /// Runs Helm 4 and hands over what it says.
     pub async fn helm(&self, words: &[&str]) -> Result<String> {
-        let mut command = Command::new(&self.helm);
+        self.run_helm(&self.helm, words).await
+    }
+
+    /// Runs Helm 3 and hands over what it says.
+    pub async fn helm_3(&self, words: &[&str]) -> Result<String> {
+        self.run_helm(&self.helm_3, words).await
+    }
+
+    async fn run_helm(&self, helm: &Path, words: &[&str]) -> Result<String> {
+        let mut command = Command::new(helm);
         for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "HOME"] {
             command.env(variable, &self.home);
         }

@@ -61,6 +61,7 @@ scenarios! {
     costs::a_sidecar_costs_little,
     release::pods_go_back_to_what_they_were_once_the_label_is_gone,
     release::injected_pods_run_on_after_the_release_is_gone,
+    release::helm_3_brings_the_release_and_takes_it_away,
 }
 
 /// Plays the first scenario, and those others whose name has one of these words in it; tells how

@@ -75,7 +75,7 @@ pub struct Sidecar {
 impl<'a> Stage<'a> {
     /// With a node that is up.
     pub fn set(node: &'a Node, artifacts: &'a Artifacts, table: Table) -> Result<Self> {
-        Ok(Self { node, kube: Kube::new(node, &artifacts.helm)?, artifacts, table })
+        Ok(Self { node, kube: Kube::new(node, artifacts)?, artifacts, table })
     }
 
     /// What a polling pod saw so far.

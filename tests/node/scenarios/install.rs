@@ -46,7 +46,8 @@ pub async fn the_chart_is_installed_and_a_pod_is_answered_from_memory(
     stage.table.row("image, compressed", format!("{bytes:.1} MB"));
 
     let began = Instant::now();
-    install(stage).await?;
+    let words = install_words();
+    stage.kube.helm(&words.iter().map(String::as_str).collect::<Vec<_>>()).await?;
     let installed = began.elapsed();
     prepare_namespace(stage, SHOP, &labelled()).await?;
     let poller = deployment(SHOP, "poller", 1, &template("poller", &json!({}), &polling(&[])));
@@ -60,14 +61,12 @@ pub async fn the_chart_is_installed_and_a_pod_is_answered_from_memory(
     Ok(())
 }
 
-/// Installs the chart and waits until pods get a sidecar.
-pub async fn install(stage: &Stage<'_>) -> Result<()> {
-    let mut words = vec!["install", "listless", chart(), "--namespace", RELEASE_NAMESPACE];
-    words.extend(["--create-namespace", "--wait"]);
-    let settings = image_settings();
-    settings.iter().for_each(|setting| words.extend(["--set", setting]));
-    stage.kube.helm(&words).await?;
-    Ok(())
+/// What installs the chart and waits until its pods are Ready.
+pub fn install_words() -> Vec<String> {
+    let words = ["install", "listless", chart(), "--namespace", RELEASE_NAMESPACE];
+    let words = words.into_iter().chain(["--create-namespace", "--wait"]).map(str::to_owned);
+    let settings = image_settings().into_iter();
+    words.chain(settings.flat_map(|setting| ["--set".to_owned(), setting])).collect()
 }
 
 /// The chart's own test, in a pod: the webhook is asked at its Service's address, too.
