@@ -22,6 +22,8 @@ const STARTS_MAX: usize = 33;
 const SETTLED: Duration = Duration::from_secs(10);
 /// How much later a pod may start beside Listless than alone, by the medians.
 const DELAY_MAX: Duration = Duration::from_millis(300);
+/// How much later than beside a sidecar that does nothing, where that one takes longer by itself.
+const BEYOND_ANY_MAX: Duration = Duration::from_millis(100);
 
 pub async fn a_sidecar_costs_little(stage: &mut Stage<'_>) -> Result<()> {
     start_up(stage).await?;
@@ -52,7 +54,7 @@ async fn start_up(stage: &mut Stage<'_>) -> Result<()> {
         }
         started += 1;
         let medians = durations.each_ref().map(|durations| median(durations.clone()));
-        let is_fine = medians[2].saturating_sub(medians[0]) <= DELAY_MAX;
+        let is_fine = is_soon(medians);
         if started == STARTS_MAX || (started % STARTS == 0 && is_fine) {
             break medians;
         }
@@ -61,9 +63,17 @@ async fn start_up(stage: &mut Stage<'_>) -> Result<()> {
         format!("from a pod's creation to its program's begin, median of {started}"),
         format!("{alone:.2?}; beside any sidecar {nothing:.2?}; beside Listless {ours:.2?}"),
     );
-    let delay = ours.saturating_sub(alone);
-    ensure!(delay <= DELAY_MAX, "a pod starts {delay:?} later: {durations:.0?}");
+    ensure!(is_soon([alone, nothing, ours]), "a pod starts too late: {durations:.0?}");
     Ok(())
+}
+
+/// Whether a pod starts soon enough beside Listless.
+///
+/// On a machine so busy that a sidecar that does nothing misses the bound by itself, Listless is held to that.
+fn is_soon([alone, nothing, ours]: [Duration; 3]) -> bool {
+    let any = nothing.saturating_sub(alone);
+    let bound = if any > DELAY_MAX { any + BEYOND_ANY_MAX } else { DELAY_MAX };
+    ours.saturating_sub(alone) <= bound
 }
 
 async fn start(stage: &Stage<'_>, kind: Start) -> Result<Duration> {
