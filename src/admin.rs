@@ -1,11 +1,18 @@
-//! What operators and probes ask: alive, ready, metrics, and what is held.
+//! What operators and probes ask: alive, ready, metrics, what is held, and the page that shows it.
 //!
-//! Plain HTTP on two addresses: one for probes, and one, on loopback unless told otherwise, that also
-//! has the metrics and the replicas. It runs on a runtime of its own, so that the data path never waits
-//! for it and it still answers when the data path does not. It only reads.
+//! Plain HTTP on two addresses: one for probes and scrapes, and one, on loopback unless told otherwise,
+//! that also has the page and its data. It runs on a runtime of its own, so that the data path never
+//! waits for it and it still answers when the data path does not. It only reads.
 
+mod assets;
+mod events;
+mod explanation;
+mod guard;
 mod page;
+mod parameters;
 mod replicas;
+mod report;
+mod status;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -19,14 +26,18 @@ use tokio::{
 
 use crate::{
     cache::ReplicaStatus,
+    explain::{Explanation, Question},
+    insight::report::Report,
     lifecycle::{Draining, Heartbeat, Ready},
     metrics::Metrics,
+    tap::Tap,
+    timeline::Timeline,
 };
 
 /// Which questions an address answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
-    /// Whether it lives and is ready.
+    /// Whether it lives and is ready, and what was counted.
     Probes,
     /// Everything.
     Operators,
@@ -42,8 +53,33 @@ pub struct Sources {
     pub heartbeat: Heartbeat,
     /// What was counted.
     pub metrics: Metrics,
+    /// By which names, besides IP addresses and localhost, browsers may ask.
+    pub names: Vec<String>,
     /// What is held.
     pub replicas: Box<dyn Fn() -> Vec<ReplicaStatus> + Send + Sync>,
+    /// Who asks what.
+    pub report: Box<dyn Fn() -> Report + Send + Sync>,
+    /// How it stands now.
+    pub standing: Box<dyn Fn() -> Standing + Send + Sync>,
+    /// What would happen to a request now.
+    pub explain: Box<dyn Fn(Question<'_>) -> Explanation + Send + Sync>,
+    /// What happened of late.
+    pub timeline: Arc<Timeline>,
+    /// The requests that are answered now.
+    pub tap: Tap,
+}
+
+/// What stays the same, or changes with the configuration only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// What the configuration asks for: `enforce` or `observe`.
+    pub mode: &'static str,
+    /// The apiserver behind it.
+    pub upstream: String,
+    /// Time since it was started.
+    pub up: Duration,
+    /// Memory that replicas may hold.
+    pub memory_limit_bytes: usize,
 }
 
 /// Connections of one address at a time.
@@ -78,7 +114,7 @@ pub async fn serve(listener: TcpListener, audience: Audience, sources: Arc<Sourc
 
 async fn connection(stream: TcpStream, audience: Audience, sources: Arc<Sources>) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let answer = page::answer(&sources, audience, request.method(), request.uri());
+        let answer = page::answer(&sources, audience, &request);
         async move { Ok::<_, Infallible>(answer) }
     });
     let served = http1::Builder::new()

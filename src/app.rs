@@ -1,38 +1,51 @@
 //! Builds every part in order, binds all listeners first, owns the end.
 
 mod gateway;
+mod injector;
 mod local;
 mod serve;
+mod shown;
 mod sidecar;
 mod wire;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use tokio::{
     sync::watch,
     task::JoinHandle,
-    time::{Duration, MissedTickBehavior},
+    time::{Duration, Instant, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    admin,
+    audit::Audit,
     cache::{self, Cache, ReplicaStatus, State, counters::Counters, reflector::Random},
     config::Config,
+    insight::{Insight, report::Report},
     metrics::{Metrics, Origin, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals},
     proxy::{
         Parts, Proxy,
+        discovery::Discovery,
         forward::Clients,
         identify::Identify,
         listen::{self, Bound, Doors},
         metered::Metered,
+        observe::{Audience, Records},
+        sessions::Past,
         warnings::Warnings,
     },
-    upstream::Client,
+    timeline::Timeline,
+    upstream::{Client, Throttled},
 };
 
 pub use gateway::gateway;
+pub use injector::injector;
 pub use local::local;
+pub use shown::Vitals;
 pub use sidecar::sidecar;
+
+use shown::Shown;
 
 /// What a running proxy stands on.
 pub struct Foundation {
@@ -42,18 +55,26 @@ pub struct Foundation {
     pub doors: Doors,
     /// How callers are told apart.
     pub identify: Identify,
+    /// What clients may have seen before.
+    pub past: Past,
     /// To the apiserver, as that user and otherwise.
     pub clients: Clients,
     /// The configuration in force.
     pub config: watch::Receiver<Arc<Config>>,
     /// What is counted.
     pub metrics: Metrics,
+    /// The apiserver, as people are to see it.
+    pub upstream: String,
 }
 
 /// A proxy that runs.
 pub struct Running {
     proxy: Arc<Proxy>,
     cache: Cache,
+    audit: Audit,
+    insight: Insight,
+    config: watch::Receiver<Arc<Config>>,
+    shown: Shown,
     begin_drain: CancellationToken,
     listening: JoinHandle<()>,
     /// Tasks that end with it.
@@ -76,24 +97,53 @@ impl Running {
 
     /// Starts serving; waits with jitter are drawn from `random`, whose numbers are in 0..1.
     pub fn start_with(foundation: Foundation, random: Random) -> Self {
-        let Foundation { listeners, doors, identify, clients, config, metrics } = foundation;
+        let Foundation { listeners, doors, identify, past, clients, config, metrics, upstream } =
+            foundation;
+        let shown = Shown::new(config.clone(), metrics.clone(), upstream);
         let (settings, settings_task) = cache_settings(config.clone());
         let warnings = Warnings::default();
+        let insight = Insight::new(metrics.clone(), Instant::now());
         let metered = |client: &Arc<dyn Client>, origin| -> Arc<dyn Client> {
             let (metrics, warnings) = (metrics.clone(), warnings.clone());
-            Arc::new(Metered::new(client.clone(), origin, metrics, warnings))
+            Arc::new(Metered::new(client.clone(), origin, metrics, warnings, insight.clone()))
         };
-        let cache = Cache::new(metered(&clients.own, Origin::Replica), settings, random);
+        let follower = metered(&clients.own, Origin::Replica);
+        let follower: Arc<dyn Client> = Arc::new(Throttled::new(follower, metrics.clone()));
+        let cache = Cache::new(follower.clone(), settings, random.clone());
+        let discovery = Discovery::new(follower, random.clone(), metrics.clone());
+        let audit = Audit::new(metrics.clone());
+        let auditing = audit.follow(config.clone());
         start_eager(&config.borrow(), &cache);
         let eager = tokio::spawn(keep_starting_eager(config.clone(), cache.clone()));
-        let gauges = tokio::spawn(keep_gauges(metrics.clone(), cache.clone()));
+        let gauges = tokio::spawn(keep_gauges(
+            metrics.clone(),
+            cache.clone(),
+            discovery.clone(),
+            insight.clone(),
+            shown.timeline.clone(),
+        ));
         let listener_metrics = metrics.clone();
         let clients = Clients {
             own: metered(&clients.own, Origin::Client),
             impersonating: metered(&clients.impersonating, Origin::Client),
             plain: metered(&clients.plain, Origin::Client),
         };
-        let parts = Parts { identify, config, cache: cache.clone(), clients, warnings, metrics };
+        let audience = Audience {
+            metrics,
+            insight: insight.clone(),
+            audit: audit.clone(),
+            tap: shown.tap.clone(),
+        };
+        let parts = Parts {
+            identify,
+            past,
+            config: config.clone(),
+            cache: cache.clone(),
+            discovery,
+            clients,
+            warnings,
+            records: Records::new(audience, config.clone(), random),
+        };
         let begin_drain = CancellationToken::new();
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));
@@ -106,7 +156,8 @@ impl Running {
             drain,
             listener_metrics,
         ));
-        Self { proxy, cache, begin_drain, listening, helpers: vec![settings_task, eager, gauges] }
+        let helpers = vec![settings_task, eager, gauges, auditing];
+        Self { proxy, cache, audit, insight, config, shown, begin_drain, listening, helpers }
     }
 
     /// What answers, for those who need no listener.
@@ -119,6 +170,20 @@ impl Running {
         &self.cache
     }
 
+    /// What the admin address shows of it.
+    pub fn sources(&self, vitals: Vitals) -> admin::Sources {
+        self.shown.sources(vitals, &self.cache, self.reporter())
+    }
+
+    /// Makes the report: who asks what, what it costs, and what should be mended.
+    pub fn reporter(&self) -> Box<dyn Fn() -> Report + Send + Sync> {
+        let (insight, config) = (self.insight.clone(), self.config.clone());
+        Box::new(move || {
+            let mode = config.borrow().policy.mode();
+            insight.report(mode.as_str(), Instant::now())
+        })
+    }
+
     /// Accepts no more, lets requests under way finish within [`DRAIN_DEADLINE`], then stops.
     pub async fn drain(self) {
         self.begin_drain.cancel();
@@ -128,6 +193,10 @@ impl Running {
         }
         self.cache.shutdown().await;
         self.helpers.iter().for_each(JoinHandle::abort);
+        let audit = self.audit;
+        if tokio::task::spawn_blocking(move || audit.close()).await.is_err() {
+            tracing::error!("the audit did not end");
+        }
     }
 }
 
@@ -172,7 +241,14 @@ fn random_fraction() -> f64 {
     f64::from((high >> 32) as u32) / f64::from(u32::MAX)
 }
 
-async fn keep_gauges(metrics: Metrics, cache: Cache) {
+async fn keep_gauges(
+    metrics: Metrics,
+    cache: Cache,
+    discovery: Discovery,
+    insight: Insight,
+    timeline: Arc<Timeline>,
+) {
+    let (began, began_at) = (SystemTime::now(), Instant::now());
     let mut ticks = tokio::time::interval(GAUGES_PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -180,7 +256,13 @@ async fn keep_gauges(metrics: Metrics, cache: Cache) {
         let replicas = cache.replicas();
         metrics.replicas(&replicas.iter().map(sample).collect::<Vec<_>>());
         metrics.replica_totals(&totals(cache.counters()));
+        discovery.report();
+        metrics.accounts(insight.accounts());
         metrics.run_upkeep();
+        let unix_time = (began + began_at.elapsed()).duration_since(SystemTime::UNIX_EPOCH);
+        let now = Instant::now();
+        let sums = shown::sums(metrics.totals(), cache.counters(), &replicas, now);
+        timeline.add(unix_time.unwrap_or_default().as_secs(), sums);
     }
 }
 

@@ -25,6 +25,7 @@ mod rebuild;
 pub mod reflector;
 pub mod render;
 mod replica;
+mod roll;
 pub mod selection;
 mod set;
 mod split;
@@ -34,7 +35,7 @@ pub mod subscription;
 pub mod testing;
 mod view;
 
-pub use replica::{Link, Published, Reach, Replica, ReplicaStatus, Start, State, View};
+pub use replica::{Attached, Link, Published, Reach, Replica, ReplicaStatus, Start, State, View};
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -216,6 +217,20 @@ impl Cache {
         }
         drop(settings);
         Lookup::Found(self.0.spawn(&mut set, wanted, start).view())
+    }
+
+    /// The best replica that covers the query, without taking it for used.
+    pub fn peek(&self, query: &Query) -> Option<View> {
+        self.0.set().best(query).map(Replica::view)
+    }
+
+    /// The same, and otherwise why there is none; nothing is counted or started.
+    pub fn held(&self, query: &Query) -> Lookup {
+        let absence = || self.0.set().absence(query, Instant::now());
+        self.peek(query).map_or_else(
+            || Lookup::Absent(absence().unwrap_or(Absence::NotDemanded)),
+            Lookup::Found,
+        )
     }
 
     /// The apiserver has just answered a read of this query, though its replica is cut off.

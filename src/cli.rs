@@ -5,11 +5,18 @@
 //! and its parts print.
 
 mod announce;
+mod ask;
 mod configuration;
 mod explain;
+mod inject;
 mod kubeconfig;
 mod log;
 mod options;
+mod probe;
+mod report;
+mod table;
+mod tap;
+mod top;
 
 use std::{
     ffi::OsString,
@@ -21,12 +28,12 @@ use clap::{Parser, Subcommand};
 
 use crate::{app, config, demo, error::Chain};
 
-pub use announce::{Announcement, announce};
-pub use explain::{Explanation, explain};
+pub use announce::{Announcement, announce, reachable};
+pub use inject::InjectionOptions;
 pub use kubeconfig::{Kubeconfig, KubeconfigError, write_kubeconfig};
 pub use options::{
-    GatewayOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions, ServingOptions,
-    SidecarOptions,
+    GatewayOptions, InjectorOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions,
+    Output, ServingOptions, SidecarOptions,
 };
 
 /// LIST less: a caching proxy between Kubernetes clients and their apiserver.
@@ -47,10 +54,24 @@ enum Command {
     Gateway(GatewayOptions),
     /// Serve the workload beside it in its pod.
     Sidecar(SidecarOptions),
+    /// Tell by the exit code whether a Listless beside it has started, or lives.
+    Probe(probe::Arguments),
+    /// Put a sidecar into pods on their way into the cluster: a mutating webhook.
+    Injector(Box<InjectorOptions>),
+    /// Put a sidecar into the pods of manifests.
+    Inject(inject::Arguments),
+    /// Take the sidecar out of the pods of manifests.
+    Uninject(inject::Files),
     /// Show what is saved: a simulated cluster, polled straight and through Listless.
     Demo(demo::Args),
+    /// Show who asks a running Listless for what, live.
+    Top(top::Arguments),
+    /// Tell what a running Listless saved, who should be mended, and how.
+    Report(report::Arguments),
     /// Tell what would happen to a request, and why.
     Explain(explain::Arguments),
+    /// Show the requests that a running Listless answers, as they come.
+    Tap(tap::Arguments),
     /// Print or check configuration files.
     #[command(subcommand)]
     Config(configuration::Command),
@@ -66,7 +87,8 @@ const USED_WRONGLY: u8 = 2;
 
 /// Runs the command that the arguments (the first being the program's name) ask for.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
             // Nobody is left to tell when even this cannot be written.
@@ -78,7 +100,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             };
         }
     };
-    match dispatch(cli) {
+    match dispatch(cli, &arguments) {
         Ok(code) => code,
         Err(error) => {
             let _unwritten = writeln!(io::stderr(), "{}", told(&error));
@@ -87,16 +109,23 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+fn dispatch(cli: Cli, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     // The demo's table is what people look at.
     let level = if matches!(cli.command, Command::Demo(_)) { "error" } else { "info" };
     log::start(&cli.log, level)?;
     match cli.command {
         Command::Local(options) => app::local(&options)?,
         Command::Gateway(options) => app::gateway(&options)?,
-        Command::Sidecar(options) => app::sidecar(&options)?,
+        Command::Sidecar(options) => return app::sidecar(&options, &arguments[1..]),
+        Command::Probe(arguments) => probe::run(&arguments)?,
+        Command::Injector(options) => app::injector(&options)?,
+        Command::Inject(arguments) => inject::inject(&arguments)?,
+        Command::Uninject(files) => inject::uninject(&files)?,
         Command::Demo(args) => return demo::run(&args),
+        Command::Top(arguments) => top::run(&arguments)?,
+        Command::Report(arguments) => report::run(&arguments)?,
         Command::Explain(arguments) => explain::run(&arguments)?,
+        Command::Tap(arguments) => tap::run(&arguments)?,
         Command::Config(command) => configuration::run(&command)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -4,6 +4,7 @@
 //! published whole and never changed. Only this module and `tls` read files.
 
 mod check;
+mod check_rule;
 mod document;
 mod places;
 mod problem;
@@ -29,8 +30,9 @@ use places::Places;
 pub use problem::Problem;
 pub use quantity::{NotAnAmount, Quantity, Span};
 pub use raw::{
-    ApiVersion, CacheSection, DiscoverySection, Kind, RawConfig, RepeatAction, RepeatPollsSection,
-    RuleSection, UncachedReadsSection,
+    AccessLevel, AccessLogSection, ApiVersion, AuditSection, CacheSection, DiscoverySection, Kind,
+    ObserveSection, RawConfig, RepeatPollsSection, RuleRepeatPollsSection, RuleSection,
+    UncachedReadsSection,
 };
 pub use reload::{Change, Reloader};
 
@@ -43,25 +45,34 @@ pub struct Config {
     pub memory_limit_bytes: usize,
     /// How long a replica that nobody reads is kept.
     pub idle_timeout: Duration,
-    /// What becomes of polls that repeat.
-    pub repeat_polls: RepeatPolls,
+    /// In mode `observe`: which share of the answers that memory could have given is checked.
+    pub check_share: f64,
     /// Whether discovery documents are kept.
     pub discovery_cache: bool,
+    /// Which requests have a line in the log.
+    pub access_log: AccessLog,
+    /// Where answers from memory are told of, if anywhere.
+    pub audit: Option<AuditFile>,
     warnings: Vec<Problem>,
     raw: RawConfig,
 }
 
-/// What becomes of polls that repeat.
+/// Which requests have a line in the log.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RepeatPolls {
-    /// How many a second are answered without further ado.
-    pub per_second: f64,
-    /// How many may come at once.
-    pub burst: u32,
-    /// What becomes of the others.
-    pub action: RepeatAction,
-    /// How long one is held back at most.
-    pub max_delay: Duration,
+pub struct AccessLog {
+    /// Which kinds.
+    pub level: AccessLevel,
+    /// Of those that did not fail, this share.
+    pub sample: f64,
+}
+
+/// The file that tells of answers from memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditFile {
+    /// The file.
+    pub file: PathBuf,
+    /// A larger one is begun anew.
+    pub bytes_max: u64,
 }
 
 /// Why a file gives no configuration.

@@ -16,7 +16,7 @@ mod report;
 use std::{
     any::Any,
     io::{IsTerminal, Write},
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     process::ExitCode,
     time::Duration,
 };
@@ -40,6 +40,9 @@ pub struct Args {
     /// How to show the result.
     #[arg(short = 'o', long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
+    /// Where to show Listless's page while it runs; the polls then go on until Ctrl-C.
+    #[arg(long, value_name = "ADDRESS")]
+    pub admin: Option<SocketAddr>,
 }
 
 /// How the result is shown.
@@ -69,6 +72,8 @@ type Cluster = Server;
 struct Proxy {
     /// Where pollers find it.
     server: Server,
+    /// Where it shows its page.
+    page: Option<SocketAddr>,
     /// Ends it when dropped.
     _guard: Box<dyn Any + Send>,
 }
@@ -108,6 +113,9 @@ const POLLS_MIN: u32 = 3;
 /// How long Listless may take until it answers every poller from memory.
 const WARM_UP_MAX: Duration = Duration::from_secs(15);
 
+/// How long the polls go on for who looks at the page.
+const LOOK_MAX: Duration = Duration::from_secs(3600);
+
 const REDRAW: Duration = Duration::from_millis(500);
 
 /// What a shell expects of a command that Ctrl-C ended.
@@ -132,16 +140,19 @@ async fn show(args: &Args) -> anyhow::Result<ExitCode> {
             std::future::pending::<()>().await;
         }
     };
-    let report = measure(args, &scale, listless::in_process(), &mut table, interrupt).await?;
-    match args.output {
-        Output::Table => table.finish(&report)?,
-        Output::Json => table.say(&serde_json::to_string(&report)?)?,
-    }
+    let start_proxy = listless::in_process(args.admin.map(bind).transpose()?);
+    let report = measure(args, &scale, start_proxy, &mut table, interrupt).await?;
     Ok(match (report.interrupted, report.is_clean()) {
         (true, _) => ExitCode::from(INTERRUPTED_CODE),
         (false, true) => ExitCode::SUCCESS,
         (false, false) => ExitCode::FAILURE,
     })
+}
+
+fn bind(admin: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(admin).with_context(|| format!("--admin {admin}"))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 async fn measure<W: Write>(
@@ -168,6 +179,9 @@ async fn measure<W: Write>(
             && let Some(start_proxy) = start_proxy.take()
         {
             let started = start_proxy(cluster.endpoint()).await.context("starting Listless")?;
+            if let (Some(page), true) = (started.page, shown) {
+                table.say(&format!("The page: http://{page}/\n"))?;
+            }
             proxy = Some(started);
         }
         let server = proxy.as_ref().map_or_else(|| cluster.endpoint(), |it| it.server.clone());
@@ -180,6 +194,18 @@ async fn measure<W: Write>(
             report.interrupted = true;
             break;
         }
+    }
+    match args.output {
+        Output::Table => table.finish(&report)?,
+        Output::Json => table.say(&serde_json::to_string(&report)?)?,
+    }
+    if let Some(proxy) = proxy.filter(|proxy| proxy.page.is_some() && !report.interrupted) {
+        if shown {
+            table.say("\nThe polls go on, to be looked at on the page; Ctrl-C ends them.")?;
+        }
+        let end = Instant::now() + LOOK_MAX;
+        let mut phase = Phase::start(Kind::Shown, &cluster, &proxy.server, scale, end)?;
+        follow(&mut phase, interrupt, |_| Ok(())).await?;
     }
     Ok(report)
 }

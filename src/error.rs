@@ -3,7 +3,7 @@
 //! The client is told what happened and whether to try again, nothing of addresses, credentials or
 //! causes; those are for the log, where the failure is handled.
 
-use std::{error, fmt};
+use std::{error, fmt, num::NonZeroU32};
 
 use http::{
     HeaderValue, Response, StatusCode,
@@ -15,6 +15,7 @@ use crate::{
     api::{Verb, request::RequestInfo},
     body::Body,
     metrics::UpstreamFault,
+    mutants::{Mutant, is_on},
     upstream,
 };
 
@@ -29,6 +30,12 @@ pub enum Error {
         source: upstream::Error,
         /// Whether the client is asked to try again.
         retry: Retry,
+    },
+    /// The client asks for the same again and again.
+    #[error("the same read was repeated too often")]
+    RepeatedPoll {
+        /// When it may come again.
+        retry_after_secs: NonZeroU32,
     },
 }
 
@@ -102,12 +109,16 @@ impl Error {
             Self::Upstream { source: upstream::Error::Credentials(_), .. } => Fault::Proxy,
             Self::Upstream { source: upstream::Error::Saturated(_), .. } => Fault::Proxy,
             Self::Upstream { .. } => Fault::Upstream,
+            Self::RepeatedPoll { .. } => Fault::Client,
         }
     }
 
     /// The word for logs and Cache-Status.
     pub fn as_str(&self) -> &'static str {
-        let Self::Upstream { source, .. } = self;
+        let source = match self {
+            Self::Upstream { source, .. } => source,
+            Self::RepeatedPoll { .. } => return "repeated-poll",
+        };
         match source {
             upstream::Error::Connect(_) => "upstream-unreachable",
             upstream::Error::ConnectTimeout => "upstream-timeout",
@@ -119,14 +130,25 @@ impl Error {
 
     /// The answer.
     pub fn into_response(self) -> Response<Body> {
-        let Self::Upstream { source, retry } = &self;
+        let (source, retry) = match &self {
+            Self::Upstream { source, retry } => (source, retry),
+            Self::RepeatedPoll { retry_after_secs } => return repeated(*retry_after_secs),
+        };
         let (code, reason) = match (source, retry) {
             // The request may have had its effect: a gateway's failure, not the server's.
             (upstream::Error::Broken(_), Retry::Leave) => (StatusCode::BAD_GATEWAY, None),
             _ => (StatusCode::SERVICE_UNAVAILABLE, Some("ServiceUnavailable")),
         };
-        answer(code, reason, *retry, message(source))
+        let retry_after = (*retry == Retry::Invite).then_some(RETRY_AFTER_SECONDS);
+        answer(code, reason, retry_after, message(source))
     }
+}
+
+/// Few clients heed it, and those only in whole seconds, in the header or in the Status.
+fn repeated(retry_after_secs: NonZeroU32) -> Response<Body> {
+    let retry_after = (!is_on(Mutant::NoRetryAfter)).then(|| retry_after_secs.get().into());
+    let message = "listless refuses this read for now: it was repeated too often";
+    answer(StatusCode::TOO_MANY_REQUESTS, Some("TooManyRequests"), retry_after, message)
 }
 
 /// What the client is told.
@@ -144,8 +166,12 @@ fn message(error: &upstream::Error) -> &'static str {
     }
 }
 
-fn answer(code: StatusCode, reason: Option<&str>, retry: Retry, message: &str) -> Response<Body> {
-    let invited = retry == Retry::Invite;
+fn answer(
+    code: StatusCode,
+    reason: Option<&str>,
+    retry_after: Option<u64>,
+    message: &str,
+) -> Response<Body> {
     let failure = Failure {
         kind: "Status",
         api_version: "v1",
@@ -153,7 +179,7 @@ fn answer(code: StatusCode, reason: Option<&str>, retry: Retry, message: &str) -
         status: "Failure",
         message,
         reason,
-        details: invited.then_some(Details { retry_after_seconds: RETRY_AFTER_SECONDS }),
+        details: retry_after.map(|seconds| Details { retry_after_seconds: seconds }),
         code: code.as_u16(),
     };
     let body = serde_json::to_vec(&failure).expect("texts and numbers are JSON");
@@ -161,8 +187,8 @@ fn answer(code: StatusCode, reason: Option<&str>, retry: Retry, message: &str) -
     *response.status_mut() = code;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if invited {
-        headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+    if let Some(seconds) = retry_after {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
 }
@@ -257,6 +283,21 @@ mod tests {
         let (code, retry, status) = answered(broken(), Method::POST, pods).await;
         assert_eq!((code, retry), (502, None));
         assert_eq!(status.get("reason"), None);
+    }
+
+    #[tokio::test]
+    async fn a_poll_that_repeats_too_often_is_told_when_to_come_again() {
+        let retry_after_secs = NonZeroU32::new(7).unwrap();
+        let error = Error::RepeatedPoll { retry_after_secs };
+        assert_eq!((error.fault(), error.as_str()), (Fault::Client, "repeated-poll"));
+        let response = error.into_response();
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(response.headers()[RETRY_AFTER], "7");
+        let body = response.into_body().collect(1 << 16).await.unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((&status["kind"], &status["code"]), (&"Status".into(), &429.into()));
+        assert_eq!(status["reason"], "TooManyRequests");
+        assert_eq!(status["details"]["retryAfterSeconds"], 7);
     }
 
     #[test]

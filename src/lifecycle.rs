@@ -79,6 +79,15 @@ impl Ready {
     }
 }
 
+impl NotReady {
+    /// Makes the part ready, or unready again.
+    pub fn set_ready(&self, ready: bool) {
+        if let Some(part) = self.parts.lock().get_mut(self.index) {
+            part.ready = ready;
+        }
+    }
+}
+
 impl Drop for NotReady {
     fn drop(&mut self) {
         if let Some(part) = self.parts.lock().get_mut(self.index) {

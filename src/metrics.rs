@@ -6,12 +6,15 @@
 mod client;
 mod document;
 mod family;
+mod injector;
 mod labels;
 mod metric;
 mod own;
+mod polls;
 mod process;
 mod replica;
 mod table;
+mod totals;
 mod upstream;
 
 use std::sync::Arc;
@@ -31,10 +34,12 @@ use crate::api::GroupVersionResource;
 pub use client::RequestSample;
 pub use document::document;
 pub use labels::{
-    Certificate, Connect, Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState,
-    Review, Round, ServedBy, Told, Transport, UpstreamFault, Wait, WatchEnd,
+    AuditResult, Certificate, Connect, DocumentResult, Event, Held, Injection, Lane, Limit, Origin,
+    Outcome, Protocol, ReplicaEnd, ReplicaState, Review, Round, ServedBy, Shadow, Told, Transport,
+    UpstreamFault, Wait, WatchEnd, Would,
 };
 pub use replica::{ReplicaSample, ReplicaTotals};
+pub use totals::Totals;
 pub use upstream::UpstreamSample;
 
 /// Records what happens; cheap to clone.
@@ -51,6 +56,9 @@ struct Inner {
     upstream: upstream::Handles,
     replica: replica::Handles,
     own: own::Handles,
+    polls: polls::Handles,
+    sums: totals::Sums,
+    injector: injector::Handles,
 }
 
 // === impl Metrics ===
@@ -66,6 +74,9 @@ impl Metrics {
             upstream: upstream::Handles::new(&recorder),
             replica: replica::Handles::new(&recorder),
             own: own::Handles::new(&recorder),
+            polls: polls::Handles::new(&recorder),
+            sums: totals::Sums::default(),
+            injector: injector::Handles::new(&recorder),
         }))
     }
 

@@ -50,6 +50,10 @@ mutants! {
     BinaryMessages,
     /// What a watch showed does not count for later reads.
     WatchTeachesNothing,
+    /// Right after a change a document counts as settled.
+    DocumentsSettleAtOnce,
+    /// What was told one caller of discovery counts as told to all.
+    CallersShareDocuments,
     /// A list's body is given again for a state it was not made from.
     StaleBody,
     /// A list ignores its label selector.
@@ -102,6 +106,18 @@ mutants! {
     CallersShareReview,
     /// A stranger's request goes out in our own name.
     StrangerInOurName,
+    /// A lease is held back like any other poll.
+    LeasePaced,
+    /// A poll is held back however soon its client gives up.
+    TimeoutIgnored,
+    /// A poll is refused without saying when to come again.
+    NoRetryAfter,
+    /// A poll that was held back is answered by what was held when it came.
+    DecidedBeforeHold,
+    /// A read is rewritten though it is only observed.
+    ObservedRewritten,
+    /// Somebody who asks the apiserver for patience is asked again as soon as others are answered.
+    PushbackIgnored,
 }
 
 /// Whether this bug is to be there.

@@ -7,19 +7,25 @@ pub mod aggregation;
 pub mod authorize;
 pub mod coalesce;
 pub mod decide;
+pub mod discovery;
 pub mod forward;
 pub mod identify;
 pub mod listen;
 pub mod local;
 pub mod metered;
 pub mod observe;
+mod observing;
+mod pacing;
+mod planning;
 pub mod session;
 pub mod sessions;
+mod shadow;
 pub mod target;
 pub mod warnings;
 pub mod watching;
+mod witness;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
@@ -29,31 +35,35 @@ pub use self::sessions::SharedSession;
 use self::{
     aggregation::Aggregation,
     authorize::{Asker, Attributes, Authorize},
-    coalesce::{Coalesce, CoalesceKey, Landed},
-    decide::{Forward, ForwardReason, LocalRead, LocalWatch, Plan, Rewriting, Step},
-    forward::{Clients, Forwarder},
-    identify::{Caller, Identify},
+    coalesce::{Coalesce, CoalesceKey, Departure, Landed},
+    decide::{Forward, ForwardReason, LocalRead, LocalWatch, Plan, Reject, Rewriting},
+    discovery::Discovery,
+    forward::{Clients, Forwarder, Pupils},
+    identify::Identify,
     listen::{Connection, Serve},
     local::Local,
-    observe::RequestLog,
-    session::{Session, Source},
-    sessions::{SESSIONS_MAX, Sessions, Visit},
-    target::{Target, Targets, negotiate, readable, sought},
+    observe::{Records, RequestLog},
+    observing::Scouts,
+    pacing::Pacing,
+    session::Source,
+    sessions::{Past, SESSIONS_MAX, Sessions, Visit},
+    shadow::Shadows,
+    target::{Target, Targets, readable},
     warnings::Warnings,
     watching::{Terms, Watches, Watching},
 };
 use crate::{
     api::{
-        Verb,
-        media::{Negotiated, UnmodelledMedia},
-        request::{NotModelled, RequestInfo, ResourceRequest},
-        version::VersionMatch,
+        media::UnmodelledMedia,
+        request::{NotModelled, RequestInfo},
     },
     body::Body,
-    cache::{Cache, Demand, Lookup},
+    cache::Cache,
     config::Config,
     error::Error,
-    metrics::{Metrics, Transport},
+    insight::Insight,
+    metrics::Transport,
+    policy::Mode,
     websocket::Asked,
 };
 
@@ -64,30 +74,41 @@ pub struct Proxy {
     config: watch::Receiver<Arc<Config>>,
     cache: Cache,
     sessions: Sessions,
+    /// What the sessions would be in mode `enforce`, while it is `observe`.
+    foreseen: Sessions,
+    scouts: Scouts,
+    shadow: Shadows,
+    pacing: Pacing,
     authorize: Authorize,
-    aggregation: Aggregation,
+    aggregation: Arc<Aggregation>,
     local: Local,
     coalesce: Coalesce,
     forwarder: Forwarder,
     warnings: Warnings,
     watches: Watches,
-    metrics: Metrics,
+    discovery: Discovery,
+    insight: Insight,
+    records: Records,
 }
 
 /// What a [`Proxy`] is made of.
 pub struct Parts {
     /// How callers are told apart.
     pub identify: Identify,
+    /// What clients may have seen before.
+    pub past: Past,
     /// The configuration in force.
     pub config: watch::Receiver<Arc<Config>>,
     /// The replicas.
     pub cache: Cache,
+    /// The documents of discovery.
+    pub discovery: Discovery,
     /// To the apiserver.
     pub clients: Clients,
     /// What the apiserver warns of.
     pub warnings: Warnings,
-    /// What is counted.
-    pub metrics: Metrics,
+    /// Where each request is recorded.
+    pub records: Records,
 }
 
 // === impl Proxy ===
@@ -95,24 +116,32 @@ pub struct Parts {
 impl Proxy {
     /// Joins the parts; nothing runs until a request comes.
     pub fn new(parts: Parts) -> Self {
+        let metrics = parts.records.metrics().clone();
+        let insight = parts.records.insight().clone();
         Self {
             identify: parts.identify,
             targets: Targets::default(),
             config: parts.config,
             cache: parts.cache,
-            watches: Watches::new(parts.metrics.clone()),
-            sessions: Sessions::new(SESSIONS_MAX, parts.metrics.clone()),
+            watches: Watches::new(metrics.clone()),
+            sessions: Sessions::new(parts.past, SESSIONS_MAX, metrics.clone()),
+            foreseen: Sessions::new(parts.past, SESSIONS_MAX, metrics.clone()),
+            scouts: Scouts::default(),
+            shadow: Shadows::new(metrics.clone()),
+            pacing: Pacing::new(metrics.clone()),
             authorize: Authorize::new(
                 parts.clients.own.clone(),
                 parts.clients.plain.clone(),
-                parts.metrics.clone(),
+                metrics,
             ),
-            aggregation: Aggregation::new(parts.clients.own.clone()),
+            aggregation: Arc::new(Aggregation::new(parts.clients.own.clone())),
             local: Local::default(),
             coalesce: Coalesce::default(),
-            forwarder: Forwarder::new(parts.clients),
+            forwarder: Forwarder::new(parts.clients, insight.clone()),
             warnings: parts.warnings,
-            metrics: parts.metrics,
+            discovery: parts.discovery,
+            insight,
+            records: parts.records,
         }
     }
 
@@ -122,8 +151,8 @@ impl Proxy {
     }
 
     /// Answers one request. Every request, however it fails, leaves through here once.
-    async fn answer_logged(&self, request: Request<Incoming>) -> Response<Body> {
-        let mut log = RequestLog::open(&self.metrics);
+    async fn answer_logged(&self, connection: u64, request: Request<Incoming>) -> Response<Body> {
+        let mut log = RequestLog::open(&self.records, connection, &request);
         let response = match self.answer(request, &mut log).await {
             Ok(response) => response,
             Err(error) => {
@@ -141,15 +170,33 @@ impl Proxy {
     ) -> Result<Response<Body>, Error> {
         let visit = self.visit(request.headers());
         let target = self.targets.read(visit.caller(), &request);
-        let info = &target.info;
-        log.classified(&target);
-        let plan = self.plan(&visit, &target, request.headers(), log).await;
+        log.classified(&target, target.asker(&self.insight, request.headers()));
+        let config = self.config.borrow().clone();
+        if config.policy.mode() == Mode::Observe {
+            return self.observe(&visit, &target, &config, request, log).await;
+        }
+        let rules = target.rules(&config.policy, request.headers());
+        let plan = match target.info {
+            RequestInfo::NonResource(_) => self.plan_document(visit.caller(), &request).await,
+            RequestInfo::Resource(_) => {
+                self.plan(&visit, &target, &rules, request.headers(), log).await
+            }
+        };
         log.decided(&plan);
+        let info = &target.info;
+        let departure = Departure::AtOnce;
         match plan {
             Plan::Read(answer) => self.read(&visit, &target, answer, request, log).await,
             Plan::Watch(answer) => self.watch(&visit, &target, answer, request, log).await,
-            Plan::Share(forward) => self.share(&visit, info, forward, request, log).await,
+            Plan::Document(plan) => self.document(&visit, info, plan, request, log).await,
+            Plan::Share(forward) => {
+                self.share(&visit, info, forward, departure, request, log).await
+            }
             Plan::Forward(forward) => self.forward(&visit, info, forward, request, log).await,
+            Plan::Pace(pace) => self.pace(&visit, &target, &rules, pace, request, log).await,
+            Plan::Reject(Reject { retry_after_secs }) => {
+                Err(Error::RepeatedPoll { retry_after_secs })
+            }
         }
     }
 
@@ -157,102 +204,6 @@ impl Proxy {
         let caller = self.identify.caller(headers);
         let session = self.sessions.of(caller, Instant::now());
         Visit { asker: Asker::new(caller, headers), session }
-    }
-
-    /// Whether the caller may learn anything of a replica: whether there is one, and how it fares.
-    ///
-    /// Our own user may know all of them: they were read in its name. A bearer must be allowed the
-    /// very read first, so that nobody starts a replica, waits for one or is told of one without it;
-    /// and what it may read must not depend on who it is.
-    async fn may_know(
-        &self,
-        visit: &Visit,
-        target: &Target,
-        question: impl FnOnce(&ResourceRequest) -> Attributes,
-    ) -> Result<(), ForwardReason> {
-        let Caller::Bearer(_) = visit.caller() else { return Ok(()) };
-        let refused = Err(ForwardReason::NotAuthorized);
-        let Some(request) = target.info.resource_request() else { return refused };
-        if !self.authorize.allows(&visit.asker, || question(request), &target.review).await {
-            return refused;
-        }
-        if self.aggregation.may_serve(&request.resource).await {
-            return Err(ForwardReason::MayBeAggregated);
-        }
-        Ok(())
-    }
-
-    /// Decides, and waits for a replica as long as the decision allows.
-    async fn plan(
-        &self,
-        visit: &Visit,
-        target: &Target,
-        headers: &HeaderMap,
-        log: &mut RequestLog,
-    ) -> Plan {
-        let info = &target.info;
-        let arrived = Instant::now();
-        let policy = self.config.borrow().policy.clone();
-        let caller = visit.caller();
-        if info.verb() == Verb::Watch {
-            let (media, asked) = (Negotiated::of_watch(headers), Asked::of(headers));
-            let candidate = {
-                let session = visit.session.lock();
-                decide::watch_candidate(info, caller, media, &asked, &policy, &session)
-            };
-            let candidate = match candidate {
-                Ok(candidate) => candidate,
-                Err(plan) => return plan,
-            };
-            let question = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
-            if let Err(reason) = self.may_know(visit, target, question).await {
-                // Perhaps there was no answer: who really may not is refused by the apiserver.
-                return Plan::Forward(Forward::detour(candidate.watch, reason));
-            }
-            let lookup = self.cache.lookup(&candidate.watch.query, Demand::Ignore);
-            let step = |lookup: &Lookup, session: &Session, now, waited| {
-                decide::decide_watch(&candidate, lookup, session, now, waited)
-            };
-            return self.settle(&visit.session, arrived, lookup, step, log).await;
-        }
-        let media = negotiate(info, headers);
-        let candidate = decide::candidate(info, caller, media, &policy, &visit.session.lock());
-        let candidate = match candidate {
-            Ok(candidate) => candidate,
-            Err(plan) => return plan,
-        };
-        let question = |request: &_| Attributes::of_read(caller, request, candidate.read);
-        if let Err(reason) = self.may_know(visit, target, question).await {
-            return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
-        }
-        let lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
-        let step = |lookup: &Lookup, session: &Session, now, waited| {
-            decide::decide(&candidate, lookup, session, now, waited)
-        };
-        self.settle(&visit.session, arrived, lookup, step, log).await
-    }
-
-    /// Decides by what is held, again and again as long as it is worth waiting.
-    async fn settle(
-        &self,
-        session: &SharedSession,
-        arrived: Instant,
-        mut lookup: Lookup,
-        decide: impl Fn(&Lookup, &Session, Instant, Duration) -> Step,
-        log: &RequestLog,
-    ) -> Plan {
-        loop {
-            let now = Instant::now();
-            let step = decide(&lookup, &session.lock(), now, now - arrived);
-            match step {
-                Step::Act(plan) => return plan,
-                Step::Await(wait) => {
-                    let view = wait.replica.reach(&wait.reach, arrived + wait.patience).await;
-                    log.waited(view.reaches(&wait.reach), now.elapsed());
-                    lookup = Lookup::Found(view);
-                }
-            }
-        }
     }
 
     async fn read(
@@ -263,7 +214,7 @@ impl Proxy {
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
-        let version = answer.snapshot.version().clone();
+        let (version, objects) = (answer.snapshot.version().clone(), answer.snapshot.len());
         let level = answer.level;
         let mut reason = ForwardReason::NotAuthorized;
         if let Some((asked, read)) = readable(&target.info)
@@ -276,7 +227,8 @@ impl Proxy {
             let answered = self.local.read(read, allowed, &target.body, request.headers()).await;
             if let Some(mut response) = answered {
                 self.warnings.repeat(&read.query.resource, response.headers_mut());
-                return Ok(log.hit(level, response));
+                log.said(self.insight.content(&version), objects);
+                return Ok(log.hit(level, Some(version), response));
             }
             reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);
         }
@@ -296,14 +248,14 @@ impl Proxy {
         let reason = match self.open_watch(visit, target, answer, request.headers()).await {
             Ok((watching, Asked::WebSocket(handshake))) => {
                 watching.send_over(hyper::upgrade::on(&mut request));
-                return Ok(log.hit(level, handshake.into_response()));
+                return Ok(log.hit(level, None, handshake.into_response()));
             }
             Ok((watching, _)) => {
                 let mut response = local::stream(watching.into_body(), request.headers());
                 if let Some(request) = target.info.resource_request() {
                     self.warnings.repeat(&request.resource, response.headers_mut());
                 }
-                return Ok(log.hit(level, response));
+                return Ok(log.hit(level, None, response));
             }
             Err(reason) => reason,
         };
@@ -341,14 +293,16 @@ impl Proxy {
         visit: &Visit,
         info: &RequestInfo,
         forward: Forward,
+        departure: Departure,
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
         let Forward { reason, rewriting } = forward;
         let key = CoalesceKey::new(visit.caller(), &request, &rewriting);
         let (caller, session) = (visit.caller(), &visit.session);
-        let send = || self.forwarder.forward(caller, info, &rewriting, request, session);
-        match self.coalesce.fly(key, send).await {
+        let pupils = Pupils::one(session);
+        let send = || self.forwarder.forward(caller, info, &rewriting, request, pupils);
+        match self.coalesce.fly(key, departure, send).await {
             Ok(Landed::Sent(response)) => Ok(log.forwarded(reason, response)),
             Ok(Landed::Shared(response)) => Ok(log.coalesced(reason, response)),
             Err(error) => Err(Error::upstream(error, info)),
@@ -365,28 +319,18 @@ impl Proxy {
     ) -> Result<Response<Body>, Error> {
         let Forward { reason, rewriting } = forward;
         let (caller, session) = (visit.caller(), &visit.session);
-        let sent = self.forwarder.forward(caller, info, &rewriting, request, session).await;
-        match sent {
-            Ok(response) => {
-                match (reason, sought(info)) {
-                    (ForwardReason::LinkLost, Some((query, _))) => self.cache.nudge(query),
-                    // What a request names itself may lie in a future that no bookmark reaches.
-                    (ForwardReason::Behind, Some((query, version)))
-                        if !matches!(version, VersionMatch::NotOlderThan(_)) =>
-                    {
-                        self.cache.lags(query);
-                    }
-                    _ => {}
-                }
-                Ok(log.forwarded(reason, response))
-            }
-            Err(error) => Err(Error::upstream(error, info)),
-        }
+        let witness = witness::of(info, log.asker(), &self.insight, &self.cache);
+        let pupils = Pupils { witness: witness.as_ref(), ..Pupils::one(session) };
+        let _noticed = self.discovery.notice(info);
+        let sent = self.forwarder.forward(caller, info, &rewriting, request, pupils).await;
+        let response = sent.map_err(|error| Error::upstream(error, info))?;
+        self.hint(reason, info);
+        Ok(log.forwarded(reason, response))
     }
 }
 
 impl Serve for Proxy {
-    async fn serve(&self, _: &Connection, request: Request<Incoming>) -> Response<Body> {
-        self.answer_logged(request).await
+    async fn serve(&self, connection: &Connection, request: Request<Incoming>) -> Response<Body> {
+        self.answer_logged(connection.id, request).await
     }
 }

@@ -4,6 +4,7 @@
 //! owner only. What the kubeconfig says about the apiserver's certificate is `upstream::identity`'s.
 
 mod files;
+mod validity;
 
 use std::{
     io,
@@ -15,13 +16,17 @@ use std::{
 
 use arc_swap::ArcSwap;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType,
+    BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    NameConstraints, PKCS_ECDSA_P256_SHA256, SanType,
 };
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
+    client::{WebPkiServerVerifier, danger::ServerCertVerifier},
     crypto::{CryptoProvider, aws_lc_rs},
-    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject},
+    pki_types::{
+        CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime, pem::PemObject,
+    },
 };
 
 pub use files::Files;
@@ -60,6 +65,9 @@ pub enum Error {
     /// A bundle of certificates has none that can be used.
     #[error("no usable certificate in the bundle")]
     NoCertificate,
+    /// What should hold a key does not.
+    #[error("no usable key")]
+    NoKey,
     /// A certificate could not be made.
     #[error("making a certificate failed")]
     Issue(#[from] rcgen::Error),
@@ -100,21 +108,32 @@ pub struct Server(Arc<ArcSwap<ServerConfig>>);
 impl Authority {
     /// A new authority, valid from `now`.
     pub fn generate(now: SystemTime) -> Result<Self, Error> {
+        Self::of(authority_params(now))
+    }
+
+    /// A new authority that can vouch for servers of these names and on loopback, and for no others:
+    /// who steals its key can stand for nobody else.
+    pub fn generate_for(names: &Names, now: SystemTime) -> Result<Self, Error> {
+        let mut params = authority_params(now);
+        params.name_constraints = Some(names.constraints());
+        Self::of(params)
+    }
+
+    fn of(params: CertificateParams) -> Result<Self, Error> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        let params = authority_params(now);
         let certificate = params.self_signed(&key)?;
         let pem = certificate.pem();
         let certificate = certificate.der().clone();
         Ok(Self { certificate, pem, issuer: Issuer::new(params, key) })
     }
 
-    /// The authority kept in `directory`; made and kept there if there is none.
-    pub fn load_or_create(directory: &Path, now: SystemTime) -> Result<Self, Error> {
+    /// The authority kept in `directory`; made for `names` and kept there if there is none.
+    pub fn load_or_create(directory: &Path, names: &Names, now: SystemTime) -> Result<Self, Error> {
         let (certificate, key) = (directory.join(CA_FILE), directory.join(CA_KEY_FILE));
         if certificate.exists() && key.exists() {
             return Self::load(&certificate, &key, now);
         }
-        let authority = Self::generate(now)?;
+        let authority = Self::generate_for(names, now)?;
         make_private(directory)?;
         let key_pem = authority.issuer.key().serialize_pem();
         write_private(&key, key_pem.as_bytes())?;
@@ -243,6 +262,22 @@ impl Names {
         }
         self
     }
+
+    /// What an authority for servers of these names may vouch for.
+    fn constraints(&self) -> NameConstraints {
+        let own = self.0.iter().map(|name| match name {
+            Name::Dns(name) => GeneralSubtree::DnsName(name.clone()),
+            Name::Ip(address) => {
+                let bits = if address.is_ipv4() { 32 } else { 128 };
+                GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(*address, bits))
+            }
+        });
+        let loopback = GeneralSubtree::IpAddress(CidrSubnet::from_v4_prefix([127, 0, 0, 0], 8));
+        NameConstraints {
+            permitted_subtrees: own.chain([loopback]).collect(),
+            excluded_subtrees: Vec::new(),
+        }
+    }
 }
 
 // === impl Leaf ===
@@ -260,6 +295,34 @@ impl Leaf {
         let key = PrivateKeyDer::from_pem_slice(read(key)?.as_bytes())
             .map_err(|error| unusable(key, error))?;
         Ok(Self { chain, key })
+    }
+
+    /// When the first certificate of the chain ends, if that can be read.
+    pub fn expires(&self) -> Option<SystemTime> {
+        self.chain.iter().filter_map(validity::not_after).min()
+    }
+
+    /// A chain and key that were not read from files.
+    pub fn from_pem(certificate: &str, key: &str) -> Result<Self, Error> {
+        let chain = CertificateDer::pem_slice_iter(certificate.as_bytes())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| Error::NoCertificate)?;
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| Error::NoKey)?;
+        Ok(Self { chain, key })
+    }
+
+    /// Whether clients that trust a bundle take this as the certificate of that name.
+    pub fn is_trusted(&self, bundle: &str, name: &str, now: SystemTime) -> bool {
+        let verify = || {
+            let roots = Arc::new(roots(bundle.as_bytes()).ok()?);
+            let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider());
+            let name = ServerName::try_from(name).ok()?;
+            let now = UnixTime::since_unix_epoch(now.duration_since(SystemTime::UNIX_EPOCH).ok()?);
+            let (own, others) = self.chain.split_first()?;
+            let verifier = verifier.build().ok()?;
+            verifier.verify_server_cert(own, others, &name, &[], now).ok()
+        };
+        verify().is_some()
     }
 }
 

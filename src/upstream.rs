@@ -9,6 +9,7 @@ mod own;
 pub mod pool;
 mod slot;
 mod socket;
+mod throttled;
 pub mod tunnel;
 
 use futures_util::future::BoxFuture;
@@ -18,6 +19,7 @@ pub use self::{
     connect::Endpoint,
     own::Own,
     pool::{Pool, Settings},
+    throttled::Throttled,
 };
 use crate::body::Body;
 

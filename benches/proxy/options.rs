@@ -9,7 +9,7 @@ usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rou
        [--connections N] [--samples N] [--as-built]
 
   --gate           exit with an error when a gate is missed
-  --cell ID        measure only this cell (P1 P2 P3 P4 P5 P15 P18 P19 P20); repeat for more
+  --cell ID        measure only this cell (P1 to P5 P15 P18 P19 P20 account); repeat for more
   --seconds N      length of one measuring slot (default 4)
   --rounds N       slots on each side of a cell (default 5)
   --pods N         pods in the cluster (default 5000, at least 1000)

@@ -17,6 +17,7 @@ const TIMES_DIRECT_MAX: f64 = 1.3;
 const TIMES_RELAY_MAX: f64 = 2.0;
 const TIMES_JSON_MAX: f64 = 1.3;
 const WATCHER_KILOBYTES_MAX: f64 = 32.0;
+const ACCOUNT_PERCENT_MAX: f64 = 3.0;
 const STALENESS_MILLIS_MAX: f64 = 10.0;
 
 /// Prints as it goes and keeps the gates for the end.
@@ -189,6 +190,13 @@ impl Report {
             limit: TIMES_DIRECT_MAX,
             here,
         });
+    }
+
+    /// What counting takes, beside what the whole request takes.
+    pub(crate) fn account(&mut self, nanoseconds: f64, request_micros: f64) {
+        let share = nanoseconds / 10.0 / request_micros;
+        println!("account: {nanoseconds:.0} ns to count a request of {request_micros:.2} µs");
+        self.gate("account", "% of the cheapest request", share, Side::AtMost, ACCOUNT_PERCENT_MAX);
     }
 
     pub(crate) fn idle_watchers(&mut self, bytes: f64) {

@@ -85,7 +85,8 @@ pub(crate) fn build_release() -> Result<()> {
 impl Setup {
     pub(crate) async fn start(options: &Options) -> Result<Self> {
         let plane = ControlPlane::start(Version::V1_36).await?;
-        let data = LoadData { namespace: "load", pods: options.pods, pollers: POLLERS, apps: APPS };
+        let (namespace, pods) = ("load", options.pods);
+        let data = LoadData { namespace, pods, pollers: POLLERS, apps: APPS, nodes: 0 };
         eprintln!("creating {} pods", data.pods);
         data.load(&plane.client(User::Admin, Protocol::Http1)?).await?;
 

@@ -1,28 +1,54 @@
 //! One answer per path.
 
+use std::sync::Arc;
+
 use http::{
-    HeaderValue, Method, Response, StatusCode, Uri,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
     header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
 };
 
-use super::{Audience, HEARTBEAT_MAX, Sources, replicas};
+use super::{
+    Audience, HEARTBEAT_MAX, Sources, assets, events, explanation,
+    guard::{self, Verdict},
+    parameters::Parameters,
+    replicas, report,
+    status::Status,
+};
 use crate::{body::Body, lifecycle::Part};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
 
 /// What there is on the two addresses, told to who asks for anything else.
-const PROBE_PATHS: &str = "/livez\n/readyz\n/readyz?verbose\n";
-const OPERATOR_PATHS: &str = "/metrics\n/debug/replicas\n";
+const PROBE_PATHS: &str = "/livez\n/readyz\n/readyz?verbose\n/metrics\n";
+const OPERATOR_PATHS: &str = "/\n/debug/replicas\n/api/v1/status\n/api/v1/report\n\
+                              /api/v1/top\n/api/v1/timeline\n\
+                              /api/v1/explain?method=GET&url=/api/v1/pods\n/api/v1/events\n";
 
-/// Answers a request by its method, path and query.
-pub(super) fn answer(
-    sources: &Sources,
+/// Said to who came under a name that could be anybody's.
+const MISDIRECTED: &str = "this address is shown under IP addresses, localhost and the names that \
+                           --admin-name gives\n";
+
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+/// Answers a request by its method, host, path and query.
+pub(super) fn answer<B>(
+    sources: &Arc<Sources>,
     audience: Audience,
-    method: &Method,
-    uri: &Uri,
+    request: &Request<B>,
 ) -> Response<Body> {
+    let mut response = find(sources, audience, request);
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
+    response
+}
+
+fn find<B>(sources: &Arc<Sources>, audience: Audience, request: &Request<B>) -> Response<Body> {
+    let (method, uri) = (request.method(), request.uri());
     if method != Method::GET && method != Method::HEAD {
         let mut response = page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET\n".to_owned());
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -32,18 +58,57 @@ pub(super) fn answer(
     match (uri.path(), audience) {
         ("/livez" | "/healthz", _) => checks("livez", &live_parts(sources), verbose),
         ("/readyz", _) => checks("readyz", &ready_parts(sources), verbose),
-        ("/metrics", Audience::Operators) => {
+        ("/", Audience::Probes) => page(StatusCode::OK, TEXT, PROBE_PATHS.to_owned()),
+        ("/metrics", _) => {
             sources.metrics.ready(all_pass(&ready_parts(sources)));
             page(StatusCode::OK, METRICS, sources.metrics.render())
         }
-        ("/debug/replicas", Audience::Operators) => {
-            page(StatusCode::OK, JSON, replicas::document(&(sources.replicas)()))
+        (_, Audience::Probes) => not_found(PROBE_PATHS),
+        (_, Audience::Operators) => match guard::verdict(request, &sources.names) {
+            Verdict::Welcome => shown(sources, method, uri),
+            Verdict::Misdirected => page(StatusCode::MISDIRECTED_REQUEST, TEXT, MISDIRECTED.into()),
+            Verdict::CrossSite => page(StatusCode::FORBIDDEN, TEXT, "another site asks\n".into()),
+        },
+    }
+}
+
+/// What tells of requests and objects.
+fn shown(sources: &Arc<Sources>, method: &Method, uri: &Uri) -> Response<Body> {
+    let parameters = Parameters::of(uri);
+    match uri.path() {
+        "/debug/replicas" => json(replicas::document(&(sources.replicas)())),
+        "/api/v1/status" => json(Status::of(sources).document() + "\n"),
+        "/api/v1/timeline" => {
+            let since = parameters.get("since").and_then(|since| since.parse().ok());
+            let document = sources.timeline.since(since.unwrap_or(0));
+            json(serde_json::to_string(&document).expect("texts and numbers are JSON") + "\n")
         }
-        ("/", Audience::Operators) => {
-            page(StatusCode::OK, TEXT, format!("{PROBE_PATHS}{OPERATOR_PATHS}"))
-        }
-        ("/", Audience::Probes) => page(StatusCode::OK, TEXT, PROBE_PATHS.to_owned()),
-        _ => page(StatusCode::NOT_FOUND, TEXT, "not found; see /\n".to_owned()),
+        "/api/v1/report" => told(report::report((sources.report)(), uri.query())),
+        "/api/v1/top" => told(report::top((sources.report)(), uri.query())),
+        "/api/v1/explain" => told(explanation::document(sources, &parameters)),
+        "/api/v1/events" if method == Method::HEAD => page(StatusCode::OK, EVENTS, String::new()),
+        "/api/v1/events" => match events::open(sources, &parameters) {
+            Ok(body) => typed(Response::new(body), EVENTS),
+            Err(error) => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n")),
+        },
+        path => assets::find(path)
+            .unwrap_or_else(|| not_found(&format!("{PROBE_PATHS}{OPERATOR_PATHS}"))),
+    }
+}
+
+fn json(document: String) -> Response<Body> {
+    page(StatusCode::OK, JSON, document)
+}
+
+fn not_found(paths: &str) -> Response<Body> {
+    page(StatusCode::NOT_FOUND, TEXT, format!("not found; there is:\n{paths}"))
+}
+
+/// A document, or what is wrong with the question.
+fn told(document: Result<String, String>) -> Response<Body> {
+    match document {
+        Ok(document) => json(document),
+        Err(why) => page(StatusCode::BAD_REQUEST, TEXT, why + "\n"),
     }
 }
 
@@ -55,7 +120,7 @@ fn live_parts(sources: &Sources) -> Vec<Part> {
     vec![Part { name: "data-path", ready: sources.heartbeat.age() <= HEARTBEAT_MAX }]
 }
 
-fn ready_parts(sources: &Sources) -> Vec<Part> {
+pub(super) fn ready_parts(sources: &Sources) -> Vec<Part> {
     let mut parts = sources.ready.parts();
     parts.push(Part { name: "shutdown", ready: !sources.draining.is_begun() });
     parts
@@ -85,23 +150,28 @@ fn checks(name: &str, parts: &[Part], verbose: bool) -> Response<Body> {
 fn page(code: StatusCode, content_type: &'static str, text: String) -> Response<Body> {
     let mut response = Response::new(Body::full(text));
     *response.status_mut() = code;
-    let headers = response.headers_mut();
+    typed(response, content_type)
+}
+
+fn typed(mut response: Response<Body>, content_type: &'static str) -> Response<Body> {
+    let headers: &mut HeaderMap = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
+    use http::header::HOST;
     use tokio::time::{Duration, advance};
 
     use super::*;
     use crate::{
+        admin::Standing,
+        explain::Explanation,
+        insight::report::Report,
         lifecycle::{Drain, Heartbeat, Ready},
         metrics::Metrics,
+        tap::Tap,
     };
 
     struct Setup {
@@ -115,16 +185,27 @@ mod tests {
             ready: Ready::default(),
             draining: drain.watch(),
             heartbeat: Heartbeat::new(),
+            tap: Tap::new(Metrics::new()),
+            timeline: Arc::default(),
+            names: Vec::new(),
             metrics: Metrics::new(),
             replicas: Box::new(Vec::new),
+            report: Box::new(Report::default),
+            standing: Box::new(|| Standing {
+                mode: "enforce",
+                upstream: String::new(),
+                up: Duration::ZERO,
+                memory_limit_bytes: 0,
+            }),
+            explain: Box::new(|_| Explanation { told: Vec::new() }),
         };
         Setup { drain, sources: Arc::new(sources) }
     }
 
     impl Setup {
         async fn get(&self, audience: Audience, uri: &'static str) -> (u16, String) {
-            let uri = Uri::from_static(uri);
-            let response = answer(&self.sources, audience, &Method::GET, &uri);
+            let request = Request::get(uri).header(HOST, "127.0.0.1").body(()).unwrap();
+            let response = answer(&self.sources, audience, &request);
             let code = response.status().as_u16();
             let body = response.into_body().collect(1 << 20).await.unwrap();
             (code, String::from_utf8(body.to_vec()).unwrap())
@@ -171,9 +252,31 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn probes_are_not_shown_what_operators_see() {
         let setup = setup();
-        for uri in ["/metrics", "/debug/replicas"] {
+        for uri in ["/debug/replicas", "/api/v1/report", "/api/v1/top"] {
             assert_eq!(setup.probe(uri).await.0, 404, "{uri}");
             assert_eq!(setup.get(Audience::Operators, uri).await.0, 200, "{uri}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn probes_and_operators_are_shown_the_same_metrics() {
+        let setup = setup();
+        // The process's own figures change from one moment to the next.
+        let steady = |(code, text): (u16, String)| {
+            let lines = text.lines().filter(|line| !line.starts_with("process_"));
+            (code, lines.map(str::to_owned).collect::<Vec<_>>())
+        };
+        let metrics = steady(setup.probe("/metrics").await);
+        assert_eq!(metrics.0, 200);
+        assert!(metrics.1.len() > 10, "{metrics:?}");
+        assert_eq!(metrics, steady(setup.get(Audience::Operators, "/metrics").await));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_is_not_understood_is_refused() {
+        let setup = setup();
+        for uri in ["/api/v1/report?limit=many", "/api/v1/top?sort=colour", "/api/v1/top?x=1"] {
+            assert_eq!(setup.get(Audience::Operators, uri).await.0, 400, "{uri}");
         }
     }
 
@@ -181,8 +284,10 @@ mod tests {
     async fn every_path_that_is_listed_exists() {
         let setup = setup();
         for audience in [Audience::Probes, Audience::Operators] {
-            let (_, list) = setup.get(audience, "/").await;
-            for path in list.lines() {
+            let (code, list) = setup.get(audience, "/nothing").await;
+            assert_eq!(code, 404);
+            // A stream of events has no end to wait for.
+            for path in list.lines().skip(1).filter(|path| *path != "/api/v1/events") {
                 let path: &'static str = path.to_owned().leak();
                 assert_eq!(setup.get(audience, path).await.0, 200, "{path}");
             }
@@ -202,8 +307,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_can_be_changed() {
         let setup = setup();
-        let uri = Uri::from_static("/metrics");
-        let response = answer(&setup.sources, Audience::Operators, &Method::POST, &uri);
+        let request = Request::post("/metrics").body(()).unwrap();
+        let response = answer(&setup.sources, Audience::Operators, &request);
         assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
         assert_eq!(response.headers()[ALLOW], "GET, HEAD");
     }

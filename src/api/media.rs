@@ -184,6 +184,11 @@ impl UnmodelledMedia {
     }
 }
 
+/// Whether a client is taken for a person's, who gets indented JSON unasked (S-CT-07).
+pub fn is_for_people(headers: &HeaderMap) -> bool {
+    wants_indented(None, headers.get(header::USER_AGENT).map(HeaderValue::as_bytes))
+}
+
 /// Whether the apiserver would compress: only a bare token `gzip` counts (S-HDR-01).
 pub fn accepts_gzip(accept_encoding: Option<&str>) -> bool {
     accept_encoding.unwrap_or_default().split(',').any(|token| token.trim() == "gzip")

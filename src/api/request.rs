@@ -14,6 +14,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, Method, Uri, header};
 
+pub use self::parameters::decode_text as decoded;
 use self::{
     parameters::{Parameter, Parameters},
     path::{Path, Prefix},
@@ -54,7 +55,8 @@ pub struct ResourceRequest {
     /// LIST with resourceVersion, resourceVersionMatch, continue, limit, watch, sendInitialEvents
     /// and every unknown parameter absent.
     pub rewritable: bool,
-    /// `?timeout=`, which bounds our own waiting (S-URL-11); `None` also when zero or negative.
+    /// `?timeout=`, and a LIST's `timeoutSeconds` if that is shorter: what bounds our own waiting
+    /// (S-URL-11); `None` also when zero or negative.
     pub timeout: Option<Duration>,
     /// `dryRun` is in the query: the write teaches nothing (S-WRITE-09).
     pub dry_run: bool,
@@ -166,7 +168,7 @@ impl RequestInfo {
             rewritable: plain.is_ok()
                 && verb != Verb::Watch
                 && read::rewritable(&path, &parameters),
-            timeout: timeout.ok().flatten(),
+            timeout: shortest(timeout.ok().flatten(), list_timeout(verb, &parameters)),
             dry_run: parameters.dry_run,
             read,
             watch,
@@ -206,6 +208,12 @@ impl ResourceRequest {
             return "resource";
         }
         self.scope.as_str()
+    }
+
+    /// Whether it is a LIST or GET that leaves the resourceVersion unset, as far as it is understood.
+    pub fn is_unsafe_read(&self) -> bool {
+        let read = self.read.as_ref();
+        read.is_ok_and(|read| matches!(read.version, VersionMatch::MostRecent))
     }
 
     /// The key of the object the path names.
@@ -250,6 +258,11 @@ impl NotModelled {
     }
 }
 
+/// How long a `timeout` parameter lets the apiserver take, if it is a duration above zero (S-URL-11).
+pub fn timeout(text: &str) -> Option<Duration> {
+    duration::timeout(text).ok().flatten()
+}
+
 /// The verb of a resource request (S-URL-03, S-URL-06, S-URL-08).
 fn verb(method: &Method, path: &Path, parameters: &Parameters<'_>) -> Verb {
     let named = path.name.is_some();
@@ -266,6 +279,16 @@ fn verb(method: &Method, path: &Path, parameters: &Parameters<'_>) -> Verb {
         (None, &Method::DELETE) => Verb::DeleteCollection,
         (None, _) => Verb::Other,
     }
+}
+
+/// How long the client of a LIST says that it will wait.
+fn list_timeout(verb: Verb, parameters: &Parameters<'_>) -> Option<Duration> {
+    let text = parameters.get(Parameter::TimeoutSeconds).filter(|_| verb == Verb::List)?;
+    text.parse().ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
+}
+
+fn shortest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    one.into_iter().chain(other).min()
 }
 
 /// Whether all but the query string is that of an ordinary GET, LIST or WATCH.

@@ -11,11 +11,12 @@ use super::{
     wire::MeteredDial,
 };
 use crate::{
-    cli::{self, Announcement, GatewayOptions, KubeconfigOptions, UsageError},
+    cli::{self, Announcement, GatewayOptions, KubeconfigOptions, UsageError, reachable},
     proxy::{
         forward::Clients,
         identify::{Identify, TokenHasher},
         listen::{Authorities, Bound, Doors},
+        sessions::Past,
     },
     tls,
     upstream::{
@@ -56,7 +57,7 @@ async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Star
     let listeners = AdminListeners::bind(serving)?;
     let access = place.access(options).await?;
 
-    let address = serve::reachable(bound.address());
+    let address = reachable(bound.address());
     let hosts = [address.ip().to_string(), access.endpoint().host()];
     let (tls, authority_pem) = certificate.serve(&hosts, shared)?;
     let authorities = place.authorities(&access);
@@ -67,21 +68,24 @@ async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Star
     }
     let kubeconfig = options.write_kubeconfig.clone();
     let announcement = Announcement { server, source, kubeconfig };
+    let upstream = serve::authority_of(access.endpoint());
     let dial = MeteredDial::new(Tcp, shared.metrics.clone());
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {
         listeners: vec![bound],
         doors: Doors { tls: Some(tls), authorities },
         identify: Identify::Bearers(hasher()?),
+        past: Past::None,
         clients: Clients::new(plain, own),
         config: configuration.current.clone(),
         metrics: shared.metrics.clone(),
+        upstream,
     });
     tokio::spawn(shared.heartbeat.clone().run());
-    listeners.serve(shared, running.cache().clone())?;
+    listeners.serve(shared, &running)?;
     configuration.follow(shared);
     drop(listening);
-    Ok(Started { running, announcement, _configuration: configuration })
+    Ok(Started { running, announcement: Some(announcement), _configuration: configuration })
 }
 
 /// Under a key that ends with this process.

@@ -10,11 +10,12 @@ use super::{
     wire::MeteredDial,
 };
 use crate::{
-    cli::{Announcement, Kubeconfig, LocalOptions, UsageError},
+    cli::{Announcement, Kubeconfig, LocalOptions, UsageError, reachable},
     proxy::{
         forward::Clients,
         identify::{Identify, KnownTokens},
         listen::{Bound, Doors},
+        sessions::Past,
     },
     tls,
     upstream::{
@@ -40,7 +41,7 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
     let (kubeconfig, context) = (upstream.kubeconfig.as_deref(), upstream.context.as_deref());
     let access = identity::from_kubeconfig(kubeconfig, context).await?;
 
-    let server = format!("https://{}", serve::reachable(bound.address()));
+    let server = format!("https://{}", reachable(bound.address()));
     let token = token();
     let names = tls::Names::of_apiserver(CLUSTER_DOMAIN)
         .and(&bound.address().ip().to_string())
@@ -48,21 +49,24 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
     let authorities = serve::authorities(access.endpoint());
     let (authority, certificate) = serve::own_certificates(&names, &shared.metrics)?;
     let announcement = written_kubeconfig(&access, &server, &authority, &token, written)?;
+    let upstream = serve::authority_of(access.endpoint());
     let dial = MeteredDial::new(Tcp, shared.metrics.clone());
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {
         listeners: vec![bound],
         doors: Doors { tls: Some(certificate), authorities },
         identify: Identify::Own(KnownTokens::one(&token)),
+        past: Past::None,
         clients: Clients::new(plain, own),
         config: configuration.current.clone(),
         metrics: shared.metrics.clone(),
+        upstream,
     });
     tokio::spawn(shared.heartbeat.clone().run());
-    listeners.serve(shared, running.cache().clone())?;
+    listeners.serve(shared, &running)?;
     configuration.follow(shared);
     drop(listening);
-    Ok(Started { running, announcement, _configuration: configuration })
+    Ok(Started { running, announcement: Some(announcement), _configuration: configuration })
 }
 
 fn kubeconfig_to_write(options: &LocalOptions) -> Result<PathBuf, UsageError> {

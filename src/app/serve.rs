@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    net::{SocketAddr, TcpListener},
     path::Path,
     sync::Arc,
     time::SystemTime,
@@ -15,10 +15,9 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-use super::{DRAIN_DEADLINE, Running};
+use super::{DRAIN_DEADLINE, Running, Vitals, shown};
 use crate::{
-    admin::{self, Audience, Sources},
-    cache::Cache,
+    admin::{self, Audience},
     cli::{Announcement, ServingOptions, announce},
     config::{Config, Reloader},
     lifecycle::{Drain, Heartbeat, Ready, Signals},
@@ -41,7 +40,8 @@ pub(super) struct Shared {
 /// What must be closed or named by the end of the start.
 pub(super) struct Started {
     pub(super) running: Running,
-    pub(super) announcement: Announcement,
+    /// Absent where another process has told it already.
+    pub(super) announcement: Option<Announcement>,
     /// Published for as long as this is held.
     pub(super) _configuration: Configuration,
 }
@@ -58,6 +58,8 @@ pub(super) struct Configuration {
 pub(super) struct AdminListeners {
     operators: TcpListener,
     probes: TcpListener,
+    /// By which names browsers may ask for the operators' one.
+    names: Vec<String>,
 }
 
 /// The domain that in-cluster names end in, unless the cluster was told otherwise.
@@ -73,20 +75,14 @@ pub(super) fn run(
 ) -> anyhow::Result<()> {
     let admin = runtime("admin", 1)?;
     let data = data_runtime(options.worker_threads.into())?;
-    let shared = Shared {
-        ready: Ready::default(),
-        drain: Drain::new(),
-        heartbeat: Heartbeat::new(),
-        metrics: Metrics::new(),
-        admin: admin.handle().clone(),
-    };
+    let shared = Shared::new(admin.handle().clone());
     let ended = data.block_on(serve(shared, start));
     data.shutdown_timeout(RUNTIME_REST);
     admin.shutdown_background();
     ended
 }
 
-fn runtime(name: &str, threads: usize) -> anyhow::Result<Runtime> {
+pub(super) fn runtime(name: &str, threads: usize) -> anyhow::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(threads).thread_name(name).enable_all();
     builder.build().context("threads cannot be started")
@@ -112,7 +108,9 @@ async fn serve(
             return Ok(());
         }
     };
-    announce(&started.announcement)?;
+    if let Some(announcement) = &started.announcement {
+        announce(announcement)?;
+    }
     let signal = signals.next().await;
     tracing::info!("{signal}: finishing what is under way; another one ends at once");
     shared.drain.begin(Instant::now() + DRAIN_DEADLINE);
@@ -147,15 +145,33 @@ pub(super) fn authorities(endpoint: &Endpoint) -> Authorities {
     }
 }
 
-/// Where a client on this machine reaches a listener.
-pub(super) fn reachable(mut address: SocketAddr) -> SocketAddr {
-    if address.ip().is_unspecified() {
-        address.set_ip(match address {
-            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        });
+/// The apiserver as people know it: host and port.
+pub(super) fn authority_of(endpoint: &Endpoint) -> String {
+    format!("{}:{}", endpoint.host(), endpoint.port())
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn new(admin: Handle) -> Self {
+        Self {
+            ready: Ready::default(),
+            drain: Drain::new(),
+            heartbeat: Heartbeat::new(),
+            metrics: Metrics::new(),
+            admin,
+        }
     }
-    address
+
+    /// Its signs of life, and the names under which browsers may ask.
+    fn vitals(&self, names: Vec<String>) -> Vitals {
+        Vitals {
+            ready: self.ready.clone(),
+            draining: self.drain.watch(),
+            heartbeat: self.heartbeat.clone(),
+            names,
+        }
+    }
 }
 
 // === impl Configuration ===
@@ -187,37 +203,63 @@ impl Configuration {
 // === impl AdminListeners ===
 
 impl AdminListeners {
+    /// Takes over what a supervisor has bound.
+    pub(super) fn inherit(
+        operators: TcpListener,
+        probes: TcpListener,
+        names: Vec<String>,
+    ) -> io::Result<Self> {
+        for listener in [&operators, &probes] {
+            listener.set_nonblocking(true)?;
+        }
+        Ok(Self { operators, probes, names })
+    }
+
     /// Binds both; whoever reaches these addresses needs no login.
     pub(super) fn bind(options: &ServingOptions) -> anyhow::Result<Self> {
         let listeners = Self {
             operators: bind("--admin", options.admin)?,
             probes: bind("--health", options.health)?,
+            names: options.admin_names.clone(),
         };
-        for (flag, address) in [("--admin", options.admin), ("--health", options.health)] {
-            if !address.ip().is_loopback() {
-                tracing::warn!("{flag} {address} is open to other machines, without TLS or login");
-            }
-        }
+        warn_of_openness(options);
         Ok(listeners)
     }
 
     /// Serves both on the admin runtime, for as long as that runs.
-    pub(super) fn serve(self, shared: &Shared, cache: Cache) -> anyhow::Result<()> {
-        let sources = Arc::new(Sources {
-            ready: shared.ready.clone(),
-            draining: shared.drain.watch(),
-            heartbeat: shared.heartbeat.clone(),
-            metrics: shared.metrics.clone(),
-            replicas: Box::new(move || cache.replicas()),
-        });
+    pub(super) fn serve(self, shared: &Shared, running: &Running) -> anyhow::Result<()> {
+        let vitals = shared.vitals(self.names.clone());
+        self.serve_to(shared, Audience::Operators, running.sources(vitals))
+    }
+
+    /// The same for a process that stands before no apiserver: nobody has more to ask than probes.
+    pub(super) fn serve_vitals(self, shared: &Shared) -> anyhow::Result<()> {
+        let sources = shown::nothing(shared.vitals(Vec::new()), shared.metrics.clone());
+        self.serve_to(shared, Audience::Probes, sources)
+    }
+
+    fn serve_to(
+        self,
+        shared: &Shared,
+        operators: Audience,
+        sources: admin::Sources,
+    ) -> anyhow::Result<()> {
+        let sources = Arc::new(sources);
         let _within = shared.admin.enter();
-        for (listener, audience) in
-            [(self.operators, Audience::Operators), (self.probes, Audience::Probes)]
-        {
+        for (listener, audience) in [(self.operators, operators), (self.probes, Audience::Probes)] {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             shared.admin.spawn(admin::serve(listener, audience, sources.clone()));
         }
         Ok(())
+    }
+}
+
+/// Says so in the log if others than this machine reach what has no login.
+pub(super) fn warn_of_openness(options: &ServingOptions) {
+    for (flag, address) in [("--admin", options.admin), ("--health", options.health)] {
+        if !address.ip().is_loopback() {
+            tracing::warn!("{flag} {address} is open to other machines, without TLS or login");
+        }
     }
 }
 

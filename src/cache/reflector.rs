@@ -31,7 +31,11 @@ use super::{
     replica::{Link, Published, Replica, State},
     store::Snapshot,
 };
-use crate::{api::version::ResourceVersion, upstream::Client};
+use crate::{
+    api::version::ResourceVersion,
+    mutants::{Mutant, is_on},
+    upstream::Client,
+};
 
 /// Keeps one replica in step with the apiserver.
 pub struct Reflector {
@@ -109,7 +113,7 @@ impl Reflector {
                         Ok(_) if self.bad_lists >= BAD_LISTS_MAX => return Ended::NotReplicable,
                         Ok(next) => {
                             let wait = self.backoff.next((self.random)());
-                            self.rest(failure.retry_after() + wait).await;
+                            self.rest(failure.retry_after(), wait).await;
                             next
                         }
                         Err(ended) => return ended,
@@ -119,8 +123,14 @@ impl Reflector {
         }
     }
 
-    /// Waits before the next attempt; shortly only, if word comes that the apiserver answers again.
-    async fn rest(&self, wait: Duration) {
+    /// Waits before the next attempt: as long as the apiserver asked for, and then some time, which
+    /// ends early if word comes that it answers others again.
+    async fn rest(&self, asked_for: Duration, mut wait: Duration) {
+        if is_on(Mutant::PushbackIgnored) {
+            wait += asked_for;
+        } else {
+            sleep(asked_for).await;
+        }
         let nudged = async {
             sleep(wait.min(NUDGED_REST)).await;
             self.replica.nudged().await;

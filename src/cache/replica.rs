@@ -19,7 +19,7 @@ use tokio::{
 };
 
 pub use super::view::{Published, Reach, View};
-use super::{bookmark::BookmarkForm, history::History};
+use super::{bookmark::BookmarkForm, history::History, roll::roll, store::Snapshot};
 use crate::{
     api::{query::Query, version::ResourceVersion},
     news::{Follower, Publisher},
@@ -44,7 +44,7 @@ pub struct Replica {
 
 /// Keeps a replica in use until dropped.
 #[derive(Debug)]
-pub(super) struct Attached(Arc<Replica>);
+pub struct Attached(Arc<Replica>);
 
 /// Why a replica was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +193,7 @@ impl Replica {
     }
 
     /// Counts as a read that lasts until the result is dropped.
-    pub(super) fn attach(self: &Arc<Self>) -> Attached {
+    pub fn attach(self: &Arc<Self>) -> Attached {
         self.watchers.fetch_add(1, Ordering::Relaxed);
         Attached(self.clone())
     }
@@ -217,6 +217,12 @@ impl Replica {
     /// it for as long as it is held.
     pub fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it showed, or would have shown, at exactly this version, which it has reached; nothing, if
+    /// what happened since `from` is no longer known.
+    pub fn rolled(&self, from: Arc<Snapshot>, to: &ResourceVersion) -> Option<Snapshot> {
+        roll(&self.history(), from, to)
     }
 
     /// Why it was started.

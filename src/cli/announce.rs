@@ -1,6 +1,10 @@
 //! The one line that says where to go.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
+};
 
 use super::print;
 
@@ -23,4 +27,15 @@ pub fn announce(announcement: &Announcement) -> io::Result<()> {
         None => String::new(),
     };
     print(&format!("listless: serving {source} at {server}{export}\n"))
+}
+
+/// Where a client on this machine reaches a listener.
+pub fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        });
+    }
+    address
 }

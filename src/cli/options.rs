@@ -3,9 +3,15 @@
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
+    time::Duration,
 };
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::PossibleValue};
+
+use crate::supervisor::Role;
+
+use super::inject::InjectionOptions;
+use crate::config::{NotAnAmount, Span};
 
 /// What is logged, and how.
 #[derive(Clone, Debug, Args)]
@@ -36,6 +42,16 @@ pub enum LogFormat {
     Json,
 }
 
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    #[default]
+    Table,
+    /// JSON.
+    Json,
+}
+
 /// Which apiserver to stand before, and as whom.
 #[derive(Clone, Debug, Args)]
 pub struct KubeconfigOptions {
@@ -50,10 +66,14 @@ pub struct KubeconfigOptions {
 /// What every command that serves is told.
 #[derive(Clone, Debug, Args)]
 pub struct ServingOptions {
-    /// Where metrics and replicas are shown, without TLS or login.
+    /// Where the page, replicas and metrics are shown, without TLS or login.
     #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7444))]
     pub admin: SocketAddr,
-    /// Where /livez and /readyz are answered, without TLS or login.
+    /// A name by which browsers may ask for the admin address, besides IP addresses and localhost;
+    /// may be repeated.
+    #[arg(long = "admin-name", value_name = "NAME")]
+    pub admin_names: Vec<String>,
+    /// Where /livez, /readyz and /metrics are answered, without TLS or login.
     #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7445))]
     pub health: SocketAddr,
     /// The configuration file [default: every setting at its default].
@@ -109,24 +129,85 @@ pub struct GatewayOptions {
     pub write_kubeconfig: Option<PathBuf>,
 }
 
+/// What `listless injector` is told.
+#[derive(Clone, Debug, Args)]
+pub struct InjectorOptions {
+    /// What the sidecar is that pods get.
+    #[command(flatten)]
+    pub sidecar: InjectionOptions,
+    /// Which apiserver to look after the webhook at [default: that of the pod's cluster].
+    #[command(flatten)]
+    pub upstream: KubeconfigOptions,
+    /// Where the apiserver asks, over TLS.
+    #[arg(long, value_name = "ADDRESS", default_value_t = anywhere(9443))]
+    pub listen: SocketAddr,
+    /// Where metrics are shown, without TLS or login.
+    #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7444))]
+    pub admin: SocketAddr,
+    /// Where /livez and /readyz are answered, without TLS or login.
+    #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7445))]
+    pub health: SocketAddr,
+    /// The directory of the service account to look after the webhook with.
+    #[arg(long, value_name = "DIRECTORY", default_value = SERVICE_ACCOUNT)]
+    pub service_account: PathBuf,
+    /// The namespace of the Service and of the Secret; its pods are left alone [default: the
+    /// pod's].
+    #[arg(long, value_name = "NAME", env = "POD_NAMESPACE")]
+    pub namespace: Option<String>,
+    /// The Service that leads here.
+    #[arg(long, value_name = "NAME", default_value = "listless-injector")]
+    pub service: String,
+    /// The Secret that certificates are kept in; it must be there, and may be empty.
+    #[arg(long, value_name = "NAME", default_value = "listless-injector-certificates")]
+    pub secret: String,
+    /// The MutatingWebhookConfiguration that leads here.
+    #[arg(long, value_name = "NAME", default_value = "listless-injector")]
+    pub webhook_configuration: String,
+    /// Another name or address that the apiserver knows the webhook by; may be repeated.
+    #[arg(long = "name", value_name = "NAME")]
+    pub names: Vec<String>,
+    /// A namespace whose pods are left alone, beside kube-system and its own; may be repeated.
+    #[arg(long = "exclude-namespace", value_name = "NAME")]
+    pub excluded_namespaces: Vec<String>,
+    /// Do not tell the owners of pods by events what became of them.
+    #[arg(long)]
+    pub no_events: bool,
+    /// How long the webhook's authority is valid; the next one follows after two thirds of it.
+    #[arg(long, value_name = "DURATION", default_value = "8760h", value_parser = lifetime)]
+    pub authority_lifetime: Duration,
+    /// How long the webhook's certificate is valid; it is replaced after half of it.
+    #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = lifetime)]
+    pub certificate_lifetime: Duration,
+}
+
 /// What `listless sidecar` is told.
 #[derive(Clone, Debug, Args)]
 pub struct SidecarOptions {
     /// What every command that serves is told.
     #[command(flatten)]
     pub serving: ServingOptions,
-    /// Where the workload connects.
-    #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7443))]
-    pub listen: SocketAddr,
+    /// Where the workload connects; may be given several times. All but the first are left out in a
+    /// pod that lacks them, such as [::1] without IPv6.
+    #[arg(long, value_name = "ADDRESS", default_values_t = [loopback(7443)])]
+    pub listen: Vec<SocketAddr>,
     /// The directory of the pod's service account; followed as it changes.
     #[arg(long, value_name = "DIRECTORY", default_value = SERVICE_ACCOUNT)]
     pub service_account: PathBuf,
     /// Where the workload finds that directory instead, with a ca.crt that trusts Listless, too.
     #[arg(long, value_name = "DIRECTORY")]
     pub mirror: PathBuf,
+    /// Another service account's directory, and where containers find it instead; may be repeated.
+    #[arg(long, value_name = "DIRECTORY=DIRECTORY", value_parser = pair)]
+    pub also_mirror: Vec<(PathBuf, PathBuf)>,
     /// Where the pod's own certificate authority is kept while the pod lives.
     #[arg(long, value_name = "DIRECTORY")]
     pub state: PathBuf,
+    /// What a worker is started as; given by its supervisor.
+    #[arg(long, value_enum, hide = true)]
+    pub worker: Option<Role>,
+    /// How many workers there were before; given by the supervisor.
+    #[arg(long, hide = true, default_value_t)]
+    pub restarts: u64,
 }
 
 /// Where a pod finds its service account.
@@ -135,8 +216,23 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// More threads wake each other for every answer, which costs as much as some answers do.
 const WORKER_THREADS: u8 = 1;
 
+/// A certificate of a shorter life would be replaced before it is published.
+const LIFETIME_MIN: Duration = Duration::from_secs(10);
+
 /// The heading of the options that every command has.
 const LOG: &str = "Log";
+
+// === impl Role ===
+
+impl ValueEnum for Role {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.as_str()))
+    }
+}
 
 // === impl LocalOptions ===
 
@@ -145,6 +241,20 @@ impl LocalOptions {
     pub fn kubeconfig_to_write(&self) -> Option<PathBuf> {
         let default = || Some(std::env::home_dir()?.join(".kube/listless"));
         self.write_kubeconfig.clone().or_else(default)
+    }
+}
+
+/// A length of time that a certificate can be valid for.
+fn lifetime(text: &str) -> Result<Duration, String> {
+    let Span(lifetime) = text.parse().map_err(|error: NotAnAmount| error.to_string())?;
+    if lifetime < LIFETIME_MIN { Err("too short: at least 10s".to_owned()) } else { Ok(lifetime) }
+}
+
+/// Two paths with an equals sign between them.
+fn pair(text: &str) -> Result<(PathBuf, PathBuf), String> {
+    match text.split_once('=') {
+        Some((from, to)) if !from.is_empty() && !to.is_empty() => Ok((from.into(), to.into())),
+        _ => Err("expected two directories with = between them".to_owned()),
     }
 }
 

@@ -9,7 +9,7 @@ use serde_saphyr::FlowSeq;
 use super::quantity::{Quantity, Span};
 use crate::{
     api::version::Freshness,
-    policy::{MAX_STALENESS, Mode, Rewrite, Start},
+    policy::{MAX_STALENESS, Mode, ReadVerb, RepeatAction, Rewrite, Selectors, Start},
 };
 
 /// The configuration file of Listless.
@@ -31,12 +31,21 @@ pub struct RawConfig {
     /// Unsafe reads that memory does not answer.
     #[serde(default)]
     pub uncached_reads: UncachedReadsSection,
-    /// The same unsafe read over and over. Checked, but without effect in this version.
+    /// The same unsafe read over and over, by one client, answered from memory or not.
     #[serde(default)]
     pub repeat_polls: RepeatPollsSection,
-    /// Discovery, OpenAPI and version documents. Checked, but without effect in this version.
+    /// What else is done in mode observe.
+    #[serde(default)]
+    pub observe: ObserveSection,
+    /// Documents of discovery and OpenAPI.
     #[serde(default)]
     pub discovery: DiscoverySection,
+    /// A line in the log for each request.
+    #[serde(default)]
+    pub access_log: AccessLogSection,
+    /// A file that tells of each answer from memory, which the apiserver's own audit log does not.
+    #[serde(default)]
+    pub audit: AuditSection,
 }
 
 /// The version of the file's shape.
@@ -66,8 +75,9 @@ pub struct CacheSection {
     /// How long a replica that nobody reads is kept; from 10s to 24h. Eager ones always are.
     pub idle_timeout: Span,
     /// Which resources may be kept, and how fresh their answers must be. The first matching rule
-    /// wins; a resource no rule matches is never kept. A rule may have a list of namespaces, such as
-    /// `namespaces: [shop]`, and is for these only then.
+    /// wins; a resource no rule matches is never kept. A rule may be for some reads only:
+    /// `namespaces: [shop]`, `verbs: [get, list, watch]`, `userAgents: ["*fabric8*"]`,
+    /// `selectors: present` (or absent). And it may have a `rewrite` and `repeatPolls` of its own.
     pub rules: Vec<RuleSection>,
 }
 
@@ -83,6 +93,17 @@ pub struct RuleSection {
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "some_on_one_line")]
     #[schemars(with = "Vec<String>")]
     pub namespaces: Option<Vec<String>>,
+    /// The verbs the rule is for: get, list, watch; absent: all three.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "some_on_one_line")]
+    #[schemars(with = "Vec<ReadVerb>")]
+    pub verbs: Option<Vec<ReadVerb>>,
+    /// The clients the rule is for, by User-Agent; `*` stands for anything. Absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "some_on_one_line")]
+    #[schemars(with = "Vec<String>")]
+    pub user_agents: Option<Vec<String>>,
+    /// Whether the rule is for reads with a label or field selector, without one, or for any.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub selectors: Selectors,
     /// When a replica may come to be: never, after an unsafe read repeats (onDemand), or at once and
     /// for good (eager; resources named without a version are followed at v1).
     #[serde(default)]
@@ -93,6 +114,36 @@ pub struct RuleSection {
     /// How long a replica may still answer once its link to the apiserver is lost; up to 10m.
     #[serde(default = "max_staleness")]
     pub max_staleness: Span,
+    /// What becomes of its unsafe reads that memory does not answer; absent: as `uncachedReads` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Rewrite")]
+    pub rewrite: Option<Rewrite>,
+    /// What becomes of its polls that repeat; what is absent is as in `repeatPolls` of the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "RuleRepeatPollsSection")]
+    pub repeat_polls: Option<RuleRepeatPollsSection>,
+}
+
+/// The same unsafe read over and over, where a rule says something else than the file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RuleRepeatPollsSection {
+    /// How many a second are answered without further ado; above 0, up to 1000.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_number")]
+    #[schemars(with = "f64")]
+    pub per_second: Option<f64>,
+    /// How many may come at once; from 1 to 10000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32")]
+    pub burst: Option<u32>,
+    /// What becomes of the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "RepeatAction")]
+    pub action: Option<RepeatAction>,
+    /// How long one is held back at most; up to 9s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Span")]
+    pub max_delay: Option<Span>,
 }
 
 /// Unsafe reads that memory does not answer.
@@ -120,25 +171,57 @@ pub struct RepeatPollsSection {
     pub max_delay: Span,
 }
 
-/// What becomes of too many polls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum RepeatAction {
-    /// They are held back a while, then answered.
-    #[default]
-    Pace,
-    /// They are refused with 429.
-    Reject,
-    /// They are answered.
-    Off,
+/// What else is done in mode observe.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ObserveSection {
+    /// Which share of the answers that memory could have given is compared with what it would have
+    /// said; from 0 to 1.
+    #[serde(serialize_with = "number")]
+    pub check_share: f64,
 }
 
-/// Discovery, OpenAPI and version documents.
+/// Documents of discovery and OpenAPI.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DiscoverySection {
-    /// Whether they are kept and revalidated.
+    /// Whether they are kept, confirmed by the apiserver, and given again while they are proven to hold.
     pub cache: bool,
+}
+
+/// A line in the log for each request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct AccessLogSection {
+    /// Which requests have a line: none (off), those that failed at the apiserver or in Listless, with
+    /// a status from 500 (errors), or every one (all).
+    pub level: AccessLevel,
+    /// Of the others, this share has a line: from 0 to 1.
+    #[serde(serialize_with = "number")]
+    pub sample: f64,
+}
+
+/// Which requests have a line in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum AccessLevel {
+    /// None.
+    #[default]
+    Off,
+    /// Those that failed.
+    Errors,
+    /// Every one.
+    All,
+}
+
+/// A file that tells of each answer from memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct AuditSection {
+    /// The file; empty: none. Its owner alone may read it.
+    pub file: String,
+    /// A file that would grow beyond this is renamed to end in .1, and a new one begun; from 64Ki.
+    pub max_bytes: Quantity,
 }
 
 // === defaults, one per section ===
@@ -152,7 +235,10 @@ impl Default for RawConfig {
             cache: CacheSection::default(),
             uncached_reads: UncachedReadsSection::default(),
             repeat_polls: RepeatPollsSection::default(),
+            observe: ObserveSection::default(),
             discovery: DiscoverySection::default(),
+            access_log: AccessLogSection::default(),
+            audit: AuditSection::default(),
         }
     }
 }
@@ -183,9 +269,27 @@ impl Default for RepeatPollsSection {
     }
 }
 
+impl Default for ObserveSection {
+    fn default() -> Self {
+        Self { check_share: 0.01 }
+    }
+}
+
 impl Default for DiscoverySection {
     fn default() -> Self {
         Self { cache: true }
+    }
+}
+
+impl Default for AccessLogSection {
+    fn default() -> Self {
+        Self { level: AccessLevel::Off, sample: 1.0 }
+    }
+}
+
+impl Default for AuditSection {
+    fn default() -> Self {
+        Self { file: String::new(), max_bytes: Quantity(64 << 20) }
     }
 }
 
@@ -197,9 +301,14 @@ impl RuleSection {
         Self {
             resources: resources.iter().map(|&name| name.to_owned()).collect(),
             namespaces: None,
+            verbs: None,
+            user_agents: None,
+            selectors: Selectors::default(),
             start: Start::default(),
             freshness: Freshness::default(),
             max_staleness: max_staleness(),
+            rewrite: None,
+            repeat_polls: None,
         }
     }
 }
@@ -212,11 +321,22 @@ fn on_one_line<S: Serializer>(names: &[String], serializer: S) -> Result<S::Ok, 
     FlowSeq(names).serialize(serializer)
 }
 
-fn some_on_one_line<S: Serializer>(
-    names: &Option<Vec<String>>,
+fn some_on_one_line<T: Serialize, S: Serializer>(
+    names: &Option<Vec<T>>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     FlowSeq(names.as_deref().unwrap_or_default()).serialize(serializer)
+}
+
+fn is_default(selectors: &Selectors) -> bool {
+    *selectors == Selectors::default()
+}
+
+fn some_number<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => number(value, serializer),
+        None => serializer.serialize_none(),
+    }
 }
 
 /// Prints 5, not 5.0.

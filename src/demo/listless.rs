@@ -1,19 +1,26 @@
 //! Listless in this process, in front of the simulated apiserver, as `listless local` runs it.
 
-use std::{net::Ipv4Addr, sync::Arc, time::SystemTime};
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    sync::Arc,
+    time::SystemTime,
+};
 
 use anyhow::Context;
 use tokio::sync::watch;
 
 use super::{Proxy, Server, StartProxy};
 use crate::{
-    app::{Foundation, Running},
+    admin::{self, Audience},
+    app::{Foundation, Running, Vitals},
     config::Config,
+    lifecycle::{Drain, Heartbeat, Ready},
     metrics::Metrics,
     proxy::{
         forward::Clients,
         identify::{Identify, KnownTokens},
         listen::{Bound, Doors},
+        sessions::Past,
     },
     tls::{self, Authority, Names},
     upstream::{Settings, dial::Tcp, identity},
@@ -26,14 +33,15 @@ const LOCAL_TOKEN: &str = "demo-token-of-listless";
 struct Guard {
     running: Option<Running>,
     _config: watch::Sender<Arc<Config>>,
+    _drain: Drain,
 }
 
-/// Starts Listless with the default configuration.
-pub(super) fn in_process() -> StartProxy {
-    Box::new(|cluster| Box::pin(start(cluster)))
+/// Starts Listless with the default configuration, and shows it on a socket.
+pub(super) fn in_process(admin: Option<TcpListener>) -> StartProxy {
+    Box::new(|cluster| Box::pin(start(cluster, admin)))
 }
 
-async fn start(cluster: Server) -> anyhow::Result<Proxy> {
+async fn start(cluster: Server, admin: Option<TcpListener>) -> anyhow::Result<Proxy> {
     let now = SystemTime::now();
     let authority = Authority::generate(now)?;
     let server = tls::Server::new(authority.issue(&Names::of_apiserver(""), now)?)?;
@@ -47,15 +55,36 @@ async fn start(cluster: Server) -> anyhow::Result<Proxy> {
         listeners: vec![bound],
         doors: Doors { tls: Some(server), ..Doors::default() },
         identify: Identify::Own(KnownTokens::one(LOCAL_TOKEN)),
+        past: Past::None,
         clients: Clients::new(plain, own),
         config,
         metrics: Metrics::new(),
+        upstream: format!("{} (simulated)", cluster.address),
     });
+    let drain = Drain::new();
+    let page = admin.map(|listener| show(listener, &running, &drain)).transpose()?;
     let ca_pem = authority.pem().to_owned();
     Ok(Proxy {
         server: Server { address, ca_pem, token: LOCAL_TOKEN.to_owned() },
-        _guard: Box::new(Guard { running: Some(running), _config: publish }),
+        page,
+        _guard: Box::new(Guard { running: Some(running), _config: publish, _drain: drain }),
     })
+}
+
+/// Serves the page and what it reads for as long as the runtime lives.
+fn show(listener: TcpListener, running: &Running, drain: &Drain) -> anyhow::Result<SocketAddr> {
+    let address = listener.local_addr()?;
+    let heartbeat = Heartbeat::new();
+    tokio::spawn(heartbeat.clone().run());
+    let sources = running.sources(Vitals {
+        ready: Ready::default(),
+        draining: drain.watch(),
+        heartbeat,
+        names: Vec::new(),
+    });
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    tokio::spawn(admin::serve(listener, Audience::Operators, Arc::new(sources)));
+    Ok(address)
 }
 
 // === impl Guard ===

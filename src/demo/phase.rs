@@ -29,6 +29,8 @@ pub(super) enum Kind {
     WarmUp,
     /// Poll through Listless, period by period.
     Listless,
+    /// The same for somebody who looks at the page.
+    Shown,
 }
 
 /// What a phase measured.
@@ -92,7 +94,7 @@ impl<'a> Phase<'a> {
             pollers.spawn(async move {
                 match kind {
                     Kind::WarmUp => poller.warm_up(end, &tally).await,
-                    Kind::Straight | Kind::Listless => {
+                    Kind::Straight | Kind::Listless | Kind::Shown => {
                         poller.run(start, period, end, &tally).await;
                     }
                 }

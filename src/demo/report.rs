@@ -40,6 +40,7 @@ impl Report {
             Kind::Straight => self.direct = measured,
             Kind::WarmUp => self.warm_up = measured,
             Kind::Listless => self.listless = measured,
+            Kind::Shown => return,
         }
         self.saved_percent = saved(
             (self.direct.apiserver_requests, self.direct.polls),

@@ -15,12 +15,14 @@ fn small() -> Scale {
 }
 
 fn args(seconds: u64) -> Args {
-    Args { seconds, output: Output::Json }
+    Args { seconds, output: Output::Json, admin: None }
 }
 
 /// Listless replaced by nothing: the second phase goes straight, too.
 fn nothing() -> StartProxy {
-    Box::new(|cluster| Box::pin(async { Ok(Proxy { server: cluster, _guard: Box::new(()) }) }))
+    Box::new(|cluster| {
+        Box::pin(async { Ok(Proxy { server: cluster, page: None, _guard: Box::new(()) }) })
+    })
 }
 
 async fn measured(start_proxy: StartProxy, interrupt: impl Future<Output = ()>) -> Report {
@@ -48,7 +50,7 @@ async fn listless_answers_rightly_and_spares_the_apiserver() {
     let mut table = Table::new(Vec::new(), false);
     let (args, scale) = (args(2), Scale { warm_up_max: WARM_UP_MAX, ..small() });
     let measured =
-        measure(&args, &scale, listless::in_process(), &mut table, std::future::pending());
+        measure(&args, &scale, listless::in_process(None), &mut table, std::future::pending());
     let report = measured.await.expect("the demo runs");
     assert!(report.is_clean(), "{report:?}");
     assert!(report.saved_percent > 90.0, "{report:?}");
@@ -65,7 +67,7 @@ async fn a_proxy_that_forgets_writes_is_found_out() {
             let written = |asked: &crate::simulator::Asked| asked.verb.is_write();
             let lie = Effect::Answer { code: 200, retry_after_secs: None };
             other.simulator().inject(Fault::always(lie, written));
-            Ok(Proxy { server: other.endpoint(), _guard: Box::new(other) })
+            Ok(Proxy { server: other.endpoint(), page: None, _guard: Box::new(other) })
         })
     });
     let report = measured(start, std::future::pending()).await;

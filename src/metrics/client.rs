@@ -9,7 +9,10 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 use super::{
     Metrics, Presence,
     family::{Family, ResourceId, single},
-    labels::{Connect, Lane, Outcome, Protocol, Review, ServedBy, Told, Transport, Wait, WatchEnd},
+    labels::{
+        Connect, DocumentResult, Lane, Outcome, Protocol, Review, ServedBy, Told, Transport, Wait,
+        WatchEnd,
+    },
     table,
 };
 use crate::api::{GroupVersionResource, Scope, Verb};
@@ -31,6 +34,7 @@ pub struct RequestSample<'a> {
 
 pub(super) struct Handles {
     requests: Family<RequestSet, Counter>,
+    unsafe_reads: Family<UnsafeReadSet, Counter>,
     duration: Family<(Verb, ServedBy), Histogram>,
     in_flight: Family<Lane, Gauge>,
     forwarded: Family<(&'static str, Verb), Counter>,
@@ -39,6 +43,9 @@ pub(super) struct Handles {
     waits: Family<Wait, Histogram>,
     reviews: Family<Review, Counter>,
     sessions: Gauge,
+    documents_given: Family<DocumentResult, Counter>,
+    documents_held: Gauge,
+    document_bytes: Gauge,
     watchers: Family<Transport, Gauge>,
     watch_events: Family<Told, Counter>,
     watches_ended: Family<WatchEnd, Counter>,
@@ -59,12 +66,16 @@ struct RequestSet {
     code: u16,
 }
 
+/// The label set of [`table::UNSAFE_READS`].
+type UnsafeReadSet = (Verb, ResourceId, &'static str, ServedBy);
+
 // === impl Handles ===
 
 impl Handles {
     pub(super) fn new(recorder: &Arc<PrometheusRecorder>) -> Self {
         Self {
             requests: Family::new(recorder, &table::REQUESTS),
+            unsafe_reads: Family::new(recorder, &table::UNSAFE_READS),
             duration: Family::new(recorder, &table::REQUEST_DURATION),
             in_flight: Family::new(recorder, &table::REQUESTS_IN_FLIGHT),
             forwarded: Family::new(recorder, &table::FORWARDED),
@@ -73,6 +84,9 @@ impl Handles {
             waits: Family::new(recorder, &table::WAIT_DURATION),
             reviews: Family::new(recorder, &table::REVIEWS),
             sessions: single(recorder, &table::SESSIONS),
+            documents_given: Family::new(recorder, &table::DOCUMENTS_GIVEN),
+            documents_held: single(recorder, &table::DOCUMENTS_HELD),
+            document_bytes: single(recorder, &table::DOCUMENT_BYTES),
             watchers: Family::new(recorder, &table::WATCHERS),
             watch_events: Family::new(recorder, &table::WATCH_EVENTS),
             watches_ended: Family::new(recorder, &table::WATCHES_ENDED),
@@ -91,6 +105,7 @@ impl Metrics {
     /// A request was answered.
     pub fn request(&self, sample: &RequestSample<'_>) {
         let RequestSample { verb, served_by, code, .. } = *sample;
+        self.0.sums.answered.increment(served_by as usize);
         let proven = code.as_u16() < 400;
         let resource = sample
             .target
@@ -110,9 +125,41 @@ impl Metrics {
         });
     }
 
+    /// What was answered was an unsafe read.
+    pub fn unsafe_read(&self, sample: &RequestSample<'_>) {
+        let RequestSample { verb, served_by, code, .. } = *sample;
+        let Some((resource, scope)) = sample.target else { return };
+        let (id, scope) = (self.resource_id(resource, code.as_u16() < 400), scope.as_str());
+        let values = || {
+            let [group, version, resource] = self.0.resources.labels(id);
+            [
+                verb.as_str().into(),
+                group,
+                version,
+                resource,
+                scope.into(),
+                served_by.as_str().into(),
+            ]
+        };
+        let set = (verb, id, scope, served_by);
+        self.0.client.unsafe_reads.with(set, values, |counter| counter.increment(1));
+    }
+
     /// A request is being answered until the value is dropped.
     pub fn in_flight(&self, lane: Lane) -> Presence {
         Presence::new(self.0.client.in_flight.with(lane, || [lane.as_str().into()], Gauge::clone))
+    }
+
+    /// A document of discovery or OpenAPI was given.
+    pub fn document(&self, result: DocumentResult) {
+        let values = || [result.as_str().into()];
+        self.0.client.documents_given.with(result, values, |counter| counter.increment(1));
+    }
+
+    /// So many such documents are held, of so many bytes in all.
+    pub fn documents_held(&self, documents: u64, bytes: u64) {
+        self.0.client.documents_held.set(documents as f64);
+        self.0.client.document_bytes.set(bytes as f64);
     }
 
     /// A request was passed on, for this reason.

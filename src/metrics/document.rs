@@ -14,7 +14,7 @@ const INTRODUCTION: &str = "\
 <!-- Written from the table in `src/metrics/table.rs`; change it there, then run
      `LISTLESS_UPDATE=1 cargo test --test it metrics`. -->
 
-`GET /metrics` on the admin address, in the Prometheus text format. A metric appears once it has
+`GET /metrics` on the admin or the health address, in the Prometheus text format. A metric appears once it has
 something to say: a counter with labels is absent until it first counts. No label carries a namespace,
 an object's name or a user. Label sets are bounded: at most 256 resources have labels of their own.
 ";

@@ -110,6 +110,20 @@ label! {
 }
 
 label! {
+    /// How a document of discovery or OpenAPI was given.
+    DocumentResult {
+        /// From memory, without asking.
+        Memory = "memory",
+        /// From memory, after the apiserver confirmed it, or the client's own copy.
+        Revalidated = "revalidated",
+        /// By the apiserver, and kept if it may be given again.
+        Fetched = "fetched",
+        /// By the apiserver, and not kept: an error, or a redirection.
+        NotKept = "not_kept",
+    }
+}
+
+label! {
     /// What became of a CONNECT.
     Connect {
         /// It led to the apiserver, as Listless stands for it.
@@ -222,6 +236,30 @@ label! {
 }
 
 label! {
+    /// What became of a line of the audit file.
+    AuditResult {
+        /// It is in the file.
+        Written = "written",
+        /// Too many lines were waiting.
+        Dropped = "dropped",
+        /// The file could not be written.
+        Failed = "failed",
+    }
+}
+
+label! {
+    /// What the webhook did with a pod.
+    Injection {
+        /// It got a sidecar, or a new container of it was led there.
+        Injected = "injected",
+        /// It was left as it is.
+        Skipped = "skipped",
+        /// The question was none.
+        Error = "error",
+    }
+}
+
+label! {
     /// A bound that keeps memory or work finite.
     Limit {
         /// Client connections open at once.
@@ -230,8 +268,70 @@ label! {
         UpstreamRequests = "upstream_requests",
         /// Watches answered from memory.
         Watches = "watches",
+        /// Lines that wait for the audit file.
+        AuditQueue = "audit_queue",
+        /// Bytes of discovery and OpenAPI documents held.
+        DiscoveryBytes = "discovery_bytes",
         /// Resources with metric labels of their own.
         MetricResources = "metric_resources",
+        /// Events that the injector sends, or has waiting.
+        InjectorEvents = "injector_events",
+        /// Polls whose repetitions are counted.
+        PollKeys = "poll_keys",
+        /// Polls held back at once.
+        PollsHeld = "polls_held",
+        /// Requests of Listless's own to the apiserver in a while.
+        OwnRequests = "own_requests",
+        /// Answers compared with memory at once, or the size of one.
+        ShadowChecks = "shadow_checks",
+        /// Streams of events on the admin address.
+        EventStreams = "event_streams",
+        /// Requests told to a stream of events that does not read them fast enough.
+        TappedRequests = "tapped_requests",
+        /// Kinds of requests that are told apart in the report.
+        Accounts = "accounts",
+    }
+}
+
+label! {
+    /// How a poll that was held back came to wait.
+    Held {
+        /// It was the first, and waited for a token.
+        First = "first",
+        /// An identical one waited already.
+        Joined = "joined",
+    }
+}
+
+label! {
+    /// What would have been done with a request, were the mode `enforce`.
+    Would {
+        /// Answered from memory.
+        Read = "read",
+        /// Followed from memory.
+        Watch = "watch",
+        /// Sent together with identical ones.
+        Share = "share",
+        /// Held back, and then one of the others.
+        Pace = "pace",
+        /// Refused with 429.
+        Reject = "reject",
+        /// Answered from the documents held.
+        Discovery = "discovery",
+        /// Sent to the apiserver.
+        Forward = "forward",
+    }
+}
+
+label! {
+    /// What comparing an answer with memory came to.
+    Shadow {
+        /// Memory would have said the same.
+        Equal = "equal",
+        /// Memory would have said something else.
+        Different = "different",
+        /// Memory was never, or is no longer, where the answer is.
+        Unknown = "unknown",
     }
 }
 

@@ -8,7 +8,7 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 use super::{
     Metrics,
     family::{Family, single},
-    labels::{Certificate, Limit, Outcome},
+    labels::{AuditResult, Certificate, Limit, Outcome},
     table,
 };
 
@@ -17,10 +17,16 @@ pub(super) struct Handles {
     limits: Family<Limit, Counter>,
     config_reloads: Family<Outcome, Counter>,
     config_last_success: Gauge,
+    config_reload_successful: Gauge,
     replica_bytes_limit: Gauge,
     certificate_expiry: Family<Certificate, Gauge>,
     certificate_reloads: Family<Outcome, Counter>,
+    certificate_reload_successful: Gauge,
     mirrorings: Family<Outcome, Counter>,
+    audit_lines: Family<AuditResult, Counter>,
+    accounts: Gauge,
+    safe_mode: Gauge,
+    worker_restarts: Counter,
 }
 
 /// What was built.
@@ -41,28 +47,45 @@ impl Handles {
             limits: Family::new(recorder, &table::LIMITS_REACHED),
             config_reloads: Family::new(recorder, &table::CONFIG_RELOADS),
             config_last_success: single(recorder, &table::CONFIG_LAST_SUCCESS),
+            config_reload_successful: single(recorder, &table::CONFIG_RELOAD_SUCCESSFUL),
             replica_bytes_limit: single(recorder, &table::MEMORY_LIMIT),
             certificate_expiry: Family::new(recorder, &table::CERTIFICATE_EXPIRY),
             certificate_reloads: Family::new(recorder, &table::CERTIFICATE_RELOADS),
+            certificate_reload_successful: single(recorder, &table::CERTIFICATE_RELOAD_SUCCESSFUL),
             mirrorings: Family::new(recorder, &table::MIRRORINGS),
+            audit_lines: Family::new(recorder, &table::AUDIT_LINES),
+            accounts: single(recorder, &table::ACCOUNTS),
+            safe_mode: single(recorder, &table::SAFE_MODE),
+            worker_restarts: single(recorder, &table::WORKER_RESTARTS),
         };
         // Rare and alarming: a rate over them needs the zero before the first one.
         for &limit in Limit::ALL {
             handles.limit(limit, 0);
         }
         for &outcome in Outcome::ALL {
-            handles.reload(outcome, 0);
+            count(&handles.config_reloads, outcome, 0);
+            count(&handles.certificate_reloads, outcome, 0);
+            count(&handles.mirrorings, outcome, 0);
         }
+        // What is read at the start must be usable; only a change can be refused.
+        handles.config_reload_successful.set(1.0);
+        handles.certificate_reload_successful.set(1.0);
         handles
     }
 
     fn limit(&self, limit: Limit, count: u64) {
         self.limits.with(limit, || [limit.as_str().into()], |counter| counter.increment(count));
     }
+}
 
-    fn reload(&self, outcome: Outcome, count: u64) {
-        let values = || [outcome.as_str().into()];
-        self.config_reloads.with(outcome, values, |counter| counter.increment(count));
+fn count(outcomes: &Family<Outcome, Counter>, outcome: Outcome, count: u64) {
+    outcomes.with(outcome, || [outcome.as_str().into()], |counter| counter.increment(count));
+}
+
+fn succeeded(outcome: Outcome) -> f64 {
+    match outcome {
+        Outcome::Success => 1.0,
+        Outcome::Failure => 0.0,
     }
 }
 
@@ -74,9 +97,15 @@ impl Metrics {
         self.0.own.ready.set(if ready { 1.0 } else { 0.0 });
     }
 
+    /// So many kinds of requests are told apart in the report.
+    pub fn accounts(&self, count: usize) {
+        self.0.own.accounts.set(count as f64);
+    }
+
     /// A bound was reached.
     pub fn limit_reached(&self, limit: Limit) {
         self.0.own.limit(limit, 1);
+        self.0.sums.limits.increment(limit as usize);
     }
 
     /// The configuration was read at this time, is in use, and lets replicas hold so many bytes.
@@ -87,19 +116,32 @@ impl Metrics {
 
     /// A changed configuration file was taken over or refused.
     pub fn config_reloaded(&self, outcome: Outcome) {
-        self.0.own.reload(outcome, 1);
+        count(&self.0.own.config_reloads, outcome, 1);
+        self.0.own.config_reload_successful.set(succeeded(outcome));
+        self.0.sums.reloads.increment(outcome as usize);
     }
 
     /// Changed certificate files were taken over or refused.
     pub fn certificate_reloaded(&self, outcome: Outcome) {
-        let values = || [outcome.as_str().into()];
-        self.0.own.certificate_reloads.with(outcome, values, |counter| counter.increment(1));
+        count(&self.0.own.certificate_reloads, outcome, 1);
+        self.0.own.certificate_reload_successful.set(succeeded(outcome));
     }
 
     /// A changed service account was copied for the workload, or could not be.
     pub fn service_account_mirrored(&self, outcome: Outcome) {
-        let values = || [outcome.as_str().into()];
-        self.0.own.mirrorings.with(outcome, values, |counter| counter.increment(1));
+        count(&self.0.own.mirrorings, outcome, 1);
+    }
+
+    /// So many lines of the audit file were written, or lost.
+    pub fn audited(&self, result: AuditResult, lines: u64) {
+        let values = || [result.as_str().into()];
+        self.0.own.audit_lines.with(result, values, |counter| counter.increment(lines));
+    }
+
+    /// This process took the place of so many others, and passes everything on if `safe`.
+    pub fn worker(&self, safe: bool, restarts: u64) {
+        self.0.own.safe_mode.set(if safe { 1.0 } else { 0.0 });
+        self.0.own.worker_restarts.absolute(restarts);
     }
 
     /// When an own certificate expires.
@@ -110,6 +152,6 @@ impl Metrics {
     }
 }
 
-fn unix_seconds(time: SystemTime) -> f64 {
+pub(super) fn unix_seconds(time: SystemTime) -> f64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }

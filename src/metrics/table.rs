@@ -24,14 +24,22 @@ pub(super) const TABLE: &[Section] = &[
         title: "Requests of clients",
         metrics: &[
             &REQUESTS,
+            &UNSAFE_READS,
             &REQUEST_DURATION,
             &REQUESTS_IN_FLIGHT,
             &FORWARDED,
             &REWRITTEN,
             &COALESCED,
             &WAIT_DURATION,
+            &PACED,
+            &REFUSED,
+            &WOULD_HAVE,
+            &SHADOW_CHECKS,
             &REVIEWS,
             &SESSIONS,
+            &DOCUMENTS_GIVEN,
+            &DOCUMENTS_HELD,
+            &DOCUMENT_BYTES,
             &WATCHERS,
             &WATCH_EVENTS,
             &WATCHES_ENDED,
@@ -79,12 +87,22 @@ pub(super) const TABLE: &[Section] = &[
             &BUILD_INFO,
             &READY,
             &LIMITS_REACHED,
+            &ACCOUNTS,
             &CONFIG_RELOADS,
             &CONFIG_LAST_SUCCESS,
+            &CONFIG_RELOAD_SUCCESSFUL,
             &CERTIFICATE_EXPIRY,
             &CERTIFICATE_RELOADS,
+            &CERTIFICATE_RELOAD_SUCCESSFUL,
             &MIRRORINGS,
+            &AUDIT_LINES,
+            &SAFE_MODE,
+            &WORKER_RESTARTS,
         ],
+    },
+    Section {
+        title: "The injector",
+        metrics: &[&INJECTOR_REQUESTS, &INJECTOR_DURATION, &INJECTOR_AUTHORITY_EXPIRY],
     },
     Section {
         title: "The process",
@@ -131,13 +149,21 @@ const SCOPE: Label = described(
 const CODE: Label = described("code", "the HTTP status code");
 
 mod callers;
+mod injector;
 mod own;
+mod polls;
 
-pub(super) use callers::{CLIENT_CONNECTS, REVIEWS, SESSIONS};
-pub(super) use own::{
-    CERTIFICATE_EXPIRY, CERTIFICATE_RELOADS, MIRRORINGS, PROCESS_CPU, PROCESS_MAX_FDS,
-    PROCESS_OPEN_FDS, PROCESS_RESIDENT, PROCESS_START, PROCESS_THREADS, PROCESS_VIRTUAL,
+pub(super) use callers::{
+    CLIENT_CONNECTS, DOCUMENT_BYTES, DOCUMENTS_GIVEN, DOCUMENTS_HELD, REVIEWS, SESSIONS,
+    UNSAFE_READS,
 };
+pub(super) use injector::{INJECTOR_AUTHORITY_EXPIRY, INJECTOR_DURATION, INJECTOR_REQUESTS};
+pub(super) use own::{
+    ACCOUNTS, AUDIT_LINES, CERTIFICATE_EXPIRY, CERTIFICATE_RELOAD_SUCCESSFUL, CERTIFICATE_RELOADS,
+    CONFIG_RELOAD_SUCCESSFUL, MIRRORINGS, PROCESS_CPU, PROCESS_MAX_FDS, PROCESS_OPEN_FDS,
+    PROCESS_RESIDENT, PROCESS_START, PROCESS_THREADS, PROCESS_VIRTUAL, SAFE_MODE, WORKER_RESTARTS,
+};
+pub(super) use polls::{PACED, REFUSED, SHADOW_CHECKS, WOULD_HAVE};
 
 pub(super) const REQUESTS: Metric = counter(
     "listless_requests_total",

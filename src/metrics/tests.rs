@@ -125,7 +125,42 @@ fn rare_alarms_are_zero_from_the_start() {
         assert_eq!(value(&metrics, "listless_limits_reached_total", &[&label]), 0.0);
     }
     let failures = ["result=\"failure\""];
-    assert_eq!(value(&metrics, "listless_config_reloads_total", &failures), 0.0);
+    for name in [
+        "listless_config_reloads_total",
+        "listless_certificate_reloads_total",
+        "listless_service_account_mirrorings_total",
+    ] {
+        assert_eq!(value(&metrics, name, &failures), 0.0);
+    }
+    let broken = ["origin=\"replica\"", "error=\"broken\""];
+    assert_eq!(value(&metrics, "listless_upstream_errors_total", &broken), 0.0);
+}
+
+#[test]
+fn the_last_reload_is_a_success_until_one_is_refused_and_again_after_the_next() {
+    let metrics = Metrics::new();
+    let names =
+        ["listless_config_last_reload_successful", "listless_certificate_last_reload_successful"];
+    let now = || names.map(|name| value(&metrics, name, &[]));
+    assert_eq!(now(), [1.0, 1.0]);
+    metrics.config_reloaded(Outcome::Failure);
+    assert_eq!(now(), [0.0, 1.0]);
+    metrics.certificate_reloaded(Outcome::Failure);
+    metrics.config_reloaded(Outcome::Success);
+    assert_eq!(now(), [1.0, 0.0]);
+    metrics.certificate_reloaded(Outcome::Success);
+    assert_eq!(now(), [1.0, 1.0]);
+}
+
+#[test]
+fn an_unsafe_read_counts_under_its_resource_and_what_answered_it() {
+    let metrics = Metrics::new();
+    let (pods, shop) = (pods(), Scope::Namespace("shop".into()));
+    metrics.unsafe_read(&sample(Some((&pods, &shop)), StatusCode::OK));
+    metrics.unsafe_read(&sample(None, StatusCode::OK));
+    let labels =
+        ["verb=\"list\"", "resource=\"pods\"", "scope=\"namespace\"", "served_by=\"cache\""];
+    assert_eq!(value(&metrics, "listless_unsafe_reads_total", &labels), 1.0);
 }
 
 #[test]

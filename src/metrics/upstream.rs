@@ -43,7 +43,7 @@ pub(super) struct Handles {
 
 impl Handles {
     pub(super) fn new(recorder: &Arc<PrometheusRecorder>) -> Self {
-        Self {
+        let handles = Self {
             requests: Family::new(recorder, &table::UPSTREAM_REQUESTS),
             duration: Family::new(recorder, &table::UPSTREAM_DURATION),
             errors: Family::new(recorder, &table::UPSTREAM_ERRORS),
@@ -51,7 +51,19 @@ impl Handles {
             connections: single(recorder, &table::UPSTREAM_CONNECTIONS),
             received: single(recorder, &table::UPSTREAM_RECEIVED),
             sent: single(recorder, &table::UPSTREAM_SENT),
+        };
+        // A share of failures needs the zero before the first one.
+        for &origin in Origin::ALL {
+            for &fault in UpstreamFault::ALL {
+                handles.failed(origin, fault, 0);
+            }
         }
+        handles
+    }
+
+    fn failed(&self, origin: Origin, fault: UpstreamFault, count: u64) {
+        let values = || [origin.as_str(), fault.as_str()].map(String::from);
+        self.errors.with((origin, fault), values, |counter| counter.increment(count));
     }
 }
 
@@ -61,6 +73,7 @@ impl Metrics {
     /// The apiserver answered a request.
     pub fn upstream_request(&self, sample: &UpstreamSample<'_>) {
         let UpstreamSample { origin, verb, code, .. } = *sample;
+        self.0.sums.upstream.increment(origin as usize);
         let proven = code.as_u16() < 400;
         let resource =
             sample.resource.map_or(ResourceId::NONE, |resource| self.resource_id(resource, proven));
@@ -80,8 +93,7 @@ impl Metrics {
 
     /// A request was not answered.
     pub fn upstream_failed(&self, origin: Origin, fault: UpstreamFault) {
-        let values = || [origin.as_str(), fault.as_str()].map(String::from);
-        self.0.upstream.errors.with((origin, fault), values, |counter| counter.increment(1));
+        self.0.upstream.failed(origin, fault, 1);
     }
 
     /// An attempt to connect ended.

@@ -2,22 +2,82 @@
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
-use super::Start;
-use crate::api::{GroupResource, GroupVersionResource, Scope, version::Freshness};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Glob, RepeatPolls, Rewrite, Start};
+use crate::api::{GroupResource, GroupVersionResource, Scope, Verb, version::Freshness};
 
 /// One checked rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// What it matches.
     pub resources: Vec<ResourceName>,
-    /// The namespaces it matches; absent: all of them, and cluster-scoped resources.
-    pub namespaces: Option<Vec<Arc<str>>>,
+    /// Which reads of them.
+    pub reads: Reads,
     /// When a replica may come to be.
     pub start: Start,
     /// How fresh an answer to an unsafe read must be.
     pub freshness: Freshness,
     /// How long a replica may answer after its link was lost.
     pub max_staleness: Duration,
+    /// What becomes of an unsafe read that must be forwarded; absent: as generally.
+    pub rewrite: Option<Rewrite>,
+    /// What becomes of polls that repeat; absent: as generally.
+    pub repeat_polls: Option<RepeatPolls>,
+}
+
+/// Which reads of a resource a rule matches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// In these namespaces; absent: in all of them, and of cluster-scoped resources.
+    pub namespaces: Option<Vec<Arc<str>>>,
+    /// With these verbs; absent: with all.
+    pub verbs: Option<Vec<ReadVerb>>,
+    /// Of clients that call themselves so; absent: of all.
+    pub user_agents: Option<Vec<Glob>>,
+    /// With or without a selector.
+    pub selectors: Selectors,
+}
+
+/// A verb that reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ReadVerb {
+    /// One object.
+    Get,
+    /// A collection.
+    List,
+    /// What becomes of a collection.
+    Watch,
+}
+
+/// Whether a read has a label or field selector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Selectors {
+    /// It may have one or not.
+    #[default]
+    Any,
+    /// It has one.
+    Present,
+    /// It has none.
+    Absent,
+}
+
+/// A read, as far as rules tell reads apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// What it reads.
+    pub resource: &'a GroupResource,
+    /// The namespace; absent for all namespaces and for cluster-scoped resources.
+    pub namespace: Option<&'a str>,
+    /// How it reads.
+    pub verb: Verb,
+    /// What its client calls itself; empty when it does not say.
+    pub user_agent: &'a [u8],
+    /// Whether it has a selector.
+    pub selects: bool,
 }
 
 /// How a rule names a resource.
@@ -59,6 +119,19 @@ const DEFAULT_VERSION: &str = "v1";
 // === impl Rule ===
 
 impl Rule {
+    /// A rule for every read of these, with everything else at its default.
+    pub fn of(resources: Vec<ResourceName>) -> Self {
+        Self {
+            resources,
+            reads: Reads::default(),
+            start: Start::default(),
+            freshness: Freshness::default(),
+            max_staleness: MAX_STALENESS,
+            rewrite: None,
+            repeat_polls: None,
+        }
+    }
+
     /// Whether "*" is among its resources.
     pub fn names_any(&self) -> bool {
         self.resources.contains(&ResourceName::Any)
@@ -71,10 +144,67 @@ impl Rule {
 
     /// The scopes it speaks of, widest first.
     pub fn scopes(&self) -> Vec<Scope> {
-        match &self.namespaces {
+        match &self.reads.namespaces {
             None => vec![Scope::All],
             Some(namespaces) => namespaces.iter().cloned().map(Scope::Namespace).collect(),
         }
+    }
+}
+
+// === impl Reads ===
+
+impl Reads {
+    /// Whether it matches every read.
+    pub fn all(&self) -> bool {
+        self.namespaces.is_none() && self.are_everybodys()
+    }
+
+    /// Whether it matches, in its namespaces, however and by whomever is read.
+    pub fn are_everybodys(&self) -> bool {
+        self.verbs.is_none() && self.user_agents.is_none() && self.selectors == Selectors::Any
+    }
+
+    /// Whether it matches this read.
+    pub fn match_one(&self, subject: &Subject<'_>) -> bool {
+        let namespace =
+            |names: &Vec<Arc<str>>| names.iter().any(|name| subject.namespace == Some(&**name));
+        let agent = |globs: &Vec<Glob>| globs.iter().any(|glob| glob.matches(subject.user_agent));
+        let verb = |verbs: &Vec<ReadVerb>| verbs.iter().any(|verb| verb.is(subject.verb));
+        self.namespaces.as_ref().is_none_or(namespace)
+            && self.verbs.as_ref().is_none_or(verb)
+            && self.selectors.allow(subject.selects)
+            && self.user_agents.as_ref().is_none_or(agent)
+    }
+}
+
+// === impl ReadVerb and Selectors ===
+
+impl ReadVerb {
+    fn is(self, verb: Verb) -> bool {
+        match self {
+            Self::Get => verb == Verb::Get,
+            Self::List => verb == Verb::List,
+            Self::Watch => verb == Verb::Watch,
+        }
+    }
+}
+
+impl Selectors {
+    fn allow(self, selects: bool) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Present => selects,
+            Self::Absent => !selects,
+        }
+    }
+}
+
+// === impl Subject ===
+
+impl<'a> Subject<'a> {
+    /// Any read of a resource, made by nobody in particular.
+    pub fn any(resource: &'a GroupResource, namespace: Option<&'a str>) -> Self {
+        Self { resource, namespace, verb: Verb::List, user_agent: b"", selects: false }
     }
 }
 

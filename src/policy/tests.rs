@@ -1,22 +1,37 @@
 use super::*;
+use crate::{api::Verb, limit::Rate};
 
 fn rule(resources: &[&str], start: Start) -> Rule {
-    Rule {
-        resources: resources.iter().map(|name| name.parse().expect("a resource name")).collect(),
-        namespaces: None,
-        start,
-        freshness: Freshness::Session,
-        max_staleness: MAX_STALENESS,
+    let names = resources.iter().map(|name| name.parse().expect("a resource name")).collect();
+    Rule { start, ..Rule::of(names) }
+}
+
+fn globs(patterns: &[&str]) -> Option<Vec<Glob>> {
+    Some(patterns.iter().map(|pattern| pattern.parse().expect("a pattern")).collect())
+}
+
+fn polls(action: RepeatAction) -> RepeatPolls {
+    RepeatPolls { rate: Rate::new(5.0, 20), action, max_delay: Duration::from_secs(2) }
+}
+
+fn general(mode: Mode, rewrite: Rewrite) -> General {
+    General { mode, rewrite, repeat_polls: polls(RepeatAction::Pace) }
+}
+
+impl Policy {
+    fn resource(&self, resource: &GroupResource, namespace: Option<&str>) -> &ResourcePolicy {
+        self.rules(&Subject::any(resource, namespace))
     }
 }
 
 fn in_namespaces(mut rule: Rule, namespaces: &[&str]) -> Rule {
-    rule.namespaces = Some(namespaces.iter().map(|&namespace| namespace.into()).collect());
+    let namespaces = namespaces.iter().map(|&namespace| namespace.into()).collect();
+    rule.reads.namespaces = Some(namespaces);
     rule
 }
 
 fn policy(rules: &[Rule]) -> Policy {
-    Policy::new(Mode::Enforce, Rewrite::NotOlderThan, rules)
+    Policy::new(&general(Mode::Enforce, Rewrite::NotOlderThan), rules)
 }
 
 fn pods() -> GroupResource {
@@ -183,8 +198,93 @@ fn what_names_no_resource_is_refused_with_its_reason() {
 }
 
 #[test]
-fn nothing_is_followed_while_observing() {
+fn the_same_is_followed_while_observing() {
     let rules = [rule(&["pods"], Start::Eager)];
-    assert_eq!(policy(&rules).eager().len(), 1);
-    assert!(Policy::new(Mode::Observe, Rewrite::Keep, &rules).eager().is_empty());
+    let observing = Policy::new(&general(Mode::Observe, Rewrite::Keep), &rules);
+    assert_eq!(observing.eager(), policy(&rules).eager());
+    assert_eq!(observing.eager().len(), 1);
+}
+
+#[test]
+fn a_rule_may_be_for_some_verbs_some_clients_or_reads_with_a_selector_only() {
+    let of = |reads| Rule { reads, ..rule(&["pods"], Start::Never) };
+    let rules = [
+        of(Reads { verbs: Some(vec![ReadVerb::Get, ReadVerb::Watch]), ..Reads::default() }),
+        of(Reads { user_agents: globs(&["*fabric8*", "curl/*"]), ..Reads::default() }),
+        of(Reads { selectors: Selectors::Present, ..Reads::default() }),
+        of(Reads {
+            namespaces: Some(vec!["shop".into()]),
+            selectors: Selectors::Absent,
+            ..Reads::default()
+        }),
+        rule(&["*"], Start::OnDemand),
+    ];
+    let policy = policy(&rules);
+    assert!(policy.heeds_user_agents());
+    let pods = pods();
+    let plain = Subject::any(&pods, Some("till"));
+    let rows = [
+        (Subject { verb: Verb::Get, ..plain }, 0),
+        (Subject { verb: Verb::Watch, ..plain }, 0),
+        (Subject { user_agent: b"fabric8-kubernetes-client/6.7.2", ..plain }, 1),
+        (Subject { user_agent: b"curl/8", selects: true, ..plain }, 1),
+        (Subject { selects: true, ..plain }, 2),
+        (Subject { namespace: Some("shop"), ..plain }, 3),
+        (Subject { namespace: Some("shop"), selects: true, ..plain }, 2),
+        (Subject { user_agent: b"libcurl/8", ..plain }, 4),
+        (Subject { namespace: None, ..plain }, 4),
+    ];
+    for (subject, index) in rows {
+        assert_eq!(policy.rules(&subject).origin, Origin::Rule(index), "{subject:?}");
+    }
+}
+
+#[test]
+fn a_rule_for_some_reads_keeps_nothing_from_being_eager_for_the_others() {
+    let some = Reads { user_agents: globs(&["curl/*"]), ..Reads::default() };
+    let rules =
+        [Rule { reads: some, ..rule(&["pods"], Start::Never) }, rule(&["pods"], Start::Eager)];
+    assert_eq!(collections(&policy(&rules)), ["pods.v1 in *"]);
+}
+
+#[test]
+fn a_rule_says_itself_what_becomes_of_reads_that_repeat_or_are_forwarded() {
+    let strict = RepeatPolls { action: RepeatAction::Reject, ..polls(RepeatAction::Pace) };
+    let rules = [
+        Rule {
+            rewrite: Some(Rewrite::Any),
+            repeat_polls: Some(strict),
+            ..rule(&["secrets"], Start::Never)
+        },
+        Rule { repeat_polls: Some(polls(RepeatAction::Off)), ..rule(&["pods"], Start::OnDemand) },
+        rule(&["events"], Start::Never),
+        rule(&["*"], Start::Never),
+    ];
+    let policy = policy(&rules);
+    let of = |resource| {
+        let found = policy.resource(&GroupResource::new("", resource), None);
+        (found.rewrite, found.repeat_polls.map(|polls| polls.action))
+    };
+    assert_eq!(of("secrets"), (Rewrite::Any, Some(RepeatAction::Reject)));
+    assert_eq!(of("pods"), (Rewrite::NotOlderThan, None));
+    assert_eq!(of("events"), (Rewrite::Keep, None), "named, and left alone");
+    assert_eq!(of("services"), (Rewrite::NotOlderThan, Some(RepeatAction::Pace)));
+    assert_eq!(of("bindings"), (Rewrite::Keep, None), "reserved");
+}
+
+#[test]
+fn what_leaders_are_elected_by_is_known() {
+    for (group, resource, name, elects) in [
+        ("coordination.k8s.io", "leases", Some("x"), true),
+        ("coordination.k8s.io", "leases", None, true),
+        ("coordination.k8s.io", "leasecandidates", None, true),
+        ("", "configmaps", Some("leader"), true),
+        ("", "configmaps", None, false),
+        ("", "endpoints", Some("leader"), true),
+        ("", "pods", Some("leader-0"), false),
+        ("x.io", "leases", Some("x"), false),
+    ] {
+        let resource = GroupVersionResource::new(group, "v1", resource);
+        assert_eq!(elects_leaders(&resource, name), elects, "{resource:?} {name:?}");
+    }
 }

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::FutureExt;
 use http::{Request, StatusCode, header};
 use serde::{Deserialize, de::IgnoredAny};
 use tokio::time::Instant;
@@ -91,6 +92,17 @@ impl Aggregation {
         let asked =
             self.servers.try_get_with_by_ref(&key, self.ask(&resource.group, &resource.version));
         asked.await.map_or(true, |known| known.server == Server::Other)
+    }
+
+    /// What is known of that without asking, however old.
+    pub fn foretold(&self, resource: &GroupVersionResource) -> Option<bool> {
+        if field::is_built_in_group(&resource.group) {
+            return Some(false);
+        }
+        let key = (resource.group.clone(), resource.version.clone());
+        // What the table holds is there at once.
+        let known = self.servers.get(&key).now_or_never().flatten();
+        known.map(|known| known.server == Server::Other)
     }
 
     /// No answer is not remembered.

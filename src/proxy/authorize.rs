@@ -4,7 +4,9 @@
 //! seconds, renewed ahead, and shared by concurrent reads. Whatever is not a clean "allowed" is
 //! forwarded. No token outlives the requests that brought it.
 
+mod foretold;
 mod lifetime;
+mod message;
 mod permit;
 
 use std::{
@@ -16,8 +18,8 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
-use serde::{Deserialize, Serialize};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde::Serialize;
 use tokio::{sync::Semaphore, time::Instant};
 
 pub(super) use self::lifetime::left as token_left;
@@ -27,9 +29,9 @@ use crate::{
         GroupVersionResource, Scope, Verb,
         request::{Read, ResourceRequest},
     },
-    body::Body,
     hash::RandomState,
-    metrics::{Metrics, Review as Reviewed},
+    limit::{Ceiling, Rate},
+    metrics::{Limit, Metrics, Review as Reviewed},
     mutants::{Mutant, is_on},
     proxy::identify::Caller,
     upstream::{Client, Lane},
@@ -57,6 +59,8 @@ pub struct Authorize {
     reviews: moka::future::Cache<Question, Arc<Decided>, RandomState>,
     /// Reviews of bearers that may be under way at a time.
     places: Arc<Semaphore>,
+    /// Reviews that may be asked in a while.
+    ceiling: Arc<Ceiling>,
     metrics: Metrics,
 }
 
@@ -94,32 +98,6 @@ pub struct Attributes {
     name: Option<Arc<str>>,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Review<'a> {
-    kind: &'static str,
-    api_version: &'static str,
-    spec: ReviewSpec<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ReviewSpec<'a> {
-    resource_attributes: &'a Attributes,
-}
-
-#[derive(Deserialize)]
-struct ReviewAnswer {
-    status: ReviewStatus,
-}
-
-#[derive(Deserialize)]
-struct ReviewStatus {
-    allowed: bool,
-    #[serde(default)]
-    denied: bool,
-}
-
 /// No review was had: neither allowed nor denied.
 #[derive(Clone, Copy, Debug)]
 struct NoReview;
@@ -138,13 +116,18 @@ const REVIEWS_MAX: u64 = 10_000;
 /// callers with ever new tokens cost the apiserver hardly more than they would without us.
 const BEARER_REVIEWS_MAX: usize = 128;
 
+/// How many reviews may be asked a second, and at once; the reads of others are forwarded meanwhile,
+/// which costs no more than without us.
+const REVIEWS_PER_SECOND: f64 = 500.0;
+
+/// See [`REVIEWS_PER_SECOND`].
+const REVIEWS_BURST: u32 = 1000;
+
 /// How long a review may take; the read is forwarded then.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The largest answer to a review that is read.
 const REVIEW_BYTES_MAX: usize = 64 * 1024;
-
-const REVIEW_PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 // === impl Authorized ===
 
@@ -224,7 +207,9 @@ impl Authorize {
         let reviews = moka::future::Cache::builder().max_capacity(REVIEWS_MAX);
         let reviews = reviews.build_with_hasher(RandomState::default());
         let places = Arc::new(Semaphore::new(BEARER_REVIEWS_MAX));
-        Self { own, plain, reviews, places, metrics }
+        let rate = Rate::new(REVIEWS_PER_SECOND, REVIEWS_BURST);
+        let ceiling = Arc::new(Ceiling::new(rate, Instant::now()));
+        Self { own, plain, reviews, places, ceiling, metrics }
     }
 
     /// The thing, if the apiserver would give one like it to who asks; `remembered` is of this very
@@ -306,6 +291,10 @@ impl Authorize {
     }
 
     async fn review(&self, asker: &Asker, question: &Question) -> Result<Arc<Decided>, NoReview> {
+        if self.ceiling.take(Instant::now()).is_err() {
+            self.metrics.limit_reached(Limit::OwnRequests);
+            return Err(NoReview);
+        }
         let decided = match &asker.credential {
             None => self.ask(&*self.own, None, question).await,
             Some(credential) => match self.places.try_acquire() {
@@ -328,7 +317,7 @@ impl Authorize {
         question: &Question,
     ) -> Result<Decided, NoReview> {
         let at = Instant::now();
-        let request = request(&question.attributes, credential)?;
+        let request = message::request(&question.attributes, credential).ok_or(NoReview)?;
         let exchange = async {
             let response = client.send(request, Lane::Short).await.map_err(|_| NoReview)?;
             let code = response.status();
@@ -338,10 +327,7 @@ impl Authorize {
         let exchanged = tokio::time::timeout(REVIEW_TIMEOUT, exchange).await;
         let (code, body) = exchanged.map_err(|_| NoReview)??;
         let allowed = match code {
-            code if code.is_success() => {
-                let answer: ReviewAnswer = serde_json::from_slice(&body).map_err(|_| NoReview)?;
-                answer.status.allowed && !answer.status.denied
-            }
+            code if code.is_success() => message::is_allowed(&body).ok_or(NoReview)?,
             // Nobody, or nobody who may ask: remembered, so that they are not asked about each time.
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if credential.is_some() => false,
             _ => return Err(NoReview),
@@ -350,29 +336,6 @@ impl Authorize {
         let lifetime = left.map_or(REVIEW_TTL, |left| left.min(REVIEW_TTL));
         Ok(Decided { allowed, at, lifetime, renewing: AtomicBool::new(false) })
     }
-}
-
-fn request(
-    attributes: &Attributes,
-    credential: Option<&HeaderValue>,
-) -> Result<Request<Body>, NoReview> {
-    let review = Review {
-        kind: "SelfSubjectAccessReview",
-        api_version: "authorization.k8s.io/v1",
-        spec: ReviewSpec { resource_attributes: attributes },
-    };
-    let body = serde_json::to_vec(&review).map_err(|_| NoReview)?;
-    let mut request = Request::builder()
-        .method(Method::POST)
-        .uri(REVIEW_PATH)
-        .header(header::CONTENT_TYPE, "application/json")
-        .header(header::ACCEPT, "application/json")
-        .body(Body::full(body))
-        .map_err(|_| NoReview)?;
-    if let Some(credential) = credential {
-        request.headers_mut().insert(header::AUTHORIZATION, credential.clone());
-    }
-    Ok(request)
 }
 
 // === impl Remembered ===

@@ -46,6 +46,15 @@ pub enum Landed {
     Shared(Response<Body>),
 }
 
+/// When a read that is the one to send takes off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// As soon as no other is in the air.
+    AtOnce,
+    /// When all who were released together with it had the time to join.
+    Together,
+}
+
 /// One flight at a time is in the air for a key; the next one gathers reads until it may start.
 struct Route {
     runway: Arc<Semaphore>,
@@ -109,13 +118,20 @@ impl CoalesceKey {
 
 impl Coalesce {
     /// The answer to this read; `send` is called only if this read is the one to send.
-    pub async fn fly<F, E>(&self, key: CoalesceKey, send: impl FnOnce() -> F) -> Result<Landed, E>
+    pub async fn fly<F, E>(
+        &self,
+        key: CoalesceKey,
+        departure: Departure,
+        send: impl FnOnce() -> F,
+    ) -> Result<Landed, E>
     where
         F: Future<Output = Result<Response<Body>, E>>,
     {
         loop {
             match self.seat(&key) {
-                Seat::Pilot(pilot) => return pilot.fly(send()).await.map(Landed::Sent),
+                Seat::Pilot(pilot) => {
+                    return pilot.fly(departure, send()).await.map(Landed::Sent);
+                }
                 Seat::Passenger(mut flight) => {
                     let landed = flight.wait_for(|flight| !matches!(flight, Flight::Open));
                     let landed = landed.await.map(|flight| flight.clone());
@@ -158,11 +174,15 @@ impl Route {
 impl Pilot {
     async fn fly<E>(
         mut self,
+        departure: Departure,
         send: impl Future<Output = Result<Response<Body>, E>>,
     ) -> Result<Response<Body>, E> {
         let runway = lock(&self.routes).get(&self.key).map(|route| route.runway.clone());
         if let Some(runway) = runway {
             self.aloft = runway.acquire_owned().await.ok();
+        }
+        if departure == Departure::Together {
+            tokio::task::yield_now().await;
         }
         if !is_on(Mutant::OlderFlightJoined) {
             self.close_boarding();
@@ -294,7 +314,8 @@ mod tests {
                     let _ = released.wait_for(|released| *released >= number).await;
                     Ok::<_, Infallible>(Response::new(Body::full(number.to_string())))
                 };
-                let Ok(landed) = coalesce.fly(key("/api/v1/pods"), send).await;
+                let flown = coalesce.fly(key("/api/v1/pods"), Departure::AtOnce, send);
+                let Ok(landed) = flown.await;
                 text(landed).await
             })
         };
@@ -314,6 +335,31 @@ mod tests {
         rest.sort();
         assert_eq!(rest, [(false, "2".to_owned()), (true, "2".to_owned())]);
         assert!(lock(&coalesce.routes).is_empty(), "nothing is left behind");
+    }
+
+    #[tokio::test]
+    async fn reads_released_together_share_one_flight() {
+        let coalesce = Arc::new(Coalesce::default());
+        let sent = Arc::new(AtomicUsize::new(0));
+        let reads: Vec<_> = (0..9)
+            .map(|_| {
+                let (coalesce, sent) = (coalesce.clone(), sent.clone());
+                tokio::spawn(async move {
+                    let send = || async move {
+                        sent.fetch_add(1, Ordering::SeqCst);
+                        Ok::<_, Infallible>(Response::new(Body::full("x")))
+                    };
+                    let key = key("/api/v1/pods");
+                    let Ok(landed) = coalesce.fly(key, Departure::Together, send).await;
+                    text(landed).await.0
+                })
+            })
+            .collect();
+        let mut shared = 0;
+        for read in reads {
+            shared += usize::from(read.await.expect("no panic"));
+        }
+        assert_eq!((sent.load(Ordering::SeqCst), shared), (1, 8));
     }
 
     #[test]

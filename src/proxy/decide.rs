@@ -3,9 +3,12 @@
 //! [`candidate`] asks whether memory could answer at all; [`decide`] whether what is held now may.
 //! Neither looks at a clock, a lock or a socket.
 
+mod document;
 mod forward;
+mod poll;
 mod proof;
 mod reason;
+mod rules;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
@@ -17,23 +20,29 @@ use crate::{
         Scope, Verb,
         media::{MetadataKind, Negotiated, Representation, UnmodelledMedia},
         query::Query,
-        request::{Read, RequestInfo, ResourceRequest},
+        request::{self, Read, RequestInfo, ResourceRequest},
         version::{Freshness, VersionMatch},
     },
     cache::{Demand, Lookup, Reach, Replica, State, View, store::Snapshot},
     mutants::{Mutant, is_on},
-    policy::{Mode, Policy, ResourcePolicy, Rewrite, Start},
+    policy::{ResourcePolicy, Rewrite},
     proxy::{
         identify::Caller,
         session::{Floor, Imminence, Session, Verdict},
     },
 };
 
+pub use document::{
+    DocumentPlan, DocumentSource, Keeping, SETTLING, decide_document, document_candidate,
+};
 pub use forward::{Forward, Rewriting};
+pub use poll::{Pace, Poll, PollKey, Reject, poll};
 pub use proof::proven_until;
 pub use reason::ForwardReason;
+pub use rules::rules;
 pub use watch::{LocalWatch, WatchCandidate, decide_watch, watch_candidate};
 
+use poll::is_unsafe;
 use proof::{unproven, verdict};
 
 /// A read that memory could answer, if it holds what the read asks for.
@@ -78,10 +87,16 @@ pub enum Plan {
     Read(LocalRead),
     /// Follow this replica.
     Watch(LocalWatch),
+    /// Give a document of discovery, or ask for it.
+    Document(DocumentPlan),
     /// Ask the apiserver, together with identical concurrent reads.
     Share(Forward),
     /// Send it to the apiserver.
     Forward(Forward),
+    /// Hold it back, then decide anew: it repeats too often.
+    Pace(Pace),
+    /// Refuse it for now: it repeats too often.
+    Reject(Reject),
 }
 
 /// An answer that memory holds.
@@ -115,31 +130,6 @@ const VERSION_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a read waits for a replica's first LIST; well under any client's time-out.
 const START_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whether memory could answer this request, and otherwise how it is forwarded.
-///
-/// While observing nothing is done, so the reason alone tells what would have been:
-/// [`ForwardReason::Observing`] where memory could answer, and any other as if enforcing.
-pub fn candidate<'a>(
-    info: &'a RequestInfo,
-    caller: Caller,
-    media: Negotiated,
-    policy: &Policy,
-    session: &Session,
-) -> Result<Candidate<'a>, Plan> {
-    observed(policy, enforced(info, caller, media, policy, session))
-}
-
-/// What would have been done, as a forward, unless the policy is to be enforced.
-fn observed<T>(policy: &Policy, enforced: Result<T, Plan>) -> Result<T, Plan> {
-    if policy.mode() == Mode::Enforce {
-        return enforced;
-    }
-    Err(Plan::keep(match enforced {
-        Err(Plan::Share(forward) | Plan::Forward(forward)) => forward.reason,
-        Ok(_) | Err(Plan::Read(_) | Plan::Watch(_)) => ForwardReason::Observing,
-    }))
-}
-
 /// The request, if it reads a resource in the name of the session's owner.
 fn addressed(info: &RequestInfo, caller: Caller) -> Result<&ResourceRequest, Plan> {
     let RequestInfo::Resource(request) = info else {
@@ -154,33 +144,18 @@ fn addressed(info: &RequestInfo, caller: Caller) -> Result<&ResourceRequest, Pla
     Ok(request)
 }
 
-/// What the rules say of its resource, if memory may answer for that now.
-fn rules<'a>(
-    request: &ResourceRequest,
-    policy: &'a Policy,
-    session: &Session,
-) -> Result<&'a ResourcePolicy, Plan> {
-    let resource = request.resource.group_resource();
-    let rules = policy.resource(&resource, request.scope.namespace());
-    if rules.start == Start::Never {
-        return Err(Plan::keep(ForwardReason::NeverCached));
-    }
-    if session.must_go_upstream(&resource) {
-        return Err(Plan::keep(ForwardReason::AfterExpiry));
-    }
-    Ok(rules)
-}
-
-fn enforced<'a>(
+/// Whether memory could answer this request, and otherwise how it is forwarded; `rules` apply to it.
+pub fn candidate<'a>(
     info: &'a RequestInfo,
     caller: Caller,
     media: Negotiated,
-    policy: &Policy,
+    rules: &ResourcePolicy,
     session: &Session,
 ) -> Result<Candidate<'a>, Plan> {
     let request = addressed(info, caller)?;
     let read = request.read.as_ref().map_err(|&why| Plan::keep(why.into()))?;
-    let mut candidate = Candidate::new(request, read, rules(request, policy, session)?);
+    rules::permit(rules, request, session)?;
+    let mut candidate = Candidate::new(request, read, rules);
     match media {
         Negotiated::Json | Negotiated::JsonInsteadOfProtobuf => {}
         Negotiated::Metadata(metadata)
@@ -278,6 +253,19 @@ impl Plan {
     fn keep(reason: ForwardReason) -> Self {
         Self::Forward(Forward::keep(reason))
     }
+
+    /// What becomes of a read that waited together with identical ones: memory answers it, or it is
+    /// sent together with them.
+    pub fn after_hold(self) -> Result<LocalRead, Forward> {
+        match self {
+            Self::Read(read) => Ok(read),
+            Self::Share(forward) | Self::Forward(forward) => Err(forward),
+            // No read comes to this.
+            Self::Watch(_) | Self::Document(_) | Self::Pace(_) | Self::Reject(_) => {
+                Err(Forward::keep(request::NotModelled::NotARead.into()))
+            }
+        }
+    }
 }
 
 // === impl Candidate ===
@@ -289,16 +277,10 @@ impl<'a> Candidate<'a> {
             VersionMatch::Any => Level::Any,
             VersionMatch::NotOlderThan(_) | VersionMatch::Exact(_) => Level::NotOlderThan,
         };
-        let polled = match read.version {
-            VersionMatch::MostRecent => true,
-            // Even from its cache, the apiserver filters every object of a LIST with a selector.
-            VersionMatch::Any => read.name.is_none() && !read.query.selects_all(),
-            _ => false,
-        };
         Self {
             read,
             level,
-            demand: if polled { Demand::Count } else { Demand::Ignore },
+            demand: if is_unsafe(read) { Demand::Count } else { Demand::Ignore },
             representation: Representation::Object,
             rewrite: if request.rewritable { rules.rewrite } else { Rewrite::Keep },
             max_staleness: rules.max_staleness,

@@ -22,6 +22,7 @@ use crate::{
         request::{RequestInfo, ResourceRequest},
     },
     body::Body,
+    insight::{Insight, Witness},
     mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
@@ -31,11 +32,23 @@ use crate::{
     upstream::{self, Client, Lane, Own, Pool},
 };
 
-use lesson::{Lesson, WatchLesson};
+use lesson::{Lesson, Lessons, WatchLesson};
 
 /// The ways to the apiserver.
 pub struct Forwarder {
     clients: Clients,
+    insight: Insight,
+}
+
+/// Who learns from an answer, unless the caller is a stranger.
+#[derive(Clone, Copy)]
+pub struct Pupils<'a> {
+    /// The session of the request.
+    pub session: &'a SharedSession,
+    /// What it would be in mode `enforce`, and how the request would have been sent.
+    pub foreseen: Option<(&'a SharedSession, &'a Rewriting)>,
+    /// Who counts what a write changes.
+    pub witness: Option<&'a Witness>,
 }
 
 /// The ways a request can take.
@@ -48,6 +61,9 @@ pub struct Clients {
     /// With what the caller sent, and nothing else.
     pub plain: Arc<dyn Client>,
 }
+
+/// How a watch says when it is to end.
+const TIME_LIMIT: &str = "timeoutSeconds=";
 
 // === impl Clients ===
 
@@ -62,31 +78,49 @@ impl Clients {
     }
 }
 
-/// How a watch says when it is to end.
-const TIME_LIMIT: &str = "timeoutSeconds=";
+// === impl Pupils ===
+
+impl<'a> Pupils<'a> {
+    /// Nobody but the session itself.
+    pub fn one(session: &'a SharedSession) -> Self {
+        Self { session, foreseen: None, witness: None }
+    }
+
+    fn lessons(&self, request: &ResourceRequest, rewriting: &Rewriting) -> Lessons {
+        let now = Instant::now();
+        let foreseen =
+            self.foreseen.map(|(session, rewriting)| Lesson::of(request, rewriting, session, now));
+        Lessons {
+            session: Lesson::of(request, rewriting, self.session, now)
+                .seen_by(self.witness.cloned()),
+            foreseen: foreseen.unwrap_or_else(Lesson::none),
+        }
+    }
+}
 
 // === impl Forwarder ===
 
 impl Forwarder {
-    /// Sends through these.
-    pub fn new(clients: Clients) -> Self {
-        Self { clients }
+    /// Sends through these, and counts it.
+    pub fn new(clients: Clients, insight: Insight) -> Self {
+        Self { clients, insight }
     }
 
-    /// The apiserver's answer; `session` learns from it unless the caller is a stranger.
+    /// The apiserver's answer, and who learns from it.
     pub async fn forward(
         &self,
         caller: Caller,
         info: &RequestInfo,
         rewriting: &Rewriting,
         request: Request<Incoming>,
-        session: &SharedSession,
+        pupils: Pupils<'_>,
     ) -> Result<Response<Body>, upstream::Error> {
+        self.insight.passed_on();
         let lesson = |rewriting: &Rewriting| match (caller, info) {
             (Caller::Own | Caller::Bearer(_), RequestInfo::Resource(resource)) => {
-                Lesson::of(resource, rewriting, session, Instant::now())
+                pupils.lessons(resource, rewriting)
             }
-            _ => Lesson::none(),
+            _ => Lessons { session: Lesson::none(), foreseen: Lesson::none() },
         };
         if is_upgrade(request.headers()) {
             let target = target(request.uri(), rewriting, info);
@@ -115,7 +149,7 @@ impl Forwarder {
         caller: Caller,
         info: &RequestInfo,
         request: Request<Body>,
-        lesson: Lesson,
+        lesson: Lessons,
     ) -> Result<Response<Body>, upstream::Error> {
         match self.client(caller).send(request, lane(info)).await {
             Ok(mut response) => {
@@ -134,7 +168,7 @@ impl Forwarder {
         caller: Caller,
         mut request: Request<Incoming>,
         target: Uri,
-        lesson: Lesson,
+        lesson: Lessons,
     ) -> Result<Response<Body>, upstream::Error> {
         let downstream = hyper::upgrade::on(&mut request);
         let upgrade: Vec<HeaderValue> =
@@ -171,7 +205,10 @@ impl Forwarder {
             Caller::Other(Stranger::Impersonating) => &*self.clients.impersonating,
             Caller::Bearer(_)
             | Caller::Other(
-                Stranger::NoCredential | Stranger::OtherCredential | Stranger::ImpersonatingBearer,
+                Stranger::NoCredential
+                | Stranger::OtherCredential
+                | Stranger::ImpersonatingBearer
+                | Stranger::SafeMode,
             ) => &*self.clients.plain,
         }
     }

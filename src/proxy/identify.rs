@@ -38,6 +38,8 @@ pub enum Stranger {
     Impersonating,
     /// The bearer of a token, asking to act as someone else.
     ImpersonatingBearer,
+    /// Anyone, while Listless only passes on what comes.
+    SafeMode,
 }
 
 /// Stands for one token: its HMAC-SHA256 under a key that only this process has.
@@ -50,6 +52,8 @@ pub enum Identify {
     Own(KnownTokens),
     /// Every caller is the bearer of its own token.
     Bearers(TokenHasher),
+    /// Nobody is anybody: everything is passed on as it came.
+    Nobody,
 }
 
 /// Makes a [`BearerId`] of a token.
@@ -66,6 +70,9 @@ const SCHEME: &[u8] = b"bearer ";
 impl Identify {
     /// Who sent these headers.
     pub fn caller(&self, headers: &HeaderMap) -> Caller {
+        if let Self::Nobody = self {
+            return Caller::Other(Stranger::SafeMode);
+        }
         let mut credentials = headers.get_all(AUTHORIZATION).iter();
         let caller = match (credentials.next(), credentials.next()) {
             (None, _) => Caller::Other(Stranger::NoCredential),
@@ -88,7 +95,9 @@ impl Identify {
             Self::Bearers(hasher) if is_bearer_token(credential) => {
                 Caller::Bearer(hasher.id(credential))
             }
-            Self::Own(_) | Self::Bearers(_) => Caller::Other(Stranger::OtherCredential),
+            Self::Own(_) | Self::Bearers(_) | Self::Nobody => {
+                Caller::Other(Stranger::OtherCredential)
+            }
         }
     }
 }
@@ -108,6 +117,13 @@ impl TokenHasher {
 }
 
 // === impl BearerId ===
+
+impl BearerId {
+    /// Half of it as text: enough to tell all callers of one process apart, and no token.
+    pub fn to_hex(self) -> String {
+        self.0[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
 
 impl fmt::Debug for BearerId {
     /// Enough to tell callers of one process apart in a log.

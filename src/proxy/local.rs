@@ -212,7 +212,8 @@ fn answer(code: StatusCode, body: Body, request_headers: &HeaderMap) -> Response
     response
 }
 
-fn audit_id(request_headers: &HeaderMap) -> HeaderValue {
+/// The request's own, or a new one.
+pub(super) fn audit_id(request_headers: &HeaderMap) -> HeaderValue {
     request_headers.get(AUDIT_ID).cloned().unwrap_or_else(|| {
         let mut text = uuid::Uuid::encode_buffer();
         HeaderValue::from_str(uuid::Uuid::new_v4().hyphenated().encode_lower(&mut text))

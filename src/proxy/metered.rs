@@ -1,17 +1,24 @@
 //! A way to the apiserver on which everything is counted.
 
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{Request, Response};
+use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
-
-use std::sync::Arc;
 
 use crate::{
     api::{
         GroupVersionResource, Verb,
         request::{RequestInfo, ResourceRequest},
     },
-    body::Body,
+    body::{Body, BoxError},
+    insight::Insight,
     metrics::{Limit, Metrics, Origin, UpstreamFault, UpstreamSample},
     proxy::warnings::Warnings,
     upstream::{Client, Error, Lane},
@@ -24,6 +31,14 @@ pub struct Metered {
     origin: Origin,
     metrics: Metrics,
     warnings: Warnings,
+    insight: Insight,
+}
+
+/// A body whose bytes are counted.
+struct Weighed {
+    inner: Body,
+    origin: Origin,
+    insight: Insight,
 }
 
 /// What is remembered of a request until its answer comes.
@@ -43,8 +58,9 @@ impl Metered {
         origin: Origin,
         metrics: Metrics,
         warnings: Warnings,
+        insight: Insight,
     ) -> Self {
-        Self { inner, origin, metrics, warnings }
+        Self { inner, origin, metrics, warnings, insight }
     }
 
     fn answered(&self, asked: &Asked, result: &Result<Response<Body>, Error>) {
@@ -66,6 +82,15 @@ impl Metered {
         });
     }
 
+    /// What clients are sent is counted where it reaches them.
+    fn weighed(&self, response: Response<Body>) -> Response<Body> {
+        if self.origin == Origin::Client {
+            return response;
+        }
+        let (origin, insight) = (self.origin, self.insight.clone());
+        response.map(|inner| Body::wrap(Weighed { inner, origin, insight }))
+    }
+
     fn failed(&self, error: &Error) {
         if matches!(error, Error::Saturated(_)) {
             self.metrics.limit_reached(Limit::UpstreamRequests);
@@ -82,12 +107,13 @@ impl Metered {
         ) -> BoxFuture<'static, Result<Response<Body>, Error>>,
     ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
         let asked = Asked::of(&request);
+        self.insight.sent();
         let sent = send(&*self.inner, request);
         let metered = self.clone();
         async move {
             let result = sent.await;
             metered.answered(&asked, &result);
-            result
+            result.map(|response| metered.weighed(response))
         }
         .boxed()
     }
@@ -104,6 +130,33 @@ impl Client for Metered {
 
     fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
         self.metered(request, |inner, request| inner.upgrade(request))
+    }
+}
+
+// === impl Weighed ===
+
+impl http_body::Body for Weighed {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let polled = Pin::new(&mut self.inner).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+            self.insight.received(self.origin, bytes);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
     }
 }
 

@@ -3,58 +3,101 @@
 //! Write-only: nothing in the data path reads it back. It closes when the answer's last byte has
 //! been handed on, or when the client went away.
 
+mod cache_status;
+mod counted;
+mod records;
+
 use std::{
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
-use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response, StatusCode};
-use http_body::{Body as _, Frame, SizeHint};
+use http::{
+    HeaderMap, HeaderValue, Request, Response, StatusCode,
+    header::{RETRY_AFTER, USER_AGENT},
+};
+use http_body::Body as _;
 use tokio::time::Instant;
 
 use crate::{
-    api::{Verb, version::Freshness},
-    body::{Body, BoxError},
-    error::Error,
-    metrics::{Lane, Metrics, Presence, RequestSample, ServedBy, Wait},
+    api::{Verb, request::ResourceRequest, version::ResourceVersion},
+    body::Body,
+    cache::Attached,
+    error::{Error, Fault},
+    insight::{
+        Asker,
+        account::{Answer, Otherwise, Pace, Record},
+        fingerprint::Fingerprint,
+    },
+    metrics::{DocumentResult, Lane, Metrics, Presence, RequestSample, ServedBy, Wait, Would},
     proxy::{
-        decide::{ForwardReason, Level, Plan, Rewriting},
+        decide::{DocumentSource, ForwardReason, Level, Plan, Rewriting},
+        observing::Foreseen,
         target::Target,
     },
+    tap::{Answered, Asked, Phase},
+};
+
+pub use self::records::{Audience, Records};
+use self::{
+    cache_status::{CACHE_STATUS, given_of, hit_of, said, with_status},
+    counted::Counted,
+    records::{Client, Line},
 };
 
 /// The record of one request.
 pub struct RequestLog {
+    records: Records,
     metrics: Metrics,
+    client: Client,
+    /// Kept only while somebody watches requests.
+    user_agent: Option<HeaderValue>,
     started: Instant,
     verb: Verb,
     target: Option<Arc<Target>>,
+    version: Option<ResourceVersion>,
     served_by: ServedBy,
     detail: &'static str,
     code: StatusCode,
     bytes: u64,
     present: Option<Presence>,
+    /// How long it was held back.
+    held: Option<Duration>,
+    /// In mode `observe`: what enforce would have done, and why it would have been forwarded.
+    would: Option<Would>,
+    would_detail: &'static str,
+    fault: Option<Fault>,
+    /// Keeps a replica in use that a watch would have followed.
+    attached: Option<Attached>,
+    asker: Option<Asker>,
+    connection: u64,
+    said: Said,
+    retry_after: Option<Duration>,
 }
 
-/// A body that reports to its record.
-struct Counted {
-    inner: Body,
-    log: RequestLog,
+/// What the account is told of an answer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    /// What it says, in short.
+    content: Option<u32>,
+    /// How many objects the replica holds that gave it.
+    objects: Option<u32>,
+    /// A watch was told that its version had expired.
+    expired: bool,
 }
-
-/// Where an answer came from (RFC 9211).
-const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 // === impl RequestLog ===
 
 impl RequestLog {
     /// Opens the record of a request that just arrived.
-    pub fn open(metrics: &Metrics) -> Self {
+    pub fn open<B>(records: &Records, connection: u64, request: &Request<B>) -> Self {
+        let user_agent = || request.headers().get(USER_AGENT).cloned();
         Self {
-            metrics: metrics.clone(),
+            records: records.clone(),
+            metrics: records.metrics().clone(),
+            client: records.client(request),
+            user_agent: records.tap().is_watched().then(user_agent).flatten(),
+            version: None,
             started: Instant::now(),
             verb: Verb::Other,
             target: None,
@@ -63,11 +106,22 @@ impl RequestLog {
             code: StatusCode::OK,
             bytes: 0,
             present: None,
+            held: None,
+            would: None,
+            would_detail: "",
+            fault: None,
+            attached: None,
+            asker: None,
+            connection,
+            said: Said::default(),
+            retry_after: None,
         }
     }
 
     /// What it asks is known.
-    pub fn classified(&mut self, target: &Arc<Target>) {
+    pub fn classified(&mut self, target: &Arc<Target>, asker: Asker) {
+        asker.begins();
+        self.asker = Some(asker);
         self.verb = target.info.verb();
         self.target = Some(target.clone());
         let lane = if self.verb == Verb::Watch { Lane::Long } else { Lane::Short };
@@ -86,8 +140,28 @@ impl RequestLog {
                     Rewriting::Brief(_) => self.metrics.rewritten("brief"),
                 }
             }
-            Plan::Read(_) | Plan::Watch(_) => {}
+            Plan::Document(plan) if matches!(plan.source, DocumentSource::Ask(_)) => {
+                self.metrics.forwarded(ForwardReason::Discovery.as_str(), self.verb);
+            }
+            Plan::Reject(_) => self.metrics.refused(self.verb),
+            Plan::Read(_) | Plan::Watch(_) | Plan::Pace(_) | Plan::Document(_) => {}
         }
+    }
+
+    /// It was held back for so long.
+    pub fn held(&mut self, duration: Duration) {
+        self.held = Some(duration);
+    }
+
+    /// What enforce would have done with it is known.
+    pub(super) fn foreseen(&mut self, foreseen: &mut Foreseen) {
+        self.metrics.would_have(foreseen.would);
+        if foreseen.paced {
+            self.metrics.would_have(Would::Pace);
+        }
+        self.would = Some(foreseen.would);
+        self.would_detail = foreseen.reason.map_or("", ForwardReason::as_str);
+        self.attached = foreseen.attached.take();
     }
 
     /// It waited for a replica.
@@ -96,19 +170,52 @@ impl RequestLog {
         self.metrics.waited(wait, duration);
     }
 
-    /// Memory answered.
-    pub fn hit(&mut self, level: Level, response: Response<Body>) -> Response<Body> {
+    /// Whose account it is counted in.
+    pub fn asker(&self) -> Option<&Asker> {
+        self.asker.as_ref()
+    }
+
+    /// What the answer from memory says, in short, and how many objects are held.
+    pub fn said(&mut self, content: u32, objects: usize) {
+        let objects = u32::try_from(objects).ok();
+        self.said = Said { content: Some(content), objects, ..self.said };
+    }
+
+    /// Memory answered, with the state at this version, or with what happens from now on.
+    pub fn hit(
+        &mut self,
+        level: Level,
+        version: Option<ResourceVersion>,
+        response: Response<Body>,
+    ) -> Response<Body> {
         self.served_by = ServedBy::Cache;
+        self.version = version;
         self.detail = level.as_str();
-        with_status(response, HeaderValue::from_static(hit_of(level)))
+        match self.held {
+            None => with_status(response, HeaderValue::from_static(hit_of(level))),
+            Some(_) => self.with_status(response, "hit", level.as_str()),
+        }
     }
 
     /// The apiserver answered.
     pub fn forwarded(&mut self, reason: ForwardReason, response: Response<Body>) -> Response<Body> {
         self.served_by = ServedBy::Upstream;
         self.detail = reason.as_str();
-        let (forwarded_as, detail) = (reason.forwarded_as(), reason.as_str());
-        with_status(response, said(&format!("listless; fwd={forwarded_as}; detail={detail}")))
+        let forwarded_as = format!("fwd={}", reason.forwarded_as());
+        self.with_status(response, &forwarded_as, reason.as_str())
+    }
+
+    /// A document was given.
+    pub fn document(&mut self, result: DocumentResult, response: Response<Body>) -> Response<Body> {
+        self.metrics.document(result);
+        self.detail = ForwardReason::Discovery.as_str();
+        self.served_by = match result {
+            DocumentResult::Memory => ServedBy::Cache,
+            DocumentResult::Revalidated | DocumentResult::Fetched | DocumentResult::NotKept => {
+                ServedBy::Upstream
+            }
+        };
+        with_status(response, HeaderValue::from_static(given_of(result)))
     }
 
     /// The apiserver answered an identical read.
@@ -116,26 +223,42 @@ impl RequestLog {
         self.metrics.coalesced();
         self.served_by = ServedBy::Coalesced;
         self.detail = reason.as_str();
-        let (forwarded_as, detail) = (reason.forwarded_as(), reason.as_str());
-        let status = format!("listless; fwd={forwarded_as}; collapsed; detail={detail}");
-        with_status(response, said(&status))
+        let forwarded_as = format!("fwd={}; collapsed", reason.forwarded_as());
+        self.with_status(response, &forwarded_as, reason.as_str())
     }
 
     /// Nobody could answer.
     pub fn failed(&mut self, error: &Error) {
         self.served_by = ServedBy::Proxy;
         self.detail = error.as_str();
+        self.fault = Some(error.fault());
+    }
+
+    fn request(&self) -> Option<&ResourceRequest> {
+        self.target.as_ref()?.info.resource_request()
     }
 
     /// The answer goes out; the record ends with its body.
     pub fn close(mut self, response: Response<Body>) -> Response<Body> {
         self.code = response.status();
+        if !self.code.is_success() {
+            self.retry_after = retry_after(response.headers());
+        }
         let response = if response.headers().contains_key(CACHE_STATUS) {
             response
+        } else if self.fault == Some(Fault::Client) {
+            // It went nowhere.
+            with_status(response, said(&format!("listless; detail={}", self.detail)))
         } else {
-            let status = format!("listless; fwd=miss; detail={}", self.detail);
-            with_status(response, said(&status))
+            self.with_status(response, "fwd=miss", self.detail)
         };
+        if let (ServedBy::Cache, Some(target)) = (self.served_by, &self.target) {
+            let version = self.version.as_ref().map(ToString::to_string);
+            self.records.audit(target, &self.client, version, self.detail, self.code);
+        }
+        if self.verb == Verb::Watch {
+            self.tell(Phase::Began, self.started.elapsed());
+        }
         match response.body().size_hint().exact() {
             // Already in memory: there is nothing to wait for.
             Some(bytes) if self.served_by == ServedBy::Cache => {
@@ -143,90 +266,119 @@ impl RequestLog {
                 drop(self);
                 response
             }
-            _ => response.map(|inner| Body::wrap(Counted { inner, log: self })),
+            _ => {
+                let fingerprint = self.fingerprint(&response);
+                response.map(|inner| Body::wrap(Counted { inner, log: self, fingerprint }))
+            }
         }
     }
+
+    /// To compare an answer of the apiserver's with the one before.
+    fn fingerprint(&self, response: &Response<Body>) -> Option<Box<Fingerprint>> {
+        let comparable = self.code == StatusCode::OK && self.said.content.is_none();
+        let fingerprint = || Fingerprint::of(self.verb, response.headers());
+        comparable.then(fingerprint).flatten().map(Box::new)
+    }
+
+    fn record(&self, took: Duration) -> Record {
+        let expired = self.said.expired;
+        Record {
+            started: self.started,
+            took,
+            answer: match self.served_by {
+                ServedBy::Cache => Answer::Memory,
+                ServedBy::Coalesced => Answer::Shared(self.detail),
+                ServedBy::Upstream => Answer::Upstream(self.detail),
+                ServedBy::Proxy => Answer::Own(self.detail),
+            },
+            code: if expired { StatusCode::GONE.as_u16() } else { self.code.as_u16() },
+            bytes: self.bytes,
+            content: self.said.content,
+            objects: self.said.objects,
+            retry_after: self.retry_after,
+            pace: if self.held.is_some() { Pace::Held } else { Pace::Free },
+            otherwise: match self.would {
+                Some(Would::Read | Would::Watch | Would::Discovery) => Otherwise::Saved,
+                _ => Otherwise::Same,
+            },
+        }
+    }
+
+    /// Shows it to those who watch requests now.
+    fn tell(&self, phase: Phase, duration: Duration) {
+        if !self.records.tap().is_watched() {
+            return;
+        }
+        let (target, user_agent) = (self.target.as_ref(), self.user_agent.as_ref());
+        let query = target.map_or("", |target| target.query());
+        let asked = Asked { info: target.map(|target| &target.info), query, user_agent };
+        let Self { served_by, detail, code, bytes, .. } = *self;
+        let at = SystemTime::now();
+        let answered = Answered { at, phase, served_by, detail, code, bytes, duration };
+        self.records.tap().tell(&asked, answered);
+    }
+
+    /// How it was answered, with the milliseconds it was held back.
+    fn with_status(&self, response: Response<Body>, how: &str, detail: &str) -> Response<Body> {
+        let status = match self.held {
+            None => format!("listless; {how}; detail={detail}"),
+            Some(held) => {
+                format!("listless; {how}; paced={}; detail={detail}", held.as_millis())
+            }
+        };
+        with_status(response, said(&status))
+    }
+}
+
+/// Writes the line of a request at a level that the macro must know beforehand.
+macro_rules! line {
+    ($level:ident, $log:expr, $duration:expr) => {{
+        let log: &RequestLog = $log;
+        let request = log.request();
+        tracing::$level!(
+            target: "listless::access",
+            verb = log.verb.as_str(),
+            resource = request.map(|request| tracing::field::display(&request.resource)),
+            namespace = request.and_then(|request| records::shown(request.scope.namespace())),
+            user_agent = (!log.client.agent.is_empty()).then_some(&*log.client.agent),
+            served_by = log.served_by.as_str(),
+            detail = log.detail,
+            code = log.code.as_u16(),
+            bytes = log.bytes,
+            duration = ?$duration,
+            held = log.held.map(tracing::field::debug),
+            would = log.would.map(Would::as_str),
+            would_detail = log.would_detail,
+            "request",
+        );
+    }};
 }
 
 impl Drop for RequestLog {
     fn drop(&mut self) {
         let duration = self.started.elapsed();
+        self.tell(Phase::Ended, duration);
+        if let Some(asker) = &self.asker {
+            self.records.insight().record(asker, self.connection, &self.record(duration));
+        }
         let (verb, served_by, code) = (self.verb, self.served_by, self.code);
-        let request = self.target.as_ref().and_then(|target| target.info.resource_request());
+        let request = self.request();
         let target = request.map(|request| (&request.resource, &request.scope));
-        self.metrics.request(&RequestSample { verb, target, served_by, code, duration });
+        let sample = RequestSample { verb, target, served_by, code, duration };
+        self.metrics.request(&sample);
+        if request.is_some_and(ResourceRequest::is_unsafe_read) {
+            self.metrics.unsafe_read(&sample);
+        }
         self.metrics.client_sent(served_by, self.bytes);
-        tracing::debug!(
-            target: "listless::access",
-            verb = verb.as_str(),
-            resource = target.map(|(resource, _)| tracing::field::display(resource)),
-            served_by = served_by.as_str(),
-            detail = self.detail,
-            code = code.as_u16(),
-            bytes = self.bytes,
-            duration = ?duration,
-            "request",
-        );
-    }
-}
-
-// === impl Counted ===
-
-impl http_body::Body for Counted {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let polled = Pin::new(&mut self.inner).poll_frame(cx);
-        if let Poll::Ready(Some(Ok(frame))) = &polled {
-            self.log.bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
-fn with_status(mut response: Response<Body>, status: HeaderValue) -> Response<Body> {
-    response.headers_mut().append(CACHE_STATUS, status);
-    response
-}
-
-/// Written out, because every answer from memory carries one of them.
-fn hit_of(level: Level) -> &'static str {
-    match level {
-        Level::Configured(Freshness::MostRecent) => "listless; hit; detail=mostRecent",
-        Level::Configured(Freshness::Session) => "listless; hit; detail=session",
-        Level::Configured(Freshness::Bounded) => "listless; hit; detail=bounded",
-        Level::Configured(Freshness::Any) | Level::Any => "listless; hit; detail=any",
-        Level::NotOlderThan => "listless; hit; detail=notOlderThan",
-    }
-}
-
-fn said(status: &str) -> HeaderValue {
-    HeaderValue::from_str(status).expect("made of our own words")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_word_of_a_hit_is_the_level() {
-        let configured =
-            [Freshness::MostRecent, Freshness::Session, Freshness::Bounded, Freshness::Any];
-        let levels = configured.into_iter().map(Level::Configured);
-        for level in levels.chain([Level::Any, Level::NotOlderThan]) {
-            assert_eq!(hit_of(level), format!("listless; hit; detail={}", level.as_str()));
+        match self.records.line(code, served_by) {
+            Line::Shown => line!(info, self, duration),
+            Line::Filtered => line!(debug, self, duration),
         }
     }
+}
+
+/// How many seconds the client is told to stay away.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
 }

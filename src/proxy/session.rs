@@ -25,6 +25,8 @@ pub struct Session {
     lived: bool,
     /// More group-resources than fit: those without a record are barred.
     overflowed: bool,
+    /// Something may have been seen of any resource before the session began.
+    past_unknown: bool,
 }
 
 /// Whether a snapshot may answer a read of this session, from the mildest to the strictest.
@@ -101,6 +103,15 @@ const RECORDS_MAX: usize = 2048;
 // === impl Session ===
 
 impl Session {
+    /// The session of clients that another process answered before.
+    ///
+    /// What a replica holds is newer than all they saw, for its first list is consistent and came after
+    /// it. A cache of the apiserver's need not be: reads that are forwarded stay consistent until
+    /// something newer was shown.
+    pub fn of_unknown_past() -> Self {
+        Self { past_unknown: true, ..Self::default() }
+    }
+
     /// Whether `snapshot`, taken from a replica that covers `query`, may answer it at the level
     /// `session` (S-CONS-32).
     pub fn judge(&self, query: &Query, snapshot: &Snapshot, now: Instant) -> Verdict {
@@ -125,8 +136,9 @@ impl Session {
     /// What a forwarded read of `query` must not be older than.
     pub fn floor(&self, query: &Query) -> Floor {
         match self.record(query) {
+            Some(record) if self.past_unknown && !record.has_consistent => Floor::Consistent,
             Some(record) => record.floor(query),
-            None if self.overflowed => Floor::Consistent,
+            None if self.overflowed || self.past_unknown => Floor::Consistent,
             None => Floor::Unknown,
         }
     }
@@ -262,6 +274,7 @@ impl Session {
     /// Makes `heir` demand everything this session demands, or more.
     pub fn bequeath(&self, heir: &mut Self, now: Instant) {
         heir.overflowed |= self.overflowed;
+        heir.past_unknown |= self.past_unknown;
         for (resource, record) in &self.records {
             if let Some(inherited) = heir.record_mut(resource) {
                 record.bequeath(inherited, now);

@@ -29,6 +29,15 @@ pub(super) struct Visit {
     pub(super) session: SharedSession,
 }
 
+/// What clients may have seen before this process answered any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// Nothing that would bind us.
+    None,
+    /// Answers of another process that ended without a word, such as a worker that crashed.
+    Unknown,
+}
+
 /// The sessions of one process.
 pub struct Sessions {
     own: SharedSession,
@@ -98,9 +107,14 @@ impl Visit {
 
 impl Sessions {
     /// No sessions yet; at most `sessions_max` of bearers are held unused.
-    pub fn new(sessions_max: usize, metrics: Metrics) -> Self {
-        let (own, nobodys, bearers) = Default::default();
-        Self { own, nobodys, bearers, sessions_max, metrics }
+    pub fn new(past: Past, sessions_max: usize, metrics: Metrics) -> Self {
+        let past = match past {
+            Past::None => Session::default(),
+            Past::Unknown => Session::of_unknown_past(),
+        };
+        let own = SharedSession::new(past.heir());
+        let bearers = Mutex::new(Bearers { past, ..Bearers::default() });
+        Self { own, nobodys: SharedSession::default(), bearers, sessions_max, metrics }
     }
 
     /// The session of this caller's requests.
@@ -207,7 +221,7 @@ mod tests {
     }
 
     fn sessions(max: usize) -> Sessions {
-        Sessions::new(max, Metrics::new())
+        Sessions::new(Past::None, max, Metrics::new())
     }
 
     #[test]

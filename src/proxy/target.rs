@@ -8,9 +8,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use http::{HeaderMap, Method, Request, header};
+use arc_swap::ArcSwapOption;
+use http::{HeaderMap, HeaderValue, Method, Request, header};
+use tokio::time::Instant;
 
-use super::{authorize, identify::Caller, local};
+use super::{authorize, decide, identify::Caller, local};
 use crate::{
     api::{
         media::{Negotiated, UnmodelledMedia},
@@ -19,7 +21,10 @@ use crate::{
         version::VersionMatch,
     },
     hash::RandomState,
+    insight::{self, Insight},
+    limit,
     mutants::{Mutant, is_on},
+    policy::{Policy, ResourcePolicy},
 };
 
 /// The targets asked for of late, each in the one place its text and caller give it.
@@ -38,6 +43,19 @@ pub struct Target {
     pub review: authorize::Remembered,
     /// The body the caller was last given.
     pub body: local::Remembered,
+    /// Who asked for it last, as the report tells them apart.
+    pub asker: insight::Remembered,
+    /// How often it may still ask.
+    pub polls: limit::Remembered,
+    rules: ArcSwapOption<Ruled>,
+}
+
+/// Which rules applied when they were last looked for.
+struct Ruled {
+    policy: Arc<Policy>,
+    /// What the client called itself, where that matters.
+    user_agent: Option<HeaderValue>,
+    rules: ResourcePolicy,
 }
 
 /// Targets remembered; of two that share a place the later stays.
@@ -79,6 +97,24 @@ impl Default for Targets {
 // === impl Target ===
 
 impl Target {
+    /// Who asks.
+    pub fn caller(&self) -> Caller {
+        self.caller
+    }
+
+    /// The query of its URL, as sent.
+    pub(super) fn query(&self) -> &str {
+        self.text.split_once('?').map_or("", |(_, query)| query)
+    }
+
+    /// Whose account this is to be counted in.
+    pub fn asker(&self, insight: &Insight, headers: &HeaderMap) -> insight::Asker {
+        self.asker.of(headers, || {
+            let question = insight::Question { info: &self.info, text: &self.text, headers };
+            insight.asker(&question, Instant::now())
+        })
+    }
+
     fn new<B>(caller: Caller, text: &str, request: &Request<B>) -> Self {
         Self {
             caller,
@@ -86,7 +122,26 @@ impl Target {
             info: RequestInfo::parse(request.method(), request.uri(), request.headers()),
             review: authorize::Remembered::default(),
             body: local::Remembered::default(),
+            asker: insight::Remembered::default(),
+            polls: limit::Remembered::default(),
+            rules: ArcSwapOption::default(),
         }
+    }
+
+    /// Which rules of a policy apply to a request with these headers.
+    pub(super) fn rules(&self, policy: &Arc<Policy>, headers: &HeaderMap) -> ResourcePolicy {
+        let user_agent = headers.get(header::USER_AGENT).filter(|_| policy.heeds_user_agents());
+        if let Some(ruled) = &*self.rules.load()
+            && Arc::ptr_eq(&ruled.policy, policy)
+            && ruled.user_agent.as_ref() == user_agent
+        {
+            return ruled.rules;
+        }
+        let words = user_agent.map_or(&b""[..], HeaderValue::as_bytes);
+        let rules = decide::rules(&self.info, policy, words);
+        let (policy, user_agent) = (policy.clone(), user_agent.cloned());
+        self.rules.store(Some(Arc::new(Ruled { policy, user_agent, rules })));
+        rules
     }
 }
 
@@ -130,7 +185,11 @@ pub(super) fn sought(info: &RequestInfo) -> Option<(&Query, &VersionMatch)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::identify::Stranger;
+    use crate::{
+        limit::Rate,
+        policy::{General, Mode, Reads, RepeatAction, RepeatPolls, Rewrite, Rule, Start},
+        proxy::identify::Stranger,
+    };
 
     const POLL: &str = "/api/v1/pods?labelSelector=app%3Dweb";
 
@@ -149,6 +208,37 @@ mod tests {
         let stranger = Caller::Other(Stranger::NoCredential);
         let other = targets.read(stranger, &poll);
         assert!(!Arc::ptr_eq(&first, &other));
+    }
+
+    #[test]
+    fn the_rules_are_those_of_the_policy_and_of_the_client_that_asks() {
+        let policy = |start| {
+            let agents = Some(vec!["curl/*".parse().expect("a pattern")]);
+            let name = || vec!["pods".parse().expect("a name")];
+            let of_curl = Rule {
+                reads: Reads { user_agents: agents, ..Reads::default() },
+                ..Rule::of(name())
+            };
+            let rate = Rate::new(1.0, 1);
+            let (action, max_delay) = (RepeatAction::Off, std::time::Duration::ZERO);
+            let repeat_polls = RepeatPolls { rate, action, max_delay };
+            let general = General { mode: Mode::Enforce, rewrite: Rewrite::Keep, repeat_polls };
+            Arc::new(Policy::new(&general, &[of_curl, Rule { start, ..Rule::of(name()) }]))
+        };
+        let targets = Targets::default();
+        let target = targets.read(Caller::Own, &request(Method::GET, POLL));
+        let mut headers = HeaderMap::new();
+        let (never, eager) = (policy(Start::Never), policy(Start::Eager));
+        for _ in 0..2 {
+            for (policy, start) in [(&never, Start::Never), (&eager, Start::Eager)] {
+                headers.remove(header::USER_AGENT);
+                assert_eq!(target.rules(policy, &headers).start, start);
+                headers.insert(header::USER_AGENT, HeaderValue::from_static("curl/8"));
+                assert_eq!(target.rules(policy, &headers).start, Start::OnDemand);
+                headers.insert(header::USER_AGENT, HeaderValue::from_static("other"));
+                assert_eq!(target.rules(policy, &headers).start, start);
+            }
+        }
     }
 
     #[test]

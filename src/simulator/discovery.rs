@@ -1,6 +1,10 @@
 //! Discovery, version and health, made from the resources that are registered (S-DISC-01…05).
 
-use http::{HeaderValue, Response, header};
+mod aggregated;
+mod openapi;
+
+use aws_lc_rs::digest;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 
 use super::{
     Core,
@@ -15,10 +19,18 @@ use crate::body::Body;
 const GIT_VERSION: &str = "v1.36.3";
 
 /// Answers a GET of a path without a resource.
-pub(super) fn answer(core: &Core, path: &str) -> Response<Body> {
+pub(super) fn answer(core: &Core, request: &Request<Body>, path: &str) -> Response<Body> {
     let kinds = kinds(core);
+    let headers = request.headers();
     let parts: Vec<_> = path.split('/').collect();
     match parts.as_slice() {
+        ["api"] if aggregated::is_wanted(headers) => aggregated::answer(&kinds, "api", headers),
+        ["apis"] if aggregated::is_wanted(headers) => aggregated::answer(&kinds, "apis", headers),
+        ["openapi", "v2"] => openapi::v2(&kinds, headers),
+        ["openapi", "v3"] => openapi::index(&kinds, headers),
+        ["openapi", "v3", group_version @ ..] => {
+            openapi::v3(&kinds, &group_version.join("/"), request)
+        }
         ["livez" | "readyz" | "healthz", ..] => healthy(),
         ["version"] => response(200, "application/json", version()),
         ["api"] => json_response(200, &core_versions()),
@@ -43,6 +55,27 @@ fn healthy() -> Response<Body> {
     let nosniff = HeaderValue::from_static("nosniff");
     healthy.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
     healthy
+}
+
+/// A tag as the apiserver makes them: quoted SHA-512 in capital letters.
+fn tag(bytes: &[u8]) -> HeaderValue {
+    let hash = digest::digest(&digest::SHA512, bytes);
+    let text: String = hash.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
+    HeaderValue::from_str(&format!("\"{text}\"")).expect("made of letters and digits")
+}
+
+/// Whether the client has this version already, and says so in the plainest form.
+fn has(headers: &HeaderMap, tag: &HeaderValue) -> bool {
+    headers.get(header::IF_NONE_MATCH) == Some(tag)
+}
+
+fn not_modified(mut whole: Response<Body>) -> Response<Body> {
+    *whole.status_mut() = StatusCode::NOT_MODIFIED;
+    *whole.body_mut() = Body::empty();
+    for name in [header::CONTENT_TYPE, header::LAST_MODIFIED] {
+        whole.headers_mut().remove(name);
+    }
+    whole
 }
 
 fn kinds(core: &Core) -> Vec<ResourceType> {

@@ -46,7 +46,9 @@ impl Core {
         let caller = self.access.caller(request.headers())?;
         caller.check_path(request.uri().path())?;
         match *request.method() {
-            Method::GET | Method::HEAD | Method::OPTIONS => Ok(discovery::answer(self, path)),
+            Method::GET | Method::HEAD | Method::OPTIONS => {
+                Ok(discovery::answer(self, request, path))
+            }
             _ => Err(Failure::method_not_allowed()),
         }
     }

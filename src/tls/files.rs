@@ -3,7 +3,11 @@
 //! Invariant: a pair that cannot be used, such as a new certificate beside an old key, changes
 //! nothing but the log and a metric; it is looked at again when either file changes.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
 
 use tokio::time::MissedTickBehavior;
 
@@ -11,7 +15,7 @@ use super::{Error, Leaf, Server};
 use crate::{
     error::Chain,
     lifecycle::Draining,
-    metrics::{Metrics, Outcome},
+    metrics::{Certificate, Metrics, Outcome},
 };
 
 /// Two files, and what serves their content.
@@ -19,6 +23,8 @@ pub struct Files {
     certificate: PathBuf,
     key: PathBuf,
     server: Server,
+    /// When what is shown ends, if its files tell.
+    expires: Option<SystemTime>,
     /// The content last tried, used or not; nothing of a file that cannot be read.
     seen: Content,
 }
@@ -44,8 +50,10 @@ const PERIOD: Duration = Duration::from_secs(5);
 impl Files {
     /// Reads both a first time; they must be usable then.
     pub fn load(certificate: PathBuf, key: PathBuf) -> Result<Self, Error> {
-        let server = Server::new(Leaf::load(&certificate, &key)?)?;
-        let mut files = Self { certificate, key, server, seen: [None, None] };
+        let leaf = Leaf::load(&certificate, &key)?;
+        let expires = leaf.expires();
+        let server = Server::new(leaf)?;
+        let mut files = Self { certificate, key, server, expires, seen: [None, None] };
         files.seen = files.content();
         Ok(files)
     }
@@ -59,12 +67,16 @@ impl Files {
     pub async fn follow(mut self, mut draining: Draining, metrics: Metrics) {
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.tell_expiry(&metrics);
         loop {
             tokio::select! {
                 () = draining.begun() => return,
                 _ = ticks.tick() => match self.look() {
                     Look::Same => {}
-                    Look::Taken => metrics.certificate_reloaded(Outcome::Success),
+                    Look::Taken => {
+                        metrics.certificate_reloaded(Outcome::Success);
+                        self.tell_expiry(&metrics);
+                    }
                     Look::Refused => metrics.certificate_reloaded(Outcome::Failure),
                 },
             }
@@ -77,9 +89,7 @@ impl Files {
             return Look::Same;
         }
         self.seen = content;
-        let taken =
-            Leaf::load(&self.certificate, &self.key).and_then(|leaf| self.server.replace(leaf));
-        match taken {
+        match self.take() {
             Ok(()) => {
                 tracing::info!(certificate = %self.certificate.display(), "certificate replaced");
                 Look::Taken
@@ -89,6 +99,20 @@ impl Files {
                 tracing::error!(%error, "the new certificate cannot be used; the old one stays");
                 Look::Refused
             }
+        }
+    }
+
+    fn take(&mut self) -> Result<(), Error> {
+        let leaf = Leaf::load(&self.certificate, &self.key)?;
+        let expires = leaf.expires();
+        self.server.replace(leaf)?;
+        self.expires = expires;
+        Ok(())
+    }
+
+    fn tell_expiry(&self, metrics: &Metrics) {
+        if let Some(expires) = self.expires {
+            metrics.certificate_expires(Certificate::Serving, expires);
         }
     }
 
@@ -105,10 +129,15 @@ mod tests {
 
     use super::*;
 
+    /// The metric of a certificate that ends with the year 2030.
+    const EXPIRY: &str =
+        "listless_certificate_expiry_timestamp_seconds{certificate=\"serving\"} 1924905600";
+
     /// A certificate and its key in PEM.
     fn pair() -> [String; 2] {
         let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(vec!["gateway".to_owned()]).expect("a name");
+        let mut params = CertificateParams::new(vec!["gateway".to_owned()]).expect("a name");
+        params.not_after = rcgen::date_time_ymd(2030, 12, 31);
         let certificate = params.self_signed(&key).expect("a certificate");
         [certificate.pem(), key.serialize_pem()]
     }
@@ -155,14 +184,15 @@ mod tests {
         replace();
         let files = Files::load(certificate.clone(), key.clone()).expect("usable files");
         let server = files.server();
-        let drain = crate::lifecycle::Drain::new();
-        let following = tokio::spawn(files.follow(drain.watch(), Metrics::new()));
+        let (drain, metrics) = (crate::lifecycle::Drain::new(), Metrics::new());
+        let following = tokio::spawn(files.follow(drain.watch(), metrics.clone()));
         for _ in 0..3 {
             let before = server.current();
             replace();
             crate::testing::pass(PERIOD + Duration::from_secs(1)).await;
             assert!(!Arc::ptr_eq(&server.current(), &before));
         }
+        assert!(metrics.render().contains(EXPIRY), "the certificate's end is told");
         drain.begin(tokio::time::Instant::now());
         following.await.expect("no panic");
     }

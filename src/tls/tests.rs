@@ -49,9 +49,10 @@ fn certificate_ends_after_a_year_and_begins_a_little_early() {
 fn kept_authority_issues_certificates_that_its_old_certificate_vouches_for() {
     let directory = tempfile::tempdir().unwrap();
     let now = SystemTime::now();
-    let first = Authority::load_or_create(directory.path(), now).unwrap();
+    let first = Authority::load_or_create(directory.path(), &Names::of_apiserver(""), now).unwrap();
     let later = now + LEAF_LIFETIME;
-    let second = Authority::load_or_create(directory.path(), later).unwrap();
+    let second =
+        Authority::load_or_create(directory.path(), &Names::of_apiserver(""), later).unwrap();
     assert_eq!(first.pem(), second.pem());
     let leaf = second.issue(&Names::of_apiserver(""), later).unwrap();
     assert!(accepts(first.pem(), &leaf, "localhost", later));
@@ -60,7 +61,8 @@ fn kept_authority_issues_certificates_that_its_old_certificate_vouches_for() {
 #[test]
 fn kept_keys_are_readable_by_their_owner_only() {
     let directory = tempfile::tempdir().unwrap();
-    Authority::load_or_create(directory.path(), SystemTime::now()).unwrap();
+    Authority::load_or_create(directory.path(), &Names::of_apiserver(""), SystemTime::now())
+        .unwrap();
     let mode = |name| directory.path().join(name).metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(CA_FILE), mode(CA_KEY_FILE)), (0o600, 0o600));
     assert_eq!(directory.path().read_dir().unwrap().count(), 2, "nothing half-written is left");
@@ -69,9 +71,13 @@ fn kept_keys_are_readable_by_their_owner_only() {
 #[test]
 fn unusable_key_file_is_named() {
     let directory = tempfile::tempdir().unwrap();
-    Authority::load_or_create(directory.path(), SystemTime::now()).unwrap();
+    Authority::load_or_create(directory.path(), &Names::of_apiserver(""), SystemTime::now())
+        .unwrap();
     std::fs::write(directory.path().join(CA_KEY_FILE), "nonsense").unwrap();
-    let error = Authority::load_or_create(directory.path(), SystemTime::now()).err().unwrap();
+    let error =
+        Authority::load_or_create(directory.path(), &Names::of_apiserver(""), SystemTime::now())
+            .err()
+            .unwrap();
     assert!(error.to_string().contains(CA_KEY_FILE), "{error}");
 }
 
@@ -80,4 +86,21 @@ fn authorities_of_two_proxies_differ_in_serial_number() {
     let now = SystemTime::now();
     let (one, two) = (Authority::generate(now).unwrap(), Authority::generate(now).unwrap());
     assert_ne!(one.pem(), two.pem());
+}
+
+#[test]
+fn an_authority_for_some_names_vouches_for_no_others() {
+    let now = SystemTime::now();
+    let names = Names::of_apiserver("cluster.local").and("10.96.0.1");
+    let authority = Authority::generate_for(&names, now).unwrap();
+    let everything = names.and("example.com").and("10.96.0.2").and("kubernetes.evil.org");
+    let leaf = |name: &str| authority.issue(&Names(Vec::new()).and(name), now).unwrap();
+    for name in &everything.0 {
+        let name = match name {
+            Name::Dns(name) => name.clone(),
+            Name::Ip(address) => address.to_string(),
+        };
+        let strange = ["example.com", "10.96.0.2", "kubernetes.evil.org"].contains(&&*name);
+        assert_eq!(accepts(authority.pem(), &leaf(&name), &name, now), !strange, "{name}");
+    }
 }

@@ -120,6 +120,11 @@ impl Fleet {
     pub async fn take(version: Version) -> Option<Turn<Self>> {
         Turn::take(version, &FLEETS, Machine::beside(), Self::load).await
     }
+
+    /// The same while nobody else runs, for a load that would be felt by others.
+    pub async fn take_alone(version: Version) -> Option<Turn<Self>> {
+        Turn::take(version, &FLEETS, Machine::alone(), Self::load).await
+    }
 }
 
 // === impl Stage ===

@@ -62,6 +62,13 @@ const SEED_VARIABLE: &str = "LISTLESS_SEED";
 const CLIENTS: usize = 8;
 const INFORMERS: usize = 6;
 
+/// Who reads again and again without a pause sees the most; what becomes of that is tested elsewhere.
+const CONFIGURATION: &str = "\
+apiVersion: listless.dev/v1alpha1
+kind: ProxyConfiguration
+repeatPolls: {action: off}
+";
+
 /// By then an informer has heard of the last change.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(200);
 
@@ -143,7 +150,7 @@ impl World {
         fs::write(&token_file, plane.replace_token()?)?;
         let kubeconfig = plane.folder().join("relayed.kubeconfig");
         fs::write(&kubeconfig, through_relay(&plane, &relay, &token_file)?)?;
-        let proxy = ProxyProcess::start(&kubeconfig, None).await?;
+        let proxy = ProxyProcess::start(&kubeconfig, Some(CONFIGURATION)).await?;
         let (records, over) = (Records::default(), AtomicBool::new(false));
         let last_version = AtomicU64::new(u64::MAX);
         Ok(Self { plane, relay, proxy, truth, token_file, records, over, last_version })

@@ -14,7 +14,8 @@ pub mod pollers;
 pub mod verdict;
 
 /// The pods: 50 for each value of the label `poller`.
-pub const DATA: LoadData = LoadData { namespace: "load", pods: 5000, pollers: 100, apps: 40 };
+pub const DATA: LoadData =
+    LoadData { namespace: "load", pods: 5000, pollers: 100, apps: 40, nodes: 0 };
 /// How many pollers there are; the other labels' pods are the other writer's.
 pub const POLLERS: u32 = 20;
 /// How old an answer may be, as configured below.
@@ -30,6 +31,7 @@ cache:
       start: eager
       freshness: session
       maxStaleness: 5s
+repeatPolls: {action: off}
 ";
 const WARM_POLL: Duration = Duration::from_millis(50);
 const WARM_LIMIT: Duration = Duration::from_secs(60);

@@ -10,13 +10,19 @@
     reason = "the rig is shared with the benches; tests tell what they skip and find; one future runs at a time"
 )]
 
+mod chart;
 mod clusters;
 mod dataset;
 mod differential;
 mod direct;
+mod discovery;
+mod drivers;
 mod gateway;
 mod histories;
+mod injector;
 mod load;
+mod page;
+mod prometheus;
 mod read_your_writes;
 mod relay;
 mod representations;

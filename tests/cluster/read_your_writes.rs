@@ -13,6 +13,13 @@ use crate::rig::control_plane::{User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 use crate::ryw::{Operation, Parties};
 
+/// Who reads again and again without a pause sees the most; what becomes of that is tested elsewhere.
+const CONFIGURATION: &str = "\
+apiVersion: listless.dev/v1alpha1
+kind: ProxyConfiguration
+repeatPolls: {action: off}
+";
+
 /// The issue asks for this many iterations of each kind of write.
 const ITERATIONS: u32 = 1000;
 /// Fewer for a quick look: `LISTLESS_RYW_ITERATIONS`.
@@ -95,7 +102,7 @@ async fn loops(parties: &Parties, from_memory: bool, iterations: u32, version: V
 
 async fn proxy(cluster: &Cluster) -> ProxyProcess {
     let kubeconfig = cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig");
-    ProxyProcess::start(&kubeconfig, None).await.expect("a proxy")
+    ProxyProcess::start(&kubeconfig, Some(CONFIGURATION)).await.expect("a proxy")
 }
 
 async fn client_go(version: Version, route: Route) {

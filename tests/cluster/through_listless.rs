@@ -1,5 +1,7 @@
 //! Every read of the table, straight and through `listless local` and `listless gateway`.
 
+use std::time::Duration;
+
 use crate::clusters::Cluster;
 use crate::differential::case::{Caller, Case, Memory};
 use crate::differential::target::{Kind, Target};
@@ -13,6 +15,16 @@ const CONFIGURATION: &str = "\
 apiVersion: listless.dev/v1alpha1
 kind: ProxyConfiguration
 repeatPolls: {action: off}
+";
+
+/// So long after it was first asked for a document, Listless trusts nothing it was told of them.
+const SETTLING: Duration = Duration::from_secs(12);
+/// Everything is forwarded, and compared with what memory would have said.
+const OBSERVING: &str = "\
+apiVersion: listless.dev/v1alpha1
+kind: ProxyConfiguration
+mode: observe
+observe: {checkShare: 1}
 ";
 
 #[tokio::test]
@@ -32,6 +44,31 @@ async fn every_read_of_every_user_through_a_gateway_equals_the_apiservers() {
     let proxy = ProxyProcess::gateway(&kubeconfig, Some(CONFIGURATION)).await.expect("a gateway");
     let cases: Vec<_> = cases::all().into_iter().map(of_a_gateway).collect();
     compare(&cluster, &proxy, &cases).await;
+}
+
+#[tokio::test]
+async fn observing_changes_no_answer_and_finds_no_difference_on_1_36() {
+    observing_changes_no_answer(Version::V1_36).await;
+}
+
+#[tokio::test]
+async fn observing_changes_no_answer_and_finds_no_difference_on_1_30() {
+    observing_changes_no_answer(Version::V1_30).await;
+}
+
+async fn observing_changes_no_answer(version: Version) {
+    let Some(cluster) = Cluster::take(version).await else { return };
+    let kubeconfig = cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig");
+    let proxy = ProxyProcess::start(&kubeconfig, Some(OBSERVING)).await.expect("a proxy");
+    let mut cases = cases::all();
+    cases.iter_mut().for_each(|case| case.memory = Memory::Never);
+    let token = proxy.token().expect("a token in the written kubeconfig");
+    let target = Target::new(proxy.server(), token, Kind::Listless, Protocol::Http2);
+    let suite = Suite::new(cluster.plane(), cluster.dataset(), target).expect("a suite");
+    let report = suite.run(&cases).await.expect("a whole run");
+    eprintln!("proof: observing on {}: {report}", cluster.plane().version().name());
+    assert!(report.differences.is_empty(), "{report}\n{}", proxy.log());
+    assert!(!proxy.log().contains("something else than the apiserver"), "{}", proxy.log());
 }
 
 async fn every_read_equals_the_apiservers(version: Version) {
@@ -58,6 +95,9 @@ fn of_a_gateway(mut case: Case) -> Case {
 
 async fn compare(cluster: &Cluster, proxy: &ProxyProcess, cases: &[Case]) {
     let token = proxy.token().expect("a token in the written kubeconfig");
+    let followed = proxy.client(Protocol::Http1).get("/api").await.expect("an answer");
+    assert_eq!(followed.status, 200);
+    tokio::time::sleep(SETTLING).await;
     let target = Target::new(proxy.server(), token, Kind::Listless, Protocol::Http2);
     let suite = Suite::new(cluster.plane(), cluster.dataset(), target).expect("a suite");
     let report = suite.run(cases).await.expect("a whole run");

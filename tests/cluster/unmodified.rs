@@ -5,7 +5,7 @@
 //! of nothing it did not complain of straight.
 
 mod churn;
-mod clients;
+pub mod clients;
 mod kubectl;
 mod plain;
 mod play;

@@ -21,21 +21,27 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use http::{HeaderMap, Method};
 use listless::{
-    app::{Foundation, Running},
+    admin::{self, Audience},
+    app::{Foundation, Running, Vitals},
     cache::ReplicaStatus,
     config::Config,
+    explain::{Explanation, Question},
+    insight::report::Report,
+    lifecycle::{Drain, Heartbeat, Ready},
     metrics::Metrics,
     proxy::{
         Proxy,
         forward::Clients,
         identify::{Identify, KnownTokens, TokenHasher},
         listen::{Authorities, Bound, Doors},
+        sessions::Past,
     },
     simulator::{Simulator, User},
     tls, upstream as api,
 };
-use tokio::{sync::watch, time::Instant};
+use tokio::{net::TcpListener, sync::watch, time::Instant};
 
 pub(crate) use self::{
     answer::{Answer, without_version},
@@ -56,6 +62,7 @@ pub(crate) struct TestProxy {
     pub(crate) upstream: Requests,
     door: Door,
     config: watch::Sender<Arc<Config>>,
+    drain: Drain,
     running: Running,
 }
 
@@ -172,12 +179,22 @@ impl Setup {
     ) -> TestProxy {
         let (upstream, clients) = self.ways_up();
         let (publish, config) = watch::channel(Arc::new(configuration(&self.config)));
-        let (identify, metrics) = (self.identify, Metrics::new());
+        let (identify, counted) = (self.identify, Metrics::new());
         let doors = Doors { tls, authorities: self.authorities };
-        let foundation = Foundation { listeners, doors, identify, clients, config, metrics };
+        let metrics = counted;
+        let foundation = Foundation {
+            listeners,
+            doors,
+            identify,
+            past: Past::None,
+            clients,
+            config,
+            metrics,
+            upstream: "simulated".to_owned(),
+        };
         let running = Running::start_with(foundation, fractions(self.seed));
         let (simulator, door) = (self.simulator, door(running.proxy()));
-        TestProxy { simulator, upstream, door, config: publish, running }
+        TestProxy { simulator, upstream, door, config: publish, drain: Drain::new(), running }
     }
 
     /// The ways to the apiserver, one for each identity, and who notes what goes there.
@@ -251,6 +268,16 @@ impl TestProxy {
         self.running.cache().replicas()
     }
 
+    /// Makes its report.
+    pub(crate) fn reporter(&self) -> Box<dyn Fn() -> Report + Send + Sync> {
+        self.running.reporter()
+    }
+
+    /// Its report, as it is now.
+    pub(crate) fn report(&self) -> Report {
+        self.reporter()()
+    }
+
     /// Reads until memory answers, which takes two unsafe reads.
     pub(crate) async fn warm(&self, path: &str) {
         let client = self.client();
@@ -259,6 +286,55 @@ impl TestProxy {
         assert!(second.is_hit(), "{path}: {} {}", second.status, second.cache_status());
         settle().await;
         self.upstream.forget();
+    }
+
+    /// The sum of all series of a metric that have these labels, as they are written.
+    pub(crate) fn counted(&self, metric: &str, labels: &str) -> f64 {
+        let text = self.metrics().render();
+        let fits =
+            |line: &&str| line.split(['{', ' ']).next() == Some(metric) && line.contains(labels);
+        let value = |line: &str| line.rsplit(' ').next().and_then(|value| value.parse().ok());
+        text.lines().filter(fits).map(|line| value(line).unwrap_or(0.0)).sum()
+    }
+
+    /// Serves its admin address from now on.
+    pub(crate) async fn admin_address(&self) -> SocketAddr {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let sources = Arc::new(self.sources());
+        tokio::spawn(admin::serve(listener, Audience::Operators, sources));
+        address
+    }
+
+    /// What would happen to a GET now.
+    pub(crate) fn explained(&self, path: &str) -> Explanation {
+        let (uri, headers) = (path.parse().expect("a path"), HeaderMap::new());
+        let question = Question { method: &Method::GET, uri: &uri, headers: &headers };
+        (self.sources().explain)(question)
+    }
+
+    /// Whether somebody there follows requests.
+    pub(crate) fn is_tapped(&self) -> bool {
+        self.sources().tap.is_watched()
+    }
+
+    /// What is counted.
+    pub(crate) fn metrics(&self) -> Metrics {
+        self.sources().metrics
+    }
+
+    fn sources(&self) -> admin::Sources {
+        self.running.sources(Vitals {
+            ready: Ready::default(),
+            draining: self.drain.watch(),
+            heartbeat: Heartbeat::new(),
+            names: vec!["listless.shop.svc".to_owned()],
+        })
+    }
+
+    /// Somebody who asks there.
+    pub(crate) async fn admin(&self) -> TestClient {
+        TestClient::new(Door::Plain(self.admin_address().await))
     }
 
     /// Publishes another configuration.
@@ -272,10 +348,12 @@ impl TestProxy {
     }
 }
 
-/// A configuration file with these sections.
+/// A configuration file with these sections. Tests ask again and again without a pause: unless they
+/// say so, nothing becomes of that.
 pub(crate) fn configuration(sections: &str) -> Config {
     let head = "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\n";
-    let text = format!("{head}{sections}");
+    let polls = if sections.contains("repeatPolls") { "" } else { "repeatPolls: {action: off}\n" };
+    let text = format!("{head}{polls}{sections}");
     Config::from_bytes(Path::new("test.yaml"), text.as_bytes()).expect("a good configuration")
 }
 

@@ -1,19 +1,28 @@
 //! The integration tests that need nothing but this repository: one binary, one module per subject.
 
+mod admin;
 mod authorization;
 mod bad_input;
 mod callers;
+mod chart;
 mod cli;
 mod coalescing;
 mod config;
 mod connect;
+mod discovery;
 mod faults;
 mod forwarding;
 mod freshness;
 mod harness;
+mod injection;
+mod insight;
 mod metrics;
+mod monitoring;
 #[cfg(feature = "mutants")]
 mod mutants;
+mod observe;
+mod polls;
 mod reads;
+mod records;
 mod tidy;
 mod watches;

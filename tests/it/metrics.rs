@@ -6,31 +6,63 @@ use http::StatusCode;
 use listless::{
     api::{GroupVersionResource, Scope, Verb},
     metrics::{
-        self, Certificate, Connect, Lane, Metrics, Origin, Outcome, Protocol, ReplicaEnd,
-        ReplicaSample, ReplicaState, ReplicaTotals, RequestSample, Review, ServedBy, Told,
-        Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd,
+        self, AuditResult, Certificate, Connect, DocumentResult, Held, Injection, Lane, Metrics,
+        Origin, Outcome, Protocol, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals,
+        RequestSample, Review, ServedBy, Shadow, Told, Transport, UpstreamFault, UpstreamSample,
+        Wait, WatchEnd, Would,
     },
 };
 
 const MOMENT: Duration = Duration::from_millis(1);
 
+/// The same for callers, for polls that repeat, and for what is observed.
+fn record_polls(metrics: &Metrics) {
+    metrics.reviewed(Review::Allowed);
+    metrics.sessions(1);
+    metrics.paced(Held::First, MOMENT);
+    metrics.refused(Verb::List);
+    metrics.would_have(Would::Read);
+    metrics.shadow_check(Shadow::Equal);
+}
+
+/// The same for documents of discovery, and the audit.
+fn record_documents(metrics: &Metrics) {
+    metrics.document(DocumentResult::Memory);
+    metrics.documents_held(1, 1);
+    metrics.audited(AuditResult::Written, 1);
+}
+
+/// The same for the webhook.
+fn record_injections(metrics: &Metrics) {
+    metrics.injection(Injection::Skipped, "host_network", MOMENT);
+    metrics.injector_authority_expires(std::time::SystemTime::UNIX_EPOCH);
+}
+
 /// Records something with every function there is.
 fn record_everything(metrics: &Metrics) {
     let pods = GroupVersionResource::new("", "v1", "pods");
-    metrics.request(&RequestSample {
+    record_clients(metrics, &pods);
+    record_upstream(metrics, &pods);
+    record_own(metrics);
+}
+
+fn record_clients(metrics: &Metrics, pods: &GroupVersionResource) {
+    let sample = RequestSample {
         verb: Verb::List,
-        target: Some((&pods, &Scope::All)),
+        target: Some((pods, &Scope::All)),
         served_by: ServedBy::Cache,
         code: StatusCode::OK,
         duration: MOMENT,
-    });
+    };
+    metrics.request(&sample);
+    metrics.unsafe_read(&sample);
     drop(metrics.in_flight(Lane::Short));
     metrics.forwarded("notARead", Verb::Create);
     metrics.rewritten("any");
     metrics.coalesced();
     metrics.waited(Wait::Reached, MOMENT);
-    metrics.reviewed(Review::Allowed);
-    metrics.sessions(1);
+    record_polls(metrics);
+    record_documents(metrics);
     drop(metrics.watcher(Transport::Http));
     metrics.watch_told(Told::Added);
     metrics.watch_ended(WatchEnd::Timeout);
@@ -39,11 +71,14 @@ fn record_everything(metrics: &Metrics) {
     drop(metrics.client_connection(Protocol::Http2));
     metrics.client_handshake(Outcome::Success);
     metrics.connect(Connect::Opened);
+    metrics.accounts(1);
+}
 
+fn record_upstream(metrics: &Metrics, pods: &GroupVersionResource) {
     metrics.upstream_request(&UpstreamSample {
         origin: Origin::Client,
         verb: Verb::List,
-        resource: Some(&pods),
+        resource: Some(pods),
         code: StatusCode::OK,
         duration: MOMENT,
     });
@@ -53,7 +88,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.upstream_received(1);
     metrics.upstream_sent(1);
     metrics.replicas(&[ReplicaSample {
-        resource: &pods,
+        resource: pods,
         state: ReplicaState::Synced,
         objects: 1,
         bytes: 1,
@@ -61,12 +96,8 @@ fn record_everything(metrics: &Metrics) {
     }]);
     metrics.replica_totals(&ReplicaTotals {
         started: 1,
-        ended: [
-            (ReplicaEnd::Refused, 1),
-            (ReplicaEnd::Memory, 1),
-            (ReplicaEnd::Idle, 1),
-            (ReplicaEnd::Widened, 1),
-        ],
+        ended: [ReplicaEnd::Refused, ReplicaEnd::Memory, ReplicaEnd::Idle, ReplicaEnd::Widened]
+            .map(|end| (end, 1)),
         lists: 1,
         lists_again: 0,
         watches: 1,
@@ -78,10 +109,13 @@ fn record_everything(metrics: &Metrics) {
         failures: 1,
         epochs: 1,
     });
+}
 
+fn record_own(metrics: &Metrics) {
     metrics.ready(true);
     metrics.config_in_use(std::time::SystemTime::UNIX_EPOCH, 1);
     metrics.certificate_reloaded(Outcome::Success);
+    metrics.worker(true, 2);
     metrics.service_account_mirrored(Outcome::Success);
     metrics.certificate_expires(Certificate::Serving, std::time::SystemTime::UNIX_EPOCH);
 }
@@ -115,6 +149,7 @@ fn the_page_of_metrics_is_written_from_the_table() {
 fn every_documented_metric_is_exported_and_no_other() {
     let metrics = Metrics::new();
     record_everything(&metrics);
+    record_injections(&metrics);
     let page = fs::read_to_string(page()).expect("docs/metrics.md");
     assert_eq!(exported(&metrics.render()), documented(&page));
 }
@@ -123,6 +158,7 @@ fn every_documented_metric_is_exported_and_no_other() {
 fn every_exported_metric_has_a_help_line() {
     let metrics = Metrics::new();
     record_everything(&metrics);
+    record_injections(&metrics);
     let text = metrics.render();
     for name in exported(&text) {
         assert!(text.contains(&format!("# HELP {name} ")), "{name}");

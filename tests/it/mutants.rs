@@ -116,6 +116,18 @@ const FINDERS: &[Row] = &[
         &["watches::local::an_event_behind_many_that_are_not_selected_is_told_at_once"],
     ),
     (
+        &[Mutant::DocumentsSettleAtOnce],
+        &[
+            "discovery::changes::a_new_definition_is_seen_as_soon_as_straight_however_long_the_apiserver_takes",
+        ],
+    ),
+    (
+        &[Mutant::CallersShareDocuments],
+        &[
+            "discovery::callers::what_one_bearer_was_told_is_confirmed_to_another_before_it_is_given",
+        ],
+    ),
+    (
         &[Mutant::BinaryMessages],
         &["watches::websocket::pings_are_answered_and_either_side_may_close"],
     ),
@@ -163,6 +175,15 @@ const FINDERS: &[Row] = &[
     (
         &[Mutant::CallersShareReview],
         &["callers::rights::whoever_the_apiserver_does_not_allow_gets_its_own_refusal"],
+    ),
+    (&[Mutant::LeasePaced], &["polls::what_must_never_wait_never_does"]),
+    (&[Mutant::TimeoutIgnored], &["polls::nobody_is_held_back_near_its_own_time_out"]),
+    (&[Mutant::NoRetryAfter], &["polls::a_refusal_is_a_status_that_says_when_to_come_again"]),
+    (&[Mutant::DecidedBeforeHold], &["polls::who_was_held_back_is_shown_what_happened_meanwhile"]),
+    (&[Mutant::ObservedRewritten], &["observe::no_byte_of_an_answer_or_a_request_is_another"]),
+    (
+        &[Mutant::PushbackIgnored],
+        &["polls::replicas_wait_as_long_as_the_apiserver_asks_for_whoever_else_is_answered"],
     ),
     (&[Mutant::StrangerInOurName], &["forwarding::identities::who_has_no_credential_is_lent_none"]),
 ];

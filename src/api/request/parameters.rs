@@ -140,7 +140,7 @@ pub(super) fn decode(encoded: &str, plus_is_space: bool) -> Option<Cow<'_, [u8]>
 }
 
 /// Decodes a name or value of the query; `None` also when the result is not UTF-8.
-fn decode_text(encoded: &str) -> Option<Cow<'_, str>> {
+pub fn decode_text(encoded: &str) -> Option<Cow<'_, str>> {
     match decode(encoded, true)? {
         Cow::Borrowed(_) => Some(Cow::Borrowed(encoded)),
         Cow::Owned(bytes) => String::from_utf8(bytes).ok().map(Cow::Owned),

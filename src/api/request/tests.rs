@@ -331,6 +331,21 @@ fn a_version_may_be_added_only_where_it_just_relaxes_freshness() {
 }
 
 #[test]
+fn a_list_is_waited_for_no_longer_than_either_of_its_time_outs_says() {
+    for (query, seconds) in [
+        ("timeout=7s&timeoutSeconds=5", Some(5)),
+        ("timeout=3s&timeoutSeconds=5", Some(3)),
+        ("timeoutSeconds=5", Some(5)),
+        ("timeoutSeconds=0", None),
+        ("timeoutSeconds=-1&timeout=2s", Some(2)),
+        ("timeoutSeconds=5&watch=1", None),
+    ] {
+        let request = resource("GET", &format!("/api/v1/pods?{query}"));
+        assert_eq!(request.timeout, seconds.map(Duration::from_secs), "{query}");
+    }
+}
+
+#[test]
 fn timeouts_are_go_durations() {
     let table = [
         ("10s", Some(10_000)),

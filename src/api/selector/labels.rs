@@ -81,6 +81,11 @@ impl LabelSelector {
         })
     }
 
+    /// The keys named, in byte order; a key with several requirements comes repeatedly.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|requirement| &*requirement.key)
+    }
+
     /// The requirements on one key; they are neighbours, because requirements are sorted.
     fn of_key(&self, key: &str) -> &[Requirement] {
         let start = self.0.partition_point(|requirement| &*requirement.key < key);

@@ -160,6 +160,11 @@ impl Failure {
         }
     }
 
+    /// Whether the apiserver has too much to do.
+    pub fn is_pushback(&self) -> bool {
+        matches!(self, Self::Status(Status { code: 429, .. }))
+    }
+
     /// The wait the apiserver asked for.
     pub fn retry_after(&self) -> Duration {
         match self {

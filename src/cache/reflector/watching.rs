@@ -230,8 +230,14 @@ impl Reflector {
         };
         self.counters.probes.increment();
         let asked_at = Instant::now();
-        let Ok(current) = self.exchange.probe().await else {
-            return Err(Failure::Silence(quiet_after));
+        let current = match self.exchange.probe().await {
+            Ok(current) => current,
+            // It is there, and asks for patience: a new watch would cost it more than this one.
+            Err(failure) if failure.is_pushback() => {
+                stream.quiet_until = Instant::now() + failure.retry_after().max(quiet_after);
+                return Ok(());
+            }
+            Err(_) => return Err(Failure::Silence(quiet_after)),
         };
         if current < shown && !is_on(Mutant::EpochUnnoticed) {
             return Err(Failure::Restored { current, shown });

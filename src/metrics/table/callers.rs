@@ -1,12 +1,23 @@
-//! Rows of the table about callers with tokens of their own, and clients that take us for a proxy.
+//! Rows of the table about callers: what they ask at what price, with which token, by which way, and
+//! what all ask before anything else: discovery.
 
 use metrics::Unit;
 
-use super::super::{
-    labels::{Connect, Review},
-    metric::{Label, Metric, Values, counter, gauge},
+use super::{
+    super::{
+        labels::{Connect, DocumentResult, Review, ServedBy},
+        metric::{Label, Metric, Values, counter, gauge},
+    },
+    GROUP, RESOURCE, SCOPE, VERB, VERSION,
 };
 
+pub(in crate::metrics) const UNSAFE_READS: Metric = counter(
+    "listless_unsafe_reads_total",
+    Unit::Count,
+    &[VERB, GROUP, VERSION, RESOURCE, SCOPE, of!("served_by", ServedBy)],
+    "Unsafe reads: LIST and GET without a resourceVersion, which cost the apiserver a consistent \
+     read.",
+);
 pub(in crate::metrics) const REVIEWS: Metric = counter(
     "listless_access_reviews_total",
     Unit::Count,
@@ -24,4 +35,18 @@ pub(in crate::metrics) const CLIENT_CONNECTS: Metric = counter(
     Unit::Count,
     &[of!("result", Connect)],
     "CONNECT requests of clients that use Listless as an HTTP proxy.",
+);
+pub(in crate::metrics) const DOCUMENTS_GIVEN: Metric = counter(
+    "listless_discovery_total",
+    Unit::Count,
+    &[of!("result", DocumentResult)],
+    "Documents of discovery and OpenAPI given to clients that asked in a plain form.",
+);
+pub(in crate::metrics) const DOCUMENTS_HELD: Metric =
+    gauge("listless_discovery_documents", Unit::Count, &[], "Such documents held.");
+pub(in crate::metrics) const DOCUMENT_BYTES: Metric = gauge(
+    "listless_discovery_bytes",
+    Unit::Bytes,
+    &[],
+    "Bytes of such documents held, as sent (compressed or not).",
 );

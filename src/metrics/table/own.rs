@@ -3,21 +3,58 @@
 use metrics::Unit;
 
 use super::super::{
-    labels::{Certificate, Outcome},
+    labels::{AuditResult, Certificate, Outcome},
     metric::{Label, Metric, Values, counter, gauge},
 };
 
+pub(in crate::metrics) const ACCOUNTS: Metric = gauge(
+    "listless_insight_accounts",
+    Unit::Count,
+    &[],
+    "Kinds of requests told apart in the report: user agent, verb, resource, scope, query shape.",
+);
 pub(in crate::metrics) const CERTIFICATE_RELOADS: Metric = counter(
     "listless_certificate_reloads_total",
     Unit::Count,
     &[of!("result", Outcome)],
     "Changed certificate files taken over, or refused.",
 );
+pub(in crate::metrics) const CERTIFICATE_RELOAD_SUCCESSFUL: Metric = gauge(
+    "listless_certificate_last_reload_successful",
+    Unit::Count,
+    &[],
+    "1 while what the certificate files hold is in use, 0 since they changed to what cannot be \
+     used.",
+);
+pub(in crate::metrics) const CONFIG_RELOAD_SUCCESSFUL: Metric = gauge(
+    "listless_config_last_reload_successful",
+    Unit::Count,
+    &[],
+    "1 while what the configuration file holds is in use, 0 since it changed to what was refused.",
+);
 pub(in crate::metrics) const MIRRORINGS: Metric = counter(
     "listless_service_account_mirrorings_total",
     Unit::Count,
     &[of!("result", Outcome)],
     "Changes of the service account copied for the workload, and looks at which that failed.",
+);
+pub(in crate::metrics) const AUDIT_LINES: Metric = counter(
+    "listless_audit_lines_total",
+    Unit::Count,
+    &[of!("result", AuditResult)],
+    "Lines for the file that tells of answers from memory.",
+);
+pub(in crate::metrics) const SAFE_MODE: Metric = gauge(
+    "listless_safe_mode",
+    Unit::Count,
+    &[],
+    "1 while a sidecar whose workers crashed passes everything on as it comes, else 0.",
+);
+pub(in crate::metrics) const WORKER_RESTARTS: Metric = counter(
+    "listless_worker_restarts_total",
+    Unit::Count,
+    &[],
+    "Workers of a sidecar that took the place of one that had ended.",
 );
 pub(in crate::metrics) const CERTIFICATE_EXPIRY: Metric = gauge(
     "listless_certificate_expiry_timestamp_seconds",

@@ -1,10 +1,11 @@
 use std::sync::Mutex;
 
 use futures_util::future::BoxFuture;
-use http::Response;
+use http::{Method, Request, Response};
 
 use super::*;
 use crate::{
+    body::Body,
     proxy::identify::{Identify, KnownTokens, Stranger, TokenHasher},
     testing::pass,
     upstream,

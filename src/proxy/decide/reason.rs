@@ -9,8 +9,10 @@ use crate::{
 /// Why memory does not answer a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ForwardReason {
-    /// Not an API resource: discovery, OpenAPI, health, version.
+    /// Neither an API resource nor a document that may be kept: health, version.
     NonResource,
+    /// A document of discovery or OpenAPI that is not proven to hold, or not held.
+    Discovery,
     /// It changes something, or may.
     Write,
     /// The caller is not the one Listless reads as.
@@ -64,12 +66,14 @@ impl ForwardReason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NonResource => "non-resource",
+            Self::Discovery => "discovery",
             Self::Write => "write",
             Self::Caller(Stranger::NoCredential) => "no-credential",
             Self::Caller(Stranger::OtherCredential) => "other-credential",
             Self::Caller(Stranger::Impersonating | Stranger::ImpersonatingBearer) => {
                 "impersonation"
             }
+            Self::Caller(Stranger::SafeMode) => "safe-mode",
             Self::NotModelled(why) => why.as_str(),
             Self::Observing => "observe",
             Self::NeverCached => "never-cached",
@@ -119,7 +123,7 @@ impl ForwardReason {
             | Self::BeforeWindow
             | Self::Behind
             | Self::Barred => "stale",
-            Self::NotAuthorized | Self::TooManyWatches => "miss",
+            Self::Discovery | Self::NotAuthorized | Self::TooManyWatches => "miss",
         }
     }
 }

@@ -1,3 +1,4 @@
+mod poll;
 mod watch;
 
 use http::{HeaderMap, Method};
@@ -12,7 +13,8 @@ use crate::{
         Absence, Link,
         testing::{pods, view},
     },
-    policy::{ResourceName, Rule},
+    limit::Rate,
+    policy::{General, Mode, Policy, RepeatAction, RepeatPolls, ResourceName, Rule},
     proxy::{
         identify::Stranger,
         session::{Expectation, KnownLabels, Source},
@@ -27,18 +29,29 @@ fn info(target: &str) -> RequestInfo {
 }
 
 fn everything() -> Rule {
-    Rule {
-        resources: vec![ResourceName::Any],
-        namespaces: None,
-        start: Start::OnDemand,
-        freshness: Freshness::Session,
-        max_staleness: Duration::from_secs(5),
-    }
+    Rule::of(vec![ResourceName::Any])
+}
+
+fn polls(action: RepeatAction) -> RepeatPolls {
+    let (rate, max_delay) = (Rate::new(5.0, 2), Duration::from_secs(2));
+    RepeatPolls { rate, action, max_delay }
 }
 
 fn policy(freshness: Freshness, rewrite: Rewrite) -> Policy {
     let rule = Rule { freshness, ..everything() };
-    Policy::new(Mode::Enforce, rewrite, &[rule])
+    let repeat_polls = polls(RepeatAction::Off);
+    Policy::new(&General { mode: Mode::Enforce, rewrite, repeat_polls }, &[rule])
+}
+
+/// What memory could answer for a client that does not say what it is.
+fn candidate<'a>(
+    info: &'a RequestInfo,
+    caller: Caller,
+    media: Negotiated,
+    policy: &Policy,
+    session: &Session,
+) -> Result<Candidate<'a>, Plan> {
+    super::candidate(info, caller, media, &rules(info, policy, b""), session)
 }
 
 fn version(number: u64) -> ResourceVersion {
@@ -57,7 +70,7 @@ fn refused(target: &str, caller: Caller, media: Negotiated, policy: &Policy) -> 
 fn reason(plan: &Plan) -> ForwardReason {
     match plan {
         Plan::Forward(forward) | Plan::Share(forward) => forward.reason,
-        Plan::Read(_) | Plan::Watch(_) => panic!("answered from memory"),
+        plan => panic!("not forwarded: {plan:?}"),
     }
 }
 
@@ -138,14 +151,6 @@ fn what_cannot_be_printed_exactly_is_forwarded_yet_spared_a_consistent_read() {
         rewriting: Rewriting::Any,
     };
     assert!(matches!(plan, Some(Plan::Share(forward)) if forward == expected));
-}
-
-#[test]
-fn observing_changes_nothing() {
-    let policy = Policy::new(Mode::Observe, Rewrite::Any, &[everything()]);
-    let plan = refused(PODS, Caller::Own, Negotiated::Json, &policy);
-    let expected = Forward { reason: ForwardReason::Observing, rewriting: Rewriting::Keep };
-    assert!(matches!(plan, Some(Plan::Forward(forward)) if forward == expected));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{
     Await, Forward, ForwardReason, Level, Plan, SESSION_PATIENCE, START_PATIENCE, Step,
-    VERSION_PATIENCE, addressed, is_path_known, observed, rules, unproven, verdict,
+    VERSION_PATIENCE, addressed, is_path_known, rules, unproven, verdict,
 };
 use crate::{
     api::{
@@ -20,7 +20,7 @@ use crate::{
         version::{Freshness, VersionMatch},
     },
     cache::{Absence, Lookup, Reach, Replica, State, View, store::Snapshot, subscription::Begin},
-    policy::Policy,
+    policy::ResourcePolicy,
     proxy::{
         identify::Caller,
         session::{Imminence, Session, Verdict},
@@ -58,24 +58,13 @@ pub struct LocalWatch {
     pub max_staleness: Duration,
 }
 
-/// Whether memory could answer this watch, and otherwise how it is forwarded.
+/// Whether memory could answer this watch, and otherwise how it is forwarded; `rules` apply to it.
 pub fn watch_candidate<'a>(
     info: &'a RequestInfo,
     caller: Caller,
     media: Negotiated,
     asked: &Asked,
-    policy: &Policy,
-    session: &Session,
-) -> Result<WatchCandidate<'a>, Plan> {
-    observed(policy, enforced(info, caller, media, asked, policy, session))
-}
-
-fn enforced<'a>(
-    info: &'a RequestInfo,
-    caller: Caller,
-    media: Negotiated,
-    asked: &Asked,
-    policy: &Policy,
+    rules: &ResourcePolicy,
     session: &Session,
 ) -> Result<WatchCandidate<'a>, Plan> {
     let request = addressed(info, caller)?;
@@ -84,7 +73,7 @@ fn enforced<'a>(
         (None, Err(why)) => return Err(Plan::keep((*why).into())),
         (None, Ok(_)) => return Err(Plan::keep(request::NotModelled::Watch.into())),
     };
-    let rules = rules(request, policy, session)?;
+    rules::permit(rules, request, session)?;
     let representation = representation(media)
         .map_err(|unmodelled| Plan::keep(ForwardReason::MediaType(unmodelled)))?;
     if *asked == Asked::Other {

@@ -21,6 +21,7 @@ use crate::{
         watch::WatchReader,
     },
     body::Body,
+    insight::Witness,
     mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
@@ -36,6 +37,12 @@ pub(super) use watch::WatchLesson;
 /// What is to be learned from one exchange, if anything.
 pub(super) struct Lesson(Option<Exchange>);
 
+/// The same for the session itself, and for what it would have been in mode `enforce`.
+pub(super) struct Lessons {
+    pub(super) session: Lesson,
+    pub(super) foreseen: Lesson,
+}
+
 /// One exchange of the session's owner about one resource.
 struct Exchange {
     session: SharedSession,
@@ -45,6 +52,7 @@ struct Exchange {
     subresource: Option<Arc<str>>,
     subject: Subject,
     sent_at: Instant,
+    witness: Option<Witness>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +60,26 @@ enum Subject {
     Read { consistent: bool, source: Source },
     Watch,
     Write(Verb),
+}
+
+// === impl Lessons ===
+
+impl Lessons {
+    /// The same answer, read along as it streams to the client.
+    pub(super) fn learn(self, response: Response<Body>) -> Response<Body> {
+        self.foreseen.learn(self.session.learn(response))
+    }
+
+    /// No answer came.
+    pub(super) fn failed(self, error: &upstream::Error) {
+        self.session.failed(error);
+        self.foreseen.failed(error);
+    }
+
+    /// What a watch through a WebSocket will show; foreseen is only what other watches show.
+    pub(super) fn watch_tunnel(self) -> WatchLesson {
+        self.session.watch_tunnel()
+    }
 }
 
 // === impl Lesson ===
@@ -100,7 +128,16 @@ impl Lesson {
             subresource: request.subresource.clone(),
             subject,
             sent_at: now,
+            witness: None,
         }))
+    }
+
+    /// The same, and `witness` is told which version a write left its object at.
+    pub(super) fn seen_by(mut self, witness: Option<Witness>) -> Self {
+        if let Some(exchange) = &mut self.0 {
+            exchange.witness = witness;
+        }
+        self
     }
 
     /// No answer came.
@@ -223,6 +260,9 @@ impl Exchange {
                 session.raise(&self.resource, key, Expectation::AtLeast(version, None), now);
             }
             (Learned::Object(object), Some(key)) => {
+                if let Some(witness) = &self.witness {
+                    witness.showed(&self.resource, &key, &object.version);
+                }
                 let labels = self.known(object.labels);
                 let expectation = Expectation::AtLeast(object.version, labels);
                 if consistent {
@@ -247,6 +287,9 @@ impl Exchange {
             }
             (_, Learned::Object(object)) => {
                 let key = self.key.clone().unwrap_or_else(|| object.key());
+                if let Some(witness) = &self.witness {
+                    witness.answered(&self.resource, &key, &object.version);
+                }
                 let uid = || Some(object.uid.as_str().into());
                 let expectation = match (verb, object.lifecycle) {
                     // S-WRITE-05: the answer carries the version of the deletion.

@@ -1,22 +1,19 @@
 //! What a session knows of one group-resource. Pure.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+mod expected;
+
+use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Expectation, Floor, Imminence, KnownLabels, Source, Verdict};
+use super::{Expectation, Floor, Imminence, Source, Verdict};
 use crate::{
-    api::{ObjectKey, Scope, query::Query, selector::Labels, version::ResourceVersion},
-    cache::{
-        object::{Object, Uid},
-        store::Snapshot,
-    },
+    api::{ObjectKey, Scope, query::Query, version::ResourceVersion},
+    cache::store::Snapshot,
     hash::HashMap,
     mutants::{Mutant, is_on},
 };
+use expected::Expected;
 
 /// Floors, expectations and barriers of one group-resource.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +26,8 @@ pub(super) struct Record {
     sweeps: Vec<Sweep>,
     /// Watches being shown to the session whose events cannot be read along.
     pub(super) blind_watches: usize,
+    /// A consistent state was shown since the session began.
+    pub(super) has_consistent: bool,
     /// The last answer was 410 or 504.
     pub(super) upstream_next: bool,
 }
@@ -38,15 +37,6 @@ struct ShownVersion {
     version: ResourceVersion,
     at: Instant,
     source: Source,
-}
-
-#[derive(Clone, Debug)]
-struct Expected {
-    expectation: Expectation,
-    at: Instant,
-    proven: Option<ResourceVersion>,
-    /// What was known before of an object whose version is not known any more.
-    before: Option<(ResourceVersion, KnownLabels)>,
 }
 
 /// A write over a whole scope, such as deletecollection.
@@ -131,6 +121,7 @@ impl Record {
     }
 
     pub(super) fn show(&mut self, version: &ResourceVersion, source: Source, at: Instant) {
+        self.has_consistent |= source == Source::Storage;
         let is_newer = |shown: &ShownVersion| (&shown.version, shown.source) < (version, source);
         if self.shown.as_ref().is_none_or(is_newer) {
             self.shown = Some(ShownVersion { version: version.clone(), at, source });
@@ -270,74 +261,6 @@ impl Record {
     }
 }
 
-// === impl Expected ===
-
-impl Expected {
-    /// The version from which a snapshot is sure to hold what is expected.
-    fn version(&self) -> Option<&ResourceVersion> {
-        match &self.expectation {
-            Expectation::AtLeast(version, _) | Expectation::Gone { version: Some(version), .. } => {
-                Some(version)
-            }
-            _ => self.proven.as_ref(),
-        }
-    }
-
-    /// The object's version as it was told, and the labels it had, if they were.
-    fn known(&self) -> Option<(ResourceVersion, KnownLabels)> {
-        match &self.expectation {
-            Expectation::AtLeast(version, labels) => Some((version.clone(), labels.clone())),
-            Expectation::Gone { version: Some(version), .. } => Some((version.clone(), None)),
-            _ => self.before.clone(),
-        }
-    }
-
-    /// The same as a floor. An object has a version only because an event has it, too.
-    fn floor(&self) -> Option<(&ResourceVersion, Source)> {
-        let source = match &self.expectation {
-            Expectation::AtLeast(..) | Expectation::Gone { version: Some(_), .. } => Source::Cache,
-            _ => Source::Storage,
-        };
-        self.version().map(|version| (version, source))
-    }
-
-    fn judge(&self, key: &ObjectKey, query: &Query, snapshot: &Snapshot) -> Verdict {
-        let held = snapshot.object(key);
-        if let Some((version, labels)) = &self.before
-            && !holds(held, version, labels, query, snapshot)
-        {
-            return Verdict::Behind(version.clone(), Imminence::Likely);
-        }
-        match &self.expectation {
-            Expectation::AtLeast(version, labels)
-                if holds(held, version, labels, query, snapshot) =>
-            {
-                Verdict::Satisfied
-            }
-            Expectation::AtLeast(version, _) => Verdict::Behind(version.clone(), Imminence::Likely),
-            Expectation::Gone { .. } if is_on(Mutant::DeletionForgotten) => Verdict::Satisfied,
-            // What has it no more may be from before it came.
-            Expectation::Gone { version: version @ Some(_), .. } => {
-                by_version(version, snapshot, || Verdict::Leaving)
-            }
-            Expectation::Gone { uid, version: None } => {
-                let Some(object) = held else { return Verdict::Satisfied };
-                if uid.as_ref().is_some_and(|uid| Uid::new(uid) != *object.uid()) {
-                    return Verdict::Satisfied;
-                }
-                by_version(&self.proven, snapshot, || Verdict::Leaving)
-            }
-            // Which labels it carries is unknown: only a read without label requirements can miss it.
-            Expectation::Exists if held.is_some() || !query.labels.is_everything() => {
-                Verdict::Satisfied
-            }
-            Expectation::Exists | Expectation::Uncertain => {
-                by_version(&self.proven, snapshot, || Verdict::Barred)
-            }
-        }
-    }
-}
-
 // === impl Sweep ===
 
 impl Sweep {
@@ -359,25 +282,6 @@ fn touches(query: &Query, key: &ObjectKey) -> bool {
             .is_none_or(|namespace| key.namespace() == Some(namespace))
 }
 
-/// Whether a snapshot shows an object at this version or later, unless the query cannot select it.
-fn holds(
-    held: Option<&Object>,
-    version: &ResourceVersion,
-    labels: &KnownLabels,
-    query: &Query,
-    snapshot: &Snapshot,
-) -> bool {
-    snapshot.version() >= version
-        || match held {
-            Some(object) => object.version() >= version,
-            None => !could_match(query, labels),
-        }
-}
-
-fn could_match(query: &Query, labels: &KnownLabels) -> bool {
-    labels.as_ref().is_none_or(|labels| query.labels.matches(&KnownSet(labels)))
-}
-
 /// Judges by a version when there is one, and says `otherwise` when there is none.
 fn by_version(
     version: &Option<ResourceVersion>,
@@ -388,13 +292,5 @@ fn by_version(
         Some(version) if snapshot.version() >= version => Verdict::Satisfied,
         Some(version) => Verdict::Behind(version.clone(), Imminence::Likely),
         None => otherwise(),
-    }
-}
-
-struct KnownSet<'a>(&'a BTreeMap<String, String>);
-
-impl Labels for KnownSet<'_> {
-    fn label(&self, key: &str) -> Option<&str> {
-        self.0.get(key).map(String::as_str)
     }
 }

@@ -317,3 +317,24 @@ fn only_versions_that_caches_reach_become_floors_of_relaxed_reads() {
     session.expect(&resource(), key("b"), Expectation::AtLeast(version(13), web()), now);
     assert_eq!(session.floor(&all), Floor::At(version(13)));
 }
+
+#[test]
+fn after_an_unknown_past_forwarded_reads_are_consistent_until_something_consistent_was_shown() {
+    let now = Instant::now();
+    let all = query(None, "");
+    assert_eq!(Session::default().floor(&all), Floor::Unknown);
+    let past = Session::of_unknown_past();
+    let mut heir = past.heir();
+    let mut of_dropped = Session::default();
+    past.bequeath(&mut of_dropped, now);
+    for session in [&past, &heir, &of_dropped] {
+        assert_eq!(session.floor(&all), Floor::Consistent);
+        // A replica's first list is consistent, and later than all that was seen.
+        assert_eq!(session.judge(&all, &pods(10, &[]), now), Verdict::Satisfied);
+    }
+    heir.shown(&resource(), &version(11), Source::Cache, now);
+    assert_eq!(heir.floor(&all), Floor::Consistent);
+    heir.shown(&resource(), &version(12), Source::Storage, now);
+    heir.shown(&resource(), &version(13), Source::Cache, now);
+    assert_eq!(heir.floor(&all), Floor::At(version(13)));
+}

@@ -30,9 +30,13 @@ pub use build::build;
 pub use request_counts::RequestCounts;
 
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// How the apiserver writes built-in objects to etcd, unless told otherwise.
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-const JSON: &str = "application/json";
+/// No controller makes the default service accounts that this admission plugin asks for.
+const USUAL: Flags = &["--disable-admission-plugins", "ServiceAccount"];
+/// What etcd holds is JSON; else it is protobuf.
+const STORING_JSON: Flags =
+    &["--disable-admission-plugins", "ServiceAccount", "--storage-media-type", "application/json"];
+/// Every plugin that is on by default.
+const ADMITTING: Flags = &[];
 const READY_POLL: Duration = Duration::from_millis(50);
 /// Below the range the kernel gives to outgoing connections, so that a port stays ours while the
 /// server behind it is down.
@@ -75,7 +79,7 @@ pub struct ControlPlane {
     version: Version,
     binary: PathBuf,
     ports: Ports,
-    storage: &'static str,
+    flags: Flags,
     /// How many tokens were handed out beside the users' own.
     tokens: AtomicU32,
     etcd: Mutex<Process>,
@@ -83,6 +87,9 @@ pub struct ControlPlane {
     // Declared last: removed after the processes have ended.
     folder: TempDir,
 }
+
+/// Flags of an apiserver beside those that all have.
+type Flags = &'static [&'static str];
 
 #[derive(Clone, Copy, Debug)]
 struct Ports {
@@ -150,15 +157,20 @@ impl User {
 impl ControlPlane {
     /// Builds the binary if needed, starts both processes and waits until the apiserver is ready.
     pub async fn start(version: Version) -> Result<Self> {
-        Self::start_with(version, PROTOBUF).await
+        Self::start_with(version, USUAL).await
     }
 
     /// The same, but what etcd holds is JSON, for those who read it there.
     pub async fn start_storing_json(version: Version) -> Result<Self> {
-        Self::start_with(version, JSON).await
+        Self::start_with(version, STORING_JSON).await
     }
 
-    async fn start_with(version: Version, storage: &'static str) -> Result<Self> {
+    /// The same, but pods get their service account's token, as in a cluster with nodes.
+    pub async fn start_admitting(version: Version) -> Result<Self> {
+        Self::start_with(version, ADMITTING).await
+    }
+
+    async fn start_with(version: Version, flags: Flags) -> Result<Self> {
         let binary = match build(version)? {
             Built::Here(path) => path,
             Built::Impossible(reason) => bail!("no control plane {}: {reason}", version.name()),
@@ -167,13 +179,13 @@ impl ControlPlane {
         credentials::write(folder.path())?;
         let ports = Ports::pick()?;
         let etcd = start_etcd(version, &binary, folder.path(), ports)?;
-        let apiserver = start_apiserver(&binary, folder.path(), ports, storage)?;
+        let apiserver = start_apiserver(&binary, folder.path(), ports, flags)?;
         let (etcd, apiserver) = (Mutex::new(etcd), Mutex::new(apiserver));
         let plane = Self {
             version,
             binary,
             ports,
-            storage,
+            flags,
             tokens: AtomicU32::new(0),
             etcd,
             apiserver,
@@ -280,9 +292,7 @@ impl ControlPlane {
         let folder = self.folder.path();
         *slot = match component {
             Component::Etcd => start_etcd(self.version, &self.binary, folder, self.ports)?,
-            Component::Apiserver => {
-                start_apiserver(&self.binary, folder, self.ports, self.storage)?
-            }
+            Component::Apiserver => start_apiserver(&self.binary, folder, self.ports, self.flags)?,
         };
         Ok(())
     }
@@ -377,18 +387,16 @@ fn start_etcd(version: Version, binary: &Path, folder: &Path, ports: Ports) -> R
     Process::start("etcd", command, &folder.join("etcd.log"))
 }
 
-fn start_apiserver(binary: &Path, folder: &Path, ports: Ports, storage: &str) -> Result<Process> {
+fn start_apiserver(binary: &Path, folder: &Path, ports: Ports, flags: Flags) -> Result<Process> {
     let mut command = Command::new(binary);
     command.arg("kube-apiserver").env("STOP_WITH_STDIN", "1");
     command.args(["--etcd-servers", &format!("http://127.0.0.1:{}", ports.etcd)]);
     command.args(["--bind-address", "127.0.0.1", "--advertise-address", "10.255.255.1"]);
     command.args(["--secure-port", &ports.apiserver.to_string()]);
     command.args(["--endpoint-reconciler-type", "none", "--authorization-mode", "RBAC"]);
-    // No controller makes the default service accounts this admission plugin asks for.
-    command.args(["--disable-admission-plugins", "ServiceAccount"]);
     // Old versions stay readable however long a suite takes.
     command.args(["--etcd-compaction-interval", "0"]);
-    command.args(["--storage-media-type", storage]);
+    command.args(flags);
     command.args(["--service-cluster-ip-range", "10.96.0.0/16"]);
     command.args(["--service-account-issuer", "https://kubernetes.default.svc"]);
     command.arg("--cert-dir").arg(folder.join("certificates"));

@@ -23,6 +23,8 @@ pub struct LoadData {
     pub pollers: u32,
     /// How many values the label `app` has.
     pub apps: u32,
+    /// How many nodes they are spread over; none leaves them without one.
+    pub nodes: u32,
 }
 
 // === impl LoadData ===
@@ -53,7 +55,7 @@ impl LoadData {
 
     fn pod(&self, number: u32) -> Value {
         let app = number % self.apps;
-        json!({
+        let mut pod = json!({
             "metadata": {
                 "name": self.name(number),
                 "labels": {
@@ -75,7 +77,11 @@ impl LoadData {
                 "tolerations": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
                 "volumes": volumes(number),
             },
-        })
+        });
+        if let Some(node) = number.checked_rem(self.nodes) {
+            pod["spec"]["nodeName"] = format!("node-{node}").into();
+        }
+        pod
     }
 }
 

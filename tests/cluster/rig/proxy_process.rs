@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -116,14 +116,32 @@ impl ProxyProcess {
         Client::new(&self.server, self.token(), protocol)
     }
 
+    /// Where it serves metrics.
+    pub fn admin_address(&self) -> &str {
+        &self.admin
+    }
+
     /// Its own metrics.
     pub async fn metrics(&self) -> Result<RequestCounts> {
+        Ok(RequestCounts::parse(&self.metrics_text().await?))
+    }
+
+    /// The same as they are exported.
+    pub async fn metrics_text(&self) -> Result<String> {
+        self.admin("/metrics").await
+    }
+
+    /// What its administration answers.
+    pub async fn admin(&self, target: &str) -> Result<String> {
         let mut stream = TcpStream::connect(&self.admin).await?;
         // 1.0: the answer is not chunked and ends with the connection.
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
+        let request = format!("GET {target} HTTP/1.0\r\nHost: {}\r\n\r\n", self.admin);
+        stream.write_all(request.as_bytes()).await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;
-        Ok(RequestCounts::parse(&text))
+        let (head, body) = text.split_once("\r\n\r\n").context("no answer")?;
+        ensure!(head.split(' ').nth(1) == Some("200"), "{target}: {head}");
+        Ok(body.to_owned())
     }
 
     /// Processor time it has used.

@@ -31,7 +31,14 @@ pub fn kubectl() -> Option<PathBuf> {
 
 /// The Go program in one of its ways.
 pub fn client_go(name: &'static str, way: &str, watch_list: bool) -> Option<Follower> {
-    let recipe = Recipe {
+    let command = vec![follower()?.display().to_string(), way.to_owned()];
+    let environment = vec![("KUBE_FEATURE_WatchListClient", watch_list.to_string())];
+    Some(Follower::Program(Program { name, command, environment }))
+}
+
+/// The Go program itself.
+pub fn follower() -> Option<PathBuf> {
+    built(&Recipe {
         name: "client-go-follower",
         tools: &[["go", "version"]],
         source: source_folder("clients/client-go-follower"),
@@ -43,10 +50,7 @@ pub fn client_go(name: &'static str, way: &str, watch_list: bool) -> Option<Foll
             command.arg(artifact).arg(".");
             command
         },
-    };
-    let command = vec![built(&recipe)?.display().to_string(), way.to_owned()];
-    let environment = vec![("KUBE_FEATURE_WatchListClient", watch_list.to_string())];
-    Some(Follower::Program(Program { name, command, environment }))
+    })
 }
 
 /// The same source, compiled against a version of fabric8.

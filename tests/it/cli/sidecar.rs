@@ -2,14 +2,15 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Output, Stdio},
 };
 
-use super::{LISTLESS, announced, listless, signal, text};
+use super::{LISTLESS, announced, listless, signal, text, told};
 
-const FREE: [&str; 6] =
-    ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--health", "127.0.0.1:0"];
+const FREE: [&str; 4] = ["--admin", "127.0.0.1:0", "--health", "127.0.0.1:0"];
 
 /// What every pod has in its environment; nothing listens there.
 const POD: [(&str, &str); 2] =
@@ -35,8 +36,13 @@ impl Pod {
     }
 
     fn command(&self) -> Command {
+        self.command_at(&FREE)
+    }
+
+    fn command_at(&self, options: &[&str]) -> Command {
         let mut command = Command::new(LISTLESS);
-        command.args(["--log", "warn", "sidecar"]).args(FREE).env_remove("LISTLESS_LOG");
+        command.args(["--log", "warn", "sidecar", "--listen", "127.0.0.1:0"]).args(options);
+        command.env_remove("LISTLESS_LOG");
         command.envs(POD).arg("--service-account").arg(self.0.path().join("account"));
         command.arg("--mirror").arg(self.0.path().join("mirror"));
         command.arg("--state").arg(self.0.path().join("state"));
@@ -79,6 +85,33 @@ fn it_starts_without_an_apiserver_and_mirrors_the_service_account() {
 }
 
 #[test]
+fn other_service_accounts_are_mirrored_too_and_one_that_cannot_be_hinders_nothing() {
+    let pod = Pod::new();
+    let (account, robot) = (pod.0.path().join("account"), pod.0.path().join("robot"));
+    fs::create_dir(&robot).expect("a directory");
+    fs::copy(account.join("ca.crt"), robot.join("ca.crt")).expect("copied");
+    fs::write(robot.join("token"), "of-the-robot").expect("written");
+    let copy = pod.0.path().join("robot-copy");
+    let nowhere = pod.0.path().join("nowhere");
+    let mut command = pod.command();
+    for (from, to) in [(&robot, &copy), (&nowhere, &pod.0.path().join("nowhere-copy"))] {
+        command.arg(format!("--also-mirror={}={}", from.display(), to.display()));
+    }
+    let mut child = command.spawn().expect("the binary runs");
+    announced(&mut child);
+    signal(&child, "TERM");
+    assert_eq!(child.wait().expect("an end").code(), Some(0));
+    let log = std::io::read_to_string(child.stderr.take().expect("a pipe")).expect("text");
+    assert!(log.contains("nowhere"), "{log}");
+    assert_eq!(fs::read_to_string(copy.join("token")).expect("a token"), "of-the-robot");
+    let bundle = fs::read_to_string(copy.join("ca.crt")).expect("a bundle");
+    assert_eq!(bundle, pod.mirrored("ca.crt"), "one authority for all");
+    let usage = listless(&["sidecar", "--also-mirror", "a"]);
+    assert_eq!(usage.status.code(), Some(2));
+    assert!(text(&usage.stderr).contains("--also-mirror"), "{}", text(&usage.stderr));
+}
+
+#[test]
 fn without_a_place_for_its_authority_it_serves_and_says_so() {
     let pod = Pod::new();
     fs::write(pod.0.path().join("state"), "in the way").expect("written");
@@ -100,11 +133,146 @@ fn what_it_needs_and_does_not_find_is_named() {
     for (file, content) in [("token", ""), ("ca.crt", "no certificate")] {
         let before = fs::read(account.join(file)).expect("a file");
         fs::write(account.join(file), content).expect("written");
-        let output = pod.command().output().expect("the binary runs");
-        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
-        let told = text(&output.stderr);
-        assert!(told.lines().count() == 1 && told.contains("service account"), "{told}");
+        // It does not give up: whoever mends the files need not start the pod anew.
+        let mut child = pod.command().spawn().expect("the binary runs");
+        let mut told = String::new();
+        let mut log = BufReader::new(child.stderr.take().expect("a pipe"));
+        while !told.contains("another takes its place") {
+            assert_ne!(log.read_line(&mut told).expect("a line"), 0, "{told}");
+        }
+        assert!(told.contains("listless: ") && told.contains("service account"), "{told}");
+        signal(&child, "TERM");
+        assert_eq!(child.wait().expect("an end").code(), Some(0));
         fs::write(account.join(file), before).expect("written");
     }
     assert!(!Path::new(&pod.0.path().join("mirror/token")).exists());
+}
+
+/// Addresses that a test must know beforehand: free a moment ago.
+fn free_address() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").to_string()
+}
+
+/// A sidecar with addresses that are known.
+struct Sidecar {
+    _pod: Pod,
+    supervisor: Child,
+    announced: String,
+    admin: String,
+    health: String,
+}
+
+impl Sidecar {
+    fn start() -> Self {
+        let pod = Pod::new();
+        let (admin, health) = (free_address(), free_address());
+        let mut command = pod.command_at(&["--admin", &admin, "--health", &health]);
+        let mut supervisor = command.spawn().expect("the binary runs");
+        let announced = announced(&mut supervisor);
+        Self { _pod: pod, supervisor, announced, admin, health }
+    }
+
+    /// The one process below the supervisor.
+    fn worker(&self) -> Option<u32> {
+        let id = self.supervisor.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
+        children.split_whitespace().next()?.parse().ok()
+    }
+
+    /// Kills the worker and waits until another is there; clients meanwhile wait for it.
+    fn crash(&self) {
+        let worker = self.worker().expect("a worker");
+        let killed = Command::new("kill").args(["-s", "KILL", &worker.to_string()]).status();
+        assert!(killed.expect("kill runs").success());
+        let answer = told(&self.announced, ELSEWHERE);
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        assert_ne!(self.worker(), Some(worker));
+    }
+
+    fn probe(&self, question: &str) -> Output {
+        listless(&["probe", question, "--health", &self.health])
+    }
+
+    fn metric(&self, name: &str) -> Option<f64> {
+        let mut stream = TcpStream::connect(&self.admin).expect("a connection");
+        let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).expect("written");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        value.parse().ok()
+    }
+}
+
+/// Something that is answered without TLS: no way leads there.
+const ELSEWHERE: &str = "CONNECT elsewhere:1 HTTP/1.1\r\nHost: elsewhere:1\r\n\r\n";
+
+#[test]
+fn a_killed_worker_is_replaced_while_clients_wait() {
+    let mut sidecar = Sidecar::start();
+    assert!(sidecar.probe("--started").status.success());
+    sidecar.crash();
+    for question in ["--started", "--live"] {
+        let probed = sidecar.probe(question);
+        assert!(probed.status.success(), "{}", text(&probed.stderr));
+    }
+    let counted = ["listless_worker_restarts_total", "listless_safe_mode"];
+    assert_eq!(counted.map(|name| sidecar.metric(name)), [Some(1.0), Some(0.0)]);
+    signal(&sidecar.supervisor, "TERM");
+    assert_eq!(sidecar.supervisor.wait().expect("an end").code(), Some(0));
+    let probed = sidecar.probe("--live");
+    assert_eq!(probed.status.code(), Some(1));
+    assert!(text(&probed.stderr).contains("/livez"), "{}", text(&probed.stderr));
+}
+
+#[test]
+fn three_crashes_in_a_minute_lead_to_safe_mode() {
+    let mut sidecar = Sidecar::start();
+    for _ in 0..3 {
+        sidecar.crash();
+    }
+    let counted = ["listless_worker_restarts_total", "listless_safe_mode"];
+    assert_eq!(counted.map(|name| sidecar.metric(name)), [Some(3.0), Some(1.0)]);
+    assert!(sidecar.probe("--started").status.success());
+    signal(&sidecar.supervisor, "TERM");
+    assert_eq!(sidecar.supervisor.wait().expect("an end").code(), Some(0));
+}
+
+#[test]
+fn a_worker_does_not_outlive_its_supervisor() {
+    let mut sidecar = Sidecar::start();
+    let worker = sidecar.worker().expect("a worker");
+    sidecar.supervisor.kill().expect("killed");
+    sidecar.supervisor.wait().expect("an end");
+    let gone = || {
+        let stat = fs::read_to_string(format!("/proc/{worker}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
+    };
+    // It lets go of its sockets only once it has ended: nobody is left to connect to.
+    while !gone() && TcpStream::connect(&sidecar.health).is_ok() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_bad_configuration_ends_a_sidecar_with_2_and_its_line() {
+    let pod = Pod::new();
+    let file = pod.0.path().join("config.yaml");
+    fs::write(&file, "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\nmode: x\n")
+        .expect("written");
+    let file = file.display().to_string();
+    let output = pod.command_at(&["--config", &file]).output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("config.yaml:3:"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_worker_alone_and_an_unclear_probe_are_wrong_use() {
+    let pod = Pod::new();
+    let alone = pod.command_at(&["--worker=first"]).output().expect("the binary runs");
+    assert_eq!(alone.status.code(), Some(2), "{}", text(&alone.stderr));
+    for arguments in [&["probe"][..], &["probe", "--started", "--live"]] {
+        assert_eq!(listless(arguments).status.code(), Some(2), "{arguments:?}");
+    }
 }

@@ -22,7 +22,7 @@ fn misspelt_keys_are_told_with_those_that_exist() {
     refuses(
         &format!("{HEAD}moed: enforce\n"),
         "c.yaml:3:1: moed: unknown field \"moed\", expected one of apiVersion, kind, mode, cache, \
-         uncachedReads, repeatPolls, discovery; did you mean \"mode\"?",
+         uncachedReads, repeatPolls, observe, discovery, accessLog, audit; did you mean \"mode\"?",
     );
     refuses(
         &format!("{HEAD}cache:\n  memorylimit: 1Mi\n"),
@@ -32,7 +32,13 @@ fn misspelt_keys_are_told_with_those_that_exist() {
     refuses(
         &rule("resources: [pods]\n    freshnes: any"),
         "c.yaml:6:5: cache.rules[0].freshnes: unknown field \"freshnes\", expected one of \
-         resources, namespaces, start, freshness, maxStaleness; did you mean \"freshness\"?",
+         resources, namespaces, verbs, userAgents, selectors, start, freshness, maxStaleness, \
+         rewrite, repeatPolls; did you mean \"freshness\"?",
+    );
+    refuses(
+        &rule("resources: [pods]\n    repeatPolls: {perSec: 1}"),
+        "c.yaml:6:19: cache.rules[0].repeatPolls.perSec: unknown field \"perSec\", expected one of \
+         perSecond, burst, action, maxDelay; did you mean \"perSecond\"?",
     );
 }
 
@@ -59,6 +65,24 @@ fn unknown_values_are_told_with_those_that_are_allowed() {
     refuses(
         "apiVersion: v1\nkind: ConfigMap\n",
         "c.yaml:1:13: apiVersion: unknown value \"v1\", expected listless.dev/v1alpha1",
+    );
+}
+
+#[test]
+fn what_is_written_down_has_bounds() {
+    refuses(
+        &format!("{HEAD}accessLog: {{level: some}}\n"),
+        "c.yaml:3:20: accessLog.level: unknown value \"some\", expected one of off, errors, all",
+    );
+    for sample in ["-0.1", "1.5"] {
+        refuses(
+            &format!("{HEAD}accessLog: {{sample: {sample}}}\n"),
+            "c.yaml:3:21: accessLog.sample: must be from 0 to 1",
+        );
+    }
+    refuses(
+        &format!("{HEAD}audit: {{maxBytes: 1Ki}}\n"),
+        "c.yaml:3:19: audit.maxBytes: must be from 64Ki to 1024Gi",
     );
 }
 
@@ -159,6 +183,49 @@ fn rules_that_name_no_resource_or_namespace_are_told_why() {
 }
 
 #[test]
+fn rules_for_some_reads_that_cannot_be_meant_are_told_why() {
+    refuses(
+        &rule("resources: [pods]\n    verbs: [list, create]"),
+        "c.yaml:6:19: cache.rules[0].verbs[1]: unknown value \"create\", expected one of get, list, \
+         watch",
+    );
+    refuses(
+        &rule("resources: [pods]\n    selectors: some"),
+        "c.yaml:6:16: cache.rules[0].selectors: unknown value \"some\", expected one of any, present, \
+         absent",
+    );
+    refuses(
+        &rule("resources: [pods]\n    verbs: []\n    userAgents: ['', \"caf\\xe9\"]"),
+        "c.yaml:6:12: cache.rules[0].verbs: names nothing; leave the key out for get, list and watch\n\
+         c.yaml:7:18: cache.rules[0].userAgents[0]: \"\" is empty; \"*\" stands for every user agent\n\
+         c.yaml:7:22: cache.rules[0].userAgents[1]: \"café\" has a character that no header has",
+    );
+    refuses(
+        &rule("resources: [pods]\n    userAgents: []"),
+        "c.yaml:6:17: cache.rules[0].userAgents: names nothing; leave the key out for every client",
+    );
+    refuses(
+        &rule("resources: [pods]\n    start: eager\n    userAgents: ['curl/*']"),
+        "c.yaml:6:12: cache.rules[0].start: eager is for every read; leave out verbs, userAgents and \
+         selectors, or eager",
+    );
+    refuses(
+        &rule("resources: [pods]\n    freshness: bounded\n    rewrite: any"),
+        "c.yaml:7:14: cache.rules[0].rewrite: must be keep where freshness is bounded, which a \
+         rewritten read would not live up to",
+    );
+    refuses(
+        &rule("resources: [pods]\n    repeatPolls: {burst: 0, perSecond: 2000}"),
+        "c.yaml:6:26: cache.rules[0].repeatPolls.burst: must be from 1 to 10000\n\
+         c.yaml:6:40: cache.rules[0].repeatPolls.perSecond: must be above 0 and at most 1000",
+    );
+    refuses(
+        &format!("{HEAD}observe: {{checkShare: 1.5}}\n"),
+        "c.yaml:3:23: observe.checkShare: must be from 0 to 1",
+    );
+}
+
+#[test]
 fn what_is_hardly_yaml_is_told_with_its_place() {
     refuses(
         "",
@@ -221,4 +288,11 @@ fn names_that_an_earlier_rule_decides_about_are_warned_of() {
     let expected =
         "6:17: cache.rules[1].resources[0]: never applies: cache.rules[0] decides before it";
     assert_eq!(warnings, [expected]);
+
+    let some = format!(
+        "{HEAD}cache:\n  rules:\n  - {{resources: ['*'], userAgents: ['curl/*']}}\n  \
+         - {{resources: [pods]}}\n"
+    );
+    let config = Config::from_bytes(Path::new("c.yaml"), some.as_bytes()).expect("allowed");
+    assert!(config.warnings().is_empty(), "a rule for some reads decides about these only");
 }

@@ -3,7 +3,10 @@
 use std::{
     convert::Infallible,
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -84,6 +87,9 @@ struct Connections {
 
 /// Bytes on their way between a client and the proxy in memory.
 const PIPE_BYTES: usize = 64 * 1024;
+
+/// Connections in memory so far.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// No answer takes longer; a clock that is paused would else run for ever.
 const ANSWER_WAIT: Duration = Duration::from_secs(100);
@@ -168,7 +174,8 @@ async fn tcp(address: SocketAddr) -> TcpStream {
 /// The proxy's side of a connection in memory.
 async fn serve(proxy: Arc<Proxy>, stream: DuplexStream, protocol: Protocol) {
     let peer = ([127, 0, 0, 1], 1).into();
-    let connection = Connection { id: 0, peer, protocol, tls: None };
+    let id = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+    let connection = Connection { id, peer, protocol, tls: None };
     let service = service_fn(move |request| {
         let (proxy, connection) = (proxy.clone(), connection.clone());
         async move { Ok::<_, Infallible>(proxy.serve(&connection, request).await) }

@@ -236,18 +236,6 @@ async fn what_the_rules_keep_out_of_memory_never_gets_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn observing_changes_nothing_and_keeps_nothing() {
-    let proxy = Setup::default().config("mode: observe\n").in_memory();
-    let client = proxy.client();
-    for path in ["/api/v1/pods", "/api/v1/pods?labelSelector=app", "/api/v1/nodes/n1"] {
-        assert_eq!(details(&client, path, 5).await, ["observe"; 5], "{path}");
-        assert_eq!(proxy.upstream.last().asked.path_and_query, path);
-    }
-    assert!(proxy.replicas().is_empty());
-    assert_eq!(proxy.upstream.all().len(), 15);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_configuration_published_later_counts_from_the_next_read_on() {
     let proxy = Setup::default().in_memory();
     proxy.warm(PODS).await;

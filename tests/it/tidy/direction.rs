@@ -19,6 +19,18 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("limit", &["crate::proxy", "crate::cache", "crate::upstream", "crate::admin", "crate::app"]),
     ("injector", &["crate::cache", "crate::proxy", "crate::app", "crate::cli"]),
     ("config", &["crate::proxy", "crate::upstream", "crate::admin", "crate::app", "crate::cli"]),
+    (
+        "insight",
+        &[
+            "crate::proxy",
+            "crate::cache",
+            "crate::upstream",
+            "crate::admin",
+            "crate::app",
+            "crate::cli",
+        ],
+    ),
+    ("audit", &["crate::proxy", "crate::upstream", "crate::app", "crate::cli", "crate::simulator"]),
     ("metrics", &["crate::proxy", "crate::upstream", "crate::app", "crate::cli"]),
     ("lifecycle", &["crate::proxy", "crate::cache", "crate::upstream", "crate::app", "crate::cli"]),
     ("admin", &["crate::app", "crate::cli", "crate::simulator"]),
@@ -42,6 +54,10 @@ const PURE: &[&str] = &[
     "cache::store",
     "cache::history",
     "injector::patch",
+    "insight::period",
+    "insight::detect",
+    "insight::cost",
+    "insight::shape",
 ];
 
 /// What a pure module does not call.
@@ -76,6 +92,7 @@ const READERS: &[(&str, &str, &str)] = &[
     ("config", "files", "the configuration file"),
     ("tls", "files", "certificates and keys"),
     ("mirror", "files", "a service account's directory and its copy"),
+    ("audit", "files", "the file it writes"),
     ("cli", "files", "the kubeconfig it writes"),
     ("demo::processor", "files", "processor time of its own threads"),
     ("metrics::process", "files", "what the kernel says of this process"),

@@ -203,6 +203,24 @@ async fn overload_is_waited_out_as_long_as_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn word_that_others_are_answered_does_not_shorten_the_wait_the_apiserver_asked_for() {
+    let mut scene = Scene::new();
+    scene.calls.next().await.json(429, status(429, "later", 30));
+    let refused_at = Instant::now();
+    let nudging = scene.replica.clone();
+    tokio::spawn(async move {
+        loop {
+            // Far more often than a failed reflector would try again.
+            sleep(Duration::from_millis(500)).await;
+            nudging.nudge();
+        }
+    });
+    scene.calls.expect(LIST).await;
+    let waited = refused_at.elapsed();
+    assert!((30..33).contains(&waited.as_secs()), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_behind_is_asked_consistently_next() {
     let (mut scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
     watch.send(error_event(410, "too old"));

@@ -307,6 +307,19 @@ async fn a_stalled_connection_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_probe_that_is_asked_to_wait_leaves_the_watch_alone() {
+    let (mut scene, watch) = Scene::watching(10, &[]).await;
+    scene.calls.expect(PROBE).await.json(429, status(429, "later", 100));
+    let refused_at = Instant::now();
+    scene.calls.expect(PROBE).await.json(200, fixture::list(10, &[]));
+    let waited = refused_at.elapsed();
+    assert!((100..105).contains(&waited.as_secs()), "{waited:?}");
+    scene.settle().await;
+    assert!(!watch.is_closed());
+    assert_eq!(scene.counters.watches.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_probe_below_what_is_shown_begins_an_epoch() {
     let (mut scene, _watch) = Scene::watching(10, &[pod("p", 5)]).await;
     scene.calls.expect(PROBE).await.json(200, fixture::list(8, &[]));

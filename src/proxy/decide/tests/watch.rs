@@ -13,7 +13,8 @@ fn watch_step(query: &str, freshness: Freshness, session: &Session, waited: Dura
     let (info, policy) =
         (info(&format!("{PODS}?watch=1&{query}")), policy(freshness, Rewrite::Keep));
     let media = Negotiated::Json;
-    let candidate = watch_candidate(&info, Caller::Own, media, &Asked::No, &policy, session);
+    let rules = rules(&info, &policy, b"");
+    let candidate = watch_candidate(&info, Caller::Own, media, &Asked::No, &rules, session);
     let candidate = match candidate {
         Ok(candidate) => candidate,
         Err(plan) => return Step::Act(plan),
@@ -100,7 +101,7 @@ fn what_cannot_be_answered_exactly_is_forwarded_with_its_reason() {
     let session = Session::default();
     let refused = |target: &str, caller, media, asked: &Asked| {
         let info = info(target);
-        watch_candidate(&info, caller, media, asked, &policy, &session)
+        watch_candidate(&info, caller, media, asked, &rules(&info, &policy, b""), &session)
             .err()
             .map(|plan| reason(&plan))
     };

@@ -1,7 +1,8 @@
 // Follows one namespace in one of the ways Go programs do, with unmodified libraries.
 //
 // It reads KUBECONFIG and prints a line when everything follows; told to settle on its standard
-// input, it waits until all copies hold the object `marker` and prints what they hold.
+// input, it waits until all copies hold the object `marker` and prints what they hold. Or it loads the
+// apiserver as one of the drivers does, and says for each line of its standard input what it has done.
 package main
 
 import (
@@ -49,11 +50,15 @@ type held func() map[string]string
 
 func main() {
 	flag.Parse()
+	klog.SetOutput(os.Stderr)
+	if driver := drivers[flag.Arg(0)]; driver != nil && flag.NArg() == 2 {
+		drive(driver, flag.Arg(1))
+		return
+	}
 	if flag.NArg() != 3 {
-		fmt.Fprintln(os.Stderr, "usage: informers|manager NAMESPACE INSTANCE")
+		fmt.Fprintln(os.Stderr, "usage: informers|manager NAMESPACE INSTANCE, or storm|resync|agents NAMESPACE")
 		os.Exit(2)
 	}
-	klog.SetOutput(os.Stderr)
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
 		fail(err)

@@ -1,4 +1,7 @@
-//! Discovery, OpenAPI, version and health: cached by rules of their own.
+//! Discovery, OpenAPI, version and health: kept by rules of their own.
+//!
+//! What is kept is answered from memory once its watches have proven that nothing changes; whoever runs
+//! these cases through Listless lets it begin to follow before.
 
 use super::super::case::Pace;
 use super::Case;
@@ -41,28 +44,45 @@ const DOCUMENTS: &[(&str, u16)] = &[
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> =
-        DOCUMENTS.iter().map(|(target, status)| Case::get(target).status(*status)).collect();
+        DOCUMENTS.iter().map(|(target, status)| document(target, *status)).collect();
     for target in ["/api", "/apis"] {
-        cases.push(Case::get(target).accept(AGGREGATED));
-        cases.push(Case::get(target).accept(AGGREGATED_AND_OLD));
-        cases.push(Case::get(target).accept("application/vnd.kubernetes.protobuf"));
-        cases.push(Case::get(target).accept("application/yaml"));
+        cases.push(Case::get(target).wanted().accept(AGGREGATED));
+        cases.push(Case::get(target).wanted().accept(AGGREGATED_AND_OLD));
+        cases.push(Case::get(target).accept("application/vnd.kubernetes.protobuf").wanted());
+        cases.push(Case::get(target).accept("application/yaml").wanted());
         cases.push(Case::get(target).accept("text/html").status(406));
     }
     cases.push(Case::get("/apis/apps/v1").accept("application/vnd.kubernetes.protobuf"));
     cases.push(Case::get("/apis/apps/v1").accept("application/yaml"));
-    cases.push(Case::get("/apis?pretty=true"));
-    cases.push(Case::get("/api/v1").header("User-Agent", "curl/8"));
+    cases.push(Case::get("/apis?timeout=32s").wanted());
+    cases.push(Case::get("/apis?pretty=true").never());
+    cases.push(Case::get("/api/v1").header("User-Agent", "curl/8").never());
+    cases.push(Case::new(http::Method::HEAD, "/openapi/v2").never());
+    cases.push(Case::get("/openapi/v2").header("Range", "bytes=0-99").status(206));
     cases.push(
         Case::get("/openapi/v2")
-            .accept("application/com.github.proto-openapi.spec.v2.v1.0+protobuf"),
+            .accept("application/com.github.proto-openapi.spec.v2.v1.0+protobuf")
+            .wanted(),
     );
     cases.push(
         Case::get("/openapi/v3/api/v1")
-            .accept("application/com.github.proto-openapi.spec.v3.v1.0+protobuf"),
+            .accept("application/com.github.proto-openapi.spec.v3.v1.0+protobuf")
+            .wanted(),
     );
     cases.push(Case::get("/openapi/v3/api/v1?hash=STALE").status(301));
     cases.push(Case::get("/version").accept("text/html").status(406));
-    cases.push(Case::get("/apis").header("If-None-Match", "\"none\""));
+    cases.push(Case::get("/apis").header("If-None-Match", "\"none\"").wanted());
+    cases.push(Case::get("/openapi/v2").header("If-None-Match", "\"none\"").wanted());
+    cases.push(Case::get("/openapi/v2").header("If-None-Match", "*").status(304));
+    cases.push(Case::get("/apis").accept(AGGREGATED).header("Accept-Encoding", "gzip").wanted());
     cases.into_iter().map(|case| case.pace(Pace::Clock)).collect()
+}
+
+/// A document that is kept, or something beside the documents that is not.
+fn document(target: &str, status: u16) -> Case {
+    let case = Case::get(target).status(status);
+    let is_kept = status == 200
+        && !target.ends_with('/')
+        && ["/api", "/openapi/"].iter().any(|root| target.starts_with(root));
+    if is_kept { case.wanted() } else { case.never() }
 }

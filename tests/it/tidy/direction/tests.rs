@@ -78,6 +78,7 @@ fn an_exception_nobody_uses_is_found() {
         "config",
         "tls",
         "mirror",
+        "audit",
         "cli",
         "metrics/process",
         "demo/processor",

@@ -2,6 +2,7 @@ package dev.listless.rig;
 
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientBuilder;
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -9,7 +10,11 @@ import java.util.List;
 public final class Main {
   private Main() {}
 
-  public static void main(String[] arguments) throws InterruptedException {
+  public static void main(String[] arguments) throws InterruptedException, IOException {
+    if (arguments.length == 4 && arguments[0].equals("drive")) {
+      Drive.run(arguments[1], Integer.parseInt(arguments[2]), Long.parseLong(arguments[3]));
+      System.exit(0);
+    }
     Settings settings = Settings.parse(arguments);
     Result result = new Result();
     try (KubernetesClient client = new KubernetesClientBuilder().build()) {

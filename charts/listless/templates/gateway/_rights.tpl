@@ -1,0 +1,56 @@
+{{/* Rights that follow from the configuration's rules. */}}
+
+{{/* Resources by group, as lines of RBAC rules: a list of resources in, rules out. */}}
+{{- define "listless.gateway.rules" -}}
+{{- $groups := dict }}
+{{- range . }}
+{{- $parts := splitList "." . }}
+{{- $group := rest $parts }}
+{{- /* deployments.v1.apps names a version, which RBAC knows nothing of. */}}
+{{- if and $group (regexMatch "^v[0-9]+((alpha|beta)[0-9]+)?$" (first $group)) }}
+{{- $group = rest $group }}
+{{- end }}
+{{- $group = join "." $group }}
+{{- $_ := set $groups $group (append (default list (get $groups $group)) (first $parts) | uniq) }}
+{{- end }}
+{{- range $group, $resources := $groups }}
+- apiGroups: [{{ $group | quote }}]
+  resources:
+  {{- toYaml ($resources | sortAlpha) | nindent 2 }}
+  verbs: [list, watch]
+{{- end }}
+{{- end }}
+
+{{/* What the rules name, as YAML: `everywhere` a list of resources, `namespaces` such a list for each. */}}
+{{- define "listless.gateway.named" -}}
+{{- $everywhere := list }}
+{{- $namespaces := dict }}
+{{- range (dig "cache" "rules" list .Values.gateway.configuration) }}
+{{- $rule := . }}
+{{- if ne (default "onDemand" $rule.start) "never" }}
+{{- range $rule.resources }}
+{{- if eq . "*" }}
+{{- fail "gateway.configuration.cache.rules: \"*\" would need rights on everything, secrets too: name the resources, or set gateway.rbac to false and give the rights yourself" }}
+{{- end }}
+{{- end }}
+{{- if hasKey $rule "namespaces" }}
+{{- range $rule.namespaces }}
+{{- $_ := set $namespaces . (concat (default list (get $namespaces .)) $rule.resources) }}
+{{- end }}
+{{- else }}
+{{- $everywhere = concat $everywhere $rule.resources }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- dict "everywhere" $everywhere "namespaces" $namespaces | toYaml }}
+{{- end }}
+
+{{/* Not empty when a rule names a group that is not built in: its APIService must then be read. */}}
+{{- define "listless.gateway.foreign" -}}
+{{- range . }}
+{{- $group := regexReplaceAll "^[^.]*\\.?(v[0-9]+((alpha|beta)[0-9]+)?(\\.|$))?" . "" }}
+{{- if not (or (has $group (list "" "apps" "autoscaling" "batch" "policy")) (regexMatch "^[a-z.]*\\.k8s\\.io$" $group)) }}
+{{- . }}
+{{- end }}
+{{- end }}
+{{- end }}

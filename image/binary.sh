@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# The static binary of the image: image/binary.sh OUT
+#
+# Used by the Dockerfile and by image/build.sh alike. The same source and toolchain give the same bytes
+# wherever the source lies: paths are mapped away and nothing of the time or the machine goes in.
+set -euo pipefail
+out="$(realpath -m "$1")"
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+target="${LISTLESS_TARGET:-$(uname -m)-unknown-linux-musl}"
+key="${target//-/_}"
+source="$PWD"
+cargo="${CARGO_HOME:-$HOME/.cargo}"
+folder="${CARGO_TARGET_DIR:-$source/target}"
+
+# C sources name their files too; the target folder holds what their build scripts write.
+maps=("$folder=/build/target" "$source=/build" "$cargo=/cargo")
+rust="" c=""
+for map in "${maps[@]}"; do
+  rust+=" --remap-path-prefix=$map"
+  c+=" -ffile-prefix-map=$map"
+done
+unset CARGO_ENCODED_RUSTFLAGS
+export RUSTFLAGS="${rust# }" CARGO_INCREMENTAL=0
+export "CFLAGS_$key=${c# }" "CC_$key=${LISTLESS_CC:-musl-gcc}" SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-0}"
+
+cargo build --locked --release --bin listless --target "$target"
+mkdir -p "$(dirname "$out")"
+cp "$folder/$target/release/listless" "$out"

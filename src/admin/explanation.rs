@@ -1,0 +1,32 @@
+//! What would happen to a request that is described by parameters: `method`, `url`, `header`.
+
+use http::{Method, Uri};
+use serde::Serialize;
+
+use super::{Sources, parameters::Parameters};
+use crate::explain::{self, Question, Told};
+
+/// The question and its answer.
+#[derive(Serialize)]
+struct Document<'a> {
+    method: &'a str,
+    url: &'a str,
+    told: Vec<Told>,
+}
+
+/// The answer as JSON, or what is wrong with the question.
+pub(super) fn document(sources: &Sources, parameters: &Parameters) -> Result<String, String> {
+    let method = parameters.get("method").unwrap_or("GET").to_uppercase();
+    let method =
+        Method::from_bytes(method.as_bytes()).map_err(|error| format!("method: {error}"))?;
+    let url = parameters.get("url").ok_or("url: required, such as /api/v1/pods")?.trim();
+    let uri: Uri = url.parse().map_err(|error| format!("url: {error}"))?;
+    if uri.path().is_empty() || uri.path() == "*" {
+        return Err("url: has no path".to_owned());
+    }
+    let headers = explain::headers(parameters.all("header")).map_err(|error| error.to_string())?;
+    let question = Question { method: &method, uri: &uri, headers: &headers };
+    let told = (sources.explain)(question).told;
+    let document = Document { method: method.as_str(), url, told };
+    Ok(serde_json::to_string_pretty(&document).expect("texts are JSON") + "\n")
+}

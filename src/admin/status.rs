@@ -1,0 +1,144 @@
+//! How Listless stands, in a few figures.
+
+use serde::Serialize;
+
+use super::{Sources, Standing, page};
+use crate::{
+    cache::{ReplicaStatus, State},
+    metrics::{Origin, ServedBy, Totals},
+};
+
+/// The whole of it; names may be added, not taken away.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Status {
+    mode: &'static str,
+    version: &'static str,
+    upstream: String,
+    ready: bool,
+    not_ready: Vec<&'static str>,
+    up_seconds: f64,
+    requests: Requests,
+    saved: Saved,
+    replicas: Replicas,
+}
+
+/// Requests of clients by what answered them, and what the apiserver answered.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Requests {
+    answered: u64,
+    from_memory: u64,
+    coalesced: u64,
+    forwarded: u64,
+    failed: u64,
+    upstream: u64,
+    upstream_for_replicas: u64,
+}
+
+/// What the apiserver did not have to answer, its work for replicas deducted.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Saved {
+    requests: u64,
+    share: f64,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Replicas {
+    count: usize,
+    synced: usize,
+    objects: usize,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+// === impl Status ===
+
+impl Status {
+    /// How it stands now.
+    pub(super) fn of(sources: &Sources) -> Self {
+        let Standing { mode, upstream, up, memory_limit_bytes } = (sources.standing)();
+        let parts = page::ready_parts(sources);
+        let not_ready: Vec<_> =
+            parts.iter().filter(|part| !part.ready).map(|part| part.name).collect();
+        let totals = sources.metrics.totals();
+        Self {
+            mode,
+            version: env!("CARGO_PKG_VERSION"),
+            upstream,
+            ready: not_ready.is_empty(),
+            not_ready,
+            up_seconds: up.as_millis() as f64 / 1e3,
+            requests: Requests::of(&totals),
+            saved: Saved::of(&totals),
+            replicas: Replicas::of(&(sources.replicas)(), memory_limit_bytes),
+        }
+    }
+
+    /// The same as JSON, on one line.
+    pub(super) fn document(&self) -> String {
+        serde_json::to_string(self).expect("texts and numbers are JSON")
+    }
+}
+
+// === impl Requests ===
+
+impl Requests {
+    fn of(totals: &Totals) -> Self {
+        Self {
+            answered: totals.requests(),
+            from_memory: totals.answered_by(ServedBy::Cache),
+            coalesced: totals.answered_by(ServedBy::Coalesced),
+            forwarded: totals.answered_by(ServedBy::Upstream),
+            failed: totals.answered_by(ServedBy::Proxy),
+            upstream: totals.upstream_requests(),
+            upstream_for_replicas: totals.upstream_for(Origin::Replica),
+        }
+    }
+}
+
+// === impl Saved ===
+
+impl Saved {
+    fn of(totals: &Totals) -> Self {
+        let Requests { answered, from_memory, coalesced, upstream_for_replicas, .. } =
+            Requests::of(totals);
+        let requests = (from_memory + coalesced).saturating_sub(upstream_for_replicas);
+        let share = if answered == 0 { 0.0 } else { requests as f64 / answered as f64 };
+        Self { requests, share }
+    }
+}
+
+// === impl Replicas ===
+
+impl Replicas {
+    fn of(replicas: &[ReplicaStatus], bytes_max: usize) -> Self {
+        Self {
+            count: replicas.len(),
+            synced: replicas.iter().filter(|replica| replica.state == State::Synced).count(),
+            objects: replicas.iter().map(|replica| replica.objects).sum(),
+            bytes: replicas.iter().map(|replica| replica.bytes).sum(),
+            bytes_max,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_replicas_cost_is_not_saved() {
+        let mut totals = Totals::default();
+        assert_eq!(Saved::of(&totals), Saved { requests: 0, share: 0.0 });
+        totals.answered[ServedBy::Cache as usize] = 70;
+        totals.answered[ServedBy::Coalesced as usize] = 10;
+        totals.answered[ServedBy::Upstream as usize] = 20;
+        totals.upstream[Origin::Replica as usize] = 5;
+        assert_eq!(Saved::of(&totals), Saved { requests: 75, share: 0.75 });
+        totals.upstream[Origin::Replica as usize] = 500;
+        assert_eq!(Saved::of(&totals), Saved { requests: 0, share: 0.0 });
+    }
+}

@@ -1,0 +1,261 @@
+//! `listless injector`: the mutating webhook, and the care for its certificates.
+//!
+//! Its listener is that of the data path, with another service behind it. What an answer came to is
+//! logged and counted, and told to the pod's owner by events if that was asked for.
+
+use std::{sync::Arc, time::SystemTime};
+
+use anyhow::Context;
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use tokio::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    DRAIN_DEADLINE, GAUGES_PERIOD,
+    serve::{self, AdminListeners, CLUSTER_DOMAIN, Shared},
+    wire::MeteredDial,
+};
+use crate::{
+    body::Body,
+    cli::{Announcement, InjectorOptions, ServingOptions, UsageError, announce, reachable},
+    error::Chain,
+    injector::{
+        events::{self, Events},
+        keeper::{Keeper, Place},
+        keyring::Wanted,
+        patch::{Origin, Settings, SkipReason},
+        review::{self, Verdict},
+    },
+    lifecycle::Signals,
+    metrics::{Injection, Metrics},
+    proxy::listen::{self, Bound, Connection, Doors, Serve},
+    tls,
+    upstream::{
+        self, Client,
+        dial::Tcp,
+        identity::{self, Access},
+    },
+};
+
+/// What answers the apiserver.
+struct Webhook {
+    settings: Settings,
+    events: Option<Events>,
+    metrics: Metrics,
+}
+
+/// Where the apiserver asks.
+const PATH: &str = "/inject";
+/// The apiserver sends no larger objects.
+const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// How long a body may take; the apiserver itself waits for five seconds in all.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long questions are still answered once the end has begun: the Service forgets us meanwhile.
+const LEAVE_TIME: Duration = Duration::from_secs(5);
+
+/// Serves until a signal asks to stop.
+pub fn injector(options: &InjectorOptions) -> anyhow::Result<()> {
+    let runtime = serve::runtime("injector", 1)?;
+    let admin = serve::runtime("admin", 1)?;
+    let shared = Shared::new(admin.handle().clone());
+    let ended = runtime.block_on(run(&shared, options));
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    admin.shutdown_background();
+    ended
+}
+
+async fn run(shared: &Shared, options: &InjectorOptions) -> anyhow::Result<()> {
+    let mut signals = Signals::listen().context("signals cannot be heard")?;
+    let mut settings = options.sidecar.settings(Origin::Admission)?;
+    let listening = shared.ready.register("listener");
+    let bound = Bound::bind("--listen", options.listen).await?;
+    let server = format!("https://{}", reachable(bound.address()));
+    AdminListeners::bind(&serving(options))?.serve_vitals(shared)?;
+    let access = access(options).await?;
+    let namespace = namespace(options, &access)?;
+    settings.excluded_namespaces.extend(options.excluded_namespaces.iter().cloned());
+    settings.excluded_namespaces.push(namespace.clone());
+    let source = access.source().to_string();
+    let dial = MeteredDial::new(Tcp, shared.metrics.clone());
+    let (_, own) = access.clients(Arc::new(dial), upstream::Settings::default());
+    let client: Arc<dyn Client> = Arc::new(own);
+
+    let tls = look_after_certificates(shared, options, namespace, client.clone())?;
+    let events = (!options.no_events).then(|| {
+        let (events, sender) = events::channel(client, shared.metrics.clone());
+        tokio::spawn(sender.run(shared.drain.watch()));
+        events
+    });
+    let webhook = Webhook { settings, events, metrics: shared.metrics.clone() };
+    let begin = CancellationToken::new();
+    let serving = tokio::spawn(listen::serve(
+        vec![bound],
+        Doors { tls: Some(tls), ..Doors::default() },
+        Arc::new(webhook),
+        listen::Limits::default(),
+        listen::Drain { begin: begin.clone(), deadline: DRAIN_DEADLINE },
+        shared.metrics.clone(),
+    ));
+    tokio::spawn(shared.heartbeat.clone().run());
+    tokio::spawn(keep_metrics(shared.metrics.clone()));
+    drop(listening);
+    announce(&Announcement { server, source, kubeconfig: None })?;
+
+    let signal = signals.next().await;
+    tracing::info!("{signal}: answering for {LEAVE_TIME:?} more; another one ends at once");
+    shared.drain.begin(Instant::now() + LEAVE_TIME + DRAIN_DEADLINE);
+    tokio::select! {
+        () = tokio::time::sleep(LEAVE_TIME) => {}
+        signal = signals.next() => tracing::info!("{signal} again"),
+    }
+    begin.cancel();
+    serving.await.context("the listener ended abnormally")
+}
+
+fn serving(options: &InjectorOptions) -> ServingOptions {
+    let (admin, health) = (options.admin, options.health);
+    ServingOptions { admin, admin_names: Vec::new(), health, config: None, worker_threads: 1 }
+}
+
+/// As the pod's service account, unless a kubeconfig was named or there is no pod.
+async fn access(options: &InjectorOptions) -> anyhow::Result<Access> {
+    let upstream = &options.upstream;
+    let (kubeconfig, context) = (upstream.kubeconfig.as_deref(), upstream.context.as_deref());
+    Ok(match identity::cluster_address() {
+        Some((host, port)) if kubeconfig.is_none() && context.is_none() => {
+            identity::in_cluster(&options.service_account, &host, port).await?
+        }
+        _ => identity::from_kubeconfig(kubeconfig, context).await?,
+    })
+}
+
+fn namespace(options: &InjectorOptions, access: &Access) -> Result<String, UsageError> {
+    let own = Some(access.source().namespace()).filter(|namespace| !namespace.is_empty());
+    let namespace = options.namespace.as_deref().or(own);
+    namespace.map(str::to_owned).ok_or_else(|| {
+        UsageError(
+            "nothing says in which namespace the injector is; name it with --namespace".to_owned(),
+        )
+    })
+}
+
+/// Starts looking after the certificates; until the first look, what is shown is trusted by nobody.
+fn look_after_certificates(
+    shared: &Shared,
+    options: &InjectorOptions,
+    namespace: String,
+    client: Arc<dyn Client>,
+) -> anyhow::Result<tls::Server> {
+    let service = format!("{}.{namespace}", options.service);
+    let mut names =
+        vec![format!("{service}.svc"), format!("{service}.svc.{CLUSTER_DOMAIN}"), service];
+    names.extend(options.names.iter().cloned());
+    let now = SystemTime::now();
+    let nobody = tls::Authority::generate(now)?;
+    let first = nobody.issue(&tls::Names::of_apiserver(""), now)?;
+    let server = tls::Server::new(first)?;
+    let wanted = Wanted {
+        names,
+        authority_lifetime: options.authority_lifetime,
+        leaf_lifetime: options.certificate_lifetime,
+    };
+    let place = Place {
+        namespace,
+        secret: options.secret.clone(),
+        webhook: options.webhook_configuration.clone(),
+    };
+    let (ready, metrics) = (shared.ready.register("certificate"), shared.metrics.clone());
+    let keeper = Keeper::new(client, place, wanted, server.clone(), ready, metrics);
+    tokio::spawn(keeper.run(shared.drain.watch()));
+    Ok(server)
+}
+
+async fn keep_metrics(metrics: Metrics) {
+    let mut ticks = tokio::time::interval(GAUGES_PERIOD);
+    loop {
+        ticks.tick().await;
+        metrics.run_upkeep();
+    }
+}
+
+// === impl Webhook ===
+
+impl Serve for Webhook {
+    async fn serve(&self, _connection: &Connection, request: Request<Incoming>) -> Response<Body> {
+        match (request.method(), request.uri().path()) {
+            (&Method::POST, PATH) => {}
+            (_, PATH) => return said(StatusCode::METHOD_NOT_ALLOWED, "only POST\n"),
+            _ => return said(StatusCode::NOT_FOUND, "not found\n"),
+        }
+        let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect();
+        let started = Instant::now();
+        match tokio::time::timeout(BODY_TIMEOUT, body).await {
+            Ok(Ok(body)) => self.answer(&body.to_bytes(), started),
+            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+                self.refuse(StatusCode::PAYLOAD_TOO_LARGE, "larger than any object\n", started)
+            }
+            Ok(Err(_)) => self.refuse(StatusCode::BAD_REQUEST, "the body broke off\n", started),
+            Err(_) => self.refuse(StatusCode::REQUEST_TIMEOUT, "the body took too long\n", started),
+        }
+    }
+}
+
+impl Webhook {
+    fn answer(&self, body: &[u8], started: Instant) -> Response<Body> {
+        let (answer, verdict) = match review::answer(body, &self.settings) {
+            Ok(answered) => answered,
+            Err(error) => {
+                let error = Chain(&error);
+                tracing::warn!(%error, "a question cannot be answered");
+                return self.refuse(StatusCode::BAD_REQUEST, "no AdmissionReview\n", started);
+            }
+        };
+        self.tell(&verdict, started);
+        let Ok(body) = serde_json::to_vec(&answer) else {
+            return said(StatusCode::INTERNAL_SERVER_ERROR, "the answer cannot be written\n");
+        };
+        let mut response = Response::new(Body::full(Bytes::from(body)));
+        let json = header::HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        response
+    }
+
+    fn refuse(&self, code: StatusCode, text: &'static str, started: Instant) -> Response<Body> {
+        self.metrics.injection(Injection::Error, "", started.elapsed());
+        said(code, text)
+    }
+
+    fn tell(&self, verdict: &Verdict, started: Instant) {
+        let Verdict { namespace, pod, owner, .. } = verdict;
+        let owner_name = format!("{}/{}", owner.kind, owner.name);
+        let (result, reason) = match &verdict.outcome {
+            Ok(_) => {
+                tracing::info!(namespace, pod, owner = owner_name, "injected");
+                (Injection::Injected, "")
+            }
+            Err(skip) => {
+                let reason = skip.reason.as_str();
+                tracing::info!(namespace, pod, owner = owner_name, reason, %skip, "left as it is");
+                (Injection::Skipped, reason)
+            }
+        };
+        self.metrics.injection(result, reason, started.elapsed());
+        // The second call for the same pod, after other webhooks, is no news.
+        let is_news =
+            !matches!(&verdict.outcome, Err(skip) if skip.reason == SkipReason::AlreadyInjected);
+        if let Some(events) = self.events.as_ref().filter(|_| is_news) {
+            events.tell(verdict);
+        }
+    }
+}
+
+fn said(code: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::full(text));
+    *response.status_mut() = code;
+    let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    response
+}

@@ -1,0 +1,176 @@
+//! What the admin address shows of a running proxy, gathered from its parts.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::watch, time::Instant};
+
+use crate::{
+    admin::{Sources, Standing},
+    cache::{Cache, Link, ReplicaStatus, State, counters::Counters},
+    config::Config,
+    explain,
+    insight::{Insight, report::Report},
+    lifecycle::{Draining, Heartbeat, Ready},
+    metrics::{Metrics, Totals},
+    policy::Mode,
+    tap::Tap,
+    timeline::{Sums, Timeline},
+};
+
+/// Signs of life that belong to the process, not to the proxy.
+pub struct Vitals {
+    /// Which parts are ready.
+    pub ready: Ready,
+    /// Whether the end has begun.
+    pub draining: Draining,
+    /// Whether the data path still moves.
+    pub heartbeat: Heartbeat,
+    /// By which names, besides addresses and localhost, browsers may ask.
+    pub names: Vec<String>,
+}
+
+/// Makes the report.
+type Reporter = Box<dyn Fn() -> Report + Send + Sync>;
+
+/// What is kept only to be shown.
+pub(super) struct Shown {
+    pub(super) tap: Tap,
+    pub(super) timeline: Arc<Timeline>,
+    config: watch::Receiver<Arc<Config>>,
+    metrics: Metrics,
+    upstream: String,
+    started_at: Instant,
+}
+
+// === impl Shown ===
+
+impl Shown {
+    pub(super) fn new(
+        config: watch::Receiver<Arc<Config>>,
+        metrics: Metrics,
+        upstream: String,
+    ) -> Self {
+        let (tap, timeline) = (Tap::new(metrics.clone()), Arc::default());
+        Self { tap, timeline, config, metrics, upstream, started_at: Instant::now() }
+    }
+
+    pub(super) fn sources(&self, vitals: Vitals, cache: &Cache, report: Reporter) -> Sources {
+        let Vitals { ready, draining, heartbeat, names } = vitals;
+        let (config, upstream, started_at) =
+            (self.config.clone(), self.upstream.clone(), self.started_at);
+        let standing = move || {
+            let config = config.borrow();
+            Standing {
+                mode: config.policy.mode().as_str(),
+                upstream: upstream.clone(),
+                up: started_at.elapsed(),
+                memory_limit_bytes: config.memory_limit_bytes,
+            }
+        };
+        let (config, held, shown) = (self.config.clone(), cache.clone(), cache.clone());
+        Sources {
+            ready,
+            draining,
+            heartbeat,
+            names,
+            metrics: self.metrics.clone(),
+            tap: self.tap.clone(),
+            timeline: self.timeline.clone(),
+            standing: Box::new(standing),
+            report,
+            replicas: Box::new(move || shown.replicas()),
+            explain: Box::new(move |question| {
+                let config = config.borrow().clone();
+                explain::explain(question, &config, Some(&held))
+            }),
+        }
+    }
+}
+
+/// A watch that is opened anew every few minutes is away for shorter than this.
+const REOPENING: Duration = Duration::from_secs(3);
+
+/// What is shown of a process that stands before no apiserver: nothing but its vitals.
+pub(super) fn nothing(vitals: Vitals, metrics: Metrics) -> Sources {
+    let Vitals { ready, draining, heartbeat, names } = vitals;
+    let insight = Insight::new(metrics.clone(), Instant::now());
+    let started_at = Instant::now();
+    let standing = move || Standing {
+        mode: Mode::default().as_str(),
+        upstream: String::new(),
+        up: started_at.elapsed(),
+        memory_limit_bytes: 0,
+    };
+    Sources {
+        ready,
+        draining,
+        heartbeat,
+        names,
+        tap: Tap::new(metrics.clone()),
+        metrics,
+        timeline: Arc::default(),
+        standing: Box::new(standing),
+        report: Box::new(move || insight.report(Mode::default().as_str(), Instant::now())),
+        replicas: Box::new(Vec::new),
+        explain: Box::new(|question| explain::explain(question, &Config::default(), None)),
+    }
+}
+
+/// What the timeline is drawn from.
+pub(super) fn sums(
+    totals: Totals,
+    counters: &Counters,
+    replicas: &[ReplicaStatus],
+    now: Instant,
+) -> Sums {
+    let is_cut_off = |replica: &&ReplicaStatus| match replica.link {
+        Link::Lost { since } if replica.state == State::Synced => {
+            now.saturating_duration_since(since) > REOPENING
+        }
+        _ => false,
+    };
+    Sums {
+        totals,
+        relists: counters.relists.get(),
+        epochs: counters.epochs.get(),
+        memory_drops: counters.dropped_for_memory.get(),
+        links_lost: replicas.iter().filter(is_cut_off).count() as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        api::{GroupVersionResource, Scope, query::Query},
+        cache::Start,
+    };
+
+    #[test]
+    fn a_watch_that_is_opened_anew_is_no_incident() {
+        let (since, query) = (Instant::now(), GroupVersionResource::new("", "v1", "pods"));
+        let replica = ReplicaStatus {
+            query: Query::all(query, Scope::All),
+            start: Start::Eager,
+            state: State::Synced,
+            link: Link::Lost { since },
+            version: None,
+            objects: 0,
+            bytes: 0,
+            relists: 0,
+            watch_restarts: 0,
+            last_error: None,
+            age: Duration::ZERO,
+            idle: Duration::ZERO,
+            unproven: None,
+        };
+        let lost = |replica: &ReplicaStatus, after: Duration| {
+            let (totals, counters) = (Totals::default(), Counters::default());
+            sums(totals, &counters, std::slice::from_ref(replica), since + after).links_lost
+        };
+        assert_eq!(lost(&replica, REOPENING), 0);
+        assert_eq!(lost(&replica, REOPENING * 2), 1);
+        let starting = ReplicaStatus { state: State::Starting, ..replica };
+        assert_eq!(lost(&starting, REOPENING * 2), 0);
+    }
+}

@@ -1,0 +1,216 @@
+//! `listless report`: who asks what, what it costs, what was saved, and whom to mend.
+
+use std::fmt::Write;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+
+use super::{
+    ask::AdminOptions,
+    print,
+    table::{self, Column, Side},
+};
+use crate::insight::{
+    detect::spoken,
+    report::{Finding, Poll, Report},
+};
+
+/// What to report.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    admin: AdminOptions,
+    /// How to print it.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+    /// At most so many polls; 0 for all.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+}
+
+/// How a report is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people.
+    #[default]
+    Table,
+    /// As the admin address gives it.
+    Json,
+    /// For a ticket.
+    Markdown,
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let all = fetch(&arguments.admin, "/api/v1/report")?;
+    let limit = if arguments.limit == 0 { usize::MAX } else { arguments.limit };
+    let text = match arguments.output {
+        Output::Table => terminal(&all, limit),
+        Output::Markdown => markdown(&all, limit),
+        Output::Json => {
+            let mut shown = all;
+            shown.polls.truncate(limit);
+            shown.to_json()
+        }
+    };
+    Ok(print(&text)?)
+}
+
+/// The report of a running Listless.
+pub(super) fn fetch(admin: &AdminOptions, path: &str) -> anyhow::Result<Report> {
+    let json = admin.get(path)?;
+    serde_json::from_slice(&json)
+        .with_context(|| format!("{}: this is no report; is it Listless?", admin.admin))
+}
+
+/// The columns of polls.
+pub(super) const COLUMNS: &[Column] = &[
+    ("USER AGENT", Side::Left, 44),
+    ("VERB", Side::Left, 8),
+    ("RESOURCE", Side::Left, 28),
+    ("SCOPE", Side::Left, 9),
+    ("QUERY", Side::Left, 36),
+    ("REQUESTS", Side::Right, 15),
+    ("PER S", Side::Right, 8),
+    ("PERIOD", Side::Right, 8),
+    ("BYTES", Side::Right, 8),
+    ("SAME", Side::Right, 4),
+    ("SAVED", Side::Right, 5),
+    ("RISK", Side::Left, 6),
+    ("FOUND", Side::Left, 60),
+];
+
+/// The cells of one poll.
+pub(super) fn row(poll: &Poll) -> Vec<String> {
+    let saved = poll.saved.requests.max(poll.would_save.requests) as f64;
+    vec![
+        or_dash(&poll.user_agent),
+        poll.verb.clone(),
+        poll.resource.clone(),
+        or_dash(&poll.scope),
+        or_dash(&poll.query),
+        table::count(poll.requests),
+        format!("{:.2}", poll.rate_per_second),
+        poll.period_seconds.map_or_else(|| "-".to_owned(), spoken),
+        table::bytes(poll.bytes as f64),
+        poll.unchanged_share.map_or_else(|| "-".to_owned(), table::share),
+        table::share(saved / poll.requests.max(1) as f64),
+        poll.risk.clone(),
+        poll.findings.join(","),
+    ]
+}
+
+fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
+}
+
+/// What all requests together come to, one fact a line.
+pub(super) fn summary(report: &Report) -> String {
+    let totals = &report.totals;
+    let count = table::count;
+    let mut lines = format!(
+        "Listless {}, mode {}, up {}\n\
+         {} requests: {} answered from memory, {} shared, {} passed on, {} refused, {} failed; {} \
+         were held\n\
+         saved: {} requests and {} that the apiserver was not asked for\n\
+         spared, an estimate: {:.1} s of kube-apiserver's processor time, {:.1} s of etcd's\n",
+        report.version,
+        report.mode,
+        spoken(report.up_seconds),
+        count(totals.requests),
+        count(totals.from_memory),
+        count(totals.coalesced),
+        count(totals.forwarded),
+        count(totals.refused),
+        count(totals.failed),
+        count(totals.paced),
+        table::signed(totals.saved_requests),
+        table::bytes(totals.saved_bytes as f64),
+        totals.estimate.apiserver_cpu_seconds,
+        totals.estimate.etcd_cpu_seconds,
+    );
+    if totals.would_save_requests > 0 {
+        let would = count(totals.would_save_requests);
+        lines += &format!("mode enforce would have saved {would} requests\n");
+    }
+    lines
+}
+
+/// How many rows are not shown, if any.
+pub(super) fn rest(report: &Report, shown: usize) -> String {
+    let mut out = String::new();
+    if let Some(more) = report.polls.len().checked_sub(shown).filter(|more| *more > 0) {
+        let more = table::count(more as u64);
+        out += &format!("… and {more} more: --limit 0 shows all, -o json too\n");
+    }
+    if report.others.requests > 0 {
+        let (accounts, requests) = (report.others.accounts, report.others.requests);
+        let (accounts, requests) = (table::count(accounts), table::count(requests));
+        out += &format!("not told apart: {requests} requests of about {accounts} other kinds\n");
+    }
+    out
+}
+
+fn terminal(report: &Report, limit: usize) -> String {
+    let mut out = summary(report);
+    out.push('\n');
+    if report.polls.is_empty() {
+        return out + "Nobody has asked for anything yet.\n";
+    }
+    if report.findings.is_empty() {
+        out += "Nothing to mend was found.\n";
+    }
+    for (number, finding) in (1..).zip(&report.findings) {
+        let heading = heading(finding);
+        let Finding { library, evidence, fix, .. } = finding;
+        out += &format!("{number}. {heading}\n   seen: {evidence}\n   fix ({library}): {fix}\n");
+    }
+    let rows: Vec<Vec<String>> = report.polls.iter().take(limit).map(row).collect();
+    out.push('\n');
+    out += &table::table(COLUMNS, &rows);
+    out + &rest(report, rows.len())
+}
+
+/// Who does what, in one line.
+fn heading(finding: &Finding) -> String {
+    let agent = if finding.user_agent.is_empty() { "no user agent" } else { &finding.user_agent };
+    let mut out = format!("{agent} {}: {} {}", finding.title, finding.verb, finding.resource);
+    let parts = [&finding.scope, &finding.query].map(String::as_str);
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    if !parts.is_empty() {
+        out += &format!(" ({})", parts.join(", "));
+    }
+    if let Some(period) = finding.period_seconds {
+        out += &format!(", every {}", spoken(period));
+    }
+    out + &format!(" [{}]", finding.id)
+}
+
+fn markdown(report: &Report, limit: usize) -> String {
+    let mut out = String::from("# Listless: who asks what\n\n");
+    for line in summary(report).lines() {
+        out += &format!("* {}\n", table::escaped(line));
+    }
+    out += "\n## What should be mended\n\n";
+    if report.findings.is_empty() {
+        out += "Nothing was found.\n";
+    }
+    for (number, finding) in (1..).zip(&report.findings) {
+        let [heading, evidence, fix] =
+            [&heading(finding), &finding.evidence, &finding.fix].map(|text| table::escaped(text));
+        out += &format!("{number}. **{heading}**\n   * Seen: {evidence}\n   * Fix: {fix}\n");
+    }
+    out += "\n## Who asks what\n\n";
+    if report.polls.is_empty() {
+        return out + "Nobody has asked for anything yet.\n";
+    }
+    let rows: Vec<Vec<String>> = report.polls.iter().take(limit).map(row).collect();
+    out += &table::markdown(COLUMNS, &rows);
+    let rest = rest(report, rows.len());
+    if !rest.is_empty() {
+        let _infallible = write!(out, "\n{rest}");
+    }
+    out + &format!("\nProcessor time is an {}.\n", table::escaped(&report.totals.estimate.formula))
+}
+
+#[cfg(test)]
+mod tests;

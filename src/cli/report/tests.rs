@@ -1,0 +1,149 @@
+//! Reports as they look with no poll, three and three thousand.
+
+use super::*;
+use crate::insight::report::{Answers, Cost, Estimate, Others, Saved, Totals};
+
+fn empty() -> Report {
+    Report {
+        mode: "enforce".into(),
+        version: "0.1.0".into(),
+        up_seconds: 754.2,
+        totals: Totals {
+            estimate: Estimate { formula: "estimate, by a formula".into(), ..Estimate::default() },
+            ..Totals::default()
+        },
+        ..Report::default()
+    }
+}
+
+fn poll(agent: &str, verb: &str, resource: &str, requests: u64) -> Poll {
+    Poll {
+        user_agent: agent.into(),
+        verb: verb.into(),
+        resource: resource.into(),
+        scope: "namespace".into(),
+        requests,
+        rate_per_second: 6.67,
+        bytes: requests * 739_000,
+        clients: 1,
+        answers: Answers { cache: requests - 2, upstream: 2, ..Answers::default() },
+        saved: Saved { requests: requests - 2, bytes: (requests - 2) * 739_000 },
+        cost: Cost { apiserver_cpu_seconds: 8.4, etcd_cpu_seconds: 0.35 },
+        risk: "none".into(),
+        ..Poll::default()
+    }
+}
+
+fn three() -> Report {
+    let polling = Poll {
+        query: "labelSelector=app".into(),
+        period_seconds: Some(3.0),
+        jitter: Some(0.01),
+        unchanged_share: Some(0.985),
+        risk: "medium".into(),
+        findings: vec!["quorum-list-polling".into()],
+        ..poll("fabric8-kubernetes-client/7.6.1", "list", "pods", 1_000)
+    };
+    let finding = Finding {
+        id: "quorum-list-polling".into(),
+        title: "polls with consistent LISTs".into(),
+        user_agent: polling.user_agent.clone(),
+        library: "fabric8".into(),
+        verb: "list".into(),
+        resource: "pods".into(),
+        scope: "namespace".into(),
+        query: "labelSelector=app".into(),
+        period_seconds: Some(3.0),
+        evidence: "1000 LISTs without resourceVersion every 3 s".into(),
+        fix: "Use an informer.".into(),
+    };
+    Report {
+        totals: Totals {
+            requests: 1_012,
+            from_memory: 1_006,
+            forwarded: 6,
+            upstream_requests: 9,
+            saved_requests: 1_003,
+            saved_bytes: 742_000_000,
+            estimate: Estimate {
+                apiserver_cpu_seconds: 8.44,
+                etcd_cpu_seconds: 0.352,
+                ..empty().totals.estimate
+            },
+            ..Totals::default()
+        },
+        polls: vec![
+            polling,
+            poll("", "get", "configmaps", 10),
+            poll("kubectl/v1.32.4", "list", "pods", 2),
+        ],
+        findings: vec![finding],
+        others: Others { accounts: 12, requests: 34 },
+        ..empty()
+    }
+}
+
+const NOTHING: &str = "\
+Listless 0.1.0, mode enforce, up 12.6 min
+0 requests: 0 answered from memory, 0 shared, 0 passed on, 0 refused, 0 failed; 0 were held
+saved: 0 requests and 0 B that the apiserver was not asked for
+spared, an estimate: 0.0 s of kube-apiserver's processor time, 0.0 s of etcd's
+
+Nobody has asked for anything yet.
+";
+
+const THREE: &str = "\
+Listless 0.1.0, mode enforce, up 12.6 min
+1 012 requests: 1 006 answered from memory, 0 shared, 6 passed on, 0 refused, 0 failed; 0 were held
+saved: 1 003 requests and 742 MB that the apiserver was not asked for
+spared, an estimate: 8.4 s of kube-apiserver's processor time, 0.4 s of etcd's
+
+1. fabric8-kubernetes-client/7.6.1 polls with consistent LISTs: list pods (namespace, labelSelector=app), every 3 s [quorum-list-polling]
+   seen: 1000 LISTs without resourceVersion every 3 s
+   fix (fabric8): Use an informer.
+
+USER AGENT                       VERB  RESOURCE    SCOPE      QUERY              REQUESTS  PER S  PERIOD   BYTES  SAME  SAVED  RISK    FOUND
+fabric8-kubernetes-client/7.6.1  list  pods        namespace  labelSelector=app     1 000   6.67     3 s  739 MB   98%   100%  medium  quorum-list-polling
+-                                get   configmaps  namespace  -                        10   6.67       -  7.4 MB     -    80%  none
+kubectl/v1.32.4                  list  pods        namespace  -                         2   6.67       -  1.5 MB     -     0%  none
+not told apart: 34 requests of about 12 other kinds
+";
+
+#[test]
+fn a_report_of_nothing_says_so() {
+    assert_eq!(terminal(&empty(), 20), NOTHING);
+    let text = markdown(&empty(), 20);
+    assert!(text.contains("\nNothing was found.\n") && text.ends_with("asked for anything yet.\n"));
+}
+
+#[test]
+fn a_report_of_three_fits_on_a_screen() {
+    assert_eq!(terminal(&three(), 20), THREE);
+}
+
+#[test]
+fn a_ticket_has_the_finding_the_fix_and_the_formula() {
+    let text = markdown(&three(), 20);
+    for part in [
+        "1. **fabric8-kubernetes-client/7.6.1 polls with consistent LISTs: list pods \
+         (namespace, labelSelector=app), every 3 s \\[quorum-list-polling\\]**\n",
+        "   * Fix: Use an informer.\n",
+        "| user agent | verb |",
+        "| kubectl/v1.32.4 | list | pods |",
+        "Processor time is an estimate, by a formula.\n",
+    ] {
+        assert!(text.contains(part), "{part}\nis not in\n{text}");
+    }
+}
+
+#[test]
+fn of_three_thousand_the_first_are_shown_and_the_rest_counted() {
+    let polls = (0..3_000).map(|n| poll(&format!("agent-{n}"), "list", "pods", 3_000 - n + 2));
+    let report = Report { polls: polls.collect(), ..empty() };
+    let text = terminal(&report, 20);
+    assert_eq!(text.lines().count(), 4 + 1 + 1 + 1 + 1 + 20 + 1, "{text}");
+    assert!(text.ends_with("… and 2 980 more: --limit 0 shows all, -o json too\n"), "{text}");
+    let all = terminal(&report, usize::MAX);
+    assert_eq!(all.lines().count(), 4 + 1 + 1 + 1 + 1 + 3_000);
+    assert!(all.lines().all(|line| line.chars().count() <= 200));
+}

@@ -1,0 +1,132 @@
+//! Tables and numbers as people read them in a terminal. Pure.
+
+/// Which side a column's text keeps to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// One column: its head, its side, and how wide it may be.
+pub(super) type Column = (&'static str, Side, usize);
+
+/// Lines of equal columns, each no wider than its widest text or what it may be.
+pub(super) fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
+    let widths: Vec<usize> = (0..columns.len())
+        .map(|index| {
+            let (head, _, max) = columns[index];
+            let widest = rows.iter().filter_map(|row| row.get(index)).map(|text| width(text));
+            widest.max().unwrap_or_default().max(width(head)).min(max)
+        })
+        .collect();
+    let head: Vec<String> = columns.iter().map(|(head, ..)| (*head).to_owned()).collect();
+    let mut out = String::new();
+    for row in std::iter::once(&head).chain(rows) {
+        let mut line = String::new();
+        for ((text, (_, side, _)), width) in row.iter().zip(columns).zip(&widths) {
+            let text = cut(text, *width);
+            match side {
+                Side::Left => line += &format!("{text:<width$}  "),
+                Side::Right => line += &format!("{text:>width$}  "),
+            }
+        }
+        out += line.trim_end();
+        out.push('\n');
+    }
+    out
+}
+
+/// The same as Markdown has it.
+pub(super) fn markdown(columns: &[Column], rows: &[Vec<String>]) -> String {
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let mut out = line(columns.iter().map(|(head, ..)| head.to_lowercase()).collect());
+    let rule = columns.iter().map(|(_, side, _)| match side {
+        Side::Left => "---".to_owned(),
+        Side::Right => "---:".to_owned(),
+    });
+    out += &line(rule.collect());
+    for row in rows {
+        out += &line(row.iter().map(|cell| escaped(cell)).collect());
+    }
+    out
+}
+
+/// Text that Markdown leaves as it is.
+pub(super) fn escaped(text: &str) -> String {
+    let special = ['|', '*', '_', '<', '>', '`', '\\', '[', ']'];
+    let escape = |c| if special.contains(&c) { format!("\\{c}") } else { c.to_string() };
+    text.chars().map(escape).collect()
+}
+
+/// A count with its thousands apart.
+pub(super) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// The same of a number that may be below zero.
+pub(super) fn signed(number: i64) -> String {
+    let sign = if number < 0 { "-" } else { "" };
+    format!("{sign}{}", count(number.unsigned_abs()))
+}
+
+/// Bytes in the unit that suits them.
+pub(super) fn bytes(number: f64) -> String {
+    let units = ["B", "KB", "MB", "GB", "TB"];
+    let mut scaled = number;
+    let mut unit = 0;
+    while scaled.abs() >= 999.5 && unit + 1 < units.len() {
+        (scaled, unit) = (scaled / 1000.0, unit + 1);
+    }
+    let digits = usize::from(unit > 0 && scaled.abs() < 99.5);
+    format!("{scaled:.digits$} {}", units[unit])
+}
+
+/// A share as a percentage.
+pub(super) fn share(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn cut(text: &str, width_max: usize) -> String {
+    if width(text) <= width_max {
+        return text.to_owned();
+    }
+    text.chars().take(width_max.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_said_as_people_read_them() {
+        assert_eq!([count(7), count(1234), count(1_234_567)], ["7", "1 234", "1 234 567"]);
+        assert_eq!(signed(-1234), "-1 234");
+        let said = [999.0, 1000.0, 1_234_567.0, 150e6, 3.2e9].map(bytes);
+        assert_eq!(said, ["999 B", "1.0 KB", "1.2 MB", "150 MB", "3.2 GB"]);
+        assert_eq!(share(0.985), "98%");
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_they_need_and_may_be() {
+        let columns = [("NAME", Side::Left, 6), ("N", Side::Right, 9)];
+        let rows = [vec!["short".into(), "1".into()], vec!["rather long".into(), "12 345".into()]];
+        let expected = "NAME         N\nshort        1\nrathe…  12 345\n";
+        assert_eq!(table(&columns, &rows), expected);
+        let rows = [vec!["a|b".into(), "1".into()]];
+        assert_eq!(markdown(&columns, &rows), "| name | n |\n| --- | ---: |\n| a\\|b | 1 |\n");
+    }
+}

@@ -1,0 +1,114 @@
+//! `listless top`: who asks what, live. In a terminal it is drawn anew until interrupted; elsewhere once.
+
+use std::{
+    io::{self, IsTerminal},
+    time::Duration,
+};
+
+use clap::{Args, ValueEnum};
+use tokio::runtime::Builder;
+
+use super::{
+    ask::AdminOptions,
+    print,
+    report::{COLUMNS, fetch, rest, row, summary},
+    table,
+};
+use crate::insight::{report::Report, sort::Sort};
+
+/// What to show.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    admin: AdminOptions,
+    /// How to print it; json prints it once.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+    /// What the first rows have most of.
+    #[arg(long, value_enum, default_value_t)]
+    sort: Sort,
+    /// At most so many rows; 0 for all.
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    limit: usize,
+    /// Print it once, in a terminal too.
+    #[arg(long)]
+    once: bool,
+    /// Seconds until it is drawn anew.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    interval: u64,
+}
+
+/// How it is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people.
+    #[default]
+    Table,
+    /// As the admin address gives it.
+    Json,
+}
+
+/// Goes to the first line and clears all below.
+const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let live = io::stdout().is_terminal() && !arguments.once && arguments.output == Output::Table;
+    if !live {
+        return Ok(print(&shown(arguments)?)?);
+    }
+    let clock = Builder::new_current_thread().enable_time().build()?;
+    loop {
+        let text = shown(arguments)?;
+        print(&format!("{CLEAR}{text}"))?;
+        let interval = Duration::from_secs(arguments.interval);
+        clock.block_on(async { tokio::time::sleep(interval).await });
+    }
+}
+
+fn shown(arguments: &Arguments) -> anyhow::Result<String> {
+    let mut report = fetch(&arguments.admin, "/api/v1/report")?;
+    arguments.sort.sort(&mut report.polls);
+    let limit = if arguments.limit == 0 { usize::MAX } else { arguments.limit };
+    Ok(match arguments.output {
+        Output::Table => terminal(&report, limit),
+        Output::Json => {
+            report.polls.truncate(limit);
+            report.to_json()
+        }
+    })
+}
+
+fn terminal(report: &Report, limit: usize) -> String {
+    let rows: Vec<Vec<String>> = report.polls.iter().take(limit).map(row).collect();
+    let mut out = summary(report) + "\n";
+    if rows.is_empty() {
+        return out + "Nobody has asked for anything yet.\n";
+    }
+    out += &table::table(COLUMNS, &rows);
+    out += &rest(report, rows.len());
+    if !report.findings.is_empty() {
+        let count = table::count(report.findings.len() as u64);
+        out += &format!("{count} found that should be mended: listless report\n");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::insight::report::Poll;
+
+    #[test]
+    fn it_is_useful_with_no_row_and_with_thousands() {
+        let mut report = Report { mode: "enforce".into(), ..Report::default() };
+        let nobody = terminal(&report, 30);
+        assert!(nobody.ends_with("\n\nNobody has asked for anything yet.\n"), "{nobody}");
+        let poll = |number| Poll { user_agent: format!("agent-{number}"), ..Poll::default() };
+        report.polls = (0..3000).map(poll).collect();
+        let many = terminal(&report, 30);
+        assert_eq!(many.lines().count(), 4 + 1 + 1 + 30 + 1, "{many}");
+        assert!(many.ends_with("… and 2 970 more: --limit 0 shows all, -o json too\n"), "{many}");
+        assert_eq!(terminal(&report, usize::MAX).lines().count(), 4 + 1 + 1 + 3000);
+    }
+}

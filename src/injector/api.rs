@@ -1,0 +1,113 @@
+//! The few requests that the injector sends to the apiserver: whole objects, as JSON.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use serde_json::Value;
+
+use crate::{
+    body::{Body, BoxError},
+    upstream::{self, Client, Lane},
+};
+
+/// Why there is no usable answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The request cannot be written.
+    #[error("{0} cannot be asked for")]
+    Request(String, #[source] BoxError),
+    /// There was no answer.
+    #[error("{0}: no answer")]
+    Unanswered(String, #[source] upstream::Error),
+    /// The answer broke off, or was too long.
+    #[error("{0}: the answer broke off")]
+    Broken(String, #[source] BoxError),
+    /// Nothing came in time.
+    #[error("{0}: no answer in time")]
+    Timeout(String),
+    /// The apiserver said no.
+    #[error("{path}: {code}: {message}")]
+    Refused {
+        /// What was asked for.
+        path: String,
+        /// The HTTP status.
+        code: StatusCode,
+        /// What it said.
+        message: String,
+    },
+}
+
+/// What an answer may be long.
+const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How long an answer may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+// === impl Error ===
+
+impl Error {
+    /// Whether somebody else was faster, so that another look is worth while at once.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Refused { code: StatusCode::CONFLICT, .. })
+    }
+
+    /// Whether asking again will not help.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Refused { code: StatusCode::FORBIDDEN, .. })
+    }
+}
+
+/// Reads one object.
+pub(super) async fn get(client: &dyn Client, path: &str) -> Result<Value, Error> {
+    send(client, Method::GET, path, None).await
+}
+
+/// Replaces one object; its resourceVersion guards it.
+pub(super) async fn put(client: &dyn Client, path: &str, object: &Value) -> Result<Value, Error> {
+    send(client, Method::PUT, path, Some(("application/json", object))).await
+}
+
+/// Merges fields into one object; a resourceVersion among them guards it.
+pub(super) async fn merge(client: &dyn Client, path: &str, fields: &Value) -> Result<Value, Error> {
+    send(client, Method::PATCH, path, Some(("application/merge-patch+json", fields))).await
+}
+
+/// Makes one object.
+pub(super) async fn post(client: &dyn Client, path: &str, object: &Value) -> Result<Value, Error> {
+    send(client, Method::POST, path, Some(("application/json", object))).await
+}
+
+async fn send(
+    client: &dyn Client,
+    method: Method,
+    path: &str,
+    body: Option<(&'static str, &Value)>,
+) -> Result<Value, Error> {
+    let mut request =
+        Request::builder().method(method).uri(path).header(header::ACCEPT, "application/json");
+    let body = match body {
+        None => Body::empty(),
+        Some((kind, object)) => {
+            request = request.header(header::CONTENT_TYPE, kind);
+            Body::full(Bytes::from(object.to_string()))
+        }
+    };
+    let of = || path.to_owned();
+    let request = request.body(body).map_err(|error| Error::Request(of(), error.into()))?;
+    let answer = async {
+        let response = client.send(request, Lane::Short).await;
+        let (head, body) = response.map_err(|error| Error::Unanswered(of(), error))?.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| Error::Broken(of(), error))?.to_bytes();
+        Ok::<_, Error>((head.status, body))
+    };
+    let answer = tokio::time::timeout(TIMEOUT, answer).await;
+    let (code, body) = answer.map_err(|_| Error::Timeout(of()))??;
+    let object: Value = serde_json::from_slice(&body).unwrap_or_default();
+    if code.is_success() {
+        return Ok(object);
+    }
+    let message = object["message"].as_str().unwrap_or("(no message)").to_owned();
+    Err(Error::Refused { path: of(), code, message })
+}

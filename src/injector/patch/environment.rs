@@ -1,0 +1,168 @@
+//! A container's variables: the apiserver's address, and what must not go through an HTTP proxy.
+//!
+//! The address goes first, so that later variables that refer to it see ours; but what the
+//! container itself sets is changed where it stands, because the last variable of a name counts.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{
+    edit::{Editor, Pointer},
+    pod::name,
+};
+
+/// What a container's variables were: by name, absent ones as null.
+pub(super) type Before = BTreeMap<String, Option<Value>>;
+
+pub(super) const HOST: &str = "KUBERNETES_SERVICE_HOST";
+pub(super) const PORT: &str = "KUBERNETES_SERVICE_PORT";
+const PORT_HTTPS: &str = "KUBERNETES_SERVICE_PORT_HTTPS";
+/// What leads to the apiserver.
+pub(super) const ADDRESS: [&str; 3] = [HOST, PORT, PORT_HTTPS];
+
+const LOOPBACK: &str = "127.0.0.1";
+const PROXIES: [&str; 6] =
+    ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
+/// What every container must reach without a proxy.
+const LOCAL: [&str; 3] = [LOOPBACK, "localhost", "::1"];
+
+/// The variable of that name that counts.
+pub(super) fn variable<'a>(container: &'a Value, wanted: &str) -> Option<(usize, &'a Value)> {
+    let variables = super::pod::list(container, "env");
+    variables.iter().enumerate().rev().find(|(_, variable)| name(variable) == wanted)
+}
+
+/// Its value, if it is a text; a variable without one is empty.
+pub(super) fn literal(variable: &Value) -> Option<&str> {
+    if variable.get("valueFrom").is_some_and(|from| !from.is_null()) {
+        return None;
+    }
+    Some(variable["value"].as_str().unwrap_or(""))
+}
+
+/// The value that a variable of the address must have.
+pub(super) fn wanted(variable: &str, port: u16) -> String {
+    if variable == HOST { LOOPBACK.to_owned() } else { port.to_string() }
+}
+
+/// Leads a container to the sidecar. Notes in `before` what its variables were, unless it `is_led`
+/// already, and returns what its list of them was, if it was empty.
+pub(super) fn redirect(
+    editor: &mut Editor,
+    container: &Pointer,
+    port: u16,
+    is_led: bool,
+    before: &mut Before,
+) -> Option<Value> {
+    let env = container.child("env");
+    let mut missing = Vec::new();
+    for name in ADDRESS {
+        let value = wanted(name, port);
+        match current(editor, container, name) {
+            None => missing.push(json!({"name": name, "value": value})),
+            Some((_, variable)) if literal(&variable) == Some(value.as_str()) => {
+                if !is_led {
+                    before.insert(name.to_owned(), Some(variable));
+                }
+            }
+            Some((index, variable)) => {
+                before.insert(name.to_owned(), Some(variable));
+                editor.morph(&env.child(index), &json!({"name": name, "value": value}));
+            }
+        }
+    }
+    let was = if missing.is_empty() { None } else { editor.insert(&env, 0, missing) };
+    if PROXIES.iter().any(|name| is_set(editor, container, name)) {
+        except_local(editor, container, before);
+    }
+    was
+}
+
+/// Lets no proxy stand before loopback addresses.
+fn except_local(editor: &mut Editor, container: &Pointer, before: &mut Before) {
+    let env = container.child("env");
+    let there = |editor: &Editor, name: &&str| current(editor, container, name).is_some();
+    if !EXCEPTIONS.iter().any(|name| there(editor, name)) {
+        for name in EXCEPTIONS {
+            let variable = json!({"name": name, "value": LOCAL.join(",")});
+            editor.insert(&env, usize::MAX, vec![variable]);
+            before.insert(name.to_owned(), None);
+        }
+        return;
+    }
+    for name in EXCEPTIONS {
+        let Some((index, variable)) = current(editor, container, name) else { continue };
+        let Some(value) = literal(&variable) else {
+            except_besides(editor, container, name, &variable, before);
+            continue;
+        };
+        let hosts: Vec<_> =
+            value.split(',').map(str::trim).filter(|host| !host.is_empty()).collect();
+        let missing: Vec<_> = LOCAL.into_iter().filter(|host| !hosts.contains(host)).collect();
+        if missing.is_empty() || hosts.contains(&"*") {
+            continue;
+        }
+        let value = hosts.iter().chain(&missing).copied().collect::<Vec<_>>().join(",");
+        before.insert(name.to_owned(), Some(variable.clone()));
+        editor.morph(&env.child(index), &json!({"name": name, "value": value}));
+    }
+}
+
+/// The same for a list that only the kubelet knows: it gets another name, and is referred to.
+fn except_besides(
+    editor: &mut Editor,
+    container: &Pointer,
+    name: &str,
+    variable: &Value,
+    before: &mut Before,
+) {
+    let Some((index, _)) = current(editor, container, name) else { return };
+    let mut renamed = format!("LISTLESS_{name}");
+    while current(editor, container, &renamed).is_some() {
+        renamed.push('_');
+    }
+    let mut moved = variable.clone();
+    moved["name"] = json!(renamed);
+    let value = format!("$({renamed}),{}", LOCAL.join(","));
+    let env = container.child("env");
+    editor.morph(&env.child(index), &json!({"name": name, "value": value}));
+    editor.insert(&env, index, vec![moved]);
+    before.insert(name.to_owned(), Some(variable.clone()));
+    before.insert(renamed, None);
+}
+
+/// Gives a container back the variables it had.
+pub(super) fn restore(
+    editor: &mut Editor,
+    container: &Pointer,
+    port: u16,
+    before: &Before,
+    was: Option<&Value>,
+) {
+    let env = container.child("env");
+    for (name, was) in before {
+        let Some((index, _)) = current(editor, container, name) else { continue };
+        match was {
+            Some(variable) => editor.morph(&env.child(index), variable),
+            None => editor.remove(env.child(index)),
+        }
+    }
+    for name in ADDRESS.into_iter().filter(|name| !before.contains_key(*name)) {
+        let Some((index, variable)) = current(editor, container, name) else { continue };
+        if literal(&variable) == Some(wanted(name, port).as_str()) {
+            editor.remove(env.child(index));
+        }
+    }
+    editor.tidy(env, was);
+}
+
+fn current(editor: &Editor, container: &Pointer, name: &str) -> Option<(usize, Value)> {
+    let (index, variable) = variable(container.of(editor.document())?, name)?;
+    Some((index, variable.clone()))
+}
+
+fn is_set(editor: &Editor, container: &Pointer, name: &str) -> bool {
+    current(editor, container, name).is_some_and(|(_, variable)| literal(&variable) != Some(""))
+}

@@ -1,0 +1,95 @@
+//! Where containers mount their service account, and whether a copy of it can take its place.
+
+use serde_json::Value;
+
+use super::{
+    pod::{Place, Pod, list, name},
+    reason::{Skip, SkipReason},
+    sidecar,
+};
+
+/// What a container mounts where clients look for the service account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Mount<'a> {
+    /// Nothing.
+    Absent,
+    /// This volume, by the mount of this number.
+    Volume { volume: &'a str, index: usize },
+    /// Something that is of no use to the sidecar.
+    Unusable(String),
+}
+
+/// Where clients look for their service account; the apiserver mounts it there.
+pub(super) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// What a container of this pod mounts there. An error where it cannot be exchanged for a copy that
+/// changes.
+pub(super) fn of<'a>(pod: &Pod<'a>, place: &Place<'a>) -> Result<Mount<'a>, Skip> {
+    let mut found = Mount::Absent;
+    for (index, mount) in list(place.container, "volumeMounts").iter().enumerate() {
+        let path = mount["mountPath"].as_str().unwrap_or("").trim_end_matches('/');
+        let Some(rest) = path.strip_prefix(SERVICE_ACCOUNT) else { continue };
+        let is_single = ["subPath", "subPathExpr"]
+            .into_iter()
+            .any(|field| mount[field].as_str().is_some_and(|path| !path.is_empty()));
+        if rest.starts_with('/') || rest.is_empty() && is_single {
+            let detail = format!("container {}, {path}", name(place.container));
+            return Err(Skip::because(SkipReason::SubpathMount, detail));
+        }
+        if rest.is_empty() {
+            found = Mount::Volume { volume: name(mount), index };
+        }
+    }
+    let Mount::Volume { volume, .. } = found else { return Ok(found) };
+    if sidecar::is_ours(volume) {
+        return Ok(found);
+    }
+    Ok(match pod.volume(volume).map(lacks) {
+        Some(None) => found,
+        Some(Some(lack)) => Mount::Unusable(lack),
+        None => Mount::Unusable(format!("there is no volume {volume}")),
+    })
+}
+
+/// What a volume lacks to serve as a service account: a sidecar that waited for it would keep the
+/// pod from starting.
+fn lacks(volume: &Value) -> Option<String> {
+    let lack = |what: &str| Some(format!("volume {} {what}", name(volume)));
+    if let Some(secret) = volume.get("secret") {
+        // Without a list of items it holds all that a token's secret holds.
+        return match secret["items"].as_array() {
+            Some(items) if !has_path(items, "token") => lack("has no token"),
+            Some(items) if !has_path(items, "ca.crt") => lack("has no ca.crt"),
+            _ => None,
+        };
+    }
+    let Some(projected) = volume.get("projected") else {
+        return lack("is neither projected nor a secret");
+    };
+    let sources = list(projected, "sources");
+    let tokens = sources.iter().filter_map(|source| source.get("serviceAccountToken"));
+    let mut tokens = tokens.filter(|token| token["path"].as_str() == Some("token"));
+    match tokens.next().map(|token| token["audience"].as_str().unwrap_or("")) {
+        None => return lack("has no token"),
+        Some("") => {}
+        Some(audience) if is_apiserver(audience) => {}
+        Some(audience) => return lack(&format!("has a token for {audience}")),
+    }
+    let has_authority = sources.iter().any(|source| {
+        let kept = ["configMap", "secret"].into_iter().filter_map(|kind| source.get(kind));
+        kept.into_iter().any(|kept| match kept["items"].as_array() {
+            Some(items) => has_path(items, "ca.crt"),
+            None => true,
+        }) || source["clusterTrustBundle"]["path"].as_str() == Some("ca.crt")
+    });
+    if has_authority { None } else { lack("has no ca.crt") }
+}
+
+/// The audience that apiservers take, unless their operator chose another one.
+fn is_apiserver(audience: &str) -> bool {
+    audience.contains("kubernetes.default.svc") || audience == "api"
+}
+
+fn has_path(items: &[Value], path: &str) -> bool {
+    items.iter().any(|item| item["path"].as_str() == Some(path))
+}

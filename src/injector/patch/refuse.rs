@@ -1,0 +1,145 @@
+//! When a pod is left as it is.
+
+use serde_json::{Value, json};
+
+use super::{
+    environment::{ADDRESS, HOST, PORT, literal, variable, wanted},
+    pod::{Place, Pod, list, name},
+    reason::{Skip, SkipReason},
+    settings::{self, Settings, Wish},
+    sidecar,
+};
+
+/// The annotation of pods that a kubelet runs from files.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+const OS_LABELS: [&str; 2] = ["kubernetes.io/os", "beta.kubernetes.io/os"];
+/// Variables that lead a client past the service account.
+const ELSEWHERE: [&str; 2] = ["KUBECONFIG", "KUBERNETES_MASTER"];
+
+/// Pods that nobody wants changed.
+pub(super) fn unwanted(pod: &Pod<'_>, namespace: &str, settings: &Settings) -> Result<(), Skip> {
+    if settings::wish(pod)? == Wish::No {
+        return Err(SkipReason::OptedOut.into());
+    }
+    if settings.excluded_namespaces.iter().any(|excluded| excluded == namespace) {
+        return Err(SkipReason::SystemNamespace.into());
+    }
+    if pod.annotation(MIRROR).is_some() {
+        return Err(SkipReason::MirrorPod.into());
+    }
+    Ok(())
+}
+
+/// Pods that a sidecar cannot serve, or not safely.
+pub(super) fn unfit(pod: &Pod<'_>) -> Result<(), Skip> {
+    let spec = pod.spec();
+    if spec["hostNetwork"] == json!(true) {
+        return Err(SkipReason::HostNetwork.into());
+    }
+    if is_windows(spec) {
+        return Err(SkipReason::Windows.into());
+    }
+    if spec["shareProcessNamespace"] == json!(true) && !settings::may_share_processes(pod)? {
+        return Err(SkipReason::SharedProcessNamespace.into());
+    }
+    Ok(())
+}
+
+fn is_windows(spec: &Value) -> bool {
+    if spec["os"]["name"] == "windows" {
+        return true;
+    }
+    if OS_LABELS.iter().any(|label| spec["nodeSelector"][*label] == "windows") {
+        return true;
+    }
+    let required =
+        &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let terms = list(required, "nodeSelectorTerms");
+    // The terms are alternatives.
+    !terms.is_empty()
+        && terms.iter().all(|term| {
+            list(term, "matchExpressions").iter().any(|expression| {
+                let key = expression["key"].as_str().unwrap_or("");
+                OS_LABELS.contains(&key)
+                    && expression["operator"] == "In"
+                    && expression["values"] == json!(["windows"])
+            })
+        })
+}
+
+/// Pods in which something else has the sidecar's names or ports.
+pub(super) fn taken(pod: &Pod<'_>, port: u16) -> Result<(), Skip> {
+    if let Some(taken) = sidecar::taken_name(pod) {
+        return Err(Skip::because(SkipReason::NameTaken, taken));
+    }
+    let mut places = pod.places().into_iter();
+    match places.find_map(|place| settings::collision(place.container, port)) {
+        Some(detail) => Err(Skip::because(SkipReason::PortTaken, detail)),
+        None => Ok(()),
+    }
+}
+
+/// Pods whose containers were told addresses that one sidecar cannot stand for.
+pub(super) fn conflicts(redirected: &[Place<'_>], port: u16) -> Result<(), Skip> {
+    let conflict = |detail| Err(Skip::because(SkipReason::ConflictingApiserverEnv, detail));
+    let Some(first) = redirected.first().map(|place| place.container) else { return Ok(()) };
+    for name_of in ADDRESS {
+        for place in redirected {
+            if !is_same(told(first, name_of), told(place.container, name_of)) {
+                let (one, other) = (name(first), name(place.container));
+                return conflict(format!("{name_of} differs between {one} and {other}"));
+            }
+        }
+        let text = told(first, name_of).and_then(literal).unwrap_or("");
+        if text.contains("$(") {
+            return conflict(format!("{name_of} of {} refers to other variables", name(first)));
+        }
+    }
+    let is_ours = |name: &str| told(first, name).and_then(literal) == Some(&*wanted(name, port));
+    if is_ours(HOST) && is_ours(PORT) {
+        return conflict(format!("{} is led to the sidecar's own port already", name(first)));
+    }
+    Ok(())
+}
+
+/// Whether a container was told the same address as this sidecar.
+pub(super) fn is_for(container: &Value, sidecar: &Value) -> bool {
+    ADDRESS.iter().all(|name| is_same(told(container, name), told(sidecar, name)))
+}
+
+/// Whether a container was made to believe that it is in no cluster.
+pub(super) fn has_left_the_cluster(container: &Value) -> bool {
+    told(container, HOST).and_then(literal) == Some("")
+}
+
+/// Whether a container was told of another way to an apiserver.
+pub(super) fn has_kubeconfig(container: &Value) -> bool {
+    let is_told =
+        |name: &str| variable(container, name).is_some_and(|(_, v)| literal(v) != Some(""));
+    let words = ["command", "args"].into_iter().flat_map(|field| match &container[field] {
+        Value::Array(words) => words.as_slice(),
+        _ => &[],
+    });
+    let is_flag = |word: &str| {
+        let word = word.trim_start_matches('-');
+        word == "kubeconfig" || word.starts_with("kubeconfig=")
+    };
+    ELSEWHERE.into_iter().any(is_told)
+        || words.filter_map(Value::as_str).any(|word| word.starts_with('-') && is_flag(word))
+}
+
+fn told<'a>(container: &'a Value, name: &str) -> Option<&'a Value> {
+    variable(container, name).map(|(_, variable)| variable)
+}
+
+fn is_same(one: Option<&Value>, other: Option<&Value>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => match (literal(one), literal(other)) {
+            (Some(one), Some(other)) => one == other,
+            (None, None) => one["valueFrom"] == other["valueFrom"],
+            _ => false,
+        },
+        _ => false,
+    }
+}

@@ -1,0 +1,387 @@
+//! What the injector was told, and what a pod's annotations make of it.
+//!
+//! An annotation that cannot be understood is never guessed at: the pod is left as it is, which is
+//! better than a sidecar that does not start.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{
+    pod::{self, Pod},
+    quantity,
+    reason::{Skip, SkipReason},
+};
+use crate::{api::version::Freshness, config::Config, policy::Mode};
+
+/// What all pods get, unless they say otherwise.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The sidecar's image.
+    pub image: String,
+    /// Secrets that the image is pulled with; they must be in the pod's namespace.
+    pub image_pull_secrets: Vec<String>,
+    /// The version to note in the pod.
+    pub version: String,
+    /// Which of several injectors this is.
+    pub revision: String,
+    /// Where the sidecar listens on loopback, beside two ports for probes and operators.
+    pub port: u16,
+    /// Whether the sidecar acts.
+    pub mode: Mode,
+    /// How fresh its answers are.
+    pub freshness: Freshness,
+    /// What the sidecar may use.
+    pub resources: Resources,
+    /// Namespaces whose pods are left alone.
+    pub excluded_namespaces: Vec<String>,
+    /// What the pods come from.
+    pub origin: Origin,
+}
+
+/// Where a pod is met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// On its way into the cluster: its service account is mounted.
+    Admission,
+    /// In a file: the apiserver will mount its service account where nothing else is mounted.
+    Manifest,
+}
+
+/// Requests and limits, in Kubernetes' notation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resources {
+    /// Processor time asked for.
+    pub cpu_request: String,
+    /// The most processor time.
+    pub cpu_limit: String,
+    /// Memory asked for.
+    pub memory_request: String,
+    /// The most memory; half of it is for objects.
+    pub memory_limit: String,
+}
+
+/// What one pod gets.
+#[derive(Debug)]
+pub(super) struct Choice {
+    pub(super) image: String,
+    pub(super) port: u16,
+    pub(super) mode: Mode,
+    pub(super) resources: Resources,
+    /// The configuration, unless the pod has one of its own.
+    pub(super) generated_config: Option<String>,
+}
+
+pub(super) const INJECT: &str = "listless.dev/inject";
+const MODE: &str = "listless.dev/mode";
+const FRESHNESS: &str = "listless.dev/freshness";
+const PORT: &str = "listless.dev/port";
+const IMAGE: &str = "listless.dev/image";
+pub(super) const CONFIG: &str = "listless.dev/config";
+const SHARE_PROCESSES: &str = "listless.dev/share-process-namespace";
+const CPU_REQUEST: &str = "listless.dev/cpu-request";
+const CPU_LIMIT: &str = "listless.dev/cpu-limit";
+const MEMORY_REQUEST: &str = "listless.dev/memory-request";
+const MEMORY_LIMIT: &str = "listless.dev/memory-limit";
+
+/// Below this the sidecar has no room for objects.
+const MEMORY_LIMIT_MIN: f64 = 48.0 * 1024.0 * 1024.0;
+/// The processor time of a sidecar in a pod that is guaranteed what it asks for.
+const GUARANTEED_CPU: &str = "100m";
+/// Where a sidecar answers probes, beside its port.
+pub(super) const HEALTH_PORT: u16 = 16020;
+/// Where it shows an operator what it does, on loopback.
+pub(super) const ADMIN_PORT: u16 = 16021;
+/// Longer names exist in no registry.
+const IMAGE_LENGTH_MAX: usize = 512;
+
+/// What an annotation or label says of injection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    Yes,
+    No,
+    Silent,
+}
+
+// === impl Settings ===
+
+impl Default for Settings {
+    fn default() -> Self {
+        let version = env!("CARGO_PKG_VERSION");
+        Self {
+            image: format!("ghcr.io/listless-dev/listless:{version}"),
+            image_pull_secrets: Vec::new(),
+            version: version.to_owned(),
+            revision: "default".to_owned(),
+            port: 16443,
+            mode: Mode::default(),
+            freshness: Freshness::default(),
+            resources: Resources::default(),
+            excluded_namespaces: vec!["kube-system".to_owned()],
+            origin: Origin::Admission,
+        }
+    }
+}
+
+impl Settings {
+    /// Whether sidecars of these settings would start.
+    pub fn check(&self) -> Result<(), Skip> {
+        let invalid = |detail: &str| Err(Skip::because(SkipReason::InvalidAnnotation, detail));
+        if !is_image(&self.image) {
+            return invalid("that is no image's name");
+        }
+        if !is_free(self.port) {
+            return invalid(&format!("ports {HEALTH_PORT} and {ADMIN_PORT} are for other things"));
+        }
+        self.resources.check()
+    }
+}
+
+impl Default for Resources {
+    fn default() -> Self {
+        Self {
+            cpu_request: "10m".to_owned(),
+            cpu_limit: "1".to_owned(),
+            memory_request: "64Mi".to_owned(),
+            memory_limit: "256Mi".to_owned(),
+        }
+    }
+}
+
+// === impl Choice ===
+
+impl Choice {
+    /// The settings with what the pod's annotations change.
+    pub(super) fn of(pod: &Pod<'_>, settings: &Settings) -> Result<Self, Skip> {
+        let mut resources = settings.resources.clone();
+        for (name, value) in [
+            (CPU_REQUEST, &mut resources.cpu_request),
+            (CPU_LIMIT, &mut resources.cpu_limit),
+            (MEMORY_REQUEST, &mut resources.memory_request),
+            (MEMORY_LIMIT, &mut resources.memory_limit),
+        ] {
+            if let Some(wished) = text(pod, name)? {
+                wished.clone_into(value);
+            }
+        }
+        resources.check()?;
+        if pod.is_guaranteed() {
+            resources = resources.guaranteed(text(pod, CPU_LIMIT)?.or(text(pod, CPU_REQUEST)?));
+        }
+        let mode = one_of(pod, MODE, &MODES)?;
+        let freshness = one_of(pod, FRESHNESS, &FRESHNESSES)?;
+        let mut mode_of_own = None;
+        let generated_config = match text(pod, CONFIG)? {
+            None => Some(configuration(
+                mode.unwrap_or(settings.mode),
+                freshness.unwrap_or(settings.freshness),
+                &resources,
+            )),
+            Some(own) => {
+                mode_of_own = Some(own_mode(own)?);
+                if mode.is_some() || freshness.is_some() {
+                    let detail = format!("{CONFIG} is there, so {MODE} and {FRESHNESS} go into it");
+                    return Err(Skip::because(SkipReason::InvalidAnnotation, detail));
+                }
+                None
+            }
+        };
+        Ok(Self {
+            image: image(pod)?.unwrap_or(&settings.image).to_owned(),
+            port: port(pod)?.unwrap_or(settings.port),
+            mode: mode_of_own.or(mode).unwrap_or(settings.mode),
+            resources,
+            generated_config,
+        })
+    }
+}
+
+/// Whether the pod's owner allowed what other containers could then see.
+pub(super) fn may_share_processes(pod: &Pod<'_>) -> Result<bool, Skip> {
+    Ok(one_of(pod, SHARE_PROCESSES, &[("allow", ())])?.is_some())
+}
+
+/// What the pod says of injection: its label and its annotation; a no counts more.
+pub(super) fn wish(pod: &Pod<'_>) -> Result<Wish, Skip> {
+    let wishes = [pod.label(INJECT), pod.annotation(INJECT)];
+    let mut said = Wish::Silent;
+    for wish in wishes.into_iter().flatten() {
+        match wish {
+            "false" | "disabled" => return Ok(Wish::No),
+            "true" | "enabled" => said = Wish::Yes,
+            other => {
+                let detail = format!("{INJECT} is {other:?}; expected \"true\" or \"false\"");
+                return Err(Skip::because(SkipReason::InvalidAnnotation, detail));
+            }
+        }
+    }
+    Ok(said)
+}
+
+const MODES: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("observe", Mode::Observe)];
+const FRESHNESSES: [(&str, Freshness); 4] = [
+    ("mostRecent", Freshness::MostRecent),
+    ("session", Freshness::Session),
+    ("bounded", Freshness::Bounded),
+    ("any", Freshness::Any),
+];
+
+/// The mode of that name.
+pub fn mode_named(wanted: &str) -> Option<Mode> {
+    MODES.iter().find(|(name, _)| *name == wanted).map(|(_, mode)| *mode)
+}
+
+/// The freshness of that name.
+pub fn freshness_named(wanted: &str) -> Option<Freshness> {
+    FRESHNESSES.iter().find(|(name, _)| *name == wanted).map(|(_, freshness)| *freshness)
+}
+
+/// The mode as annotations and the configuration name it.
+pub(super) fn mode_name(mode: Mode) -> &'static str {
+    MODES.iter().find(|(_, value)| *value == mode).map_or("", |(name, _)| name)
+}
+
+fn text<'a>(pod: &Pod<'a>, name: &str) -> Result<Option<&'a str>, Skip> {
+    match pod.annotation(name) {
+        Some(value) if value.trim().is_empty() => {
+            Err(Skip::because(SkipReason::InvalidAnnotation, format!("{name} is empty")))
+        }
+        value => Ok(value),
+    }
+}
+
+fn one_of<T: Copy>(pod: &Pod<'_>, name: &str, values: &[(&str, T)]) -> Result<Option<T>, Skip> {
+    let Some(wished) = text(pod, name)? else { return Ok(None) };
+    if let Some((_, value)) = values.iter().find(|(word, _)| *word == wished) {
+        return Ok(Some(*value));
+    }
+    let words: Vec<_> = values.iter().map(|(word, _)| *word).collect();
+    let detail = format!("{name} is {wished:?}; expected one of {}", words.join(", "));
+    Err(Skip::because(SkipReason::InvalidAnnotation, detail))
+}
+
+fn port(pod: &Pod<'_>) -> Result<Option<u16>, Skip> {
+    let Some(wished) = text(pod, PORT)? else { return Ok(None) };
+    match wished.parse::<u16>().ok().filter(|port| is_free(*port)) {
+        Some(port) => Ok(Some(port)),
+        None => {
+            let detail = format!(
+                "{PORT} is {wished:?}; expected a number from 1024 to 65535 other than \
+                 {HEALTH_PORT} and {ADMIN_PORT}"
+            );
+            Err(Skip::because(SkipReason::InvalidAnnotation, detail))
+        }
+    }
+}
+
+fn image<'a>(pod: &Pod<'a>) -> Result<Option<&'a str>, Skip> {
+    let Some(wished) = text(pod, IMAGE)? else { return Ok(None) };
+    if !is_image(wished) {
+        let detail = format!("{IMAGE} is no image's name");
+        return Err(Skip::because(SkipReason::InvalidAnnotation, detail));
+    }
+    Ok(Some(wished))
+}
+
+/// Ports below 1024 need a capability that the sidecar does not have.
+fn is_free(port: u16) -> bool {
+    port > 1023 && ![HEALTH_PORT, ADMIN_PORT].contains(&port)
+}
+
+fn is_image(name: &str) -> bool {
+    let is_fine = |c: char| c.is_ascii_graphic();
+    !name.is_empty() && name.len() <= IMAGE_LENGTH_MAX && name.chars().all(is_fine)
+}
+
+/// The mode of a configuration that a pod brings itself.
+fn own_mode(text: &str) -> Result<Mode, Skip> {
+    match Config::from_bytes(Path::new(CONFIG), text.as_bytes()) {
+        Ok(config) => Ok(config.raw().mode),
+        Err(error) => Err(Skip::because(SkipReason::InvalidAnnotation, error.to_string())),
+    }
+}
+
+/// The sidecar's configuration: only what differs from the defaults.
+fn configuration(mode: Mode, freshness: Freshness, resources: &Resources) -> String {
+    let bytes = quantity::parse(&resources.memory_limit).unwrap_or(MEMORY_LIMIT_MIN);
+    let objects = (bytes / 2.0 / 1024.0 / 1024.0) as u64;
+    let mut text = format!(
+        "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\nmode: {}\ncache:\n  \
+         memoryLimit: {objects}Mi\n",
+        mode_name(mode)
+    );
+    if freshness != Freshness::default() {
+        let name = FRESHNESSES.iter().find(|(_, value)| *value == freshness);
+        let name = name.map_or("", |(name, _)| name);
+        text.push_str(
+            "  rules:\n  - resources: [secrets, leases.coordination.k8s.io, events, \
+             events.events.k8s.io]\n    start: never\n  - resources: [\"*\"]\n    freshness: ",
+        );
+        text.push_str(name);
+        text.push('\n');
+    }
+    text
+}
+
+// === impl Resources ===
+
+impl Resources {
+    /// Whether the apiserver would take them.
+    fn check(&self) -> Result<(), Skip> {
+        let invalid = |detail| Err(Skip::because(SkipReason::InvalidAnnotation, detail));
+        for (request, limit, what) in [
+            (&self.cpu_request, &self.cpu_limit, "processor time"),
+            (&self.memory_request, &self.memory_limit, "memory"),
+        ] {
+            let (Some(asked), Some(most)) = (quantity::parse(request), quantity::parse(limit))
+            else {
+                return invalid(format!("{request:?} or {limit:?} is no quantity of {what}"));
+            };
+            if asked > most {
+                return invalid(format!("{request} of {what} is above its limit {limit}"));
+            }
+        }
+        if quantity::parse(&self.memory_limit).is_some_and(|most| most < MEMORY_LIMIT_MIN) {
+            return invalid(format!("a memory limit of {} is below 48Mi", self.memory_limit));
+        }
+        Ok(())
+    }
+
+    /// Limits equal to requests, so that the pod stays guaranteed what it asks for.
+    fn guaranteed(self, cpu: Option<&str>) -> Self {
+        let cpu = cpu.unwrap_or(GUARANTEED_CPU).to_owned();
+        Self {
+            cpu_request: cpu.clone(),
+            cpu_limit: cpu,
+            memory_request: self.memory_limit.clone(),
+            memory_limit: self.memory_limit,
+        }
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "requests": {"cpu": self.cpu_request, "memory": self.memory_request},
+            "limits": {"cpu": self.cpu_limit, "memory": self.memory_limit},
+        })
+    }
+}
+
+/// The ports a sidecar needs for itself, with what they are for.
+pub(super) fn ports(port: u16) -> [(u16, &'static str); 3] {
+    [(port, "its clients"), (HEALTH_PORT, "probes"), (ADMIN_PORT, "operators")]
+}
+
+/// Whether this container listens at one of them.
+pub(super) fn collision(container: &Value, port: u16) -> Option<String> {
+    let declared = pod::list(container, "ports").iter();
+    let numbers = declared
+        .filter(|declared| declared["protocol"].as_str().is_none_or(|name| name == "TCP"))
+        .filter_map(|declared| declared["containerPort"].as_u64());
+    let taken = |number: u64| ports(port).into_iter().find(|(own, _)| u64::from(*own) == number);
+    numbers.filter_map(taken).next().map(|(own, what)| {
+        format!(
+            "container {} has port {own}, which the sidecar needs for {what}",
+            pod::name(container)
+        )
+    })
+}

@@ -1,0 +1,312 @@
+//! The apiserver's question about one pod, and the answer to it.
+//!
+//! Whoever reaches the port may ask. So answering changes nothing anywhere and asks nobody: it is a
+//! computation over the bytes that came, of bounded size.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+use super::patch::{Note, Patch, Settings, Skip, SkipReason, patch};
+
+/// The question, `AdmissionReview` of `admission.k8s.io/v1`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Question {
+    #[serde(rename = "apiVersion")]
+    api_version: String,
+    request: Option<Request>,
+}
+
+/// What is asked about.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
+    uid: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    operation: String,
+    #[serde(default)]
+    kind: Kind,
+    #[serde(default)]
+    object: Value,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Kind {
+    #[serde(default)]
+    group: String,
+    #[serde(default)]
+    kind: String,
+}
+
+/// The answer.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    api_version: &'static str,
+    kind: &'static str,
+    response: Response,
+}
+
+/// What is done with the pod: it is always let in.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response {
+    uid: String,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    /// JSON in base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+    audit_annotations: BTreeMap<&'static str, String>,
+}
+
+/// What became of a pod, for those who keep count.
+#[derive(Debug)]
+pub struct Verdict {
+    /// The pod's namespace.
+    pub namespace: String,
+    /// Whether nothing will come of the request.
+    pub dry_run: bool,
+    /// What the pod is called, as far as it is known.
+    pub pod: String,
+    /// Who will want to know: the pod's owner, or the pod.
+    pub owner: Owner,
+    /// What became of it.
+    pub outcome: Result<Vec<Note>, Skip>,
+}
+
+/// Whose pod it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// The API version of its kind.
+    pub api_version: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid; empty for a pod that has none yet.
+    pub uid: String,
+}
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is not JSON, or not of the right shape.
+    #[error("this is no AdmissionReview")]
+    Shape(#[from] serde_json::Error),
+    /// It is of another version.
+    #[error("this AdmissionReview is of version {0:?}; expected admission.k8s.io/v1")]
+    Version(String),
+    /// It asks nothing.
+    #[error("this AdmissionReview has no request")]
+    NoRequest,
+    /// The answer cannot be written.
+    #[error("the answer cannot be written")]
+    Answer(#[source] serde_json::Error),
+}
+
+const VERSION: &str = "admission.k8s.io/v1";
+/// Longer warnings are cut by clients, or refused.
+const WARNING_LENGTH_MAX: usize = 240;
+/// Longer annotations fill audit logs.
+const ANNOTATION_LENGTH_MAX: usize = 1024;
+
+/// The answer to a question, and what it came to.
+pub fn answer(body: &[u8], settings: &Settings) -> Result<(Answer, Verdict), Error> {
+    let question: Question = serde_json::from_slice(body)?;
+    if question.api_version != VERSION {
+        return Err(Error::Version(question.api_version));
+    }
+    let request = question.request.ok_or(Error::NoRequest)?;
+    let is_new_pod = request.operation == "CREATE"
+        && request.kind.kind == "Pod"
+        && request.kind.group.is_empty();
+    let result = match is_new_pod {
+        true => patch(&request.object, &request.namespace, settings),
+        false => Err(Skip { reason: SkipReason::Malformed, detail: None }),
+    };
+    let response = Response::to(&request, &result)?;
+    let answer = Answer { api_version: VERSION, kind: "AdmissionReview", response };
+    let metadata = &request.object["metadata"];
+    let text = |name: &str| metadata[name].as_str().filter(|text| !text.is_empty());
+    let verdict = Verdict {
+        pod: text("name").or_else(|| text("generateName")).unwrap_or("").to_owned(),
+        owner: Owner::of(metadata),
+        namespace: request.namespace,
+        dry_run: request.dry_run,
+        outcome: result.map(|patch| patch.notes),
+    };
+    Ok((answer, verdict))
+}
+
+// === impl Response ===
+
+impl Response {
+    fn to(request: &Request, result: &Result<Patch, Skip>) -> Result<Self, Error> {
+        let mut response = Self {
+            uid: request.uid.clone(),
+            allowed: true,
+            patch_type: None,
+            patch: None,
+            warnings: Vec::new(),
+            audit_annotations: BTreeMap::new(),
+        };
+        match result {
+            Ok(patch) => {
+                let operations = serde_json::to_vec(&patch.operations).map_err(Error::Answer)?;
+                response.patch_type = Some("JSONPatch");
+                response.patch = Some(STANDARD.encode(operations));
+                response.warnings =
+                    patch.notes.iter().map(|note| warning(&note.to_string())).collect();
+                response.audit_annotations.insert("result", "injected".to_owned());
+            }
+            Err(skip) => {
+                if is_for_its_owner(skip.reason) {
+                    response.warnings.push(warning(&format!("not injected: {skip}")));
+                }
+                let annotations = &mut response.audit_annotations;
+                annotations.insert("result", "skipped".to_owned());
+                annotations.insert("reason", skip.reason.as_str().to_owned());
+                if let Some(detail) = &skip.detail {
+                    annotations.insert("detail", cut(detail, ANNOTATION_LENGTH_MAX));
+                }
+            }
+        }
+        Ok(response)
+    }
+}
+
+/// Whether the pod's owner would want it otherwise, and can do something about it.
+fn is_for_its_owner(reason: SkipReason) -> bool {
+    match reason {
+        SkipReason::OptedOut
+        | SkipReason::SystemNamespace
+        | SkipReason::HostNetwork
+        | SkipReason::Windows
+        | SkipReason::MirrorPod
+        | SkipReason::AlreadyInjected
+        | SkipReason::NoServiceAccountMount
+        | SkipReason::Malformed => false,
+        SkipReason::IncompleteInjection
+        | SkipReason::SubpathMount
+        | SkipReason::UnusableServiceAccount
+        | SkipReason::ConflictingApiserverEnv
+        | SkipReason::PortTaken
+        | SkipReason::SharedProcessNamespace
+        | SkipReason::NameTaken
+        | SkipReason::InvalidAnnotation => true,
+    }
+}
+
+fn warning(text: &str) -> String {
+    cut(&format!("listless: {text}"), WARNING_LENGTH_MAX)
+}
+
+/// At most so many bytes of printable text: warnings become HTTP headers.
+fn cut(text: &str, length_max: usize) -> String {
+    let printable = text.chars().map(|c| if (' '..='~').contains(&c) { c } else { '?' });
+    printable.take(length_max).collect()
+}
+
+// === impl Owner ===
+
+impl Owner {
+    fn of(metadata: &Value) -> Self {
+        let references = metadata["ownerReferences"].as_array().map_or(&[][..], Vec::as_slice);
+        let Some(owner) = references.iter().find(|owner| owner["controller"] == true) else {
+            let name = metadata["name"].as_str().unwrap_or("");
+            let (api_version, kind) = ("v1".to_owned(), "Pod".to_owned());
+            return Self { api_version, kind, name: name.to_owned(), uid: String::new() };
+        };
+        let text = |name: &str| owner[name].as_str().unwrap_or("").to_owned();
+        Self {
+            api_version: text("apiVersion"),
+            kind: text("kind"),
+            name: text("name"),
+            uid: text("uid"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn asked(pod: &Value) -> (Value, Verdict) {
+        let question = json!({"apiVersion": VERSION, "kind": "AdmissionReview", "request": {
+            "uid": "u-1", "namespace": "shop", "operation": "CREATE",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"}, "object": pod, "dryRun": true,
+        }});
+        let body = serde_json::to_vec(&question).unwrap();
+        let (answer, verdict) = answer(&body, &Settings::default()).expect("an answer");
+        (serde_json::to_value(&answer).unwrap(), verdict)
+    }
+
+    fn pod() -> Value {
+        let mount = "/var/run/secrets/kubernetes.io/serviceaccount";
+        json!({"metadata": {"generateName": "web-", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "o", "controller": true},
+        ]}, "spec": {
+            "containers": [{"name": "web", "volumeMounts": [{"name": "t", "mountPath": mount}]}],
+            "volumes": [{"name": "t", "secret": {"secretName": "t"}}],
+        }})
+    }
+
+    #[test]
+    fn a_patch_is_sent_as_base64() {
+        let (answer, verdict) = asked(&pod());
+        let response = &answer["response"];
+        assert_eq!((&response["uid"], &response["allowed"]), (&json!("u-1"), &json!(true)));
+        assert_eq!(response["patchType"], "JSONPatch");
+        let patch = STANDARD.decode(response["patch"].as_str().unwrap()).unwrap();
+        let patch: Value = serde_json::from_slice(&patch).unwrap();
+        assert_eq!(patch[0]["op"], "add");
+        assert_eq!(response["auditAnnotations"], json!({"result": "injected"}));
+        assert!(verdict.outcome.is_ok() && verdict.dry_run);
+        assert_eq!((verdict.pod.as_str(), verdict.owner.name.as_str()), ("web-", "web"));
+    }
+
+    #[test]
+    fn a_pod_that_is_left_as_it_is_is_let_in_with_the_reason() {
+        let mut pod = pod();
+        pod["metadata"]["annotations"] = json!({"listless.dev/mode": "sometimes\u{e9}\n"});
+        let (answer, verdict) = asked(&pod);
+        let response = &answer["response"];
+        assert_eq!((&response["allowed"], &response["patch"]), (&json!(true), &Value::Null));
+        assert_eq!(response["auditAnnotations"]["reason"], "invalid_annotation");
+        let warning = response["warnings"][0].as_str().unwrap();
+        assert!(warning.starts_with("listless: not injected: an annotation"), "{warning}");
+        assert!(warning.chars().all(|c| (' '..='~').contains(&c)), "{warning}");
+        assert_eq!(verdict.outcome.unwrap_err().reason, SkipReason::InvalidAnnotation);
+        pod["spec"]["hostNetwork"] = json!(true);
+        assert_eq!(asked(&pod).0["response"]["warnings"], Value::Null);
+    }
+
+    #[test]
+    fn what_is_no_question_has_no_answer() {
+        let settings = Settings::default();
+        for body in ["", "[]", "{}", r#"{"apiVersion":"admission.k8s.io/v1"}"#] {
+            assert!(answer(body.as_bytes(), &settings).is_err(), "{body}");
+        }
+        let old = json!({"apiVersion": "admission.k8s.io/v1beta1", "request": {"uid": "u"}});
+        let refused = answer(old.to_string().as_bytes(), &settings).unwrap_err();
+        assert!(matches!(refused, Error::Version(_)), "{refused}");
+        let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
+        assert!(matches!(answer(deep.as_bytes(), &settings), Err(Error::Shape(_))));
+        let node = json!({"apiVersion": VERSION, "request": {
+            "uid": "u", "operation": "CREATE", "kind": {"group": "", "kind": "Node"}}});
+        let (_, verdict) = answer(node.to_string().as_bytes(), &settings).unwrap();
+        assert_eq!(verdict.outcome.unwrap_err().reason, SkipReason::Malformed);
+    }
+}

@@ -1,0 +1,364 @@
+//! Who asks what, how often, at what cost, and what should be mended.
+//!
+//! One account for each shape of requests: user agent, verb, resource, scope, and query without its
+//! values. Written by the data path, read by people; nothing is decided by it. Invariants: memory is
+//! bounded whatever is asked (what finds no account is counted together), and a request that was asked
+//! before costs no allocation.
+
+pub mod account;
+pub mod arrivals;
+pub mod cost;
+pub mod counts;
+pub mod detect;
+pub mod fingerprint;
+pub mod kin;
+pub mod library;
+pub mod period;
+pub mod report;
+pub mod shape;
+mod sketch;
+pub mod sort;
+mod summary;
+pub mod versions;
+
+use std::{
+    hash::{BuildHasher, Hash},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use http::{HeaderMap, header};
+use tokio::time::{Duration, Instant};
+
+use self::{
+    account::{Account, Changed, Place, Record},
+    arrivals::Budget,
+    counts::Counts,
+    kin::Kin,
+    report::Report,
+    shape::Shape,
+    sketch::Sketch,
+    versions::Versions,
+};
+use crate::{
+    api::{
+        GroupResource, ObjectKey, Verb, query::Query, request::RequestInfo,
+        version::ResourceVersion, version::VersionMatch,
+    },
+    hash::{HashMap, RandomState},
+    metrics::{Limit, Metrics, Origin},
+};
+
+/// All accounts; cheap to clone.
+#[derive(Clone)]
+pub struct Insight(Arc<Shared>);
+
+struct Shared {
+    started: Instant,
+    hasher: RandomState,
+    table: Mutex<Table>,
+    others: Arc<Account>,
+    budget: Budget,
+    versions: Versions,
+    sent: Sent,
+    metrics: Metrics,
+}
+
+struct Table {
+    accounts: HashMap<Shape, Arc<Account>>,
+    kins: HashMap<u64, Arc<Kin>>,
+    swept_at: u32,
+    /// What was counted in accounts that were given up.
+    given_up: Counts,
+    /// The shapes that have no account.
+    untold: Sketch,
+}
+
+/// What went to the apiserver.
+#[derive(Debug, Default)]
+struct Sent {
+    /// Requests, by whomever.
+    requests: AtomicU64,
+    /// Bytes that replicas were sent.
+    replica_bytes: AtomicU64,
+    /// Requests of clients that were passed on.
+    passed_on: AtomicU64,
+}
+
+/// Where a request belongs: its account, and its place there.
+#[derive(Clone, Debug)]
+pub struct Asker {
+    account: Arc<Account>,
+    value: u64,
+    version: Option<u64>,
+}
+
+/// The asker last seen with one target, so that a poll is looked up once.
+#[derive(Debug, Default)]
+pub struct Remembered(Mutex<Option<(Box<[u8]>, Asker)>>);
+
+/// A request, as far as it decides where it belongs.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// As the apiserver reads it.
+    pub info: &'a RequestInfo,
+    /// Path and query as sent.
+    pub text: &'a str,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+}
+
+/// Sees what a write's answer tells.
+#[derive(Clone)]
+pub struct Witness {
+    insight: Insight,
+    asker: Asker,
+    /// The version a replica holds, as a hash.
+    held: Option<u32>,
+}
+
+/// Accounts at a time; others are counted together.
+pub const ACCOUNTS_MAX: usize = 4096;
+
+/// Arrivals remembered by all accounts together, beyond a few of each.
+const ARRIVALS_MAX: usize = 256 * 1024;
+
+/// How often room is sought among accounts that are no longer used.
+const SWEEP_EVERY: u32 = 10_000;
+
+/// An account may rest for so long for each request it had.
+const REST_PER_REQUEST: u64 = 60_000;
+
+// === impl Insight ===
+
+impl Insight {
+    /// Nothing was counted yet.
+    pub fn new(metrics: Metrics, now: Instant) -> Self {
+        let kin = Arc::default();
+        Self(Arc::new(Shared {
+            started: now,
+            hasher: RandomState::default(),
+            table: Mutex::new(Table {
+                accounts: HashMap::default(),
+                kins: HashMap::default(),
+                swept_at: 0,
+                given_up: Counts::default(),
+                untold: Sketch::default(),
+            }),
+            others: Arc::new(Account::new(Shape::others(), kin, 0)),
+            budget: Budget::new(ARRIVALS_MAX),
+            versions: Versions::default(),
+            sent: Sent::default(),
+            metrics,
+        }))
+    }
+
+    /// Where a request belongs.
+    pub fn asker(&self, question: &Question<'_>, now: Instant) -> Asker {
+        let query = question.text.split_once('?').map(|(_, query)| query);
+        let shape = Shape::of(question.info, query, question.headers);
+        Asker {
+            account: self.account(shape, self.millis(now)),
+            value: self.value(question),
+            version: self.version(question.info),
+        }
+    }
+
+    /// A request ended.
+    pub fn record(&self, asker: &Asker, connection: u64, record: &Record) {
+        let place = Place {
+            value: asker.value,
+            client: self.0.hasher.hash_one(connection),
+            version: asker.version,
+            at: self.millis(record.started),
+        };
+        asker.account.record(place, record, &self.0.budget);
+    }
+
+    /// A request was sent to the apiserver.
+    pub fn sent(&self) {
+        self.0.sent.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It was a client's, and is answered by the apiserver.
+    pub fn passed_on(&self) {
+        self.0.sent.passed_on.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The apiserver sent so many bytes to this origin.
+    pub fn received(&self, origin: Origin, bytes: u64) {
+        if origin == Origin::Replica {
+            self.0.sent.replica_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Who is to see what a write's answer tells; `held` is the version in memory.
+    pub fn witness(&self, asker: &Asker, held: Option<&ResourceVersion>) -> Witness {
+        let held = held.map(|version| self.short(version));
+        Witness { insight: self.clone(), asker: asker.clone(), held }
+    }
+
+    /// A short hash of what an answer says, to compare it with another of the same.
+    pub fn content(&self, version: &ResourceVersion) -> u32 {
+        self.short(version)
+    }
+
+    /// Everything that was counted and found.
+    pub fn report(&self, mode: &str, now: Instant) -> Report {
+        summary::report(self, mode, now)
+    }
+
+    /// How many accounts there are.
+    pub fn accounts(&self) -> usize {
+        self.table().accounts.len()
+    }
+
+    fn account(&self, shape: Shape, now: u32) -> Arc<Account> {
+        let mut table = self.table();
+        if let Some(account) = table.accounts.get(&shape) {
+            return account.clone();
+        }
+        if table.accounts.len() >= ACCOUNTS_MAX {
+            table.sweep(&self.0, now);
+        }
+        if table.accounts.len() >= ACCOUNTS_MAX {
+            table.untold.add(self.0.hasher.hash_one(&shape));
+            self.0.metrics.limit_reached(Limit::Accounts);
+            return self.0.others.clone();
+        }
+        let kin = table.kins.entry(self.0.hasher.hash_one(shape.kin())).or_default().clone();
+        let account = Arc::new(Account::new(shape.clone(), kin, now));
+        table.accounts.insert(shape, account.clone());
+        account
+    }
+
+    /// Which object or selection is asked for.
+    fn value(&self, question: &Question<'_>) -> u64 {
+        match shape::query_of(question.info) {
+            Some(query) => self.hash_of(query),
+            None => self.0.hasher.hash_one(question.text),
+        }
+    }
+
+    fn hash_of(&self, query: &Query) -> u64 {
+        self.0.hasher.hash_one(query)
+    }
+
+    /// The version a read or watch names.
+    fn version(&self, info: &RequestInfo) -> Option<u64> {
+        let request = info.resource_request()?;
+        let read = request.read.as_ref().ok().map(|read| &read.version);
+        match read.or_else(|| request.watch.as_ref().map(|watch| &watch.version))? {
+            VersionMatch::MostRecent => None,
+            VersionMatch::Any => Some(0),
+            VersionMatch::NotOlderThan(version) | VersionMatch::Exact(version) => {
+                Some(self.0.hasher.hash_one(version))
+            }
+        }
+    }
+
+    fn short(&self, version: &impl Hash) -> u32 {
+        (self.0.hasher.hash_one(version) >> 32) as u32
+    }
+
+    /// Since the counting began.
+    fn millis(&self, at: Instant) -> u32 {
+        at.saturating_duration_since(self.0.started).as_millis() as u32
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Table ===
+
+impl Table {
+    /// Gives up accounts that rest for longer than their use warrants.
+    fn sweep(&mut self, shared: &Shared, now: u32) {
+        if now.saturating_sub(self.swept_at) < SWEEP_EVERY {
+            return;
+        }
+        self.swept_at = now;
+        let (given_up, untold) = (&mut self.given_up, &mut self.untold);
+        self.accounts.retain(|shape, account| {
+            let (requests, last) = account.usage();
+            let rest = u64::from(now.saturating_sub(last));
+            if rest <= REST_PER_REQUEST.saturating_mul(requests.max(1)) {
+                return true;
+            }
+            given_up.add(&account.close(&shared.budget));
+            untold.add(shared.hasher.hash_one(shape));
+            false
+        });
+        self.kins.retain(|_, kin| Arc::strong_count(kin) > 1);
+    }
+}
+
+// === impl Asker ===
+
+impl Asker {
+    /// The watch it asks for begins.
+    pub fn begins(&self) {
+        if self.account.shape.verb == Verb::Watch {
+            self.account.kin.opened(self.value, self.version);
+        }
+    }
+}
+
+// === impl Remembered ===
+
+impl Remembered {
+    /// The asker remembered for this user agent, or the one made now.
+    pub fn of(&self, headers: &HeaderMap, make: impl FnOnce() -> Asker) -> Asker {
+        let agent = headers.get(header::USER_AGENT).map_or(&[][..], |agent| agent.as_bytes());
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, asker)) = &*remembered
+            && **known == *agent
+            && asker.account.is_open()
+        {
+            return asker.clone();
+        }
+        let asker = make();
+        if agent.len() <= AGENT_BYTES_MAX {
+            *remembered = Some((agent.into(), asker.clone()));
+        }
+        asker
+    }
+}
+
+/// The longest user agent remembered with a target.
+const AGENT_BYTES_MAX: usize = 512;
+
+// === impl Witness ===
+
+impl Witness {
+    /// A read showed an object at this version.
+    pub fn showed(&self, resource: &GroupResource, key: &ObjectKey, version: &ResourceVersion) {
+        let shared = &self.insight.0;
+        let object = shared.hasher.hash_one((resource, key));
+        shared.versions.note(object, self.insight.short(version));
+    }
+
+    /// The write was answered with this object.
+    pub fn answered(&self, resource: &GroupResource, key: &ObjectKey, version: &ResourceVersion) {
+        let shared = &self.insight.0;
+        let now = self.insight.short(version);
+        let noted = shared.versions.note(shared.hasher.hash_one((resource, key)), now);
+        if noted.or(self.held).is_none() {
+            return;
+        }
+        let same = noted == Some(now) || self.held == Some(now);
+        self.asker.account.wrote(if same { Changed::Nothing } else { Changed::Something });
+    }
+}
+
+/// The whole time since the counting began.
+fn up(shared: &Shared, now: Instant) -> Duration {
+    now.saturating_duration_since(shared.started)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! The sums of an account, which can be added up. Pure.
+
+use super::{
+    account::{Answer, Otherwise, Pace, Record},
+    cost::{self, Micros, Work},
+};
+
+/// Sums of an account, which can be added up.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Requests that ended.
+    pub requests: u64,
+    /// Bytes of their answers.
+    pub bytes: u64,
+    /// By [`Answer`], in its order.
+    pub answers: [u64; 4],
+    /// Why memory did not answer.
+    pub reasons: Vec<(&'static str, u64)>,
+    /// Answered 429 by Listless.
+    pub refused: u64,
+    /// Held for a while.
+    pub paced: u64,
+    /// Bytes that came from memory or were shared.
+    pub saved_bytes: u64,
+    /// What mode `enforce` would have saved.
+    pub would_save: u64,
+    /// Answers that could be compared with the one before.
+    pub compared: u64,
+    /// Of these, those that said the same.
+    pub unchanged: u64,
+    /// Writes whose answer could be compared with what was there.
+    pub writes_compared: u64,
+    /// Of these, those that changed nothing.
+    pub writes_in_vain: u64,
+    /// Answers that told the client to stay away for a while.
+    pub told_to_wait: u64,
+    /// Requests that came sooner than told.
+    pub came_early: u64,
+    /// Milliseconds that watches were open.
+    pub watched: u64,
+    /// What the apiserver and etcd spent, or would have.
+    pub cost: (Micros, Micros),
+    /// Of this, what they were spared.
+    pub saved_cost: (Micros, Micros),
+}
+
+/// Different reasons there may be.
+const REASONS_MAX: usize = 64;
+
+const TOO_MANY_REQUESTS: u16 = 429;
+
+// === impl Counts ===
+
+impl Counts {
+    /// Adds a request, which made this work.
+    pub(super) fn add_record(&mut self, record: &Record, work: Work) {
+        self.requests += 1;
+        self.bytes += record.bytes;
+        self.answers[record.answer.index()] += 1;
+        self.paced += u64::from(record.pace == Pace::Held);
+        self.would_save += u64::from(record.otherwise == Otherwise::Saved);
+        self.told_to_wait += u64::from(record.retry_after.is_some());
+        let cost = cost::of(work, record.bytes);
+        let spared = match record.answer {
+            Answer::Memory => true,
+            Answer::Shared(reason) => {
+                self.reason(reason, 1);
+                true
+            }
+            Answer::Upstream(reason) => {
+                self.reason(reason, 1);
+                false
+            }
+            // The apiserver did nothing, and would have done who knows what.
+            Answer::Own(reason) => {
+                self.refused += u64::from(record.code == TOO_MANY_REQUESTS);
+                return self.reason(reason, 1);
+            }
+        };
+        self.cost = plus(self.cost, cost);
+        if spared {
+            self.saved_bytes += record.bytes;
+            self.saved_cost = plus(self.saved_cost, cost);
+        }
+    }
+
+    /// Adds another account's sums.
+    pub fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.answers.iter_mut().zip(other.answers).for_each(|(sum, more)| *sum += more);
+        self.refused += other.refused;
+        self.paced += other.paced;
+        self.saved_bytes += other.saved_bytes;
+        self.would_save += other.would_save;
+        self.compared += other.compared;
+        self.unchanged += other.unchanged;
+        self.writes_compared += other.writes_compared;
+        self.writes_in_vain += other.writes_in_vain;
+        self.told_to_wait += other.told_to_wait;
+        self.came_early += other.came_early;
+        self.watched += other.watched;
+        self.cost = plus(self.cost, other.cost);
+        self.saved_cost = plus(self.saved_cost, other.saved_cost);
+        other.reasons.iter().for_each(|(reason, count)| self.reason(reason, *count));
+    }
+
+    fn reason(&mut self, reason: &'static str, count: u64) {
+        // The words are constants: the same one mostly lies at the same place.
+        if let Some((_, sum)) = self.reasons.iter_mut().find(|(known, _)| *known == reason) {
+            *sum += count;
+        } else if self.reasons.len() < REASONS_MAX {
+            self.reasons.push((reason, count));
+        }
+    }
+}
+
+fn plus(one: (Micros, Micros), other: (Micros, Micros)) -> (Micros, Micros) {
+    (one.0 + other.0, one.1 + other.1)
+}

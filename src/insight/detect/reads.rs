@@ -1,0 +1,187 @@
+//! Polls, and what else one account shows by itself.
+
+use std::collections::BTreeMap;
+
+use super::{Facts, Found, Pattern, spoken};
+use crate::{
+    api::Verb,
+    insight::{
+        cost::Freshness,
+        shape::{Selection, Subject},
+    },
+};
+
+/// Fewer requests than these are no poll.
+const POLLS_MIN: u64 = 6;
+/// Who asks less often than this polls politely.
+const POLL_SECONDS_MAX: f64 = 600.0;
+/// Objects polled less often than this are looked at, not polled.
+const OBJECT_SECONDS_MAX: f64 = 60.0;
+/// Without a period it takes so many requests to be called a poll,
+const IRREGULAR_MIN: u64 = 60;
+/// at so many a second.
+const IRREGULAR_PER_SECOND: f64 = 0.5;
+/// A LIST is large from so many bytes on.
+const LARGE_BYTES: u64 = 1024 * 1024;
+/// Who asks for as much so often should ask for pages, or watch.
+const LARGE_MIN: u64 = 3;
+/// So many connections with the same poll are many.
+pub(super) const CONNECTIONS_MIN: usize = 5;
+/// Fewer writes in vain than these happen to everybody.
+const IN_VAIN_MIN: u64 = 10;
+/// So many of the writes that could be compared were in vain.
+const IN_VAIN_SHARE: f64 = 0.5;
+/// So often a client came sooner than told.
+const EARLY_MIN: u64 = 3;
+/// Which is this share of the times it was told.
+const EARLY_SHARE: f64 = 0.5;
+/// Discovery fetched again so often.
+const REFETCHES_MIN: u64 = 10;
+
+type Told = Option<(Pattern, String)>;
+
+pub(super) fn quorum_list_polling(facts: &Facts) -> Told {
+    let consistent = facts.shape.traits.freshness == Freshness::Unset;
+    let list = facts.shape.verb == Verb::List && facts.is_read();
+    if !list || !consistent || facts.names_an_object() {
+        return None;
+    }
+    let how = polls(facts, POLL_SECONDS_MAX)?;
+    let each = facts.tally.counts.bytes / facts.requests().max(1);
+    let evidence = format!(
+        "{} LISTs without resourceVersion {how}, {} bytes each{}",
+        facts.requests(),
+        each,
+        unchanged(facts),
+    );
+    Some((Pattern::QuorumListPolling, evidence))
+}
+
+pub(super) fn object_polling(facts: &Facts) -> Told {
+    if !facts.is_read() || !facts.names_an_object() {
+        return None;
+    }
+    let how = polls(facts, OBJECT_SECONDS_MAX)?;
+    let verb = if facts.shape.verb == Verb::Get { "GETs" } else { "LISTs of one name" };
+    let objects = facts.tally.values.count().max(1);
+    // Each of many objects read a few times is no poll of one.
+    if facts.requests() < objects * POLLS_MIN / 2 {
+        return None;
+    }
+    let evidence =
+        format!("{} {verb} of {objects} object(s) {how}{}", facts.requests(), unchanged(facts));
+    Some((Pattern::ObjectPolling, evidence))
+}
+
+pub(super) fn unpaginated_list(facts: &Facts) -> Told {
+    let traits = facts.shape.traits;
+    let whole = traits.selection == Selection::Whole && traits.freshness == Freshness::Unset;
+    if facts.shape.verb != Verb::List || !whole || facts.requests() < LARGE_MIN {
+        return None;
+    }
+    let each = facts.tally.counts.bytes / facts.requests();
+    (each >= LARGE_BYTES).then(|| {
+        let evidence =
+            format!("{} LISTs of everything in one answer, {} bytes each", facts.requests(), each);
+        (Pattern::UnpaginatedList, evidence)
+    })
+}
+
+pub(super) fn many_processes(facts: &Facts) -> Told {
+    let period = facts.period.filter(|period| period.seconds <= POLL_SECONDS_MAX)?;
+    if !facts.is_read() || facts.requests() < POLLS_MIN {
+        return None;
+    }
+    let values = facts.tally.values.count();
+    let connections = facts.crowd.of_one_value;
+    let own_selection = connections >= CONNECTIONS_MIN && facts.crowd.of_many * 4 <= connections;
+    let of_nodes =
+        facts.shape.traits.selection == Selection::OfNode && values >= CONNECTIONS_MIN as u64;
+    if !own_selection && !of_nodes {
+        return None;
+    }
+    let evidence = format!(
+        "{} connections ask for {values} selection(s) of the same kind, each every {}",
+        connections.max(1),
+        spoken(period.seconds),
+    );
+    Some((Pattern::ManyProcesses, evidence))
+}
+
+pub(super) fn no_op_writes(facts: &Facts) -> Told {
+    let counts = &facts.tally.counts;
+    let share = counts.writes_in_vain as f64 / counts.writes_compared.max(1) as f64;
+    if counts.writes_in_vain < IN_VAIN_MIN || share < IN_VAIN_SHARE {
+        return None;
+    }
+    let period = facts
+        .period
+        .map_or(String::new(), |p| format!(", each object every {}", spoken(p.seconds)));
+    let evidence = format!(
+        "{} of {} writes compared left the object at the resourceVersion it had{period}",
+        counts.writes_in_vain, counts.writes_compared,
+    );
+    Some((Pattern::NoOpWrites, evidence))
+}
+
+pub(super) fn ignored_retry_after(facts: &Facts) -> Told {
+    let counts = &facts.tally.counts;
+    let share = counts.came_early as f64 / counts.told_to_wait.max(1) as f64;
+    if counts.came_early < EARLY_MIN || share < EARLY_SHARE {
+        return None;
+    }
+    let evidence = format!(
+        "{} requests came sooner than the Retry-After of the answer before, which was given {} times",
+        counts.came_early, counts.told_to_wait,
+    );
+    Some((Pattern::IgnoredRetryAfter, evidence))
+}
+
+/// One finding for each client, at the path it asks for most.
+pub(super) fn discovery_refetch(facts: &[Facts]) -> Vec<Found> {
+    let mut clients: BTreeMap<&str, Vec<(u64, usize)>> = BTreeMap::new();
+    for (account, facts) in facts.iter().enumerate() {
+        if facts.shape.traits.subject == Subject::Discovery {
+            let again = facts.requests().saturating_sub(facts.tally.values.count());
+            clients.entry(&facts.shape.user_agent).or_default().push((again, account));
+        }
+    }
+    let refetches = clients.into_values().filter_map(|paths| {
+        let again: u64 = paths.iter().map(|(again, _)| again).sum();
+        let (_, account) = paths.into_iter().max()?;
+        (again >= REFETCHES_MIN).then(|| Found {
+            pattern: Pattern::DiscoveryRefetch,
+            account,
+            seconds: facts[account].period.map(|period| period.seconds),
+            evidence: format!("{again} times it asked again for discovery it had been given"),
+        })
+    });
+    refetches.collect()
+}
+
+/// How a poll is done, if it is one.
+fn polls(facts: &Facts, seconds_max: f64) -> Option<String> {
+    if facts.requests() < POLLS_MIN {
+        return None;
+    }
+    if let Some(period) = facts.period {
+        let askers = match facts.askers() {
+            0 | 1 => String::new(),
+            askers => format!(" by each of about {askers} askers"),
+        };
+        let every = format!("every {}{askers}", spoken(period.seconds));
+        return (period.seconds <= seconds_max).then_some(every);
+    }
+    let per_second = facts.requests() as f64 / facts.seen_seconds().max(1.0);
+    let many = facts.requests() >= IRREGULAR_MIN && per_second >= IRREGULAR_PER_SECOND;
+    many.then(|| format!("at {per_second:.1} a second, without a period"))
+}
+
+fn unchanged(facts: &Facts) -> String {
+    let counts = &facts.tally.counts;
+    if counts.compared == 0 {
+        return String::new();
+    }
+    let share = 100.0 * counts.unchanged as f64 / counts.compared as f64;
+    format!(", {share:.0} % of them unchanged")
+}

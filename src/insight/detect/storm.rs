@@ -1,0 +1,88 @@
+//! Storms: one client goes through all of its objects, again and again, and asks for each.
+//!
+//! A controller whose informer resyncs hands every object to its reconciler; what that reads and writes
+//! comes in a burst of requests alike but for the object they name, one burst each period.
+
+use super::{Facts, Found, Pattern, spoken};
+use crate::{
+    api::Verb,
+    insight::shape::{Selection, Subject},
+};
+
+/// Fewer different objects than these are no storm.
+const VALUES_MIN: u64 = 10;
+/// On average each was asked for so often.
+const ROUNDS_MIN: f64 = 1.5;
+/// Storms of one client whose periods differ by no more than this share are one.
+const SAME_PERIOD: f64 = 0.15;
+
+/// One finding for each client and period, at the reads that cost most, or the writes if there are none.
+pub(super) fn all(facts: &[Facts]) -> Vec<Found> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for account in (0..facts.len()).filter(|account| is_stormy(&facts[*account])) {
+        let kin = groups.iter_mut().find(|group| are_one(&facts[group[0]], &facts[account]));
+        match kin {
+            Some(group) => group.push(account),
+            None => groups.push(vec![account]),
+        }
+    }
+    groups.into_iter().filter_map(|group| told(facts, &group)).collect()
+}
+
+/// Whether each of many is asked for by few, once in a period.
+pub(super) fn is_stormy(facts: &Facts) -> bool {
+    let values = facts.tally.values.count();
+    let rounds = facts.requests() as f64 / values.max(1) as f64;
+    let reads_or_writes = matches!(
+        facts.shape.verb,
+        Verb::Get | Verb::List | Verb::Update | Verb::Patch | Verb::Create | Verb::Delete
+    ) && facts.shape.traits.subject == Subject::Objects;
+    // Agents on many nodes each ask for their own.
+    let one_client = facts.crowd.of_one_value <= facts.crowd.of_many
+        || facts.crowd.of_one_value < super::reads::CONNECTIONS_MIN;
+    let of_nodes = facts.shape.traits.selection == Selection::OfNode;
+    facts.period.is_some()
+        && reads_or_writes
+        && values >= VALUES_MIN
+        && rounds >= ROUNDS_MIN
+        && one_client
+        && !of_nodes
+}
+
+fn are_one(one: &Facts, other: &Facts) -> bool {
+    let seconds = |facts: &Facts| facts.period.map_or(0.0, |period| period.seconds);
+    let (first, second) = (seconds(one), seconds(other));
+    one.shape.user_agent == other.shape.user_agent
+        && (first - second).abs() <= SAME_PERIOD * first.max(second)
+}
+
+fn told(facts: &[Facts], group: &[usize]) -> Option<Found> {
+    let weight = |account: &&usize| {
+        let facts = &facts[**account];
+        (facts.is_read(), facts.tally.counts.cost.0 as u64, facts.requests())
+    };
+    let account = *group.iter().max_by_key(weight)?;
+    let of = &facts[account];
+    let period = of.period?;
+    let seen = of.seen_seconds();
+    let rounds = (seen / period.seconds).round() + 1.0;
+    let mut evidence = format!(
+        "{} requests for {} different objects or selections, each every {}: about {:.0} in each of \
+         {rounds:.0} rounds",
+        of.requests(),
+        of.tally.values.count(),
+        spoken(period.seconds),
+        of.requests() as f64 / rounds,
+    );
+    let others = group.iter().filter(|other| **other != account);
+    let others: Vec<String> = others.map(|other| named(&facts[*other])).collect();
+    if !others.is_empty() {
+        evidence += &format!("; with them came {}", others.join(", "));
+    }
+    let seconds = Some(period.seconds);
+    Some(Found { pattern: Pattern::ResyncStorm, account, seconds, evidence })
+}
+
+fn named(facts: &Facts) -> String {
+    format!("{} {} {}", facts.requests(), facts.shape.verb.as_str(), facts.shape.resource)
+}

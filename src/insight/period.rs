@@ -1,0 +1,218 @@
+//! The period of one asker, out of the times at which all of them came. Pure.
+//!
+//! Twenty that ask every three seconds come every 150 ms: told apart by what they ask for or by their
+//! connections where that can be, and by the pattern that all together repeat where it cannot. Says
+//! nothing rather than something wrong: who comes by chance has no period.
+
+use std::collections::BTreeMap;
+
+use super::arrivals::Arrival;
+
+/// How often one asker asks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Period {
+    /// The median time between two requests of one asker.
+    pub seconds: f64,
+    /// The median deviation from it, as a share of it.
+    pub jitter: f64,
+    /// How they were told apart.
+    pub told: Told,
+}
+
+/// How one asker was told from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// By connection; there are so many.
+    ByConnection(usize),
+    /// By what is asked for.
+    ByValue,
+    /// By the pattern that so many of them make together.
+    ByPattern(usize),
+}
+
+/// A median, and how far values lie from it.
+#[derive(Clone, Copy, Debug)]
+struct Middle {
+    median: f64,
+    /// The median distance from the median.
+    deviation: f64,
+}
+
+/// More jitter than this, as a share of the period, and there is no period.
+const JITTER_MAX: f64 = 0.2;
+/// The same where many were taken together, which could be regular by chance.
+const PATTERN_JITTER_MAX: f64 = 0.15;
+/// Gaps that differ no more from the median, as a share of it, are alike,
+const COMMON: f64 = 0.3;
+/// and must fill this share of the time.
+const FILLED_MIN: f64 = 0.5;
+/// Fewer gaps than these tell nothing.
+const GAPS_MIN: usize = 3;
+/// Fewer requests than these make no pattern.
+pub const PATTERN_MIN: usize = 24;
+/// So many askers may make a pattern together.
+const PATTERN_ASKERS_MAX: usize = 128;
+/// A pattern must repeat this often to be one.
+const REPEATS_MIN: usize = 3;
+
+/// The period of one asker, from the latest arrivals and from the gaps of values followed one by one.
+pub fn find(arrivals: &[Arrival], gaps: &[u32]) -> Option<Period> {
+    plain(arrivals, gaps).or_else(|| by_pattern(arrivals))
+}
+
+/// The same where askers can be told apart one by one, which is found in no time.
+pub fn plain(arrivals: &[Arrival], gaps: &[u32]) -> Option<Period> {
+    by_connection(arrivals).or_else(|| by_value(gaps))
+}
+
+/// Where each connection asks for the same regularly, and there are several.
+fn by_connection(arrivals: &[Arrival]) -> Option<Period> {
+    let mut last: BTreeMap<(u16, u16), (u32, usize)> = BTreeMap::new();
+    let mut gaps = Vec::new();
+    for arrival in arrivals {
+        let key = (arrival.value, arrival.client);
+        let (at, count) = last.entry(key).or_insert((arrival.at, 0));
+        if *count > 0 {
+            gaps.push(seconds(*at, arrival.at));
+        }
+        (*at, *count) = (arrival.at, *count + 1);
+    }
+    let mut connections: Vec<u16> =
+        last.iter().filter(|(_, (_, count))| *count >= 2).map(|((_, client), _)| *client).collect();
+    connections.sort_unstable();
+    connections.dedup();
+    // Where connections come and go, those that stay tell nothing.
+    let most = gaps.len() * 2 >= arrivals.len();
+    if connections.len() < 2 || gaps.len() < 2 * GAPS_MIN || !most {
+        return None;
+    }
+    regular(&gaps, JITTER_MAX, Told::ByConnection(connections.len()))
+}
+
+fn by_value(gaps: &[u32]) -> Option<Period> {
+    if gaps.len() < GAPS_MIN {
+        return None;
+    }
+    let gaps: Vec<f64> = gaps.iter().map(|gap| f64::from(*gap) / 1000.0).collect();
+    regular(&gaps, JITTER_MAX, Told::ByValue)
+}
+
+fn regular(gaps: &[f64], jitter_max: f64, told: Told) -> Option<Period> {
+    let middle = Middle::of(gaps);
+    // Where twenty come at once the commonest gap is none of anybody's: it fills no time.
+    let common = |gap: &&f64| (**gap / middle.median - 1.0).abs() <= COMMON;
+    let filled: f64 = gaps.iter().filter(common).sum();
+    let fills = filled >= FILLED_MIN * gaps.iter().sum::<f64>();
+    (middle.median > 0.0 && middle.jitter() <= jitter_max && fills).then(|| Period {
+        seconds: middle.median,
+        jitter: middle.jitter(),
+        told,
+    })
+}
+
+/// Out of all that asked for the same, whoever it was.
+fn by_pattern(arrivals: &[Arrival]) -> Option<Period> {
+    let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
+    arrivals.iter().for_each(|arrival| *counts.entry(arrival.value).or_default() += 1);
+    let (commonest, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    if count < PATTERN_MIN {
+        return None;
+    }
+    let same: Vec<&Arrival> =
+        arrivals.iter().filter(|arrival| arrival.value == commonest).collect();
+    let first = same.first()?.at;
+    let mut times: Vec<f64> = same.iter().map(|arrival| seconds(first, arrival.at)).collect();
+    // Requests are noted as they end, not as they came.
+    times.sort_by(f64::total_cmp);
+    bursts(&times).or_else(|| repetition(&times))
+}
+
+/// Where all of them ask at once, and rest for at least half of the time.
+fn bursts(times: &[f64]) -> Option<Period> {
+    let gaps = || times.windows(2).map(|pair| pair[1] - pair[0]);
+    let rest = gaps().fold(0.0, f64::max);
+    let within = gaps().filter(|gap| *gap <= rest / 2.0).fold(0.0, f64::max);
+    let starts: Vec<f64> = times
+        .windows(2)
+        .filter(|pair| pair[1] - pair[0] > rest / 2.0)
+        .map(|pair| pair[1])
+        .collect();
+    if starts.len() <= REPEATS_MIN || starts.len() * 10 > times.len() * 7 {
+        return None;
+    }
+    let between: Vec<f64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let askers = (times.len() as f64 / (starts.len() + 1) as f64).round() as usize;
+    let period = regular(&between, PATTERN_JITTER_MAX, Told::ByPattern(askers))?;
+    (within <= period.seconds / 4.0 && rest >= period.seconds / 2.0).then_some(period)
+}
+
+/// Of `k` askers each asks once before the first asks again: from any request to the `k`-th after it
+/// it is one period, whatever lies between. The smallest such `k` is sought.
+fn repetition(times: &[f64]) -> Option<Period> {
+    let askers_max = (times.len() / REPEATS_MIN).min(PATTERN_ASKERS_MAX);
+    let middles: Vec<Middle> = (1..=askers_max)
+        .map(|askers| {
+            let spans: Vec<f64> =
+                times.windows(askers + 1).map(|span| span[askers] - span[0]).collect();
+            Middle::of(&spans)
+        })
+        .collect();
+    let is_regular = |middle: &Middle| middle.median > 0.0 && middle.jitter() <= PATTERN_JITTER_MAX;
+    let regular = middles.iter().filter(|middle| is_regular(middle));
+    let best = regular.map(Middle::blurred).min_by(f64::total_cmp)?;
+    let is_best = |middle: &Middle| is_regular(middle) && middle.blurred() <= NEARLY * best;
+    let mut index = middles.iter().position(is_best)?;
+    while index + 1 < middles.len() && middles[index + 1].blurred() < middles[index].blurred() {
+        index += 1;
+    }
+    let found = middles[index];
+    // Chance makes long spans regular, too, but none of them more than those that are a little shorter.
+    let shorter: Vec<f64> = middles[index / 3..index].iter().map(Middle::blurred).collect();
+    if !shorter.is_empty() && found.blurred() > DIP * Middle::of(&shorter).median {
+        return None;
+    }
+    let (seconds, jitter) = (found.median, found.jitter());
+    Some(Period { seconds, jitter, told: Told::ByPattern(index + 1) })
+}
+
+/// Deviations so much larger than the smallest are as good.
+const NEARLY: f64 = 1.4;
+/// A pattern's deviation is smaller than this share of those beside it.
+const DIP: f64 = 0.65;
+/// Deviations below this share of a span are not told apart.
+const BLUR: f64 = 0.002;
+
+// === impl Middle ===
+
+impl Middle {
+    fn of(values: &[f64]) -> Self {
+        let median = median(values.to_vec());
+        let distances = values.iter().map(|value| (value - median).abs()).collect();
+        Self { median, deviation: self::median(distances) }
+    }
+
+    fn jitter(&self) -> f64 {
+        self.deviation / self.median
+    }
+
+    fn blurred(&self) -> f64 {
+        self.deviation.max(BLUR * self.median)
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+    f64::midpoint(low, high)
+}
+
+/// From one moment to a later one, or back.
+fn seconds(from: u32, to: u32) -> f64 {
+    f64::from(to.wrapping_sub(from) as i32) / 1000.0
+}
+
+#[cfg(test)]
+mod tests;

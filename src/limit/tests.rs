@@ -1,0 +1,203 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+fn milliseconds(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+#[test]
+fn a_full_bucket_gives_its_burst_and_then_one_each_interval() {
+    let (rate, start) = (Rate::new(5.0, 20), Instant::now());
+    let bucket = Bucket::full(start);
+    for number in 0..20 {
+        assert_eq!(bucket.take(&rate, start), Ok(()), "{number}");
+    }
+    assert_eq!(bucket.take(&rate, start), Err(milliseconds(200)));
+    let almost = start + milliseconds(199);
+    assert_eq!(bucket.take(&rate, almost), Err(MILLISECOND), "refusals cost nothing");
+    assert_eq!(bucket.take(&rate, start + milliseconds(200)), Ok(()));
+    assert_eq!(bucket.take(&rate, start + milliseconds(200)), Err(milliseconds(200)));
+}
+
+#[test]
+fn a_token_that_is_given_back_is_there_again() {
+    let (rate, now) = (Rate::new(1.0, 1), Instant::now());
+    let bucket = Bucket::full(now);
+    assert_eq!(bucket.take(&rate, now), Ok(()));
+    assert_eq!(bucket.take(&rate, now), Err(Duration::from_secs(1)));
+    bucket.credit(&rate);
+    assert_eq!(bucket.take(&rate, now), Ok(()));
+}
+
+#[test]
+fn all_who_come_while_one_waits_wait_for_the_same_token() {
+    let (rate, start) = (Rate::new(5.0, 1), Instant::now());
+    let bucket = Bucket::full(start);
+    let patience = Duration::from_secs(2);
+    assert_eq!(bucket.join(&rate, patience, start), Turn::Now);
+    let released = start + milliseconds(200);
+    assert_eq!(bucket.join(&rate, patience, start), Turn::At(released, Place::First));
+    for after in [1, 100, 199] {
+        let turn = bucket.join(&rate, patience, start + milliseconds(after));
+        assert_eq!(turn, Turn::At(released, Place::Joined));
+    }
+    for _ in 0..4 {
+        bucket.leave(&rate, released, Leaving::Answered, released);
+    }
+    // They used one token together: the next is there an interval later.
+    let next = Turn::At(released + milliseconds(200), Place::First);
+    assert_eq!(bucket.join(&rate, patience, released), next);
+}
+
+#[test]
+fn the_token_of_those_who_all_went_away_is_given_back() {
+    let (rate, start) = (Rate::new(5.0, 1), Instant::now());
+    let patience = Duration::from_secs(2);
+    for leaving in [Leaving::Away, Leaving::Answered] {
+        let bucket = Bucket::full(start);
+        assert_eq!(bucket.join(&rate, patience, start), Turn::Now);
+        let Turn::At(released, _) = bucket.join(&rate, patience, start) else { panic!("no wait") };
+        bucket.join(&rate, patience, start);
+        bucket.leave(&rate, released, leaving, start);
+        bucket.leave(&rate, released, Leaving::Away, start);
+        let taken = bucket.take(&rate, released);
+        assert_eq!(taken.is_ok(), leaving == Leaving::Away, "{taken:?}");
+    }
+}
+
+#[test]
+fn nobody_waits_with_those_who_went_away() {
+    let (rate, start) = (Rate::new(5.0, 1), Instant::now());
+    let bucket = Bucket::full(start);
+    let patience = Duration::from_secs(2);
+    assert_eq!(bucket.join(&rate, patience, start), Turn::Now);
+    let Turn::At(released, _) = bucket.join(&rate, patience, start) else { panic!("no wait") };
+    let gone = start + milliseconds(50);
+    bucket.leave(&rate, released, Leaving::Away, gone);
+    assert_eq!(bucket.join(&rate, patience, gone), Turn::At(released, Place::First));
+}
+
+#[test]
+fn nobody_waits_beyond_the_patience_and_no_debt_is_left_behind() {
+    let (rate, start) = (Rate::new(0.1, 1), Instant::now());
+    let bucket = Bucket::full(start);
+    let patience = Duration::from_secs(2);
+    assert_eq!(bucket.join(&rate, patience, start), Turn::Now);
+    let mut now = start;
+    for _ in 0..4 {
+        assert_eq!(bucket.join(&rate, patience, now), Turn::At(now + patience, Place::First));
+        now += patience;
+        bucket.leave(&rate, now, Leaving::Answered, now);
+    }
+    // Eight seconds have passed: two are left of the ten that the one token needs.
+    assert_eq!(bucket.take(&rate, now), Err(Duration::from_secs(2)));
+}
+
+#[test]
+fn a_reservation_waits_its_turn_or_is_not_made() {
+    let (rate, now) = (Rate::new(10.0, 2), Instant::now());
+    let bucket = Bucket::full(now);
+    let patience = milliseconds(250);
+    let waits: Vec<_> = (0..4).map(|_| bucket.reserve(&rate, patience, now)).collect();
+    let expected = [0, 0, 100, 200].map(|wait| Ok(milliseconds(wait)));
+    assert_eq!(waits, expected);
+    for _ in 0..3 {
+        assert_eq!(bucket.reserve(&rate, patience, now), Err(milliseconds(300)));
+    }
+    bucket.credit(&rate);
+    assert_eq!(bucket.reserve(&rate, patience, now), Ok(milliseconds(200)));
+}
+
+proptest! {
+    /// Whatever comes when: in no stretch of time are there more tokens than its burst and rate.
+    #[test]
+    fn no_stretch_of_time_has_more_tokens_than_its_rate(
+        per_second in 1_u32..200,
+        burst in 1_u32..30,
+        gaps in prop::collection::vec(0_u64..300, 1..300),
+    ) {
+        let (rate, start) = (Rate::new(f64::from(per_second), burst), Instant::now());
+        let bucket = Bucket::full(start);
+        let mut now = start;
+        let mut taken = Vec::new();
+        for gap in gaps {
+            now += milliseconds(gap);
+            if bucket.take(&rate, now).is_ok() {
+                taken.push(now);
+            }
+        }
+        for (first, from) in taken.iter().enumerate() {
+            for (last, to) in taken.iter().enumerate().skip(first) {
+                let earned = (*to - *from).as_nanos() / rate.interval().as_nanos();
+                let allowed = u128::from(burst) + earned + 1;
+                prop_assert!(((last - first) as u128) < allowed);
+            }
+        }
+    }
+
+    /// Who is told how long to wait, and does, has its token then and not a millisecond before.
+    #[test]
+    fn the_wait_that_is_told_is_exactly_long_enough(
+        per_second in 1_u32..100,
+        burst in 1_u32..10,
+        gaps in prop::collection::vec(0_u64..50, 1..100),
+    ) {
+        let (rate, start) = (Rate::new(f64::from(per_second), burst), Instant::now());
+        let bucket = Bucket::full(start);
+        let mut now = start;
+        for gap in gaps {
+            now += milliseconds(gap);
+            if let Err(wait) = bucket.take(&rate, now) {
+                prop_assert!(wait <= rate.interval());
+                if let Some(before) = wait.checked_sub(Duration::from_nanos(1)) {
+                    prop_assert!(bucket.take(&rate, now + before).is_err());
+                }
+                now += wait;
+                prop_assert_eq!(bucket.take(&rate, now), Ok(()));
+            }
+        }
+    }
+
+    /// However many come and however some go away: groups leave no closer together than the rate says.
+    #[test]
+    fn those_who_wait_together_cost_one_token_a_group(
+        per_second in 1_u32..50,
+        burst in 1_u32..5,
+        arrivals in prop::collection::vec((0_u64..40, any::<bool>()), 1..300),
+    ) {
+        let (rate, start) = (Rate::new(f64::from(per_second), burst), Instant::now());
+        let bucket = Bucket::full(start);
+        let patience = Duration::from_secs(2);
+        let (mut now, mut waiting) = (start, Vec::<(Instant, bool)>::new());
+        let mut departures = Vec::new();
+        for (gap, stays) in arrivals {
+            now += milliseconds(gap);
+            waiting.retain(|(released, stays)| {
+                let due = *released <= now;
+                if due {
+                    let leaving = if *stays { Leaving::Answered } else { Leaving::Away };
+                    bucket.leave(&rate, *released, leaving, now);
+                    if *stays {
+                        departures.push(*released);
+                    }
+                }
+                !due
+            });
+            match bucket.join(&rate, patience, now) {
+                Turn::Now => departures.push(now),
+                Turn::At(released, _) => {
+                    prop_assert!(released - now <= rate.interval().min(patience));
+                    waiting.push((released, stays));
+                }
+            }
+        }
+        departures.sort();
+        departures.dedup();
+        let (first, last) = (departures[0], departures[departures.len() - 1]);
+        let earned = (last - first).as_nanos() / rate.interval().as_nanos();
+        prop_assert!(departures.len() as u128 <= u128::from(burst) + earned + 1);
+    }
+}

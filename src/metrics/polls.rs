@@ -1,0 +1,71 @@
+//! Polls that repeat, and what is found out in mode `observe`.
+
+use std::{sync::Arc, time::Duration};
+
+use metrics::{Counter, Histogram};
+use metrics_exporter_prometheus::PrometheusRecorder;
+
+use super::{
+    Metrics,
+    family::Family,
+    labels::{Held, Shadow, Would},
+    table,
+};
+use crate::api::Verb;
+
+pub(super) struct Handles {
+    paced: Family<Held, Histogram>,
+    refused: Family<Verb, Counter>,
+    would_have: Family<Would, Counter>,
+    shadow_checks: Family<Shadow, Counter>,
+}
+
+// === impl Handles ===
+
+impl Handles {
+    pub(super) fn new(recorder: &Arc<PrometheusRecorder>) -> Self {
+        let handles = Self {
+            paced: Family::new(recorder, &table::PACED),
+            refused: Family::new(recorder, &table::REFUSED),
+            would_have: Family::new(recorder, &table::WOULD_HAVE),
+            shadow_checks: Family::new(recorder, &table::SHADOW_CHECKS),
+        };
+        // Rare and alarming: a rate over them needs the zero before the first one.
+        for &shadow in Shadow::ALL {
+            handles.shadow_check(shadow, 0);
+        }
+        handles
+    }
+
+    fn shadow_check(&self, shadow: Shadow, count: u64) {
+        let values = || [shadow.as_str().into()];
+        self.shadow_checks.with(shadow, values, |counter| counter.increment(count));
+    }
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// A poll was held back.
+    pub fn paced(&self, held: Held, duration: Duration) {
+        let values = || [held.as_str().into()];
+        self.0.polls.paced.with(held, values, |histogram| histogram.record(duration));
+    }
+
+    /// A poll was refused because it repeats too often.
+    pub fn refused(&self, verb: Verb) {
+        let values = || [verb.as_str().into()];
+        self.0.polls.refused.with(verb, values, |counter| counter.increment(1));
+    }
+
+    /// A request was forwarded that enforce would have dealt with so.
+    pub fn would_have(&self, would: Would) {
+        let values = || [would.as_str().into()];
+        self.0.polls.would_have.with(would, values, |counter| counter.increment(1));
+    }
+
+    /// An answer was compared with what memory would have said.
+    pub fn shadow_check(&self, shadow: Shadow) {
+        self.0.polls.shadow_check(shadow, 1);
+    }
+}

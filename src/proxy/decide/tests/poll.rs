@@ -1,0 +1,162 @@
+//! Polls that repeat: which are held back or refused, and which are never touched.
+
+use super::*;
+use crate::limit::{Bucket, Place};
+
+const BURST: usize = 2;
+
+fn ruled(action: RepeatAction) -> Policy {
+    let general =
+        General { mode: Mode::Enforce, rewrite: Rewrite::Keep, repeat_polls: polls(action) };
+    Policy::new(&general, &[everything()])
+}
+
+/// What becomes of a request that came too often, at `now`.
+fn exhausted(info: &RequestInfo, caller: Caller, policy: &Policy, now: Instant) -> Option<Plan> {
+    let poll = poll(info, caller, &rules(info, policy, b""))?;
+    let bucket = Bucket::full(now);
+    for _ in 0..BURST {
+        assert!(poll.plan(&bucket, now).is_none(), "the burst is for free");
+    }
+    poll.plan(&bucket, now)
+}
+
+fn paced(target: &str) -> Option<Pace> {
+    let now = Instant::now();
+    let plan = exhausted(&info(target), Caller::Own, &ruled(RepeatAction::Pace), now)?;
+    match plan {
+        Plan::Pace(pace) => Some(pace),
+        plan => panic!("{target}: {plan:?}"),
+    }
+}
+
+#[test]
+fn the_same_unsafe_read_over_and_over_is_held_back() {
+    for target in [
+        PODS,
+        "/api/v1/namespaces/shop/pods/a",
+        "/api/v1/pods?labelSelector=app",
+        "/api/v1/pods?limit=500",
+        "/api/v1/pods?labelSelector=app&resourceVersion=0",
+        "/api/v1/configmaps",
+        "/api/v1/pods?timeout=30s",
+    ] {
+        let pace = paced(target).unwrap_or_else(|| panic!("{target} is not held back"));
+        assert_eq!((pace.until, pace.place), (pace.released_at, Place::First), "{target}");
+    }
+}
+
+#[test]
+fn what_must_not_be_held_back_never_is() {
+    for target in [
+        "/healthz",
+        "/version",
+        "/apis/apps/v1",
+        "/api/v1/pods?watch=1",
+        "/api/v1/pods?resourceVersion=0",
+        "/api/v1/pods?resourceVersion=7",
+        "/api/v1/pods?resourceVersion=7&resourceVersionMatch=Exact",
+        "/api/v1/pods?continue=x",
+        "/api/v1/namespaces/shop/pods/a/log",
+        "/api/v1/namespaces/shop/pods/a/status",
+        "/apis/coordination.k8s.io/v1/namespaces/shop/leases/leader",
+        "/apis/coordination.k8s.io/v1/leases",
+        "/api/v1/namespaces/shop/configmaps/leader",
+        "/api/v1/namespaces/shop/configmaps?fieldSelector=metadata.name%3Dleader",
+        "/api/v1/namespaces/shop/endpoints/leader",
+        "/api/v1/secrets",
+        "/api/v1/pods?unheardOf=1",
+    ] {
+        assert_eq!(paced(target), None, "{target}");
+    }
+    let policy = ruled(RepeatAction::Pace);
+    for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+        let uri = PODS.parse().expect("a URI");
+        let info = RequestInfo::parse(&method, &uri, &HeaderMap::new());
+        assert!(poll(&info, Caller::Own, &rules(&info, &policy, b"")).is_none(), "{method}");
+    }
+    let info = info(PODS);
+    for stranger in [Stranger::NoCredential, Stranger::OtherCredential, Stranger::Impersonating] {
+        let caller = Caller::Other(stranger);
+        assert!(poll(&info, caller, &rules(&info, &policy, b"")).is_none(), "{stranger:?}");
+    }
+}
+
+#[test]
+fn a_lease_is_never_held_back_even_if_a_rule_names_it() {
+    let named = "leases.coordination.k8s.io".parse().expect("a name");
+    let repeat_polls = Some(polls(RepeatAction::Reject));
+    let rule = Rule { repeat_polls, ..Rule::of(vec![named]) };
+    let repeat_polls = polls(RepeatAction::Pace);
+    let general = General { mode: Mode::Enforce, rewrite: Rewrite::Keep, repeat_polls };
+    let policy = Policy::new(&general, &[rule]);
+    let info = info("/apis/coordination.k8s.io/v1/namespaces/shop/leases/leader");
+    assert!(poll(&info, Caller::Own, &rules(&info, &policy, b"")).is_none());
+}
+
+#[test]
+fn nobody_is_held_back_within_two_seconds_of_its_own_time_out() {
+    for (query, patience) in [
+        ("timeout=60s", Some(200)),
+        ("timeout=2100ms", Some(100)),
+        ("timeoutSeconds=3", Some(200)),
+        ("timeout=2s", None),
+        ("timeout=1s", None),
+        ("timeoutSeconds=1&timeout=30s", None),
+    ] {
+        let now = Instant::now();
+        let info = info(&format!("{PODS}?{query}"));
+        let plan = exhausted(&info, Caller::Own, &ruled(RepeatAction::Pace), now);
+        let until = match plan {
+            None => None,
+            Some(Plan::Pace(pace)) => Some((pace.until - now).as_millis()),
+            Some(plan) => panic!("{plan:?}"),
+        };
+        assert_eq!(until, patience, "{query}");
+    }
+}
+
+#[test]
+fn a_refusal_says_when_to_come_again_in_whole_seconds_of_one_at_least() {
+    let now = Instant::now();
+    let plan = exhausted(&info(PODS), Caller::Own, &ruled(RepeatAction::Reject), now);
+    let Some(Plan::Reject(reject)) = plan else { panic!("{plan:?}") };
+    assert_eq!(reject.retry_after_secs.get(), 1);
+    let rate = Rate::new(0.4, 1);
+    let terms = RepeatPolls { rate, ..polls(RepeatAction::Reject) };
+    let info = info(PODS);
+    let rules = ResourcePolicy { repeat_polls: Some(terms), ..ResourcePolicy::LEFT_ALONE };
+    let poll = poll(&info, Caller::Own, &rules).expect("a poll");
+    let bucket = Bucket::full(now);
+    assert!(poll.plan(&bucket, now).is_none());
+    let Some(Plan::Reject(reject)) = poll.plan(&bucket, now) else { panic!("not refused") };
+    assert_eq!(reject.retry_after_secs.get(), 3, "2.5 s, rounded up");
+}
+
+#[test]
+fn polls_that_are_off_take_no_token() {
+    let now = Instant::now();
+    assert!(exhausted(&info(PODS), Caller::Own, &ruled(RepeatAction::Off), now).is_none());
+}
+
+#[test]
+fn a_poll_is_the_same_however_it_is_written() {
+    let policy = ruled(RepeatAction::Pace);
+    let key = |target: &str| {
+        let info = info(target);
+        let key = poll(&info, Caller::Own, &rules(&info, &policy, b"")).map(|poll| poll.key());
+        key.unwrap_or_else(|| panic!("{target}"))
+    };
+    let one = key("/api/v1/pods?labelSelector=app%3Dweb,tier%3Dx&timeout=9s");
+    assert_eq!(one, key("/api/v1/pods?pretty=false&labelSelector=tier%3Dx,app%3Dweb"));
+    for other in [
+        "/api/v1/pods?labelSelector=app%3Dweb",
+        "/api/v1/namespaces/shop/pods?labelSelector=app%3Dweb,tier%3Dx",
+        "/api/v1/pods?labelSelector=app%3Dweb,tier%3Dx&limit=5",
+        "/api/v1/pods?labelSelector=app%3Dweb,tier%3Dx&resourceVersion=0",
+    ] {
+        assert_ne!(one, key(other), "{other}");
+    }
+    let object = key("/api/v1/namespaces/shop/pods/a");
+    assert_ne!(object, key("/api/v1/namespaces/shop/pods?fieldSelector=metadata.name%3Da"));
+}

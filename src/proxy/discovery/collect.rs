@@ -1,0 +1,166 @@
+//! A body that is handed on as it comes, and kept beside it.
+//!
+//! Invariant: what is kept is the whole of what was handed on, or nothing.
+
+use std::{
+    collections::VecDeque,
+    mem,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+
+use crate::body::{Body, BoxError};
+
+/// Hands a body on, and its bytes to whoever waits for its end.
+pub(super) struct Collecting<F> {
+    inner: Body,
+    read: VecDeque<Bytes>,
+    bytes: usize,
+    /// Nothing once it has ended, is too large or broken.
+    whole: Option<F>,
+}
+
+/// A larger document is not kept.
+const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+// === impl Collecting ===
+
+impl<F: FnOnce(VecDeque<Bytes>) + Send + Unpin + 'static> Collecting<F> {
+    /// `whole` is given the bytes when the body has come to its end.
+    pub(super) fn wrap(inner: Body, whole: F) -> Body {
+        let mut collecting = Self { inner, read: VecDeque::new(), bytes: 0, whole: Some(whole) };
+        // Who knows the length may not look for the end.
+        collecting.look_for_the_end();
+        Body::wrap(collecting)
+    }
+
+    fn take(&mut self, chunk: &Bytes) {
+        self.bytes += chunk.len();
+        if self.bytes > DOCUMENT_BYTES_MAX {
+            self.give_up();
+        } else if self.whole.is_some() {
+            self.read.push_back(chunk.clone());
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.whole = None;
+        self.read.clear();
+    }
+
+    fn look_for_the_end(&mut self) {
+        if self.inner.is_end_stream() {
+            self.end();
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(whole) = self.whole.take() {
+            whole(mem::take(&mut self.read));
+        }
+    }
+}
+
+impl<F: FnOnce(VecDeque<Bytes>) + Send + Unpin + 'static> http_body::Body for Collecting<F> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let polled = Pin::new(&mut self.inner).poll_frame(cx);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(chunk) = frame.data_ref() {
+                    self.take(chunk);
+                }
+                self.look_for_the_end();
+            }
+            Poll::Ready(Some(Err(_))) => self.give_up(),
+            Poll::Ready(None) => self.end(),
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    /// What was kept, if anything.
+    type Kept = Arc<Mutex<Option<VecDeque<Bytes>>>>;
+
+    fn collecting(body: Body) -> (Body, Kept) {
+        let kept = Kept::default();
+        let to = kept.clone();
+        let whole = move |chunks| *to.lock().expect("no panic") = Some(chunks);
+        (Collecting::wrap(body, whole), kept)
+    }
+
+    fn text(kept: &Kept) -> Option<Vec<u8>> {
+        let kept = kept.lock().expect("no panic").clone();
+        kept.map(|chunks| chunks.iter().flatten().copied().collect())
+    }
+
+    fn pieces(pieces: Vec<Result<&'static str, &'static str>>) -> Body {
+        let frames =
+            pieces.into_iter().map(|piece| piece.map(|text| Frame::data(Bytes::from(text))));
+        Body::wrap(http_body_util::StreamBody::new(futures_util::stream::iter(frames)))
+    }
+
+    #[tokio::test]
+    async fn a_whole_body_is_kept_with_its_last_byte() {
+        for body in [Body::full("ab"), pieces(vec![Ok("a"), Ok("b")])] {
+            let (mut body, kept) = collecting(body);
+            assert_eq!(text(&kept), None);
+            while body.frame().await.is_some() {}
+            assert_eq!(text(&kept), Some(b"ab".to_vec()));
+        }
+        let (mut body, kept) = collecting(Body::full("ab"));
+        body.frame().await.expect("a piece").expect("no error");
+        assert_eq!(text(&kept), Some(b"ab".to_vec()), "its length told that this was all");
+        let (_, kept) = collecting(Body::empty());
+        assert_eq!(text(&kept), Some(Vec::new()));
+    }
+
+    #[tokio::test]
+    async fn what_breaks_off_is_not_kept() {
+        let (mut body, kept) = collecting(pieces(vec![Ok("a"), Err("broken")]));
+        while let Some(Ok(_)) = body.frame().await {}
+        assert!(body.frame().await.is_none());
+        assert_eq!(text(&kept), None);
+        let (mut body, kept) = collecting(pieces(vec![Ok("a"), Ok("b")]));
+        body.frame().await.expect("a piece").expect("no error");
+        drop(body);
+        assert_eq!(text(&kept), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_too_large_is_handed_on_and_not_kept() {
+        let large = Bytes::from(vec![b'x'; DOCUMENT_BYTES_MAX]);
+        let chunks = VecDeque::from([large, Bytes::from("y")]);
+        let (mut body, kept) = collecting(Body::chunks(chunks));
+        let mut bytes = 0;
+        while let Some(frame) = body.frame().await {
+            bytes += frame.expect("no error").data_ref().map_or(0, Bytes::len);
+        }
+        assert_eq!((bytes, text(&kept)), (DOCUMENT_BYTES_MAX + 1, None));
+    }
+}

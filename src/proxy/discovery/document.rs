@@ -1,0 +1,264 @@
+//! One answer of the apiserver, kept to be given again: its own bytes and headers.
+//!
+//! Invariant: what belongs to one answer only (date, audit id, flow control) is never given twice.
+
+use std::{collections::VecDeque, fmt, sync::OnceLock};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use jiff::{Span, civil::DateTime, fmt::strtime};
+use tokio::time::Instant;
+
+use super::wanted::is_tag;
+use crate::{
+    body::Body,
+    proxy::local::{AUDIT_ID, audit_id},
+};
+
+/// An answer that may be given again.
+pub struct Document {
+    tag: Option<HeaderValue>,
+    headers: HeaderMap,
+    chunks: VecDeque<Bytes>,
+    bytes: usize,
+    learned_at: Instant,
+    /// The headers of the apiserver's own "not modified", once it was seen.
+    not_modified: OnceLock<HeaderMap>,
+}
+
+/// In which form a document is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// With its body.
+    Whole,
+    /// The client has it already.
+    NotModified,
+}
+
+/// Flow control happens for each request anew (S-HDR-03).
+const FLOW_CONTROL: &str = "x-kubernetes-pf-";
+
+/// What an answer may depend on and still be kept: the key has both.
+const VARY: [&str; 2] = ["accept", "accept-encoding"];
+
+/// What a document takes beside its body, estimated.
+const OVERHEAD_BYTES: usize = 1024;
+
+/// How Go prints times, but for the zone.
+const GO_TIME: &str = "%a, %d %b %Y %H:%M:%S";
+
+// === impl Document ===
+
+impl Document {
+    /// Keeps a whole answer of status 200, unless it may depend on more than is looked at.
+    pub(in crate::proxy) fn of(
+        headers: &HeaderMap,
+        chunks: &VecDeque<Bytes>,
+        at: Instant,
+    ) -> Option<Self> {
+        let odd = [header::SET_COOKIE, header::CONTENT_RANGE, header::WARNING];
+        if !varies_as_expected(headers) || odd.iter().any(|name| headers.contains_key(name)) {
+            return None;
+        }
+        let tag = headers.get(header::ETAG).filter(|tag| is_tag(tag)).cloned();
+        Some(Self {
+            tag,
+            headers: lasting(headers),
+            bytes: chunks.iter().map(Bytes::len).sum::<usize>() + OVERHEAD_BYTES,
+            chunks: chunks.clone(),
+            learned_at: at,
+            not_modified: OnceLock::new(),
+        })
+    }
+
+    /// What tells this version of the document from others.
+    pub fn tag(&self) -> Option<&HeaderValue> {
+        self.tag.as_ref()
+    }
+
+    /// Memory held, estimated.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether it is known how the apiserver says that a client has it already.
+    pub fn knows_not_modified(&self) -> bool {
+        self.not_modified.get().is_some()
+    }
+
+    /// Takes over how the apiserver says that.
+    pub(in crate::proxy) fn learn_not_modified(&self, headers: &HeaderMap) {
+        // `Expires` tells a time, and is not worth the trouble.
+        if !headers.contains_key(header::EXPIRES) {
+            self.not_modified.get_or_init(|| lasting(headers));
+        }
+    }
+
+    /// The answer, as the apiserver would give it now; `request` has the client's headers.
+    pub(super) fn answer(&self, form: Form, request: &HeaderMap, now: Instant) -> Response<Body> {
+        let mut response = match (form, self.not_modified.get()) {
+            (Form::NotModified, Some(headers)) => {
+                let mut response = Response::new(Body::empty());
+                *response.status_mut() = StatusCode::NOT_MODIFIED;
+                *response.headers_mut() = headers.clone();
+                response
+            }
+            _ => self.whole(),
+        };
+        let headers = response.headers_mut();
+        headers.insert(AUDIT_ID, audit_id(request));
+        if let Some(expires) = headers.get(header::EXPIRES)
+            && let Some(later) =
+                later(expires, now.saturating_duration_since(self.learned_at).as_secs())
+        {
+            headers.insert(header::EXPIRES, later);
+        }
+        response
+    }
+
+    /// The answer, after the apiserver has just said with these headers that it still holds.
+    pub(super) fn renewed(&self, not_modified: &HeaderMap) -> Response<Body> {
+        let mut response = self.whole();
+        for (name, value) in not_modified {
+            if is_momentary(name) || name == header::EXPIRES {
+                response.headers_mut().insert(name, value.clone());
+            }
+        }
+        response
+    }
+
+    fn whole(&self) -> Response<Body> {
+        let mut response = Response::new(Body::chunks(self.chunks.clone()));
+        *response.headers_mut() = self.headers.clone();
+        response
+    }
+}
+
+impl fmt::Debug for Document {
+    /// Never prints what it holds.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Document").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+fn varies_as_expected(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::VARY).iter().map(HeaderValue::to_str);
+    let mut names = values.flat_map(|value| value.unwrap_or("*").split(','));
+    names.all(|name| VARY.iter().any(|known| name.trim().eq_ignore_ascii_case(known)))
+}
+
+/// Belongs to one answer only.
+fn is_momentary(name: &HeaderName) -> bool {
+    *name == AUDIT_ID || *name == header::DATE || name.as_str().starts_with(FLOW_CONTROL)
+}
+
+/// What every answer with this document has; its length is known from the body.
+fn lasting(headers: &HeaderMap) -> HeaderMap {
+    let kept = headers.iter().filter(|(name, _)| {
+        !is_momentary(name) && *name != header::CONTENT_LENGTH && *name != header::CONNECTION
+    });
+    let mut lasting = HeaderMap::new();
+    for (name, value) in kept {
+        lasting.append(name.clone(), value.clone());
+    }
+    lasting
+}
+
+/// A time as Go prints it, so many seconds later, in whatever zone it is.
+fn later(expires: &HeaderValue, seconds: u64) -> Option<HeaderValue> {
+    let (time, zone) = expires.to_str().ok()?.rsplit_once(' ')?;
+    let time: DateTime = strtime::parse(GO_TIME, time).ok()?.to_datetime().ok()?;
+    let later =
+        time.checked_add(Span::new().try_seconds(i64::try_from(seconds).ok()?).ok()?).ok()?;
+    HeaderValue::from_str(&format!("{} {zone}", later.strftime(GO_TIME))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    fn document(pairs: &[(&'static str, &'static str)], at: Instant) -> Option<Document> {
+        Document::of(&headers(pairs), &VecDeque::from([Bytes::from("body")]), at)
+    }
+
+    #[test]
+    fn what_belongs_to_one_answer_is_not_given_again() {
+        let at = Instant::now();
+        let kept = document(
+            &[
+                ("audit-id", "1"),
+                ("date", "then"),
+                ("x-kubernetes-pf-flowschema-uid", "f"),
+                ("content-length", "4"),
+                ("etag", "\"A\""),
+                ("vary", "Accept-Encoding"),
+                ("vary", "Accept"),
+                ("cache-control", "public"),
+            ],
+            at,
+        );
+        let kept = kept.expect("a document");
+        let again = kept.answer(Form::Whole, &headers(&[("audit-id", "2")]), at);
+        let expected = headers(&[
+            ("etag", "\"A\""),
+            ("vary", "Accept-Encoding"),
+            ("vary", "Accept"),
+            ("cache-control", "public"),
+            ("audit-id", "2"),
+        ]);
+        assert_eq!(again.headers(), &expected);
+        let other = kept.answer(Form::Whole, &HeaderMap::new(), at);
+        assert_eq!(other.headers()["audit-id"].len(), 36);
+    }
+
+    #[test]
+    fn not_modified_is_said_in_the_apiservers_own_words() {
+        let at = Instant::now();
+        let kept = document(&[("etag", "\"A\""), ("content-type", "text/plain")], at);
+        let kept = kept.expect("a document");
+        assert!(!kept.knows_not_modified());
+        kept.learn_not_modified(&headers(&[("etag", "\"A\""), ("audit-id", "1"), ("date", "x")]));
+        let answer = kept.answer(Form::NotModified, &headers(&[("audit-id", "2")]), at);
+        assert_eq!(answer.status(), 304);
+        assert_eq!(answer.headers(), &headers(&[("etag", "\"A\""), ("audit-id", "2")]));
+    }
+
+    #[test]
+    fn a_confirmed_document_carries_the_marks_of_the_confirmation() {
+        let kept = document(&[("etag", "\"A\""), ("vary", "Accept")], Instant::now());
+        let confirmation = headers(&[("audit-id", "9"), ("vary", "x"), ("expires", "later")]);
+        let answer = kept.expect("a document").renewed(&confirmation);
+        assert_eq!(answer.status(), 200);
+        let expected =
+            [("etag", "\"A\""), ("vary", "Accept"), ("audit-id", "9"), ("expires", "later")];
+        assert_eq!(answer.headers(), &headers(&expected));
+    }
+
+    #[test]
+    fn an_expiry_moves_with_the_time() {
+        let at = Instant::now();
+        let expires = ("expires", "Sun, 31 Dec 2028 23:59:30 UTC");
+        let kept = document(&[expires], at).expect("a document");
+        let answered =
+            kept.answer(Form::Whole, &HeaderMap::new(), at + std::time::Duration::from_secs(40));
+        assert_eq!(answered.headers()["expires"], "Mon, 01 Jan 2029 00:00:10 UTC");
+    }
+
+    #[test]
+    fn what_may_depend_on_more_is_not_kept() {
+        let at = Instant::now();
+        for pair in [("vary", "*"), ("vary", "Origin"), ("set-cookie", "a=b"), ("warning", "299")] {
+            assert!(document(&[pair], at).is_none(), "{pair:?}");
+        }
+        let weak = document(&[("etag", "W/\"A\"")], at).expect("a document");
+        assert_eq!(weak.tag(), None);
+    }
+}

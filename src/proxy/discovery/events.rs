@@ -1,0 +1,222 @@
+//! Lists and watches of definitions, read for nothing but names, versions and foreign servers.
+
+use std::borrow::Cow;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use serde::{Deserialize, de::IgnoredAny};
+
+use crate::body::{Body, BoxError};
+
+/// One line of a watch.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// Something came to be or changed.
+    Changed(Definition),
+    /// Something is gone.
+    Deleted(Definition),
+    /// Nothing happened up to this version.
+    Bookmark(Definition),
+    /// The watch cannot go on.
+    Error,
+}
+
+/// A CustomResourceDefinition or an APIService.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Definition {
+    pub(super) name: Box<str>,
+    pub(super) version: Box<str>,
+    /// Whether another server than the apiserver stands behind it.
+    pub(super) is_remote: bool,
+}
+
+/// The lines of a watch.
+pub(super) struct Lines {
+    body: Body,
+    read: BytesMut,
+}
+
+/// What was read is no event.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unreadable {
+    /// The body broke off.
+    #[error("the answer broke off")]
+    Broken(#[source] BoxError),
+    /// A line is longer than any definition.
+    #[error("a line is longer than {LINE_BYTES_MAX} bytes")]
+    TooLong,
+    /// It is not what a definition looks like.
+    #[error("the answer is not understood")]
+    Malformed(#[from] serde_json::Error),
+}
+
+#[derive(Deserialize)]
+struct RawList<'a> {
+    #[serde(borrow)]
+    metadata: RawMetadata<'a>,
+    /// `null` where there are none (S-LIST-63).
+    #[serde(borrow)]
+    items: Option<Vec<RawObject<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct RawEvent<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    object: RawObject<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawObject<'a> {
+    #[serde(borrow)]
+    metadata: RawMetadata<'a>,
+    spec: RawSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct RawMetadata<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    resource_version: Cow<'a, str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawSpec {
+    /// Absent or null where the apiserver serves it itself.
+    service: Option<IgnoredAny>,
+}
+
+/// The longest line that is read; its objects are at most as large as etcd's values.
+const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The largest list that is read.
+const LIST_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+// === impl Lines ===
+
+impl Lines {
+    /// Reads lines from a body.
+    pub(super) fn of(body: Body) -> Self {
+        Self { body, read: BytesMut::new() }
+    }
+
+    /// The next event; `None` at a clean end. May be dropped at any time without losing any.
+    pub(super) async fn next(&mut self) -> Result<Option<Event>, Unreadable> {
+        loop {
+            if let Some(at) = memchr::memchr(b'\n', &self.read) {
+                let line = self.read.split_to(at + 1);
+                return Event::read(&line).map(Some);
+            }
+            if self.read.len() > LINE_BYTES_MAX {
+                return Err(Unreadable::TooLong);
+            }
+            match self.body.frame().await.transpose().map_err(Unreadable::Broken)? {
+                Some(frame) => {
+                    self.read
+                        .extend_from_slice(&frame.into_data().unwrap_or_else(|_| Bytes::new()));
+                }
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+// === impl Event ===
+
+impl Event {
+    fn read(line: &[u8]) -> Result<Self, Unreadable> {
+        let event: RawEvent<'_> = serde_json::from_slice(line)?;
+        let definition = event.object.definition();
+        Ok(match &*event.kind {
+            "ADDED" | "MODIFIED" => Self::Changed(definition),
+            "DELETED" => Self::Deleted(definition),
+            "BOOKMARK" => Self::Bookmark(definition),
+            _ => Self::Error,
+        })
+    }
+}
+
+// === impl RawObject ===
+
+impl RawObject<'_> {
+    fn definition(&self) -> Definition {
+        Definition {
+            name: self.metadata.name.as_ref().into(),
+            version: self.metadata.resource_version.as_ref().into(),
+            is_remote: self.spec.service.is_some(),
+        }
+    }
+}
+
+/// A list: its version, and what it has.
+pub(super) async fn read_list(body: Body) -> Result<(Box<str>, Vec<Definition>), Unreadable> {
+    let bytes = body.collect(LIST_BYTES_MAX).await.map_err(Unreadable::Broken)?;
+    let list: RawList<'_> = serde_json::from_slice(&bytes)?;
+    let items = list.items.iter().flatten().map(RawObject::definition).collect();
+    Ok((list.metadata.resource_version.as_ref().into(), items))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    fn definition(name: &str, version: &str, is_remote: bool) -> Definition {
+        Definition { name: name.into(), version: version.into(), is_remote }
+    }
+
+    #[tokio::test]
+    async fn events_are_read_however_they_are_cut() {
+        let text = concat!(
+            r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"5"},"spec":{"service":{"name":"s"}}}}"#,
+            "\n",
+            r#"{"type":"MODIFIED","object":{"kind":"PartialObjectMetadata","metadata":{"name":"b","resourceVersion":"6"}}}"#,
+            "\n",
+            r#"{"type":"DELETED","object":{"metadata":{"name":"a","resourceVersion":"7"},"spec":{"service":null}}}"#,
+            "\n",
+            r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#,
+            "\n",
+            r#"{"type":"ERROR","object":{"kind":"Status","code":410}}"#,
+            "\n",
+        );
+        for size in [1, 7, 1000] {
+            let chunks = text.as_bytes().chunks(size).map(Bytes::copy_from_slice);
+            let mut lines = Lines::of(Body::chunks(chunks.collect::<VecDeque<_>>()));
+            let mut events = Vec::new();
+            while let Some(event) = lines.next().await.expect("readable") {
+                events.push(event);
+            }
+            let expected = [
+                Event::Changed(definition("a", "5", true)),
+                Event::Changed(definition("b", "6", false)),
+                Event::Deleted(definition("a", "7", false)),
+                Event::Bookmark(definition("", "9", false)),
+                Event::Error,
+            ];
+            assert_eq!(events, expected, "in pieces of {size}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_list_without_items_is_a_list() {
+        for items in ["null", "[]"] {
+            let text = format!(r#"{{"metadata":{{"resourceVersion":"3"}},"items":{items}}}"#);
+            let (version, items) = read_list(Body::full(text)).await.expect("readable");
+            assert_eq!((&*version, items), ("3", vec![]));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_event_is_no_answer() {
+        for text in ["null\n", "{}\n", "\u{0}\n", "{\"type\":1,\"object\":{}}\n"] {
+            let mut lines = Lines::of(Body::full(text));
+            assert!(lines.next().await.is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Which requests ask for a document that may be kept, and what their answers depend on. Pure.
+//!
+//! Only plain forms are read; whatever could make the apiserver answer otherwise (another method, a
+//! range, an unknown parameter, a person's client) is not understood here and is forwarded.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
+
+use crate::api::{media, request::timeout};
+
+/// A request for a document that may be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// What the document is made from.
+    pub subject: Subject,
+    /// Everything its answer depends on but the caller.
+    pub key: Key,
+    /// Which version the client has already.
+    pub condition: Condition,
+}
+
+/// What a document is made from, beyond the apiserver's own types.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// What CustomResourceDefinitions and APIServices alone tell.
+    Cluster,
+    /// The same, for one group and version: the name of its APIService.
+    Version(Box<str>),
+    /// That, and what every aggregated server says of itself.
+    Everything,
+}
+
+/// What an answer depends on but the caller.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    target: Box<str>,
+    accept: Option<HeaderValue>,
+    accept_encoding: Option<HeaderValue>,
+}
+
+/// Which version of a document a client has already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// None, or it does not say.
+    Absent,
+    /// The one with this tag.
+    Tag(HeaderValue),
+}
+
+/// Headers that could change an answer in ways not followed here.
+const ODD: [HeaderName; 14] = [
+    header::RANGE,
+    header::IF_RANGE,
+    header::IF_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::IF_UNMODIFIED_SINCE,
+    header::CACHE_CONTROL,
+    header::PRAGMA,
+    header::ORIGIN,
+    header::UPGRADE,
+    header::EXPECT,
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    // The addresses that `/api` names depend on where the client is.
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-real-ip"),
+];
+
+/// How an Accept header asks for all groups in one document (S-DISC-02).
+const AGGREGATED: &str = "as=APIGroupDiscoveryList";
+
+/// A longer target is not one of these documents'.
+const TARGET_BYTES_MAX: usize = 1024;
+
+/// What is accepted is remembered with each document, and so must not be long.
+const ACCEPT_BYTES_MAX: usize = 512;
+
+/// A client that gives up sooner is the apiserver's to disappoint.
+const TIMEOUT_MIN: Duration = Duration::from_secs(1);
+
+// === impl Wanted ===
+
+impl Wanted {
+    /// What a request asks for, if it is a document that may be kept, asked for in a plain form.
+    pub fn of<B>(request: &Request<B>) -> Option<Self> {
+        let (uri, headers) = (request.uri(), request.headers());
+        let is_plain = request.method() == Method::GET
+            && uri.path().len() + uri.query().map_or(0, str::len) <= TARGET_BYTES_MAX
+            && !ODD.iter().any(|name| headers.contains_key(name))
+            && !media::is_for_people(headers);
+        if !is_plain {
+            return None;
+        }
+        let accept = only(headers, &header::ACCEPT)?;
+        let accept_encoding = only(headers, &header::ACCEPT_ENCODING)?;
+        if [accept, accept_encoding].iter().flatten().any(|it| it.len() > ACCEPT_BYTES_MAX) {
+            return None;
+        }
+        let subject = subject(uri.path(), accept)?;
+        let target = target(uri.path(), uri.query().unwrap_or_default())?;
+        let condition = match only(headers, &header::IF_NONE_MATCH)? {
+            None => Condition::Absent,
+            Some(value) if is_tag(value) => Condition::Tag(value.clone()),
+            Some(_) => return None,
+        };
+        let (accept, accept_encoding) = (accept.cloned(), accept_encoding.cloned());
+        Some(Self { subject, key: Key { target, accept, accept_encoding }, condition })
+    }
+}
+
+// === impl Subject ===
+
+impl Subject {
+    /// Whether the document shows what one of these APIServices' own servers say.
+    pub fn is_told_by(&self, remote: &BTreeSet<Box<str>>) -> bool {
+        match self {
+            Self::Cluster => false,
+            Self::Version(name) => remote.contains(name),
+            Self::Everything => !remote.is_empty(),
+        }
+    }
+}
+
+// === impl Key ===
+
+impl Key {
+    /// Memory taken, estimated.
+    pub(super) fn bytes(&self) -> usize {
+        let length = |value: &Option<HeaderValue>| value.as_ref().map_or(0, HeaderValue::len);
+        self.target.len() + length(&self.accept) + length(&self.accept_encoding)
+    }
+}
+
+/// Whether this is one strong entity tag, which every handler of these documents reads alike: only
+/// OpenAPI's know lists, weak tags and `*`.
+pub(super) fn is_tag(value: &HeaderValue) -> bool {
+    let inner = value.as_bytes().strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    inner.is_some_and(|inner| !inner.is_empty() && inner.iter().all(u8::is_ascii_alphanumeric))
+}
+
+/// The one value of a header, if it has one; nothing at all if it has several.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Option<&'a HeaderValue>> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (value, None) => Some(value),
+        (_, Some(_)) => None,
+    }
+}
+
+/// What the document at a path is made from; `/version` and health are none of these.
+fn subject(path: &str, accept: Option<&HeaderValue>) -> Option<Subject> {
+    let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
+    if !parts.iter().all(|part| is_plain(part)) {
+        return None;
+    }
+    let is_aggregated = || {
+        let clauses = accept.map_or(&[][..], HeaderValue::as_bytes);
+        clauses.windows(AGGREGATED.len()).any(|window| window == AGGREGATED.as_bytes())
+    };
+    Some(match parts[..] {
+        ["apis"] if is_aggregated() => Subject::Everything,
+        ["api"] | ["apis"] | ["apis", _] => Subject::Cluster,
+        ["api", version] => Subject::Version(format!("{version}.").into()),
+        ["apis", group, version] => Subject::Version(format!("{version}.{group}").into()),
+        ["openapi", "v2"] | ["openapi", "v3", ..] => Subject::Everything,
+        _ => return None,
+    })
+}
+
+/// Whether a segment can only mean itself.
+fn is_plain(part: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    !part.is_empty() && !matches!(part, "." | "..") && part.bytes().all(plain)
+}
+
+/// Path and query without what does not change the answer; nothing if a parameter is unknown.
+fn target(path: &str, query: &str) -> Option<Box<str>> {
+    let (mut hash, mut limit) = (None, None);
+    for pair in query.split('&').filter(|_| !query.is_empty()) {
+        let (name, value) = pair.split_once('=')?;
+        let slot = match name {
+            "timeout" if timeout(value).is_some_and(|limit| limit >= TIMEOUT_MIN) => &mut limit,
+            "hash" if path.starts_with("/openapi/v3/") && is_plain(value) => &mut hash,
+            _ => return None,
+        };
+        if slot.replace(value).is_some() {
+            return None;
+        }
+    }
+    Some(match hash {
+        Some(hash) => format!("{path}?hash={hash}").into(),
+        None => path.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(target: &str, headers: &[(&'static str, &str)]) -> Option<Wanted> {
+        let mut request = Request::get(target);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        Wanted::of(&request.body(()).expect("a request"))
+    }
+
+    fn subject_of(target: &str) -> Option<Subject> {
+        asked(target, &[]).map(|wanted| wanted.subject)
+    }
+
+    #[test]
+    fn a_documents_subject_is_what_its_path_and_accept_header_say() {
+        let version = |name: &str| Some(Subject::Version(name.into()));
+        let rows = [
+            ("/api", Some(Subject::Cluster)),
+            ("/apis", Some(Subject::Cluster)),
+            ("/apis?timeout=32s", Some(Subject::Cluster)),
+            ("/apis/apps", Some(Subject::Cluster)),
+            ("/api/v1", version("v1.")),
+            ("/apis/shop.example.com/v1beta1", version("v1beta1.shop.example.com")),
+            ("/openapi/v2", Some(Subject::Everything)),
+            ("/openapi/v3", Some(Subject::Everything)),
+            ("/openapi/v3/apis/apps/v1?hash=0A", Some(Subject::Everything)),
+        ];
+        for (target, expected) in rows {
+            assert_eq!(subject_of(target), expected, "{target}");
+        }
+        let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        let wanted = asked("/apis", &[("accept", aggregated)]).expect("a document");
+        assert_eq!(wanted.subject, Subject::Everything);
+    }
+
+    #[test]
+    fn what_is_not_plain_is_not_understood() {
+        for target in [
+            "/",
+            "/version",
+            "/healthz",
+            "/api/",
+            "/apis//v1",
+            "/apis/a/v1/things",
+            "/api/v1/pods",
+            "/openapi",
+            "/openapi/v3/",
+            "/openapi/v2?hash=0A",
+            "/apis?pretty=true",
+            "/apis?timeout=abc",
+            "/apis?timeout=0",
+            "/apis?timeout=1ms",
+            "/apis?timeout=1s&timeout=2s",
+            "/apis?hash=0A",
+            "/apis?",
+            "/apis/%61pps",
+            "/apis/..",
+        ] {
+            let understood = subject_of(target).is_some();
+            assert_eq!(understood, target == "/apis?", "{target}");
+        }
+        for header in [
+            ("range", "bytes=0-1"),
+            ("cache-control", "no-cache"),
+            ("x-forwarded-for", "10.0.0.1"),
+            ("user-agent", "curl/8.1"),
+            ("content-length", "3"),
+            ("if-none-match", "*"),
+            ("if-none-match", "W/\"A\""),
+            ("if-none-match", "\"A\", \"B\""),
+            ("if-none-match", "A"),
+            ("if-modified-since", "Mon, 22 Nov 2027 07:20:00 GMT"),
+        ] {
+            assert_eq!(asked("/openapi/v2", &[header]), None, "{header:?}");
+        }
+        assert_eq!(asked("/apis", &[("accept", &"a".repeat(513))]), None);
+        let twice = [("accept", "application/json"), ("accept", "application/yaml")];
+        assert_eq!(asked("/apis", &twice), None);
+        let head = Request::head("/apis").body(()).expect("a request");
+        assert_eq!(Wanted::of(&head), None);
+    }
+
+    #[test]
+    fn the_key_holds_what_an_answer_depends_on_and_nothing_else() {
+        let key = |target, headers: &[_]| asked(target, headers).expect("a document").key;
+        let plain = key("/apis", &[]);
+        assert_eq!(plain, key("/apis?timeout=32s", &[("user-agent", "kubectl/v1.36")]));
+        assert_eq!(plain, key("/apis", &[("if-none-match", "\"A\"")]));
+        assert_ne!(plain, key("/apis", &[("accept", "application/yaml")]));
+        assert_ne!(plain, key("/apis", &[("accept-encoding", "gzip")]));
+        assert_ne!(plain, key("/api", &[]));
+        let hashed = |hash: &str| {
+            let target = format!("/openapi/v3/api/v1?hash={hash}");
+            asked(&target, &[]).expect("a document").key
+        };
+        assert_ne!(hashed("0A"), hashed("0B"));
+    }
+
+    #[test]
+    fn what_aggregated_servers_tell_is_told_apart() {
+        let remote = BTreeSet::from(["v1beta1.metrics.k8s.io".into()]);
+        let told = |target| subject_of(target).is_some_and(|it| it.is_told_by(&remote));
+        assert!(told("/openapi/v2"));
+        assert!(told("/apis/metrics.k8s.io/v1beta1"));
+        for target in ["/api", "/apis", "/apis/metrics.k8s.io", "/api/v1", "/apis/apps/v1"] {
+            assert!(!told(target), "{target}");
+        }
+        let local = Subject::Everything;
+        assert!(!local.is_told_by(&BTreeSet::new()));
+    }
+}

@@ -1,0 +1,350 @@
+//! Follows all that discovery documents are made from: CustomResourceDefinitions and APIServices.
+//!
+//! What is followed is not kept: it counts that something changed, and which APIServices have servers
+//! of their own, whose documents no watch shows. Runs while documents are asked for. Invariant: as long
+//! as [`Standing::proven_at`] says so, no change is missing from [`Standing::changed_at`].
+
+use std::{
+    collections::BTreeSet,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use http::{HeaderValue, Request, StatusCode, header};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::events::{Event, Lines, Unreadable, read_list};
+use crate::{
+    body::Body,
+    cache::reflector::Random,
+    upstream::{self, Client, Lane},
+};
+
+/// What the watches show of all that documents are made from.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// When both last proved to be complete; nothing if one is not open.
+    pub proven_at: Option<Instant>,
+    /// When something last changed, or might have.
+    pub changed_at: Instant,
+    /// The names of APIServices with servers of their own.
+    pub remote: Arc<BTreeSet<Box<str>>>,
+}
+
+/// Both watches.
+pub(super) struct Watches {
+    client: Arc<dyn Client>,
+    random: Random,
+    stop: CancellationToken,
+    state: Mutex<State>,
+}
+
+struct State {
+    used_at: Instant,
+    activity: Activity,
+    disturbed_at: Instant,
+    followed: [Followed; FOLLOWED.len()],
+    remote: Arc<BTreeSet<Box<str>>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Activity {
+    Following,
+    Resting,
+}
+
+#[derive(Clone, Copy)]
+struct Followed {
+    /// Nothing while the watch is not open.
+    proven_at: Option<Instant>,
+    changed_at: Instant,
+}
+
+/// One of the two.
+struct Kind {
+    role: Role,
+    path: &'static str,
+    /// What is needed of its lists, which may be the first item only.
+    list: &'static str,
+    accept_list: &'static str,
+    accept_watch: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Definitions,
+    /// These tell which groups have servers of their own.
+    Services,
+}
+
+/// How a watch ended.
+enum End {
+    /// As planned: nothing is missing if the next goes on from this version.
+    Planned(Box<str>),
+    /// Sooner: its server may have become another.
+    Early,
+}
+
+/// Why a list or a watch came to nothing.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("the apiserver refuses it with status {0}")]
+    Refused(StatusCode),
+    #[error("the apiserver answered with status {0}")]
+    Status(StatusCode),
+    #[error("no answer came within {ANSWER_MAX:?}")]
+    Silence,
+    #[error("its version is none")]
+    Version,
+    #[error(transparent)]
+    Upstream(#[from] upstream::Error),
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+}
+
+/// Of definitions, whose schemas are large, only the metadata is asked for; APIServices are small.
+const FOLLOWED: [Kind; 2] = [
+    Kind {
+        role: Role::Definitions,
+        path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        list: "?limit=1",
+        accept_list: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        accept_watch: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+    },
+    Kind {
+        role: Role::Services,
+        path: "/apis/apiregistration.k8s.io/v1/apiservices",
+        list: "",
+        accept_list: "application/json",
+        accept_watch: "application/json",
+    },
+];
+
+/// A watch is planned to be this long, and up to twice as long.
+const WATCH_LENGTH: Duration = Duration::from_secs(300);
+
+/// A watch that ends so much sooner than planned has still ended as planned.
+const WATCH_EARLY: Duration = Duration::from_secs(5);
+
+/// Bookmarks come each minute while anything happens in the cluster; a watch that is silent for longer
+/// is opened again, which shows that the apiserver is there.
+const QUIET_MAX: Duration = Duration::from_secs(75);
+
+/// What happened while a watch was not open is told at once when it is; so long it proves nothing.
+const CATCHING_UP: Duration = Duration::from_secs(1);
+
+/// For so long a list, or the head of a watch, is waited for.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// Waits after failures double from the first to the second of these.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// After a refusal it is not asked sooner.
+const REFUSED_REST: Duration = Duration::from_secs(60);
+
+/// What we call ourselves towards the apiserver.
+const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
+
+/// When nobody asks for documents any more, the watches end.
+const IDLE_MAX: Duration = Duration::from_secs(600);
+
+// === impl Watches ===
+
+impl Watches {
+    /// Nothing is followed yet; everything ends with `stop`.
+    pub(super) fn new(client: Arc<dyn Client>, random: Random, stop: CancellationToken) -> Self {
+        let now = Instant::now();
+        let state = State {
+            used_at: now,
+            activity: Activity::Resting,
+            disturbed_at: now,
+            followed: [Followed { proven_at: None, changed_at: now }; FOLLOWED.len()],
+            remote: Arc::default(),
+        };
+        Self { client, random, stop, state: Mutex::new(state) }
+    }
+
+    /// What they prove; begins to follow if nobody does.
+    pub(super) fn standing(self: &Arc<Self>, now: Instant) -> Standing {
+        let mut state = self.state();
+        state.used_at = now;
+        if mem::replace(&mut state.activity, Activity::Following) == Activity::Resting {
+            tokio::spawn(self.clone().run());
+        }
+        let proven = state.followed.iter().map(|followed| followed.proven_at);
+        let changed = state.followed.iter().map(|followed| followed.changed_at);
+        Standing {
+            // `None` is less than any time.
+            proven_at: proven.min().flatten(),
+            changed_at: changed.fold(state.disturbed_at, Instant::max),
+            remote: state.remote.clone(),
+        }
+    }
+
+    /// Something was changed, or is about to be.
+    pub(super) fn disturbed(&self, now: Instant) {
+        self.state().disturbed_at = now;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn run(self: Arc<Self>) {
+        let following = async {
+            tokio::join!(self.follow(0), self.follow(1));
+        };
+        tokio::select! {
+            () = following => {}
+            () = self.stop.cancelled() => {}
+            () = self.rested() => {}
+        }
+    }
+
+    /// Waits until nobody has asked for long, and then stops under the lock that asking takes.
+    async fn rested(&self) {
+        loop {
+            let ends_at = {
+                let mut state = self.state();
+                let ends_at = state.used_at + IDLE_MAX;
+                if Instant::now() >= ends_at {
+                    state.activity = Activity::Resting;
+                    state.followed.iter_mut().for_each(|followed| followed.proven_at = None);
+                    return;
+                }
+                ends_at
+            };
+            sleep_until(ends_at).await;
+        }
+    }
+
+    /// Follows one of them for ever.
+    async fn follow(&self, which: usize) {
+        let mut rest = BACKOFF.0;
+        loop {
+            let failure = self.follow_once(which, &mut rest).await;
+            self.state().followed[which].proven_at = None;
+            let pause = match failure {
+                Ok(()) => Duration::ZERO,
+                Err(Failure::Refused(_)) => REFUSED_REST,
+                Err(_) => {
+                    let longer = (rest * 2).min(BACKOFF.1);
+                    mem::replace(&mut rest, longer)
+                }
+            };
+            if let Err(error) = failure {
+                tracing::debug!(path = FOLLOWED[which].path, %error, "not followed");
+            }
+            // The pause alone would be none after a watch that ended early.
+            sleep(pause.max(BACKOFF.0).mul_f64(0.5 + (self.random)())).await;
+        }
+    }
+
+    /// Lists, then watches until something unplanned happens.
+    async fn follow_once(&self, which: usize, rest: &mut Duration) -> Result<(), Failure> {
+        let kind = &FOLLOWED[which];
+        let target = format!("{}{}", kind.path, kind.list);
+        let listed = self.ask(&target, kind.accept_list, Lane::Short);
+        let read = timeout(ANSWER_MAX, async { Ok(read_list(listed.await?).await?) });
+        let (mut version, definitions) = read.await.unwrap_or(Err(Failure::Silence))?;
+        {
+            let mut state = self.state();
+            let remote = definitions.into_iter().filter(|definition| definition.is_remote);
+            let remote: BTreeSet<_> = remote.map(|definition| definition.name).collect();
+            if kind.role == Role::Services {
+                state.remote = Arc::new(remote);
+            }
+            state.followed[which].changed_at = Instant::now();
+        }
+        loop {
+            let end = self.watch(which, version, rest).await;
+            self.state().followed[which].proven_at = None;
+            match end? {
+                End::Planned(seen) => version = seen,
+                End::Early => return Ok(()),
+            }
+        }
+    }
+
+    async fn watch(
+        &self,
+        which: usize,
+        mut version: Box<str>,
+        rest: &mut Duration,
+    ) -> Result<End, Failure> {
+        let kind = &FOLLOWED[which];
+        let length = WATCH_LENGTH.mul_f64(1.0 + (self.random)());
+        let target = format!(
+            "{}?watch=true&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={}",
+            kind.path,
+            length.as_secs()
+        );
+        let answered = timeout(ANSWER_MAX, self.ask(&target, kind.accept_watch, Lane::Long)).await;
+        let mut lines = Lines::of(answered.unwrap_or(Err(Failure::Silence))?);
+        let opened_at = Instant::now();
+        let mut heard_at = None;
+        *rest = BACKOFF.0;
+        loop {
+            self.state().followed[which].proven_at = heard_at;
+            let deadline = heard_at.map_or(opened_at + CATCHING_UP, |at| at + QUIET_MAX);
+            let next = match timeout_at(deadline, lines.next()).await {
+                Ok(next) => next?,
+                Err(_) if heard_at.is_some() => return Ok(End::Planned(version)),
+                Err(_) => {
+                    heard_at = Some(opened_at);
+                    continue;
+                }
+            };
+            let Some(event) = next else {
+                let early = opened_at.elapsed() + WATCH_EARLY < length;
+                return Ok(if early { End::Early } else { End::Planned(version) });
+            };
+            let now = Instant::now();
+            match self.heard(which, event, now) {
+                Some(seen) => version = seen,
+                None => return Ok(End::Early),
+            }
+            heard_at = Some(now);
+        }
+    }
+
+    /// Takes an event over; answers its version, or nothing if the watch cannot go on.
+    fn heard(&self, which: usize, event: Event, now: Instant) -> Option<Box<str>> {
+        let (is_remote, definition) = match event {
+            Event::Error => return None,
+            Event::Bookmark(definition) => return Some(definition.version),
+            Event::Changed(definition) => (definition.is_remote, definition),
+            Event::Deleted(definition) => (false, definition),
+        };
+        let mut state = self.state();
+        state.followed[which].changed_at = now;
+        let is_service = FOLLOWED[which].role == Role::Services;
+        if is_service && state.remote.contains(&definition.name) != is_remote {
+            let remote = Arc::make_mut(&mut state.remote);
+            if is_remote {
+                remote.insert(definition.name);
+            } else {
+                remote.remove(&definition.name);
+            }
+        }
+        Some(definition.version)
+    }
+
+    async fn ask(&self, target: &str, accept: &'static str, lane: Lane) -> Result<Body, Failure> {
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = target.parse().map_err(|_| Failure::Version)?;
+        let headers = request.headers_mut();
+        headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(AGENT));
+        let response = self.client.send(request, lane).await?;
+        match response.status() {
+            StatusCode::OK => Ok(response.into_body()),
+            code @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND) => {
+                Err(Failure::Refused(code))
+            }
+            code => Err(Failure::Status(code)),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The words of `Cache-Status`: where an answer came from (RFC 9211).
+
+use http::{HeaderName, HeaderValue, Response};
+
+use crate::{api::version::Freshness, body::Body, metrics::DocumentResult, proxy::decide::Level};
+
+/// The header.
+pub(super) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+
+/// Adds what is said of this answer.
+pub(super) fn with_status(mut response: Response<Body>, status: HeaderValue) -> Response<Body> {
+    response.headers_mut().append(CACHE_STATUS, status);
+    response
+}
+
+/// Written out, because every answer from memory carries one of them.
+pub(super) fn hit_of(level: Level) -> &'static str {
+    match level {
+        Level::Configured(Freshness::MostRecent) => "listless; hit; detail=mostRecent",
+        Level::Configured(Freshness::Session) => "listless; hit; detail=session",
+        Level::Configured(Freshness::Bounded) => "listless; hit; detail=bounded",
+        Level::Configured(Freshness::Any) | Level::Any => "listless; hit; detail=any",
+        Level::NotOlderThan => "listless; hit; detail=notOlderThan",
+    }
+}
+
+/// The same for documents of discovery.
+pub(super) fn given_of(result: DocumentResult) -> &'static str {
+    match result {
+        DocumentResult::Memory => "listless; hit; detail=discovery",
+        DocumentResult::Revalidated => "listless; fwd=stale; fwd-status=304; detail=discovery",
+        DocumentResult::Fetched | DocumentResult::NotKept => "listless; fwd=miss; detail=discovery",
+    }
+}
+
+/// The value of the header.
+pub(super) fn said(status: &str) -> HeaderValue {
+    HeaderValue::from_str(status).expect("made of our own words")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_of_a_hit_is_the_level() {
+        let configured =
+            [Freshness::MostRecent, Freshness::Session, Freshness::Bounded, Freshness::Any];
+        let levels = configured.into_iter().map(Level::Configured);
+        for level in levels.chain([Level::Any, Level::NotOlderThan]) {
+            assert_eq!(hit_of(level), format!("listless; hit; detail={}", level.as_str()));
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Mode `observe`: everything is forwarded unchanged, and what enforce would have done is found out.
+//!
+//! The same decision is made by the same code, with the same replicas, about a session that is what it
+//! would have been in mode `enforce`. Nobody waits for it: a wait that enforce would have made counts as
+//! if it had ended well, and an access review that is not known yet as refused.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Request, Response};
+use hyper::body::Incoming;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Duration, Instant},
+};
+
+use super::{
+    Proxy,
+    authorize::Attributes,
+    decide::{
+        self, Candidate, DocumentPlan, DocumentSource, Forward, ForwardReason, LocalRead, Plan,
+        Rewriting, Step,
+    },
+    discovery::{Known, Offer},
+    forward::Pupils,
+    identify::Caller,
+    observe::RequestLog,
+    session::Source,
+    sessions::{SharedSession, Visit},
+    shadow::Check,
+    target::{Target, negotiate, sought},
+    witness,
+};
+use crate::{
+    api::{
+        Verb,
+        media::Negotiated,
+        request::{RequestInfo, ResourceRequest},
+        version::VersionMatch,
+    },
+    body::Body,
+    cache::{Attached, Demand, Lookup, Replica},
+    config::Config,
+    error::Error,
+    metrics::Would,
+    mutants::{Mutant, is_on},
+    policy::ResourcePolicy,
+    websocket::Asked,
+};
+
+/// What enforce would have done with a request.
+pub(super) struct Foreseen {
+    /// In the end.
+    pub(super) would: Would,
+    /// Whether it would have been held back first.
+    pub(super) paced: bool,
+    /// Why it would have been forwarded, if it would.
+    pub(super) reason: Option<ForwardReason>,
+    /// How it would have been sent.
+    rewriting: Rewriting,
+    /// The answer that memory would have given.
+    answer: Option<Answer>,
+    /// Keeps the replica of a watch in use.
+    pub(super) attached: Option<Attached>,
+}
+
+/// What memory would have answered with.
+struct Answer {
+    replica: Arc<Replica>,
+    read: LocalRead,
+}
+
+/// Access reviews and the like that are asked for so that later requests can be foreseen.
+pub(super) struct Scouts(Arc<Semaphore>);
+
+/// So many may be under way.
+const SCOUTS_MAX: usize = 64;
+
+// === impl Proxy ===
+
+impl Proxy {
+    /// Forwards a request as it is, and accounts for what enforce would have done.
+    pub(super) async fn observe(
+        &self,
+        visit: &Visit,
+        target: &Arc<Target>,
+        config: &Config,
+        request: Request<Incoming>,
+        log: &mut RequestLog,
+    ) -> Result<Response<Body>, Error> {
+        if matches!(target.info, RequestInfo::NonResource(_)) {
+            return self.observe_document(visit, &target.info, request, log).await;
+        }
+        let _noticed = self.discovery.notice(&target.info);
+        let session = self.foreseen.of(visit.caller(), Instant::now());
+        let mut foreseen = self.foresee(visit, &session, target, config, request.headers());
+        let check = self.check(target, &foreseen, config);
+        let rewriting = match &foreseen.rewriting {
+            rewriting if is_on(Mutant::ObservedRewritten) => rewriting.clone(),
+            _ => Rewriting::Keep,
+        };
+        let forward = Forward { reason: ForwardReason::Observing, rewriting };
+        let (caller, info) = (visit.caller(), &target.info);
+        let witness = witness::of(info, log.asker(), &self.insight, &self.cache);
+        let pupils = Pupils {
+            witness: witness.as_ref(),
+            session: &visit.session,
+            foreseen: foreseen.is_sent().then_some((&session, &foreseen.rewriting)),
+        };
+        let sent = self.forwarder.forward(caller, info, &forward.rewriting, request, pupils).await;
+        log.decided(&Plan::Forward(forward));
+        if let (Ok(_), Some(reason)) = (&sent, foreseen.reason) {
+            self.hint(reason, info);
+        }
+        log.foreseen(&mut foreseen);
+        let response = sent.map_err(|error| Error::upstream(error, info))?;
+        let response = match check {
+            Some(check) => check.attach(response),
+            None => response,
+        };
+        Ok(log.forwarded(ForwardReason::Observing, response))
+    }
+
+    /// The same where no resource is asked for: a document is kept as often as enforce would ask for it.
+    async fn observe_document(
+        &self,
+        visit: &Visit,
+        info: &RequestInfo,
+        request: Request<Incoming>,
+        log: &mut RequestLog,
+    ) -> Result<Response<Body>, Error> {
+        let plan = self.plan_document(visit.caller(), &request).await;
+        let sent = match &plan {
+            Plan::Document(DocumentPlan { wanted, source: DocumentSource::Ask(known) }) => {
+                let known = Known { document: known.as_ref(), offered: Offer::Nothing };
+                let asked = self.ask_for(visit, info, wanted, known, request).await;
+                asked.map(|(response, _)| response)
+            }
+            _ => {
+                let (caller, pupils) = (visit.caller(), Pupils::one(&visit.session));
+                self.forwarder.forward(caller, info, &Rewriting::Keep, request, pupils).await
+            }
+        };
+        let reason = ForwardReason::Observing;
+        log.decided(&Plan::Forward(Forward { reason, rewriting: Rewriting::Keep }));
+        log.foreseen(&mut Foreseen::by(&plan));
+        Ok(log.forwarded(reason, sent.map_err(|error| Error::upstream(error, info))?))
+    }
+
+    /// What enforce would do, decided at once.
+    fn foresee(
+        &self,
+        visit: &Visit,
+        session: &SharedSession,
+        target: &Arc<Target>,
+        config: &Config,
+        headers: &HeaderMap,
+    ) -> Foreseen {
+        let (caller, now) = (visit.caller(), Instant::now());
+        let rules = target.rules(&config.policy, headers);
+        let paced = match self.pacing.plan(target, caller, &rules, now) {
+            Some(Plan::Reject(_)) => return Foreseen::of(Would::Reject),
+            plan => plan.is_some(),
+        };
+        let foreseen = if target.info.verb() == Verb::Watch {
+            self.foresee_watch(visit, session, target, &rules, headers)
+        } else {
+            self.foresee_read(visit, session, target, &rules, headers)
+        };
+        foreseen.after_pacing(paced)
+    }
+
+    fn foresee_watch(
+        &self,
+        visit: &Visit,
+        session: &SharedSession,
+        target: &Arc<Target>,
+        rules: &ResourcePolicy,
+        headers: &HeaderMap,
+    ) -> Foreseen {
+        let (info, caller) = (&target.info, visit.caller());
+        let (media, asked) = (Negotiated::of_watch(headers), Asked::of(headers));
+        let session = session.lock();
+        let candidate = decide::watch_candidate(info, caller, media, &asked, rules, &session);
+        let candidate = match candidate {
+            Ok(candidate) => candidate,
+            Err(plan) => return Foreseen::by(&plan),
+        };
+        let question = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
+        if let Err(reason) = self.foretold(visit, target, question) {
+            return Foreseen::by(&Plan::Forward(Forward::detour(candidate.watch, reason)));
+        }
+        let lookup = self.cache.lookup(&candidate.watch.query, Demand::Ignore);
+        let (now, waited) = (Instant::now(), Duration::ZERO);
+        let replica = match &lookup {
+            Lookup::Found(view) => Some(view.replica.clone()),
+            Lookup::Absent(_) => None,
+        };
+        let mut foreseen = match decide::decide_watch(&candidate, &lookup, &session, now, waited) {
+            Step::Act(plan) => Foreseen::by(&plan),
+            Step::Await(_) => Foreseen::of(Would::Watch),
+        };
+        if foreseen.would == Would::Watch {
+            foreseen.attached = replica.map(|replica| replica.attach());
+        }
+        foreseen
+    }
+
+    fn foresee_read(
+        &self,
+        visit: &Visit,
+        session: &SharedSession,
+        target: &Arc<Target>,
+        rules: &ResourcePolicy,
+        headers: &HeaderMap,
+    ) -> Foreseen {
+        let (info, caller) = (&target.info, visit.caller());
+        let media = negotiate(info, headers);
+        let mut session = session.lock();
+        let candidate = match decide::candidate(info, caller, media, rules, &session) {
+            Ok(candidate) => candidate,
+            Err(plan) => return Foreseen::by(&plan),
+        };
+        let question = |request: &_| Attributes::of_read(caller, request, candidate.read);
+        if let Err(reason) = self.foretold(visit, target, question) {
+            return Foreseen::by(&Plan::Forward(Forward { reason, rewriting: Rewriting::Keep }));
+        }
+        let lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
+        let now = Instant::now();
+        match decide::decide(&candidate, &lookup, &session, now, Duration::ZERO) {
+            Step::Await(_) => Foreseen::of(Would::Read),
+            Step::Act(plan) => {
+                let mut foreseen = Foreseen::by(&plan);
+                if let (Plan::Read(read), Lookup::Found(view)) = (plan, lookup) {
+                    let version = read.snapshot.version();
+                    session.shown(&resource_of(&candidate), version, Source::Storage, now);
+                    foreseen.answer = Some(Answer { replica: view.replica, read });
+                }
+                foreseen
+            }
+        }
+    }
+
+    /// What [`Proxy::may_know`] would come to, as far as is known; what is not, is asked for later.
+    fn foretold(
+        &self,
+        visit: &Visit,
+        target: &Arc<Target>,
+        question: impl FnOnce(&ResourceRequest) -> Attributes,
+    ) -> Result<(), ForwardReason> {
+        let Caller::Bearer(_) = visit.caller() else { return Ok(()) };
+        let refused = Err(ForwardReason::NotAuthorized);
+        let Some(request) = target.info.resource_request() else { return refused };
+        let attributes = question(request);
+        let review = self.authorize.foretold(&visit.asker, &attributes, &target.review);
+        let aggregated = self.aggregation.foretold(&request.resource);
+        if !review.is_fresh || aggregated.is_none() {
+            self.scout(visit, target, attributes);
+        }
+        match (review.allowed, aggregated) {
+            (Some(true), Some(false)) => Ok(()),
+            (Some(true), Some(true)) => Err(ForwardReason::MayBeAggregated),
+            _ => refused,
+        }
+    }
+
+    /// Asks the apiserver what it takes to foresee the next request like this one.
+    fn scout(&self, visit: &Visit, target: &Arc<Target>, attributes: Attributes) {
+        let Some(place) = self.scouts.place() else { return };
+        let (authorize, aggregation) = (self.authorize.clone(), self.aggregation.clone());
+        let (asker, target) = (visit.asker.clone(), target.clone());
+        tokio::spawn(async move {
+            let allowed = authorize.allows(&asker, || attributes, &target.review).await;
+            if let (true, Some(request)) = (allowed, target.info.resource_request()) {
+                aggregation.may_serve(&request.resource).await;
+            }
+            drop(place);
+        });
+    }
+
+    /// Whether the answer to this request is compared with what memory would have said.
+    fn check(&self, target: &Target, foreseen: &Foreseen, config: &Config) -> Option<Check> {
+        let answer = foreseen.answer.as_ref()?;
+        let read = target.info.resource_request()?.read.as_ref().ok()?;
+        // Any other answer may be older than memory.
+        if read.version != VersionMatch::MostRecent || self.cache.fraction() >= config.check_share {
+            return None;
+        }
+        self.shadow.check(read, &answer.read, &answer.replica)
+    }
+
+    /// Tells replicas what a forward teaches them.
+    pub(super) fn hint(&self, reason: ForwardReason, info: &RequestInfo) {
+        match (reason, sought(info)) {
+            (ForwardReason::LinkLost, Some((query, _))) => self.cache.nudge(query),
+            // What a request names itself may lie in a future that no bookmark reaches.
+            (ForwardReason::Behind, Some((query, version)))
+                if !matches!(version, VersionMatch::NotOlderThan(_)) =>
+            {
+                self.cache.lags(query);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn resource_of(candidate: &Candidate<'_>) -> crate::api::GroupResource {
+    candidate.read.query.resource.group_resource()
+}
+
+// === impl Foreseen ===
+
+impl Foreseen {
+    fn of(would: Would) -> Self {
+        let (reason, answer, attached) = (None, None, None);
+        Self { would, paced: false, reason, rewriting: Rewriting::Keep, answer, attached }
+    }
+
+    fn by(plan: &Plan) -> Self {
+        match plan {
+            Plan::Read(_) => Self::of(Would::Read),
+            Plan::Watch(_) => Self::of(Would::Watch),
+            Plan::Reject(_) => Self::of(Would::Reject),
+            Plan::Pace(_) => Self::of(Would::Pace),
+            Plan::Document(DocumentPlan { source: DocumentSource::Memory(..), .. }) => {
+                Self::of(Would::Discovery)
+            }
+            Plan::Document(_) => {
+                Self { reason: Some(ForwardReason::Discovery), ..Self::of(Would::Forward) }
+            }
+            Plan::Share(forward) => Self::of(Would::Share).sent(forward),
+            Plan::Forward(forward) => Self::of(Would::Forward).sent(forward),
+        }
+    }
+
+    fn sent(self, forward: &Forward) -> Self {
+        let (reason, rewriting) = (Some(forward.reason), forward.rewriting.clone());
+        Self { reason, rewriting, ..self }
+    }
+
+    /// Who was held back is sent together with those it waited with.
+    fn after_pacing(self, paced: bool) -> Self {
+        let would = match self.would {
+            Would::Forward if paced => Would::Share,
+            would => would,
+        };
+        Self { would, paced, ..self }
+    }
+
+    /// Whether the apiserver's answer would have taught the session something, too. A watch would show
+    /// only what its replica holds, in a form that is understood, whatever is forwarded in its place.
+    fn is_sent(&self) -> bool {
+        matches!(self.would, Would::Share | Would::Forward)
+    }
+}
+
+// === impl Scouts ===
+
+impl Scouts {
+    fn place(&self) -> Option<OwnedSemaphorePermit> {
+        self.0.clone().try_acquire_owned().ok()
+    }
+}
+
+impl Default for Scouts {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(SCOUTS_MAX)))
+    }
+}

@@ -1,0 +1,187 @@
+//! From a request to its plan: what is asked before, in which order, and how long is waited.
+//!
+//! What is decided is decided in [`decide`]; this is what it takes to ask it: the rules, the session,
+//! access reviews, the replicas. Who is held back is decided about after that, by what is held then.
+
+use http::{HeaderMap, Request, Response};
+use hyper::body::Incoming;
+use tokio::time::{Duration, Instant};
+
+use super::{
+    Proxy, SharedSession,
+    authorize::Attributes,
+    coalesce::Departure,
+    decide::{self, Forward, ForwardReason, Pace, Plan, Rewriting, Step},
+    identify::Caller,
+    observe::RequestLog,
+    session::Session,
+    sessions::Visit,
+    target::{Target, negotiate},
+};
+use crate::{
+    api::{Verb, media::Negotiated, request::ResourceRequest},
+    body::Body,
+    cache::{Demand, Lookup},
+    error::Error,
+    mutants::{Mutant, is_on},
+    policy::ResourcePolicy,
+    websocket::Asked,
+};
+
+// === impl Proxy ===
+
+impl Proxy {
+    /// Decides, and waits for a replica as long as the decision allows; not if it is repeated too often.
+    pub(super) async fn plan(
+        &self,
+        visit: &Visit,
+        target: &Target,
+        rules: &ResourcePolicy,
+        headers: &HeaderMap,
+        log: &RequestLog,
+    ) -> Plan {
+        let arrived = Instant::now();
+        if let Some(plan) = self.pacing.plan(target, visit.caller(), rules, arrived) {
+            return plan;
+        }
+        if target.info.verb() == Verb::Watch {
+            return self.plan_watch(visit, target, rules, headers, log).await;
+        }
+        self.plan_read(visit, target, rules, headers, log).await
+    }
+
+    /// Holds a poll back, then answers it by what is held by then, or sends it with all that waited.
+    pub(super) async fn pace(
+        &self,
+        visit: &Visit,
+        target: &Target,
+        rules: &ResourcePolicy,
+        pace: Pace,
+        request: Request<Incoming>,
+        log: &mut RequestLog,
+    ) -> Result<Response<Body>, Error> {
+        let headers = request.headers();
+        let early = if is_on(Mutant::DecidedBeforeHold) {
+            Some(self.plan_read(visit, target, rules, headers, log).await)
+        } else {
+            None
+        };
+        let since = Instant::now();
+        self.pacing.hold(&pace, target, visit.caller(), rules).await;
+        log.held(since.elapsed());
+        let plan = match early {
+            Some(plan) => plan,
+            None => self.plan_read(visit, target, rules, headers, log).await,
+        };
+        match plan.after_hold() {
+            Ok(answer) => self.read(visit, target, answer, request, log).await,
+            Err(forward) => {
+                log.decided(&Plan::Share(forward.clone()));
+                let departure = Departure::Together;
+                self.share(visit, &target.info, forward, departure, request, log).await
+            }
+        }
+    }
+
+    async fn plan_watch(
+        &self,
+        visit: &Visit,
+        target: &Target,
+        rules: &ResourcePolicy,
+        headers: &HeaderMap,
+        log: &RequestLog,
+    ) -> Plan {
+        let (info, caller, arrived) = (&target.info, visit.caller(), Instant::now());
+        let (media, asked) = (Negotiated::of_watch(headers), Asked::of(headers));
+        let candidate = {
+            let session = visit.session.lock();
+            decide::watch_candidate(info, caller, media, &asked, rules, &session)
+        };
+        let candidate = match candidate {
+            Ok(candidate) => candidate,
+            Err(plan) => return plan,
+        };
+        let question = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
+        if let Err(reason) = self.may_know(visit, target, question).await {
+            // Perhaps there was no answer: who really may not is refused by the apiserver.
+            return Plan::Forward(Forward::detour(candidate.watch, reason));
+        }
+        let lookup = self.cache.lookup(&candidate.watch.query, Demand::Ignore);
+        let step = |lookup: &Lookup, session: &Session, now, waited| {
+            decide::decide_watch(&candidate, lookup, session, now, waited)
+        };
+        self.settle(&visit.session, arrived, lookup, step, log).await
+    }
+
+    async fn plan_read(
+        &self,
+        visit: &Visit,
+        target: &Target,
+        rules: &ResourcePolicy,
+        headers: &HeaderMap,
+        log: &RequestLog,
+    ) -> Plan {
+        let (info, caller, arrived) = (&target.info, visit.caller(), Instant::now());
+        let media = negotiate(info, headers);
+        let candidate = decide::candidate(info, caller, media, rules, &visit.session.lock());
+        let candidate = match candidate {
+            Ok(candidate) => candidate,
+            Err(plan) => return plan,
+        };
+        let question = |request: &_| Attributes::of_read(caller, request, candidate.read);
+        if let Err(reason) = self.may_know(visit, target, question).await {
+            return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
+        }
+        let lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
+        let step = |lookup: &Lookup, session: &Session, now, waited| {
+            decide::decide(&candidate, lookup, session, now, waited)
+        };
+        self.settle(&visit.session, arrived, lookup, step, log).await
+    }
+
+    /// Whether the caller may learn anything of a replica: whether there is one, and how it fares.
+    ///
+    /// Our own user may know all of them: they were read in its name. A bearer must be allowed the
+    /// very read first, so that nobody starts a replica, waits for one or is told of one without it;
+    /// and what it may read must not depend on who it is.
+    async fn may_know(
+        &self,
+        visit: &Visit,
+        target: &Target,
+        question: impl FnOnce(&ResourceRequest) -> Attributes,
+    ) -> Result<(), ForwardReason> {
+        let Caller::Bearer(_) = visit.caller() else { return Ok(()) };
+        let refused = Err(ForwardReason::NotAuthorized);
+        let Some(request) = target.info.resource_request() else { return refused };
+        if !self.authorize.allows(&visit.asker, || question(request), &target.review).await {
+            return refused;
+        }
+        if self.aggregation.may_serve(&request.resource).await {
+            return Err(ForwardReason::MayBeAggregated);
+        }
+        Ok(())
+    }
+
+    /// Decides by what is held, again and again as long as it is worth waiting.
+    async fn settle(
+        &self,
+        session: &SharedSession,
+        arrived: Instant,
+        mut lookup: Lookup,
+        decide: impl Fn(&Lookup, &Session, Instant, Duration) -> Step,
+        log: &RequestLog,
+    ) -> Plan {
+        loop {
+            let now = Instant::now();
+            let step = decide(&lookup, &session.lock(), now, now - arrived);
+            match step {
+                Step::Act(plan) => return plan,
+                Step::Await(wait) => {
+                    let view = wait.replica.reach(&wait.reach, arrived + wait.patience).await;
+                    log.waited(view.reaches(&wait.reach), now.elapsed());
+                    lookup = Lookup::Found(view);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Who sees whether a write changes anything: the version before is the replica's, or the one shown last.
+
+use crate::{
+    api::{Verb, query::Query, request::RequestInfo, selector::FieldSelector},
+    cache::{Cache, object::Object},
+    insight::{Asker, Insight, Witness},
+};
+
+/// Who is to see what the answer to this request tells: to a GET, an update or a patch of one object.
+pub(super) fn of(
+    info: &RequestInfo,
+    asker: Option<&Asker>,
+    insight: &Insight,
+    cache: &Cache,
+) -> Option<Witness> {
+    let request = info.resource_request()?;
+    if !matches!(request.verb, Verb::Get | Verb::Update | Verb::Patch) {
+        return None;
+    }
+    if request.verb == Verb::Get {
+        return Some(insight.witness(asker?, None));
+    }
+    let (key, name) = (request.object_key()?, request.name.as_deref()?);
+    let all = Query::all(request.resource.clone(), request.scope.clone());
+    let view = cache.peek(&Query { fields: FieldSelector::name(name), ..all });
+    let snapshot = view.and_then(|view| view.snapshot.clone());
+    let held = snapshot.as_ref().and_then(|snapshot| snapshot.object(&key));
+    Some(insight.witness(asker?, held.map(Object::version)))
+}

@@ -1,0 +1,181 @@
+//! When a worker that ended is started again, and as what. Pure: time is passed in.
+
+use std::{collections::VecDeque, time::Duration};
+
+use tokio::time::Instant;
+
+/// What a worker is started as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Nobody has been answered yet.
+    First,
+    /// Clients may have seen what this worker does not know of.
+    Again,
+    /// It only passes on what comes, with nothing that could make it crash once more.
+    Safe,
+}
+
+/// The workers so far.
+#[derive(Debug, Default)]
+pub struct Restarts {
+    /// When the latest ended, oldest first.
+    crashes: VecDeque<Instant>,
+    started: u64,
+    safe_until: Option<Instant>,
+}
+
+/// So many crashes within [`CRASH_WINDOW`] lead to safe mode.
+const CRASHES_MAX: usize = 3;
+
+/// See [`CRASHES_MAX`].
+const CRASH_WINDOW: Duration = Duration::from_secs(60);
+
+/// How long safe mode lasts before another worker is given a chance.
+const SAFE_MODE: Duration = Duration::from_secs(10 * 60);
+
+/// The rest before a second restart in a row; it doubles with each further one.
+const REST: Duration = Duration::from_millis(25);
+
+/// The longest rest: clients are refused meanwhile.
+const REST_MAX: Duration = Duration::from_secs(1);
+
+/// Crashes remembered: as many as make the rest the longest.
+const CRASHES_REMEMBERED: usize = 16;
+
+/// More doublings than these do not change [`REST_MAX`].
+const REST_DOUBLINGS_MAX: usize = 8;
+
+// === impl Role ===
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Self; 3] = [Self::First, Self::Again, Self::Safe];
+
+    /// The word for it on a worker's command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Again => "again",
+            Self::Safe => "safe",
+        }
+    }
+}
+
+// === impl Restarts ===
+
+impl Restarts {
+    /// What the next worker is started as.
+    pub fn role(&self) -> Role {
+        match (self.safe_until, self.started) {
+            (Some(_), _) => Role::Safe,
+            (None, 0) => Role::First,
+            (None, _) => Role::Again,
+        }
+    }
+
+    /// A worker was started.
+    pub fn started(&mut self) {
+        self.started += 1;
+    }
+
+    /// How many workers took the place of another.
+    pub fn restarts(&self) -> u64 {
+        self.started.saturating_sub(1)
+    }
+
+    /// When safe mode ends, while it lasts.
+    pub fn safe_until(&self) -> Option<Instant> {
+        self.safe_until
+    }
+
+    /// A worker ended by itself, or could not be started; how long to rest before the next one.
+    pub fn crashed(&mut self, now: Instant) -> Duration {
+        while self.crashes.front().is_some_and(|&crash| now - crash >= CRASH_WINDOW) {
+            self.crashes.pop_front();
+        }
+        self.crashes.push_back(now);
+        // What is older than the last few tells nothing more.
+        if self.crashes.len() > CRASHES_REMEMBERED {
+            self.crashes.pop_front();
+        }
+        if self.crashes.len() >= CRASHES_MAX {
+            self.safe_until.get_or_insert(now + SAFE_MODE);
+        }
+        match self.crashes.len().checked_sub(2) {
+            None => Duration::ZERO,
+            Some(further) => (REST * (1 << further.min(REST_DOUBLINGS_MAX))).min(REST_MAX),
+        }
+    }
+
+    /// Safe mode is over, and what led to it forgotten.
+    pub fn safe_mode_ended(&mut self) {
+        self.safe_until = None;
+        self.crashes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(start: Instant, seconds: u64) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    /// A first worker that runs.
+    fn running() -> Restarts {
+        let mut restarts = Restarts::default();
+        assert_eq!(restarts.role(), Role::First);
+        restarts.started();
+        restarts
+    }
+
+    #[test]
+    fn the_first_crash_is_mended_at_once() {
+        let mut restarts = running();
+        assert_eq!(restarts.crashed(Instant::now()), Duration::ZERO);
+        assert_eq!((restarts.role(), restarts.restarts()), (Role::Again, 0));
+        restarts.started();
+        assert_eq!(restarts.restarts(), 1);
+    }
+
+    #[test]
+    fn three_crashes_in_a_minute_lead_to_safe_mode_for_ten() {
+        let (mut restarts, start) = (running(), Instant::now());
+        for seconds in [0, 30] {
+            restarts.crashed(after(start, seconds));
+            assert_eq!(restarts.role(), Role::Again);
+        }
+        restarts.crashed(after(start, 59));
+        assert_eq!(restarts.role(), Role::Safe);
+        let until = after(start, 59) + SAFE_MODE;
+        assert_eq!(restarts.safe_until(), Some(until));
+        // Crashes of the safe worker do not prolong it.
+        restarts.crashed(after(start, 70));
+        assert_eq!(restarts.safe_until(), Some(until));
+        restarts.safe_mode_ended();
+        assert_eq!((restarts.role(), restarts.safe_until()), (Role::Again, None));
+        assert_eq!(restarts.crashed(after(start, 700)), Duration::ZERO);
+    }
+
+    #[test]
+    fn rare_crashes_never_lead_to_safe_mode() {
+        let (mut restarts, start) = (running(), Instant::now());
+        for minute in 0..100 {
+            restarts.crashed(after(start, minute * 31));
+            assert_eq!(restarts.role(), Role::Again, "{minute}");
+        }
+    }
+
+    #[test]
+    fn the_rest_grows_to_a_second_and_no_further() {
+        let (mut restarts, start) = (running(), Instant::now());
+        let rests: Vec<u128> = (0..12).map(|_| restarts.crashed(start).as_millis()).collect();
+        assert_eq!(rests[..7], [0, 25, 50, 100, 200, 400, 800]);
+        assert!(rests[7..].iter().all(|rest| *rest == 1000), "{rests:?}");
+        for _ in 0..1000 {
+            restarts.crashed(start);
+        }
+        assert!(restarts.crashes.len() <= CRASHES_REMEMBERED);
+    }
+}

@@ -1,0 +1,309 @@
+//! What happened of late, second by second: requests of clients, requests upstream, and incidents.
+//!
+//! Nothing on the data path writes here: sums that are kept anyway are read once a second, and what
+//! grew is a point or a mark. Bounded in time; time is passed in.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use serde::Serialize;
+use tokio::sync::watch;
+
+use crate::metrics::{Limit, Outcome, ServedBy, Totals};
+
+/// The last minutes, second by second.
+pub struct Timeline {
+    lines: Mutex<Lines>,
+    /// How many points there were so far.
+    news: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Lines {
+    last: Option<Sums>,
+    points: VecDeque<Point>,
+    marks: VecDeque<Mark>,
+}
+
+/// What has grown since the start, and how replicas fare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// What was counted of requests, bounds and configuration files.
+    pub totals: Totals,
+    /// Lists asked because events could not be resumed, as after a 410.
+    pub relists: u64,
+    /// Times the apiserver's versions went back for good.
+    pub epochs: u64,
+    /// Replicas dropped because they did not fit into memory.
+    pub memory_drops: u64,
+    /// Replicas with something to answer from whose watch is cut off now.
+    pub links_lost: u64,
+}
+
+/// One second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Point {
+    /// Its end, in Unix time.
+    pub at: u64,
+    /// Requests of clients that were answered.
+    pub client: u64,
+    /// Those of them that memory answered, or that shared an answer.
+    pub saved: u64,
+    /// Requests that the apiserver answered, on whosever behalf.
+    pub upstream: u64,
+}
+
+/// Something worth knowing that happened within a second.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mark {
+    /// The end of that second, in Unix time.
+    pub at: u64,
+    /// What happened.
+    pub kind: Incident,
+    /// How often.
+    pub count: u64,
+    /// What happened, in words.
+    pub text: String,
+}
+
+/// What is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Incident {
+    /// A replica listed anew.
+    Relist,
+    /// The watch of a replica was cut off.
+    LinkLost,
+    /// The apiserver's versions went back.
+    EpochChange,
+    /// A replica was dropped to keep within the memory limit.
+    MemoryDrop,
+    /// A changed configuration file was taken over.
+    ConfigReload,
+    /// A changed configuration file was refused.
+    ConfigRefused,
+    /// A bound was reached.
+    BoundReached,
+}
+
+/// The whole of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Document {
+    /// Seconds from one point to the next.
+    pub period_seconds: u64,
+    /// How many points are kept.
+    pub points_max: usize,
+    /// The points, the oldest first.
+    pub points: Vec<Point>,
+    /// The marks, the oldest first.
+    pub marks: Vec<Mark>,
+}
+
+/// Seconds that are kept.
+pub const POINTS_MAX: usize = 15 * 60;
+
+/// Marks that are kept.
+pub const MARKS_MAX: usize = 256;
+
+// === impl Timeline ===
+
+impl Timeline {
+    /// Nothing has happened.
+    pub fn new() -> Self {
+        Self { lines: Mutex::default(), news: watch::Sender::new(0) }
+    }
+
+    /// Adds what has grown since the last time; the first time is where counting begins.
+    pub fn add(&self, at: u64, sums: Sums) {
+        let is_added = self.lines().add(at, sums);
+        if is_added {
+            self.news.send_modify(|points| *points += 1);
+        }
+    }
+
+    /// All points and marks after this second.
+    pub fn since(&self, at: u64) -> Document {
+        let lines = self.lines();
+        Document {
+            period_seconds: 1,
+            points_max: POINTS_MAX,
+            points: lines.points.iter().filter(|point| point.at > at).copied().collect(),
+            marks: lines.marks.iter().filter(|mark| mark.at > at).cloned().collect(),
+        }
+    }
+
+    /// Tells of every new point.
+    pub fn follow(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Timeline {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// === impl Lines ===
+
+impl Lines {
+    fn add(&mut self, at: u64, now: Sums) -> bool {
+        let Some(last) = self.last.replace(now) else { return false };
+        let grown = |of: fn(&Sums) -> u64| of(&now).saturating_sub(of(&last));
+        push(
+            &mut self.points,
+            POINTS_MAX,
+            Point {
+                at,
+                client: grown(|sums| sums.totals.requests()),
+                saved: grown(|sums| {
+                    let by = |by| sums.totals.answered_by(by);
+                    by(ServedBy::Cache) + by(ServedBy::Coalesced)
+                }),
+                upstream: grown(|sums| sums.totals.upstream_requests()),
+            },
+        );
+        for (kind, count, text) in [
+            (
+                Incident::Relist,
+                grown(|sums| sums.relists),
+                "a replica listed anew: its events were gone (410)",
+            ),
+            (
+                Incident::LinkLost,
+                grown(|sums| sums.links_lost),
+                "the watch of a replica was cut off",
+            ),
+            (
+                Incident::EpochChange,
+                grown(|sums| sums.epochs),
+                "the versions of the apiserver went back",
+            ),
+            (
+                Incident::MemoryDrop,
+                grown(|sums| sums.memory_drops),
+                "a replica was dropped to keep within the memory limit",
+            ),
+            (
+                Incident::ConfigReload,
+                reloads(&now, &last, Outcome::Success),
+                "a changed configuration was taken over",
+            ),
+            (
+                Incident::ConfigRefused,
+                reloads(&now, &last, Outcome::Failure),
+                "a changed configuration file was refused",
+            ),
+        ] {
+            self.mark(at, kind, count, text);
+        }
+        for &limit in Limit::ALL {
+            let of = |sums: &Sums| sums.totals.limits[limit as usize];
+            let count = of(&now).saturating_sub(of(&last));
+            let text = format!("the bound {} was reached", limit.as_str());
+            self.mark(at, Incident::BoundReached, count, &text);
+        }
+        true
+    }
+
+    fn mark(&mut self, at: u64, kind: Incident, count: u64, text: &str) {
+        if count > 0 {
+            let text = text.to_owned();
+            push(&mut self.marks, MARKS_MAX, Mark { at, kind, count, text });
+        }
+    }
+}
+
+fn reloads(now: &Sums, last: &Sums, outcome: Outcome) -> u64 {
+    let of = |sums: &Sums| sums.totals.reloads[outcome as usize];
+    of(now).saturating_sub(of(last))
+}
+
+/// Adds to the end; of too many the oldest goes.
+fn push<T>(line: &mut VecDeque<T>, length_max: usize, item: T) {
+    if line.len() == length_max {
+        line.pop_front();
+    }
+    line.push_back(item);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Origin;
+
+    fn sums(cache: u64, upstream: u64) -> Sums {
+        let mut sums = Sums::default();
+        sums.totals.answered[ServedBy::Cache as usize] = cache;
+        sums.totals.upstream[Origin::Client as usize] = upstream;
+        sums
+    }
+
+    #[test]
+    fn a_point_is_what_has_grown_within_its_second() {
+        let timeline = Timeline::new();
+        let mut news = timeline.follow();
+        timeline.add(100, sums(5, 5));
+        assert!(timeline.since(0).points.is_empty() && !news.has_changed().unwrap());
+        timeline.add(101, sums(12, 6));
+        assert!(news.has_changed().unwrap());
+        news.mark_unchanged();
+        timeline.add(102, sums(12, 6));
+        let expected = [
+            Point { at: 101, client: 7, saved: 7, upstream: 1 },
+            Point { at: 102, client: 0, saved: 0, upstream: 0 },
+        ];
+        assert_eq!(timeline.since(0).points, expected);
+        assert_eq!(timeline.since(101).points, expected[1..]);
+        assert!(timeline.since(0).marks.is_empty());
+    }
+
+    #[test]
+    fn what_goes_wrong_is_marked_with_its_number() {
+        let timeline = Timeline::new();
+        let mut now = sums(0, 0);
+        (now.relists, now.links_lost) = (3, 1);
+        timeline.add(1, now);
+        (now.relists, now.links_lost, now.epochs, now.memory_drops) = (5, 0, 1, 2);
+        now.totals.reloads = [1, 1];
+        now.totals.limits[Limit::Watches as usize] = 4;
+        timeline.add(2, now);
+        now.links_lost = 2;
+        timeline.add(3, now);
+        let marks = timeline.since(0).marks;
+        let found: Vec<_> = marks.iter().map(|mark| (mark.at, mark.kind, mark.count)).collect();
+        let expected = [
+            (2, Incident::Relist, 2),
+            (2, Incident::EpochChange, 1),
+            (2, Incident::MemoryDrop, 2),
+            (2, Incident::ConfigReload, 1),
+            (2, Incident::ConfigRefused, 1),
+            (2, Incident::BoundReached, 4),
+            (3, Incident::LinkLost, 2),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(marks[5].text, "the bound watches was reached");
+    }
+
+    #[test]
+    fn the_past_is_forgotten() {
+        let timeline = Timeline::new();
+        let mut now = sums(0, 0);
+        for second in 0..=2 * POINTS_MAX as u64 {
+            now.relists += 1;
+            timeline.add(second, now);
+        }
+        let document = timeline.since(0);
+        assert_eq!((document.points.len(), document.marks.len()), (POINTS_MAX, MARKS_MAX));
+        assert_eq!(document.points.last().map(|point| point.at), Some(2 * POINTS_MAX as u64));
+    }
+}

@@ -1,0 +1,181 @@
+//! A ceiling on what Listless asks the apiserver for of its own accord.
+//!
+//! Replicas list, watch, probe and catch up; each is bounded by itself, and all of them together here,
+//! so that whatever goes wrong Listless does not add to it. Who comes too often waits its turn, and is
+//! told that there is no room if that takes too long.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+use tokio::time::{Instant, sleep};
+
+use super::{Client, Error, Lane};
+use crate::{
+    body::Body,
+    limit::{Ceiling, Rate},
+    metrics::{Limit, Metrics},
+};
+
+/// A client that sends no more often than its ceiling allows.
+#[derive(Clone)]
+pub struct Throttled {
+    inner: Arc<dyn Client>,
+    ceiling: Arc<Ceiling>,
+    metrics: Metrics,
+}
+
+/// A request whose turn has yet to come; dropped before, it leaves its turn to others.
+struct Turn {
+    ceiling: Arc<Ceiling>,
+    used: bool,
+}
+
+/// As many as a busy controller is allowed to send by itself.
+const PER_SECOND: f64 = 50.0;
+
+/// A start, or an end of an outage, lists and watches everything at once.
+const BURST: u32 = 100;
+
+/// Nobody waits longer for its turn.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+// === impl Throttled ===
+
+impl Throttled {
+    /// Sends through `inner`.
+    pub fn new(inner: Arc<dyn Client>, metrics: Metrics) -> Self {
+        let ceiling = Ceiling::new(Rate::new(PER_SECOND, BURST), Instant::now());
+        Self { inner, ceiling: Arc::new(ceiling), metrics }
+    }
+
+    async fn turn(&self) -> Result<(), Error> {
+        let wait = match self.ceiling.reserve(WAIT_MAX, Instant::now()) {
+            Ok(Duration::ZERO) => return Ok(()),
+            Ok(wait) => Some(wait),
+            Err(_) => None,
+        };
+        self.metrics.limit_reached(Limit::OwnRequests);
+        let Some(wait) = wait else { return Err(Error::Saturated("own requests")) };
+        let mut turn = Turn { ceiling: self.ceiling.clone(), used: false };
+        sleep(wait).await;
+        turn.used = true;
+        Ok(())
+    }
+}
+
+impl Client for Throttled {
+    fn send(
+        &self,
+        request: Request<Body>,
+        lane: Lane,
+    ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        let client = self.clone();
+        Box::pin(async move {
+            client.turn().await?;
+            client.inner.send(request, lane).await
+        })
+    }
+
+    fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        let client = self.clone();
+        Box::pin(async move {
+            client.turn().await?;
+            client.inner.upgrade(request).await
+        })
+    }
+}
+
+// === impl Turn ===
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.used {
+            self.ceiling.credit();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use http::StatusCode;
+
+    use super::*;
+
+    /// Notes when each request came.
+    #[derive(Clone, Default)]
+    struct Noting(Arc<Mutex<Vec<Instant>>>);
+
+    impl Client for Noting {
+        fn send(
+            &self,
+            _: Request<Body>,
+            _: Lane,
+        ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+            self.0.lock().expect("no panic").push(Instant::now());
+            Box::pin(async {
+                let mut response = Response::new(Body::empty());
+                *response.status_mut() = StatusCode::OK;
+                Ok(response)
+            })
+        }
+
+        fn upgrade(
+            &self,
+            request: Request<Body>,
+        ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+            self.send(request, Lane::Long)
+        }
+    }
+
+    fn request() -> Request<Body> {
+        Request::new(Body::empty())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn beyond_the_burst_requests_go_out_at_the_rate_and_in_their_order() {
+        let noting = Noting::default();
+        let client = Throttled::new(Arc::new(noting.clone()), Metrics::new());
+        let start = Instant::now();
+        let sends = (0..200).map(|_| client.send(request(), Lane::Short));
+        for sent in futures_util::future::join_all(sends).await {
+            assert!(sent.is_ok());
+        }
+        let times = noting.0.lock().expect("no panic").clone();
+        let at_once = times.iter().filter(|at| **at == start).count();
+        assert_eq!(at_once, BURST as usize);
+        // A hundred more at fifty a second; timers are as fine as a millisecond.
+        let took = *times.last().expect("requests") - start;
+        assert!((1.9..2.1).contains(&took.as_secs_f64()), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_would_wait_too_long_is_told_so_and_the_bound_is_reported() {
+        let metrics = Metrics::new();
+        let client = Throttled::new(Arc::new(Noting::default()), metrics.clone());
+        let sends = (0..1000).map(|_| client.send(request(), Lane::Short));
+        let sent = futures_util::future::join_all(sends).await;
+        let refused = sent.iter().filter(|sent| matches!(sent, Err(Error::Saturated(_)))).count();
+        assert_eq!(refused, 1000 - BURST as usize - 500);
+        let reported = "listless_limits_reached_total{limit=\"own_requests\"} 900";
+        assert!(metrics.render().contains(reported), "{}", metrics.render());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_stops_waiting_leaves_its_turn_to_others() {
+        let noting = Noting::default();
+        let client = Throttled::new(Arc::new(noting.clone()), Metrics::new());
+        for _ in 0..BURST {
+            client.send(request(), Lane::Short).await.expect("an answer");
+        }
+        for _ in 0..100 {
+            // Given up as soon as it waits.
+            let _ = tokio::time::timeout(Duration::ZERO, client.send(request(), Lane::Short)).await;
+        }
+        let start = Instant::now();
+        client.send(request(), Lane::Short).await.expect("an answer");
+        assert!(start.elapsed() <= Duration::from_millis(21), "{:?}", start.elapsed());
+    }
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	agentCount  = 50
+	agentPeriod = 4 * time.Second
+)
+
+// agents runs one agent for each node; each lists the pods of its node, over connections of its own.
+func agents(ctx context.Context, _ string, done *tally) error {
+	config, err := unlimited()
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	for number := range agentCount {
+		own := rest.CopyConfig(config)
+		// Configurations with dialers of their own share no connections.
+		own.Dial = (&net.Dialer{}).DialContext
+		client, err := kubernetes.NewForConfig(own)
+		if err != nil {
+			return err
+		}
+		running.Go(func() {
+			time.Sleep(agentPeriod * time.Duration(number) / agentCount)
+			agent(ctx, client, number, done)
+		})
+	}
+	running.Wait()
+	return nil
+}
+
+func agent(ctx context.Context, client kubernetes.Interface, number int, done *tally) {
+	options := metav1.ListOptions{FieldSelector: fmt.Sprintf("spec.nodeName=node-%d", number)}
+	for ticker := time.NewTicker(agentPeriod); ; <-ticker.C {
+		if number == 0 {
+			done.cycle()
+		}
+		done.begin(options.FieldSelector)
+		_, err := client.CoreV1().Pods("").List(ctx, options)
+		done.done(err)
+	}
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/cache"
+)
+
+// drivers are the workloads: each runs until the program ends and counts in the tally what it does.
+var drivers = map[string]func(context.Context, string, *tally) error{
+	"storm": storm, "resync": resyncSets, "agents": agents,
+}
+
+// tally is what a workload has done so far.
+type tally struct {
+	mutex      sync.Mutex
+	operations int
+	cycles     int
+	begun      map[string]time.Time
+	gaps       []float64
+	errors     []string
+}
+
+// begin notes that an operation begins: the same one as the last of this name, a period later.
+func (t *tally) begin(name string) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	now := time.Now()
+	if last, again := t.begun[name]; again {
+		t.gaps = append(t.gaps, now.Sub(last).Seconds())
+	}
+	t.begun[name] = now
+}
+
+// done counts one operation, or says why it failed.
+func (t *tally) done(err error) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if err != nil {
+		t.errors = append(t.errors, err.Error())
+	} else {
+		t.operations++
+	}
+}
+
+// cycle notes that the workload begins its round again.
+func (t *tally) cycle() {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.cycles++
+}
+
+// line is the tally as JSON; the period is the median time between two operations of one name.
+func (t *tally) line() string {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	period := 0.0
+	if gaps := slices.Sorted(slices.Values(t.gaps)); len(gaps) > 0 {
+		period = gaps[len(gaps)/2]
+	}
+	line, err := json.Marshal(map[string]any{
+		"operations": t.operations, "cycles": t.cycles, "periodSeconds": period, "errors": append([]string{}, t.errors...),
+	})
+	if err != nil {
+		fail(err)
+	}
+	return string(line)
+}
+
+// cycleWhenResynced notes a cycle each time an informer replays the object of this name.
+func (t *tally) cycleWhenResynced(name string) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{UpdateFunc: func(old, new any) {
+		accessor, err := meta.Accessor(new)
+		if err == nil && accessor.GetName() == name && version(old) == version(new) {
+			t.cycle()
+		}
+	}}
+}
+
+// drive runs a workload and answers each line of its standard input with the tally.
+func drive(driver func(context.Context, string, *tally) error, namespace string) {
+	done := &tally{begun: map[string]time.Time{}}
+	go func() {
+		if err := driver(context.Background(), namespace, done); err != nil {
+			fail(err)
+		}
+	}()
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		fmt.Println(done.line())
+	}
+}

@@ -1,0 +1,50 @@
+package dev.listless.rig;
+
+import io.fabric8.kubernetes.client.utils.Serialization;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/** What a driver has done so far; told as one line of JSON. */
+final class Tally {
+  private int operations;
+  private int cycles;
+  private final Map<Integer, Long> begun = new HashMap<>();
+  private final List<Double> gaps = new ArrayList<>();
+  private final List<String> errors = new ArrayList<>();
+
+  /** A thread begins its next poll; a round is one of the first thread. */
+  synchronized void begin(int thread) {
+    long now = System.nanoTime();
+    Long last = begun.put(thread, now);
+    if (last != null) {
+      gaps.add((now - last) / 1e9);
+    }
+    if (thread == 0) {
+      cycles++;
+    }
+  }
+
+  synchronized void done() {
+    operations++;
+  }
+
+  synchronized void failed(String what) {
+    errors.add(what);
+  }
+
+  /** The period is the median time between two polls of one thread. */
+  synchronized String line() {
+    List<Double> sorted = new ArrayList<>(gaps);
+    Collections.sort(sorted);
+    Map<String, Object> line = new LinkedHashMap<>();
+    line.put("operations", operations);
+    line.put("cycles", cycles);
+    line.put("periodSeconds", sorted.isEmpty() ? 0 : sorted.get(sorted.size() / 2));
+    line.put("errors", errors);
+    return Serialization.asJson(line).replaceAll("\\s*\\n\\s*", " ");
+  }
+}

@@ -1,0 +1,315 @@
+// A real browser that visits the page of a running Listless, looks at everything, and says what is wrong.
+//
+// Arguments: the page's URL and a folder for screenshots. Prints a line for each check, and one line of
+// JSON at the end: how many checks there were, and what failed.
+
+import { chromium } from "playwright-core";
+import { report, HOSTILE } from "./fixture.js";
+
+const [, , url, folder] = process.argv;
+const SETTLE = 90000;
+const failures = [];
+let checks = 0;
+
+function check(what, holds, found) {
+  checks += 1;
+  console.log(`${holds ? "ok  " : "FAIL"} ${what}${holds ? "" : `: ${JSON.stringify(found)}`}`);
+  if (!holds) failures.push(`${what}: ${JSON.stringify(found)}`);
+}
+
+const equal = (what, found, expected) =>
+  check(what, JSON.stringify(found) === JSON.stringify(expected), { found, expected });
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+});
+
+// A page whose console must stay empty, and which may ask nobody but Listless.
+async function visit(name, { width = 1280, height = 900, scheme = "light", rows, expected = [] }, play) {
+  const context = await browser.newContext({
+    viewport: { width, height }, colorScheme: scheme, reducedMotion: "reduce", locale: "en-GB",
+  });
+  await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: new URL(url).origin });
+  const page = await context.newPage();
+  page.setDefaultTimeout(60000);
+  const said = [];
+  const strangers = [];
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) said.push(message.text());
+  });
+  page.on("pageerror", (error) => said.push(String(error)));
+  page.on("dialog", (dialog) => {
+    said.push(`dialog: ${dialog.message()}`);
+    dialog.dismiss();
+  });
+  page.on("request", (request) => {
+    if (new URL(request.url()).origin !== new URL(url).origin) strangers.push(request.url());
+  });
+  if (rows !== undefined) {
+    await page.route("**/api/v1/report*", (route) => route.fulfill({ json: report(rows) }));
+  }
+  await page.goto(url);
+  await page.waitForSelector("#link[data-state=live]");
+  if (rows !== undefined) {
+    await page.waitForFunction((rows) => (rows === 0
+      ? document.querySelector("#patterns-list .empty")
+      : document.querySelectorAll("#polls-table tbody tr").length > 0), rows);
+  }
+  try {
+    await play(page);
+  } catch (error) {
+    check(`${name}: plays to its end`, false, String(error));
+  }
+  equal(`${name}: the console is silent`, said.filter((line) => !expected.some((part) => line.includes(part))), []);
+  equal(`${name}: nobody else is asked`, strangers, []);
+  await context.close();
+}
+
+const text = (page, selector) => page.locator(selector).innerText();
+const rowsOf = (page, table) => page.locator(`#${table}-table tbody tr`).count();
+const column = (page, table, place) => page.locator(`#${table}-table tbody tr td:nth-child(${place})`)
+  .evaluateAll((cells) => cells.map((cell) => cell.innerText));
+const overflow = (page) => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+const shoot = async (page, name, fullPage = true) => {
+  if (fullPage) await page.evaluate(() => scrollTo(0, 0));
+  await page.screenshot({ path: `${folder}/${name}.png`, fullPage, animations: "disabled", timeout: 120000 });
+};
+
+async function becomes(page, what, look) {
+  const deadline = Date.now() + SETTLE;
+  let found;
+  do {
+    found = await look();
+    if (found) break;
+    await page.waitForTimeout(100);
+  } while (Date.now() < deadline);
+  check(what, Boolean(found), found);
+}
+
+// === What a running Listless shows ===
+
+await visit("a real run", {}, async (page) => {
+  equal("the mode is shown", await text(page, "#mode"), "enforce");
+  await becomes(page, "requests are saved", async () => parseFloat(await text(page, "#saved-share")) > 0);
+  await becomes(page, "the title tells the share", async () => / % saved · Listless$/.test(await page.title()));
+  await becomes(page, "a replica is listed", async () => (await rowsOf(page, "replicas")) > 0);
+  await becomes(page, "it has query, state and objects", async () => {
+    const replica = await text(page, "#replicas-table tbody tr >> nth=0");
+    return /pods/.test(replica) && /synced/.test(replica) && /[1-9],?\d*/.test(replica);
+  });
+  await becomes(page, "who polls is listed", async () => /fabric8/.test(await text(page, "#polls-table")));
+  const poll = await text(page, "#polls-table tbody tr >> nth=0");
+  check("the poll has verb, resource and rate", /list pods/.test(poll) && /\/(s|min)/.test(poll), poll);
+  await becomes(page, "the timeline is drawn", async () =>
+    (await page.locator("#chart path.client").getAttribute("d")).length > 40);
+  const before = await text(page, "#answered");
+  await becomes(page, "figures change by themselves", async () => (await text(page, "#answered")) !== before);
+  const label = await page.locator("#chart svg").getAttribute("aria-label");
+  check("the timeline says in words what it shows", /Requests per second\. In the last \d+ seconds/.test(label), label);
+  check("the estimate is marked as one", (await text(page, "#estimate-mark")) === "estimate");
+  equal("nothing scrolls sideways", await overflow(page), 0);
+  await page.hover("#chart svg", { position: { x: 900, y: 80 } });
+  await becomes(page, "a point of the timeline can be read off", async () =>
+    /from clients, .* to the apiserver/.test(await text(page, "#readout")));
+  await page.mouse.move(5, 5);
+  await shoot(page, "real-light-1280");
+});
+
+await visit("explain", {}, async (page) => {
+  await page.fill("#explain-url", "/api/v1/namespaces/shop/pods?labelSelector=app%3Dweb");
+  await page.press("#explain-url", "Enter");
+  await page.waitForSelector("#explanation dl");
+  const told = await text(page, "#explanation");
+  check("a request is explained", /list pods\.v1 in namespace shop/.test(told) && /\bnow\b/.test(told), told);
+  await page.selectOption("#explain-method", "DELETE");
+  await page.click("#explain-form button");
+  await becomes(page, "another method has another outcome", async () =>
+    /forwarded unchanged: write/.test(await text(page, "#explanation")));
+});
+
+await visit("a wrong question", { expected: ["400"] }, async (page) => {
+  await page.fill("#explain-url", `http://[${HOSTILE}`);
+  await page.click("#explain-form button");
+  await becomes(page, "a wrong URL is told as text", async () => /^url: /.test(await text(page, "#explanation .problem")));
+});
+
+await visit("live requests", {}, async (page) => {
+  await page.click("#live-toggle");
+  equal("the button is pressed", await page.getAttribute("#live-toggle", "aria-pressed"), "true");
+  await becomes(page, "requests show up", async () => (await rowsOf(page, "live")) > 2);
+  const row = await text(page, "#live-table tbody tr >> nth=0");
+  check("a request is told in full", /pods\.v1/.test(row) && /fabric8/.test(row) && /200/.test(row), row);
+  await page.click("#live-toggle");
+  equal("and no more when stopped", await text(page, "#live-count"), "Not watching.");
+  await page.fill("#live-filter", "nobody-is-called-so");
+  await page.click("#live-toggle");
+  await page.waitForTimeout(2000);
+  equal("the filter is heeded", await rowsOf(page, "live"), 0);
+});
+
+await visit("connection lost", { expected: ["Failed to load resource", "net::ERR"] }, async (page) => {
+  await page.route("**/api/v1/*", (route) => route.abort());
+  await page.reload();
+  await page.waitForSelector("#notice:not([hidden])");
+  const notice = await text(page, "#notice");
+  check("a lost connection is told", /^No connection to Listless since \d\d:\d\d:\d\d/.test(notice), notice);
+  equal("beside the figures too", await text(page, "#link"), "connection lost");
+  await shoot(page, "lost", false);
+  await page.unroute("**/api/v1/*");
+  await becomes(page, "and told no more when it is back", async () => page.locator("#notice").isHidden());
+});
+
+// === Sizes ===
+
+await visit("no rows", { rows: 0 }, async (page) => {
+  check("an empty table says what to do", /Nobody has asked anything yet/.test(await text(page, "#polls-table")));
+  check("no pattern is told", /No pattern found/.test(await text(page, "#patterns-list")));
+  equal("nothing scrolls sideways", await overflow(page), 0);
+  await shoot(page, "rows-0");
+});
+
+await visit("three rows", { rows: 3 }, async (page) => {
+  equal("three rows", await rowsOf(page, "polls"), 3);
+  equal("counted", await text(page, "#polls-count"), "3 polls");
+  check("no more is offered", await page.locator("#polls-table .more button").isHidden());
+  const cells = await text(page, "#polls-table");
+  check("a hostile user agent is text", cells.includes(HOSTILE), cells);
+  equal("and no element came of it", await page.locator("#polls img, #polls script, #patterns img").count(), 0);
+  equal("nor ran", await page.evaluate(() => window.hurt), undefined);
+  await page.locator("#patterns .card button").first().click();
+  await becomes(page, "a fix is copied", async () => /copied/.test(await text(page, "#patterns .card .foot >> nth=0")));
+  const clip = await page.evaluate(() => navigator.clipboard.readText());
+  check("with client, evidence and fix", /Client: /.test(clip) && /LISTs/.test(clip) && /Fix: /.test(clip), clip);
+  await shoot(page, "rows-3");
+});
+
+await visit("three thousand rows", { rows: 3000 }, async (page) => {
+  equal("fifty rows at first", await rowsOf(page, "polls"), 50);
+  const more = page.locator("#polls-table .more button");
+  equal("the rest is offered", await more.innerText(), "Show 100 more of 2,950 not shown");
+  await more.click();
+  equal("and shown", await rowsOf(page, "polls"), 150);
+  const head = page.locator("#polls-table th").filter({ hasText: "Client" });
+  await head.locator("button").click();
+  equal("sorted up", await head.getAttribute("aria-sort"), "ascending");
+  const up = await column(page, "polls", 1);
+  equal("the rows follow", up, [...up].sort((a, b) => a.localeCompare(b)));
+  await head.locator("button").click();
+  equal("and down", await head.getAttribute("aria-sort"), "descending");
+  equal("one head tells the order", await page.locator("#polls-table th[aria-sort]").count(), 1);
+  const rate = page.locator("#polls-table th").filter({ hasText: "Rate" });
+  await rate.locator("button").click();
+  equal("figures begin with the largest", await rate.getAttribute("aria-sort"), "descending");
+  await page.fill("#polls-filter", "agent-2999");
+  await becomes(page, "the filter finds one", async () => (await rowsOf(page, "polls")) === 1);
+  equal("and counts", await text(page, "#polls-count"), "1 of 3,000 polls; 4,211 requests are not told apart");
+  await page.fill("#polls-filter", "nobody at all");
+  check("or says that nothing matches", /Nothing matches/.test(await text(page, "#polls-table")));
+  await page.fill("#polls-filter", "");
+  const took = await rate.locator("button").evaluate((button) => {
+    const began = performance.now();
+    button.click();
+    return performance.now() - began;
+  });
+  check("sorting stays quick", took < 1000, took);
+  equal("nothing scrolls sideways", await overflow(page), 0);
+  await shoot(page, "rows-3000", false);
+});
+
+// === Dark, narrow, by keyboard ===
+
+const ground = (page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+const brightness = (color) => color.match(/\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0) / 3;
+
+// Every text against what is behind it, as WCAG reckons contrast.
+const faint = (page) => page.evaluate(() => {
+  const parse = (color) => color.match(/[\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((part) => part / 255)
+    .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, part, index) => sum + part * [0.2126, 0.7152, 0.0722][index], 0);
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const color = parse(getComputedStyle(at).backgroundColor);
+      if (color.length < 4 || color[3] === 1) return color;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const element of document.querySelectorAll("main *, header *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!own || element.closest("svg") || element.getClientRects().length === 0) continue;
+    const [a, b] = [light(parse(getComputedStyle(element).color)), light(behind(element))];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) found.push(`${element.className || element.tagName} ${contrast.toFixed(1)}`);
+  }
+  return [...new Set(found)];
+});
+
+for (const scheme of ["light", "dark"]) {
+  await visit(scheme, { scheme, rows: 12 }, async (page) => {
+    const shade = brightness(await ground(page));
+    check(`the ground is ${scheme}`, scheme === "dark" ? shade < 60 : shade > 200, shade);
+    equal(`every text stands out (${scheme})`, await faint(page), []);
+    await shoot(page, `rows-12-${scheme}`);
+  });
+}
+
+await visit("a phone", { width: 375, height: 812, rows: 12 }, async (page) => {
+  equal("nothing scrolls sideways", await overflow(page), 0);
+  const sticking = await page.evaluate(() => [...document.querySelectorAll("main *")]
+    .filter((element) => !element.closest("svg, thead, .sr") && element.getBoundingClientRect().right > innerWidth + 1)
+    .map((element) => element.className || element.tagName));
+  equal("nothing sticks out", sticking, []);
+  check("rows are cards with labels", await page.evaluate(() =>
+    getComputedStyle(document.querySelector("#polls-table td:nth-child(3)"), "::before").content.includes("Rate")));
+  await page.selectOption("#polls-table .sort-by select", "client");
+  const clients = await column(page, "polls", 1);
+  equal("they can be sorted", clients, [...clients].sort((a, b) => a.localeCompare(b)));
+  await shoot(page, "phone-375");
+  await shoot(page, "phone-375-top", false);
+});
+
+await visit("a phone, a real run", { width: 375, height: 812 }, async (page) => {
+  await becomes(page, "a replica is listed", async () => (await rowsOf(page, "replicas")) > 0);
+  await becomes(page, "the timeline is drawn", async () =>
+    (await page.locator("#chart path.client").getAttribute("d")).length > 40);
+  equal("nothing scrolls sideways", await overflow(page), 0);
+  await shoot(page, "real-phone-375", false);
+});
+
+await visit("a keyboard", { rows: 12 }, async (page) => {
+  await page.keyboard.press("Tab");
+  equal("the first stop skips to the content", await page.evaluate(() => document.activeElement.className), "skip");
+  check("and is seen", await page.evaluate(() => document.activeElement.getBoundingClientRect().left >= 0));
+  await page.keyboard.press("Enter");
+  equal("it leads there", await page.evaluate(() => document.activeElement.id), "main");
+  const stops = [];
+  let unseen = 0;
+  for (let step = 0; step < 60; step += 1) {
+    await page.keyboard.press("Tab");
+    const stop = await page.evaluate(() => {
+      const { activeElement } = document;
+      const style = getComputedStyle(activeElement);
+      const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1;
+      return { name: activeElement.id || activeElement.innerText || activeElement.tagName, seen };
+    });
+    stops.push(stop.name);
+    if (!stop.seen && stop.name !== "BODY") unseen += 1;
+    if (stop.name === "live-toggle") break;
+  }
+  for (const name of ["polls-filter", "Client", "Rate", "Copy", "explain-method", "explain-url", "live-toggle"]) {
+    check(`${name} is reached by Tab`, stops.includes(name), stops);
+  }
+  equal("every stop is seen", unseen, 0);
+  await page.locator("#polls-table th button").first().focus();
+  await page.keyboard.press("Space");
+  equal("a head sorts by keyboard", await page.locator("#polls-table th").first().getAttribute("aria-sort"), "ascending");
+  const focused = () => page.evaluate(() => document.activeElement.innerText);
+  const before = await focused();
+  await page.waitForTimeout(4000);
+  equal("news do not take the focus away", await focused(), before);
+});
+
+await browser.close();
+console.log(JSON.stringify({ checks, failures }));

@@ -1,0 +1,50 @@
+//! The workloads that Listless is for, as real programs: what each costs the control plane straight,
+//! what Listless foretells while it only observes, and what is left of it when it acts.
+//!
+//! Every figure is of a window in the middle of a run, and is compared per operation of the driver:
+//! a slow machine then makes fewer operations, not other ratios. Both control planes are driven at
+//! once, one driver at a time on each.
+
+mod driver;
+mod field;
+mod meter;
+mod moment;
+mod report;
+mod run;
+mod table;
+mod tally;
+mod workload;
+
+use std::sync::Arc;
+
+use crate::clusters::{Machine, available};
+use crate::rig::control_plane::Version;
+use driver::Programs;
+use table::Table;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drivers_are_spared_foretold_and_named_on_1_36_and_on_1_30() {
+    let versions = [Version::V1_36, Version::V1_30];
+    if !versions.into_iter().all(available) {
+        return;
+    }
+    let Some(programs) = Programs::build() else { return };
+    let _machine = Machine::alone().await;
+    let programs = Arc::new(programs);
+    let running = versions.map(|version| {
+        let programs = Arc::clone(&programs);
+        tokio::spawn(async move {
+            let runs = run::all_drivers(version, &programs).await;
+            // The other goes on for minutes.
+            runs.inspect_err(|error| eprintln!("{}: {error:#}", version.name()))
+        })
+    });
+    let mut runs = Vec::new();
+    for part in running {
+        runs.extend(part.await.expect("no panic").expect("whole runs"));
+    }
+    let table = Table::new(runs);
+    eprintln!("{table}");
+    let wrong = table.wrong();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,181 @@
+//! The five drivers: how each is started, and what the report must say of it.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::process::Command;
+
+use super::field::{FLEET, RINGS, SETS};
+use super::report::{Culprit, Pattern};
+use super::workload::Workload;
+use crate::clusters::skipped;
+use crate::rig::artifact::Built;
+use crate::rig::client_program::ClientProgram;
+use crate::unmodified::clients;
+
+const FABRIC8_THREADS: &str = "20";
+const FABRIC8_PERIOD: Duration = Duration::from_secs(3);
+const KUBECTL_PERIOD: Duration = Duration::from_secs(1);
+const KUBECTL: &[&str] = &["--namespace", RINGS, "get", "pods", "--output", "name"];
+
+const FABRIC8: &[Pattern] =
+    &[Pattern { id: "quorum-list-polling", of: ("list", "pods"), fix: ".inform(" }];
+const STORM: &[Pattern] =
+    &[Pattern { id: "resync-storm", of: ("list", "pods"), fix: "SyncPeriod" }];
+const RESYNC: &[Pattern] = &[
+    Pattern { id: "resync-storm", of: ("get", "statefulsets.apps"), fix: "Lister" },
+    Pattern { id: "no-op-writes", of: ("update", "statefulsets.apps/status"), fix: "DeepEqual" },
+];
+const AGENTS: &[Pattern] =
+    &[Pattern { id: "quorum-list-polling", of: ("list", "pods"), fix: "SharedInformerFactory" }];
+const DISCOVERY: &[Pattern] =
+    &[Pattern { id: "discovery-refetch", of: ("get", "/api"), fix: "cache" }];
+
+/// The programs, built.
+#[derive(Debug)]
+pub struct Programs {
+    fabric8: PathBuf,
+    client_go: PathBuf,
+    follower: PathBuf,
+    kubectl: PathBuf,
+}
+
+/// One driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// fabric8: 20 threads list the same pods by label every 3 s.
+    Polls,
+    /// A controller-runtime manager whose short SyncPeriod reconciles 2 000 config maps, each with
+    /// a LIST by label.
+    Storm,
+    /// A controller that resyncs 500 stateful sets: reads each, and writes its status as it was.
+    Resync,
+    /// 50 agents list the pods of their node every 4 s.
+    Agents,
+    /// kubectl with an empty discovery cache.
+    Kubectl,
+}
+
+// === impl Programs ===
+
+impl Programs {
+    /// Builds what is not built yet; `None` if the machine cannot, which was printed.
+    pub fn build() -> Option<Self> {
+        Some(Self {
+            fabric8: here("the fabric8 program", ClientProgram::Fabric8)?,
+            client_go: here("the client-go program", ClientProgram::ClientGo)?,
+            follower: clients::follower()?,
+            kubectl: clients::kubectl()?,
+        })
+    }
+
+    /// An informer of pods that does everything right; it is killed when dropped.
+    pub fn informer(&self, kubeconfig: &Path, log: PathBuf) -> Result<Workload> {
+        let mut command = Command::new(&self.client_go);
+        command.args(["-namespace", FLEET.namespace, "-informers", "1"]);
+        Workload::program(command, kubeconfig, log)
+    }
+}
+
+fn here(what: &str, program: ClientProgram) -> Option<PathBuf> {
+    match program.build().expect("a build that works") {
+        Built::Here(path) => Some(path),
+        Built::Impossible(reason) => {
+            skipped(what, &reason);
+            None
+        }
+    }
+}
+
+// === impl Driver ===
+
+impl Driver {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Polls, Self::Storm, Self::Resync, Self::Agents, Self::Kubectl];
+
+    /// What it is called in the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Polls => "fabric8 polls",
+            Self::Storm => "controller-runtime storm",
+            Self::Resync => "resync, no-op writes",
+            Self::Agents => "node agents",
+            Self::Kubectl => "kubectl, empty cache",
+        }
+    }
+
+    /// The time between two rounds, as configured.
+    pub fn period(self) -> Duration {
+        match self {
+            Self::Polls => FABRIC8_PERIOD,
+            Self::Storm | Self::Resync => Duration::from_secs(6),
+            Self::Agents => Duration::from_secs(4),
+            Self::Kubectl => KUBECTL_PERIOD,
+        }
+    }
+
+    /// How many rounds are measured.
+    pub fn rounds(self) -> u32 {
+        match self {
+            Self::Polls => 4,
+            Self::Storm | Self::Resync => 2,
+            Self::Agents => 3,
+            Self::Kubectl => 20,
+        }
+    }
+
+    /// How many rounds have begun before: enough of them that memory has learned the queries.
+    pub fn rounds_before(self) -> u64 {
+        match self {
+            // Their first round is the start of the informer, which is not counted as one.
+            Self::Storm | Self::Resync => 1,
+            Self::Polls | Self::Agents => 3,
+            // Documents are given from memory ten seconds after they are followed.
+            Self::Kubectl => 14,
+        }
+    }
+
+    /// What the report must say of it.
+    pub fn culprit(self) -> Culprit {
+        let (user_agent, library, findings) = match self {
+            Self::Polls => ("fabric8-kubernetes-client/", "fabric8", FABRIC8),
+            Self::Storm => ("ring-operator/", "controller-runtime", STORM),
+            Self::Resync => ("set-controller/", "client-go", RESYNC),
+            Self::Agents => ("node-agent/", "client-go", AGENTS),
+            Self::Kubectl => ("kubectl/", "kubectl", DISCOVERY),
+        };
+        Culprit { user_agent, library, findings }
+    }
+
+    /// Starts it; what it writes goes into the folder.
+    pub fn start(self, programs: &Programs, kubeconfig: &Path, folder: &Path) -> Result<Workload> {
+        let log = folder.join("driver.log");
+        let go = |name: &str, way: &str, namespace: &str| {
+            let mut command = std::process::Command::new(&programs.follower);
+            // Go programs make their user agent of the name they are started by.
+            command.arg0(name).args([way, namespace]);
+            Workload::program(command.into(), kubeconfig, log.clone())
+        };
+        match self {
+            Self::Polls => {
+                let period = FABRIC8_PERIOD.as_millis().to_string();
+                let path = format!("{0}/poller.jar:{0}/libraries/*", programs.fabric8.display());
+                let mut command = Command::new("java");
+                command.args(["-Xmx512m", "-cp", &path, "dev.listless.rig.Main", "drive"]);
+                command.args([FLEET.namespace, FABRIC8_THREADS, &period]);
+                Workload::program(command, kubeconfig, log)
+            }
+            Self::Storm => go("ring-operator", "storm", RINGS),
+            Self::Resync => go("set-controller", "resync", SETS),
+            Self::Agents => go("node-agent", "agents", FLEET.namespace),
+            Self::Kubectl => {
+                let program = &programs.kubectl;
+                let homes = folder.join("homes");
+                Ok(Workload::kubectl(program, KUBECTL, kubeconfig, homes, KUBECTL_PERIOD))
+            }
+        }
+    }
+}

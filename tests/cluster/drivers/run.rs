@@ -1,0 +1,184 @@
+//! One driver in one way: started, warmed, measured over whole rounds.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::driver::{Driver, Programs};
+use super::field;
+use super::meter::{Cpu, Requests};
+use super::moment::Moment;
+use super::report::Report;
+use crate::rig::control_plane::{ControlPlane, User, Version};
+use crate::rig::proxy_process::ProxyProcess;
+
+/// A cold JVM on a busy machine, and rounds that take longer than they should.
+const WARM_LIMIT: Duration = Duration::from_secs(120);
+
+const CONFIGURATION: &str = "\
+apiVersion: listless.dev/v1alpha1
+kind: ProxyConfiguration
+mode: MODE
+cache:
+  rules:
+    - {resources: [secrets, leases.coordination.k8s.io], start: never}
+    - {resources: [events, events.events.k8s.io], start: never}
+    - {resources: [pods, configmaps, statefulsets.apps], start: eager}
+    - {resources: ['*'], start: onDemand}
+";
+
+/// How a driver reaches the apiserver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Straight.
+    Straight,
+    /// Through Listless, which forwards all and accounts for what it would do.
+    Observe,
+    /// Through Listless, which acts.
+    Enforce,
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Which control plane.
+    pub version: Version,
+    /// Who drove.
+    pub driver: Driver,
+    /// How.
+    pub way: Way,
+    /// How long was measured.
+    pub window: Duration,
+    /// What the driver did in that time.
+    pub operations: u64,
+    /// What reached the apiserver meanwhile.
+    pub requests: Requests,
+    /// What that cost.
+    pub cpu: Cpu,
+    /// Processor time of Listless.
+    pub listless: f64,
+    /// Requests of the driver that Listless saved the apiserver, by its own account.
+    pub saved: u64,
+    /// Requests that it says it would have saved.
+    pub would_save: u64,
+    /// Why Listless forwarded what it did since it started, and how often.
+    pub forwarded: BTreeMap<String, f64>,
+    /// What was wrong about the driver or about the report on it.
+    pub wrong: Vec<String>,
+}
+
+/// Runs every driver every way, one after the other.
+pub async fn all_drivers(version: Version, programs: &Programs) -> Result<Vec<Run>> {
+    let plane = field::start(version).await?;
+    let mut runs = Vec::new();
+    for driver in Driver::ALL {
+        for way in Way::ALL {
+            let run = run(&plane, programs, driver, way).await;
+            let run = run.with_context(|| format!("{} {}", driver.name(), way.name()))?;
+            let (done, why) = (run.operations, &run.forwarded);
+            eprintln!("ran: {}: {done} operations, {:?} {why:?}", run.who(), run.requests);
+            runs.push(run);
+        }
+    }
+    Ok(runs)
+}
+
+async fn run(plane: &ControlPlane, programs: &Programs, driver: Driver, way: Way) -> Result<Run> {
+    let straight = plane.kubeconfig(User::Admin)?;
+    let proxy = match way.configuration() {
+        Some(configuration) => Some(ProxyProcess::start(&straight, Some(&configuration)).await?),
+        None => None,
+    };
+    let kubeconfig = proxy.as_ref().map_or(straight.as_path(), ProxyProcess::kubeconfig);
+    let folder = plane.folder().join(format!("{driver:?}-{way:?}"));
+    std::fs::create_dir_all(&folder)?;
+    let mut informer = programs.informer(kubeconfig, folder.join("informer.log"))?;
+    let mut workload = driver.start(programs, kubeconfig, &folder)?;
+    workload.begun(driver.rounds_before(), WARM_LIMIT).await?;
+    // Between two rounds least is under way. This sleep and that over the rounds are the measure
+    // itself: nothing is awaited in them.
+    tokio::time::sleep(driver.period() / 2).await;
+
+    let listless = || proxy.as_ref().map_or(Ok(0.0), ProxyProcess::cpu_seconds);
+    let before = Moment::take(plane, proxy.as_ref(), &mut workload).await?;
+    let (began, cpu, listless_before) = (Instant::now(), Cpu::used(plane)?, listless()?);
+    tokio::time::sleep(driver.period() * driver.rounds()).await;
+    let (window, cpu) = (began.elapsed(), Cpu::used(plane)?.since(cpu));
+    let listless = listless()? - listless_before;
+    let after = Moment::take(plane, proxy.as_ref(), &mut workload).await?;
+
+    // The last count of the earlier moment came after what it says, and so on up to the later one's.
+    let requests = Requests::between(&before.counts, &after.counts, after.attempts);
+    let operations = after.tally.operations - before.tally.operations;
+    let user_agent = driver.culprit().user_agent;
+    let grown = |of: &dyn Fn(&Report) -> u64| match (&before.report, &after.report) {
+        (Some(before), Some(after)) => of(after).saturating_sub(of(before)),
+        _ => 0,
+    };
+    let (saved, would_save) =
+        (grown(&|it| it.saved(user_agent)), grown(&|it| it.would_save(user_agent)));
+    let mut wrong = after.tally.errors.clone();
+    if !informer.is_synced().await? {
+        wrong.push("the informer beside it does not follow".to_owned());
+    }
+    if let Some(report) = &after.report {
+        wrong.extend(report.wrong(driver, &after.tally));
+    }
+    let forwarded = match &proxy {
+        Some(proxy) => proxy.metrics().await?.sums("listless_forwarded_total", &[], "reason"),
+        None => BTreeMap::new(),
+    };
+    let version = plane.version();
+    Ok(Run {
+        version,
+        driver,
+        way,
+        window,
+        operations,
+        requests,
+        cpu,
+        listless,
+        saved,
+        would_save,
+        forwarded,
+        wrong,
+    })
+}
+
+// === impl Way ===
+
+impl Way {
+    /// In the order they are run.
+    pub const ALL: [Self; 3] = [Self::Straight, Self::Observe, Self::Enforce];
+
+    /// What it is called in the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Straight => "straight",
+            Self::Observe => "observe",
+            Self::Enforce => "enforce",
+        }
+    }
+
+    /// The defaults, but for the mode and for the resources the drivers read, which are followed from
+    /// the start: while a client's own watch of a resource is passed on in protobuf, nobody knows what
+    /// it has shown, and no read of that resource by the same session is answered from memory.
+    fn configuration(self) -> Option<String> {
+        (self != Self::Straight).then(|| CONFIGURATION.replace("MODE", self.name()))
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    /// Who ran, in messages.
+    pub fn who(&self) -> String {
+        format!("{} on {}, {}", self.driver.name(), self.version.name(), self.way.name())
+    }
+
+    /// A number of this run for each operation of the driver.
+    pub fn per_operation(&self, number: u64) -> f64 {
+        number as f64 / self.operations.max(1) as f64
+    }
+}

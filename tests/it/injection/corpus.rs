@@ -1,0 +1,159 @@
+//! Pods as the webhook meets them, each with the patch or the reason that it must come to.
+//!
+//! After a change on purpose: `LISTLESS_UPDATE=1 cargo test --test it injection`, and read the
+//! difference.
+
+use std::{collections::BTreeSet, path::Path};
+
+use listless::injector::patch::{Patch, Skip, SkipReason, patch, undo};
+use serde_json::{Value, json};
+
+use super::{applied, files, golden, is_update, read, settings, yaml};
+
+/// At least so many pods; fewer would leave shapes out that are in use.
+const PODS_MIN: usize = 60;
+/// Reasons that no pod of the corpus can have: it would be no pod.
+const WITHOUT_A_POD: [SkipReason; 1] = [SkipReason::Malformed];
+
+fn pods() -> Vec<(String, Value)> {
+    let name = |path: &Path| path.file_stem().expect("a name").to_string_lossy().into_owned();
+    let of = files(&golden("inject"), "yaml");
+    of.iter().map(|path| (name(path), yaml(&read(path)))).collect()
+}
+
+fn decided(pod: &Value) -> Result<Patch, Skip> {
+    let namespace = pod["metadata"]["namespace"].as_str().unwrap_or("");
+    patch(pod, namespace, &settings())
+}
+
+/// What is written beside a pod: the extension, and the text.
+fn told(decision: &Result<Patch, Skip>) -> (&'static str, String) {
+    match decision {
+        Ok(patch) => {
+            let notes: Vec<_> = patch.notes.iter().map(ToString::to_string).collect();
+            let told = json!({"notes": notes, "patch": patch.operations});
+            ("patch.json", serde_json::to_string_pretty(&told).expect("JSON") + "\n")
+        }
+        Err(skip) => ("skip", format!("{}: {skip}\n", skip.reason.as_str())),
+    }
+}
+
+#[test]
+fn every_pod_of_the_corpus_comes_to_what_is_written_beside_it() {
+    let pods = pods();
+    assert!(pods.len() >= PODS_MIN, "{} pods", pods.len());
+    let folder = golden("inject");
+    let mut wrong = Vec::new();
+    for (name, pod) in &pods {
+        let (extension, text) = told(&decided(pod));
+        let path = folder.join(format!("{name}.{extension}"));
+        let other = if extension == "skip" { "patch.json" } else { "skip" };
+        let other = folder.join(format!("{name}.{other}"));
+        if is_update() {
+            std::fs::write(&path, &text).expect("the file is written");
+            let _absent = std::fs::remove_file(other);
+        } else if std::fs::read_to_string(&path).ok().as_ref() != Some(&text) || other.exists() {
+            wrong.push(format!("{name}: {text}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_reason_to_leave_a_pod_alone_has_a_pod() {
+    let reasons: BTreeSet<&str> = pods()
+        .iter()
+        .filter_map(|(_, pod)| decided(pod).err())
+        .map(|skip| skip.reason.as_str())
+        .collect();
+    let without = WITHOUT_A_POD.map(SkipReason::as_str);
+    let missing: Vec<_> = SkipReason::ALL
+        .iter()
+        .map(|reason| reason.as_str())
+        .filter(|reason| !reasons.contains(reason) && !without.contains(reason))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn an_injected_pod_needs_no_change_and_can_be_brought_back() {
+    for (name, pod) in pods() {
+        let Ok(patch) = decided(&pod) else { continue };
+        let after = applied(&pod, &patch.operations);
+        let again = decided(&after).expect_err(&name);
+        assert_eq!(again.reason, SkipReason::AlreadyInjected, "{name}");
+        let back = applied(&after, &undo(&after).expect(&name));
+        let is_already_injected =
+            pod["metadata"]["annotations"].get("listless.dev/status").is_some();
+        if !is_already_injected {
+            assert_eq!(back, pod, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_patch_means_the_same_to_others() {
+    for (name, pod) in pods() {
+        let Ok(patch) = decided(&pod) else { continue };
+        let operations = serde_json::to_value(&patch.operations).expect("JSON");
+        let operations: json_patch::Patch = serde_json::from_value(operations).expect("a patch");
+        let mut others = pod.clone();
+        json_patch::patch(&mut others, &operations).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(others, applied(&pod, &patch.operations), "{name}");
+    }
+}
+
+#[test]
+fn nothing_but_what_must_change_is_changed() {
+    let may_change = |path: &str| {
+        let field = path.split('/').nth(4).unwrap_or("");
+        path.starts_with("/metadata/annotations")
+            || path.starts_with("/spec/volumes")
+            || path.starts_with("/spec/initContainers") && path.split('/').count() <= 4
+            || (path.starts_with("/spec/containers/") || path.starts_with("/spec/initContainers/"))
+                && ["env", "volumeMounts"].contains(&field)
+    };
+    for (name, pod) in pods() {
+        let Ok(patch) = decided(&pod) else { continue };
+        for operation in &patch.operations {
+            let path = operation.path.to_string();
+            assert!(may_change(&path), "{name}: {path}");
+        }
+    }
+}
+
+#[test]
+fn every_sidecar_is_as_restricted_namespaces_and_quotas_want_it() {
+    for (name, pod) in pods() {
+        let Ok(patch) = decided(&pod) else { continue };
+        let after = applied(&pod, &patch.operations);
+        let containers = after["spec"]["initContainers"].as_array().expect("init containers");
+        let find = |container: &&Value| container["name"] == "listless-proxy";
+        let sidecar = containers.iter().find(find).expect("a sidecar");
+        if pod["metadata"]["annotations"].get("listless.dev/status").is_some() {
+            continue;
+        }
+        assert_eq!(sidecar["restartPolicy"], "Always", "{name}");
+        let context = &sidecar["securityContext"];
+        assert_eq!(context["runAsNonRoot"], true, "{name}");
+        assert_ne!(context["runAsUser"], 0, "{name}");
+        assert_eq!(context["allowPrivilegeEscalation"], false, "{name}");
+        assert_eq!(context["capabilities"], json!({"drop": ["ALL"]}), "{name}");
+        assert_eq!(context["seccompProfile"], json!({"type": "RuntimeDefault"}), "{name}");
+        for kind in ["requests", "limits"] {
+            for what in ["cpu", "memory"] {
+                assert!(sidecar["resources"][kind][what].is_string(), "{name}: {kind} {what}");
+            }
+        }
+        assert!(sidecar.get("readinessProbe").is_none(), "{name}");
+        let volumes = after["spec"]["volumes"].as_array().expect("volumes");
+        for volume in
+            volumes.iter().filter(|v| v["name"].as_str().unwrap_or("").starts_with("listless-"))
+        {
+            assert!(
+                volume.get("emptyDir").is_some() || volume.get("downwardAPI").is_some(),
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! What is written down of requests: lines in the log, the file of answers from memory, and no token
+//! in either, wherever a client puts one.
+
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use listless::simulator::{Effect, Fault, User};
+use serde_json::Value;
+use tempfile::TempDir;
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::harness::{LOCAL_TOKEN, Setup, TestProxy, settle};
+
+const PODS: &str = "/api/v1/pods";
+const IN_A: &str = "/api/v1/namespaces/a/pods";
+
+/// A log that can be read.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no panic holds it").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Log {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+impl Log {
+    /// Everything this thread logs, at this level and above, until the guard is dropped.
+    fn start(level: tracing::Level) -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_writer(log.clone())
+            .json()
+            .flatten_event(true);
+        (log, tracing::subscriber::set_default(subscriber.finish()))
+    }
+
+    fn text(&self) -> String {
+        let bytes = self.0.lock().expect("no panic holds it").clone();
+        String::from_utf8(bytes).expect("UTF-8")
+    }
+
+    /// The lines of requests so far, which are then forgotten.
+    fn requests(&self) -> Vec<Value> {
+        let text = self.text();
+        self.0.lock().expect("no panic holds it").clear();
+        let lines = text.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+        lines.filter(|line: &Value| line["target"] == "listless::access").collect()
+    }
+}
+
+fn audited(directory: &TempDir, more: &str) -> String {
+    let file = directory.path().join("audit");
+    format!("audit: {{file: {:?}}}\n{more}", file.display().to_string())
+}
+
+fn lines(file: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_says_who_asked_what_and_how_it_was_answered() {
+    let (log, _guard) = Log::start(tracing::Level::INFO);
+    let proxy = Setup::default().config("accessLog: {level: all}\n").in_memory();
+    let client = proxy.client().with("user-agent", "kubectl/v1.36.3 (linux/amd64) x/y");
+    client.get(IN_A).await;
+    client.get(IN_A).await;
+    client.get("/version").await;
+    let lines = log.requests();
+    let said = |line: &Value| {
+        let part = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
+        ["verb", "resource", "namespace", "user_agent", "served_by", "detail"].map(part)
+    };
+    let kubectl = "kubectl/v1.36.3";
+    assert_eq!(said(&lines[0]), ["list", "pods.v1", "a", kubectl, "upstream", "not-demanded"]);
+    assert_eq!(said(&lines[1]), ["list", "pods.v1", "a", kubectl, "cache", "session"]);
+    assert_eq!(said(&lines[2]), ["other", "", "", kubectl, "upstream", "non-resource"]);
+    for line in &lines {
+        assert_eq!((&line["level"], &line["code"]), (&"INFO".into(), &200.into()), "{line}");
+        assert!(line["bytes"].as_u64() > Some(0) && line["duration"].is_string(), "{line}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_level_and_the_sample_say_which_requests_have_a_line() {
+    let (log, _guard) = Log::start(tracing::Level::INFO);
+    let proxy = Setup::default().in_memory();
+    for (config, good, bad) in [
+        ("", 0, 0),
+        ("accessLog: {level: off}\n", 0, 0),
+        ("accessLog: {level: errors}\n", 0, 10),
+        ("accessLog: {level: all, sample: 0}\n", 0, 10),
+        ("accessLog: {level: all}\n", 200, 10),
+    ] {
+        proxy.configure(config);
+        ask(&proxy, 200).await;
+        assert_eq!(log.requests().len(), good, "{config}");
+        proxy.simulator.inject(Fault::next(5, Effect::Close, |_| true));
+        let effect = Effect::Answer { code: 503, retry_after_secs: None };
+        proxy.simulator.inject(Fault::next(5, effect, |_| true));
+        ask(&proxy, 10).await;
+        assert_eq!(log.requests().len(), bad, "{config}");
+    }
+    proxy.configure("accessLog: {level: all, sample: 0.25}\n");
+    ask(&proxy, 400).await;
+    let sampled = log.requests().len();
+    assert!((60..=140).contains(&sampled), "{sampled} of 400");
+}
+
+async fn ask(proxy: &TestProxy, times: usize) {
+    for _ in 0..times {
+        proxy.client().get("/version").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_answer_from_memory_is_audited_and_no_other() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let proxy = Setup::default().config(&audited(&directory, "")).in_memory();
+    let client = proxy.client().with("user-agent", "agent/1");
+    let selected =
+        "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb&fieldSelector=spec.nodeName%3Dn1";
+    client.get(PODS).await;
+    let listed = client.get(PODS).await;
+    assert!(listed.is_hit());
+    assert!(client.get(selected).await.is_hit());
+    assert_eq!(client.get("/api/v1/namespaces/a/pods/none").await.status, 404);
+    let mut watch = client.watch("/api/v1/pods?watch=1&resourceVersion=0").await;
+    assert!(watch.next().await.is_some());
+    drop(watch);
+    client.get("/version").await;
+    settle().await;
+    let file = directory.path().join("audit");
+    proxy.drain().await;
+    let lines = lines(&file);
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    for line in &lines {
+        assert_eq!(line["who"], "own");
+        assert_eq!(line["userAgent"], "agent/1");
+        assert_eq!((&line["group"], &line["version"]), (&"".into(), &"v1".into()));
+        assert_eq!(line["resource"], "pods");
+        let time = line["time"].as_str().expect("a time");
+        assert!(time.ends_with('Z') && time.contains('T') && time.len() == 24, "{time}");
+    }
+    let version = listed.version().to_string();
+    assert_eq!((&lines[0]["verb"], &lines[0]["level"]), (&"list".into(), &"session".into()));
+    assert_eq!((&lines[0]["resourceVersion"], &lines[0]["code"]), (&version.into(), &200.into()));
+    assert_eq!(lines[1]["namespace"], "a");
+    assert_eq!(lines[1]["labelSelector"], "app=web");
+    assert_eq!(lines[1]["fieldSelector"], "spec.nodeName=n1");
+    assert_eq!((&lines[2]["verb"], &lines[2]["name"]), (&"get".into(), &"none".into()));
+    assert_eq!(lines[2]["code"], 404);
+    assert_eq!(lines[3]["verb"], "watch");
+    let mode = fs::metadata(&file).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_file_can_be_changed_and_left_out_while_it_runs() {
+    let (first, second) = (tempfile::tempdir(), tempfile::tempdir());
+    let (first, second) = (first.expect("a directory"), second.expect("a directory"));
+    let proxy = Setup::default().config(&audited(&first, "")).in_memory();
+    proxy.warm(PODS).await;
+    proxy.configure(&audited(&second, ""));
+    settle().await;
+    proxy.client().get(PODS).await;
+    proxy.client().get(PODS).await;
+    proxy.configure("");
+    settle().await;
+    proxy.client().get(PODS).await;
+    proxy.drain().await;
+    assert_eq!(lines(&second.path().join("audit")).len(), 2);
+    // The first file's thread ends by itself once its last line is written.
+    let file = first.path().join("audit");
+    for _ in 0..1000 {
+        if lines(&file).len() == 1 {
+            return;
+        }
+        // Not the paused clock's time: another thread is waited for.
+        tokio::task::spawn_blocking(std::thread::yield_now).await.expect("no panic");
+    }
+    panic!("{:?}", lines(&file));
+}
+
+/// Something that must never be found anywhere.
+const SECRET: &str = "planted-s3cret-0123456789";
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_in_neither_wherever_a_client_puts_it() {
+    let (log, _guard) = Log::start(tracing::Level::TRACE);
+    let directory = tempfile::tempdir().expect("a directory");
+    let setup = Setup::default();
+    setup.simulator().admit(SECRET, User::admin("ann"));
+    let config = audited(&directory, "accessLog: {level: all}\n");
+    let proxy = setup.gateway().config(&config).in_memory();
+    let ann = proxy.bearer(SECRET);
+    ann.get(PODS).await;
+    assert!(ann.get(PODS).await.is_hit());
+    for header in ["user-agent", "x-anything", "cookie", "accept", "referer", "audit-id"] {
+        for value in [SECRET.to_owned(), format!("tool/{SECRET}"), format!("a {SECRET} b")] {
+            ann.with(header, &value).get(PODS).await;
+            ann.with(header, &value).get("/api").await;
+        }
+    }
+    for (name, value) in [
+        ("sec-websocket-protocol", format!("base64url.bearer.authorization.k8s.io.{SECRET}")),
+        ("proxy-authorization", format!("Bearer {SECRET}")),
+        ("authorization", format!("Basic {SECRET}")),
+        ("x-remote-user", SECRET.to_owned()),
+        ("impersonate-user", SECRET.to_owned()),
+    ] {
+        ann.with(name, &value).get(PODS).await;
+    }
+    let escaped = SECRET.replace('s', "%73");
+    for path in [
+        format!("{PODS}?token={SECRET}"),
+        format!("{PODS}?labelSelector=app%3D{SECRET}"),
+        format!("{PODS}?labelSelector=app%3D{escaped}"),
+        format!("{PODS}?fieldSelector=spec.nodeName%3D{SECRET}"),
+        format!("{PODS}?continue={SECRET}"),
+        format!("{IN_A}/{SECRET}"),
+        format!("{IN_A}/{escaped}"),
+        format!("/apis/{SECRET}/v1"),
+        format!("/openapi/v3/apis/x.io/v1?hash={SECRET}"),
+        format!("/nowhere?{SECRET}"),
+    ] {
+        for _ in 0..2 {
+            ann.get(&path).await;
+        }
+    }
+    settle().await;
+    proxy.drain().await;
+    let audit = fs::read_to_string(directory.path().join("audit")).expect("a file");
+    let hits = audit.lines().count();
+    assert!(hits > 20, "only {hits} lines");
+    assert!(!audit.contains(SECRET), "{audit}");
+    assert!(audit.contains("bearer:") && !audit.contains(LOCAL_TOKEN));
+    let text = log.text();
+    assert!(text.lines().filter(|line| line.contains("listless::access")).count() > 50);
+    for line in text.lines() {
+        assert!(!line.contains(SECRET), "{line}");
+    }
+}
