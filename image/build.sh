@@ -9,7 +9,7 @@
 #   LISTLESS_REBUILD=1     build the binary once more, from a copy of the source elsewhere, and compare
 set -euo pipefail
 out="$(realpath -m "$1")"
-name="${2:-listless:$(sed -n 's/^version = "\(.*\)"/\1/p' "$(dirname "${BASH_SOURCE[0]}")/../Cargo.toml" | head -1)}"
+name="${2:-listless:$(sed -n 's/^version = "\(.*\)"/\1/p' "$(dirname "${BASH_SOURCE[0]}")/../Cargo.toml" | sed -n 1p)}"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # The goal, compressed as it is pulled.
 SIZE_MAX=$((12 * 1024 * 1024))

@@ -1,5 +1,6 @@
 //! Builds every part in order, binds all listeners first, owns the end.
 
+mod check;
 mod gateway;
 mod injector;
 mod local;
@@ -39,9 +40,11 @@ use crate::{
     upstream::{Client, Throttled},
 };
 
+pub use check::check;
 pub use gateway::gateway;
 pub use injector::injector;
 pub use local::local;
+pub use serve::Ended;
 pub use shown::Vitals;
 pub use sidecar::sidecar;
 

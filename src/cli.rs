@@ -6,8 +6,10 @@
 
 mod announce;
 mod ask;
+mod check;
 mod configuration;
 mod explain;
+mod export;
 mod inject;
 mod kubeconfig;
 mod log;
@@ -29,8 +31,9 @@ use clap::{Parser, Subcommand};
 use crate::{app, config, demo, error::Chain};
 
 pub use announce::{Announcement, announce, reachable};
+pub use check::CheckOptions;
 pub use inject::InjectionOptions;
-pub use kubeconfig::{Kubeconfig, KubeconfigError, write_kubeconfig};
+pub use kubeconfig::{Kubeconfig, KubeconfigError, token_of, write_kubeconfig};
 pub use options::{
     GatewayOptions, InjectorOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions,
     Output, ServingOptions, SidecarOptions,
@@ -50,6 +53,8 @@ struct Cli {
 enum Command {
     /// Serve one context of a kubeconfig on this machine.
     Local(LocalOptions),
+    /// Print what to export, so that clients go through a running Listless.
+    Kubeconfig(export::Arguments),
     /// Serve many callers, each with a token of its own.
     Gateway(GatewayOptions),
     /// Serve the workload beside it in its pod.
@@ -72,6 +77,8 @@ enum Command {
     Explain(explain::Arguments),
     /// Show the requests that a running Listless answers, as they come.
     Tap(tap::Arguments),
+    /// Tell what stands in the way in a cluster: versions, rights, the webhook, injected pods.
+    Check(CheckOptions),
     /// Print or check configuration files.
     #[command(subcommand)]
     Config(configuration::Command),
@@ -114,7 +121,12 @@ fn dispatch(cli: Cli, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let level = if matches!(cli.command, Command::Demo(_)) { "error" } else { "info" };
     log::start(&cli.log, level)?;
     match cli.command {
-        Command::Local(options) => app::local(&options)?,
+        Command::Local(options) => {
+            if app::local(&options)? == app::Ended::Switched {
+                return Err(start_again(arguments));
+            }
+        }
+        Command::Kubeconfig(arguments) => export::run(&arguments)?,
         Command::Gateway(options) => app::gateway(&options)?,
         Command::Sidecar(options) => return app::sidecar(&options, &arguments[1..]),
         Command::Probe(arguments) => probe::run(&arguments)?,
@@ -126,9 +138,28 @@ fn dispatch(cli: Cli, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         Command::Report(arguments) => report::run(&arguments)?,
         Command::Explain(arguments) => explain::run(&arguments)?,
         Command::Tap(arguments) => tap::run(&arguments)?,
+        Command::Check(options) => return check::run(&options),
         Command::Config(command) => configuration::run(&command)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Takes this process's place, with the same arguments; comes back only if that cannot be done.
+#[cfg(unix)]
+fn start_again(arguments: &[OsString]) -> anyhow::Error {
+    use std::os::unix::process::CommandExt;
+    let program = std::env::current_exe();
+    let failed = match program {
+        Ok(program) => std::process::Command::new(program).args(&arguments[1..]).exec(),
+        Err(error) => error,
+    };
+    anyhow::Error::new(failed).context("the other context cannot be served")
+}
+
+/// Nothing takes a process's place here: who started it must do so again.
+#[cfg(not(unix))]
+fn start_again(_arguments: &[OsString]) -> anyhow::Error {
+    anyhow::anyhow!("another context is to be served: start again")
 }
 
 /// Prints an answer; a reader that has had enough, such as `head`, is no failure.

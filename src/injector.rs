@@ -3,7 +3,7 @@
 //! [`patch`] decides, and does nothing else. [`manifest`] makes its changes in files. [`review`]
 //! answers the apiserver with them; [`keeper`] looks after the certificates that this takes.
 
-mod api;
+pub mod api;
 pub mod events;
 pub mod keeper;
 pub mod keyring;

@@ -6,6 +6,7 @@ pub mod app;
 pub mod audit;
 pub mod body;
 pub mod cache;
+pub mod check;
 pub mod cli;
 pub mod config;
 pub mod demo;

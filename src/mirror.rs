@@ -71,6 +71,11 @@ impl Mirror {
         Self { source, target, authority_pem, written: None }
     }
 
+    /// Whether there has been a copy in this directory.
+    pub fn is_in(target: &Path) -> bool {
+        target.join(DATA).symlink_metadata().is_ok()
+    }
+
     /// Copies the source if it has changed.
     pub fn look(&mut self, now: SystemTime) -> Result<Look, Error> {
         let mut files = self.read()?;

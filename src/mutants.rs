@@ -90,6 +90,8 @@ mutants! {
     JsonWriteUnlearned,
     /// The answer to a write teaches nothing if it is protobuf.
     ProtobufWriteUnlearned,
+    /// What a watch shows teaches nothing if it is protobuf.
+    ProtobufWatchUnlearned,
     /// A write whose answer is lost leaves no barrier.
     BrokenWriteForgotten,
     /// An object known to be deleted may be shown.

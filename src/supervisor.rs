@@ -237,8 +237,8 @@ impl Sockets {
         }
         Ok(Self {
             data,
-            admin: bind("--admin", addresses.admin)?,
-            health: bind("--health", addresses.health)?,
+            admin: bind_in_plain_text("--admin", addresses.admin)?,
+            health: bind_in_plain_text("--health", addresses.health)?,
         })
     }
 
@@ -258,6 +258,13 @@ impl Sockets {
         let all = self.data.iter().chain([&self.admin, &self.health]);
         all.map(|listener| Ok(listener.try_clone()?.into())).collect()
     }
+}
+
+/// Binds, and says where: the port may have been left to the system.
+fn bind_in_plain_text(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listener = bind(flag, address)?;
+    tracing::info!("{flag}: http://{}", listener.local_addr()?);
+    Ok(listener)
 }
 
 fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -4,6 +4,7 @@
 //! owner only. What the kubeconfig says about the apiserver's certificate is `upstream::identity`'s.
 
 mod files;
+mod trust;
 mod validity;
 
 use std::{
@@ -21,15 +22,13 @@ use rcgen::{
     NameConstraints, PKCS_ECDSA_P256_SHA256, SanType,
 };
 use rustls::{
-    ClientConfig, RootCertStore, ServerConfig,
-    client::{WebPkiServerVerifier, danger::ServerCertVerifier},
+    ClientConfig, ServerConfig,
     crypto::{CryptoProvider, aws_lc_rs},
-    pki_types::{
-        CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime, pem::PemObject,
-    },
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject},
 };
 
 pub use files::Files;
+pub use trust::{certificates, expires, is_trusted, roots};
 
 const CA_FILE: &str = "ca.crt";
 const CA_KEY_FILE: &str = "ca.key";
@@ -129,16 +128,30 @@ impl Authority {
 
     /// The authority kept in `directory`; made for `names` and kept there if there is none.
     pub fn load_or_create(directory: &Path, names: &Names, now: SystemTime) -> Result<Self, Error> {
+        Self::kept(directory, now, || Self::generate_for(names, now))
+    }
+
+    /// The authority kept in `directory`; made and kept there if there is none.
+    pub fn kept(
+        directory: &Path,
+        now: SystemTime,
+        make: impl FnOnce() -> Result<Self, Error>,
+    ) -> Result<Self, Error> {
         let (certificate, key) = (directory.join(CA_FILE), directory.join(CA_KEY_FILE));
         if certificate.exists() && key.exists() {
             return Self::load(&certificate, &key, now);
         }
-        let authority = Self::generate_for(names, now)?;
+        let authority = make()?;
         make_private(directory)?;
         let key_pem = authority.issuer.key().serialize_pem();
         write_private(&key, key_pem.as_bytes())?;
         write_private(&certificate, authority.pem.as_bytes())?;
         Ok(authority)
+    }
+
+    /// Whether anything of an authority is kept in `directory`.
+    pub fn is_kept(directory: &Path) -> bool {
+        [CA_FILE, CA_KEY_FILE].into_iter().any(|file| directory.join(file).exists())
     }
 
     fn load(certificate: &Path, key: &Path, now: SystemTime) -> Result<Self, Error> {
@@ -313,16 +326,7 @@ impl Leaf {
 
     /// Whether clients that trust a bundle take this as the certificate of that name.
     pub fn is_trusted(&self, bundle: &str, name: &str, now: SystemTime) -> bool {
-        let verify = || {
-            let roots = Arc::new(roots(bundle.as_bytes()).ok()?);
-            let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider());
-            let name = ServerName::try_from(name).ok()?;
-            let now = UnixTime::since_unix_epoch(now.duration_since(SystemTime::UNIX_EPOCH).ok()?);
-            let (own, others) = self.chain.split_first()?;
-            let verifier = verifier.build().ok()?;
-            verifier.verify_server_cert(own, others, &name, &[], now).ok()
-        };
-        verify().is_some()
+        is_trusted(&self.chain, bundle, name, now)
     }
 }
 
@@ -368,14 +372,6 @@ pub fn client_config(pem: &[u8]) -> Result<ClientConfig, Error> {
     let builder =
         ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     Ok(builder.with_root_certificates(roots(pem)?).with_no_client_auth())
-}
-
-/// The certificates of a bundle as roots; blocks that cannot be used are skipped.
-pub fn roots(pem: &[u8]) -> Result<RootCertStore, Error> {
-    let mut roots = RootCertStore::empty();
-    let (added, _) =
-        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
-    if added == 0 { Err(Error::NoCertificate) } else { Ok(roots) }
 }
 
 #[cfg(test)]

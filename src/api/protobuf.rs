@@ -1,5 +1,5 @@
-//! Just enough protobuf to learn from a write's answer: metadata of an object, list or Status
-//! (S-CT-20..23).
+//! Just enough protobuf to learn from a write's answer or a watch's event: metadata of an object,
+//! list or Status (S-CT-20..23).
 //!
 //! Reads the bytes in pieces of any size and keeps nothing but the facts. Knows no schema beyond
 //! the envelope, ObjectMeta, ListMeta and Status; everything else is skipped by its length.
@@ -89,7 +89,7 @@ enum Action {
 
 /// A number of seven bits a byte, low bits first.
 #[derive(Debug, Default)]
-struct Varint {
+pub(super) struct Varint {
     value: u64,
     shift: u32,
 }
@@ -161,8 +161,10 @@ impl Scanner {
                 Ok(())
             }
             State::Number { field } => {
-                if self.message() == Message::ObjectMeta && field == 10 {
-                    self.facts.grace = number != 0;
+                match (self.message(), field) {
+                    (Message::ObjectMeta, 10) => self.facts.grace = number != 0,
+                    (Message::Status, 6) => self.facts.code = number,
+                    _ => {}
                 }
                 self.next_field()
             }
@@ -309,7 +311,7 @@ impl Default for State {
 
 impl Varint {
     /// Adds a byte; gives the number, and begins anew, when it was the last.
-    fn push(&mut self, byte: u8) -> Result<Option<u64>, Unlearned> {
+    pub(super) fn push(&mut self, byte: u8) -> Result<Option<u64>, Unlearned> {
         if self.shift > 63 {
             return Err(Unlearned::Malformed);
         }

@@ -1,22 +1,25 @@
 //! What a watch shows its client, read along while it streams past.
 //!
-//! Reads JSON events from a chunked body (one per line) or from WebSocket frames. Invariant: what
-//! cannot be read is said to be opaque, never guessed. Events are not changed or delayed.
+//! Reads JSON events from a chunked body (one per line) or from WebSocket frames, and protobuf from a
+//! chunked body. Invariant: what cannot be read is said to be opaque, never guessed. Events are not
+//! changed or delayed.
 
+mod delimited;
 mod websocket;
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::Deserialize;
 
-use super::version::ResourceVersion;
+use super::{protobuf, version::ResourceVersion};
+use delimited::Delimited;
 use websocket::Frames;
 
 /// Reads along one watch.
 #[derive(Debug)]
 pub struct WatchReader {
     framing: Framing,
-    /// The event that has not ended yet.
+    /// The event in JSON that has not ended yet.
     pending: Vec<u8>,
 }
 
@@ -48,13 +51,29 @@ pub struct ShownObject {
 
 /// The watch cannot be read along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the watch is in a form that cannot be read along")]
-pub struct Opaque;
+pub enum Opaque {
+    /// Nothing is known of what it is made of.
+    #[error("the watch is in a form that cannot be read along")]
+    Form,
+    /// It exceeds what is read.
+    #[error("an event of the watch is too large to be read along")]
+    TooLarge,
+}
 
 #[derive(Debug)]
 enum Framing {
     Lines,
     WebSocket(Frames),
+    Delimited(Delimited),
+}
+
+/// What an event tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Changed,
+    Deleted,
+    Bookmark,
+    Error,
 }
 
 #[derive(Deserialize)]
@@ -69,7 +88,7 @@ struct EventObject {
     #[serde(default)]
     metadata: EventMetadata,
     #[serde(default)]
-    code: Option<u16>,
+    code: Option<u64>,
 }
 
 #[derive(Default, Deserialize)]
@@ -93,19 +112,23 @@ impl WatchReader {
         content_type: Option<&str>,
         content_encoding: Option<&str>,
     ) -> Result<Self, Opaque> {
-        let json = content_type
-            .and_then(|value| value.split(';').next())
-            .is_some_and(|value| value.trim() == "application/json");
-        if json && content_encoding.is_none() {
-            Ok(Self { framing: Framing::Lines, pending: Vec::new() })
-        } else {
-            Err(Opaque)
-        }
+        let media_type = content_type.and_then(|value| value.split(';').next()).map(str::trim);
+        let framing = match (media_type, content_encoding) {
+            (Some("application/json"), None) => Framing::Lines,
+            (Some(protobuf::MEDIA_TYPE), None) => Framing::Delimited(Delimited::default()),
+            _ => return Err(Opaque::Form),
+        };
+        Ok(Self { framing, pending: Vec::new() })
     }
 
     /// For what the apiserver sends through an upgraded connection.
     pub fn websocket() -> Self {
         Self { framing: Framing::WebSocket(Frames::default()), pending: Vec::new() }
+    }
+
+    /// Whether each event is a line.
+    pub fn is_lines(&self) -> bool {
+        matches!(self.framing, Framing::Lines)
     }
 
     /// Reads what arrived, and tells `shown` of each event that ended in it.
@@ -130,13 +153,37 @@ impl WatchReader {
                 }
                 Ok(())
             }),
+            Framing::Delimited(delimited) => delimited.push(bytes, shown),
         }
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    fn of(text: &str) -> Result<Self, Opaque> {
+        match text {
+            "ADDED" | "MODIFIED" => Ok(Self::Changed),
+            "DELETED" => Ok(Self::Deleted),
+            "BOOKMARK" => Ok(Self::Bookmark),
+            "ERROR" => Ok(Self::Error),
+            _ => Err(Opaque::Form),
+        }
+    }
+}
+
+// === impl Shown ===
+
+impl Shown {
+    /// What an ERROR event of this code shows.
+    fn by_code(code: u64) -> Option<Self> {
+        matches!(code, 410 | 504).then_some(Self::Expired)
     }
 }
 
 fn extend(pending: &mut Vec<u8>, piece: &[u8]) -> Result<(), Opaque> {
     if pending.len() + piece.len() > EVENT_BYTES_MAX {
-        return Err(Opaque);
+        return Err(Opaque::TooLarge);
     }
     pending.extend_from_slice(piece);
     Ok(())
@@ -146,25 +193,22 @@ fn read(event: &[u8], shown: &mut impl FnMut(Shown)) -> Result<(), Opaque> {
     if event.iter().all(u8::is_ascii_whitespace) {
         return Ok(());
     }
-    let event: Event<'_> = serde_json::from_slice(event).map_err(|_| Opaque)?;
-    let deleted = match &*event.kind {
-        "ADDED" | "MODIFIED" => false,
-        "DELETED" => true,
-        "BOOKMARK" => return Ok(()),
-        "ERROR" => {
-            if matches!(event.object.code, Some(410 | 504)) {
-                shown(Shown::Expired);
-            }
+    let event: Event<'_> = serde_json::from_slice(event).map_err(|_| Opaque::Form)?;
+    let deleted = match Kind::of(&event.kind)? {
+        Kind::Changed => false,
+        Kind::Deleted => true,
+        Kind::Bookmark => return Ok(()),
+        Kind::Error => {
+            event.object.code.and_then(Shown::by_code).into_iter().for_each(shown);
             return Ok(());
         }
-        _ => return Err(Opaque),
     };
     let EventMetadata { name, namespace, uid, resource_version, labels } = event.object.metadata;
     // A Table's rows carry their metadata elsewhere.
     if name.is_empty() {
-        return Err(Opaque);
+        return Err(Opaque::Form);
     }
-    let version = ResourceVersion::parse(&resource_version).map_err(|_| Opaque)?;
+    let version = ResourceVersion::parse(&resource_version).map_err(|_| Opaque::Form)?;
     let labels = labels.unwrap_or_default();
     shown(Shown::Object(ShownObject { namespace, name, uid, version, labels, deleted }));
     Ok(())
@@ -246,16 +290,16 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_opaque() {
-        assert!(WatchReader::http(Some("application/vnd.kubernetes.protobuf"), None).is_err());
+        assert!(WatchReader::http(Some(protobuf::MEDIA_TYPE), Some("gzip")).is_err());
         assert!(WatchReader::http(Some("application/json"), Some("gzip")).is_err());
         assert!(WatchReader::http(None, None).is_err());
         for stream in ["nonsense\n", "{\"type\":\"NEW\",\"object\":{}}\n", "{\"type\":\"ADDED\"}\n"]
         {
-            assert_eq!(shown(lines, stream.as_bytes()), Err(Opaque), "{stream}");
+            assert_eq!(shown(lines, stream.as_bytes()), Err(Opaque::Form), "{stream}");
         }
         // A masked frame is not one a server sends.
-        assert_eq!(shown(WatchReader::websocket, &[0x81, 0x85, 0, 0, 0, 0]), Err(Opaque));
+        assert_eq!(shown(WatchReader::websocket, &[0x81, 0x85, 0, 0, 0, 0]), Err(Opaque::Form));
         // Compressed frames set a reserved bit.
-        assert_eq!(shown(WatchReader::websocket, &[0xC1, 0x01, 0x00]), Err(Opaque));
+        assert_eq!(shown(WatchReader::websocket, &[0xC1, 0x01, 0x00]), Err(Opaque::Form));
     }
 }

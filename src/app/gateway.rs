@@ -44,7 +44,7 @@ enum Certificate {
 
 /// Serves until a signal asks to stop.
 pub fn gateway(options: &GatewayOptions) -> anyhow::Result<()> {
-    serve::run(&options.serving, async |shared| start(options, shared).await)
+    serve::run(&options.serving, async |shared| start(options, shared).await).map(drop)
 }
 
 async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Started> {
@@ -189,7 +189,7 @@ impl Certificate {
             Self::Own => {
                 let names = tls::Names::of_apiserver(CLUSTER_DOMAIN);
                 let names = hosts.iter().fold(names, |names, host| names.and(host));
-                let (authority, server) = serve::own_certificates(&names, &shared.metrics)?;
+                let (authority, server) = serve::own_certificates(None, &names, &shared.metrics)?;
                 Ok((server, Some(authority.pem().to_owned())))
             }
         }

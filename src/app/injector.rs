@@ -124,12 +124,7 @@ fn serving(options: &InjectorOptions) -> ServingOptions {
 async fn access(options: &InjectorOptions) -> anyhow::Result<Access> {
     let upstream = &options.upstream;
     let (kubeconfig, context) = (upstream.kubeconfig.as_deref(), upstream.context.as_deref());
-    Ok(match identity::cluster_address() {
-        Some((host, port)) if kubeconfig.is_none() && context.is_none() => {
-            identity::in_cluster(&options.service_account, &host, port).await?
-        }
-        _ => identity::from_kubeconfig(kubeconfig, context).await?,
-    })
+    Ok(identity::here(kubeconfig, context, &options.service_account).await?)
 }
 
 fn namespace(options: &InjectorOptions, access: &Access) -> Result<String, UsageError> {

@@ -1,16 +1,23 @@
 //! `listless local`: one context of a kubeconfig, served on this machine to its own user.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
+use tokio::time::{Duration, MissedTickBehavior};
 use uuid::Uuid;
 
 use super::{
     Foundation, Running,
-    serve::{self, AdminListeners, CLUSTER_DOMAIN, Configuration, Shared, Started},
+    serve::{
+        self, AdminListeners, CLUSTER_DOMAIN, Configuration, Ended, Follower, Shared, Started,
+    },
     wire::MeteredDial,
 };
 use crate::{
-    cli::{Announcement, Kubeconfig, LocalOptions, UsageError, reachable},
+    cli::{Announcement, Kubeconfig, LocalOptions, UsageError, reachable, token_of},
+    error::Chain,
     proxy::{
         forward::Clients,
         identify::{Identify, KnownTokens},
@@ -21,12 +28,15 @@ use crate::{
     upstream::{
         self,
         dial::Tcp,
-        identity::{self, Access, Source},
+        identity::{self, Access, Followed, Source, Turn},
     },
 };
 
-/// Serves until a signal asks to stop.
-pub fn local(options: &LocalOptions) -> anyhow::Result<()> {
+/// How often the kubeconfig is looked at.
+const LOOK_PERIOD: Duration = Duration::from_secs(2);
+
+/// Serves until a signal asks to stop, or the kubeconfig means something else and that is followed.
+pub fn local(options: &LocalOptions) -> anyhow::Result<Ended> {
     serve::run(&options.serving, async |shared| start(options, shared).await)
 }
 
@@ -39,15 +49,18 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
     let listeners = AdminListeners::bind(serving)?;
     let upstream = &options.upstream;
     let (kubeconfig, context) = (upstream.kubeconfig.as_deref(), upstream.context.as_deref());
+    let followed = Followed::begin(kubeconfig, context)?;
     let access = identity::from_kubeconfig(kubeconfig, context).await?;
 
     let server = format!("https://{}", reachable(bound.address()));
-    let token = token();
+    let token = token(options, &written, followed.context());
     let names = tls::Names::of_apiserver(CLUSTER_DOMAIN)
         .and(&bound.address().ip().to_string())
         .and(&access.endpoint().host());
     let authorities = serve::authorities(access.endpoint());
-    let (authority, certificate) = serve::own_certificates(&names, &shared.metrics)?;
+    let past = past(options);
+    let (authority, certificate) =
+        serve::own_certificates(options.state.as_deref(), &names, &shared.metrics)?;
     let announcement = written_kubeconfig(&access, &server, &authority, &token, written)?;
     let upstream = serve::authority_of(access.endpoint());
     let dial = MeteredDial::new(Tcp, shared.metrics.clone());
@@ -56,7 +69,7 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
         listeners: vec![bound],
         doors: Doors { tls: Some(certificate), authorities },
         identify: Identify::Own(KnownTokens::one(&token)),
-        past: Past::None,
+        past,
         clients: Clients::new(plain, own),
         config: configuration.current.clone(),
         metrics: shared.metrics.clone(),
@@ -65,6 +78,7 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
     tokio::spawn(shared.heartbeat.clone().run());
     listeners.serve(shared, &running)?;
     configuration.follow(shared);
+    shared.admin.spawn(follow(followed, shared.follower(options.follow_context)));
     drop(listening);
     Ok(Started { running, announcement: Some(announcement), _configuration: configuration })
 }
@@ -96,7 +110,62 @@ fn written_kubeconfig(
     })
 }
 
+/// Looks whether the kubeconfig still means what is served, and says so or ends serving if not.
+async fn follow(mut followed: Followed, mut follower: Follower) {
+    let mut ticks = tokio::time::interval(LOOK_PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = follower.draining.begun() => return,
+            _ = ticks.tick() => {}
+        }
+        let served = followed.context().to_owned();
+        let now = match followed.look() {
+            Ok(None) => continue,
+            Ok(Some(Turn::Back)) => {
+                tracing::info!(served, "the kubeconfig means again what is served");
+                continue;
+            }
+            Ok(Some(Turn::Changed)) => served.clone(),
+            Ok(Some(Turn::Elsewhere(context))) => context,
+            Err(error) => {
+                let error = Chain(&error);
+                tracing::warn!(%error, served, "the kubeconfig has changed, and cannot be used");
+                continue;
+            }
+        };
+        match follower.switched {
+            Some(switched) => {
+                tracing::info!(
+                    served,
+                    now,
+                    "the kubeconfig has changed; serving what it means now"
+                );
+                return switched.cancel();
+            }
+            None => tracing::warn!(
+                served,
+                now,
+                "the kubeconfig has changed; what was begun with is served until a restart, or \
+                 always what it means with --follow-context"
+            ),
+        }
+    }
+}
+
+/// What clients may have seen: those of an authority that was kept come from before.
+fn past(options: &LocalOptions) -> Past {
+    let is_kept = options.state.as_deref().is_some_and(tls::Authority::is_kept);
+    if is_kept { Past::Unknown } else { Past::None }
+}
+
+/// The token that clients come with: the one they have, where the authority is kept too.
+fn token(options: &LocalOptions, written: &Path, context: &str) -> String {
+    let kept = options.state.as_ref().and_then(|_| token_of(written, context));
+    kept.unwrap_or_else(new_token)
+}
+
 /// A secret that no one can guess; the prefix keeps YAML from reading it as a number.
-fn token() -> String {
+fn new_token() -> String {
     format!("listless-{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
 }

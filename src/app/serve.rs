@@ -14,13 +14,14 @@ use tokio::{
     sync::watch,
     time::{Duration, Instant},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{DRAIN_DEADLINE, Running, Vitals, shown};
 use crate::{
     admin::{self, Audience},
     cli::{Announcement, ServingOptions, announce},
     config::{Config, Reloader},
-    lifecycle::{Drain, Heartbeat, Ready, Signals},
+    lifecycle::{Drain, Draining, Heartbeat, Ready, Signals},
     metrics::{Certificate, Metrics},
     proxy::listen::Authorities,
     tls,
@@ -35,6 +36,24 @@ pub(super) struct Shared {
     pub(super) metrics: Metrics,
     /// Threads apart from the data path.
     pub(super) admin: Handle,
+    /// Ends serving, for another context.
+    pub(super) switched: CancellationToken,
+}
+
+/// Why serving ended without a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// A signal asked for it.
+    Asked,
+    /// Another context is to be served instead.
+    Switched,
+}
+
+/// How a task that follows something learns of the end, and may bring it about.
+pub(super) struct Follower {
+    pub(super) draining: Draining,
+    /// None if it may not.
+    pub(super) switched: Option<CancellationToken>,
 }
 
 /// What must be closed or named by the end of the start.
@@ -72,7 +91,7 @@ const RUNTIME_REST: Duration = Duration::from_millis(200);
 pub(super) fn run(
     options: &ServingOptions,
     start: impl AsyncFnOnce(&Shared) -> anyhow::Result<Started>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Ended> {
     let admin = runtime("admin", 1)?;
     let data = data_runtime(options.worker_threads.into())?;
     let shared = Shared::new(admin.handle().clone());
@@ -99,36 +118,44 @@ fn data_runtime(threads: usize) -> anyhow::Result<Runtime> {
 async fn serve(
     shared: Shared,
     start: impl AsyncFnOnce(&Shared) -> anyhow::Result<Started>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Ended> {
     let mut signals = Signals::listen().context("signals cannot be heard")?;
     let started = tokio::select! {
         started = start(&shared) => started?,
         signal = signals.next() => {
             tracing::info!("{signal} while starting");
-            return Ok(());
+            return Ok(Ended::Asked);
         }
     };
     if let Some(announcement) = &started.announcement {
         announce(announcement)?;
     }
-    let signal = signals.next().await;
-    tracing::info!("{signal}: finishing what is under way; another one ends at once");
+    let (ended, why) = tokio::select! {
+        signal = signals.next() => (Ended::Asked, signal),
+        () = shared.switched.cancelled() => (Ended::Switched, "another context"),
+    };
+    tracing::info!("{why}: finishing what is under way; another signal ends at once");
     shared.drain.begin(Instant::now() + DRAIN_DEADLINE);
     tokio::select! {
         () = started.running.drain() => tracing::info!("done"),
         signal = signals.next() => bail!("{signal} again: what was under way is cut off"),
     }
-    Ok(())
+    Ok(ended)
 }
 
-/// A certificate of an authority of our own, made now: the authority clients trust, and what the
-/// listener shows.
+/// A certificate of an authority of our own, made now unless one is kept in `state`: the authority
+/// clients trust, and what the listener shows.
 pub(super) fn own_certificates(
+    state: Option<&Path>,
     names: &tls::Names,
     metrics: &Metrics,
 ) -> anyhow::Result<(tls::Authority, tls::Server)> {
     let now = SystemTime::now();
-    let authority = tls::Authority::generate(now)?;
+    let generate = || tls::Authority::generate(now);
+    let authority = match state {
+        Some(directory) => tls::Authority::kept(directory, now, generate)?,
+        None => generate()?,
+    };
     let serving = tls::Server::new(authority.issue(names, now)?)?;
     metrics.certificate_expires(Certificate::Authority, now + tls::CA_LIFETIME);
     metrics.certificate_expires(Certificate::Serving, now + tls::LEAF_LIFETIME);
@@ -160,7 +187,14 @@ impl Shared {
             heartbeat: Heartbeat::new(),
             metrics: Metrics::new(),
             admin,
+            switched: CancellationToken::new(),
         }
+    }
+
+    /// For a task that may end serving, or only look on.
+    pub(super) fn follower(&self, may_end: bool) -> Follower {
+        let switched = may_end.then(|| self.switched.clone());
+        Follower { draining: self.drain.watch(), switched }
     }
 
     /// Its signs of life, and the names under which browsers may ask.

@@ -95,6 +95,7 @@ async fn start(
     for bound in &data {
         names = names.and(&reachable(bound.address()).ip().to_string());
     }
+    let past = past(options, role);
     let authority = authority(&options.state, &names)?;
     let serving = Serving::new(authority, names, shared.metrics.clone(), now)?;
 
@@ -122,7 +123,7 @@ async fn start(
         listeners: data,
         doors: Doors { tls: Some(serving.server.clone()), authorities },
         identify,
-        past: if role == Role::First { Past::None } else { Past::Unknown },
+        past,
         clients: Clients::new(plain, own),
         config: configuration.current.clone(),
         metrics: shared.metrics.clone(),
@@ -134,6 +135,16 @@ async fn start(
     shared.admin.spawn(follower.follow(serving, shared.drain.watch()));
     drop(listening);
     Ok(Started { running, announcement, _configuration: configuration })
+}
+
+/// What the workload may have seen: nothing only if this is the pod's first worker.
+///
+/// A container that starts again has a new supervisor, whose first worker is not the pod's. The copy
+/// and the authority are both written before anybody is answered, and stay as long as the pod does, so
+/// that none of them is there only where nobody was answered yet.
+fn past(options: &SidecarOptions, role: Role) -> Past {
+    let is_pristine = !Mirror::is_in(&options.mirror) && !tls::Authority::is_kept(&options.state);
+    if role == Role::First && is_pristine { Past::None } else { Past::Unknown }
 }
 
 /// What is told once, by the first worker; the supervisor's log tells of the others.

@@ -36,6 +36,15 @@ pub enum KubeconfigError {
     /// The file is someone else's.
     #[error("{} was not written by listless and is left alone; name another file, or remove it", .0.display())]
     NotOurs(PathBuf),
+    /// The file could not be read.
+    #[error("{} cannot be read", .file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: Box<kube::config::KubeconfigError>,
+    },
     /// The file could not be written.
     #[error("{} cannot be written", .file.display())]
     Unwritable {
@@ -87,6 +96,26 @@ pub fn write_kubeconfig(
     file: &Path,
 ) -> Result<(), KubeconfigError> {
     write(kubeconfig, file)
+}
+
+/// The token in a kubeconfig that was written for this context, so that its clients stay known.
+pub fn token_of(file: &Path, context: &str) -> Option<String> {
+    let written = read_ours(file).ok()?;
+    if written.current_context.as_deref() != Some(context) {
+        return None;
+    }
+    let user = written.auth_infos.iter().find(|user| user.name == NAME)?.auth_info.as_ref()?;
+    // Its type hides a token from logs; what is written has it.
+    let user = serde_json::to_value(user).ok()?;
+    Some(user["token"].as_str()?.to_owned())
+}
+
+/// Reads a kubeconfig that Listless wrote, and no other.
+pub(super) fn read_ours(file: &Path) -> Result<kube::config::Kubeconfig, KubeconfigError> {
+    let unreadable =
+        |source| KubeconfigError::Unreadable { file: file.to_owned(), source: Box::new(source) };
+    refuse_foreign(file)?;
+    kube::config::Kubeconfig::read_from(file).map_err(unreadable)
 }
 
 fn write(document: &impl Serialize, file: &Path) -> Result<(), KubeconfigError> {

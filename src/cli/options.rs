@@ -100,6 +100,14 @@ pub struct LocalOptions {
     /// Where to write the kubeconfig for clients [default: ~/.kube/listless].
     #[arg(long, value_name = "FILE")]
     pub write_kubeconfig: Option<PathBuf>,
+    /// Where its authority is kept, so that clients that have the kubeconfig are served after a
+    /// restart, too [default: nowhere; all is made anew].
+    #[arg(long, value_name = "DIRECTORY")]
+    pub state: Option<PathBuf>,
+    /// Serve what the kubeconfig comes to mean, should another context become its current one, or
+    /// this one change [default: only say so in the log].
+    #[arg(long)]
+    pub follow_context: bool,
 }
 
 /// What `listless gateway` is told.
@@ -187,7 +195,7 @@ pub struct SidecarOptions {
     #[command(flatten)]
     pub serving: ServingOptions,
     /// Where the workload connects; may be given several times. All but the first are left out in a
-    /// pod that lacks them, such as [::1] without IPv6.
+    /// pod that lacks them, such as IPv6's loopback.
     #[arg(long, value_name = "ADDRESS", default_values_t = [loopback(7443)])]
     pub listen: Vec<SocketAddr>,
     /// The directory of the pod's service account; followed as it changes.
@@ -211,7 +219,7 @@ pub struct SidecarOptions {
 }
 
 /// Where a pod finds its service account.
-const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+pub(super) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// More threads wake each other for every answer, which costs as much as some answers do.
 const WORKER_THREADS: u8 = 1;
@@ -239,9 +247,13 @@ impl ValueEnum for Role {
 impl LocalOptions {
     /// Where to write the kubeconfig; none when there is no home directory to put it in.
     pub fn kubeconfig_to_write(&self) -> Option<PathBuf> {
-        let default = || Some(std::env::home_dir()?.join(".kube/listless"));
-        self.write_kubeconfig.clone().or_else(default)
+        self.write_kubeconfig.clone().or_else(kubeconfig_of_local)
     }
+}
+
+/// Where `listless local` writes its kubeconfig unless told otherwise.
+pub(super) fn kubeconfig_of_local() -> Option<PathBuf> {
+    Some(std::env::home_dir()?.join(".kube/listless"))
 }
 
 /// A length of time that a certificate can be valid for.

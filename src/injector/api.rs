@@ -1,9 +1,9 @@
-//! The few requests that the injector sends to the apiserver: whole objects, as JSON.
+//! The few requests that the injector and `listless check` send to the apiserver: whole objects, as JSON.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode, header};
+use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use serde_json::Value;
 
@@ -39,8 +39,8 @@ pub enum Error {
     },
 }
 
-/// What an answer may be long.
-const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// What an answer may be long: a hundred objects of usual size, or two of the largest.
+const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -59,23 +59,32 @@ impl Error {
 }
 
 /// Reads one object.
-pub(super) async fn get(client: &dyn Client, path: &str) -> Result<Value, Error> {
+pub async fn get(client: &dyn Client, path: &str) -> Result<Value, Error> {
     send(client, Method::GET, path, None).await
 }
 
 /// Replaces one object; its resourceVersion guards it.
-pub(super) async fn put(client: &dyn Client, path: &str, object: &Value) -> Result<Value, Error> {
+pub async fn put(client: &dyn Client, path: &str, object: &Value) -> Result<Value, Error> {
     send(client, Method::PUT, path, Some(("application/json", object))).await
 }
 
 /// Merges fields into one object; a resourceVersion among them guards it.
-pub(super) async fn merge(client: &dyn Client, path: &str, fields: &Value) -> Result<Value, Error> {
+pub async fn merge(client: &dyn Client, path: &str, fields: &Value) -> Result<Value, Error> {
     send(client, Method::PATCH, path, Some(("application/merge-patch+json", fields))).await
 }
 
 /// Makes one object.
-pub(super) async fn post(client: &dyn Client, path: &str, object: &Value) -> Result<Value, Error> {
+pub async fn post(client: &dyn Client, path: &str, object: &Value) -> Result<Value, Error> {
     send(client, Method::POST, path, Some(("application/json", object))).await
+}
+
+/// Makes one object, and tells the headers of the answer, too: warnings are among them.
+pub async fn post_heeding(
+    client: &dyn Client,
+    path: &str,
+    object: &Value,
+) -> Result<(HeaderMap, Value), Error> {
+    exchange(client, Method::POST, path, Some(("application/json", object))).await
 }
 
 async fn send(
@@ -84,6 +93,15 @@ async fn send(
     path: &str,
     body: Option<(&'static str, &Value)>,
 ) -> Result<Value, Error> {
+    exchange(client, method, path, body).await.map(|(_, object)| object)
+}
+
+async fn exchange(
+    client: &dyn Client,
+    method: Method,
+    path: &str,
+    body: Option<(&'static str, &Value)>,
+) -> Result<(HeaderMap, Value), Error> {
     let mut request =
         Request::builder().method(method).uri(path).header(header::ACCEPT, "application/json");
     let body = match body {
@@ -100,14 +118,14 @@ async fn send(
         let (head, body) = response.map_err(|error| Error::Unanswered(of(), error))?.into_parts();
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| Error::Broken(of(), error))?.to_bytes();
-        Ok::<_, Error>((head.status, body))
+        Ok::<_, Error>((head, body))
     };
     let answer = tokio::time::timeout(TIMEOUT, answer).await;
-    let (code, body) = answer.map_err(|_| Error::Timeout(of()))??;
+    let (head, body) = answer.map_err(|_| Error::Timeout(of()))??;
     let object: Value = serde_json::from_slice(&body).unwrap_or_default();
-    if code.is_success() {
-        return Ok(object);
+    if head.status.is_success() {
+        return Ok((head.headers, object));
     }
     let message = object["message"].as_str().unwrap_or("(no message)").to_owned();
-    Err(Error::Refused { path: of(), code, message })
+    Err(Error::Refused { path: of(), code: head.status, message })
 }

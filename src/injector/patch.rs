@@ -31,6 +31,7 @@ use self::{
 };
 pub use self::{
     edit::{Action, Operation, Pointer},
+    pod::SIDECAR,
     reason::{Note, Skip, SkipReason},
     settings::{Origin, Resources, Settings, freshness_named, mode_named},
     undo::undo,
@@ -79,6 +80,11 @@ pub fn patch(pod: &Value, namespace: &str, settings: &Settings) -> Result<Patch,
     refuse::conflicts(&places, choice.port)?;
     let operations = inject(&pod, &plan, &places, &choice, settings);
     Ok(Patch { operations, notes: plan.notes })
+}
+
+/// Which version of the injector a pod says it was injected by.
+pub fn injected_by(pod: &Value) -> Option<String> {
+    Status::read(&Pod::read(pod).ok()?).map(|status| status.version)
 }
 
 /// All changes to a pod without a sidecar.

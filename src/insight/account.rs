@@ -134,8 +134,9 @@ struct Rate {
 
 /// Arrivals remembered of one account.
 const ARRIVALS_MAX: usize = 384;
-/// Gaps remembered of one account.
-const GAPS_MAX: usize = 64;
+/// Gaps remembered of one account: two rounds of all values that are followed, for one round alone
+/// may be shorter or longer than the one before; what was before that is forgotten.
+const GAPS_MAX: usize = 128;
 
 const MINUTE: u32 = 60_000;
 

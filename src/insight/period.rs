@@ -57,12 +57,31 @@ const REPEATS_MIN: usize = 3;
 
 /// The period of one asker, from the latest arrivals and from the gaps of values followed one by one.
 pub fn find(arrivals: &[Arrival], gaps: &[u32]) -> Option<Period> {
-    plain(arrivals, gaps).or_else(|| by_pattern(arrivals))
+    plain(arrivals, gaps).or_else(|| by_pattern(arrivals)).or_else(|| one_by_one(arrivals, gaps))
 }
 
 /// The same where askers can be told apart one by one, which is found in no time.
 pub fn plain(arrivals: &[Arrival], gaps: &[u32]) -> Option<Period> {
-    by_connection(arrivals).or_else(|| by_value(gaps))
+    by_connection(arrivals)
+        .or_else(|| if is_pooled(arrivals) { None } else { one_by_one(arrivals, gaps) })
+}
+
+/// Whether several connections take turns in asking for the same: then there are several askers, and
+/// what the gaps tell is how often all of them ask.
+fn is_pooled(arrivals: &[Arrival]) -> bool {
+    let Some((value, count)) = commonest(arrivals) else { return false };
+    let mut connections: Vec<u16> = arrivals
+        .iter()
+        .filter(|arrival| arrival.value == value)
+        .map(|arrival| arrival.client)
+        .collect();
+    connections.sort_unstable();
+    connections.dedup();
+    count >= PATTERN_MIN && connections.len() > 1 && connections.len() * 2 < count
+}
+
+fn one_by_one(arrivals: &[Arrival], gaps: &[u32]) -> Option<Period> {
+    by_value(gaps).map(|found| in_turn(arrivals, found).unwrap_or(found))
 }
 
 /// Where each connection asks for the same regularly, and there are several.
@@ -110,11 +129,35 @@ fn regular(gaps: &[f64], jitter_max: f64, told: Told) -> Option<Period> {
     })
 }
 
+/// Where several ask one shortly after the other, and each again when all have: what looks like one
+/// that asks as often as they follow each other, but for a longer gap after each turn.
+fn in_turn(arrivals: &[Arrival], steps: Period) -> Option<Period> {
+    let times = times_of_the_same(arrivals)?;
+    let is_turn = |pair: &[f64]| pair[1] - pair[0] > steps.seconds * (1.0 + COMMON);
+    let starts: Vec<usize> =
+        (1..times.len()).filter(|index| is_turn(&times[index - 1..=*index])).collect();
+    if starts.len() <= REPEATS_MIN {
+        return None;
+    }
+    let turns = || starts.windows(2);
+    let between: Vec<f64> = turns().map(|pair| times[pair[1]] - times[pair[0]]).collect();
+    let askers = starts[1] - starts[0];
+    let is_alike = turns().all(|pair| pair[1] - pair[0] == askers);
+    if askers < 2 || !is_alike {
+        return None;
+    }
+    regular(&between, PATTERN_JITTER_MAX, Told::ByPattern(askers))
+}
+
 /// Out of all that asked for the same, whoever it was.
 fn by_pattern(arrivals: &[Arrival]) -> Option<Period> {
-    let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
-    arrivals.iter().for_each(|arrival| *counts.entry(arrival.value).or_default() += 1);
-    let (commonest, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    let times = times_of_the_same(arrivals)?;
+    bursts(&times).or_else(|| repetition(&times))
+}
+
+/// When what is asked for most often was asked for, in order.
+fn times_of_the_same(arrivals: &[Arrival]) -> Option<Vec<f64>> {
+    let (commonest, count) = commonest(arrivals)?;
     if count < PATTERN_MIN {
         return None;
     }
@@ -124,7 +167,14 @@ fn by_pattern(arrivals: &[Arrival]) -> Option<Period> {
     let mut times: Vec<f64> = same.iter().map(|arrival| seconds(first, arrival.at)).collect();
     // Requests are noted as they end, not as they came.
     times.sort_by(f64::total_cmp);
-    bursts(&times).or_else(|| repetition(&times))
+    Some(times)
+}
+
+/// What is asked for most often, and how often.
+fn commonest(arrivals: &[Arrival]) -> Option<(u16, usize)> {
+    let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
+    arrivals.iter().for_each(|arrival| *counts.entry(arrival.value).or_default() += 1);
+    counts.into_iter().max_by_key(|(_, count)| *count)
 }
 
 /// Where all of them ask at once, and rest for at least half of the time.

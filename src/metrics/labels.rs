@@ -290,6 +290,8 @@ label! {
         TappedRequests = "tapped_requests",
         /// Kinds of requests that are told apart in the report.
         Accounts = "accounts",
+        /// The size of an event of a watch that is passed on, for it to be read along.
+        WatchEvents = "watch_events",
     }
 }
 

@@ -23,6 +23,7 @@ use crate::{
     },
     body::Body,
     insight::{Insight, Witness},
+    metrics::Metrics,
     mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
@@ -38,6 +39,7 @@ use lesson::{Lesson, Lessons, WatchLesson};
 pub struct Forwarder {
     clients: Clients,
     insight: Insight,
+    metrics: Metrics,
 }
 
 /// Who learns from an answer, unless the caller is a stranger.
@@ -86,13 +88,19 @@ impl<'a> Pupils<'a> {
         Self { session, foreseen: None, witness: None }
     }
 
-    fn lessons(&self, request: &ResourceRequest, rewriting: &Rewriting) -> Lessons {
+    fn lessons(
+        &self,
+        request: &ResourceRequest,
+        rewriting: &Rewriting,
+        metrics: &Metrics,
+    ) -> Lessons {
         let now = Instant::now();
         let foreseen =
             self.foreseen.map(|(session, rewriting)| Lesson::of(request, rewriting, session, now));
         Lessons {
             session: Lesson::of(request, rewriting, self.session, now)
-                .seen_by(self.witness.cloned()),
+                .seen_by(self.witness.cloned())
+                .counted_in(metrics),
             foreseen: foreseen.unwrap_or_else(Lesson::none),
         }
     }
@@ -102,8 +110,8 @@ impl<'a> Pupils<'a> {
 
 impl Forwarder {
     /// Sends through these, and counts it.
-    pub fn new(clients: Clients, insight: Insight) -> Self {
-        Self { clients, insight }
+    pub fn new(clients: Clients, insight: Insight, metrics: Metrics) -> Self {
+        Self { clients, insight, metrics }
     }
 
     /// The apiserver's answer, and who learns from it.
@@ -118,7 +126,7 @@ impl Forwarder {
         self.insight.passed_on();
         let lesson = |rewriting: &Rewriting| match (caller, info) {
             (Caller::Own | Caller::Bearer(_), RequestInfo::Resource(resource)) => {
-                pupils.lessons(resource, rewriting)
+                pupils.lessons(resource, rewriting, &self.metrics)
             }
             _ => Lessons { session: Lesson::none(), foreseen: Lesson::none() },
         };

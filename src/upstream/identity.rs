@@ -4,6 +4,7 @@
 //! [`Own`] client has our credentials. Kubeconfig formats and plugins are the `kube` crate's work.
 
 mod credentials;
+mod follow;
 mod proxy;
 mod redirect;
 
@@ -21,7 +22,10 @@ use kube::{
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 
 pub(super) use self::credentials::{Credentials, Refreshed};
-pub use self::redirect::{has_only_certificate, redirected};
+pub use self::{
+    follow::{Followed, Turn, places},
+    redirect::{has_only_certificate, proxied, redirected},
+};
 use super::{
     Endpoint, Own, Pool, Settings,
     connect::EndpointError,
@@ -173,6 +177,20 @@ pub async fn in_cluster(directory: &Path, host: &str, port: u16) -> Result<Acces
     config.root_cert = Some(Vec::new());
     config.root_cert_file = Some(directory.join("ca.crt"));
     Access::new(config, Some(directory.join("token")), source(namespace)).await
+}
+
+/// In a pod its service account, unless a kubeconfig or a context was named; else the kubeconfig.
+pub async fn here(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+    service_account: &Path,
+) -> Result<Access, Error> {
+    match cluster_address() {
+        Some((host, port)) if kubeconfig.is_none() && context.is_none() => {
+            in_cluster(service_account, &host, port).await
+        }
+        _ => from_kubeconfig(kubeconfig, context).await,
+    }
 }
 
 /// The apiserver at a URL, trusted by the certificates in `authority_pem`, as the bearer of a token.

@@ -1,8 +1,8 @@
 //! The chart, with the real Helm of both major versions: rendered, refused, and installed on a real
 //! apiserver. No kubelet runs what is installed.
 
-mod helm;
-mod install;
+pub(crate) mod helm;
+pub(crate) mod install;
 mod inventory;
 mod objects;
 mod render;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// The release the tests install, and its namespace.
 const RELEASE: &str = "demo";
-const NAMESPACE: &str = "listless-system";
+pub(crate) const NAMESPACE: &str = "listless-system";
 /// The values of `ci`, by their names there.
 const EXAMPLES: [&str; 4] = ["default", "full", "gateway", "outside"];
 
@@ -19,7 +19,7 @@ fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-fn chart() -> String {
+pub(crate) fn chart() -> String {
     repository("charts/listless").display().to_string()
 }
 

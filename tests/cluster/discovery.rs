@@ -86,15 +86,22 @@ async fn definitions_come_and_go(version: Version) {
     // One that stays, so that the group's documents are there all the time.
     create(&straight, "anchors").await;
     until_shown(&straight, version, "anchors").await;
+    let mut later = Vec::new();
     for round in 0..ROUNDS {
         let plural = format!("things{round}");
         warm(&through, version).await;
         create(&straight, &plural).await;
-        observe(&straight, &through, version, &plural, true).await;
+        later.extend(observe(&straight, &through, version, &plural, true).await);
         warm(&through, version).await;
         delete(&straight, &plural).await;
-        observe(&straight, &through, version, &plural, false).await;
+        later.extend(observe(&straight, &through, version, &plural, false).await);
     }
+    eprintln!(
+        "proof: discovery on {}: {} changes seen through Listless; polls later than straight: {:?} at most",
+        version.name(),
+        later.len(),
+        later.iter().max(),
+    );
     delete(&straight, "anchors").await;
     until_gone(&straight).await;
 }
@@ -149,27 +156,30 @@ async fn warm(through: &Client, version: Version) {
     }
 }
 
-/// Polls both ways until both show the change in every document; each document is polled apart, for
-/// some take the apiserver longer to make than others.
+/// Polls both ways until both show the change in every document, and says how many polls later than
+/// straight; each document is polled apart, for some take the apiserver longer to make than others.
 async fn observe(
     straight: &Client,
     through: &Client,
     version: Version,
     plural: &str,
     present: bool,
-) {
+) -> Vec<i64> {
     let documents = documents(version);
+    let mut later = Vec::new();
     let polls = documents.iter().map(|document| poll(straight, through, document, plural, present));
     let what = if present { "shown" } else { "gone" };
     for (document, seen) in documents.iter().zip(futures_util::future::join_all(polls).await) {
         let Seen { straight: Some(first), through: Some(second), step } = seen else { continue };
         let target = document.target;
         eprintln!(
-            "proof: {target} on {}: {what} in step {first} straight, {second} through, of {step:?}",
+            "{target} on {}: {what} in step {first} straight, {second} through, of {step:?}",
             version.name()
         );
         assert!(second <= first + 1, "{target}: {what} in step {first} straight, {second} through");
+        later.push(i64::from(second) - i64::from(first));
     }
+    later
 }
 
 /// In which steps a document changes, asked for both ways at the same moments.

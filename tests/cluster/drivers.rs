@@ -13,6 +13,7 @@ mod report;
 mod run;
 mod table;
 mod tally;
+mod together;
 mod workload;
 
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! cluster with nodes, and are looked at again after other webhooks.
 
 mod other;
-mod replica;
+pub(crate) mod replica;
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,8 @@ use crate::clusters::{Machine, available};
 use crate::rig::client::{Answer, Client, Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User, Version};
 
-const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+pub(crate) const WEBHOOKS: &str =
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1";
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// An apiserver learns of changed webhooks by a watch.
@@ -157,16 +158,17 @@ async fn two_replicas_serve_one_webhook_through_changes_of_its_authority() {
 }
 
 /// A control plane, and what an injector needs there.
-struct Stage {
-    plane: ControlPlane,
-    admin: Client,
-    kubeconfig: std::path::PathBuf,
+pub(crate) struct Stage {
+    pub(crate) plane: ControlPlane,
+    pub(crate) admin: Client,
+    /// Of the injector.
+    pub(crate) kubeconfig: std::path::PathBuf,
 }
 
 // === impl Stage ===
 
 impl Stage {
-    async fn set(version: Version) -> Result<Self> {
+    pub(crate) async fn set(version: Version) -> Result<Self> {
         let plane = ControlPlane::start_admitting(version).await?;
         let admin = plane.client(User::Admin, Protocol::Http1)?;
         let stage = Self { kubeconfig: plane.folder().join("injector.kubeconfig"), plane, admin };
@@ -258,7 +260,7 @@ impl Stage {
     }
 
     /// Lets the apiserver ask this replica, as a Service would.
-    async fn point_at(&self, replica: &Replica) -> Result<()> {
+    pub(crate) async fn point_at(&self, replica: &Replica) -> Result<()> {
         let change = json!([{"op": "replace", "path": "/webhooks/0/clientConfig/url", "value": replica.url()}]);
         let request = Request::new(Method::PATCH, &format!("{WEBHOOKS}/listless-injector"));
         let request = request.body("application/json-patch+json", change.to_string());
@@ -274,7 +276,7 @@ impl Stage {
         replica::decoded(bundle)
     }
 
-    async fn make(&self, path: &str, object: &Value) -> Result<Value> {
+    pub(crate) async fn make(&self, path: &str, object: &Value) -> Result<Value> {
         let request = Request::new(Method::POST, path).json(object);
         self.admin.send(request).await?.successful()?.json()
     }
@@ -284,7 +286,7 @@ impl Stage {
         self.admin.send(Request::new(Method::POST, &path).json(pod)).await
     }
 
-    async fn create(&self, namespace: &str, pod: &Value) -> Result<Value> {
+    pub(crate) async fn create(&self, namespace: &str, pod: &Value) -> Result<Value> {
         self.post(namespace, pod, "").await?.successful()?.json()
     }
 
@@ -293,7 +295,7 @@ impl Stage {
     }
 
     /// Waits until the apiserver knows the webhook and trusts it.
-    async fn until_injected(&self, namespace: &str) {
+    pub(crate) async fn until_injected(&self, namespace: &str) {
         until(KNOWN_LIMIT, async || {
             let stored = self.dry_run(namespace, &pod("first")).await.expect("a pod");
             stored["spec"]["initContainers"].is_array()
@@ -302,7 +304,7 @@ impl Stage {
     }
 }
 
-fn pod(name: &str) -> Value {
+pub(crate) fn pod(name: &str) -> Value {
     json!({
         "metadata": {"generateName": format!("{name}-")},
         "spec": {"containers": [{"name": "web", "image": "example.com/web"}]},

@@ -11,6 +11,7 @@
 )]
 
 mod chart;
+mod check;
 mod clusters;
 mod dataset;
 mod differential;
@@ -21,8 +22,10 @@ mod gateway;
 mod histories;
 mod injector;
 mod load;
+mod local;
 mod page;
 mod prometheus;
+mod protobuf_watches;
 mod read_your_writes;
 mod relay;
 mod representations;

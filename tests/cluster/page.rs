@@ -87,8 +87,8 @@ impl Demo {
     }
 }
 
-/// The program with its libraries, if it can be had here.
-fn visitor() -> Option<PathBuf> {
+/// The programs that look at the page, with their libraries, if they can be had here.
+pub fn visitor() -> Option<PathBuf> {
     let recipe = Recipe {
         name: "page-visitor",
         tools: &[["node", "--version"], ["npm", "--version"], ["chromium", "--version"]],

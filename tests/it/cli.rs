@@ -1,7 +1,13 @@
 //! The command as a user runs it: exit codes, what goes to which stream, its beginning and its end.
 
 #[cfg(unix)]
+mod again;
+#[cfg(unix)]
+mod check;
+#[cfg(unix)]
 mod gateway;
+#[cfg(unix)]
+mod kubeconfig;
 #[cfg(unix)]
 mod sidecar;
 

@@ -7,6 +7,7 @@ mod client;
 mod cluster;
 mod echo;
 mod laggard;
+mod protobuf;
 mod raw;
 mod tcp;
 mod upstream;
@@ -49,6 +50,7 @@ pub(crate) use self::{
     cluster::{group_resource, pod, populated, widget},
     echo::{Echo, Piece, piped},
     laggard::Laggard,
+    protobuf::{DelimitedWatch, PROTOBUF, Protobuf},
     raw::{RawAnswer, RawConnection},
     tcp::{TcpApiserver, WithUpgrades},
     upstream::{Identity, Requests, Upstream},

@@ -24,5 +24,7 @@ mod observe;
 mod polls;
 mod reads;
 mod records;
+#[cfg(unix)]
+mod services;
 mod tidy;
 mod watches;

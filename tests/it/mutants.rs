@@ -165,6 +165,10 @@ const FINDERS: &[Row] = &[
         ],
     ),
     (
+        &[Mutant::ProtobufWatchUnlearned],
+        &["freshness::protobuf::what_a_watch_in_protobuf_showed_no_later_read_is_older_than"],
+    ),
+    (
         &[Mutant::OlderFlightJoined],
         &["coalescing::a_read_never_shares_a_request_that_was_sent_before_it_came"],
     ),

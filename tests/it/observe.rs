@@ -14,7 +14,8 @@ use listless::{
 use tokio::time::Instant;
 
 use crate::harness::{
-    Answer, OWN_TOKEN, Setup, TestClient, TestProxy, group_resource, pass, pod, populated, settle,
+    Answer, DelimitedWatch, OWN_TOKEN, PROTOBUF, Protobuf, Setup, TestClient, TestProxy,
+    group_resource, pass, pod, populated, settle,
 };
 
 const PODS: &str = "/api/v1/pods";
@@ -169,6 +170,51 @@ async fn what_is_foreseen_is_what_enforce_then_does() {
     assert!(hits > 200 && difference <= 0.05, "{hits} answered, {foreseen} foreseen");
 }
 
+/// Reads beside a watch that began before memory could tell it, and tells of them in protobuf.
+async fn read_beside_an_informer(proxy: &TestProxy) -> Vec<Answer> {
+    let client = proxy.client();
+    let informer = client.with("accept", &format!("{PROTOBUF},application/json"));
+    let version = proxy.simulator.revision();
+    proxy.simulator.put(&group_resource("pods"), pod("a", "late-0", &[], "n1"));
+    for _ in 0..2 {
+        client.get(PODS).await;
+        settle().await;
+    }
+    let path = format!("{PODS}?watch=1&resourceVersion={version}");
+    let mut watch = DelimitedWatch::open(&informer, &path).await;
+    let said = watch.head.headers["cache-status"].to_str().expect("a text");
+    assert!(said.ends_with("detail=before-window") || said.ends_with("detail=observe"), "{said}");
+    watch.tells("ADDED", "late-0").await;
+    let mut answers = Vec::new();
+    for number in 1..=5 {
+        let name = format!("late-{number}");
+        proxy.simulator.put(&group_resource("pods"), pod("a", &name, &[], "n1"));
+        watch.tells("ADDED", &name).await;
+        let answer = client.get(PODS).await;
+        assert!(answer.names().contains(&format!("a/{name}")), "{}", answer.summary());
+        answers.push(answer);
+    }
+    answers
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_beside_a_watch_in_protobuf_are_foreseen() {
+    let through = |sections: &str| {
+        let simulator = populated();
+        let protobuf = Protobuf::of(simulator.clone());
+        Setup::of(simulator).upstream(protobuf).config(sections).in_memory()
+    };
+    let enforcing = read_beside_an_informer(&through("")).await;
+    let details = |answers: &[Answer]| -> Vec<_> {
+        answers.iter().map(|it| it.cache_status().to_owned()).collect()
+    };
+    assert!(enforcing.iter().all(Answer::is_hit), "{:?}", details(&enforcing));
+    let observed = through("mode: observe\n");
+    read_beside_an_informer(&observed).await;
+    // Of the two that started the replica, the second.
+    assert_eq!(would(&observed, "read"), 1 + enforcing.len() as u64);
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_observed_is_shown_nothing_older_once_it_is_enforced() {
     let proxy = warmed("", PODS).await;
@@ -310,6 +356,11 @@ async fn what_cannot_be_compared_is_unknown() {
     client.get(PODS).await;
     settled(&proxy).await;
     assert_eq!((shadows(&proxy, "unknown"), shadows(&proxy, "different")), (3, 0));
+    // How the apiserver lays out that there is nothing depends on what else would do.
+    let metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+    proxy.client().with("accept", metadata).get(NONE).await;
+    settled(&proxy).await;
+    assert_eq!((shadows(&proxy, "unknown"), shadows(&proxy, "different")), (4, 0));
     // A share of none checks none.
     let proxy = warmed("observe: {checkShare: 0}\n", PODS).await;
     for _ in 0..5 {

@@ -13,6 +13,8 @@ pub(in crate::api) struct Facts {
     uid: String,
     version: String,
     status: String,
+    /// The code of a Status, where it was read.
+    pub(in crate::api) code: u64,
     details_name: String,
     details_uid: String,
     labels: Vec<(String, String)>,

@@ -65,7 +65,7 @@ impl Frames {
 fn parse(header: &[u8]) -> Result<Option<Payload>, Opaque> {
     let [first, second, extended @ ..] = header else { return Ok(None) };
     if first & RESERVED != 0 || second & MASKED != 0 {
-        return Err(Opaque);
+        return Err(Opaque::Form);
     }
     let remaining = match (second, extended) {
         (126, [high, low]) => u64::from(u16::from_be_bytes([*high, *low])),

@@ -30,8 +30,8 @@ pub(super) struct Place<'a> {
     pub(super) container: &'a Value,
 }
 
-/// The sidecar.
-pub(super) const SIDECAR: &str = "listless-proxy";
+/// What the sidecar's container is called.
+pub const SIDECAR: &str = "listless-proxy";
 
 /// Sidecars of meshes and secret stores, and their helpers: they need the apiserver itself, some of
 /// them before any sidecar runs.

@@ -92,12 +92,12 @@ pub(super) fn container(
         "env": environment(redirected),
         "ports": [{"name": "listless-health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
         "startupProbe": {
-            "exec": {"command": ["/listless", "probe", "--started"]},
+            "exec": {"command": probe("--started")},
             "periodSeconds": 1,
             "failureThreshold": 120,
         },
         "livenessProbe": {
-            "exec": {"command": ["/listless", "probe", "--live"]},
+            "exec": {"command": probe("--live")},
             "periodSeconds": 30,
             "failureThreshold": 4,
         },
@@ -112,6 +112,12 @@ pub(super) fn container(
         },
         "volumeMounts": mounts,
     })
+}
+
+/// What a kubelet runs beside the sidecar to learn how it fares.
+fn probe(question: &str) -> [String; 4] {
+    let health = format!("--health=127.0.0.1:{HEALTH_PORT}");
+    ["/listless".to_owned(), "probe".to_owned(), question.to_owned(), health]
 }
 
 /// Who it is, and where the apiserver is if the workload was told another address than all pods

@@ -137,3 +137,17 @@ fn operations_are_written_as_json_patches() {
     let removal = Operation { path: Pointer::root().child(0), action: Action::Remove };
     assert_eq!(serde_json::to_value(&removal).unwrap(), json!({"op": "remove", "path": "/0"}));
 }
+
+#[test]
+fn probes_ask_where_the_sidecar_answers_them() {
+    let pod = injected(&pod(json!({})));
+    let sidecar = &pod["spec"]["initContainers"][0];
+    let port = |words: &Value| {
+        let words = words.as_array().unwrap().iter().filter_map(Value::as_str);
+        let address = words.filter_map(|word| word.strip_prefix("--health=")).next().unwrap();
+        address.rsplit(':').next().unwrap().to_owned()
+    };
+    for probe in ["startupProbe", "livenessProbe"] {
+        assert_eq!(port(&sidecar[probe]["exec"]["command"]), port(&sidecar["args"]), "{probe}");
+    }
+}

@@ -112,6 +112,55 @@ fn is_about(found: Option<Period>, seconds: f64) -> bool {
     found.is_some_and(|period| (period.seconds / seconds - 1.0).abs() <= 0.1)
 }
 
+/// So many on one connection, each beginning a little later than the one before.
+fn one_after_the_other(askers: u32, step: u32, period: u32, jitter: u32) -> Option<Period> {
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut late = || (dice.roll() * f64::from(jitter)) as u32;
+    let asked = (0..12).flat_map(|round| (0..askers).map(move |asker| (round, asker)));
+    let arrivals: Vec<Arrival> = asked
+        .map(|(round, asker)| round * period + asker * step + late())
+        .map(|at| Arrival { at, value: 7, client: 1 })
+        .collect();
+    let gaps: Vec<u32> = arrivals.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
+    find(&arrivals, &gaps[gaps.len() - 64..])
+}
+
+#[test]
+fn askers_in_turn_are_not_taken_for_one_that_is_fast() {
+    for jitter in [0, 10, 30] {
+        let found = one_after_the_other(20, 137, 3000, jitter);
+        assert!(is_about(found, 3.0), "{jitter}: {found:?}");
+        let told = found.map(|period| period.told);
+        assert_eq!(told, Some(Told::ByPattern(20)), "{jitter}");
+    }
+    // Nobody waits longer than the others: that is one asker.
+    assert!(is_about(one_after_the_other(20, 150, 3000, 0), 0.15));
+}
+
+#[test]
+fn threads_that_spread_over_the_period_are_not_taken_for_one_that_is_fast() {
+    // As threads that rest for as long after each answer come to stand, on a few connections.
+    for pool in [4_u32, 7, 9] {
+        let mut dice = Dice(0x9e37_79b9_7f4a_7c15 + u64::from(pool));
+        let phases: Vec<f64> =
+            (0..20).map(|asker| f64::from(asker) * 160.0 + dice.roll() * 80.0).collect();
+        let asked = (0..18).flat_map(|round| phases.iter().map(move |phase| (round, phase)));
+        let mut times: Vec<u32> = asked
+            .map(|(round, phase)| (f64::from(round) * 3200.0 + phase + dice.roll() * 8.0) as u32)
+            .collect();
+        times.sort_unstable();
+        let arrivals: Vec<Arrival> = times
+            .into_iter()
+            .map(|at| Arrival { at, value: 7, client: (dice.roll() * f64::from(pool)) as u16 })
+            .collect();
+        let gaps: Vec<u32> = arrivals.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
+        let gaps = &gaps[gaps.len() - 128..];
+        assert!(by_value(gaps).is_some_and(|period| period.seconds < 0.3), "they look like one");
+        let found = find(&arrivals, gaps);
+        assert!(is_about(found, 3.2), "{pool}: {found:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 

@@ -17,6 +17,8 @@ use crate::body::{Body, BoxError};
 /// Hands a body on, and its bytes to whoever waits for its end.
 pub(super) struct Collecting<F> {
     inner: Body,
+    /// All there is to come, if the length is known: whoever has read so much looks no further.
+    announced: Option<u64>,
     read: VecDeque<Bytes>,
     bytes: usize,
     /// Nothing once it has ended, is too large or broken.
@@ -31,8 +33,9 @@ const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 impl<F: FnOnce(VecDeque<Bytes>) + Send + Unpin + 'static> Collecting<F> {
     /// `whole` is given the bytes when the body has come to its end.
     pub(super) fn wrap(inner: Body, whole: F) -> Body {
-        let mut collecting = Self { inner, read: VecDeque::new(), bytes: 0, whole: Some(whole) };
-        // Who knows the length may not look for the end.
+        let announced = inner.size_hint().exact();
+        let (read, bytes, whole) = (VecDeque::new(), 0, Some(whole));
+        let mut collecting = Self { inner, announced, read, bytes, whole };
         collecting.look_for_the_end();
         Body::wrap(collecting)
     }
@@ -52,7 +55,8 @@ impl<F: FnOnce(VecDeque<Bytes>) + Send + Unpin + 'static> Collecting<F> {
     }
 
     fn look_for_the_end(&mut self) {
-        if self.inner.is_end_stream() {
+        let is_complete = self.announced == Some(self.bytes as u64);
+        if is_complete || self.inner.is_end_stream() {
             self.end();
         }
     }
@@ -138,6 +142,34 @@ mod tests {
         assert_eq!(text(&kept), Some(b"ab".to_vec()), "its length told that this was all");
         let (_, kept) = collecting(Body::empty());
         assert_eq!(text(&kept), Some(Vec::new()));
+    }
+
+    /// Knows its length, and hears of its end only later.
+    struct Late(Option<Bytes>);
+
+    impl http_body::Body for Late {
+        type Data = Bytes;
+        type Error = BoxError;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+            self.0.take().map_or(Poll::Pending, |piece| Poll::Ready(Some(Ok(Frame::data(piece)))))
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(2)
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_has_read_what_was_announced_need_not_look_for_the_end() {
+        let late = Body::wrap(Late(Some(Bytes::from("ab"))));
+        let (mut body, kept) = collecting(late);
+        body.frame().await.expect("a piece").expect("no error");
+        drop(body);
+        assert_eq!(text(&kept), Some(b"ab".to_vec()));
     }
 
     #[tokio::test]

@@ -22,6 +22,7 @@ use crate::{
     },
     body::Body,
     insight::Witness,
+    metrics::Metrics,
     mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
@@ -53,6 +54,7 @@ struct Exchange {
     subject: Subject,
     sent_at: Instant,
     witness: Option<Witness>,
+    metrics: Option<Metrics>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +131,7 @@ impl Lesson {
             subject,
             sent_at: now,
             witness: None,
+            metrics: None,
         }))
     }
 
@@ -136,6 +139,14 @@ impl Lesson {
     pub(super) fn seen_by(mut self, witness: Option<Witness>) -> Self {
         if let Some(exchange) = &mut self.0 {
             exchange.witness = witness;
+        }
+        self
+    }
+
+    /// The same, and it is counted when a bound is reached.
+    pub(super) fn counted_in(mut self, metrics: &Metrics) -> Self {
+        if let Some(exchange) = &mut self.0 {
+            exchange.metrics = Some(metrics.clone());
         }
         self
     }
@@ -166,6 +177,11 @@ impl Lesson {
             Subject::Watch if code.is_success() => {
                 let reader =
                     WatchReader::http(field(header::CONTENT_TYPE), field(header::CONTENT_ENCODING));
+                if is_on(Mutant::ProtobufWatchUnlearned)
+                    && reader.as_ref().is_ok_and(|reader| !reader.is_lines())
+                {
+                    return response;
+                }
                 let lesson = WatchLesson::new(Some(exchange), reader);
                 return response.map(|body| lesson.read_along(body));
             }

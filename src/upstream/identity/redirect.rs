@@ -16,6 +16,34 @@ pub fn redirected(
     server: &str,
     authority_pem: &str,
 ) -> Result<Kubeconfig, Error> {
+    redirect(path, context, |_| Cluster {
+        server: Some(server.to_owned()),
+        certificate_authority_data: Some(BASE64_STANDARD.encode(authority_pem)),
+        ..Cluster::default()
+    })
+}
+
+/// One context of a kubeconfig whose server is the same, but reached through a proxy, which shows
+/// certificates of the authority in `authority_data`.
+pub fn proxied(
+    path: Option<&Path>,
+    context: Option<&str>,
+    proxy_url: &str,
+    authority_data: &str,
+) -> Result<Kubeconfig, Error> {
+    redirect(path, context, |cluster| Cluster {
+        server: cluster.server,
+        proxy_url: Some(proxy_url.to_owned()),
+        certificate_authority_data: Some(authority_data.to_owned()),
+        ..Cluster::default()
+    })
+}
+
+fn redirect(
+    path: Option<&Path>,
+    context: Option<&str>,
+    lead: impl FnOnce(Cluster) -> Cluster,
+) -> Result<Kubeconfig, Error> {
     let files = files(path);
     let mut kubeconfig = read(path, &files)?;
     let (name, _) = checked_context(&kubeconfig, context, &files)?;
@@ -23,14 +51,11 @@ pub fn redirected(
     let context = kubeconfig.contexts.first().and_then(|named| named.context.clone());
     let context = context.unwrap_or_default();
     kubeconfig.auth_infos.retain(|user| Some(&user.name) == context.user.as_ref());
-    let cluster = Cluster {
-        server: Some(server.to_owned()),
-        certificate_authority_data: Some(BASE64_STANDARD.encode(authority_pem)),
-        ..Cluster::default()
-    };
-    let name_of_cluster = context.cluster;
+    kubeconfig.clusters.retain(|cluster| cluster.name == context.cluster);
+    let cluster = kubeconfig.clusters.pop().and_then(|named| named.cluster).unwrap_or_default();
+    let cluster = Some(lead(cluster));
     kubeconfig.clusters =
-        vec![NamedCluster { name: name_of_cluster, cluster: Some(cluster), ..Default::default() }];
+        vec![NamedCluster { name: context.cluster, cluster, ..Default::default() }];
     kubeconfig.current_context = Some(name);
     Ok(kubeconfig)
 }
@@ -100,6 +125,20 @@ current-context: prod
         assert_eq!(written["contexts"], serde_json::json!([{"name": "prod", "context": context}]));
         assert_eq!(written["current-context"], "prod");
         assert!(!certificate_only);
+    }
+
+    #[test]
+    fn behind_a_proxy_the_server_stays_and_is_trusted_by_the_proxys_authority() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("config");
+        std::fs::write(&file, KUBECONFIG).expect("written");
+        let kubeconfig = proxied(Some(&file), None, "http://127.0.0.1:1", "UEVN");
+        let kubeconfig = serde_json::to_value(kubeconfig.expect("a context")).expect("JSON");
+        let cluster = serde_json::json!({
+            "server": "https://10.0.0.1:6443", "proxy-url": "http://127.0.0.1:1",
+            "certificate-authority-data": "UEVN",
+        });
+        assert_eq!(kubeconfig["clusters"], serde_json::json!([{"name": "c", "cluster": cluster}]));
     }
 
     #[test]

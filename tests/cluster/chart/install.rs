@@ -26,13 +26,15 @@ const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookcon
 const WEBHOOK: &str = "listless-system-demo-listless-injector";
 const SECRET: &str = "demo-listless-injector-certificate";
 const INJECTOR: &str = "system:serviceaccount:listless-system:demo-listless-injector";
+pub(crate) const INJECTOR_NAME: &str = "demo-listless-injector";
+pub(crate) const TEST_NAME: &str = "demo-listless-test";
 const GATEWAY_NAME: &str = "demo-listless-gateway";
 const GATEWAY: &str = "system:serviceaccount:listless-system:demo-listless-gateway";
 
 /// A control plane of its own that knows the kinds the chart may make.
-struct Stage {
-    plane: ControlPlane,
-    client: Client,
+pub(crate) struct Stage {
+    pub(crate) plane: ControlPlane,
+    pub(crate) client: Client,
     _machine: Machine,
 }
 
@@ -195,7 +197,7 @@ async fn a_gateway_with_the_charts_rights_and_configuration_keeps_what_its_rules
 
 impl Stage {
     /// `None` means that the machine cannot run it, which was printed.
-    async fn set(version: Version) -> Option<Self> {
+    pub(crate) async fn set(version: Version) -> Option<Self> {
         if !available(version) {
             return None;
         }
@@ -239,7 +241,7 @@ impl Stage {
         ProxyProcess::gateway(&kubeconfig, Some(configuration)).await
     }
 
-    fn helm(&self, major: Major) -> Option<Helm> {
+    pub(crate) fn helm(&self, major: Major) -> Option<Helm> {
         let kubeconfig = self.plane.kubeconfig(User::Admin).expect("a kubeconfig");
         Helm::get(major, Some(&kubeconfig))
     }

@@ -32,6 +32,7 @@ const WRONG: &[(&str, &[&str])] = &[
     ("injector.sidecar.resources.limits.gpu=1", &["/injector/sidecar/resources/limits", "gpu"]),
     ("image.digest=sha256:abc", &["/image/digest"]),
     ("image.pullPolicy=Sometimes", &["/image/pullPolicy", "IfNotPresent"]),
+    ("test.namespace=Shop", &["/test/namespace"]),
     ("image.tag=a/b", &["/image/tag"]),
     ("listenAddress=everywhere", &["/listenAddress"]),
     ("log.format=yaml", &["/log/format", "json"]),

@@ -111,7 +111,9 @@ impl Driver {
     pub fn period(self) -> Duration {
         match self {
             Self::Polls => FABRIC8_PERIOD,
-            Self::Storm | Self::Resync => Duration::from_secs(6),
+            // Longer than a round takes on a slow machine: else there is no period to be found.
+            Self::Storm => Duration::from_secs(10),
+            Self::Resync => Duration::from_secs(8),
             Self::Agents => Duration::from_secs(4),
             Self::Kubectl => KUBECTL_PERIOD,
         }
@@ -123,15 +125,16 @@ impl Driver {
             Self::Polls => 4,
             Self::Storm | Self::Resync => 2,
             Self::Agents => 3,
-            Self::Kubectl => 20,
+            // How often documents are confirmed in a shorter time varies.
+            Self::Kubectl => 30,
         }
     }
 
     /// How many rounds have begun before: enough of them that memory has learned the queries.
     pub fn rounds_before(self) -> u64 {
         match self {
-            // Their first round is the start of the informer, which is not counted as one.
-            Self::Storm | Self::Resync => 1,
+            // A handler that was added after the informer had begun is not told of the first resync.
+            Self::Storm | Self::Resync => 2,
             Self::Polls | Self::Agents => 3,
             // Documents are given from memory ten seconds after they are followed.
             Self::Kubectl => 14,

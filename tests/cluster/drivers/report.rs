@@ -95,7 +95,7 @@ impl Report {
         let mut wrong: Vec<String> = culprit
             .findings
             .iter()
-            .filter_map(|pattern| self.misses(&culprit, pattern, tally.period_seconds))
+            .filter_map(|pattern| self.misses(&culprit, pattern, Some(tally.period_seconds)))
             .collect();
         let others =
             self.findings.iter().filter(|it| !it.user_agent.starts_with(culprit.user_agent));
@@ -103,7 +103,14 @@ impl Report {
         wrong
     }
 
-    fn misses(&self, culprit: &Culprit, pattern: &Pattern, period: f64) -> Option<String> {
+    /// The patterns of a driver that are not said; when it comes does not matter.
+    pub fn not_named(&self, driver: Driver) -> Vec<String> {
+        let culprit = driver.culprit();
+        let patterns = culprit.findings.iter();
+        patterns.filter_map(|pattern| self.misses(&culprit, pattern, None)).collect()
+    }
+
+    fn misses(&self, culprit: &Culprit, pattern: &Pattern, period: Option<f64>) -> Option<String> {
         let about = |it: &&Finding| {
             it.id == pattern.id
                 && it.user_agent.starts_with(culprit.user_agent)
@@ -114,11 +121,14 @@ impl Report {
             let all: Vec<String> = self.findings.iter().map(ToString::to_string).collect();
             return Some(format!("{pattern:?} is not found among {all:#?}"));
         };
-        let near = |it: f64| (it - period).abs() <= period * PERIOD_TOLERANCE;
+        let near = |period: f64| {
+            let is_near = |it: f64| (it - period).abs() <= period * PERIOD_TOLERANCE;
+            found.period_seconds.is_some_and(is_near)
+        };
         let right = found.library == culprit.library
             && found.fix.contains(pattern.fix)
-            && found.period_seconds.is_some_and(near);
-        (!right).then(|| format!("{found} is not {pattern:?} of {culprit:?} every {period:.2} s"))
+            && period.is_none_or(near);
+        (!right).then(|| format!("{found} is not {pattern:?} of {culprit:?} every {period:.2?} s"))
     }
 }
 

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::driver::{Driver, Programs};
 use super::field;
 use super::meter::{Cpu, Requests};
 use super::moment::Moment;
 use super::report::Report;
+use super::together;
 use crate::rig::control_plane::{ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 
@@ -24,7 +25,6 @@ cache:
   rules:
     - {resources: [secrets, leases.coordination.k8s.io], start: never}
     - {resources: [events, events.events.k8s.io], start: never}
-    - {resources: [pods, configmaps, statefulsets.apps], start: eager}
     - {resources: ['*'], start: onDemand}
 ";
 
@@ -68,7 +68,7 @@ pub struct Run {
     pub wrong: Vec<String>,
 }
 
-/// Runs every driver every way, one after the other.
+/// Runs every driver every way, one after the other, and then all of them at once.
 pub async fn all_drivers(version: Version, programs: &Programs) -> Result<Vec<Run>> {
     let plane = field::start(version).await?;
     let mut runs = Vec::new();
@@ -81,6 +81,8 @@ pub async fn all_drivers(version: Version, programs: &Programs) -> Result<Vec<Ru
             runs.push(run);
         }
     }
+    let missing = together::all_at_once(&plane, programs).await.context("all at once")?;
+    ensure!(missing.is_empty(), "all at once: {}", missing.join("\n"));
     Ok(runs)
 }
 
@@ -161,10 +163,8 @@ impl Way {
         }
     }
 
-    /// The defaults, but for the mode and for the resources the drivers read, which are followed from
-    /// the start: while a client's own watch of a resource is passed on in protobuf, nobody knows what
-    /// it has shown, and no read of that resource by the same session is answered from memory.
-    fn configuration(self) -> Option<String> {
+    /// The defaults, but for the mode.
+    pub fn configuration(self) -> Option<String> {
         (self != Self::Straight).then(|| CONFIGURATION.replace("MODE", self.name()))
     }
 }

@@ -17,7 +17,7 @@ use crate::rig::process::Process;
 const START_LIMIT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(50);
 
-pub(super) struct Replica {
+pub(crate) struct Replica {
     address: String,
     process: Process,
 }
@@ -26,7 +26,7 @@ pub(super) struct Replica {
 
 impl Replica {
     /// Starts it as the user of a kubeconfig; ready is what its probe says.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         plane: &ControlPlane,
         kubeconfig: &Path,
         flags: &[&str],
@@ -57,12 +57,12 @@ impl Replica {
         }
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("https://{}/inject", self.address)
     }
 
     /// Asks it as the apiserver does, trusting nothing but what that trusts.
-    pub(super) async fn asked_directly(&self, bundle: &str) -> Result<()> {
+    pub(crate) async fn asked_directly(&self, bundle: &str) -> Result<()> {
         let server = Server::new(&format!("https://{}", self.address), bundle.as_bytes())?;
         let request = json!({"uid": "u", "namespace": "shop", "operation": "CREATE",
             "kind": {"group": "", "version": "v1", "kind": "Pod"}, "object": {}});
@@ -94,6 +94,6 @@ fn word_after(log: &str, marker: &str) -> Option<String> {
 }
 
 /// The PEM behind base64; nothing if there is none.
-pub(super) fn decoded(text: &str) -> String {
+pub(crate) fn decoded(text: &str) -> String {
     STANDARD.decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
 }

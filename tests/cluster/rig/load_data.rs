@@ -53,7 +53,8 @@ impl LoadData {
         format!("pod-{number:05}")
     }
 
-    fn pod(&self, number: u32) -> Value {
+    /// One of the pods.
+    pub fn pod(&self, number: u32) -> Value {
         let app = number % self.apps;
         let mut pod = json!({
             "metadata": {

@@ -82,11 +82,13 @@ impl ProxyProcess {
         loop {
             poll.tick().await;
             let log = process.log_tail(40);
-            if let Some((_, rest)) = log.split_once(" at https://") {
+            // The supervisor listens before its worker says where operators look.
+            if let (Some((_, rest)), Ok(admin)) =
+                (log.split_once(" at https://"), admin_address(&process.log_tail(usize::MAX)))
+            {
                 let address = rest.lines().next().unwrap_or_default();
                 let bundle = fs::read(mirror.join("ca.crt"))?;
                 let server = Server::new(&format!("https://{address}"), &bundle)?;
-                let admin = admin_address(&process.log_tail(usize::MAX))?;
                 let (token, kubeconfig) = (None, PathBuf::new());
                 return Ok(Self { process, server, token, kubeconfig, admin, _folder: folder });
             }

@@ -1,95 +1,100 @@
-//! Who writes in protobuf reads its own writes: the simulator answers in JSON, and on the way back
-//! its answers become what a real apiserver would have sent.
+//! Who writes in protobuf reads its own writes, and who watches in protobuf reads nothing older than
+//! it was told.
 
-use futures_util::future::BoxFuture;
-use http::{HeaderValue, Method, Request, Response, header};
+use std::time::Duration;
+
 use listless::{
-    api::Verb,
-    body::Body,
-    simulator::{Asked, Effect, Fault, Simulator},
-    upstream::{Client, Error, Lane},
+    api::{ObjectKey, Verb},
+    simulator::{Asked, Effect, Fault},
 };
-use serde_json::Value;
 
-use crate::harness::{Setup, pod, populated};
+use crate::harness::{
+    DelimitedWatch, PROTOBUF, Protobuf, Setup, TestProxy, group_resource, pass, pod, populated,
+    settle,
+};
 
-/// An apiserver whose answers to writes are protobuf.
-struct Protobuf(Simulator);
+const PODS: &str = "/api/v1/namespaces/a/pods";
+const DATABASES: &str = "/api/v1/namespaces/a/pods?labelSelector=app%3Ddb";
 
-impl Client for Protobuf {
-    fn send(
-        &self,
-        request: Request<Body>,
-        lane: Lane,
-    ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
-        let is_write = request.method() != Method::GET && request.uri().path().ends_with("/pods");
-        let answer = self.0.send(request, lane);
-        Box::pin(async move {
-            let answer = answer.await?;
-            if !is_write {
-                return Ok(answer);
-            }
-            let (mut parts, body) = answer.into_parts();
-            let json = body.collect(1 << 20).await.expect("a body");
-            let encoded = encoded(&serde_json::from_slice(&json).expect("JSON"));
-            let media = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
-            parts.headers.insert(header::CONTENT_TYPE, media);
-            parts.headers.remove(header::CONTENT_LENGTH);
-            Ok(Response::from_parts(parts, Body::full(encoded)))
-        })
-    }
-
-    fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
-        self.0.upgrade(request)
-    }
+/// A proxy whose replica of the pods is told nothing after its list, and what it asks.
+async fn deaf() -> (TestProxy, Protobuf) {
+    let simulator = populated();
+    let protobuf = Protobuf::of(simulator.clone());
+    let proxy = Setup::of(simulator).upstream(protobuf.clone()).in_memory();
+    // Clients do not say what they are.
+    let of_replicas = |asked: &Asked| asked.verb == Verb::Watch && !asked.user_agent.is_empty();
+    proxy.simulator.inject(Fault::always(Effect::StallAfter(0), of_replicas));
+    proxy.warm(PODS).await;
+    (proxy, protobuf)
 }
 
-/// A field whose value has a length.
-fn field(number: u8, value: &[u8]) -> Vec<u8> {
-    let mut field = vec![number << 3 | 2];
-    let mut length = value.len();
-    while length >= 0x80 {
-        field.push((length & 0x7f) as u8 | 0x80);
-        length >>= 7;
-    }
-    field.push(length as u8);
-    field.extend_from_slice(value);
-    field
+async fn watch(proxy: &TestProxy) -> DelimitedWatch {
+    let client = proxy.client().with("accept", PROTOBUF);
+    let path = format!("{PODS}?watch=1&resourceVersion={}", proxy.simulator.revision());
+    let watch = DelimitedWatch::open(&client, &path).await;
+    assert_eq!(watch.head.headers["content-type"], format!("{PROTOBUF};stream=watch"));
+    assert_eq!(watch.head.headers["cache-status"], "listless; fwd=vary-miss; detail=protobuf");
+    watch
 }
 
-fn text(number: u8, value: &Value) -> Vec<u8> {
-    field(number, value.as_str().unwrap_or_default().as_bytes())
-}
-
-/// What a session learns from, as `k8s.io/apimachinery` encodes it (S-CT-20).
-fn encoded(object: &Value) -> Vec<u8> {
-    let meta = &object["metadata"];
-    let mut metadata = [text(1, &meta["name"]), text(3, &meta["namespace"])].concat();
-    metadata.extend([text(5, &meta["uid"]), text(6, &meta["resourceVersion"])].concat());
-    for (key, value) in meta["labels"].as_object().into_iter().flatten() {
-        metadata.extend(field(11, &[field(1, key.as_bytes()), text(2, value)].concat()));
-    }
-    let kind = [text(1, &object["apiVersion"]), text(2, &object["kind"])].concat();
-    let unknown = [field(1, &kind), field(2, &field(1, &metadata))].concat();
-    [b"k8s\0".to_vec(), unknown].concat()
+fn put(proxy: &TestProxy, name: &str, labels: &[(&str, &str)]) {
+    let pod = pod("a", name, labels, "n1");
+    proxy.simulator.put(&group_resource("pods"), pod).expect("a served resource");
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_creates_in_protobuf_is_shown_it_and_what_it_has_no_part_in_stays_in_memory() {
-    const PODS: &str = "/api/v1/namespaces/a/pods";
-    let simulator = populated();
-    let protobuf = Protobuf(simulator.clone());
-    let proxy = Setup::of(simulator).upstream(protobuf).in_memory();
-    let watches = |asked: &Asked| asked.verb == Verb::Watch;
-    proxy.simulator.inject(Fault::always(Effect::StallAfter(0), watches));
-    proxy.warm(PODS).await;
+    let (proxy, _) = deaf().await;
     let client = proxy.client();
     let new = pod("a", "new", &[("app", "web")], "n1");
     let created = client.create(PODS, &new).await;
-    assert_eq!(created.header("content-type"), "application/vnd.kubernetes.protobuf");
-    let others = client.get(&format!("{PODS}?labelSelector=app%3Ddb")).await;
+    assert_eq!(created.header("content-type"), PROTOBUF);
+    let others = client.get(DATABASES).await;
     assert!(others.is_hit(), "{}", others.summary());
     let listed = client.get(&format!("{PODS}?labelSelector=app%3Dweb")).await;
     assert!(listed.names().contains(&"a/new".to_owned()), "{}", listed.summary());
     assert_eq!(listed.detail(), "behind");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_watch_in_protobuf_showed_no_later_read_is_older_than() {
+    let (proxy, protobuf) = deaf().await;
+    let client = proxy.client();
+    let mut watch = watch(&proxy).await;
+    let before = client.get(PODS).await;
+    assert!(before.is_hit(), "{}", before.summary());
+    put(&proxy, "web-9", &[("app", "web")]);
+    watch.tells("ADDED", "web-9").await;
+    let others = client.get(DATABASES).await;
+    assert!(others.is_hit(), "{}", others.summary());
+    let listed = client.get(PODS).await;
+    assert!(listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
+    assert_eq!(listed.detail(), "behind");
+    let gone = ObjectKey::new(Some("a"), "db-0");
+    proxy.simulator.remove(&group_resource("pods"), &gone).expect("an object");
+    watch.tells("DELETED", "db-0").await;
+    let listed = client.get(DATABASES).await;
+    assert_eq!((listed.names(), listed.is_hit()), (Vec::new(), false), "{}", listed.summary());
+    assert_eq!(watch.received, protobuf.said());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_in_protobuf_that_cannot_be_read_keeps_memory_from_answering_until_it_ends() {
+    let (proxy, protobuf) = deaf().await;
+    let client = proxy.client();
+    let mut watch = watch(&proxy).await;
+    assert!(client.get(DATABASES).await.is_hit());
+    put(&proxy, "odd", &[("app", &"x".repeat(5000))]);
+    watch.tells("ADDED", "odd").await;
+    assert_eq!(proxy.counted("listless_limits_reached_total", "limit=\"watch_events\""), 1.0);
+    assert_eq!(client.get(DATABASES).await.detail(), "barred");
+    put(&proxy, "web-9", &[]);
+    watch.tells("ADDED", "web-9").await;
+    assert_eq!(watch.received, protobuf.said());
+    drop(watch);
+    settle().await;
+    // What it showed is in the next consistent read, which memory has yet to reach.
+    assert_eq!(client.get(DATABASES).await.detail(), "barred");
+    pass(Duration::from_secs(5)).await;
+    assert_ne!(client.get(DATABASES).await.detail(), "barred");
 }

@@ -24,6 +24,7 @@ use crate::{
         watch::{Opaque, Shown, WatchReader},
     },
     body::{Body, BoxError},
+    metrics::Limit,
     proxy::{session::Expectation, watching::SILENT_MIN},
 };
 
@@ -63,13 +64,14 @@ impl WatchLesson {
         let mut lesson = Self { exchange, reader: None };
         match reader {
             Ok(reader) => lesson.reader = Some(reader),
-            Err(Opaque) => lesson.blind(),
+            Err(why) => lesson.blind(why),
         }
         lesson
     }
 
     pub(super) fn read_along(self, inner: Body) -> Body {
-        let place = Place { opened: Instant::now(), lines: self.reader.is_some(), last: None };
+        let lines = self.reader.as_ref().is_some_and(WatchReader::is_lines);
+        let place = Place { opened: Instant::now(), lines, last: None };
         Body::wrap(WatchedBody { inner, lesson: self, place })
     }
 
@@ -79,14 +81,17 @@ impl WatchLesson {
 
     fn learn(&mut self, bytes: &[u8]) {
         let (Some(exchange), Some(reader)) = (&self.exchange, &mut self.reader) else { return };
-        if reader.push(bytes, |shown| exchange.was_shown(shown)).is_err() {
-            self.blind();
+        if let Err(why) = reader.push(bytes, |shown| exchange.was_shown(shown)) {
+            self.blind(why);
         }
     }
 
-    fn blind(&mut self) {
+    fn blind(&mut self, why: Opaque) {
         self.reader = None;
         if let Some(exchange) = &self.exchange {
+            if let (Opaque::TooLarge, Some(metrics)) = (why, &exchange.metrics) {
+                metrics.limit_reached(Limit::WatchEvents);
+            }
             exchange.session.lock().blinded(&exchange.resource);
         }
     }

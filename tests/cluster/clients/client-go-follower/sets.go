@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	setsPeriod  = 6 * time.Second
+	setsPeriod  = 8 * time.Second
 	setsWorkers = 4
 )
 

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	stormPeriod  = 6 * time.Second
+	stormPeriod  = 10 * time.Second
 	stormWorkers = 4
 )
 

@@ -15,6 +15,9 @@ public final class Main {
       Drive.run(arguments[1], Integer.parseInt(arguments[2]), Long.parseLong(arguments[3]));
       System.exit(0);
     }
+    if (arguments.length == 3 && arguments[0].equals("repeat")) {
+      Repeat.run(arguments[1], Long.parseLong(arguments[2]));
+    }
     Settings settings = Settings.parse(arguments);
     Result result = new Result();
     try (KubernetesClient client = new KubernetesClientBuilder().build()) {

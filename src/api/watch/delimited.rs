@@ -1,0 +1,177 @@
+//! Events of a watch in protobuf, read along (S-CT-20).
+//!
+//! Each is a length of four bytes and a WatchEvent as `k8s.io/apimachinery` writes it: its type, and
+//! in a RawExtension the object in its envelope. Nothing is kept of the object but a few facts, however
+//! large it is. Invariant: a field that is not expected makes the watch opaque.
+
+use super::{EVENT_BYTES_MAX, Kind, Opaque, Shown, ShownObject};
+use crate::api::{
+    learn::{Learned, Unlearned},
+    protobuf::{Scanner, Varint},
+};
+
+/// Where the reader is between two pieces.
+#[derive(Debug, Default)]
+pub(super) struct Delimited {
+    /// What came of the event before its object.
+    head: Vec<u8>,
+    /// The object being read; none while the head is.
+    object: Option<Box<Object>>,
+}
+
+/// The object of one event.
+#[derive(Debug)]
+struct Object {
+    kind: Kind,
+    /// How many of its bytes are to come.
+    left: usize,
+    scanner: Scanner,
+}
+
+/// What a head says of the object that follows.
+struct Head {
+    kind: Kind,
+    length: usize,
+}
+
+/// What is left of a head.
+struct Rest<'a>(&'a [u8]);
+
+/// WatchEvent.type and RawExtension.raw, both the first field of their messages.
+const FIRST: u8 = 1 << 3 | 2;
+
+/// WatchEvent.object.
+const SECOND: u8 = 2 << 3 | 2;
+
+/// No type of an event is longer.
+const TYPE_BYTES_MAX: usize = 16;
+
+/// No head is longer: the frame's length, three tags, three lengths and a type.
+const HEAD_BYTES_MAX: usize = 4 + 3 + 3 * 10 + TYPE_BYTES_MAX;
+
+// === impl Delimited ===
+
+impl Delimited {
+    /// Reads what arrived, and tells `shown` of each event that ended in it.
+    pub(super) fn push(
+        &mut self,
+        mut bytes: &[u8],
+        mut shown: impl FnMut(Shown),
+    ) -> Result<(), Opaque> {
+        loop {
+            if let Some(object) = &mut self.object {
+                let (piece, rest) = bytes.split_at(bytes.len().min(object.left));
+                object.scanner.push(piece);
+                object.left -= piece.len();
+                bytes = rest;
+                if object.left > 0 {
+                    return Ok(());
+                }
+            }
+            if let Some(object) = self.object.take()
+                && let Some(what) = object.conclude()?
+            {
+                shown(what);
+            }
+            let Some((byte, rest)) = bytes.split_first() else { return Ok(()) };
+            bytes = rest;
+            self.head.push(*byte);
+            self.object = Head::parse(&self.head)?.map(|head| Box::new(head.into()));
+            if self.object.is_some() {
+                self.head.clear();
+            } else if self.head.len() >= HEAD_BYTES_MAX {
+                return Err(Opaque::Form);
+            }
+        }
+    }
+}
+
+// === impl Object ===
+
+impl Object {
+    /// What the client was shown by it, once it is whole.
+    fn conclude(self) -> Result<Option<Shown>, Opaque> {
+        let facts = self.scanner.finish().map_err(|why| match why {
+            Unlearned::TooLarge => Opaque::TooLarge,
+            _ => Opaque::Form,
+        })?;
+        let deleted = match self.kind {
+            Kind::Bookmark => return Ok(None),
+            Kind::Error if !facts.is_status() => return Err(Opaque::Form),
+            Kind::Error => return Ok(Shown::by_code(facts.code)),
+            Kind::Changed => false,
+            Kind::Deleted => true,
+        };
+        let Learned::Object(object) = facts.conclude() else { return Err(Opaque::Form) };
+        Ok(Some(Shown::Object(ShownObject {
+            namespace: object.namespace.unwrap_or_default(),
+            name: object.name,
+            uid: object.uid,
+            version: object.version,
+            labels: object.labels.into_iter().collect(),
+            deleted,
+        })))
+    }
+}
+
+impl From<Head> for Object {
+    fn from(head: Head) -> Self {
+        Self { kind: head.kind, left: head.length, scanner: Scanner::default() }
+    }
+}
+
+// === impl Head ===
+
+impl Head {
+    /// The head, once it is whole: what follows it is the object, and the event ends with that.
+    fn parse(bytes: &[u8]) -> Result<Option<Self>, Opaque> {
+        let Some((length, event)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
+        let whole = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| Opaque::TooLarge)?;
+        if whole > EVENT_BYTES_MAX {
+            return Err(Opaque::TooLarge);
+        }
+        let mut rest = Rest(event);
+        let Some(length) = rest.field(FIRST)? else { return Ok(None) };
+        if length > TYPE_BYTES_MAX {
+            return Err(Opaque::Form);
+        }
+        let Some(kind) = rest.take(length) else { return Ok(None) };
+        let kind = Kind::of(str::from_utf8(kind).map_err(|_| Opaque::Form)?)?;
+        let Some(extension) = rest.field(SECOND)? else { return Ok(None) };
+        let before = rest.0.len();
+        let Some(length) = rest.field(FIRST)? else { return Ok(None) };
+        let fits = (before - rest.0.len()).checked_add(length) == Some(extension)
+            && event.len().checked_add(length) == Some(whole);
+        if fits { Ok(Some(Self { kind, length })) } else { Err(Opaque::Form) }
+    }
+}
+
+// === impl Rest ===
+
+impl<'a> Rest<'a> {
+    /// The length of the field with this tag, which must be the next; none while it is not all there.
+    fn field(&mut self, tag: u8) -> Result<Option<usize>, Opaque> {
+        let Some((first, mut rest)) = self.0.split_first() else { return Ok(None) };
+        if *first != tag {
+            return Err(Opaque::Form);
+        }
+        let mut varint = Varint::default();
+        while let Some((byte, after)) = rest.split_first() {
+            rest = after;
+            if let Some(length) = varint.push(*byte).map_err(|_| Opaque::Form)? {
+                self.0 = rest;
+                return usize::try_from(length).map(Some).map_err(|_| Opaque::TooLarge);
+            }
+        }
+        Ok(None)
+    }
+
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests;

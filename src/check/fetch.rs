@@ -1,0 +1,386 @@
+//! Asks the apiserver, and the webhook's server, for all that the checks judge.
+//!
+//! Every question is bounded in time and size. What is refused is noted with the apiserver's words; only
+//! an apiserver that does not answer at all ends it.
+
+mod server;
+
+use std::sync::Arc;
+
+use http::{HeaderMap, StatusCode, header};
+use serde_json::{Value, json};
+
+use self::server::Server;
+use super::{
+    Facts, Found, Missing,
+    contact::Contact,
+    injector::Injector,
+    pods::Pods,
+    release::Kubelets,
+    rights::{Read, ReadScope, Right},
+    trial::{self, Came, Trial},
+    webhook::{Place, Webhook},
+};
+use crate::{
+    api::GroupResource,
+    error::Chain,
+    injector::api::{self, Error},
+    tls,
+    upstream::Client,
+};
+
+/// Who asks, and whom.
+pub struct Asker {
+    /// To the apiserver, as the user.
+    pub client: Arc<dyn Client>,
+    /// The apiserver: host and port.
+    pub apiserver: String,
+    /// From where.
+    pub vantage: Vantage,
+}
+
+/// Where the question comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vantage {
+    /// A pod, which reaches the addresses of Services.
+    Pod,
+    /// Elsewhere, where somebody else may have such an address.
+    Outside,
+}
+
+/// What is asked about.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The MutatingWebhookConfiguration, if it was named.
+    pub webhook_configuration: Option<String>,
+    /// Where a pod is tried, if that was said.
+    pub namespace: Option<String>,
+    /// The user's own namespace.
+    pub own_namespace: String,
+    /// What the user means to read.
+    pub resources: Vec<GroupResource>,
+}
+
+/// Objects of one answer; larger pages of pods would be longer than answers may be.
+const PAGE_OBJECTS: usize = 100;
+/// Pages of one list.
+const PAGES_MAX: usize = 1000;
+/// Which namespaces ask for sidecars, as a parameter of a list.
+const INJECTION: &str = "listless.dev%2Finjection%3Denabled";
+
+const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1";
+
+// === impl Asker ===
+
+impl Asker {
+    /// Finds out everything.
+    pub async fn facts(&self, subject: &Subject) -> Facts {
+        let version = self.get("/version").await;
+        let version = version.and_then(|version| match version["gitVersion"].as_str() {
+            Some(text) => Ok(text.to_owned()),
+            None => Err(Missing::Failed("/version names no version".to_owned())),
+        });
+        let mut facts = Facts::unknown(self.apiserver.clone(), version);
+        if facts.version.is_err() {
+            return facts;
+        }
+        facts.groups = self.get("/apis").await.map(|groups| served(&groups));
+        facts.user = self.user().await;
+        facts.reads = self.reads(subject).await;
+        facts.webhook = self.webhook(subject.webhook_configuration.as_deref()).await;
+        let asking = self.namespaces().await;
+        if let Ok(Some(webhook)) = &facts.webhook {
+            let service = self.service(webhook).await;
+            facts.injector = self.injector(&service).await;
+            facts.injector_rights = self.injector_rights(&facts.injector).await;
+            let server = self.server(webhook, &service);
+            facts.contact = self.contact(webhook, &server, &facts.injector).await;
+            facts.trial = self.trial(webhook, subject, &asking, server.ok()).await;
+        }
+        facts.pods = self.pods(asking).await;
+        facts.kubelets = self.kubelets().await;
+        facts
+    }
+
+    async fn get(&self, path: &str) -> Found<Value> {
+        api::get(self.client.as_ref(), path).await.map_err(Missing::from)
+    }
+
+    async fn review(&self, path: &str, review: &Value) -> Found<Value> {
+        api::post(self.client.as_ref(), path, review).await.map_err(Missing::from)
+    }
+
+    async fn user(&self) -> Found<String> {
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+        let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        let review = self.review(path, &review).await?;
+        let name = review["status"]["userInfo"]["username"].as_str();
+        name.map(str::to_owned).ok_or_else(|| Missing::Failed("it has no name".to_owned()))
+    }
+
+    async fn reads(&self, subject: &Subject) -> Found<Vec<Read>> {
+        let mut reads = Vec::new();
+        for resource in &subject.resources {
+            let own = subject.own_namespace.as_str();
+            let scope = if self.may_read(resource, "").await? {
+                ReadScope::Cluster
+            } else if !own.is_empty() && self.may_read(resource, own).await? {
+                ReadScope::Namespace(own.to_owned())
+            } else {
+                ReadScope::Nowhere
+            };
+            reads.push(Read { resource: resource.to_string(), scope });
+        }
+        Ok(reads)
+    }
+
+    async fn may_read(&self, resource: &GroupResource, namespace: &str) -> Found<bool> {
+        for verb in ["list", "watch"] {
+            let asked = [verb, &resource.group, &resource.resource, namespace, ""];
+            if !self.may(None, asked).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether somebody may do something; nobody is the user who asks.
+    async fn may(&self, who: Option<&str>, asked: [&str; 5]) -> Found<bool> {
+        let [verb, group, resource, namespace, name] = asked;
+        let attributes = json!({"verb": verb, "group": group, "resource": resource,
+            "namespace": namespace, "name": name});
+        let (kind, plural) = match who {
+            None => ("SelfSubjectAccessReview", "selfsubjectaccessreviews"),
+            Some(_) => ("SubjectAccessReview", "subjectaccessreviews"),
+        };
+        let mut review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": kind,
+            "spec": {"resourceAttributes": attributes}});
+        if let Some(who) = who {
+            review["spec"]["user"] = json!(who);
+        }
+        let review = self.review(&format!("{REVIEWS}/{plural}"), &review).await?;
+        Ok(review["status"]["allowed"] == true)
+    }
+
+    async fn webhook(&self, name: Option<&str>) -> Found<Option<Webhook>> {
+        let Some(name) = name else {
+            return Ok(Webhook::among(&self.get(WEBHOOKS).await?));
+        };
+        let configuration = self.get(&format!("{WEBHOOKS}/{name}")).await?;
+        match Webhook::read(&configuration) {
+            Some(webhook) => Ok(Some(webhook)),
+            None => Err(Missing::Absent(format!("{name} has no webhook of Listless"))),
+        }
+    }
+
+    /// The Service that the webhook leads to.
+    async fn service(&self, webhook: &Webhook) -> Found<Value> {
+        match &webhook.place {
+            Place::Url(url) => Err(Missing::Absent(format!("the webhook leads to {url}"))),
+            Place::Service { namespace, name, .. } => {
+                self.get(&format!("/api/v1/namespaces/{namespace}/services/{name}")).await
+            }
+        }
+    }
+
+    async fn injector(&self, service: &Found<Value>) -> Found<Option<Injector>> {
+        let service = service.as_ref().map_err(Missing::clone)?;
+        let namespace = service["metadata"]["namespace"].as_str().unwrap_or_default();
+        let labels = service["spec"]["selector"].as_object().into_iter().flatten();
+        let labels = labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")));
+        let selector = labels.collect::<Vec<_>>().join(",");
+        let selector = selector.replace('/', "%2F").replace('=', "%3D").replace(',', "%2C");
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
+        let list = self.get(&format!("{path}?labelSelector={selector}")).await?;
+        let items = list["items"].as_array().into_iter().flatten();
+        Ok(items.filter_map(Injector::read).next())
+    }
+
+    async fn injector_rights(&self, injector: &Found<Option<Injector>>) -> Found<Vec<Right>> {
+        let Ok(Some(injector)) = injector else {
+            return Err(Missing::Absent("there is no injector to ask about".to_owned()));
+        };
+        let Injector { namespace, service_account, .. } = injector;
+        let user = format!("system:serviceaccount:{namespace}:{service_account}");
+        let mut rights = Vec::new();
+        for asked in injector.needs() {
+            let [verb, _, resource, _, name] = asked;
+            let what = format!("{verb} {resource} {name}").trim_end().to_owned();
+            rights.push(Right { what, allowed: self.may(Some(&user), asked).await? });
+        }
+        Ok(rights)
+    }
+
+    fn server(&self, webhook: &Webhook, service: &Found<Value>) -> Result<Server, String> {
+        let server = Server::of(webhook, service.as_ref().ok(), self.vantage)?;
+        if tls::certificates(webhook.bundle()).is_empty() {
+            return Err("it is trusted by no certificate".to_owned());
+        }
+        Ok(server)
+    }
+
+    async fn contact(
+        &self,
+        webhook: &Webhook,
+        server: &Result<Server, String>,
+        injector: &Found<Option<Injector>>,
+    ) -> Contact {
+        let contact = match server {
+            Ok(server) => server.contact(webhook.bundle()).await,
+            Err(why) => Contact::Unreached(why.clone()),
+        };
+        match (contact, injector, server) {
+            (Contact::Unreached(why), Ok(Some(injector)), Ok(server)) => {
+                let Injector { namespace, secret, .. } = injector;
+                let path = format!("/api/v1/namespaces/{namespace}/secrets/{secret}");
+                match self.get(&path).await {
+                    Ok(secret) => server.kept(webhook.bundle(), &secret, why),
+                    Err(_) => Contact::Unreached(why),
+                }
+            }
+            (contact, ..) => contact,
+        }
+    }
+
+    /// Tries a pod; if pods may not be created, or come without a sidecar, the webhook is asked.
+    async fn trial(
+        &self,
+        webhook: &Webhook,
+        subject: &Subject,
+        asking: &Found<Vec<String>>,
+        server: Option<Server>,
+    ) -> Trial {
+        let labelled = asking.as_ref().ok().and_then(|names| names.first());
+        let namespace = subject.namespace.as_ref().or(labelled);
+        let namespace = namespace.map_or("default", String::as_str).to_owned();
+        let ask = async || match &server {
+            Some(server) => server.asked(webhook.bundle(), &trial::question(&namespace)).await,
+            None => None,
+        };
+        match self.may(None, ["create", "", "pods", &namespace, ""]).await {
+            Ok(true) => {
+                let came = self.tried(&namespace).await;
+                let directly = match &came {
+                    Came::Left(_) => ask().await,
+                    Came::Injected(_) | Came::Refused(_) => None,
+                };
+                Trial::ThroughApiserver { namespace, came, directly }
+            }
+            Ok(false) => match ask().await {
+                Some(came) => Trial::Directly(came),
+                None => Trial::Untried(format!("this user may not create pods in {namespace}")),
+            },
+            Err(missing) => Trial::Untried(missing.to_string()),
+        }
+    }
+
+    async fn tried(&self, namespace: &str) -> Came {
+        let path = format!("/api/v1/namespaces/{namespace}/pods?dryRun=All");
+        let answer = api::post_heeding(self.client.as_ref(), &path, &trial::pod()).await;
+        match answer {
+            Ok((headers, pod)) => trial::stored(&pod, &warnings(&headers)),
+            Err(error) => Came::Refused(Missing::from(error).to_string()),
+        }
+    }
+
+    /// Those whose pods get a sidecar.
+    async fn namespaces(&self) -> Found<Vec<String>> {
+        let mut names = Vec::new();
+        let path = format!("/api/v1/namespaces?labelSelector={INJECTION}&");
+        self.each(&path, |namespace| {
+            names.extend(namespace["metadata"]["name"].as_str().map(str::to_owned));
+        })
+        .await?;
+        Ok(names)
+    }
+
+    async fn pods(&self, asking: Found<Vec<String>>) -> Found<Pods> {
+        let mut pods = Pods::new(asking);
+        self.each("/api/v1/pods?", |pod| pods.add(pod)).await?;
+        Ok(pods)
+    }
+
+    async fn kubelets(&self) -> Found<Kubelets> {
+        let mut kubelets = Kubelets::new();
+        self.each("/api/v1/nodes?", |node| {
+            let version = node["status"]["nodeInfo"]["kubeletVersion"].as_str();
+            *kubelets.entry(version.unwrap_or("unknown").to_owned()).or_default() += 1;
+        })
+        .await?;
+        Ok(kubelets)
+    }
+
+    /// Shows every object of a list, which is fetched page by page; `path` has room for parameters.
+    async fn each(&self, path: &str, mut show: impl FnMut(&Value)) -> Found<()> {
+        let mut rest = String::new();
+        for _ in 0..PAGES_MAX {
+            let page = self.get(&format!("{path}limit={PAGE_OBJECTS}{rest}")).await?;
+            page["items"].as_array().into_iter().flatten().for_each(&mut show);
+            match page["metadata"]["continue"].as_str().filter(|token| !token.is_empty()) {
+                None => return Ok(()),
+                Some(token) => rest = format!("&continue={token}"),
+            }
+        }
+        Err(Missing::Failed(format!("more than {} objects", PAGES_MAX * PAGE_OBJECTS)))
+    }
+}
+
+/// The groups of a list of them, with their versions.
+fn served(groups: &Value) -> Vec<String> {
+    let groups = groups["groups"].as_array().into_iter().flatten();
+    let versions = groups.flat_map(|group| group["versions"].as_array().into_iter().flatten());
+    versions.filter_map(|version| version["groupVersion"].as_str().map(str::to_owned)).collect()
+}
+
+/// The texts of an answer's warnings, which stand in quotes after a code and a name.
+fn warnings(headers: &HeaderMap) -> Vec<String> {
+    let all = headers.get_all(header::WARNING).iter().filter_map(|value| value.to_str().ok());
+    let text = |warning: &str| {
+        let quoted = warning.split_once('"').map(|(_, rest)| rest);
+        quoted.and_then(|rest| rest.rsplit_once('"')).map_or(warning, |(text, _)| text).to_owned()
+    };
+    all.map(text).collect()
+}
+
+// === impl Missing ===
+
+impl From<Error> for Missing {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Refused {
+                code: StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED,
+                message,
+                ..
+            } => Self::Forbidden(message),
+            Error::Refused { code: StatusCode::NOT_FOUND, message, .. } => Self::Absent(message),
+            Error::Refused { message, .. } => Self::Failed(message),
+            other => Self::Failed(Chain(&other).to_string()),
+        }
+    }
+}
+
+// === impl Facts ===
+
+impl Facts {
+    /// Nothing is known but, at best, the version.
+    fn unknown(apiserver: String, version: Found<String>) -> Self {
+        fn not_asked<T>() -> Found<T> {
+            Err(Missing::Absent("no webhook is known".to_owned()))
+        }
+        Self {
+            apiserver,
+            version,
+            groups: not_asked(),
+            user: not_asked(),
+            reads: not_asked(),
+            webhook: not_asked(),
+            contact: Contact::NoWebhook,
+            trial: Trial::NoWebhook,
+            injector: not_asked(),
+            injector_rights: not_asked(),
+            pods: not_asked(),
+            kubelets: not_asked(),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Releases of Kubernetes, and what is known to be wrong with some of them; pure.
+
+use std::{collections::BTreeMap, fmt};
+
+use super::{Found, Row};
+
+/// A release, as far as two numbers after the first tell it apart; the first is 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release {
+    minor: u32,
+    patch: u32,
+}
+
+/// The versions of kubelets, and how many nodes have each.
+pub type Kubelets = BTreeMap<String, usize>;
+
+/// A bug of kubelets that pods with a sidecar meet.
+struct Bug {
+    /// The number of the issue, or of the change that mended it, in kubernetes/kubernetes.
+    number: u32,
+    what: &'static str,
+    /// The first minor release with it, and the first that never had it again.
+    minors: std::ops::Range<u32>,
+    /// In which patch releases of those it was mended; in all others it stays.
+    mended: &'static [Release],
+}
+
+/// From here on, sidecars are started before other containers unless the cluster forbids it.
+pub const NATIVE_SIDECARS: Release = Release { minor: 29, patch: 0 };
+/// From here on, a read without a resourceVersion is usually answered by the watch cache.
+const CONSISTENT_READS_FROM_CACHE: Release = Release { minor: 31, patch: 0 };
+
+/// Checked against the release notes of each patch release.
+const BUGS: &[Bug] = &[
+    Bug {
+        number: 125_935,
+        what: "a pod that is deleted before it has started may not end its sidecar in good time",
+        minors: 29..31,
+        mended: &[Release { minor: 29, patch: 8 }, Release { minor: 30, patch: 4 }],
+    },
+    Bug {
+        number: 126_543,
+        what: "after a passing failure of the container runtime a sidecar may never start",
+        minors: 29..32,
+        mended: &[
+            Release { minor: 29, patch: 9 },
+            Release { minor: 30, patch: 5 },
+            Release { minor: 31, patch: 1 },
+        ],
+    },
+    Bug {
+        number: 132_826,
+        what: "in a pod with restartPolicy Never the workload never starts if the sidecar ends once \
+               before its startup probe succeeds",
+        minors: 29..35,
+        mended: &[Release { minor: 33, patch: 6 }, Release { minor: 34, patch: 2 }],
+    },
+    Bug {
+        number: 137_146,
+        what: "containers that crash after the kubelet was restarted stay down beside a sidecar with \
+               a startup probe",
+        minors: 35..36,
+        mended: &[Release { minor: 35, patch: 4 }],
+    },
+];
+
+// === impl Release ===
+
+impl Release {
+    /// Reads `v1.36.3`, with whatever a distributor adds behind it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.trim().strip_prefix('v').unwrap_or(text).splitn(3, '.');
+        let major = parts.next()?;
+        let minor = number(parts.next()?)?;
+        let patch = parts.next().and_then(number).unwrap_or_default();
+        (major == "1").then_some(Self { minor, patch })
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "1.{}.{}", self.minor, self.patch)
+    }
+}
+
+/// The digits that a text begins with.
+fn number(text: &str) -> Option<u32> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text[..end].parse().ok()
+}
+
+// === impl Bug ===
+
+impl Bug {
+    fn is_in(&self, release: Release) -> bool {
+        let mended = self.mended.iter().find(|mended| mended.minor == release.minor);
+        self.minors.contains(&release.minor) && mended.is_none_or(|mended| release < *mended)
+    }
+}
+
+/// What the apiserver's version means; `injects` says whether sidecars are asked for.
+pub fn version(found: &Found<String>, apiserver: &str, injects: bool) -> Row {
+    let name = "version";
+    let text = match found {
+        Ok(text) => text,
+        Err(missing) => {
+            let hint = "nothing else can be checked; look at the kubeconfig and the network";
+            return Row::fail(name, format!("{apiserver}: {missing}"), hint);
+        }
+    };
+    let Some(release) = Release::parse(text) else {
+        let hint = "versions from 1.29 on are known to work";
+        return Row::warn(name, format!("{apiserver} says {text:?}, which is no release"), hint);
+    };
+    if release < NATIVE_SIDECARS {
+        let detail = format!("{text} at {apiserver} starts no sidecars before other containers");
+        let hint = "sidecars need 1.29; listless local and listless gateway work with older ones";
+        return if injects { Row::fail(name, detail, hint) } else { Row::warn(name, detail, hint) };
+    }
+    let reads = if release < CONSISTENT_READS_FROM_CACHE {
+        "reads without a resourceVersion come out of etcd"
+    } else {
+        "reads without a resourceVersion are confirmed by etcd"
+    };
+    Row::pass(name, format!("{text} at {apiserver}; {reads}"))
+}
+
+/// What is known of the nodes' kubelets.
+pub fn kubelets(found: &Found<Kubelets>, injects: bool) -> Row {
+    let name = "kubelets";
+    let kubelets = match found {
+        Ok(kubelets) if kubelets.is_empty() => return Row::skipped(name, "no node is there", ""),
+        Ok(kubelets) => kubelets,
+        Err(missing) => return missing.skip(name, "listing nodes takes a right to that"),
+    };
+    let released: Vec<_> = kubelets
+        .iter()
+        .filter_map(|(version, nodes)| Some((version, *nodes, Release::parse(version)?)))
+        .collect();
+    let old: Vec<_> = released.iter().filter(|(.., release)| *release < NATIVE_SIDECARS).collect();
+    if !old.is_empty() && injects {
+        let hint = "keep injected pods off these nodes, or update them to 1.29 at least";
+        let detail = format!("{} never start what is beside a sidecar", counted(&old));
+        return Row::fail(name, detail, hint);
+    }
+    let mut told = Vec::new();
+    for bug in BUGS {
+        let hit: Vec<_> = released.iter().filter(|(.., release)| bug.is_in(*release)).collect();
+        if !hit.is_empty() {
+            let (what, number) = (bug.what, bug.number);
+            told.push(format!("{}: {what} (kubernetes/kubernetes#{number})", counted(&hit)));
+        }
+    }
+    if told.is_empty() {
+        let nodes: usize = kubelets.values().sum();
+        let versions: Vec<_> = kubelets.keys().map(String::as_str).collect();
+        return Row::pass(name, format!("{}: {}", nodes_of(nodes), versions.join(", ")));
+    }
+    Row::warn(name, told.join("; "), "update these kubelets to the newest patch release")
+}
+
+fn counted(kubelets: &[&(&String, usize, Release)]) -> String {
+    let nodes = kubelets.iter().map(|(_, nodes, _)| nodes).sum();
+    let versions: Vec<_> = kubelets.iter().map(|(version, ..)| version.as_str()).collect();
+    format!("{} with kubelet {}", nodes_of(nodes), versions.join(", "))
+}
+
+fn nodes_of(count: usize) -> String {
+    if count == 1 { "1 node".to_owned() } else { format!("{count} nodes") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Outcome, *};
+
+    fn release(text: &str) -> Release {
+        Release::parse(text).expect(text)
+    }
+
+    #[test]
+    fn releases_are_read_whatever_a_distributor_adds() {
+        for (text, minor, patch) in [
+            ("v1.36.3", 36, 3),
+            ("v1.30.14-eks-1234", 30, 14),
+            ("1.29", 29, 0),
+            ("v1.31.0+k3s1", 31, 0),
+            ("v1.27+", 27, 0),
+        ] {
+            assert_eq!(Release::parse(text), Some(Release { minor, patch }), "{text}");
+        }
+        for text in ["", "v", "v2.1.0", "latest", "v1", "v1.x.2"] {
+            assert_eq!(Release::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn bugs_end_with_the_patch_release_that_mended_them() {
+        let bugs = |text: &str| -> Vec<u32> {
+            let release = release(text);
+            BUGS.iter().filter(|bug| bug.is_in(release)).map(|bug| bug.number).collect()
+        };
+        for (version, expected) in [
+            ("v1.28.9", &[][..]),
+            ("v1.29.7", &[125_935, 126_543, 132_826]),
+            ("v1.29.8", &[126_543, 132_826]),
+            ("v1.30.14", &[132_826]),
+            ("v1.31.0", &[126_543, 132_826]),
+            ("v1.32.99", &[132_826]),
+            ("v1.33.5", &[132_826]),
+            ("v1.33.6", &[]),
+            ("v1.34.1", &[132_826]),
+            ("v1.34.2", &[]),
+            ("v1.35.0", &[137_146]),
+            ("v1.35.3", &[137_146]),
+            ("v1.35.4", &[]),
+            ("v1.36.3", &[]),
+        ] {
+            assert_eq!(bugs(version), expected, "{version}");
+        }
+    }
+
+    #[test]
+    fn an_old_apiserver_fails_only_who_wants_sidecars() {
+        let at =
+            |version: &str, injects| super::version(&Ok(version.to_owned()), "a:1", injects).result;
+        assert_eq!(at("v1.28.4", true), Outcome::Fail);
+        assert_eq!(at("v1.28.4", false), Outcome::Warn);
+        assert_eq!(at("v1.29.0", true), Outcome::Pass);
+        assert_eq!(at("nonsense", true), Outcome::Warn);
+    }
+
+    #[test]
+    fn kubelets_with_bugs_are_named_with_the_issue() {
+        let found = |versions: &[(&str, usize)]| {
+            let kubelets = versions.iter().map(|(version, nodes)| ((*version).to_owned(), *nodes));
+            super::kubelets(&Ok(kubelets.collect()), true)
+        };
+        let row = found(&[("v1.33.5", 2), ("v1.34.1", 1), ("v1.36.0", 4)]);
+        assert_eq!(row.result, Outcome::Warn);
+        assert!(row.detail.starts_with("3 nodes with kubelet v1.33.5, v1.34.1: "), "{row:?}");
+        assert!(row.detail.contains("kubernetes/kubernetes#132826"), "{row:?}");
+        assert_eq!(found(&[("v1.36.0", 1)]).detail, "1 node: v1.36.0");
+        assert_eq!(found(&[("v1.28.2", 1), ("v1.36.0", 1)]).result, Outcome::Fail);
+        assert_eq!(found(&[]).result, Outcome::Skipped);
+        assert_eq!(found(&[("built-here", 1)]).result, Outcome::Pass);
+    }
+}

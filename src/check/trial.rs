@@ -1,0 +1,219 @@
+//! A pod that is tried: it asks for a sidecar, and is never stored. Pure.
+
+use serde_json::{Value, json};
+
+use super::Row;
+use crate::injector::patch::{SIDECAR, injected_by};
+
+/// What was tried, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trial {
+    /// There is no webhook.
+    NoWebhook,
+    /// The apiserver was given a pod, with `dryRun=All`.
+    ThroughApiserver {
+        /// In which namespace.
+        namespace: String,
+        /// What came of it.
+        came: Came,
+        /// What the webhook said when it was asked without the apiserver, if it could be.
+        directly: Option<Came>,
+    },
+    /// The webhook was asked without the apiserver.
+    Directly(Came),
+    /// Nobody could be asked.
+    Untried(String),
+}
+
+/// What became of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// It has a sidecar, made by this version of the injector.
+    Injected(String),
+    /// It has none; why, if that was said.
+    Left(String),
+    /// It was not let in, or there was no answer.
+    Refused(String),
+}
+
+/// Where clients look for their service account.
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// A pod that any namespace would let in, and that asks for a sidecar.
+///
+/// It brings its service account itself, so that it is the same wherever the apiserver adds none.
+pub fn pod() -> Value {
+    let token = json!({"path": "token", "expirationSeconds": 3607});
+    let authority =
+        json!({"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]});
+    let own = json!({"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}});
+    let sources = json!([
+        {"serviceAccountToken": token}, {"configMap": authority}, {"downwardAPI": {"items": [own]}},
+    ]);
+    let resources = json!({
+        "requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"cpu": "1", "memory": "16Mi"},
+    });
+    let container = json!({
+        "name": "check",
+        "image": "listless.invalid/never-pulled:1",
+        "resources": resources,
+        "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": true},
+        "volumeMounts": [{"name": "account", "mountPath": ACCOUNT, "readOnly": true}],
+    });
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": "listless-check-", "labels": {"listless.dev/inject": "true"}},
+        "spec": {
+            "restartPolicy": "Never",
+            "securityContext": {"runAsNonRoot": true, "runAsUser": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [container],
+            "volumes": [{"name": "account", "projected": {"sources": sources}}],
+        },
+    })
+}
+
+/// The apiserver's question about it, for asking the webhook without the apiserver.
+pub fn question(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "00000000-0000-0000-0000-000000000000",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "namespace": namespace,
+            "operation": "CREATE",
+            "dryRun": true,
+            "object": pod(),
+        },
+    })
+}
+
+/// What became of a pod that the apiserver let in, with the warnings that came along.
+pub fn stored(pod: &Value, warnings: &[String]) -> Came {
+    let containers = pod["spec"]["initContainers"].as_array().into_iter().flatten();
+    let has_sidecar = containers.into_iter().any(|container| container["name"] == SIDECAR);
+    if has_sidecar {
+        return Came::Injected(injected_by(pod).unwrap_or_default());
+    }
+    Came::Left(warnings.join("; "))
+}
+
+/// What the webhook answered.
+pub fn answered(review: &Value) -> Came {
+    let response = &review["response"];
+    if response["patch"].as_str().is_some_and(|patch| !patch.is_empty()) {
+        return Came::Injected(String::new());
+    }
+    let warnings = response["warnings"].as_array().into_iter().flatten();
+    let warnings: Vec<_> = warnings.filter_map(Value::as_str).collect();
+    Came::Left(warnings.join("; "))
+}
+
+/// Whether a pod that asks gets its sidecar.
+pub fn injection(trial: &Trial) -> Row {
+    let name = "injection";
+    let (namespace, came, directly) = match trial {
+        Trial::NoWebhook => return Row::skipped(name, "no webhook is known", ""),
+        Trial::Untried(why) => {
+            let hint = "allow create of pods to try it (--namespace says where); nothing is stored";
+            return Row::skipped(name, why, hint);
+        }
+        Trial::Directly(Came::Injected(_)) => {
+            let detail =
+                "the webhook injects a pod when asked from here; the apiserver was not asked";
+            return Row::pass(name, detail);
+        }
+        Trial::Directly(Came::Left(why) | Came::Refused(why)) => {
+            let detail = format!("the webhook injects nothing when asked from here: {}", said(why));
+            return Row::fail(name, detail, "look at the injector's log");
+        }
+        Trial::ThroughApiserver { namespace, came, directly } => (namespace, came, directly),
+    };
+    match (came, directly) {
+        (Came::Injected(version), _) => {
+            let detail = format!("a pod in {namespace} gets its sidecar, by version {version}");
+            Row::pass(name, detail)
+        }
+        (Came::Refused(why), _) => {
+            let hint = "say with --namespace where such a pod may be created; nothing is stored";
+            Row::warn(name, format!("a pod in {namespace} is not let in: {why}"), hint)
+        }
+        (Came::Left(why), Some(Came::Injected(_))) => {
+            let detail = format!(
+                "a pod in {namespace} gets no sidecar ({}), but the webhook gives it one when asked \
+                 from here",
+                said(why)
+            );
+            let hint = "the apiserver does not reach the webhook: private control planes need a \
+                        firewall rule, some overlay networks injector.hostNetwork";
+            Row::fail(name, detail, hint)
+        }
+        (Came::Left(why), _) => {
+            let detail = format!("a pod in {namespace} gets no sidecar ({})", said(why));
+            let hint = "see the rows above, the injector's log, and the webhook's selectors; another \
+                        namespace: --namespace";
+            Row::fail(name, detail, hint)
+        }
+    }
+}
+
+fn said(why: &str) -> &str {
+    if why.is_empty() { "nothing says why" } else { why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Outcome, *};
+    use crate::injector::{
+        patch::{Settings, patch},
+        review,
+    };
+
+    #[test]
+    fn the_pod_is_one_that_the_injector_injects() {
+        let settings = Settings::default();
+        assert!(patch(&pod(), "shop", &settings).is_ok());
+        let question = question("shop").to_string();
+        let (answer, _) = review::answer(question.as_bytes(), &settings).expect("an answer");
+        let answer = serde_json::to_value(answer).expect("JSON");
+        assert_eq!(answered(&answer), Came::Injected(String::new()));
+        let own = Settings { excluded_namespaces: vec!["shop".to_owned()], ..settings };
+        let (answer, _) = review::answer(question.as_bytes(), &own).expect("an answer");
+        let answer = serde_json::to_value(answer).expect("JSON");
+        assert!(matches!(answered(&answer), Came::Left(_)));
+    }
+
+    #[test]
+    fn what_the_apiserver_let_in_tells_the_version_or_the_warnings() {
+        let mut injected = pod();
+        injected["spec"]["initContainers"] = json!([{"name": "listless-proxy"}]);
+        injected["metadata"]["annotations"] = json!({"listless.dev/status":
+            r#"{"version":"1.2.3","rev":"","mode":"enforce","port":1,"containers":[],"mirrors":{}}"#});
+        assert_eq!(stored(&injected, &[]), Came::Injected("1.2.3".to_owned()));
+        let warned = ["not injected: because".to_owned()];
+        assert_eq!(stored(&pod(), &warned), Came::Left("not injected: because".to_owned()));
+    }
+
+    #[test]
+    fn a_webhook_that_answers_only_us_points_at_the_network_between() {
+        let tried = |came, directly| {
+            injection(&Trial::ThroughApiserver { namespace: "shop".to_owned(), came, directly })
+        };
+        let injected = || Came::Injected("1".to_owned());
+        let left = || Came::Left(String::new());
+        assert_eq!(tried(injected(), None).result, Outcome::Pass);
+        assert_eq!(tried(Came::Refused("quota".to_owned()), None).result, Outcome::Warn);
+        assert_eq!(tried(left(), None).result, Outcome::Fail);
+        let row = tried(left(), Some(injected()));
+        assert_eq!(row.result, Outcome::Fail);
+        assert!(row.hint.contains("firewall"), "{row:?}");
+        assert_eq!(injection(&Trial::Directly(injected())).result, Outcome::Pass);
+        assert_eq!(injection(&Trial::Directly(left())).result, Outcome::Fail);
+        assert_eq!(injection(&Trial::Untried("no".to_owned())).result, Outcome::Skipped);
+        assert_eq!(injection(&Trial::NoWebhook).result, Outcome::Skipped);
+    }
+}

@@ -1,0 +1,112 @@
+//! `listless check`: whether a cluster and what is installed in it are as Listless needs them.
+//!
+//! It ends with 0 if nothing failed, with 1 if something did, with 2 if it was used wrongly.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Args;
+
+use super::{FAILED, KubeconfigOptions, Output, print};
+use crate::{
+    api::GroupResource,
+    app,
+    check::{Outcome, Report},
+};
+
+/// What `listless check` is told.
+#[derive(Clone, Debug, Args)]
+pub struct CheckOptions {
+    /// Which apiserver to ask, and as whom [default: in a pod its own].
+    #[command(flatten)]
+    pub upstream: KubeconfigOptions,
+    /// In a pod: the directory of the service account to ask as.
+    #[arg(long, value_name = "DIRECTORY", default_value = super::options::SERVICE_ACCOUNT)]
+    pub service_account: PathBuf,
+    /// The MutatingWebhookConfiguration to look at [default: the first one of Listless].
+    #[arg(long, value_name = "NAME")]
+    pub webhook_configuration: Option<String>,
+    /// Where to try a pod, which is never stored [default: the first namespace labelled
+    /// listless.dev/injection=enabled, else default].
+    #[arg(long, short, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// What the user means to list and watch, such as deployments.apps; may be repeated [default:
+    /// pods; nothing in a pod].
+    #[arg(long = "resource", value_name = "RESOURCE", value_parser = resource)]
+    pub resources: Vec<GroupResource>,
+    /// How to print it.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Output,
+}
+
+/// How far the details stand from the left.
+const INDENT: usize = 27;
+
+/// Checks, and prints what was found.
+pub(super) fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
+    let report = app::check(options)?;
+    let text = match options.output {
+        Output::Table => table(&report),
+        Output::Json => report.to_json(),
+    };
+    print(&text)?;
+    Ok(match report.result {
+        Outcome::Fail => ExitCode::from(FAILED),
+        Outcome::Skipped | Outcome::Pass | Outcome::Warn => ExitCode::SUCCESS,
+    })
+}
+
+/// One line a check, and one for what to do about it.
+fn table(report: &Report) -> String {
+    let mut out = String::new();
+    for row in &report.checks {
+        out += &format!("{:<8} {:<17} {}\n", row.result.as_str(), row.name, row.detail);
+        if !row.hint.is_empty() {
+            out += &format!("{:INDENT$}→ {}\n", "", row.hint);
+        }
+    }
+    let count = |wanted| report.checks.iter().filter(|row| row.result == wanted).count();
+    let [passed, warned, failed, skipped] =
+        [Outcome::Pass, Outcome::Warn, Outcome::Fail, Outcome::Skipped].map(count);
+    out + &format!("\n{passed} passed, {warned} to know, {failed} failed, {skipped} skipped\n")
+}
+
+/// A resource with its group behind a dot.
+fn resource(text: &str) -> Result<GroupResource, String> {
+    let (resource, group) = text.split_once('.').unwrap_or((text, ""));
+    let is_fine = |part: &str| {
+        part.bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(&byte))
+    };
+    if resource.is_empty() || !is_fine(resource) || !is_fine(group) {
+        return Err("expected a plural name, such as pods or deployments.apps".to_owned());
+    }
+    Ok(GroupResource::new(group, resource))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::Row;
+
+    #[test]
+    fn every_check_has_a_line_and_its_hint_another() {
+        let checks =
+            vec![Row::pass("version", "v1.36.3"), Row::fail("injector", "0 of 2 ready", "look")];
+        let apiserver = String::new();
+        let report = Report { version: "", apiserver, result: Outcome::Fail, checks };
+        let expected = "pass     version           v1.36.3\n\
+                        fail     injector          0 of 2 ready\n                           → look\n\
+                        \n1 passed, 0 to know, 1 failed, 0 skipped\n";
+        assert_eq!(table(&report), expected);
+    }
+
+    #[test]
+    fn resources_are_named_as_kubectl_names_them() {
+        assert_eq!(resource("pods"), Ok(GroupResource::new("", "pods")));
+        let expected = GroupResource::new("example.com", "widgets");
+        assert_eq!(resource("widgets.example.com"), Ok(expected));
+        for text in ["", ".apps", "Pods", "pods/log", "a b"] {
+            assert!(resource(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Whom clients trust: bundles of certificates, and whether one vouches for a server.
+
+use std::{sync::Arc, time::SystemTime};
+
+use rustls::{
+    RootCertStore,
+    client::{WebPkiServerVerifier, danger::ServerCertVerifier},
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+};
+
+use super::{Error, provider, validity};
+
+/// The certificates in a text; what is no certificate is skipped.
+pub fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok).collect()
+}
+
+/// When a certificate ends, if that can be read.
+pub fn expires(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+    validity::not_after(certificate)
+}
+
+/// Whether clients that trust a bundle take this chain as that of the server of that name.
+pub fn is_trusted(chain: &[CertificateDer<'_>], bundle: &str, name: &str, now: SystemTime) -> bool {
+    let verify = || {
+        let roots = Arc::new(roots(bundle.as_bytes()).ok()?);
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider());
+        let name = ServerName::try_from(name).ok()?;
+        let now = UnixTime::since_unix_epoch(now.duration_since(SystemTime::UNIX_EPOCH).ok()?);
+        let (own, others) = chain.split_first()?;
+        let verifier = verifier.build().ok()?;
+        verifier.verify_server_cert(own, others, &name, &[], now).ok()
+    };
+    verify().is_some()
+}
+
+/// The certificates of a bundle as roots; blocks that cannot be used are skipped.
+pub fn roots(pem: &[u8]) -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    let (added, _) =
+        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
+    if added == 0 { Err(Error::NoCertificate) } else { Ok(roots) }
+}

@@ -1,0 +1,45 @@
+//! Whether this machine can have a node.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Commands that must be there, with the Debian package each is from.
+const COMMANDS: [(&str, &str); 12] = [
+    ("go", "golang-go"),
+    ("gcc", "gcc"),
+    ("jq", "jq"),
+    ("unshare", "util-linux"),
+    ("nsenter", "util-linux"),
+    ("setpriv", "util-linux"),
+    ("ip", "iproute2"),
+    ("nft", "nftables"),
+    ("containerd", "containerd"),
+    ("runc", "runc"),
+    ("conntrack", "conntrack"),
+    ("buildah", "buildah"),
+];
+/// Where Debian has the plugins that connect pods.
+pub const PLUGINS: &str = "/usr/lib/cni";
+
+/// Why there cannot be a node here.
+pub fn lacks() -> Option<String> {
+    let user = Command::new("id").arg("-u").output();
+    if !user.is_ok_and(|user| user.stdout.trim_ascii() == b"0") {
+        return Some("it takes root".to_owned());
+    }
+    let absent = COMMANDS.iter().find(|(command, _)| !is_there(command));
+    if let Some((command, package)) = absent {
+        return Some(format!("there is no `{command}`; it is in Debian's package {package}"));
+    }
+    let plugin = Path::new(PLUGINS).join("bridge");
+    (!plugin.exists()).then(|| {
+        format!("there is no {}; Debian's package is containernetworking-plugins", plugin.display())
+    })
+}
+
+/// Whether a command can be found.
+pub fn is_there(command: &str) -> bool {
+    let mut which = Command::new("sh");
+    which.args(["-c", "command -v \"$0\""]).arg(command).stdout(Stdio::null());
+    which.status().is_ok_and(|status| status.success())
+}

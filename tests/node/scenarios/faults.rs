@@ -1,0 +1,171 @@
+//! What happens to a sidecar, and what its workload sees of it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::kube::{LIMIT, container_status, until};
+use crate::manifests::{SHOP, deployment, polling, template};
+use crate::stage::{SEEN_PORT, Stage, kill};
+
+/// How long clients go on after something happened, to see all of it.
+const AFTERWARDS: Duration = Duration::from_secs(3);
+const BUNDLE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+/// Beyond a group's limit, so that the kernel must choose somebody; less than a worker sets free.
+const OVERDRAWN: u64 = 1 << 20;
+
+/// A polling pod of this scenario's own.
+async fn victim(stage: &Stage<'_>, app: &str, annotations: &Value) -> Result<String> {
+    let spec = polling(&[("PERIOD_MILLIS", "50")]);
+    stage.poller(&deployment(SHOP, app, 1, &template(app, annotations, &spec))).await
+}
+
+async fn away(stage: &Stage<'_>, app: &str) -> Result<()> {
+    stage.kube.kubectl(&["delete", "deployment", app, "-n", SHOP]).await.map(drop)
+}
+
+/// Whom the workload trusts.
+pub async fn bundle(stage: &Stage<'_>, pod: &str) -> Result<String> {
+    let path = format!("/file?path={BUNDLE}");
+    let answer = stage.kube.ask(SHOP, pod, SEEN_PORT, &path).await?.successful()?;
+    Ok(String::from_utf8_lossy(&answer.body).into_owned())
+}
+
+async fn restarts(stage: &Stage<'_>, pod: &str) -> Result<u64> {
+    let pod = stage.kube.get(&format!("/api/v1/namespaces/{SHOP}/pods/{pod}")).await?;
+    let status = container_status(&pod, "listless-proxy").context("a status of the sidecar")?;
+    status["restartCount"].as_u64().context("a number of restarts")
+}
+
+pub async fn a_killed_worker_costs_a_client_one_request_at_most(
+    stage: &mut Stage<'_>,
+) -> Result<()> {
+    let pod = victim(stage, "killed", &json!({})).await?;
+    let trusted = bundle(stage, &pod).await?;
+    ensure!(trusted.matches("BEGIN CERTIFICATE").count() == 2, "{trusted}");
+    let before = stage.sidecar(&pod)?;
+    stage.reset(SHOP, &pod).await?;
+    kill(before.worker)?;
+    stage.next_worker(&pod, before.worker).await?;
+    tokio::time::sleep(AFTERWARDS).await;
+    let seen = stage.seen(SHOP, &pod).await?;
+    seen.at_most_one_failure_each()?;
+    ensure!(stage.sidecar(&pod)?.supervisor == before.supervisor, "another supervisor");
+    ensure!(restarts(stage, &pod).await? == 0, "the container was started again");
+    ensure!(bundle(stage, &pod).await? == trusted, "the workload trusts somebody else");
+    stage.until_from_memory(SHOP, &pod).await?;
+    stage.table.row(
+        "worker killed under four clients, 20 lists a second each",
+        format!("{} lists failed, the longest took {} ms", seen.failed(), seen.longest_millis),
+    );
+    away(stage, "killed").await
+}
+
+pub async fn a_worker_killed_for_want_of_memory_costs_a_client_one_request_at_most(
+    stage: &mut Stage<'_>,
+) -> Result<()> {
+    let little =
+        json!({"listless.dev/memory-limit": "64Mi", "listless.dev/memory-request": "32Mi"});
+    let pod = victim(stage, "starved", &little).await?;
+    let trusted = bundle(stage, &pod).await?;
+    let before = stage.sidecar(&pod)?;
+    let group = stage.memory_group(before.worker)?;
+    // The kernel takes the largest of equals; that must be the worker, not who takes its memory.
+    fs::write(format!("/proc/{}/oom_score_adj", before.worker), "1000")?;
+    stage.reset(SHOP, &pod).await?;
+    let mut hog = hog(&group)?;
+    stage.next_worker(&pod, before.worker).await?;
+    hog.wait().await?;
+    tokio::time::sleep(AFTERWARDS).await;
+    let seen = stage.seen(SHOP, &pod).await?;
+    let events = ["memory.oom_control", "memory.events"];
+    let events = events.iter().find_map(|file| fs::read_to_string(group.join(file)).ok());
+    let killed = events.as_deref().and_then(|text| {
+        let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "))?;
+        count.parse::<u64>().ok()
+    });
+    ensure!(killed.is_some_and(|killed| killed >= 1), "the kernel killed nobody: {events:?}");
+    seen.at_most_one_failure_each()?;
+    ensure!(bundle(stage, &pod).await? == trusted, "the workload trusts somebody else");
+    stage.until_from_memory(SHOP, &pod).await?;
+    stage.table.row(
+        "worker killed for want of memory, the same clients",
+        format!("{} lists failed, the longest took {} ms", seen.failed(), seen.longest_millis),
+    );
+    away(stage, "starved").await
+}
+
+/// Takes what is left of a group's memory, and some more, for a moment.
+fn hog(group: &Path) -> Result<tokio::process::Child> {
+    let read = |names: [&str; 2]| {
+        names.iter().find_map(|name| fs::read_to_string(group.join(name)).ok()).context("a number")
+    };
+    let limit: u64 = read(["memory.limit_in_bytes", "memory.max"])?.trim().parse()?;
+    // Of what the group uses, all but its own pages and the kernel's can be taken away from it.
+    let parts = read(["memory.stat", "memory.stat"])?;
+    let part = |line: &str| {
+        let (name, bytes) = line.split_once(' ')?;
+        ["total_rss", "anon", "kernel"].contains(&name).then(|| bytes.parse::<u64>().ok())?
+    };
+    let kernel = fs::read_to_string(group.join("memory.kmem.usage_in_bytes")).unwrap_or_default();
+    let held = parts.lines().filter_map(part).sum::<u64>() + kernel.trim().parse().unwrap_or(0);
+    let bytes = limit.saturating_sub(held) + OVERDRAWN;
+    let script =
+        "echo $$ >\"$0\"/cgroup.procs; exec dd if=/dev/zero of=/dev/null count=1 bs=\"$1\"";
+    let mut command = tokio::process::Command::new("sh");
+    command.args(["-c", script]).arg(group).arg(bytes.to_string());
+    Ok(command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn()?)
+}
+
+pub async fn a_killed_sidecar_comes_back_and_is_still_trusted(stage: &mut Stage<'_>) -> Result<()> {
+    let pod = victim(stage, "ended", &json!({})).await?;
+    let trusted = bundle(stage, &pod).await?;
+    let before = stage.sidecar(&pod)?;
+    stage.reset(SHOP, &pod).await?;
+    let began = Instant::now();
+    kill(before.supervisor)?;
+    until(LIMIT, "the container's restart", async || {
+        let is_new = stage.sidecar(&pod).is_ok_and(|it| it.supervisor != before.supervisor);
+        Ok(is_new.then_some(()))
+    })
+    .await?;
+    stage.until_from_memory(SHOP, &pod).await?;
+    let away_for = began.elapsed();
+    ensure!(restarts(stage, &pod).await? == 1, "the container was not started again once");
+    ensure!(bundle(stage, &pod).await? == trusted, "the workload trusts somebody else");
+    stage.table.row(
+        "sidecar killed, supervisor and all: from memory again after",
+        format!("{away_for:.1?}"),
+    );
+    away(stage, "ended").await
+}
+
+pub async fn a_worker_that_crashes_three_times_is_followed_by_safe_mode(
+    stage: &mut Stage<'_>,
+) -> Result<()> {
+    let pod = victim(stage, "crashing", &json!({})).await?;
+    let mut worker = stage.sidecar(&pod)?.worker;
+    for _ in 0..3 {
+        kill(worker)?;
+        worker = stage.next_worker(&pod, worker).await?;
+        // A worker that cannot be asked yet has not begun.
+        until(LIMIT, "a worker that listens", async || {
+            Ok(stage.kube.sidecar_metrics(SHOP, &pod).await.ok())
+        })
+        .await?;
+    }
+    let arguments = fs::read_to_string(format!("/proc/{worker}/cmdline"))?;
+    ensure!(arguments.contains("--worker=safe"), "{arguments:?}");
+    let metrics = stage.kube.sidecar_metrics(SHOP, &pod).await?;
+    ensure!(metrics.sum("listless_safe_mode", &[]) == 1.0, "the metrics know of no safe mode");
+    stage.reset(SHOP, &pod).await?;
+    tokio::time::sleep(AFTERWARDS).await;
+    let seen = stage.seen(SHOP, &pod).await?;
+    seen.no_failure()?;
+    ensure!(seen.lists > 0 && seen.hits == 0, "safe mode answers from memory: {seen:?}");
+    away(stage, "crashing").await
+}

@@ -1,0 +1,220 @@
+//! What scenarios act with: the node, the cluster, and the processes of injected pods.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::artifacts::Artifacts;
+use crate::kube::{Kube, LIMIT, name, until};
+use crate::node::Node;
+use crate::table::Table;
+
+/// Where the workload tells what it saw.
+pub const SEEN_PORT: u16 = 8080;
+
+/// Everything at hand.
+pub struct Stage<'a> {
+    /// The node.
+    pub node: &'a Node,
+    /// The cluster.
+    pub kube: Kube,
+    /// What was built.
+    pub artifacts: &'a Artifacts,
+    /// The figures.
+    pub table: Table,
+}
+
+/// What a workload's clients saw.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Seen {
+    /// When the program began.
+    pub began: String,
+    /// Lists that were answered.
+    pub lists: u64,
+    /// Objects in the last.
+    pub items: u64,
+    /// Answers from memory.
+    pub hits: u64,
+    /// Lists that failed.
+    pub failures: Option<Vec<Failure>>,
+    /// Connections that did not come about.
+    pub failed_dials: u64,
+    /// The longest a list took.
+    pub longest_millis: u64,
+}
+
+/// A list that failed.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Failure {
+    /// Which client's.
+    pub client: u32,
+    /// Why.
+    pub error: String,
+}
+
+/// The processes of one sidecar.
+#[derive(Clone, Debug)]
+pub struct Sidecar {
+    /// The first process.
+    pub supervisor: u32,
+    /// The one that serves.
+    pub worker: u32,
+}
+
+// === impl Stage ===
+
+impl<'a> Stage<'a> {
+    /// With a node that is up.
+    pub fn set(node: &'a Node, artifacts: &'a Artifacts, table: Table) -> Result<Self> {
+        Ok(Self { node, kube: Kube::new(node, &artifacts.helm)?, artifacts, table })
+    }
+
+    /// What a polling pod saw so far.
+    pub async fn seen(&self, namespace: &str, pod: &str) -> Result<Seen> {
+        self.read_seen(namespace, pod, "/seen").await
+    }
+
+    /// The same, and it begins anew.
+    pub async fn reset(&self, namespace: &str, pod: &str) -> Result<Seen> {
+        self.read_seen(namespace, pod, "/reset").await
+    }
+
+    async fn read_seen(&self, namespace: &str, pod: &str, path: &str) -> Result<Seen> {
+        let answer = self.kube.ask(namespace, pod, SEEN_PORT, path).await?.successful()?;
+        Ok(serde_json::from_slice(&answer.body)?)
+    }
+
+    /// Waits until a polling pod is answered from memory, all of the time for a while.
+    pub async fn until_from_memory(&self, namespace: &str, pod: &str) -> Result<()> {
+        let what = format!("answers from memory in {pod}");
+        until(LIMIT, &what, async || {
+            self.reset(namespace, pod).await?;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let seen = self.seen(namespace, pod).await?;
+            Ok((seen.lists > 0 && seen.hits == seen.lists).then_some(()))
+        })
+        .await
+    }
+
+    /// Makes a polling Deployment of one pod and waits until it is answered from memory.
+    pub async fn poller(&self, deployment: &Value) -> Result<String> {
+        let namespace = deployment["metadata"]["namespace"].as_str().unwrap_or_default();
+        self.kube.apply(deployment).await?;
+        self.kube.rolled_out(namespace, name(deployment)).await?;
+        let pod = self.kube.pod(namespace, name(deployment)).await?;
+        self.until_from_memory(namespace, name(&pod)).await?;
+        Ok(name(&pod).to_owned())
+    }
+
+    /// The processes of a pod's sidecar.
+    pub fn sidecar(&self, pod: &str) -> Result<Sidecar> {
+        let marker = format!("POD_NAME={pod}");
+        let (mut supervisor, mut worker) = (None, None);
+        for process in processes()? {
+            let arguments = words_of(process, "cmdline");
+            if arguments
+                .first()
+                .is_none_or(|first| !first.ends_with("/listless") && first != "/proc/self/exe")
+                || arguments.get(1).is_none_or(|second| second != "sidecar")
+                || !words_of(process, "environ").contains(&marker)
+            {
+                continue;
+            }
+            let is_worker = arguments.iter().any(|argument| argument.starts_with("--worker"));
+            *(if is_worker { &mut worker } else { &mut supervisor }) = Some(process);
+        }
+        Ok(Sidecar {
+            supervisor: supervisor.with_context(|| format!("no supervisor in {pod}"))?,
+            worker: worker.with_context(|| format!("no worker in {pod}"))?,
+        })
+    }
+
+    /// Waits for another worker than this one.
+    pub async fn next_worker(&self, pod: &str, before: u32) -> Result<u32> {
+        until(LIMIT, "another worker", async || {
+            let worker = self.sidecar(pod).ok().map(|sidecar| sidecar.worker);
+            Ok(worker.filter(|worker| *worker != before))
+        })
+        .await
+    }
+
+    /// The memory group of a process.
+    pub fn memory_group(&self, process: u32) -> Result<PathBuf> {
+        let groups = fs::read_to_string(format!("/proc/{process}/cgroup"))?;
+        let of = |line: &str| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            let root = match controllers {
+                "memory" => Path::new("/sys/fs/cgroup/memory"),
+                "" => Path::new("/sys/fs/cgroup"),
+                _ => return None,
+            };
+            Some(root.join(path.trim_start_matches('/')))
+        };
+        let groups: Vec<_> = groups.lines().filter_map(of).collect();
+        let named = |group: &&PathBuf| group.to_string_lossy().contains("kubepods");
+        groups.iter().find(named).cloned().context("no memory group of a pod")
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    /// Fails if a client saw more than one list fail, or a connection was refused.
+    pub fn at_most_one_failure_each(&self) -> Result<()> {
+        let failures = self.failures.as_deref().unwrap_or_default();
+        ensure!(self.failed_dials == 0, "{} connections were refused", self.failed_dials);
+        for failure in failures {
+            let same = failures.iter().filter(|other| other.client == failure.client);
+            ensure!(same.count() <= 1, "client {} failed twice: {failures:?}", failure.client);
+        }
+        Ok(())
+    }
+
+    /// Fails if any list did.
+    pub fn no_failure(&self) -> Result<()> {
+        let first = self.failures.iter().flatten().next();
+        ensure!(
+            first.is_none(),
+            "{} lists failed, the first: {}",
+            self.failed(),
+            first.map_or("", |failure| &failure.error)
+        );
+        Ok(())
+    }
+
+    /// How many lists failed.
+    pub fn failed(&self) -> usize {
+        self.failures.as_ref().map_or(0, Vec::len)
+    }
+}
+
+fn processes() -> Result<Vec<u32>> {
+    let entries = fs::read_dir("/proc")?.flatten();
+    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// Words that end with a zero; none of a process that has gone.
+fn words_of(process: u32, file: &str) -> Vec<String> {
+    let bytes = fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
+    bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+/// Ends a process at once.
+pub fn kill(process: u32) -> Result<()> {
+    let output = std::process::Command::new("kill").args(["-9", &process.to_string()]).output()?;
+    ensure!(output.status.success(), "process {process} cannot be killed");
+    Ok(())
+}
+
+/// Resident memory of a process.
+pub fn resident_bytes(process: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    Ok(kib.context("no VmRSS")? * 1024)
+}
