@@ -24,9 +24,15 @@ type tally struct {
 	mutex      sync.Mutex
 	operations int
 	cycles     int
-	begun      map[string]time.Time
+	begun      map[string]begun
 	gaps       []float64
 	errors     []string
+}
+
+// begun is when an operation of one name began last, and how often it has.
+type begun struct {
+	at    time.Time
+	times int
 }
 
 // begin notes that an operation begins: the same one as the last of this name, a period later.
@@ -34,10 +40,12 @@ func (t *tally) begin(name string) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	now := time.Now()
-	if last, again := t.begun[name]; again {
-		t.gaps = append(t.gaps, now.Sub(last).Seconds())
+	last := t.begun[name]
+	// A handler added after its informer has begun misses the first resync: that gap is none of the period.
+	if last.times > 1 {
+		t.gaps = append(t.gaps, now.Sub(last.at).Seconds())
 	}
-	t.begun[name] = now
+	t.begun[name] = begun{now, last.times + 1}
 }
 
 // done counts one operation, or says why it failed.
@@ -87,7 +95,7 @@ func (t *tally) cycleWhenResynced(name string) cache.ResourceEventHandler {
 
 // drive runs a workload and answers each line of its standard input with the tally.
 func drive(driver func(context.Context, string, *tally) error, namespace string) {
-	done := &tally{begun: map[string]time.Time{}}
+	done := &tally{begun: map[string]begun{}}
 	go func() {
 		if err := driver(context.Background(), namespace, done); err != nil {
 			fail(err)
