@@ -1,6 +1,6 @@
 # Short names for what CI runs; `.ci/run` holds the commands, so that both are the same.
 .DEFAULT_GOAL := help
-.PHONY: help fmt it ci tools lint test mutants seeds docs deny advisories cluster release bench demo image node
+.PHONY: help fmt it ci tools lint test mutants seeds docs deny advisories cluster release bench demo image parts node
 
 help: ## this list
 	@sed -n 's/^\([a-z -]*\):[^#]*## /\1: /p' $(MAKEFILE_LIST)
@@ -11,7 +11,7 @@ fmt: ## format the code (CI only checks)
 it: ## the whole proxy in one process, against the simulator
 	cargo test --test it
 
-tools lint test mutants seeds docs deny advisories cluster release bench demo image node: ## one step of CI
+tools lint test mutants seeds docs deny advisories cluster release bench demo image parts node: ## one step of CI
 	.ci/run $@
 
 ci: ## all that CI runs, exactly

@@ -120,6 +120,18 @@ mutants! {
     ObservedRewritten,
     /// Somebody who asks the apiserver for patience is asked again as soon as others are answered.
     PushbackIgnored,
+    /// A sidecar starts after the init containers that it should serve.
+    SidecarLast,
+    /// The address that leads to a sidecar comes after variables that refer to it.
+    AddressLast,
+    /// A proxy stands before the sidecar.
+    ProxyNotExcepted,
+    /// A sidecar runs as its own user where all others of its pod share one.
+    SidecarAsItself,
+    /// Containers that other webhooks add later go to the apiserver.
+    LaterContainersForgotten,
+    /// What was taken out of a pod does not come back into it.
+    UndoForgets,
 }
 
 /// Whether this bug is to be there.

@@ -41,7 +41,7 @@ const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// A pod that any namespace would let in, and that asks for a sidecar.
 ///
-/// It brings its service account itself, so that it is the same wherever the apiserver adds none.
+/// It names and mounts its service account itself, so that it is the same where the apiserver adds none.
 pub fn pod() -> Value {
     let token = json!({"path": "token", "expirationSeconds": 3607});
     let authority =
@@ -67,6 +67,7 @@ pub fn pod() -> Value {
         "metadata": {"generateName": "listless-check-", "labels": {"listless.dev/inject": "true"}},
         "spec": {
             "restartPolicy": "Never",
+            "serviceAccountName": "default",
             "securityContext": {"runAsNonRoot": true, "runAsUser": 65532,
                 "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [container],

@@ -11,8 +11,10 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::Args;
+use tokio::time::Instant;
 
 use super::reachable;
+use crate::config::Span;
 
 /// What to ask, and where.
 #[derive(Debug, Args)]
@@ -22,6 +24,9 @@ pub(super) struct Arguments {
     /// The --health address of the Listless that is asked.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7445")]
     health: SocketAddr,
+    /// How long to go on asking until the answer is good: a kubelet asks but once a second.
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    within: Span,
 }
 
 #[derive(Clone, Copy, Debug, Args)]
@@ -41,8 +46,24 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// More of an answer is not looked at.
 const ANSWER_BYTES_MAX: u64 = 4096;
 
-/// Asks, and fails unless the answer is good.
+/// How long after an answer that is not good it asks again.
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// Asks, and fails unless the answer is good in time.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    runtime.block_on(async {
+        let deadline = Instant::now() + arguments.within.0;
+        loop {
+            match once(arguments) {
+                Err(_) if Instant::now() < deadline => tokio::time::sleep(AGAIN).await,
+                outcome => return outcome,
+            }
+        }
+    })
+}
+
+fn once(arguments: &Arguments) -> anyhow::Result<()> {
     let path = if arguments.question.started { "/readyz" } else { "/livez" };
     let address = reachable(arguments.health);
     let answer = ask(address, path).with_context(|| format!("http://{address}{path}"))?;

@@ -36,6 +36,7 @@ pub use self::{
     settings::{Origin, Resources, Settings, freshness_named, mode_named},
     undo::undo,
 };
+use crate::mutants::{Mutant, is_on};
 
 /// What must change in a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,7 +110,8 @@ fn inject(
         redirect(&mut editor, redirected, &mut status);
     }
     let container = sidecar::container(pod, places, &sources, choice);
-    let was = editor.insert(&List::Init.pointer(), 0, vec![container]);
+    let first = if is_on(Mutant::SidecarLast) { usize::MAX } else { 0 };
+    let was = editor.insert(&List::Init.pointer(), first, vec![container]);
     status.undo.note_empty("initContainers", was);
     let volumes = sidecar::volumes(&sources);
     let was = editor.insert(&["spec", "volumes"].into_iter().collect(), usize::MAX, volumes);
@@ -132,7 +134,9 @@ fn complete(pod: &Pod<'_>, mut status: Status) -> Result<Patch, Skip> {
         let volume = redirected.mount.map_or("", |(volume, _)| volume);
         let is_led = status.mirrors.contains_key(volume);
         let is_mirrored = status.mirrors.values().any(|source| source == volume);
-        let is_new = is_mirrored && refuse::is_for(container, upstream);
+        let is_new = is_mirrored
+            && refuse::is_for(container, upstream)
+            && !is_on(Mutant::LaterContainersForgotten);
         if is_led || is_new {
             redirect(&mut editor, redirected, &mut status);
             notes.extend(is_new.then(|| kubeconfig_note(container)).flatten());

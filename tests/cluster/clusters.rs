@@ -18,7 +18,7 @@ const REQUIRED: &str = "LISTLESS_REQUIRE_CLUSTER";
 static CLUSTERS: [Mutex<Option<Cluster>>; 2] = [const { Mutex::const_new(None) }; 2];
 static STAGES: [Mutex<Option<Stage>>; 2] = [const { Mutex::const_new(None) }; 2];
 static FLEETS: [Mutex<Option<Fleet>>; 2] = [const { Mutex::const_new(None) }; 2];
-/// Tests that compare at full speed need the machine for themselves; those that mostly wait do not.
+/// Tests that measure time need the machine for themselves.
 static TURN: RwLock<()> = RwLock::const_new(());
 
 /// A control plane with the data the cases read.
@@ -90,9 +90,14 @@ impl Machine {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Waits for this test's turn; `None` means that the machine cannot run a control plane, which
-    /// was printed.
+    /// Waits for this test's turn, which the other version's may be beside; `None` means that the
+    /// machine cannot run a control plane, which was printed.
     pub async fn take(version: Version) -> Option<Turn<Self>> {
+        Turn::take(version, &CLUSTERS, Machine::beside(), Self::load).await
+    }
+
+    /// The same for a test that measures time.
+    pub async fn take_alone(version: Version) -> Option<Turn<Self>> {
         Turn::take(version, &CLUSTERS, Machine::alone(), Self::load).await
     }
 

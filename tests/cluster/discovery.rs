@@ -78,7 +78,7 @@ fn documents(version: Version) -> [Document; 4] {
 }
 
 async fn definitions_come_and_go(version: Version) {
-    let Some(cluster) = Cluster::take(version).await else { return };
+    let Some(cluster) = Cluster::take_alone(version).await else { return };
     let kubeconfig = cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig");
     let proxy = ProxyProcess::start(&kubeconfig, None).await.expect("a proxy");
     let through = proxy.client(Protocol::Http2);

@@ -4,6 +4,7 @@ mod certificates;
 mod corpus;
 mod manifests;
 mod round_trips;
+mod shown;
 mod webhook;
 
 use std::path::{Path, PathBuf};

@@ -189,6 +189,20 @@ const FINDERS: &[Row] = &[
         &[Mutant::PushbackIgnored],
         &["polls::replicas_wait_as_long_as_the_apiserver_asks_for_whoever_else_is_answered"],
     ),
+    (
+        &[
+            Mutant::SidecarLast,
+            Mutant::AddressLast,
+            Mutant::ProxyNotExcepted,
+            Mutant::SidecarAsItself,
+            Mutant::LaterContainersForgotten,
+        ],
+        &["injection::corpus::every_pod_of_the_corpus_comes_to_what_is_written_beside_it"],
+    ),
+    (
+        &[Mutant::UndoForgets],
+        &["injection::corpus::an_injected_pod_needs_no_change_and_can_be_brought_back"],
+    ),
     (&[Mutant::StrangerInOurName], &["forwarding::identities::who_has_no_credential_is_lent_none"]),
 ];
 

@@ -3,7 +3,7 @@
 //! One node is brought up in namespaces of its own, all scenarios run on it in order, and it is
 //! taken down however that ends. No packet may leave it. A machine without root or without the
 //! Debian packages is told so; with `LISTLESS_REQUIRE_NODE=1` that is a failure. Words on the
-//! command line choose scenarios by parts of their names.
+//! command line choose scenarios by parts of their names; `--build` builds what they need and ends.
 #![expect(
     clippy::print_stderr,
     clippy::print_stdout,
@@ -49,7 +49,8 @@ fn main() -> ExitCode {
         let required = std::env::var(REQUIRED).is_ok_and(|value| value == "1");
         return if required { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     }
-    match run() {
+    let is_build = std::env::args().any(|argument| argument == "--build");
+    match if is_build { Artifacts::build().map(drop) } else { run() } {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             println!("the tests on a node failed: {error:#}");

@@ -12,6 +12,7 @@ use super::{
     pod::{Place, Pod, SIDECAR, name},
     settings::{ADMIN_PORT, CONFIG, Choice, HEALTH_PORT},
 };
+use crate::mutants::{Mutant, is_on};
 
 /// The user of a sidecar in a pod whose containers have no common one.
 const USER: i64 = 65532;
@@ -92,19 +93,20 @@ pub(super) fn container(
         "env": environment(redirected),
         "ports": [{"name": "listless-health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
         "startupProbe": {
-            "exec": {"command": probe("--started")},
+            "exec": {"command": probe(&["--started", STARTED_WITHIN])},
             "periodSeconds": 1,
+            "timeoutSeconds": 3,
             "failureThreshold": 120,
         },
         "livenessProbe": {
-            "exec": {"command": probe("--live")},
+            "exec": {"command": probe(&["--live"])},
             "periodSeconds": 30,
             "failureThreshold": 4,
         },
         "resources": choice.resources.to_json(),
         "securityContext": {
             "runAsNonRoot": true,
-            "runAsUser": pod.common_user().unwrap_or(USER),
+            "runAsUser": pod.common_user().filter(|_| !is_on(Mutant::SidecarAsItself)).unwrap_or(USER),
             "allowPrivilegeEscalation": false,
             "readOnlyRootFilesystem": true,
             "capabilities": {"drop": ["ALL"]},
@@ -114,10 +116,15 @@ pub(super) fn container(
     })
 }
 
+/// The first question comes before the sidecar can have started, and the second a whole second later: so
+/// the first waits for its answer.
+const STARTED_WITHIN: &str = "--within=900ms";
+
 /// What a kubelet runs beside the sidecar to learn how it fares.
-fn probe(question: &str) -> [String; 4] {
+fn probe(question: &[&str]) -> Vec<String> {
     let health = format!("--health=127.0.0.1:{HEALTH_PORT}");
-    ["/listless".to_owned(), "probe".to_owned(), question.to_owned(), health]
+    let words = ["/listless", "probe"].iter().chain(question).map(|word| (*word).to_owned());
+    words.chain([health]).collect()
 }
 
 /// Who it is, and where the apiserver is if the workload was told another address than all pods

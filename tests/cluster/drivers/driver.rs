@@ -13,6 +13,7 @@ use super::workload::Workload;
 use crate::clusters::skipped;
 use crate::rig::artifact::Built;
 use crate::rig::client_program::ClientProgram;
+use crate::rig::control_plane::Version;
 use crate::unmodified::clients;
 
 const FABRIC8_THREADS: &str = "20";
@@ -96,6 +97,14 @@ impl Driver {
     pub const ALL: [Self; 5] =
         [Self::Polls, Self::Storm, Self::Resync, Self::Agents, Self::Kubectl];
 
+    /// All of them, in an order in which no two control planes have the busiest at once.
+    pub fn in_turn(version: Version) -> [Self; 5] {
+        match version {
+            Version::V1_36 => [Self::Storm, Self::Resync, Self::Polls, Self::Agents, Self::Kubectl],
+            Version::V1_30 => [Self::Polls, Self::Agents, Self::Kubectl, Self::Storm, Self::Resync],
+        }
+    }
+
     /// What it is called in the table.
     pub fn name(self) -> &'static str {
         match self {
@@ -112,8 +121,8 @@ impl Driver {
         match self {
             Self::Polls => FABRIC8_PERIOD,
             // Longer than a round takes on a slow machine: else there is no period to be found.
-            Self::Storm => Duration::from_secs(10),
-            Self::Resync => Duration::from_secs(8),
+            Self::Storm => Duration::from_secs(15),
+            Self::Resync => Duration::from_secs(10),
             Self::Agents => Duration::from_secs(4),
             Self::Kubectl => KUBECTL_PERIOD,
         }

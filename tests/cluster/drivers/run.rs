@@ -72,7 +72,7 @@ pub struct Run {
 pub async fn all_drivers(version: Version, programs: &Programs) -> Result<Vec<Run>> {
     let plane = field::start(version).await?;
     let mut runs = Vec::new();
-    for driver in Driver::ALL {
+    for driver in Driver::in_turn(version) {
         for way in Way::ALL {
             let run = run(&plane, programs, driver, way).await;
             let run = run.with_context(|| format!("{} {}", driver.name(), way.name()))?;
@@ -83,6 +83,7 @@ pub async fn all_drivers(version: Version, programs: &Programs) -> Result<Vec<Ru
     }
     let missing = together::all_at_once(&plane, programs).await.context("all at once")?;
     ensure!(missing.is_empty(), "all at once: {}", missing.join("\n"));
+    runs.sort_by_key(|run| Driver::ALL.iter().position(|driver| *driver == run.driver));
     Ok(runs)
 }
 

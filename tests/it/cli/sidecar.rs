@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Output, Stdio},
 };
@@ -224,6 +224,29 @@ fn a_killed_worker_is_replaced_while_clients_wait() {
     let probed = sidecar.probe("--live");
     assert_eq!(probed.status.code(), Some(1));
     assert!(text(&probed.stderr).contains("/livez"), "{}", text(&probed.stderr));
+}
+
+#[test]
+fn a_probe_asks_again_for_as_long_as_it_is_told_to() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let health = listener.local_addr().expect("an address").to_string();
+    let answers = std::thread::spawn(move || {
+        for status in ["503 Service Unavailable", "503 Service Unavailable", "200 OK"] {
+            let (mut stream, _) = listener.accept().expect("a question");
+            let question = BufReader::new(&stream).lines().map_while(Result::ok);
+            assert!(question.take_while(|line| !line.is_empty()).count() > 0);
+            let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+            stream.write_all(answer.as_bytes()).expect("an answer");
+        }
+    });
+    let once = listless(&["probe", "--started", "--health", &health]);
+    assert_eq!(once.status.code(), Some(1), "{}", text(&once.stderr));
+    let again = listless(&["probe", "--started", "--within", "10s", "--health", &health]);
+    assert!(again.status.success(), "{}", text(&again.stderr));
+    answers.join().expect("all three were asked");
+    // Nobody listens there any more.
+    let nobody = listless(&["probe", "--started", "--within", "20ms", "--health", &health]);
+    assert_eq!(nobody.status.code(), Some(1), "{}", text(&nobody.stderr));
 }
 
 #[test]

@@ -74,7 +74,11 @@ async fn start(stage: &Stage<'_>, kind: Start) -> Result<Duration> {
     let made = made.successful()?.json()?;
     ensure!(is_injected(&made) == injected, "the pod is not as it was to be");
     stage.kube.pod(SHOP, "starting").await?;
-    let seen = stage.seen(SHOP, "starting").await?;
+    // It has begun, and need not listen yet.
+    let seen = until(LIMIT, "an answer of the program", async || {
+        stage.seen(SHOP, "starting").await.map(Some)
+    });
+    let seen = seen.await?;
     let program: jiff::Timestamp = seen.began.parse()?;
     let path = format!("{pods}/starting?gracePeriodSeconds=0");
     stage.kube.client().send(Request::new(Method::DELETE, &path)).await?.successful()?;

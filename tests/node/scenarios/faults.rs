@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::kube::{LIMIT, container_status, until};
@@ -15,8 +15,8 @@ use crate::stage::{SEEN_PORT, Stage, kill};
 /// How long clients go on after something happened, to see all of it.
 const AFTERWARDS: Duration = Duration::from_secs(3);
 const BUNDLE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
-/// Beyond a group's limit, so that the kernel must choose somebody; less than a worker sets free.
-const OVERDRAWN: u64 = 1 << 20;
+/// Less than a worker sets free when it is killed, by far.
+const STEP: u64 = 512 << 10;
 
 /// A polling pod of this scenario's own.
 async fn victim(stage: &Stage<'_>, app: &str, annotations: &Value) -> Result<String> {
@@ -74,21 +74,18 @@ pub async fn a_worker_killed_for_want_of_memory_costs_a_client_one_request_at_mo
     let trusted = bundle(stage, &pod).await?;
     let before = stage.sidecar(&pod)?;
     let group = stage.memory_group(before.worker)?;
-    // The kernel takes the largest of equals; that must be the worker, not who takes its memory.
+    // The worker is to be killed first, and then who takes its memory: a worker that is started meanwhile
+    // inherits from its supervisor, and the kernel would take both before anything of a lower score.
     fs::write(format!("/proc/{}/oom_score_adj", before.worker), "1000")?;
+    fs::write(format!("/proc/{}/oom_score_adj", before.supervisor), "0")?;
     stage.reset(SHOP, &pod).await?;
-    let mut hog = hog(&group)?;
-    stage.next_worker(&pod, before.worker).await?;
-    hog.wait().await?;
+    starve(&group).await?;
+    let next = stage.next_worker(&pod, before.worker).await?;
     tokio::time::sleep(AFTERWARDS).await;
     let seen = stage.seen(SHOP, &pod).await?;
-    let events = ["memory.oom_control", "memory.events"];
-    let events = events.iter().find_map(|file| fs::read_to_string(group.join(file)).ok());
-    let killed = events.as_deref().and_then(|text| {
-        let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "))?;
-        count.parse::<u64>().ok()
-    });
-    ensure!(killed.is_some_and(|killed| killed >= 1), "the kernel killed nobody: {events:?}");
+    let after = stage.sidecar(&pod)?;
+    ensure!(after.supervisor == before.supervisor, "another supervisor");
+    ensure!(after.worker == next, "more than one worker was killed");
     seen.at_most_one_failure_each()?;
     ensure!(bundle(stage, &pod).await? == trusted, "the workload trusts somebody else");
     stage.until_from_memory(SHOP, &pod).await?;
@@ -99,26 +96,37 @@ pub async fn a_worker_killed_for_want_of_memory_costs_a_client_one_request_at_mo
     away(stage, "starved").await
 }
 
-/// Takes what is left of a group's memory, and some more, for a moment.
-fn hog(group: &Path) -> Result<tokio::process::Child> {
-    let read = |names: [&str; 2]| {
-        names.iter().find_map(|name| fs::read_to_string(group.join(name)).ok()).context("a number")
+/// Takes what is left of a group's memory for a moment, each time a little more, until the kernel kills.
+///
+/// Little, so that who takes it is done before the next worker wants what the last one set free.
+async fn starve(group: &Path) -> Result<()> {
+    let number = |names: [&str; 2]| {
+        let text = names.iter().find_map(|name| fs::read_to_string(group.join(name)).ok());
+        Ok::<_, anyhow::Error>(text.context("a number")?.trim().parse::<u64>()?)
     };
-    let limit: u64 = read(["memory.limit_in_bytes", "memory.max"])?.trim().parse()?;
-    // Of what the group uses, all but its own pages and the kernel's can be taken away from it.
-    let parts = read(["memory.stat", "memory.stat"])?;
-    let part = |line: &str| {
-        let (name, bytes) = line.split_once(' ')?;
-        ["total_rss", "anon", "kernel"].contains(&name).then(|| bytes.parse::<u64>().ok())?
-    };
-    let kernel = fs::read_to_string(group.join("memory.kmem.usage_in_bytes")).unwrap_or_default();
-    let held = parts.lines().filter_map(part).sum::<u64>() + kernel.trim().parse().unwrap_or(0);
-    let bytes = limit.saturating_sub(held) + OVERDRAWN;
-    let script =
-        "echo $$ >\"$0\"/cgroup.procs; exec dd if=/dev/zero of=/dev/null count=1 bs=\"$1\"";
-    let mut command = tokio::process::Command::new("sh");
-    command.args(["-c", script]).arg(group).arg(bytes.to_string());
-    Ok(command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn()?)
+    let limit = number(["memory.limit_in_bytes", "memory.max"])?;
+    let used = number(["memory.usage_in_bytes", "memory.current"])?;
+    // Of what is used, the pages of files may be taken away without anybody being killed.
+    for bytes in (limit.saturating_sub(used)..limit + STEP).step_by(usize::try_from(STEP)?) {
+        let script = "echo 200 >/proc/self/oom_score_adj; echo $$ >\"$0\"/cgroup.procs
+            exec dd if=/dev/zero of=/dev/null count=1 bs=\"$1\"";
+        let mut command = tokio::process::Command::new("sh");
+        command.args(["-c", script]).arg(group).arg(bytes.to_string());
+        command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).status().await?;
+        if killed(group)? > 0 {
+            return Ok(());
+        }
+    }
+    bail!("the kernel killed nobody for want of {limit} bytes")
+}
+
+/// How many processes the kernel killed for want of memory.
+fn killed(group: &Path) -> Result<u64> {
+    let files = ["memory.oom_control", "memory.events"];
+    let text = files.iter().find_map(|file| fs::read_to_string(group.join(file)).ok());
+    let text = text.context("the group is gone")?;
+    let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    Ok(count.context("a count of the killed")?.parse()?)
 }
 
 pub async fn a_killed_sidecar_comes_back_and_is_still_trusted(stage: &mut Stage<'_>) -> Result<()> {

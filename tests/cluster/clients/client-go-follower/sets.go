@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	setsPeriod  = 8 * time.Second
+	setsPeriod  = 10 * time.Second
 	setsWorkers = 4
 )
 

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	stormPeriod  = 10 * time.Second
+	stormPeriod  = 15 * time.Second
 	stormWorkers = 4
 )
 
