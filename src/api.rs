@@ -2,10 +2,12 @@
 //!
 //! Pure vocabulary: nothing here knows tokio, hyper or any other module of the crate.
 
+pub mod credential;
 pub mod field;
 pub mod learn;
 pub mod media;
 pub mod protobuf;
+pub mod pushback;
 pub mod query;
 pub mod request;
 pub mod selector;

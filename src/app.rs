@@ -7,6 +7,7 @@ mod local;
 mod serve;
 mod shown;
 mod sidecar;
+mod ways;
 mod wire;
 
 use std::{sync::Arc, time::SystemTime};
@@ -24,20 +25,19 @@ use crate::{
     cache::{self, Cache, ReplicaStatus, State, counters::Counters, reflector::Random},
     config::Config,
     insight::{Insight, report::Report},
-    metrics::{Metrics, Origin, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals},
+    metrics::{Metrics, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals},
     proxy::{
         Parts, Proxy,
+        authorize::Authorize,
         discovery::Discovery,
         forward::Clients,
         identify::Identify,
         listen::{self, Bound, Doors},
-        metered::Metered,
         observe::{Audience, Records},
         sessions::Past,
         warnings::Warnings,
     },
     timeline::Timeline,
-    upstream::{Client, Throttled},
 };
 
 pub use check::check;
@@ -49,6 +49,7 @@ pub use shown::Vitals;
 pub use sidecar::sidecar;
 
 use shown::Shown;
+use ways::Ways;
 
 /// What a running proxy stands on.
 pub struct Foundation {
@@ -87,6 +88,10 @@ pub struct Running {
 /// How long requests under way may go on once the end has begun.
 pub const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
 
+/// How long who is reached through a Service takes clients on once the end has begun: they are led to it until
+/// every node has heard of that.
+const LEAVE_TIME: Duration = Duration::from_secs(5);
+
 /// How often gauges are brought up to date.
 const GAUGES_PERIOD: Duration = Duration::from_secs(1);
 
@@ -106,14 +111,9 @@ impl Running {
         let (settings, settings_task) = cache_settings(config.clone());
         let warnings = Warnings::default();
         let insight = Insight::new(metrics.clone(), Instant::now());
-        let metered = |client: &Arc<dyn Client>, origin| -> Arc<dyn Client> {
-            let (metrics, warnings) = (metrics.clone(), warnings.clone());
-            Arc::new(Metered::new(client.clone(), origin, metrics, warnings, insight.clone()))
-        };
-        let follower = metered(&clients.own, Origin::Replica);
-        let follower: Arc<dyn Client> = Arc::new(Throttled::new(follower, metrics.clone()));
-        let cache = Cache::new(follower.clone(), settings, random.clone());
-        let discovery = Discovery::new(follower, random.clone(), metrics.clone());
+        let ways = Ways::new(&clients, &metrics, &warnings, &insight);
+        let cache = Cache::new(ways.follower, settings, random.clone());
+        let discovery = Discovery::new(ways.discoverer, random.clone(), metrics.clone());
         let audit = Audit::new(metrics.clone());
         let auditing = audit.follow(config.clone());
         start_eager(&config.borrow(), &cache);
@@ -122,15 +122,11 @@ impl Running {
             metrics.clone(),
             cache.clone(),
             discovery.clone(),
+            ways.authorize.clone(),
             insight.clone(),
             shown.timeline.clone(),
         ));
         let listener_metrics = metrics.clone();
-        let clients = Clients {
-            own: metered(&clients.own, Origin::Client),
-            impersonating: metered(&clients.impersonating, Origin::Client),
-            plain: metered(&clients.plain, Origin::Client),
-        };
         let audience = Audience {
             metrics,
             insight: insight.clone(),
@@ -143,7 +139,9 @@ impl Running {
             config: config.clone(),
             cache: cache.clone(),
             discovery,
-            clients,
+            clients: ways.clients,
+            authorize: ways.authorize,
+            aggregation: ways.aggregation,
             warnings,
             records: Records::new(audience, config.clone(), random),
         };
@@ -248,6 +246,7 @@ async fn keep_gauges(
     metrics: Metrics,
     cache: Cache,
     discovery: Discovery,
+    authorize: Authorize,
     insight: Insight,
     timeline: Arc<Timeline>,
 ) {
@@ -260,6 +259,7 @@ async fn keep_gauges(
         metrics.replicas(&replicas.iter().map(sample).collect::<Vec<_>>());
         metrics.replica_totals(&totals(cache.counters()));
         discovery.report();
+        authorize.report().await;
         metrics.accounts(insight.accounts());
         metrics.run_upkeep();
         let unix_time = (began + began_at.elapsed()).duration_since(SystemTime::UNIX_EPOCH);
@@ -282,6 +282,7 @@ fn totals(counters: &Counters) -> ReplicaTotals {
         lists_again: counters.relists.get(),
         watches: counters.watches.get(),
         watches_again: counters.watch_restarts.get(),
+        watches_ended: counters.watches_ended.get(),
         events: counters.events.get(),
         bookmarks: counters.bookmarks.get(),
         catch_ups: counters.catch_ups.get(),

@@ -44,7 +44,7 @@ use self::{
 };
 use crate::{
     api::{
-        GroupResource, ObjectKey, Verb, query::Query, request::RequestInfo,
+        GroupResource, ObjectKey, Verb, credential, query::Query, request::RequestInfo,
         version::ResourceVersion, version::VersionMatch,
     },
     hash::{HashMap, RandomState},
@@ -81,8 +81,8 @@ struct Table {
 struct Sent {
     /// Requests, by whomever.
     requests: AtomicU64,
-    /// Bytes that replicas were sent.
-    replica_bytes: AtomicU64,
+    /// Bytes that Listless was sent for itself.
+    own_bytes: AtomicU64,
     /// Requests of clients that were passed on.
     passed_on: AtomicU64,
 }
@@ -158,7 +158,10 @@ impl Insight {
     /// Where a request belongs.
     pub fn asker(&self, question: &Question<'_>, now: Instant) -> Asker {
         let query = question.text.split_once('?').map(|(_, query)| query);
-        let shape = Shape::of(question.info, query, question.headers);
+        let shape = match credential::is_told(question.headers, question.text) {
+            true => Shape::withheld(),
+            false => Shape::of(question.info, query, question.headers),
+        };
         Asker {
             account: self.account(shape, self.millis(now)),
             value: self.value(question),
@@ -189,8 +192,8 @@ impl Insight {
 
     /// The apiserver sent so many bytes to this origin.
     pub fn received(&self, origin: Origin, bytes: u64) {
-        if origin == Origin::Replica {
-            self.0.sent.replica_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if origin != Origin::Client {
+            self.0.sent.own_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 

@@ -105,6 +105,10 @@ pub struct Parts {
     pub discovery: Discovery,
     /// To the apiserver.
     pub clients: Clients,
+    /// The access reviews.
+    pub authorize: Authorize,
+    /// Who serves which group.
+    pub aggregation: Arc<Aggregation>,
     /// What the apiserver warns of.
     pub warnings: Warnings,
     /// Where each request is recorded.
@@ -129,12 +133,8 @@ impl Proxy {
             scouts: Scouts::default(),
             shadow: Shadows::new(metrics.clone()),
             pacing: Pacing::new(metrics.clone()),
-            authorize: Authorize::new(
-                parts.clients.own.clone(),
-                parts.clients.plain.clone(),
-                metrics.clone(),
-            ),
-            aggregation: Arc::new(Aggregation::new(parts.clients.own.clone())),
+            authorize: parts.authorize,
+            aggregation: parts.aggregation,
             local: Local::default(),
             coalesce: Coalesce::default(),
             forwarder: Forwarder::new(parts.clients, insight.clone(), metrics),

@@ -4,6 +4,7 @@
 //! it; while a worker is missing, clients wait in the sockets' queues instead of being refused; it
 //! ends only when asked to, or when it or its worker is used wrongly at the first start.
 
+mod ends;
 mod restarts;
 
 use std::{
@@ -25,9 +26,10 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
+pub use ends::Ends;
 pub use restarts::{Restarts, Role};
 
-use crate::{error::Chain, lifecycle::Signals};
+use crate::{error::Chain, lifecycle::Signals, metrics::WorkerEnd};
 
 /// The sockets that stay while workers come and go.
 #[derive(Debug)]
@@ -87,10 +89,10 @@ async fn supervise(sockets: &Sockets, arguments: &[OsString]) -> anyhow::Result<
     loop {
         let role = restarts.role();
         restarts.started();
-        let rest = match spawn(sockets, arguments, role, restarts.restarts()) {
+        let rest = match spawn(sockets, arguments, role, restarts.ends()) {
             Err(error) => {
                 tracing::error!(%error, "a worker cannot be started");
-                restarts.crashed(Instant::now())
+                restarts.crashed(WorkerEnd::NotStarted, Instant::now())
             }
             Ok(mut worker) => match attend(&mut worker, &mut signals, &restarts).await? {
                 End::Asked(signal) => return stop(worker, signal, &mut signals).await,
@@ -104,7 +106,7 @@ async fn supervise(sockets: &Sockets, arguments: &[OsString]) -> anyhow::Result<
                     return Ok(ExitCode::from(USED_WRONGLY as u8));
                 }
                 End::Crashed(status) => {
-                    let rest = restarts.crashed(Instant::now());
+                    let rest = restarts.crashed(ends::of(status), Instant::now());
                     let next = restarts.role().as_str();
                     tracing::error!(%status, ?rest, next, "the worker ended; another takes its place");
                     rest
@@ -187,15 +189,10 @@ fn tell(worker: &Child, signal: Signal) {
     }
 }
 
-fn spawn(
-    sockets: &Sockets,
-    arguments: &[OsString],
-    role: Role,
-    restarts: u64,
-) -> io::Result<Child> {
+fn spawn(sockets: &Sockets, arguments: &[OsString], role: Role, ends: Ends) -> io::Result<Child> {
     // The running program, even if its file was replaced meanwhile.
     let mut command = Command::new("/proc/self/exe");
-    command.args(arguments).args(worker_arguments(role, restarts)).stdin(Stdio::null());
+    command.args(arguments).args(worker_arguments(role, ends)).stdin(Stdio::null());
     // A key press at a terminal is for us; we tell the worker.
     command.process_group(0);
     let fds = sockets.duplicates()?;
@@ -207,8 +204,8 @@ fn spawn(
 }
 
 /// What a worker is told beside the arguments of its supervisor.
-pub fn worker_arguments(role: Role, restarts: u64) -> [String; 2] {
-    [format!("--worker={}", role.as_str()), format!("--restarts={restarts}")]
+pub fn worker_arguments(role: Role, ends: Ends) -> [String; 2] {
+    [format!("--worker={}", role.as_str()), format!("--restarts={ends}")]
 }
 
 /// Makes a worker end with its supervisor, however that ends.

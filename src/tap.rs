@@ -14,7 +14,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
@@ -67,12 +67,12 @@ pub struct Filter {
 
 /// What the record of a request knows of it.
 pub struct Asked<'a> {
-    /// What it asks, once that is known.
+    /// What it asks, once that is known, and if it may be told.
     pub info: Option<&'a RequestInfo>,
     /// The query of its URL, as sent.
     pub query: &'a str,
-    /// What the client calls itself.
-    pub user_agent: Option<&'a HeaderValue>,
+    /// What the client calls itself, without a credential.
+    pub user_agent: &'a str,
 }
 
 /// How a request was answered, so far or in the end.
@@ -270,7 +270,6 @@ impl Tapped {
             Some(RequestInfo::NonResource(other)) => shown(&other.path),
             None => String::new(),
         };
-        let user_agent = asked.user_agent.map(HeaderValue::as_bytes).unwrap_or_default();
         let namespace = request.and_then(|request| request.scope.namespace());
         let at = answered.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -282,7 +281,7 @@ impl Tapped {
             name: request.and_then(|request| request.name.as_deref()).map(shown),
             subresource: request.and_then(|request| request.subresource.as_deref()).map(shown),
             query: redact::query(asked.query),
-            user_agent: shown(&String::from_utf8_lossy(user_agent)),
+            user_agent: shown(asked.user_agent),
             served_by: answered.served_by.as_str(),
             detail: answered.detail,
             code: answered.code.as_u16(),

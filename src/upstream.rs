@@ -4,6 +4,7 @@
 
 pub mod connect;
 pub mod dial;
+pub mod expiry;
 pub mod identity;
 mod own;
 pub mod pool;

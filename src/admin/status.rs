@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Sources, Standing, page};
 use crate::{
     cache::{ReplicaStatus, State},
-    metrics::{Origin, ServedBy, Totals},
+    metrics::{ServedBy, Totals},
 };
 
 /// The whole of it; names may be added, not taken away.
@@ -33,10 +33,10 @@ struct Requests {
     forwarded: u64,
     failed: u64,
     upstream: u64,
-    upstream_for_replicas: u64,
+    upstream_for_itself: u64,
 }
 
-/// What the apiserver did not have to answer, its work for replicas deducted.
+/// What the apiserver did not have to answer, its work for Listless itself deducted.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Saved {
@@ -94,7 +94,7 @@ impl Requests {
             forwarded: totals.answered_by(ServedBy::Upstream),
             failed: totals.answered_by(ServedBy::Proxy),
             upstream: totals.upstream_requests(),
-            upstream_for_replicas: totals.upstream_for(Origin::Replica),
+            upstream_for_itself: totals.upstream_for_itself(),
         }
     }
 }
@@ -103,9 +103,9 @@ impl Requests {
 
 impl Saved {
     fn of(totals: &Totals) -> Self {
-        let Requests { answered, from_memory, coalesced, upstream_for_replicas, .. } =
+        let Requests { answered, from_memory, coalesced, upstream_for_itself, .. } =
             Requests::of(totals);
-        let requests = (from_memory + coalesced).saturating_sub(upstream_for_replicas);
+        let requests = (from_memory + coalesced).saturating_sub(upstream_for_itself);
         let share = if answered == 0 { 0.0 } else { requests as f64 / answered as f64 };
         Self { requests, share }
     }
@@ -128,15 +128,19 @@ impl Replicas {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Origin;
 
     #[test]
-    fn what_replicas_cost_is_not_saved() {
+    fn what_listless_asks_for_itself_is_not_saved() {
         let mut totals = Totals::default();
         assert_eq!(Saved::of(&totals), Saved { requests: 0, share: 0.0 });
         totals.answered[ServedBy::Cache as usize] = 70;
         totals.answered[ServedBy::Coalesced as usize] = 10;
         totals.answered[ServedBy::Upstream as usize] = 20;
-        totals.upstream[Origin::Replica as usize] = 5;
+        totals.upstream[Origin::Client as usize] = 20;
+        for (origin, count) in [(Origin::Replica, 2), (Origin::Review, 2), (Origin::Discovery, 1)] {
+            totals.upstream[origin as usize] = count;
+        }
         assert_eq!(Saved::of(&totals), Saved { requests: 75, share: 0.75 });
         totals.upstream[Origin::Replica as usize] = 500;
         assert_eq!(Saved::of(&totals), Saved { requests: 0, share: 0.0 });

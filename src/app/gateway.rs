@@ -3,10 +3,10 @@
 //! Replicas are read with the identity of the pod's service account, or of a kubeconfig's user; no
 //! caller is ever lent it.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use super::{
-    Foundation, Running,
+    Foundation, LEAVE_TIME, Running,
     serve::{self, AdminListeners, CLUSTER_DOMAIN, Configuration, Shared, Started},
     wire::MeteredDial,
 };
@@ -70,6 +70,7 @@ async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Star
     let announcement = Announcement { server, source, kubeconfig };
     let upstream = serve::authority_of(access.endpoint());
     let dial = MeteredDial::new(Tcp, shared.metrics.clone());
+    let access = access.metered(&shared.metrics);
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {
         listeners: vec![bound],
@@ -85,7 +86,12 @@ async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Star
     listeners.serve(shared, &running)?;
     configuration.follow(shared);
     drop(listening);
-    Ok(Started { running, announcement: Some(announcement), _configuration: configuration })
+    Ok(Started {
+        running,
+        announcement: Some(announcement),
+        _configuration: configuration,
+        leave_time: place.leave_time(),
+    })
 }
 
 /// Under a key that ends with this process.
@@ -142,6 +148,14 @@ impl Place {
                 let KubeconfigOptions { kubeconfig, context } = &options.upstream;
                 identity::from_kubeconfig(kubeconfig.as_deref(), context.as_deref()).await
             }
+        }
+    }
+
+    /// Outside, clients know this process and no Service.
+    fn leave_time(&self) -> Duration {
+        match self {
+            Self::Cluster(..) => LEAVE_TIME,
+            Self::Outside => Duration::ZERO,
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    DRAIN_DEADLINE, GAUGES_PERIOD,
+    DRAIN_DEADLINE, GAUGES_PERIOD, LEAVE_TIME,
     serve::{self, AdminListeners, CLUSTER_DOMAIN, Shared},
     wire::MeteredDial,
 };
@@ -53,8 +53,6 @@ const PATH: &str = "/inject";
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// How long a body may take; the apiserver itself waits for five seconds in all.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long questions are still answered once the end has begun: the Service forgets us meanwhile.
-const LEAVE_TIME: Duration = Duration::from_secs(5);
 
 /// Serves until a signal asks to stop.
 pub fn injector(options: &InjectorOptions) -> anyhow::Result<()> {
@@ -80,6 +78,7 @@ async fn run(shared: &Shared, options: &InjectorOptions) -> anyhow::Result<()> {
     settings.excluded_namespaces.push(namespace.clone());
     let source = access.source().to_string();
     let dial = MeteredDial::new(Tcp, shared.metrics.clone());
+    let access = access.metered(&shared.metrics);
     let (_, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let client: Arc<dyn Client> = Arc::new(own);
 
@@ -105,12 +104,8 @@ async fn run(shared: &Shared, options: &InjectorOptions) -> anyhow::Result<()> {
     announce(&Announcement { server, source, kubeconfig: None })?;
 
     let signal = signals.next().await;
-    tracing::info!("{signal}: answering for {LEAVE_TIME:?} more; another one ends at once");
     shared.drain.begin(Instant::now() + LEAVE_TIME + DRAIN_DEADLINE);
-    tokio::select! {
-        () = tokio::time::sleep(LEAVE_TIME) => {}
-        signal = signals.next() => tracing::info!("{signal} again"),
-    }
+    serve::leave(LEAVE_TIME, signal, &mut signals).await;
     begin.cancel();
     serving.await.context("the listener ended abnormally")
 }

@@ -80,7 +80,12 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
     configuration.follow(shared);
     shared.admin.spawn(follow(followed, shared.follower(options.follow_context)));
     drop(listening);
-    Ok(Started { running, announcement: Some(announcement), _configuration: configuration })
+    Ok(Started {
+        running,
+        announcement: Some(announcement),
+        _configuration: configuration,
+        leave_time: Duration::ZERO,
+    })
 }
 
 fn kubeconfig_to_write(options: &LocalOptions) -> Result<PathBuf, UsageError> {

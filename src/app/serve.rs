@@ -63,6 +63,8 @@ pub(super) struct Started {
     pub(super) announcement: Option<Announcement>,
     /// Published for as long as this is held.
     pub(super) _configuration: Configuration,
+    /// How long clients are taken on after a signal to stop.
+    pub(super) leave_time: Duration,
 }
 
 /// The configuration in force, and who publishes it.
@@ -134,13 +136,25 @@ async fn serve(
         signal = signals.next() => (Ended::Asked, signal),
         () = shared.switched.cancelled() => (Ended::Switched, "another context"),
     };
+    shared.drain.begin(Instant::now() + started.leave_time + DRAIN_DEADLINE);
+    if !started.leave_time.is_zero() {
+        leave(started.leave_time, why, &mut signals).await;
+    }
     tracing::info!("{why}: finishing what is under way; another signal ends at once");
-    shared.drain.begin(Instant::now() + DRAIN_DEADLINE);
     tokio::select! {
         () = started.running.drain() => tracing::info!("done"),
         signal = signals.next() => bail!("{signal} again: what was under way is cut off"),
     }
     Ok(ended)
+}
+
+/// Goes on as before for a while, or until another signal.
+pub(super) async fn leave(time: Duration, why: &str, signals: &mut Signals) {
+    tracing::info!("{why}: answering for {time:?} more, unless another signal comes");
+    tokio::select! {
+        () = tokio::time::sleep(time) => {}
+        signal = signals.next() => tracing::info!("{signal} again"),
+    }
 }
 
 /// A certificate of an authority of our own, made now unless one is kept in `state`: the authority

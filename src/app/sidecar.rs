@@ -77,7 +77,7 @@ async fn start(
     shared: &Shared,
 ) -> anyhow::Result<Started> {
     let (host, port) = apiserver()?;
-    shared.metrics.worker(role == Role::Safe, options.restarts);
+    shared.metrics.worker(role == Role::Safe, options.restarts.all());
     // What made workers crash may be what the file asks for.
     let file = options.serving.config.as_deref().filter(|_| role != Role::Safe);
     let mut configuration = Configuration::load(file, &shared.metrics)?;
@@ -118,6 +118,7 @@ async fn start(
     let announcement = announcement(role, &data, access.source().to_string());
     let upstream = serve::authority_of(access.endpoint());
     let dial = MeteredDial::new(Tcp, shared.metrics.clone());
+    let access = access.metered(&shared.metrics);
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {
         listeners: data,
@@ -134,7 +135,7 @@ async fn start(
     configuration.follow(shared);
     shared.admin.spawn(follower.follow(serving, shared.drain.watch()));
     drop(listening);
-    Ok(Started { running, announcement, _configuration: configuration })
+    Ok(Started { running, announcement, _configuration: configuration, leave_time: Duration::ZERO })
 }
 
 /// What the workload may have seen: nothing only if this is the pod's first worker.
@@ -271,3 +272,6 @@ impl Follower {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::metrics::ReplicaWatchEnd;
+
 /// Numbers that only grow.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -13,6 +15,8 @@ pub struct Counters {
     pub watches: Count,
     /// Watches that followed an earlier one of the same replica.
     pub watch_restarts: Count,
+    /// Watches that ended, by reason.
+    pub watches_ended: WatchesEnded,
     /// Watches opened shortly for the bookmark at their end.
     pub catch_ups: Count,
     /// Small consistent lists that prove a silent watch complete.
@@ -37,9 +41,26 @@ pub struct Counters {
     pub stopped_widened: Count,
 }
 
+/// One number for each reason why a watch ended.
+#[derive(Debug, Default)]
+pub struct WatchesEnded([Count; ReplicaWatchEnd::ALL.len()]);
+
 /// One number that only grows.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
+
+// === impl WatchesEnded ===
+
+impl WatchesEnded {
+    /// Every reason with its number.
+    pub fn get(&self) -> [(ReplicaWatchEnd, u64); ReplicaWatchEnd::ALL.len()] {
+        std::array::from_fn(|index| (ReplicaWatchEnd::ALL[index], self.0[index].get()))
+    }
+
+    pub(super) fn increment(&self, end: ReplicaWatchEnd) {
+        self.0[end as usize].increment();
+    }
+}
 
 // === impl Count ===
 

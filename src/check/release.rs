@@ -48,20 +48,6 @@ const BUGS: &[Bug] = &[
             Release { minor: 31, patch: 1 },
         ],
     },
-    Bug {
-        number: 132_826,
-        what: "in a pod with restartPolicy Never the workload never starts if the sidecar ends once \
-               before its startup probe succeeds",
-        minors: 29..35,
-        mended: &[Release { minor: 33, patch: 6 }, Release { minor: 34, patch: 2 }],
-    },
-    Bug {
-        number: 137_146,
-        what: "containers that crash after the kubelet was restarted stay down beside a sidecar with \
-               a startup probe",
-        minors: 35..36,
-        mended: &[Release { minor: 35, patch: 4 }],
-    },
 ];
 
 // === impl Release ===
@@ -201,18 +187,13 @@ mod tests {
         };
         for (version, expected) in [
             ("v1.28.9", &[][..]),
-            ("v1.29.7", &[125_935, 126_543, 132_826]),
-            ("v1.29.8", &[126_543, 132_826]),
-            ("v1.30.14", &[132_826]),
-            ("v1.31.0", &[126_543, 132_826]),
-            ("v1.32.99", &[132_826]),
-            ("v1.33.5", &[132_826]),
-            ("v1.33.6", &[]),
-            ("v1.34.1", &[132_826]),
-            ("v1.34.2", &[]),
-            ("v1.35.0", &[137_146]),
-            ("v1.35.3", &[137_146]),
-            ("v1.35.4", &[]),
+            ("v1.29.7", &[125_935, 126_543]),
+            ("v1.29.8", &[126_543]),
+            ("v1.29.9", &[]),
+            ("v1.30.4", &[126_543]),
+            ("v1.30.5", &[]),
+            ("v1.31.0", &[126_543]),
+            ("v1.31.1", &[]),
             ("v1.36.3", &[]),
         ] {
             assert_eq!(bugs(version), expected, "{version}");
@@ -235,10 +216,10 @@ mod tests {
             let kubelets = versions.iter().map(|(version, nodes)| ((*version).to_owned(), *nodes));
             super::kubelets(&Ok(kubelets.collect()), true)
         };
-        let row = found(&[("v1.33.5", 2), ("v1.34.1", 1), ("v1.36.0", 4)]);
+        let row = found(&[("v1.29.8", 2), ("v1.31.0", 1), ("v1.36.0", 4)]);
         assert_eq!(row.result, Outcome::Warn);
-        assert!(row.detail.starts_with("3 nodes with kubelet v1.33.5, v1.34.1: "), "{row:?}");
-        assert!(row.detail.contains("kubernetes/kubernetes#132826"), "{row:?}");
+        assert!(row.detail.starts_with("3 nodes with kubelet v1.29.8, v1.31.0: "), "{row:?}");
+        assert!(row.detail.contains("kubernetes/kubernetes#126543"), "{row:?}");
         assert_eq!(found(&[("v1.36.0", 1)]).detail, "1 node: v1.36.0");
         assert_eq!(found(&[("v1.28.2", 1), ("v1.36.0", 1)]).result, Outcome::Fail);
         assert_eq!(found(&[]).result, Outcome::Skipped);

@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Args, ValueEnum, builder::PossibleValue};
 
-use crate::supervisor::Role;
+use crate::supervisor::{Ends, Role};
 
 use super::inject::InjectionOptions;
 use crate::config::{NotAnAmount, Span};
@@ -213,9 +213,9 @@ pub struct SidecarOptions {
     /// What a worker is started as; given by its supervisor.
     #[arg(long, value_enum, hide = true)]
     pub worker: Option<Role>,
-    /// How many workers there were before; given by the supervisor.
+    /// How many workers ended before, and why; given by the supervisor.
     #[arg(long, hide = true, default_value_t)]
-    pub restarts: u64,
+    pub restarts: Ends,
 }
 
 /// Where a pod finds its service account.

@@ -140,7 +140,7 @@ pub struct RuleRepeatPollsSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "RepeatAction")]
     pub action: Option<RepeatAction>,
-    /// How long one is held back at most; up to 9s.
+    /// How long one is held back at most; up to 8s.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Span")]
     pub max_delay: Option<Span>,
@@ -167,7 +167,7 @@ pub struct RepeatPollsSection {
     /// What becomes of the others: held back a while (pace), refused with 429 (reject), or nothing
     /// (off).
     pub action: RepeatAction,
-    /// How long one is held back at most; up to 9s, because clients give up after 10.
+    /// How long one is held back at most; up to 8s, because clients give up after 10.
     pub max_delay: Span,
 }
 

@@ -35,7 +35,8 @@ pub enum Work {
 /// The formula in words, as it stands beside every estimate.
 pub const FORMULA: &str = "estimate, microseconds: apiserver LIST 500 + 0.4 x objects gone through \
 + 8 x KB of answer, GET 830 (resourceVersion=0: 250) + 8 x KB, anything else 500 + 8 x KB; etcd \
-consistent LIST 350, consistent GET 236, resourceVersion=0 30 and 3; measured on 1.36, where \
+consistent LIST 350, consistent GET 236, resourceVersion=0 30 and 3; deducted for each own request 500 + 8 x KB to replicas, etcd 236; \
+measured on 1.36, where \
 consistent reads come from the apiserver's cache: an apiserver without it spends some ten times \
 as much on a LIST";
 

@@ -2,11 +2,12 @@
 //!
 //! Every text is bounded, whatever a client sends. Pure.
 
-use http::{HeaderMap, header};
+use http::HeaderMap;
 
 use super::{cost::Freshness, library::Library};
 use crate::api::{
     Verb,
+    credential::{self, LEFT_OUT},
     query::Query,
     request::{NonResourceRequest, RequestInfo, ResourceRequest, Start},
     selector::NAME_PATH,
@@ -103,7 +104,6 @@ const PARAMETERS: &[&str] = &[
 impl Shape {
     /// The shape of a request; `query` is the raw query of its URL, if there is one.
     pub fn of(info: &RequestInfo, query: Option<&str>, headers: &HeaderMap) -> Self {
-        let user_agent = headers.get(header::USER_AGENT).map_or(&[][..], |agent| agent.as_bytes());
         let library = Library::of(headers, query);
         let (resource, scope, query, traits) = match info {
             RequestInfo::Resource(request) => (
@@ -120,7 +120,7 @@ impl Shape {
             }
         };
         Self {
-            user_agent: bounded(&String::from_utf8_lossy(user_agent), USER_AGENT_BYTES_MAX),
+            user_agent: bounded(&credential::user_agent(headers), USER_AGENT_BYTES_MAX),
             verb: match info {
                 RequestInfo::Resource(request) => request.verb,
                 RequestInfo::NonResource(_) => Verb::Get,
@@ -147,6 +147,11 @@ impl Shape {
                 subject: Subject::Heartbeat,
             },
         }
+    }
+
+    /// For requests that repeat their token where a shape would show it.
+    pub fn withheld() -> Self {
+        Self { user_agent: LEFT_OUT.into(), ..Self::others() }
     }
 
     /// What LISTs and watches of one client have in common when they are of the same selection.
@@ -298,7 +303,7 @@ fn class(request: &NonResourceRequest) -> (&'static str, Subject) {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderValue, Method, Uri};
+    use http::{HeaderValue, Method, Uri, header};
 
     use super::*;
 

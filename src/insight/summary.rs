@@ -177,8 +177,8 @@ fn totals(insight: &Insight, facts: &[Facts]) -> Totals {
     let [from_memory, coalesced, forwarded, own] = sum.answers;
     let sent = &insight.0.sent;
     let upstream_requests = sent.requests.load(Ordering::Relaxed);
-    let received = sent.replica_bytes.load(Ordering::Relaxed);
-    // What no client asked for: lists and watches of replicas, access reviews.
+    let received = sent.own_bytes.load(Ordering::Relaxed);
+    // What no client asked for: lists and watches of replicas, access reviews, discovery.
     let for_itself = upstream_requests.saturating_sub(sent.passed_on.load(Ordering::Relaxed));
     let spent = cost::of_own(for_itself, received);
     let spared = |saved: f64, spent: f64| rounded((saved - spent) / 1e6);

@@ -103,7 +103,11 @@ fn what_listless_sends_for_itself_is_taken_off_what_is_saved() {
     setup.ask("/api/v1/pods", &agent("shop"), forwarded);
     setup.insight.passed_on();
     (0..3).for_each(|_| setup.insight.sent());
-    setup.insight.received(Origin::Replica, 4000);
+    for (origin, bytes) in
+        [(Origin::Replica, 3000), (Origin::Review, 600), (Origin::Discovery, 400)]
+    {
+        setup.insight.received(origin, bytes);
+    }
     setup.insight.received(Origin::Client, 4000);
     let totals = setup.report(1.0).totals;
     assert_eq!((totals.upstream_requests, totals.forwarded), (3, 1));

@@ -30,11 +30,15 @@ pub struct RequestSample<'a> {
     pub code: StatusCode,
     /// From its head to the end of its answer.
     pub duration: Duration,
+    /// Bytes of its answer's body.
+    pub bytes: u64,
 }
 
 pub(super) struct Handles {
     requests: Family<RequestSet, Counter>,
     unsafe_reads: Family<UnsafeReadSet, Counter>,
+    saved: Family<ResourceId, Counter>,
+    saved_bytes: Family<ResourceId, Counter>,
     duration: Family<(Verb, ServedBy), Histogram>,
     in_flight: Family<Lane, Gauge>,
     forwarded: Family<(&'static str, Verb), Counter>,
@@ -42,11 +46,12 @@ pub(super) struct Handles {
     coalesced: Counter,
     waits: Family<Wait, Histogram>,
     reviews: Family<Review, Counter>,
+    reviews_cached: Gauge,
     sessions: Gauge,
     documents_given: Family<DocumentResult, Counter>,
     documents_held: Gauge,
     document_bytes: Gauge,
-    watchers: Family<Transport, Gauge>,
+    watchers: Family<(Transport, ResourceId), Gauge>,
     watch_events: Family<Told, Counter>,
     watches_ended: Family<WatchEnd, Counter>,
     received: Counter,
@@ -76,6 +81,8 @@ impl Handles {
         Self {
             requests: Family::new(recorder, &table::REQUESTS),
             unsafe_reads: Family::new(recorder, &table::UNSAFE_READS),
+            saved: Family::new(recorder, &table::SAVED),
+            saved_bytes: Family::new(recorder, &table::SAVED_BYTES),
             duration: Family::new(recorder, &table::REQUEST_DURATION),
             in_flight: Family::new(recorder, &table::REQUESTS_IN_FLIGHT),
             forwarded: Family::new(recorder, &table::FORWARDED),
@@ -83,6 +90,7 @@ impl Handles {
             coalesced: single(recorder, &table::COALESCED),
             waits: Family::new(recorder, &table::WAIT_DURATION),
             reviews: Family::new(recorder, &table::REVIEWS),
+            reviews_cached: single(recorder, &table::REVIEWS_CACHED),
             sessions: single(recorder, &table::SESSIONS),
             documents_given: Family::new(recorder, &table::DOCUMENTS_GIVEN),
             documents_held: single(recorder, &table::DOCUMENTS_HELD),
@@ -118,11 +126,25 @@ impl Metrics {
             [verb, group, version, resource, scope, served_by.as_str().into(), code.as_str().into()]
         };
         self.0.client.requests.with(set, values, |counter| counter.increment(1));
+        if matches!(served_by, ServedBy::Cache | ServedBy::Coalesced) {
+            self.saved(set.resource, sample.bytes);
+        }
 
         let values = || [verb.as_str(), served_by.as_str()].map(String::from);
         self.0.client.duration.with((verb, served_by), values, |histogram| {
             histogram.record(sample.duration);
         });
+    }
+
+    /// An answer that the apiserver did not have to make; versions of a resource count together.
+    fn saved(&self, resource: ResourceId, bytes: u64) {
+        let values = || {
+            let [group, _, resource] = self.0.resources.labels(resource);
+            [group, resource]
+        };
+        let Handles { saved, saved_bytes, .. } = &self.0.client;
+        saved.with(resource, values, |counter| counter.increment(1));
+        saved_bytes.with(resource, values, |counter| counter.increment(bytes));
     }
 
     /// What was answered was an unsafe read.
@@ -190,15 +212,24 @@ impl Metrics {
         self.0.client.reviews.with(review, values, |counter| counter.increment(1));
     }
 
+    /// So many access reviews are remembered.
+    pub fn reviews_cached(&self, count: u64) {
+        self.0.client.reviews_cached.set(count as f64);
+    }
+
     /// So many callers of a gateway are remembered.
     pub fn sessions(&self, count: usize) {
         self.0.client.sessions.set(count as f64);
     }
 
-    /// A watch is answered from memory until the value is dropped.
-    pub fn watcher(&self, transport: Transport) -> Presence {
-        let values = || [transport.as_str().into()];
-        Presence::new(self.0.client.watchers.with(transport, values, Gauge::clone))
+    /// A watch of a replica's resource is answered from memory until the value is dropped.
+    pub fn watcher(&self, transport: Transport, resource: &GroupVersionResource) -> Presence {
+        let id = self.resource_id(resource, true);
+        let values = || {
+            let [group, _, resource] = self.0.resources.labels(id);
+            [transport.as_str().into(), group, resource]
+        };
+        Presence::new(self.0.client.watchers.with((transport, id), values, Gauge::clone))
     }
 
     /// A watch answered from memory sent an event.

@@ -94,6 +94,10 @@ label! {
         Client = "client",
         /// A replica's list or watch, with the own identity.
         Replica = "replica",
+        /// A question of Listless's own: may this caller have that?
+        Review = "review",
+        /// A question of Listless's own: what is served, by whom, and has that changed?
+        Discovery = "discovery",
     }
 }
 
@@ -222,6 +226,50 @@ label! {
         Idle = "idle",
         /// A wider one took over.
         Widened = "widened",
+    }
+}
+
+label! {
+    /// Why a replica's watch ended.
+    ReplicaWatchEnd {
+        /// The time it was asked for was over.
+        Timeout = "timeout",
+        /// The apiserver ended it before its time, as when it shuts down.
+        Closed = "closed",
+        /// Readers needed a bookmark sooner than it would have come.
+        Lagging = "lagging",
+        /// Its version was too old (410).
+        Expired = "expired",
+        /// The apiserver does not let us.
+        Refused = "refused",
+        /// The apiserver answered another error.
+        Status = "status",
+        /// No connection, or no answer.
+        Unanswered = "unanswered",
+        /// The connection broke.
+        Broken = "broken",
+        /// Nothing came in time.
+        Silent = "silent",
+        /// What came went back in versions.
+        Backwards = "backwards",
+        /// What came could not be read.
+        Malformed = "malformed",
+    }
+}
+
+label! {
+    /// Why a sidecar's worker ended that another took the place of.
+    WorkerEnd {
+        /// By itself, with an exit code.
+        Exit = "exit",
+        /// Killed outright, as by a kernel that is short of memory.
+        Killed = "killed",
+        /// By another signal, as after a crash.
+        Signal = "signal",
+        /// It could not be started.
+        NotStarted = "not_started",
+        /// It was in safe mode, which was over.
+        SafeModeOver = "safe_mode_over",
     }
 }
 

@@ -8,7 +8,7 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 use super::{
     Metrics,
     family::{Family, single},
-    labels::{AuditResult, Certificate, Limit, Outcome},
+    labels::{AuditResult, Certificate, Limit, Outcome, WorkerEnd},
     table,
 };
 
@@ -23,10 +23,12 @@ pub(super) struct Handles {
     certificate_reloads: Family<Outcome, Counter>,
     certificate_reload_successful: Gauge,
     mirrorings: Family<Outcome, Counter>,
+    token_expiry: Family<(), Gauge>,
+    token_reloads: Family<Outcome, Counter>,
     audit_lines: Family<AuditResult, Counter>,
     accounts: Gauge,
     safe_mode: Gauge,
-    worker_restarts: Counter,
+    worker_restarts: Family<WorkerEnd, Counter>,
 }
 
 /// What was built.
@@ -53,10 +55,12 @@ impl Handles {
             certificate_reloads: Family::new(recorder, &table::CERTIFICATE_RELOADS),
             certificate_reload_successful: single(recorder, &table::CERTIFICATE_RELOAD_SUCCESSFUL),
             mirrorings: Family::new(recorder, &table::MIRRORINGS),
+            token_expiry: Family::new(recorder, &table::TOKEN_EXPIRY),
+            token_reloads: Family::new(recorder, &table::TOKEN_RELOADS),
             audit_lines: Family::new(recorder, &table::AUDIT_LINES),
             accounts: single(recorder, &table::ACCOUNTS),
             safe_mode: single(recorder, &table::SAFE_MODE),
-            worker_restarts: single(recorder, &table::WORKER_RESTARTS),
+            worker_restarts: Family::new(recorder, &table::WORKER_RESTARTS),
         };
         // Rare and alarming: a rate over them needs the zero before the first one.
         for &limit in Limit::ALL {
@@ -66,11 +70,20 @@ impl Handles {
             count(&handles.config_reloads, outcome, 0);
             count(&handles.certificate_reloads, outcome, 0);
             count(&handles.mirrorings, outcome, 0);
+            count(&handles.token_reloads, outcome, 0);
+        }
+        for &end in WorkerEnd::ALL {
+            handles.restarts(end, 0);
         }
         // What is read at the start must be usable; only a change can be refused.
         handles.config_reload_successful.set(1.0);
         handles.certificate_reload_successful.set(1.0);
         handles
+    }
+
+    fn restarts(&self, end: WorkerEnd, count: u64) {
+        let values = || [end.as_str().into()];
+        self.worker_restarts.with(end, values, |counter| counter.absolute(count));
     }
 
     fn limit(&self, limit: Limit, count: u64) {
@@ -132,16 +145,27 @@ impl Metrics {
         count(&self.0.own.mirrorings, outcome, 1);
     }
 
+    /// When the service account's token expires that Listless reads with.
+    pub fn token_expires(&self, at: SystemTime) {
+        let expiry = unix_seconds(at);
+        self.0.own.token_expiry.with((), || [], |gauge| gauge.set(expiry));
+    }
+
+    /// That token was another one, or could not be read.
+    pub fn token_reloaded(&self, outcome: Outcome) {
+        count(&self.0.own.token_reloads, outcome, 1);
+    }
+
     /// So many lines of the audit file were written, or lost.
     pub fn audited(&self, result: AuditResult, lines: u64) {
         let values = || [result.as_str().into()];
         self.0.own.audit_lines.with(result, values, |counter| counter.increment(lines));
     }
 
-    /// This process took the place of so many others, and passes everything on if `safe`.
-    pub fn worker(&self, safe: bool, restarts: u64) {
+    /// This process took the place of so many that ended so, and passes everything on if `safe`.
+    pub fn worker(&self, safe: bool, restarts: impl Iterator<Item = (WorkerEnd, u64)>) {
         self.0.own.safe_mode.set(if safe { 1.0 } else { 0.0 });
-        self.0.own.worker_restarts.absolute(restarts);
+        restarts.for_each(|(end, count)| self.0.own.restarts(end, count));
     }
 
     /// When an own certificate expires.

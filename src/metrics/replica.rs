@@ -8,7 +8,7 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 use super::{
     Metrics,
     family::{Family, ResourceId, single},
-    labels::{Event, ReplicaEnd, ReplicaState, Round},
+    labels::{Event, ReplicaEnd, ReplicaState, ReplicaWatchEnd, Round},
     table,
 };
 use crate::api::GroupVersionResource;
@@ -43,6 +43,8 @@ pub struct ReplicaTotals {
     pub watches: u64,
     /// Those that were not a replica's first.
     pub watches_again: u64,
+    /// Watches that ended, by reason.
+    pub watches_ended: [(ReplicaWatchEnd, u64); ReplicaWatchEnd::ALL.len()],
     /// Changes taken over.
     pub events: u64,
     /// Bookmarks taken over.
@@ -66,6 +68,7 @@ pub(super) struct Handles {
     ended: Family<ReplicaEnd, Counter>,
     lists: Family<Round, Counter>,
     watches: Family<Round, Counter>,
+    watches_ended: Family<ReplicaWatchEnd, Counter>,
     events: Family<Event, Counter>,
     catch_ups: Counter,
     probes: Counter,
@@ -95,6 +98,7 @@ impl Handles {
             ended: Family::new(recorder, &table::REPLICAS_ENDED),
             lists: Family::new(recorder, &table::REPLICA_LISTS),
             watches: Family::new(recorder, &table::REPLICA_WATCHES),
+            watches_ended: Family::new(recorder, &table::REPLICA_WATCHES_ENDED),
             events: Family::new(recorder, &table::REPLICA_EVENTS),
             catch_ups: single(recorder, &table::REPLICA_CATCH_UPS),
             probes: single(recorder, &table::REPLICA_PROBES),
@@ -146,6 +150,10 @@ impl Metrics {
         {
             let values = || [event.as_str().into()];
             handles.events.with(event, values, |counter| counter.absolute(total));
+        }
+        for (end, total) in totals.watches_ended {
+            let values = || [end.as_str().into()];
+            handles.watches_ended.with(end, values, |counter| counter.absolute(total));
         }
         for (end, total) in totals.ended {
             handles.ended.with(end, || [end.as_str().into()], |counter| counter.absolute(total));

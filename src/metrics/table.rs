@@ -4,8 +4,8 @@ use metrics::Unit;
 
 use super::{
     labels::{
-        Event, Lane, Limit, Origin, Outcome, Protocol, ReplicaEnd, ReplicaState, Round, ServedBy,
-        Told, Transport, UpstreamFault, Wait, WatchEnd,
+        Lane, Limit, Origin, Outcome, Protocol, ServedBy, Told, Transport, UpstreamFault, Wait,
+        WatchEnd,
     },
     metric::{Label, Metric, Values, counter, described, gauge, seconds},
 };
@@ -25,6 +25,8 @@ pub(super) const TABLE: &[Section] = &[
         metrics: &[
             &REQUESTS,
             &UNSAFE_READS,
+            &SAVED,
+            &SAVED_BYTES,
             &REQUEST_DURATION,
             &REQUESTS_IN_FLIGHT,
             &FORWARDED,
@@ -36,6 +38,7 @@ pub(super) const TABLE: &[Section] = &[
             &WOULD_HAVE,
             &SHADOW_CHECKS,
             &REVIEWS,
+            &REVIEWS_CACHED,
             &SESSIONS,
             &DOCUMENTS_GIVEN,
             &DOCUMENTS_HELD,
@@ -73,6 +76,7 @@ pub(super) const TABLE: &[Section] = &[
             &REPLICAS_ENDED,
             &REPLICA_LISTS,
             &REPLICA_WATCHES,
+            &REPLICA_WATCHES_ENDED,
             &REPLICA_EVENTS,
             &REPLICA_CATCH_UPS,
             &REPLICA_PROBES,
@@ -95,6 +99,8 @@ pub(super) const TABLE: &[Section] = &[
             &CERTIFICATE_RELOADS,
             &CERTIFICATE_RELOAD_SUCCESSFUL,
             &MIRRORINGS,
+            &TOKEN_EXPIRY,
+            &TOKEN_RELOADS,
             &AUDIT_LINES,
             &SAFE_MODE,
             &WORKER_RESTARTS,
@@ -152,18 +158,25 @@ mod callers;
 mod injector;
 mod own;
 mod polls;
+mod replicas;
 
 pub(super) use callers::{
-    CLIENT_CONNECTS, DOCUMENT_BYTES, DOCUMENTS_GIVEN, DOCUMENTS_HELD, REVIEWS, SESSIONS,
-    UNSAFE_READS,
+    CLIENT_CONNECTS, DOCUMENT_BYTES, DOCUMENTS_GIVEN, DOCUMENTS_HELD, REVIEWS, REVIEWS_CACHED,
+    SAVED, SAVED_BYTES, SESSIONS, UNSAFE_READS,
 };
 pub(super) use injector::{INJECTOR_AUTHORITY_EXPIRY, INJECTOR_DURATION, INJECTOR_REQUESTS};
 pub(super) use own::{
     ACCOUNTS, AUDIT_LINES, CERTIFICATE_EXPIRY, CERTIFICATE_RELOAD_SUCCESSFUL, CERTIFICATE_RELOADS,
     CONFIG_RELOAD_SUCCESSFUL, MIRRORINGS, PROCESS_CPU, PROCESS_MAX_FDS, PROCESS_OPEN_FDS,
-    PROCESS_RESIDENT, PROCESS_START, PROCESS_THREADS, PROCESS_VIRTUAL, SAFE_MODE, WORKER_RESTARTS,
+    PROCESS_RESIDENT, PROCESS_START, PROCESS_THREADS, PROCESS_VIRTUAL, SAFE_MODE, TOKEN_EXPIRY,
+    TOKEN_RELOADS, WORKER_RESTARTS,
 };
 pub(super) use polls::{PACED, REFUSED, SHADOW_CHECKS, WOULD_HAVE};
+pub(super) use replicas::{
+    MEMORY_LIMIT, REPLICA_BYTES, REPLICA_CATCH_UPS, REPLICA_EPOCHS, REPLICA_EVENTS,
+    REPLICA_FAILURES, REPLICA_LISTS, REPLICA_OBJECTS, REPLICA_PROBES, REPLICA_UNPROVEN,
+    REPLICA_WATCHES, REPLICA_WATCHES_ENDED, REPLICAS, REPLICAS_ENDED, REPLICAS_STARTED,
+};
 
 pub(super) const REQUESTS: Metric = counter(
     "listless_requests_total",
@@ -209,7 +222,7 @@ pub(super) const WAIT_DURATION: Metric = seconds(
 pub(super) const WATCHERS: Metric = gauge(
     "listless_watchers",
     Unit::Count,
-    &[of!("transport", Transport)],
+    &[of!("transport", Transport), GROUP, RESOURCE],
     "Watches answered from memory now.",
 );
 pub(super) const WATCH_EVENTS: Metric = counter(
@@ -289,86 +302,6 @@ pub(super) const UPSTREAM_SENT: Metric = counter(
     &[],
     "Bytes sent to the apiserver, as on the wire.",
 );
-pub(super) const REPLICAS: Metric = gauge(
-    "listless_replicas",
-    Unit::Count,
-    &[GROUP, VERSION, RESOURCE, of!("state", ReplicaState)],
-    "Replicas alive now.",
-);
-pub(super) const REPLICA_OBJECTS: Metric = gauge(
-    "listless_replica_objects",
-    Unit::Count,
-    &[GROUP, VERSION, RESOURCE],
-    "Objects held by the resource's replicas.",
-);
-pub(super) const REPLICA_BYTES: Metric = gauge(
-    "listless_replica_bytes",
-    Unit::Bytes,
-    &[GROUP, VERSION, RESOURCE],
-    "Bytes of JSON held by the resource's replicas.",
-);
-pub(super) const REPLICA_UNPROVEN: Metric = gauge(
-    "listless_replica_unproven_seconds",
-    Unit::Seconds,
-    &[GROUP, VERSION, RESOURCE],
-    "Time since the last list, event or bookmark of the resource's least recently proven replica.",
-);
-pub(super) const REPLICAS_STARTED: Metric =
-    counter("listless_replicas_started_total", Unit::Count, &[], "Replicas started.");
-pub(super) const REPLICAS_ENDED: Metric = counter(
-    "listless_replicas_ended_total",
-    Unit::Count,
-    &[of!("reason", ReplicaEnd)],
-    "Replicas that ended before Listless did.",
-);
-pub(super) const REPLICA_LISTS: Metric = counter(
-    "listless_replica_lists_total",
-    Unit::Count,
-    &[of!("round", Round)],
-    "Lists that replicas asked of the apiserver.",
-);
-pub(super) const REPLICA_WATCHES: Metric = counter(
-    "listless_replica_watches_total",
-    Unit::Count,
-    &[of!("round", Round)],
-    "Watches that replicas asked of the apiserver.",
-);
-pub(super) const REPLICA_EVENTS: Metric = counter(
-    "listless_replica_events_total",
-    Unit::Count,
-    &[of!("type", Event)],
-    "Watch events that replicas took over.",
-);
-pub(super) const REPLICA_CATCH_UPS: Metric = counter(
-    "listless_replica_catch_ups_total",
-    Unit::Count,
-    &[],
-    "Watches opened for three seconds because reads needed the bookmark at their end.",
-);
-pub(super) const REPLICA_PROBES: Metric = counter(
-    "listless_replica_probes_total",
-    Unit::Count,
-    &[],
-    "Small consistent lists that prove a silent watch complete.",
-);
-pub(super) const REPLICA_FAILURES: Metric = counter(
-    "listless_replica_failures_total",
-    Unit::Count,
-    &[],
-    "Lists and watches that failed and were tried again.",
-);
-pub(super) const REPLICA_EPOCHS: Metric = counter(
-    "listless_replica_epochs_total",
-    Unit::Count,
-    &[],
-    "Times the apiserver's versions went back for good, as after a restored etcd.",
-);
-pub(super) const MEMORY_LIMIT: Metric = gauge(
-    "listless_replica_bytes_limit",
-    Unit::Bytes,
-    &[],
-    "Bytes all replicas together may hold (`cache.memoryLimit`).",
-);
 pub(super) const BUILD_INFO: Metric = gauge(
     "listless_build_info",
     Unit::Count,
@@ -384,7 +317,7 @@ pub(super) const LIMITS_REACHED: Metric = counter(
     "listless_limits_reached_total",
     Unit::Count,
     &[of!("limit", Limit)],
-    "Times a bound was reached; what happens then is said in the documentation of each.",
+    "Times a bound was reached; docs/alerts.md says of each what happens then.",
 );
 pub(super) const CONFIG_RELOADS: Metric = counter(
     "listless_config_reloads_total",

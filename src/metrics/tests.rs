@@ -14,7 +14,14 @@ fn sample<'a>(
     code: StatusCode,
 ) -> RequestSample<'a> {
     let duration = Duration::from_millis(3);
-    RequestSample { verb: Verb::List, target, served_by: ServedBy::Cache, code, duration }
+    RequestSample {
+        verb: Verb::List,
+        target,
+        served_by: ServedBy::Cache,
+        code,
+        duration,
+        bytes: 100,
+    }
 }
 
 /// The value of the only series that has all these parts.
@@ -98,6 +105,17 @@ fn what_is_present_counts_until_it_is_dropped() {
 }
 
 #[test]
+fn watches_from_memory_count_by_resource() {
+    let metrics = Metrics::new();
+    let watches = [Transport::Http, Transport::Http, Transport::WebSocket]
+        .map(|transport| metrics.watcher(transport, &pods()));
+    let labels = ["transport=\"http\"", "group=\"\"", "resource=\"pods\""];
+    assert_eq!(value(&metrics, "listless_watchers", &labels), 2.0);
+    drop(watches);
+    assert_eq!(value(&metrics, "listless_watchers", &labels), 0.0);
+}
+
+#[test]
 fn replicas_add_up_by_resource_and_vanish_when_they_stop() {
     let metrics = Metrics::new();
     let pods = pods();
@@ -164,6 +182,23 @@ fn an_unsafe_read_counts_under_its_resource_and_what_answered_it() {
 }
 
 #[test]
+fn what_the_apiserver_did_not_have_to_answer_counts_by_resource() {
+    let metrics = Metrics::new();
+    let apps = |version| GroupVersionResource::new("apps", version, "deployments");
+    let (old, new) = (apps("v1beta1"), apps("v1"));
+    for resource in [&old, &new, &new] {
+        metrics.request(&sample(Some((resource, &Scope::All)), StatusCode::OK));
+    }
+    for served_by in [ServedBy::Coalesced, ServedBy::Upstream, ServedBy::Proxy] {
+        let target = Some((&new, &Scope::All));
+        metrics.request(&RequestSample { served_by, ..sample(target, StatusCode::OK) });
+    }
+    let labels = ["group=\"apps\"", "resource=\"deployments\""];
+    assert_eq!(value(&metrics, "listless_saved_requests_total", &labels), 4.0);
+    assert_eq!(value(&metrics, "listless_saved_bytes_total", &labels), 400.0);
+}
+
+#[test]
 fn names_follow_the_conventions_and_are_unique() {
     let mut names = std::collections::HashSet::new();
     for metric in TABLE.iter().flat_map(|section| section.metrics) {
@@ -190,6 +225,7 @@ fn totals_are_taken_over_as_they_stand_and_first_rounds_told_apart() {
         lists_again: 2,
         watches: 7,
         watches_again: 4,
+        watches_ended: std::array::from_fn(|index| (ReplicaWatchEnd::ALL[index], index as u64)),
         events: 100,
         bookmarks: 9,
         catch_ups: 0,
@@ -204,4 +240,7 @@ fn totals_are_taken_over_as_they_stand_and_first_rounds_told_apart() {
     assert_eq!((lists("round=\"first\""), lists("round=\"again\"")), (4.0, 2.0));
     let refused = ["reason=\"refused\""];
     assert_eq!(value(&metrics, "listless_replicas_ended_total", &refused), 1.0);
+    let expired = ReplicaWatchEnd::Expired as usize as f64;
+    let labels = ["reason=\"expired\""];
+    assert_eq!(value(&metrics, "listless_replica_watches_ended_total", &labels), expired);
 }

@@ -70,9 +70,9 @@ impl Totals {
         self.upstream.iter().sum()
     }
 
-    /// Those of them that were sent on this behalf.
-    pub fn upstream_for(&self, origin: Origin) -> u64 {
-        self.upstream[origin as usize]
+    /// Those of them that no client had asked for.
+    pub fn upstream_for_itself(&self) -> u64 {
+        self.upstream_requests() - self.upstream[Origin::Client as usize]
     }
 }
 

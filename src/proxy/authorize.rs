@@ -27,6 +27,7 @@ pub use self::permit::Permit;
 use crate::{
     api::{
         GroupVersionResource, Scope, Verb,
+        pushback::{RETRY_AFTER_MAX, retry_after},
         request::{Read, ResourceRequest},
     },
     hash::RandomState,
@@ -57,6 +58,8 @@ pub struct Authorize {
     own: Arc<dyn Client>,
     plain: Arc<dyn Client>,
     reviews: moka::future::Cache<Question, Arc<Decided>, RandomState>,
+    /// What the apiserver did not answer, and for how long it wants not to be asked.
+    postponed: moka::future::Cache<Question, Arc<Decided>, RandomState>,
     /// Reviews of bearers that may be under way at a time.
     places: Arc<Semaphore>,
     /// Reviews that may be asked in a while.
@@ -204,12 +207,15 @@ impl Attributes {
 impl Authorize {
     /// Reviews in our own user's name through `own`, and in that of bearers through `plain`.
     pub fn new(own: Arc<dyn Client>, plain: Arc<dyn Client>, metrics: Metrics) -> Self {
-        let reviews = moka::future::Cache::builder().max_capacity(REVIEWS_MAX);
-        let reviews = reviews.build_with_hasher(RandomState::default());
+        let remember = || {
+            let reviews = moka::future::Cache::builder().max_capacity(REVIEWS_MAX);
+            reviews.build_with_hasher(RandomState::default())
+        };
+        let (reviews, postponed) = (remember(), remember());
         let places = Arc::new(Semaphore::new(BEARER_REVIEWS_MAX));
         let rate = Rate::new(REVIEWS_PER_SECOND, REVIEWS_BURST);
         let ceiling = Arc::new(Ceiling::new(rate, Instant::now()));
-        Self { own, plain, reviews, places, ceiling, metrics }
+        Self { own, plain, reviews, postponed, places, ceiling, metrics }
     }
 
     /// The thing, if the apiserver would give one like it to who asks; `remembered` is of this very
@@ -267,6 +273,13 @@ impl Authorize {
         newer
     }
 
+    /// Tells how many reviews are remembered.
+    pub async fn report(&self) {
+        // Without it, entries are counted only when the table gets round to it.
+        self.reviews.run_pending_tasks().await;
+        self.metrics.reviews_cached(self.reviews.entry_count());
+    }
+
     async fn decided(&self, asker: &Asker, question: Question) -> Option<Arc<Decided>> {
         if let Some(decided) = self.reviews.get(&question).await {
             let age = decided.at.elapsed();
@@ -291,6 +304,12 @@ impl Authorize {
     }
 
     async fn review(&self, asker: &Asker, question: &Question) -> Result<Arc<Decided>, NoReview> {
+        if let Some(postponed) = self.postponed.get(question).await {
+            if postponed.at.elapsed() < postponed.lifetime {
+                return Err(NoReview);
+            }
+            self.postponed.invalidate(question).await;
+        }
         if self.ceiling.take(Instant::now()).is_err() {
             self.metrics.limit_reached(Limit::OwnRequests);
             return Err(NoReview);
@@ -321,6 +340,12 @@ impl Authorize {
         let exchange = async {
             let response = client.send(request, Lane::Short).await.map_err(|_| NoReview)?;
             let code = response.status();
+            if let (false, Some(told)) = (code.is_success(), retry_after(response.headers())) {
+                let lifetime = told.min(RETRY_AFTER_MAX);
+                let renewing = AtomicBool::new(false);
+                let postponed = Decided { allowed: false, at, lifetime, renewing };
+                self.postponed.insert(question.clone(), Arc::new(postponed)).await;
+            }
             let body = response.into_body().collect(REVIEW_BYTES_MAX).await;
             Ok((code, body.map_err(|_| NoReview)?))
         };

@@ -12,15 +12,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use http::{
-    HeaderMap, HeaderValue, Request, Response, StatusCode,
-    header::{RETRY_AFTER, USER_AGENT},
-};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Body as _;
 use tokio::time::Instant;
 
 use crate::{
-    api::{Verb, request::ResourceRequest, version::ResourceVersion},
+    api::{
+        Verb, credential, pushback::retry_after, request::ResourceRequest, version::ResourceVersion,
+    },
     body::Body,
     cache::Attached,
     error::{Error, Fault},
@@ -42,7 +41,7 @@ pub use self::records::{Audience, Records};
 use self::{
     cache_status::{CACHE_STATUS, given_of, hit_of, said, with_status},
     counted::Counted,
-    records::{Client, Line},
+    records::{Client, Exposure, Line},
 };
 
 /// The record of one request.
@@ -50,8 +49,8 @@ pub struct RequestLog {
     records: Records,
     metrics: Metrics,
     client: Client,
-    /// Kept only while somebody watches requests.
-    user_agent: Option<HeaderValue>,
+    /// Absent if nobody watched requests when it came.
+    told: Option<Told>,
     started: Instant,
     verb: Verb,
     target: Option<Arc<Target>>,
@@ -75,6 +74,12 @@ pub struct RequestLog {
     retry_after: Option<Duration>,
 }
 
+/// What whoever watches requests is told of it.
+struct Told {
+    user_agent: Box<str>,
+    target: Exposure,
+}
+
 /// What the account is told of an answer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Said {
@@ -91,12 +96,15 @@ struct Said {
 impl RequestLog {
     /// Opens the record of a request that just arrived.
     pub fn open<B>(records: &Records, connection: u64, request: &Request<B>) -> Self {
-        let user_agent = || request.headers().get(USER_AGENT).cloned();
+        let told = || Told {
+            user_agent: credential::user_agent(request.headers()).into(),
+            target: records::exposure(request),
+        };
         Self {
             records: records.clone(),
             metrics: records.metrics().clone(),
             client: records.client(request),
-            user_agent: records.tap().is_watched().then(user_agent).flatten(),
+            told: records.tap().is_watched().then(told),
             version: None,
             started: Instant::now(),
             verb: Verb::Other,
@@ -306,12 +314,11 @@ impl RequestLog {
 
     /// Shows it to those who watch requests now.
     fn tell(&self, phase: Phase, duration: Duration) {
-        if !self.records.tap().is_watched() {
-            return;
-        }
-        let (target, user_agent) = (self.target.as_ref(), self.user_agent.as_ref());
+        let (Some(told), true) = (&self.told, self.records.tap().is_watched()) else { return };
+        let target = self.target.as_ref().filter(|_| told.target == Exposure::Clean);
         let query = target.map_or("", |target| target.query());
-        let asked = Asked { info: target.map(|target| &target.info), query, user_agent };
+        let info = target.map(|target| &target.info);
+        let asked = Asked { info, query, user_agent: &told.user_agent };
         let Self { served_by, detail, code, bytes, .. } = *self;
         let at = SystemTime::now();
         let answered = Answered { at, phase, served_by, detail, code, bytes, duration };
@@ -364,7 +371,7 @@ impl Drop for RequestLog {
         let (verb, served_by, code) = (self.verb, self.served_by, self.code);
         let request = self.request();
         let target = request.map(|request| (&request.resource, &request.scope));
-        let sample = RequestSample { verb, target, served_by, code, duration };
+        let sample = RequestSample { verb, target, served_by, code, duration, bytes: self.bytes };
         self.metrics.request(&sample);
         if request.is_some_and(ResourceRequest::is_unsafe_read) {
             self.metrics.unsafe_read(&sample);
@@ -375,10 +382,4 @@ impl Drop for RequestLog {
             Line::Filtered => line!(debug, self, duration),
         }
     }
-}
-
-/// How many seconds the client is told to stay away.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
-    Some(Duration::from_secs(seconds))
 }

@@ -158,7 +158,7 @@ impl Watches {
             alarm: Alarm::at(now + BOOKMARK_EVERY),
             ending: None,
             _place: place,
-            _present: self.metrics.watcher(transport),
+            _present: self.metrics.watcher(transport, &watch.query.resource),
         };
         watching.schedule_bookmark(now);
         Ok(watching)

@@ -4,6 +4,9 @@ use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
+use super::Ends;
+use crate::metrics::WorkerEnd;
+
 /// What a worker is started as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -21,6 +24,7 @@ pub struct Restarts {
     /// When the latest ended, oldest first.
     crashes: VecDeque<Instant>,
     started: u64,
+    ends: Ends,
     safe_until: Option<Instant>,
 }
 
@@ -78,9 +82,9 @@ impl Restarts {
         self.started += 1;
     }
 
-    /// How many workers took the place of another.
-    pub fn restarts(&self) -> u64 {
-        self.started.saturating_sub(1)
+    /// How many workers ended, each to be followed by another.
+    pub fn ends(&self) -> Ends {
+        self.ends
     }
 
     /// When safe mode ends, while it lasts.
@@ -89,7 +93,8 @@ impl Restarts {
     }
 
     /// A worker ended by itself, or could not be started; how long to rest before the next one.
-    pub fn crashed(&mut self, now: Instant) -> Duration {
+    pub fn crashed(&mut self, end: WorkerEnd, now: Instant) -> Duration {
+        self.ends.add(end);
         while self.crashes.front().is_some_and(|&crash| now - crash >= CRASH_WINDOW) {
             self.crashes.pop_front();
         }
@@ -109,6 +114,7 @@ impl Restarts {
 
     /// Safe mode is over, and what led to it forgotten.
     pub fn safe_mode_ended(&mut self) {
+        self.ends.add(WorkerEnd::SafeModeOver);
         self.safe_until = None;
         self.crashes.clear();
     }
@@ -133,36 +139,36 @@ mod tests {
     #[test]
     fn the_first_crash_is_mended_at_once() {
         let mut restarts = running();
-        assert_eq!(restarts.crashed(Instant::now()), Duration::ZERO);
-        assert_eq!((restarts.role(), restarts.restarts()), (Role::Again, 0));
-        restarts.started();
-        assert_eq!(restarts.restarts(), 1);
+        assert_eq!(restarts.crashed(WorkerEnd::Exit, Instant::now()), Duration::ZERO);
+        assert_eq!(restarts.role(), Role::Again);
+        assert_eq!(restarts.ends(), "exit=1".parse().expect("a reason"));
     }
 
     #[test]
     fn three_crashes_in_a_minute_lead_to_safe_mode_for_ten() {
         let (mut restarts, start) = (running(), Instant::now());
         for seconds in [0, 30] {
-            restarts.crashed(after(start, seconds));
+            restarts.crashed(WorkerEnd::Exit, after(start, seconds));
             assert_eq!(restarts.role(), Role::Again);
         }
-        restarts.crashed(after(start, 59));
+        restarts.crashed(WorkerEnd::Exit, after(start, 59));
         assert_eq!(restarts.role(), Role::Safe);
         let until = after(start, 59) + SAFE_MODE;
         assert_eq!(restarts.safe_until(), Some(until));
         // Crashes of the safe worker do not prolong it.
-        restarts.crashed(after(start, 70));
+        restarts.crashed(WorkerEnd::Exit, after(start, 70));
         assert_eq!(restarts.safe_until(), Some(until));
         restarts.safe_mode_ended();
         assert_eq!((restarts.role(), restarts.safe_until()), (Role::Again, None));
-        assert_eq!(restarts.crashed(after(start, 700)), Duration::ZERO);
+        assert_eq!(restarts.ends(), "exit=4,safe_mode_over=1".parse().expect("reasons"));
+        assert_eq!(restarts.crashed(WorkerEnd::Exit, after(start, 700)), Duration::ZERO);
     }
 
     #[test]
     fn rare_crashes_never_lead_to_safe_mode() {
         let (mut restarts, start) = (running(), Instant::now());
         for minute in 0..100 {
-            restarts.crashed(after(start, minute * 31));
+            restarts.crashed(WorkerEnd::Exit, after(start, minute * 31));
             assert_eq!(restarts.role(), Role::Again, "{minute}");
         }
     }
@@ -170,11 +176,12 @@ mod tests {
     #[test]
     fn the_rest_grows_to_a_second_and_no_further() {
         let (mut restarts, start) = (running(), Instant::now());
-        let rests: Vec<u128> = (0..12).map(|_| restarts.crashed(start).as_millis()).collect();
+        let rests: Vec<u128> =
+            (0..12).map(|_| restarts.crashed(WorkerEnd::Exit, start).as_millis()).collect();
         assert_eq!(rests[..7], [0, 25, 50, 100, 200, 400, 800]);
         assert!(rests[7..].iter().all(|rest| *rest == 1000), "{rests:?}");
         for _ in 0..1000 {
-            restarts.crashed(start);
+            restarts.crashed(WorkerEnd::Exit, start);
         }
         assert!(restarts.crashes.len() <= CRASHES_REMEMBERED);
     }

@@ -11,9 +11,8 @@ const AGENT: &str = "fabric8-kubernetes-client/7.6.1";
 fn tell(tap: &Tap, method: Method, url: &'static str, agent: &'static str) {
     let uri = Uri::from_static(url);
     let info = RequestInfo::parse(&method, &uri, &HeaderMap::new());
-    let agent = HeaderValue::from_static(agent);
     let query = uri.query().unwrap_or_default();
-    let asked = Asked { info: Some(&info), query, user_agent: Some(&agent) };
+    let asked = Asked { info: Some(&info), query, user_agent: agent };
     tap.tell(&asked, answered(ServedBy::Cache));
 }
 

@@ -31,7 +31,7 @@ use super::{
     connect::EndpointError,
     dial::{Dial, HttpProxy, ProxyError},
 };
-use crate::body::BoxError;
+use crate::{body::BoxError, metrics::Metrics};
 
 /// An apiserver and our own identity there.
 pub struct Access {
@@ -293,6 +293,14 @@ impl Access {
     /// Where all this was read.
     pub fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// Tells of the token, if it is a service account's.
+    pub fn metered(self, metrics: &Metrics) -> Self {
+        if let Source::ServiceAccount { .. } = self.source {
+            self.credentials.metered(metrics.clone());
+        }
+        self
     }
 
     /// The two clients: one for requests with their own credentials, one with ours.

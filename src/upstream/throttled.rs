@@ -49,6 +49,11 @@ impl Throttled {
         Self { inner, ceiling: Arc::new(ceiling), metrics }
     }
 
+    /// Sends through another client, under the same ceiling.
+    pub fn beside(&self, inner: Arc<dyn Client>) -> Self {
+        Self { inner, ceiling: self.ceiling.clone(), metrics: self.metrics.clone() }
+    }
+
     async fn turn(&self) -> Result<(), Error> {
         let wait = match self.ceiling.reserve(WAIT_MAX, Instant::now()) {
             Ok(Duration::ZERO) => return Ok(()),
@@ -161,6 +166,18 @@ mod tests {
         assert_eq!(refused, 1000 - BURST as usize - 500);
         let reported = "listless_limits_reached_total{limit=\"own_requests\"} 900";
         assert!(metrics.render().contains(reported), "{}", metrics.render());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_ways_share_one_ceiling() {
+        let client = Throttled::new(Arc::new(Noting::default()), Metrics::new());
+        let beside = client.beside(Arc::new(Noting::default()));
+        for way in [&client, &beside].into_iter().cycle().take(BURST as usize) {
+            way.send(request(), Lane::Short).await.expect("an answer");
+        }
+        let start = Instant::now();
+        beside.send(request(), Lane::Short).await.expect("an answer");
+        assert!(start.elapsed() > Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]

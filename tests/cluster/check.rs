@@ -167,13 +167,13 @@ async fn pods_and_nodes(stage: &Stage, admin: &Path) -> Result<()> {
     let plain = plain["metadata"]["name"].as_str().context("a name")?.to_owned();
     set(&format!("/api/v1/namespaces/elsewhere/pods/{plain}"), left).await?;
     stage.make("/api/v1/nodes", &json!({"metadata": {"name": "n1"}})).await?;
-    let node = json!({"status": {"nodeInfo": {"kubeletVersion": "v1.35.2"}}});
+    let node = json!({"status": {"nodeInfo": {"kubeletVersion": "v1.30.2"}}});
     set("/api/v1/nodes/n1/status", node).await?;
     let checked = Checked::of(admin, &[]).await;
     assert_eq!(checked.code, Some(0), "warnings fail nothing: {}", checked.report);
     checked.is("up-to-date", "warn", &format!("sidecars are of 0.0.1: the pod shop/{name}"));
     checked.is("left-out", "warn", &format!("the pod elsewhere/{plain}"));
-    checked.is("kubelets", "warn", "kubernetes/kubernetes#137146");
+    checked.is("kubelets", "warn", "kubernetes/kubernetes#126543");
     checked.is("sidecars", "pass", "1 of 2 pods have one");
     Ok(())
 }

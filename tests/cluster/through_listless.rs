@@ -1,6 +1,6 @@
 //! Every read of the table, straight and through `listless local` and `listless gateway`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::clusters::Cluster;
 use crate::differential::case::{Caller, Case, Memory};
@@ -19,6 +19,10 @@ repeatPolls: {action: off}
 
 /// So long after it was first asked for a document, Listless trusts nothing it was told of them.
 const SETTLING: Duration = Duration::from_secs(12);
+/// A check may wait 90 seconds for its replica to reach the answer, and eight are made at once.
+const COMPARED_LIMIT: Duration = Duration::from_secs(120);
+/// Fewer comparisons than these show nothing.
+const COMPARED_MIN: f64 = 20.0;
 /// Everything is forwarded, and compared with what memory would have said.
 const OBSERVING: &str = "\
 apiVersion: listless.dev/v1alpha1
@@ -68,7 +72,25 @@ async fn observing_changes_no_answer(version: Version) {
     let report = suite.run(&cases).await.expect("a whole run");
     eprintln!("proof: observing on {}: {report}", cluster.plane().version().name());
     assert!(report.differences.is_empty(), "{report}\n{}", proxy.log());
+    compared(&proxy).await;
     assert!(!proxy.log().contains("something else than the apiserver"), "{}", proxy.log());
+}
+
+/// Waits until answers were really compared with memory; none may differ.
+async fn compared(proxy: &ProxyProcess) {
+    let deadline = Instant::now() + COMPARED_LIMIT;
+    loop {
+        let metrics = proxy.metrics().await.expect("metrics");
+        let checks = metrics.sums("listless_shadow_checks_total", &[], "result");
+        let of = |result: &str| checks.get(result).copied().unwrap_or(0.0);
+        assert_eq!(of("different"), 0.0, "{checks:?}\n{}", proxy.log());
+        if of("equal") >= COMPARED_MIN {
+            eprintln!("proof: compared with memory: {checks:?}");
+            return;
+        }
+        assert!(Instant::now() < deadline, "too few were compared: {checks:?}");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }
 
 async fn every_read_equals_the_apiservers(version: Version) {

@@ -69,12 +69,12 @@ async fn the_status_tells_mode_readiness_and_what_is_saved() {
     let status = admin.get("/api/v1/status").await.json();
     let requests = &status["requests"];
     assert_eq!((&requests["answered"], &requests["fromMemory"]), (&20.into(), &19.into()));
-    let for_replicas = requests["upstreamForReplicas"].as_u64().expect("a number");
-    // The read that was passed on, and what was asked to allow the others.
-    assert!(requests["upstream"].as_u64() > Some(for_replicas), "{status}");
-    assert_eq!(status["saved"]["requests"].as_u64(), Some(19 - for_replicas));
+    let for_itself = requests["upstreamForItself"].as_u64().expect("a number");
+    // The read that was passed on.
+    assert_eq!(requests["upstream"].as_u64(), Some(for_itself + 1), "{status}");
+    assert_eq!(status["saved"]["requests"].as_u64(), Some(19 - for_itself));
     let share = status["saved"]["share"].as_f64().expect("a number");
-    assert!((share - (19 - for_replicas) as f64 / 20.0).abs() < 1e-9, "{status}");
+    assert!((share - (19 - for_itself) as f64 / 20.0).abs() < 1e-9, "{status}");
     assert_eq!(
         (&status["replicas"]["count"], &status["replicas"]["synced"]),
         (&1.into(), &1.into())
@@ -173,6 +173,50 @@ async fn the_timeline_counts_every_request_and_marks_what_goes_wrong() {
     let later = admin.get(&format!("/api/v1/timeline?since={since}")).await.json();
     assert!(later["points"].as_array().expect("points").iter().all(|other| other["at"] != since));
     assert_eq!((&document["periodSeconds"], &document["pointsMax"]), (&1.into(), &900.into()));
+}
+
+#[tokio::test]
+async fn the_timeline_marks_a_replica_that_listed_anew() {
+    let proxy = Setup::default().in_memory();
+    let admin = proxy.admin().await;
+    proxy.warm(PODS).await;
+    // What was before the counting began is no incident.
+    let began = until(&admin, |document| document["points"][0].is_object()).await;
+    assert_eq!(began["marks"], serde_json::json!([]));
+    proxy.simulator.skip_revisions(5);
+    proxy.simulator.forget_history();
+    proxy.simulator.end_watches();
+    eventually("a relist", || proxy.replicas()[0].relists > 0).await;
+    let relist = |document: &serde_json::Value| {
+        let marks = document["marks"].as_array().expect("marks");
+        marks.iter().find(|mark| mark["kind"] == "relist").cloned()
+    };
+    let document = until(&admin, |document| relist(document).is_some()).await;
+    let mark = relist(&document).unwrap_or_else(|| panic!("no mark: {document}"));
+    let text = mark["text"].as_str().expect("a text");
+    assert!(mark["count"] == 1 && text.contains("listed anew"), "{mark}");
+    let at = mark["at"].as_u64().expect("a time");
+    let points = document["points"].as_array().expect("points");
+    assert!(points.iter().any(|point| point["at"] == at), "beside its second: {document}");
+    let later = admin.get(&format!("/api/v1/timeline?since={at}")).await.json();
+    assert!(relist(&later).is_none(), "told once: {later}");
+}
+
+/// The timeline once it is like this, or as it was last.
+async fn until(
+    admin: &TestClient,
+    holds: impl Fn(&serde_json::Value) -> bool,
+) -> serde_json::Value {
+    let mut document = serde_json::Value::Null;
+    for _ in 0..100 {
+        document = admin.get("/api/v1/timeline").await.json();
+        if holds(&document) {
+            break;
+        }
+        // Points come once a second.
+        pass(Duration::from_millis(50)).await;
+    }
+    document
 }
 
 #[tokio::test]

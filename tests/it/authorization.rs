@@ -148,7 +148,7 @@ async fn a_review_that_fails_opens_nothing_and_is_not_remembered() {
     for effect in [
         Effect::Answer { code: 403, retry_after_secs: None },
         Effect::Answer { code: 500, retry_after_secs: None },
-        Effect::Answer { code: 429, retry_after_secs: Some(1) },
+        Effect::Answer { code: 429, retry_after_secs: None },
         Effect::Garbage,
         Effect::Close,
         Effect::BreakAfter(30),
@@ -164,6 +164,22 @@ async fn a_review_that_fails_opens_nothing_and_is_not_remembered() {
         assert_eq!(answer.text(), proxy.straight().get(IN_A).await.text());
         assert!(client.get(IN_A).await.is_hit(), "{effect:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_the_apiserver_puts_off_is_not_asked_for_meanwhile() {
+    let proxy = warmed().await;
+    let effect = Effect::Answer { code: 429, retry_after_secs: Some(3) };
+    proxy.simulator.inject(Fault::always(effect, reviews));
+    let client = proxy.client();
+    for _ in 0..5 {
+        assert_eq!(client.get(IN_A).await.detail(), "not-authorized");
+        pass(Duration::from_millis(500)).await;
+    }
+    assert_eq!(proxy.upstream.reviews(), 1);
+    pass(Duration::from_secs(1)).await;
+    assert_eq!(client.get(IN_A).await.detail(), "not-authorized");
+    assert_eq!(proxy.upstream.reviews(), 2);
 }
 
 #[tokio::test(start_paused = true)]

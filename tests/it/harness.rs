@@ -325,7 +325,7 @@ impl TestProxy {
         self.sources().metrics
     }
 
-    fn sources(&self) -> admin::Sources {
+    pub(crate) fn sources(&self) -> admin::Sources {
         self.running.sources(Vitals {
             ready: Ready::default(),
             draining: self.drain.watch(),

@@ -8,8 +8,8 @@ use listless::{
     metrics::{
         self, AuditResult, Certificate, Connect, DocumentResult, Held, Injection, Lane, Metrics,
         Origin, Outcome, Protocol, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals,
-        RequestSample, Review, ServedBy, Shadow, Told, Transport, UpstreamFault, UpstreamSample,
-        Wait, WatchEnd, Would,
+        ReplicaWatchEnd, RequestSample, Review, ServedBy, Shadow, Told, Transport, UpstreamFault,
+        UpstreamSample, Wait, WatchEnd, WorkerEnd, Would,
     },
 };
 
@@ -18,6 +18,7 @@ const MOMENT: Duration = Duration::from_millis(1);
 /// The same for callers, for polls that repeat, and for what is observed.
 fn record_polls(metrics: &Metrics) {
     metrics.reviewed(Review::Allowed);
+    metrics.reviews_cached(1);
     metrics.sessions(1);
     metrics.paced(Held::First, MOMENT);
     metrics.refused(Verb::List);
@@ -53,6 +54,7 @@ fn record_clients(metrics: &Metrics, pods: &GroupVersionResource) {
         served_by: ServedBy::Cache,
         code: StatusCode::OK,
         duration: MOMENT,
+        bytes: 1,
     };
     metrics.request(&sample);
     metrics.unsafe_read(&sample);
@@ -63,7 +65,7 @@ fn record_clients(metrics: &Metrics, pods: &GroupVersionResource) {
     metrics.waited(Wait::Reached, MOMENT);
     record_polls(metrics);
     record_documents(metrics);
-    drop(metrics.watcher(Transport::Http));
+    drop(metrics.watcher(Transport::Http, pods));
     metrics.watch_told(Told::Added);
     metrics.watch_ended(WatchEnd::Timeout);
     metrics.client_received(1);
@@ -102,6 +104,7 @@ fn record_upstream(metrics: &Metrics, pods: &GroupVersionResource) {
         lists_again: 0,
         watches: 1,
         watches_again: 0,
+        watches_ended: std::array::from_fn(|index| (ReplicaWatchEnd::ALL[index], 1)),
         events: 1,
         bookmarks: 1,
         catch_ups: 1,
@@ -115,8 +118,10 @@ fn record_own(metrics: &Metrics) {
     metrics.ready(true);
     metrics.config_in_use(std::time::SystemTime::UNIX_EPOCH, 1);
     metrics.certificate_reloaded(Outcome::Success);
-    metrics.worker(true, 2);
+    metrics.worker(true, [(WorkerEnd::Exit, 2)].into_iter());
     metrics.service_account_mirrored(Outcome::Success);
+    metrics.token_expires(std::time::SystemTime::UNIX_EPOCH);
+    metrics.token_reloaded(Outcome::Success);
     metrics.certificate_expires(Certificate::Serving, std::time::SystemTime::UNIX_EPOCH);
 }
 

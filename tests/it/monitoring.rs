@@ -14,6 +14,7 @@ use std::{
 };
 
 use dashboard::Dashboard;
+use listless::metrics::Limit;
 use names::Catalogue;
 use rules::{Rule, RuleTests};
 
@@ -139,6 +140,17 @@ fn the_page_of_alerts_has_no_section_of_an_alert_that_is_gone() {
 }
 
 #[test]
+fn the_page_of_alerts_says_of_every_bound_what_happened() {
+    let page = text_of("docs/alerts.md");
+    let section = section(&page, "ListlessBoundReached").expect("a section");
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let rows = rows.map(|(limit, _)| limit).filter(|limit| *limit != "limit");
+    let told: BTreeSet<&str> = rows.collect();
+    let known = Limit::ALL.iter().map(|limit| limit.as_str()).collect();
+    assert_eq!(told, known);
+}
+
+#[test]
 fn every_alert_is_tested_where_it_fires_and_where_it_stays_quiet() {
     let files = ["tests.yaml", "days.tests.yaml"].map(|file| RuleTests::parse(&config(file)));
     assert!(files.iter().all(|file| file.rule_files == RULE_FILES), "the tests are about these");
@@ -199,6 +211,8 @@ fn the_dashboard_has_a_row_for_each_subject_and_every_panel_answers_a_question()
         "Who asks",
         "Latency",
         "Forwards",
+        "Polls that repeat, and mode observe",
+        "Discovery",
         "Replicas",
         "The apiserver, as seen from here",
         "The process",

@@ -1,5 +1,5 @@
-//! What is written down of requests: lines in the log, the file of answers from memory, and no token
-//! in either, wherever a client puts one.
+//! What is written down or told of requests: lines in the log, the file of answers from memory, the
+//! report and what is told live, and no token in any of them, wherever a client puts one.
 
 use std::{
     fs,
@@ -7,15 +7,19 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::Path,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
-use listless::simulator::{Effect, Fault, User};
+use listless::{
+    simulator::{Effect, Fault, User},
+    tap::{Filter, QUEUE_MAX},
+};
 use serde_json::Value;
 use tempfile::TempDir;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::harness::{LOCAL_TOKEN, Setup, TestProxy, settle};
+use crate::harness::{LOCAL_TOKEN, Setup, TestProxy, pass, settle};
 
 const PODS: &str = "/api/v1/pods";
 const IN_A: &str = "/api/v1/namespaces/a/pods";
@@ -177,6 +181,30 @@ async fn every_answer_from_memory_is_audited_and_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_document_of_discovery_from_memory_is_audited_by_its_path() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let proxy = Setup::default().config(&audited(&directory, "")).in_memory();
+    let client = proxy.client().with("user-agent", "agent/1");
+    client.get("/api").await;
+    // Documents are given from memory once nothing has changed for some seconds.
+    pass(Duration::from_secs(12)).await;
+    let fetched = client.get("/apis/x.io/v1").await;
+    assert!(!fetched.cache_status().contains("hit"), "{}", fetched.cache_status());
+    let held = client.get("/apis/x.io/v1").await;
+    assert_eq!(held.cache_status(), "listless; hit; detail=discovery");
+    settle().await;
+    let file = directory.path().join("audit");
+    proxy.drain().await;
+    let lines = lines(&file);
+    assert_eq!(lines.len(), 1, "only what memory answered: {lines:?}");
+    let line = &lines[0];
+    assert_eq!((&line["who"], &line["userAgent"]), (&"own".into(), &"agent/1".into()));
+    assert_eq!((&line["verb"], &line["path"]), (&"other".into(), &"/apis/x.io/v1".into()));
+    assert_eq!((&line["resource"], &line["level"]), (&"".into(), &"discovery".into()));
+    assert_eq!((&line["code"], &line["resourceVersion"]), (&200.into(), &Value::Null));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_file_can_be_changed_and_left_out_while_it_runs() {
     let (first, second) = (tempfile::tempdir(), tempfile::tempdir());
     let (first, second) = (first.expect("a directory"), second.expect("a directory"));
@@ -207,7 +235,7 @@ async fn the_file_can_be_changed_and_left_out_while_it_runs() {
 const SECRET: &str = "planted-s3cret-0123456789";
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_in_neither_wherever_a_client_puts_it() {
+async fn a_token_is_in_none_of_them_wherever_a_client_puts_it() {
     let (log, _guard) = Log::start(tracing::Level::TRACE);
     let directory = tempfile::tempdir().expect("a directory");
     let setup = Setup::default();
@@ -215,6 +243,7 @@ async fn a_token_is_in_neither_wherever_a_client_puts_it() {
     let config = audited(&directory, "accessLog: {level: all}\n");
     let proxy = setup.gateway().config(&config).in_memory();
     let ann = proxy.bearer(SECRET);
+    let mut watching = proxy.sources().tap.listen(Some(Filter::default())).expect("a place");
     ann.get(PODS).await;
     assert!(ann.get(PODS).await.is_hit());
     for header in ["user-agent", "x-anything", "cookie", "accept", "referer", "audit-id"] {
@@ -250,6 +279,13 @@ async fn a_token_is_in_neither_wherever_a_client_puts_it() {
         }
     }
     settle().await;
+    let report = serde_json::to_string(&proxy.report()).expect("JSON");
+    assert!(report.contains("pods") && !report.contains(SECRET), "{report}");
+    let mut tapped = Vec::new();
+    watching.next(&mut tapped, QUEUE_MAX).await;
+    let tapped: Vec<_> = tapped.iter().map(|request| &**request).collect();
+    let tapped = serde_json::to_string(&tapped).expect("JSON");
+    assert!(tapped.contains("pods") && !tapped.contains(SECRET), "{tapped}");
     proxy.drain().await;
     let audit = fs::read_to_string(directory.path().join("audit")).expect("a file");
     let hits = audit.lines().count();

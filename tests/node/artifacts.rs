@@ -17,6 +17,10 @@ pub const PAUSE: &str = "registry.k8s.io/pause:3.10";
 pub const WORKLOAD: &str = "example.test/workload:1";
 /// The image of a Java service with fabric8.
 pub const FABRIC8: &str = "example.test/fabric8:1";
+/// The image of the cluster's DNS, as `manifests/dns.yaml` names it.
+const DNS: &str = "registry.k8s.io/coredns/coredns:v1.14.7";
+const HELM: &str = "helm.sh/helm/v4/cmd/helm";
+const HELM_3: &str = "helm.sh/helm/v3/cmd/helm";
 /// Where the image under test would be pulled from.
 pub const REGISTRY: &str = "example.test";
 /// Its name there.
@@ -31,6 +35,8 @@ pub struct Artifacts {
     pub kubernetes: PathBuf,
     /// Helm 4.
     pub helm: PathBuf,
+    /// Helm 3.
+    pub helm_3: PathBuf,
     /// OCI archives.
     pub images: Vec<PathBuf>,
     /// The size of the compressed image under test.
@@ -56,13 +62,14 @@ impl Artifacts {
     pub fn build() -> Result<Self> {
         fs::create_dir_all(work_folder())?;
         let kubernetes = kubernetes()?;
-        let helm = helm()?;
-        let (pause, workload, fabric8) = (pause()?, workload()?, fabric8()?);
+        let helm = go_program("helm", source_folder("tools/helm-4"), "-s -w", HELM)?;
+        let helm_3 = go_program("helm-3", source_folder("tools/helm-3"), "-s -w", HELM_3)?;
+        let (pause, dns, workload, fabric8) = (pause()?, dns()?, workload()?, fabric8()?);
         let (listless, image_bytes) = listless()?;
-        let mut images = vec![pause, workload, listless];
+        let mut images = vec![pause, dns, workload, listless];
         let has_fabric8 = fabric8.is_some();
         images.extend(fabric8);
-        Ok(Self { kubernetes, helm, images, image_bytes, has_fabric8 })
+        Ok(Self { kubernetes, helm, helm_3, images, image_bytes, has_fabric8 })
     }
 }
 
@@ -72,10 +79,6 @@ fn kubernetes() -> Result<PathBuf> {
     let flags =
         format!("{} -X {client}={}", Version::V1_36.linker_flags(), Version::V1_36.release());
     go_program("kubernetes", source("kubernetes"), &flags, ".")
-}
-
-fn helm() -> Result<PathBuf> {
-    go_program("helm", source_folder("tools/helm-4"), "-s -w", "helm.sh/helm/v4/cmd/helm")
 }
 
 fn go_program(name: &str, source: PathBuf, flags: &str, package: &str) -> Result<PathBuf> {
@@ -141,6 +144,13 @@ fn pause() -> Result<PathBuf> {
         let mut compile = Command::new("gcc");
         compile.args(["-Os", "-static", "-s", "-o"]).arg(folder.join("pause"));
         run(compile.arg(&program)).map(drop)
+    })
+}
+
+fn dns() -> Result<PathBuf> {
+    let program = go_program("coredns", source("coredns"), "-s -w", ".")?;
+    image("dns.tar", DNS, "65534:65534", &["/coredns"], &[&program], |folder| {
+        Ok(fs::copy(&program, folder.join("coredns")).map(drop)?)
     })
 }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
+use crate::artifacts::{Artifacts, source};
 use crate::node::Node;
 use crate::rig::client::{Answer, Client};
 use crate::rig::control_plane::RequestCounts;
@@ -23,6 +24,7 @@ pub struct Kube {
     kubeconfig: PathBuf,
     kubernetes: PathBuf,
     helm: PathBuf,
+    helm_3: PathBuf,
     home: PathBuf,
     client: Client,
 }
@@ -53,11 +55,12 @@ pub async fn until<T>(
 
 impl Kube {
     /// Speaks to the node's apiserver.
-    pub fn new(node: &Node, helm: &Path) -> Result<Self> {
+    pub fn new(node: &Node, artifacts: &Artifacts) -> Result<Self> {
         Ok(Self {
             kubeconfig: node.kubeconfig()?,
             kubernetes: node.kubernetes().to_owned(),
-            helm: helm.to_owned(),
+            helm: artifacts.helm.clone(),
+            helm_3: artifacts.helm_3.clone(),
             home: node.folder().join("home"),
             client: node.admin()?,
         })
@@ -111,13 +114,7 @@ impl Kube {
 
     /// Runs kubectl with something on its standard input.
     pub async fn kubectl_with(&self, words: &[&str], input: &str) -> Result<String> {
-        let mut command = self.kubectl_command(words);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn()?;
-        let mut pipe = child.stdin.take().context("a pipe")?;
-        pipe.write_all(input.as_bytes()).await?;
-        drop(pipe);
-        said(&format!("kubectl {}", words.join(" ")), &child.wait_with_output().await?)
+        feed(&format!("kubectl {}", words.join(" ")), self.kubectl_command(words), input).await
     }
 
     /// Makes or changes an object.
@@ -125,15 +122,31 @@ impl Kube {
         self.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.map(drop)
     }
 
-    /// Runs helm and hands over what it says.
+    /// Runs Helm 4 and hands over what it says.
     pub async fn helm(&self, words: &[&str]) -> Result<String> {
-        let mut command = Command::new(&self.helm);
+        self.run_helm(&self.helm, words).await
+    }
+
+    /// Runs Helm 3 and hands over what it says.
+    pub async fn helm_3(&self, words: &[&str]) -> Result<String> {
+        self.run_helm(&self.helm_3, words).await
+    }
+
+    async fn run_helm(&self, helm: &Path, words: &[&str]) -> Result<String> {
+        let mut command = Command::new(helm);
         for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "HOME"] {
             command.env(variable, &self.home);
         }
         command.env("KUBECONFIG", &self.kubeconfig).kill_on_drop(true).stdin(Stdio::null());
         let output = command.args(words).output().await?;
         said(&format!("helm {}", words.join(" ")), &output)
+    }
+
+    /// Gives Services names, and waits until they can be looked up.
+    pub async fn serve_names(&self) -> Result<()> {
+        let manifests = source("manifests/dns.yaml");
+        self.kubectl(&["apply", "-f", manifests.to_str().context("a path that is text")?]).await?;
+        self.rolled_out("kube-system", "coredns").await
     }
 
     /// Waits until all pods of a Deployment are of its present template, and Ready.
@@ -197,6 +210,16 @@ pub fn container_status<'a>(pod: &'a Value, container: &str) -> Option<&'a Value
     let lists = ["initContainerStatuses", "containerStatuses"];
     let all = lists.iter().filter_map(|list| pod["status"][list].as_array()).flatten();
     all.into_iter().find(|status| status["name"] == container)
+}
+
+/// Runs a command with something on its standard input, and hands over what it says.
+pub async fn feed(what: &str, mut command: Command, input: &str) -> Result<String> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    let mut pipe = child.stdin.take().context("a pipe")?;
+    pipe.write_all(input.as_bytes()).await?;
+    drop(pipe);
+    said(what, &child.wait_with_output().await?)
 }
 
 fn said(what: &str, output: &Output) -> Result<String> {

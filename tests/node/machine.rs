@@ -18,6 +18,8 @@ const COMMANDS: [(&str, &str); 12] = [
     ("conntrack", "conntrack"),
     ("buildah", "buildah"),
 ];
+/// Set to 1 where a machine that cannot have a node must fail the suite.
+const REQUIRED: &str = "LISTLESS_REQUIRE_NODE";
 /// Where Debian has the plugins that connect pods.
 pub const PLUGINS: &str = "/usr/lib/cni";
 
@@ -35,6 +37,11 @@ pub fn lacks() -> Option<String> {
     (!plugin.exists()).then(|| {
         format!("there is no {}; Debian's package is containernetworking-plugins", plugin.display())
     })
+}
+
+/// Whether a machine that lacks something must fail the suite.
+pub fn is_required() -> bool {
+    std::env::var(REQUIRED).is_ok_and(|value| value == "1")
 }
 
 /// Whether a command can be found.

@@ -34,8 +34,6 @@ use node::Node;
 use stage::Stage;
 use table::Table;
 
-/// Set to 1 where a machine that cannot have a node must fail the suite.
-const REQUIRED: &str = "LISTLESS_REQUIRE_NODE";
 /// Leaves the node up until the suite is interrupted, to look at it.
 const LEFT_UP: &str = "LISTLESS_NODE_STAYS";
 
@@ -46,8 +44,7 @@ fn main() -> ExitCode {
     }
     if let Some(reason) = machine::lacks() {
         println!("the tests on a node do not run: {reason}");
-        let required = std::env::var(REQUIRED).is_ok_and(|value| value == "1");
-        return if required { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+        return if machine::is_required() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     }
     let is_build = std::env::args().any(|argument| argument == "--build");
     match if is_build { Artifacts::build().map(drop) } else { run() } {
@@ -91,6 +88,7 @@ async fn play(node: &mut Node, artifacts: &Artifacts) -> Result<()> {
     let mut table = Table::default();
     table.row("node Ready after its first start", format!("{:.1?}", began.elapsed()));
     let mut stage = Stage::set(node, artifacts, table)?;
+    stage.kube.serve_names().await.context("the cluster's DNS does not come up")?;
     let failed = scenarios::run(&mut stage, &wanted).await;
     println!("\n{}", stage.table);
     if std::env::var_os(LEFT_UP).is_some() {

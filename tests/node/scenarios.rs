@@ -1,6 +1,7 @@
 //! What is shown on the node, in order: a release comes, workloads run beside it, things go wrong,
 //! it goes.
 
+mod by_hand;
 mod costs;
 mod faults;
 mod gateways;
@@ -38,12 +39,15 @@ macro_rules! scenarios {
 
 scenarios! {
     install::the_chart_is_installed_and_a_pod_is_answered_from_memory,
+    install::the_release_is_checked_from_a_pod_by_helm_test,
     install::a_fabric8_poller_costs_the_apiserver_no_lists_once_its_namespace_is_labelled,
     workloads::a_job_completes_beside_its_sidecar,
     workloads::init_containers_are_served_too,
+    workloads::a_sidecar_finds_the_apiserver_by_its_name,
     workloads::a_restricted_namespace_takes_injected_pods,
     workloads::exec_logs_and_port_forward_reach_an_injected_pod,
     workloads::a_rolling_restart_disturbs_nobody,
+    by_hand::a_manifest_is_injected_and_brought_back_by_hand,
     neighbours::a_neighbour_without_the_token_gets_nothing,
     faults::a_killed_worker_costs_a_client_one_request_at_most,
     faults::a_worker_killed_for_want_of_memory_costs_a_client_one_request_at_most,
@@ -57,6 +61,7 @@ scenarios! {
     costs::a_sidecar_costs_little,
     release::pods_go_back_to_what_they_were_once_the_label_is_gone,
     release::injected_pods_run_on_after_the_release_is_gone,
+    release::helm_3_brings_the_release_and_takes_it_away,
 }
 
 /// Plays the first scenario, and those others whose name has one of these words in it; tells how

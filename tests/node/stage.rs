@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -15,6 +15,8 @@ use crate::table::Table;
 
 /// Where the workload tells what it saw.
 pub const SEEN_PORT: u16 = 8080;
+/// What Go says of a connection to a port where nobody listens.
+const REFUSED: &str = "connection refused";
 
 /// Everything at hand.
 pub struct Stage<'a> {
@@ -53,6 +55,8 @@ pub struct Seen {
 pub struct Failure {
     /// Which client's.
     pub client: u32,
+    /// When.
+    pub when: jiff::Timestamp,
     /// Why.
     pub error: String,
 }
@@ -71,7 +75,7 @@ pub struct Sidecar {
 impl<'a> Stage<'a> {
     /// With a node that is up.
     pub fn set(node: &'a Node, artifacts: &'a Artifacts, table: Table) -> Result<Self> {
-        Ok(Self { node, kube: Kube::new(node, &artifacts.helm)?, artifacts, table })
+        Ok(Self { node, kube: Kube::new(node, artifacts)?, artifacts, table })
     }
 
     /// What a polling pod saw so far.
@@ -172,6 +176,20 @@ impl Seen {
             let same = failures.iter().filter(|other| other.client == failure.client);
             ensure!(same.count() <= 1, "client {} failed twice: {failures:?}", failure.client);
         }
+        Ok(())
+    }
+
+    /// Fails if a client saw more than one list fail for another reason than that nobody listened,
+    /// or if any failed later than a limit after a moment.
+    pub fn refused_for_a_while(&self, since: SystemTime, limit: Duration) -> Result<()> {
+        let failures = self.failures.as_deref().unwrap_or_default();
+        let cut: Vec<_> = failures.iter().filter(|one| !one.error.contains(REFUSED)).collect();
+        for failure in &cut {
+            let same = cut.iter().filter(|other| other.client == failure.client);
+            ensure!(same.count() <= 1, "client {} was cut off twice: {cut:?}", failure.client);
+        }
+        let late = failures.iter().find(|one| SystemTime::from(one.when) > since + limit);
+        ensure!(late.is_none(), "more than {limit:?} afterwards: {late:?}");
         Ok(())
     }
 

@@ -513,12 +513,13 @@ function drawSummary() {
   say("saved-label", observing ? "Requests that would be saved" : "Requests saved");
   say("saved-share", share(part));
   say("saved-detail", requests.answered === 0 ? "no request yet"
-    : `${count(saved)} of ${count(requests.answered)}; what replicas ask is deducted`);
+    : `${count(saved)} of ${count(requests.answered)}; `
+      + (observing ? "by memory, nothing deducted" : "what Listless asks for itself is deducted"));
   say("answered", count(requests.answered));
   say("answered-detail", `${count(requests.fromMemory)} from memory, ${count(requests.coalesced)} shared, `
     + `${count(requests.forwarded)} forwarded, ${count(requests.failed)} failed or refused`);
   say("upstream", count(requests.upstream));
-  say("upstream-detail", `${count(requests.upstreamForReplicas)} of them for replicas`);
+  say("upstream-detail", `${count(requests.upstreamForItself)} of them for Listless itself`);
   drawEstimate(totals.estimate);
   say("held", count(status.replicas.count));
   const starting = status.replicas.count - status.replicas.synced;

@@ -7,14 +7,14 @@ use std::{fmt::Write, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{
     Request, Response, StatusCode,
-    header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT},
+    header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
 };
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
 use super::failure::{Failure, Status, StatusDetails};
 use crate::{
-    api::{query::Query, selector::FieldSelector, version::ResourceVersion},
+    api::{pushback::retry_after, query::Query, selector::FieldSelector, version::ResourceVersion},
     body::Body,
     cache::{envelope::Envelope, split::Splitter},
     upstream::{Client, Lane},
@@ -151,13 +151,13 @@ async fn check(answer: Response<Body>) -> Result<Body, Failure> {
 /// Reads what it can of an error's Status; the HTTP code counts.
 async fn status(answer: Response<Body>) -> Status {
     let code = answer.status().as_u16();
-    let retry_after = answer.headers().get(RETRY_AFTER);
-    let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
+    let retry_after = retry_after(answer.headers());
     let body = timeout(PIECE_WAIT, answer.into_body().collect(STATUS_BYTES_MAX)).await;
     let body = body.ok().and_then(Result::ok).unwrap_or_default();
     let mut status: Status = serde_json::from_slice(&body).unwrap_or_default();
     status.code = code;
-    if let Some(retry_after_seconds) = retry_after {
+    if let Some(retry_after) = retry_after {
+        let retry_after_seconds = u32::try_from(retry_after.as_secs()).unwrap_or(u32::MAX);
         status.details = Some(StatusDetails { retry_after_seconds });
     }
     status

@@ -6,9 +6,10 @@ use serde::Deserialize;
 
 use super::event::EventError;
 use crate::{
-    api::version::ResourceVersion,
+    api::{pushback::RETRY_AFTER_MAX, version::ResourceVersion},
     body::BoxError,
     cache::{envelope::EnvelopeError, reader::ObjectError, rebuild::Duplicate, split::SplitError},
+    metrics::ReplicaWatchEnd,
     upstream,
 };
 
@@ -151,6 +152,30 @@ impl Failure {
         }
     }
 
+    /// What a watch ended of in which this happened.
+    pub fn watch_end(&self) -> ReplicaWatchEnd {
+        match self {
+            Self::Upstream(_) => ReplicaWatchEnd::Unanswered,
+            Self::Silence(_) => ReplicaWatchEnd::Silent,
+            Self::Body(_) => ReplicaWatchEnd::Broken,
+            Self::Status(Status { code: 410, .. }) => ReplicaWatchEnd::Expired,
+            Self::Status(status) if status.is_refusal() => ReplicaWatchEnd::Refused,
+            Self::Status(_) => ReplicaWatchEnd::Status,
+            Self::ShortWatch => ReplicaWatchEnd::Closed,
+            Self::Older { .. } | Self::Backwards { .. } | Self::Restored { .. } => {
+                ReplicaWatchEnd::Backwards
+            }
+            Self::ContentType(_)
+            | Self::Split(_)
+            | Self::Envelope(_)
+            | Self::Item(_)
+            | Self::Duplicate(_)
+            | Self::NotUnderstood
+            | Self::OutOfMemory
+            | Self::Event(_) => ReplicaWatchEnd::Malformed,
+        }
+    }
+
     /// Whether a whole list came whose content is unusable.
     pub fn is_bad_list(&self) -> bool {
         match self {
@@ -204,6 +229,3 @@ impl Status {
         Duration::from_secs(seconds.into()).min(RETRY_AFTER_MAX)
     }
 }
-
-/// No request to wait is honoured beyond this.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);

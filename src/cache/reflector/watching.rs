@@ -27,6 +27,7 @@ use crate::{
         replica::Link,
         store::Snapshot,
     },
+    metrics::ReplicaWatchEnd,
     mutants::{Mutant, is_on},
 };
 
@@ -121,14 +122,33 @@ impl Reflector {
             }
             None => WATCH_LENGTH.mul_f64(1.0 + (self.random)()),
         };
-        let body = self.exchange.watch(&from, length).await?;
+        let end = self.follow_from(&from, envelope, length).await;
+        self.counters.watches_ended.increment(match &end {
+            Ok(End::Lagging) => ReplicaWatchEnd::Lagging,
+            Ok(End::Closed) if now.elapsed().as_secs() >= length.as_secs() => {
+                ReplicaWatchEnd::Timeout
+            }
+            Ok(End::Closed) => ReplicaWatchEnd::Closed,
+            Err(failure) => failure.watch_end(),
+        });
+        end.map(|_| Step::Watch)
+    }
+
+    /// Follows one watch to its end; `from` is the version shown.
+    async fn follow_from(
+        &mut self,
+        from: &ResourceVersion,
+        envelope: Arc<Envelope>,
+        length: Duration,
+    ) -> Result<End, Failure> {
+        let body = self.exchange.watch(from, length).await?;
         let opened_at = Instant::now();
         self.replica.publish(|published| published.link = Link::Up);
         let stream = self.open(body, envelope);
         let end = self.read_events(stream).await;
         let now = Instant::now();
         self.replica.publish(|published| published.link = Link::Lost { since: now });
-        let unchanged = self.shown().as_ref() == Some(&from);
+        let unchanged = self.shown().as_ref() == Some(from);
         self.catch_up.ended(!unchanged, now);
         let end = end?;
         if end == End::Closed && unchanged && now.saturating_duration_since(opened_at) < SHORT_WATCH
@@ -138,7 +158,7 @@ impl Reflector {
         if end == End::Closed {
             self.backoff.reset();
         }
-        Ok(Step::Watch)
+        Ok(end)
     }
 
     fn open(&self, body: Body, envelope: Arc<Envelope>) -> Stream {

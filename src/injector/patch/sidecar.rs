@@ -92,12 +92,7 @@ pub(super) fn container(
         "args": arguments,
         "env": environment(redirected),
         "ports": [{"name": "listless-health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
-        "startupProbe": {
-            "exec": {"command": probe(&["--started", STARTED_WITHIN])},
-            "periodSeconds": 1,
-            "timeoutSeconds": 3,
-            "failureThreshold": 120,
-        },
+        "lifecycle": {"postStart": {"exec": {"command": probe(&["--started", STARTED_WITHIN])}}},
         "livenessProbe": {
             "exec": {"command": probe(&["--live"])},
             "periodSeconds": 30,
@@ -116,9 +111,12 @@ pub(super) fn container(
     })
 }
 
-/// The first question comes before the sidecar can have started, and the second a whole second later: so
-/// the first waits for its answer.
-const STARTED_WITHIN: &str = "--within=900ms";
+/// How long a kubelet waits in the hook before it starts the sidecar anew, and the most by which that can put
+/// off the deletion of a pod.
+///
+/// A hook and no startup probe: a kubelet asks a probe first when the container is not there yet, and then a
+/// whole second later; it runs the hook once the container runs, and starts the next when the hook has ended.
+const STARTED_WITHIN: &str = "--within=30s";
 
 /// What a kubelet runs beside the sidecar to learn how it fares.
 fn probe(question: &[&str]) -> Vec<String> {

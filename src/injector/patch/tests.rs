@@ -147,7 +147,8 @@ fn probes_ask_where_the_sidecar_answers_them() {
         let address = words.filter_map(|word| word.strip_prefix("--health=")).next().unwrap();
         address.rsplit(':').next().unwrap().to_owned()
     };
-    for probe in ["startupProbe", "livenessProbe"] {
-        assert_eq!(port(&sidecar[probe]["exec"]["command"]), port(&sidecar["args"]), "{probe}");
+    for question in ["/lifecycle/postStart", "/livenessProbe"] {
+        let command = sidecar.pointer(question).map(|handler| &handler["exec"]["command"]).unwrap();
+        assert_eq!(port(command), port(&sidecar["args"]), "{question}");
     }
 }

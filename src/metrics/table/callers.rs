@@ -18,11 +18,30 @@ pub(in crate::metrics) const UNSAFE_READS: Metric = counter(
     "Unsafe reads: LIST and GET without a resourceVersion, which cost the apiserver a consistent \
      read.",
 );
+pub(in crate::metrics) const SAVED: Metric = counter(
+    "listless_saved_requests_total",
+    Unit::Count,
+    &[GROUP, RESOURCE],
+    "Requests answered from memory, or with another's answer: what the apiserver did not have to answer. \
+     What Listless asked for itself is not deducted.",
+);
+pub(in crate::metrics) const SAVED_BYTES: Metric = counter(
+    "listless_saved_bytes_total",
+    Unit::Bytes,
+    &[GROUP, RESOURCE],
+    "Bytes of the bodies of such answers, as sent (compressed or not).",
+);
 pub(in crate::metrics) const REVIEWS: Metric = counter(
     "listless_access_reviews_total",
     Unit::Count,
     &[of!("result", Review)],
     "Access reviews asked in callers' names before memory answers them.",
+);
+pub(in crate::metrics) const REVIEWS_CACHED: Metric = gauge(
+    "listless_access_reviews_cached",
+    Unit::Count,
+    &[],
+    "Access reviews remembered, one per caller and what it may.",
 );
 pub(in crate::metrics) const SESSIONS: Metric = gauge(
     "listless_gateway_sessions",

@@ -3,7 +3,7 @@
 use metrics::Unit;
 
 use super::super::{
-    labels::{AuditResult, Certificate, Outcome},
+    labels::{AuditResult, Certificate, Outcome, WorkerEnd},
     metric::{Label, Metric, Values, counter, gauge},
 };
 
@@ -38,6 +38,19 @@ pub(in crate::metrics) const MIRRORINGS: Metric = counter(
     &[of!("result", Outcome)],
     "Changes of the service account copied for the workload, and looks at which that failed.",
 );
+pub(in crate::metrics) const TOKEN_EXPIRY: Metric = gauge(
+    "listless_service_account_token_expiry_timestamp_seconds",
+    Unit::Seconds,
+    &[],
+    "When the service account's token expires that Listless itself reads with, in Unix time; absent if \
+     the token does not say, and where there is none.",
+);
+pub(in crate::metrics) const TOKEN_RELOADS: Metric = counter(
+    "listless_service_account_token_reloads_total",
+    Unit::Count,
+    &[of!("result", Outcome)],
+    "Changes of that token that were taken over, and reads of it that failed.",
+);
 pub(in crate::metrics) const AUDIT_LINES: Metric = counter(
     "listless_audit_lines_total",
     Unit::Count,
@@ -53,7 +66,7 @@ pub(in crate::metrics) const SAFE_MODE: Metric = gauge(
 pub(in crate::metrics) const WORKER_RESTARTS: Metric = counter(
     "listless_worker_restarts_total",
     Unit::Count,
-    &[],
+    &[of!("reason", WorkerEnd)],
     "Workers of a sidecar that took the place of one that had ended.",
 );
 pub(in crate::metrics) const CERTIFICATE_EXPIRY: Metric = gauge(

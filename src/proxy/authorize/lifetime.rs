@@ -4,29 +4,21 @@
 
 use std::time::{Duration, SystemTime};
 
-use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::HeaderValue;
-use serde::Deserialize;
 
-/// What a JSON web token claims of its end (RFC 7519, section 4.1.4).
-#[derive(Deserialize)]
-struct Claims {
-    exp: Option<f64>,
-}
+use crate::upstream::expiry;
 
 /// What is left of the token in an Authorization header; nothing is known of one that does not say.
 pub(in crate::proxy) fn left(credential: &HeaderValue, now: SystemTime) -> Option<Duration> {
-    let (_, token) = credential.to_str().ok()?.split_once(' ')?;
-    let mut parts = token.split('.');
-    let (_header, claims, _signature) = (parts.next()?, parts.next()?, parts.next()?);
-    let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?;
-    let end = serde_json::from_slice::<Claims>(&claims).ok()?.exp?;
+    let end = expiry::unix_seconds(credential)?;
     let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs_f64();
     Some(Duration::try_from_secs_f64(end - now).unwrap_or(Duration::ZERO))
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+
     use super::*;
 
     fn left_of(credential: &str) -> Option<Duration> {

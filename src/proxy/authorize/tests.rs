@@ -75,6 +75,19 @@ fn authorize(own: &Arc<Reviewer>, plain: &Arc<Reviewer>) -> Authorize {
     Authorize::new(own.clone(), plain.clone(), Metrics::new())
 }
 
+#[tokio::test(start_paused = true)]
+async fn how_many_reviews_are_remembered_is_told() {
+    let (own_reviewer, plain) = (Reviewer::new(201, ALLOWED), Reviewer::new(201, DENIED));
+    let metrics = Metrics::new();
+    let authorize = Authorize::new(own_reviewer, plain, metrics.clone());
+    for asker in [own(), own(), bearer("a"), bearer("b")] {
+        authorize.allows(&asker, list, &Remembered::default()).await;
+    }
+    authorize.report().await;
+    let text = metrics.render();
+    assert!(text.contains("\nlistless_access_reviews_cached 3\n"), "{text}");
+}
+
 /// Whether our own user is allowed, and how many reviews two reads cost.
 async fn allowed(status: u16, answer: &'static str) -> (bool, usize) {
     let reviewer = Reviewer::new(status, answer);

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::events::{Event, Lines, Unreadable, read_list};
 use crate::{
+    api::pushback::{RETRY_AFTER_MAX, retry_after},
     body::Body,
     cache::reflector::Random,
     upstream::{self, Client, Lane},
@@ -93,7 +94,7 @@ enum Failure {
     #[error("the apiserver refuses it with status {0}")]
     Refused(StatusCode),
     #[error("the apiserver answered with status {0}")]
-    Status(StatusCode),
+    Status(StatusCode, Duration),
     #[error("no answer came within {ANSWER_MAX:?}")]
     Silence,
     #[error("its version is none")]
@@ -226,19 +227,19 @@ impl Watches {
         loop {
             let failure = self.follow_once(which, &mut rest).await;
             self.state().followed[which].proven_at = None;
-            let pause = match failure {
-                Ok(()) => Duration::ZERO,
-                Err(Failure::Refused(_)) => REFUSED_REST,
-                Err(_) => {
+            let (pause, told) = match &failure {
+                Ok(()) => (Duration::ZERO, Duration::ZERO),
+                Err(Failure::Refused(_)) => (REFUSED_REST, Duration::ZERO),
+                Err(failure) => {
                     let longer = (rest * 2).min(BACKOFF.1);
-                    mem::replace(&mut rest, longer)
+                    (mem::replace(&mut rest, longer), failure.retry_after())
                 }
             };
             if let Err(error) = failure {
                 tracing::debug!(path = FOLLOWED[which].path, %error, "not followed");
             }
             // The pause alone would be none after a watch that ended early.
-            sleep(pause.max(BACKOFF.0).mul_f64(0.5 + (self.random)())).await;
+            sleep(pause.max(BACKOFF.0).mul_f64(0.5 + (self.random)()).max(told)).await;
         }
     }
 
@@ -344,7 +345,22 @@ impl Watches {
             code @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND) => {
                 Err(Failure::Refused(code))
             }
-            code => Err(Failure::Status(code)),
+            code => {
+                let told = retry_after(response.headers()).unwrap_or_default();
+                Err(Failure::Status(code, told.min(RETRY_AFTER_MAX)))
+            }
+        }
+    }
+}
+
+// === impl Failure ===
+
+impl Failure {
+    /// How long the apiserver wants to be left alone.
+    fn retry_after(&self) -> Duration {
+        match self {
+            Self::Status(_, told) => *told,
+            _ => Duration::ZERO,
         }
     }
 }

@@ -3,13 +3,16 @@
 //! Invariant: neither is ever shown a credential, whichever header or parameter it stands in: of a
 //! client's name only what looks like one is taken, and what repeats the caller's token is left out.
 
-use std::{borrow::Cow, sync::Arc, time::SystemTime};
+use std::{sync::Arc, time::SystemTime};
 
-use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use http::{Request, StatusCode};
 use tokio::sync::watch;
 
 use crate::{
-    api::request::{RequestInfo, ResourceRequest},
+    api::{
+        credential::{self, LEFT_OUT},
+        request::{RequestInfo, ResourceRequest},
+    },
     audit::{Audit, Entry, Subject},
     cache::reflector::Random,
     config::{AccessLevel, AccessLog, Config},
@@ -67,21 +70,6 @@ pub(super) enum Line {
     Filtered,
 }
 
-/// The longest name of a client that is shown.
-const AGENT_BYTES_MAX: usize = 64;
-
-/// A part of a name that is longer is no name or version.
-const WORD_BYTES_MAX: usize = 40;
-
-/// A shorter piece of a token tells nothing.
-const PIECE_BYTES_MIN: usize = 6;
-
-/// How JSON web tokens begin.
-const TOKEN_START: &str = "eyJ";
-
-/// Stands where something was left out.
-const LEFT_OUT: &str = "[redacted]";
-
 // === impl Records ===
 
 impl Records {
@@ -111,11 +99,7 @@ impl Records {
             return Client::default();
         }
         let headers = request.headers();
-        let token = token(headers);
-        let target = request.uri().path_and_query().map_or("", |target| target.as_str());
-        let exposed = token.is_some_and(|token| repeats(target, token));
-        let target = if exposed { Exposure::Token } else { Exposure::Clean };
-        Client { agent: agent(headers, token).into(), target }
+        Client { agent: credential::name_of_client(headers).into(), target: exposure(request) }
     }
 
     /// Whether a request that ended so has a line in the log.
@@ -202,6 +186,12 @@ fn of_resource(request: &ResourceRequest) -> Subject<'_> {
     }
 }
 
+/// Whether a request's target repeats its token.
+pub(super) fn exposure<B>(request: &Request<B>) -> Exposure {
+    let target = request.uri().path_and_query().map_or("", |target| target.as_str());
+    if credential::is_told(request.headers(), target) { Exposure::Token } else { Exposure::Clean }
+}
+
 /// A namespace that may stand in a log: a name, and not whatever a path may hold.
 pub(super) fn shown(namespace: Option<&str>) -> Option<&str> {
     const LENGTH_MAX: usize = 63;
@@ -209,90 +199,9 @@ pub(super) fn shown(namespace: Option<&str>) -> Option<&str> {
     namespace.filter(|name| name.len() <= LENGTH_MAX && name.bytes().all(plain))
 }
 
-/// The token of a request's own credential, whatever its scheme.
-fn token(headers: &HeaderMap) -> Option<&str> {
-    let credential = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok())?;
-    credential.rsplit(' ').find(|word| !word.is_empty())
-}
-
-/// Whether a target has this text, escaped or not.
-fn repeats(target: &str, token: &str) -> bool {
-    target.contains(token)
-        || unescaped(target).windows(token.len()).any(|at| at == token.as_bytes())
-}
-
-fn unescaped(target: &str) -> Vec<u8> {
-    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
-    let bytes = target.as_bytes();
-    let (mut plain, mut at) = (Vec::with_capacity(bytes.len()), 0);
-    while let Some(byte) = bytes.get(at) {
-        match (byte, digit(bytes.get(at + 1)), digit(bytes.get(at + 2))) {
-            (b'%', Some(high), Some(low)) => {
-                plain.push((high * 16 + low) as u8);
-                at += 3;
-            }
-            _ => {
-                plain.push(*byte);
-                at += 1;
-            }
-        }
-    }
-    plain
-}
-
-/// Whether a word may be a piece of the token and not a word of its own.
-fn is_part(word: &str, token: &str) -> bool {
-    word.len() >= PIECE_BYTES_MIN && token.contains(word)
-}
-
-/// What a client calls itself: its first word, `kubectl/v1.36.3`, if that looks like one.
-fn agent<'a>(headers: &'a HeaderMap, token: Option<&str>) -> Cow<'a, str> {
-    let Some(agent) = headers.get(header::USER_AGENT).map(HeaderValue::to_str) else {
-        return Cow::Borrowed("");
-    };
-    let first = agent.unwrap_or_default().split([' ', '\t', ';', ',']).next().unwrap_or_default();
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/+:@".contains(&byte);
-    let is_name = first.len() <= AGENT_BYTES_MAX
-        && first.bytes().all(plain)
-        && first.split('/').all(|word| word.len() <= WORD_BYTES_MAX)
-        && !first.contains(TOKEN_START)
-        && !token.is_some_and(|token| first.contains(token) || is_part(first, token));
-    Cow::Borrowed(if is_name || first.is_empty() { first } else { LEFT_OUT })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn agent_of(agent: &str, token: &str) -> String {
-        let mut headers = HeaderMap::new();
-        headers.insert("user-agent", HeaderValue::from_str(agent).expect("a header"));
-        super::agent(&headers, Some(token)).into_owned()
-    }
-
-    #[test]
-    fn a_client_is_called_by_its_first_word_if_that_is_a_name() {
-        for (agent, expected) in [
-            ("kubectl/v1.36.3 (linux/amd64) kubernetes/abc", "kubectl/v1.36.3"),
-            ("fabric8-kubernetes-client/6.13.4", "fabric8-kubernetes-client/6.13.4"),
-            ("", ""),
-            ("s3cret", LEFT_OUT),
-            ("tool/s3cret", LEFT_OUT),
-            ("tool/eyJhbGciOiJSUzI1NiJ9", LEFT_OUT),
-            ("0123456789012345678901234567890123456789x", LEFT_OUT),
-            ("a{b}", LEFT_OUT),
-        ] {
-            assert_eq!(agent_of(agent, "s3cret"), expected, "{agent}");
-        }
-    }
-
-    #[test]
-    fn a_token_in_a_target_is_found_escaped_or_not() {
-        for target in ["/x?token=s3cret", "/x?a=b%733cret", "/s3cret/y", "/%73%33%63%72%65%74"] {
-            assert!(repeats(target, "s3cret"), "{target}");
-        }
-        assert!(!repeats("/x?token=s3cre%", "s3cret"));
-    }
 
     #[test]
     fn only_names_are_shown_as_namespaces() {

@@ -3,7 +3,11 @@
 //! Invariants: nothing here can be printed; files are read again as they rotate; plugins are run
 //! on threads that may block, one at a time, and never for each refused request.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::{Duration, SystemTime},
+};
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, Request, Response, header::AUTHORIZATION};
@@ -15,7 +19,11 @@ use rustls::ClientConfig;
 use tokio::{sync::Semaphore, time::Instant};
 use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
 
-use crate::body::{Body, BoxError};
+use crate::{
+    body::{Body, BoxError},
+    metrics::{Metrics, Outcome},
+    upstream::expiry,
+};
 
 /// How long a token read from a file is used; the kubelet renews it long before it ends.
 const TOKEN_FILE_LIFETIME: Duration = Duration::from_secs(60);
@@ -35,6 +43,8 @@ struct Shared {
     current: ArcSwap<Current>,
     /// One obtains new ones while others wait.
     gate: Semaphore,
+    /// Who hears of a service account's token.
+    metrics: OnceLock<Metrics>,
 }
 
 /// Credentials as last obtained.
@@ -74,7 +84,14 @@ impl Credentials {
             token_file,
             current: ArcSwap::from_pointee(current),
             gate: Semaphore::new(1),
+            metrics: OnceLock::new(),
         })))
+    }
+
+    /// Tells of a service account's token, now and whenever it is read again.
+    pub(super) fn metered(&self, metrics: Metrics) {
+        self.0.current.load().header.tell_expiry(&metrics);
+        self.0.metrics.get_or_init(|| metrics);
     }
 
     /// The value of the Authorization header to send now.
@@ -127,6 +144,7 @@ impl Credentials {
             return Ok(());
         }
         let obtained = obtain(&self.0.config, self.0.token_file.as_ref()).await;
+        self.tell(obtained.as_ref().ok());
         let current = match obtained {
             Ok(current) => current,
             Err(error) => {
@@ -143,6 +161,38 @@ impl Credentials {
         };
         self.0.current.store(Arc::new(current));
         Ok(())
+    }
+
+    /// Tells of what was obtained anew, unless it is what there was.
+    fn tell(&self, obtained: Option<&Current>) {
+        let Some(metrics) = self.0.metrics.get() else { return };
+        let Some(current) = obtained else {
+            metrics.token_reloaded(Outcome::Failure);
+            return;
+        };
+        if current.header.fixed() != self.0.current.load().header.fixed() {
+            metrics.token_reloaded(Outcome::Success);
+            current.header.tell_expiry(metrics);
+        }
+    }
+}
+
+// === impl Header ===
+
+impl Header {
+    fn fixed(&self) -> Option<&HeaderValue> {
+        match self {
+            Self::Fixed(value) => Some(value),
+            Self::None | Self::Renewing(_) => None,
+        }
+    }
+
+    fn tell_expiry(&self, metrics: &Metrics) {
+        let end = self.fixed().and_then(expiry::unix_seconds);
+        let since = end.and_then(|end| Duration::try_from_secs_f64(end).ok());
+        if let Some(at) = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)) {
+            metrics.token_expires(at);
+        }
     }
 }
 

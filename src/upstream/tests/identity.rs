@@ -2,7 +2,10 @@
 
 use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
+use base64::{
+    Engine,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD as BASE64_URL_SAFE_NO_PAD},
+};
 use http::{Request, Response, StatusCode};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -13,6 +16,7 @@ use tokio_rustls::server::TlsStream;
 use super::harness::{Network, Server, network, text};
 use crate::{
     body::Body,
+    metrics::Metrics,
     upstream::{
         Client, Lane, Own, Pool, Settings,
         identity::{self, Access},
@@ -300,6 +304,52 @@ async fn service_account_is_read_from_its_directory() {
     assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer pod-token");
     let address = identity::in_cluster(directory.path(), "fd00::1", 6443).await.unwrap();
     assert_eq!(address.endpoint().authority().as_str(), "[fd00::1]:6443");
+}
+
+/// A token of a pod that ends then, in Unix time.
+fn ending(at: u32) -> String {
+    let claims = BASE64_URL_SAFE_NO_PAD.encode(format!("{{\"exp\":{at}}}"));
+    format!("e30.{claims}.c2ln")
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_service_accounts_token_is_told_and_how_often_it_changed() {
+    const EXPIRY: &str = "listless_service_account_token_expiry_timestamp_seconds";
+    const RELOADS: &str = "listless_service_account_token_reloads_total";
+    let (network, server, _) = network(&["h2"]);
+    let directory = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    put("ca.crt", &server.authority);
+    put("token", "opaque");
+    server.serve(apiserver);
+    let metrics = Metrics::new();
+    let access = identity::in_cluster(directory.path(), "apiserver", 443).await.unwrap();
+    let access = access.metered(&metrics);
+    let (_, own) = access.clients(Arc::new(network), Settings::default());
+    let told = || {
+        let text = metrics.render();
+        [
+            EXPIRY.to_owned(),
+            format!("{RELOADS}{{result=\"success\"}}"),
+            format!("{RELOADS}{{result=\"failure\"}}"),
+        ]
+        .map(|name| {
+            text.lines().find_map(|line| line.strip_prefix(&name)?.trim().parse::<f64>().ok())
+        })
+    };
+    assert_eq!(told(), [None, Some(0.0), Some(0.0)]);
+    put("token", &ending(5000));
+    crate::testing::pass(Duration::from_secs(61)).await;
+    for _ in 0..2 {
+        ask(&own, &[]).await;
+        assert_eq!(told(), [Some(5000.0), Some(1.0), Some(0.0)]);
+        crate::testing::pass(Duration::from_secs(61)).await;
+    }
+    std::fs::remove_file(directory.path().join("token")).unwrap();
+    ask(&own, &[]).await;
+    assert_eq!(told(), [Some(5000.0), Some(1.0), Some(1.0)]);
+    let text = metrics.render();
+    assert!(!text.contains("e30") && !text.contains("opaque"), "no token in {text}");
 }
 
 fn chain<T>(outcome: Result<T, identity::Error>) -> String {

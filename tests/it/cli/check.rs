@@ -214,7 +214,7 @@ fn each_thing_that_is_wrong_fails_its_own_check_and_the_command() {
         json!({"metadata": {"namespace": "shop", "name": "plain"},
         "spec": {"containers": [{"name": "web", "image": "web"}]}, "status": {"phase": "Running"}}),
     );
-    for (node, version) in [("n1", "v1.35.1"), ("n2", "v1.36.3")] {
+    for (node, version) in [("n1", "v1.30.1"), ("n2", "v1.36.3")] {
         cluster.put(
             "nodes",
             json!({"metadata": {"name": node},
@@ -231,9 +231,9 @@ fn each_thing_that_is_wrong_fails_its_own_check_and_the_command() {
     checked.is("image", "fail", "ImagePullBackOff: the pod shop/new");
     checked.is("up-to-date", "warn", "9.9.8: the pod shop/old");
     checked.is("left-out", "warn", "the pod shop/plain");
-    checked.is("kubelets", "warn", "1 node with kubelet v1.35.1");
+    checked.is("kubelets", "warn", "1 node with kubelet v1.30.1");
     let told = checked.row("kubelets")["detail"].as_str().expect("a text").to_owned();
-    assert!(told.contains("kubernetes/kubernetes#137146"), "{told}");
+    assert!(told.contains("kubernetes/kubernetes#125935"), "{told}");
     let stored = cluster.simulator.count(&group_resource("pods"));
     assert_eq!(stored, 3, "the pod that was tried is not among them");
 

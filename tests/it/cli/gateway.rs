@@ -2,8 +2,11 @@
 
 use std::{
     fs,
+    io::{Read, Write},
+    net::TcpStream,
     path::Path,
     process::{Child, Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use super::{KUBECONFIG, LISTLESS, announced, listless, signal, text};
@@ -85,24 +88,66 @@ fn a_user_with_nothing_but_a_certificate_is_warned_of() {
     assert!(log.contains("has only a client certificate"), "{log}");
 }
 
+/// A gateway as in a pod, with nothing behind it.
+fn in_a_pod(directory: &Path) -> Child {
+    let [certificate, key] = certificate(directory);
+    file(directory, "token", "not-shown");
+    file(directory, "namespace", "shop");
+    file(directory, "ca.crt", &fs::read_to_string(&certificate).expect("PEM"));
+    let mut command = gateway();
+    command.envs(POD).arg("--service-account").arg(directory);
+    command.args(["--tls-cert", &certificate, "--tls-key", &key]);
+    command.spawn().expect("the binary runs")
+}
+
 #[test]
 fn in_a_pod_it_reads_the_service_account_and_shows_the_given_certificate() {
     let directory = tempfile::tempdir().expect("a directory");
-    let [certificate, key] = certificate(directory.path());
-    file(directory.path(), "token", "not-shown");
-    file(directory.path(), "namespace", "shop");
-    file(directory.path(), "ca.crt", &fs::read_to_string(&certificate).expect("PEM"));
-    let account = directory.path().to_str().expect("text");
-    let mut command = gateway();
-    command.envs(POD).args(["--service-account", account]);
-    let mut child = command
-        .args(["--tls-cert", &certificate, "--tls-key", &key])
-        .spawn()
-        .expect("the binary runs");
+    let mut child = in_a_pod(directory.path());
     let line = announced(&mut child);
     assert!(line.starts_with("listless: serving service account "), "{line}");
     assert!(!line.contains("KUBECONFIG"), "{line}");
     end(child);
+}
+
+/// Whoever reaches it through a Service is sent to it until its end has come around.
+#[tokio::test]
+async fn in_a_pod_it_takes_connections_for_some_time_after_it_was_asked_to_stop() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut child = in_a_pod(directory.path());
+    let line = announced(&mut child);
+    let address = line.split("https://").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let address = address.expect("an address").to_owned();
+    let is_answered = || {
+        let mut stream = TcpStream::connect(&address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")?;
+        stream.read(&mut [0; 1]).map(|read| read > 0)
+    };
+    assert!(is_answered().expect("a connection"), "plain HTTP is answered where TLS is spoken");
+
+    let asked = Instant::now();
+    signal(&child, "TERM");
+    // As long as kube-proxy may take by its defaults, and more.
+    while asked.elapsed() < Duration::from_secs(3) {
+        assert!(is_answered().expect("a connection"), "after {:?}", asked.elapsed());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(child.wait().expect("an end").code(), Some(0));
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+}
+
+#[test]
+fn a_second_signal_ends_the_wait_for_those_who_know_nothing_yet() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut child = in_a_pod(directory.path());
+    announced(&mut child);
+    let asked = Instant::now();
+    signal(&child, "TERM");
+    // Signals of a kind that wait to be seen are one: so one of another kind.
+    signal(&child, "INT");
+    assert_eq!(child.wait().expect("an end").code(), Some(0));
+    assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn what_it_needs_and_does_not_find_is_named() {
 
 /// Addresses that a test must know beforehand: free a moment ago.
 fn free_address() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").to_string()
 }
 
@@ -205,6 +205,9 @@ impl Sidecar {
     }
 }
 
+/// A crash is a SIGKILL here.
+const RESTARTS: &str = "listless_worker_restarts_total{reason=\"killed\"}";
+
 /// Something that is answered without TLS: no way leads there.
 const ELSEWHERE: &str = "CONNECT elsewhere:1 HTTP/1.1\r\nHost: elsewhere:1\r\n\r\n";
 
@@ -217,7 +220,7 @@ fn a_killed_worker_is_replaced_while_clients_wait() {
         let probed = sidecar.probe(question);
         assert!(probed.status.success(), "{}", text(&probed.stderr));
     }
-    let counted = ["listless_worker_restarts_total", "listless_safe_mode"];
+    let counted = [RESTARTS, "listless_safe_mode"];
     assert_eq!(counted.map(|name| sidecar.metric(name)), [Some(1.0), Some(0.0)]);
     signal(&sidecar.supervisor, "TERM");
     assert_eq!(sidecar.supervisor.wait().expect("an end").code(), Some(0));
@@ -255,7 +258,7 @@ fn three_crashes_in_a_minute_lead_to_safe_mode() {
     for _ in 0..3 {
         sidecar.crash();
     }
-    let counted = ["listless_worker_restarts_total", "listless_safe_mode"];
+    let counted = [RESTARTS, "listless_safe_mode"];
     assert_eq!(counted.map(|name| sidecar.metric(name)), [Some(3.0), Some(1.0)]);
     assert!(sidecar.probe("--started").status.success());
     signal(&sidecar.supervisor, "TERM");

@@ -151,7 +151,7 @@ fn several_wrong_values_are_told_at_once_in_the_order_of_the_file() {
     refuses(
         &format!("{HEAD}repeatPolls: {{burst: 0, maxDelay: 10s}}\ncache: {{idleTimeout: 1s}}\n"),
         "c.yaml:3:22: repeatPolls.burst: must be from 1 to 10000\n\
-         c.yaml:3:35: repeatPolls.maxDelay: must be at most 9s\n\
+         c.yaml:3:35: repeatPolls.maxDelay: must be at most 8s\n\
          c.yaml:4:22: cache.idleTimeout: must be from 10s to 24h",
     );
 }

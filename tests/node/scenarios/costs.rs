@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -14,12 +14,16 @@ use crate::stage::{Stage, resident_bytes};
 
 const CROWD: &str = "crowd";
 const MANY_PODS: u32 = 5000;
-/// Pods started with and without a sidecar, in turns.
-const STARTS: usize = 7;
+/// Pods started with and without a sidecar, in turns, before they are compared.
+const STARTS: usize = 11;
+/// At most so many, if the machine was busy with something else meanwhile.
+const STARTS_MAX: usize = 33;
 /// By then a process has thrown away what it only needed to start.
 const SETTLED: Duration = Duration::from_secs(10);
-/// Beyond it something is wrong; the figure itself is in the table.
-const DELAY_MAX: Duration = Duration::from_secs(5);
+/// How much later a pod may start beside Listless than alone, by the medians.
+const DELAY_MAX: Duration = Duration::from_millis(300);
+/// How much later than beside a sidecar that does nothing, where that one takes longer by itself.
+const BEYOND_ANY_MAX: Duration = Duration::from_millis(100);
 
 pub async fn a_sidecar_costs_little(stage: &mut Stage<'_>) -> Result<()> {
     start_up(stage).await?;
@@ -40,22 +44,36 @@ enum Start {
 
 /// The time from a pod's creation to the begin of its program, with and without a sidecar.
 async fn start_up(stage: &mut Stage<'_>) -> Result<()> {
-    let mut figures = Vec::new();
-    for kind in [Start::Alone, Start::BesideNothing, Start::BesideListless] {
-        let mut durations = Vec::new();
-        for _ in 0..STARTS {
+    let kinds = [Start::Alone, Start::BesideNothing, Start::BesideListless];
+    let mut durations: [Vec<Duration>; 3] = Default::default();
+    let mut started = 0;
+    let [alone, nothing, ours] = loop {
+        // In turns, so that what else the machine does meets all of them.
+        for (kind, durations) in kinds.into_iter().zip(&mut durations) {
             durations.push(start(stage, kind).await?);
         }
-        figures.push(median(durations));
-    }
-    let [alone, nothing, ours] = figures[..] else { bail!("three figures") };
+        started += 1;
+        let medians = durations.each_ref().map(|durations| median(durations.clone()));
+        let is_fine = is_soon(medians);
+        if started == STARTS_MAX || (started % STARTS == 0 && is_fine) {
+            break medians;
+        }
+    };
     stage.table.row(
-        format!("from a pod's creation to its program's begin, median of {STARTS}"),
+        format!("from a pod's creation to its program's begin, median of {started}"),
         format!("{alone:.2?}; beside any sidecar {nothing:.2?}; beside Listless {ours:.2?}"),
     );
-    let delay = ours.saturating_sub(alone);
-    ensure!(delay < DELAY_MAX, "a pod starts {delay:?} later");
+    ensure!(is_soon([alone, nothing, ours]), "a pod starts too late: {durations:.0?}");
     Ok(())
+}
+
+/// Whether a pod starts soon enough beside Listless.
+///
+/// On a machine so busy that a sidecar that does nothing misses the bound by itself, Listless is held to that.
+fn is_soon([alone, nothing, ours]: [Duration; 3]) -> bool {
+    let any = nothing.saturating_sub(alone);
+    let bound = if any > DELAY_MAX { any + BEYOND_ANY_MAX } else { DELAY_MAX };
+    ours.saturating_sub(alone) <= bound
 }
 
 async fn start(stage: &Stage<'_>, kind: Start) -> Result<Duration> {

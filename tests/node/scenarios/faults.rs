@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -14,6 +14,8 @@ use crate::stage::{SEEN_PORT, Stage, kill};
 
 /// How long clients go on after something happened, to see all of it.
 const AFTERWARDS: Duration = Duration::from_secs(3);
+/// A kubelet sees within a second that a container has ended, and starts it again at once the first time.
+const AWAY_MAX: Duration = Duration::from_secs(5);
 const BUNDLE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 /// Less than a worker sets free when it is killed, by far.
 const STEP: u64 = 512 << 10;
@@ -74,8 +76,9 @@ pub async fn a_worker_killed_for_want_of_memory_costs_a_client_one_request_at_mo
     let trusted = bundle(stage, &pod).await?;
     let before = stage.sidecar(&pod)?;
     let group = stage.memory_group(before.worker)?;
-    // The worker is to be killed first, and then who takes its memory: a worker that is started meanwhile
-    // inherits from its supervisor, and the kernel would take both before anything of a lower score.
+    // The worker is to be killed first, and after it who takes the memory, which a score of 1000 against
+    // one of 0 decides whatever each of them holds; a worker that is started meanwhile inherits from its
+    // supervisor, and holds less.
     fs::write(format!("/proc/{}/oom_score_adj", before.worker), "1000")?;
     fs::write(format!("/proc/{}/oom_score_adj", before.supervisor), "0")?;
     stage.reset(SHOP, &pod).await?;
@@ -108,7 +111,7 @@ async fn starve(group: &Path) -> Result<()> {
     let used = number(["memory.usage_in_bytes", "memory.current"])?;
     // Of what is used, the pages of files may be taken away without anybody being killed.
     for bytes in (limit.saturating_sub(used)..limit + STEP).step_by(usize::try_from(STEP)?) {
-        let script = "echo 200 >/proc/self/oom_score_adj; echo $$ >\"$0\"/cgroup.procs
+        let script = "echo 0 >/proc/self/oom_score_adj; echo $$ >\"$0\"/cgroup.procs
             exec dd if=/dev/zero of=/dev/null count=1 bs=\"$1\"";
         let mut command = tokio::process::Command::new("sh");
         command.args(["-c", script]).arg(group).arg(bytes.to_string());
@@ -129,27 +132,63 @@ fn killed(group: &Path) -> Result<u64> {
     Ok(count.context("a count of the killed")?.parse()?)
 }
 
+/// While the container is away nobody listens in the pod, so clients are refused until the kubelet has
+/// started it again.
 pub async fn a_killed_sidecar_comes_back_and_is_still_trusted(stage: &mut Stage<'_>) -> Result<()> {
     let pod = victim(stage, "ended", &json!({})).await?;
     let trusted = bundle(stage, &pod).await?;
     let before = stage.sidecar(&pod)?;
     stage.reset(SHOP, &pod).await?;
-    let began = Instant::now();
+    let began = SystemTime::now();
     kill(before.supervisor)?;
-    until(LIMIT, "the container's restart", async || {
-        let is_new = stage.sidecar(&pod).is_ok_and(|it| it.supervisor != before.supervisor);
-        Ok(is_new.then_some(()))
+    let (failed, failing_for) = refusals(stage, &pod, began).await?;
+    ensure!(stage.sidecar(&pod)?.supervisor != before.supervisor, "nothing was killed");
+    let hits = stage.seen(SHOP, &pod).await?.hits;
+    until(LIMIT, "an answer from memory", async || {
+        Ok((stage.seen(SHOP, &pod).await?.hits > hits).then_some(()))
     })
     .await?;
+    let from_memory = began.elapsed()?;
+    tokio::time::sleep(AFTERWARDS).await;
+    let seen = stage.seen(SHOP, &pod).await?;
+    seen.refused_for_a_while(began, AWAY_MAX)?;
     stage.until_from_memory(SHOP, &pod).await?;
-    let away_for = began.elapsed();
     ensure!(restarts(stage, &pod).await? == 1, "the container was not started again once");
     ensure!(bundle(stage, &pod).await? == trusted, "the workload trusts somebody else");
     stage.table.row(
-        "sidecar killed, supervisor and all: from memory again after",
-        format!("{away_for:.1?}"),
+        "sidecar killed, supervisor and all, the same clients",
+        format!(
+            "{} lists failed, the longest took {} ms; from memory again after {from_memory:.1?}",
+            seen.failed(),
+            seen.longest_millis
+        ),
+    );
+    stage.table.row(
+        "the same, a client that connects every 50 ms and tries nothing again",
+        format!("{failed} times in vain, until {failing_for:.1?} after the kill, never later"),
     );
     away(stage, "ended").await
+}
+
+/// Connects anew again and again until somebody answers once more: how often in vain, and until when.
+async fn refusals(stage: &Stage<'_>, pod: &str, since: SystemTime) -> Result<(u32, Duration)> {
+    let path = "/reach?url=https://127.0.0.1:16443/version";
+    let mut every = tokio::time::interval(Duration::from_millis(50));
+    let (mut failed, mut failing_for) = (0, Duration::ZERO);
+    let mut answered = 0;
+    // Some answers, because one alone may be of the process that was just killed.
+    while answered < 20 {
+        every.tick().await;
+        let reached = stage.kube.ask(SHOP, pod, SEEN_PORT, path).await?.successful()?.json()?;
+        let error = reached["error"].as_str().unwrap_or_default();
+        if error.is_empty() {
+            answered += 1;
+            continue;
+        }
+        (answered, failed, failing_for) = (0, failed + 1, since.elapsed()?);
+        ensure!(failing_for < AWAY_MAX, "in vain after {failing_for:?}: {error}");
+    }
+    Ok((failed, failing_for))
 }
 
 pub async fn a_worker_that_crashes_three_times_is_followed_by_safe_mode(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::json;
 
@@ -27,15 +27,9 @@ pub async fn one_of_two_gateways_goes_and_clients_read_on(stage: &mut Stage<'_>)
     words.extend(["--set", "gateway.replicas=2", "--set", "gateway.tls.secretName=certificate"]);
     stage.kube.helm(&words).await?;
 
-    let service = stage.kube.get(&format!("/api/v1/namespaces/{PLACE}/services/{NAME}")).await?;
-    let address = service["spec"]["clusterIP"].as_str().context("an address of the Service")?;
     prepare_namespace(stage, CALLERS, &json!({})).await?;
-    let server = format!("https://{address}");
-    let environment = [
-        ("SERVER", server.as_str()),
-        ("SERVER_NAME", host.as_str()),
-        ("SERVER_AUTHORITY", &authority),
-    ];
+    let server = format!("https://{host}");
+    let environment = [("SERVER", server.as_str()), ("SERVER_AUTHORITY", &authority)];
     let template = template("caller", &json!({}), &polling(&environment));
     let caller = stage.poller(&deployment(CALLERS, "caller", 1, &template)).await?;
     ensure!(!is_injected(&stage.kube.pod(CALLERS, "caller").await?), "the caller has a sidecar");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::install::{RELEASE_NAMESPACE, until_injecting};
+use super::install::{RELEASE_NAMESPACE, install_words, until_injecting};
 use crate::kube::{LIMIT, is_injected, name, until};
 use crate::manifests::{SHOP, labelled, namespace, pod, polling};
 use crate::stage::{Stage, kill};
@@ -60,6 +60,18 @@ pub async fn injected_pods_run_on_after_the_release_is_gone(stage: &mut Stage<'_
     // Nor does a sidecar need the release to start again.
     kill(stage.sidecar(running)?.supervisor)?;
     stage.until_from_memory(SHOP, running).await
+}
+
+/// Helm 3 waits in other ways and takes things away in another order.
+pub async fn helm_3_brings_the_release_and_takes_it_away(stage: &mut Stage<'_>) -> Result<()> {
+    let there = ["uninstall", "listless", "-n", RELEASE_NAMESPACE, "--wait"];
+    stage.kube.helm(&[there.as_slice(), &["--ignore-not-found"]].concat()).await?;
+    let words = install_words();
+    stage.kube.helm_3(&words.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+    until_injecting(stage, SHOP).await?;
+    stage.kube.helm_3(&["test", "listless", "-n", RELEASE_NAMESPACE]).await?;
+    stage.kube.helm_3(&there).await?;
+    nothing_left(stage).await
 }
 
 async fn nothing_left(stage: &Stage<'_>) -> Result<()> {

@@ -12,6 +12,8 @@ use crate::stage::{Seen, Stage};
 
 /// A CronJob begins with the minute.
 const MINUTE_LIMIT: Duration = Duration::from_secs(100);
+/// As pods may call it that use the cluster's DNS.
+const APISERVER: &str = "kubernetes.default.svc";
 const FORWARD: &str = "127.0.0.1:18480";
 
 pub async fn a_job_completes_beside_its_sidecar(stage: &mut Stage<'_>) -> Result<()> {
@@ -86,6 +88,20 @@ pub async fn init_containers_are_served_too(stage: &mut Stage<'_>) -> Result<()>
     let told = stage.kube.kubectl(&["logs", "prepared", "-n", SHOP, "-c", "first"]).await?;
     from_memory(&told)?;
     stage.kube.kubectl(&["delete", "pod", "prepared", "-n", SHOP]).await.map(drop)
+}
+
+/// A program that was told the apiserver's name: its sidecar takes that over, and looks it up.
+pub async fn a_sidecar_finds_the_apiserver_by_its_name(stage: &mut Stage<'_>) -> Result<()> {
+    let spec = polling(&[("KUBERNETES_SERVICE_HOST", APISERVER)]);
+    let made = deployment(SHOP, "named", 1, &template("named", &json!({}), &spec));
+    let pod = stage.poller(&made).await?;
+    stage.seen(SHOP, &pod).await?.no_failure()?;
+    let pod = stage.kube.get(&format!("/api/v1/namespaces/{SHOP}/pods/{pod}")).await?;
+    let environment = &pod["spec"]["initContainers"][0]["env"];
+    let told = environment.as_array().context("variables")?.iter();
+    let mut told = told.filter(|one| one["name"] == "KUBERNETES_SERVICE_HOST");
+    ensure!(told.any(|one| one["value"] == APISERVER), "the sidecar was told {environment}");
+    stage.kube.kubectl(&["delete", "deployment", "named", "-n", SHOP]).await.map(drop)
 }
 
 pub async fn a_restricted_namespace_takes_injected_pods(stage: &mut Stage<'_>) -> Result<()> {

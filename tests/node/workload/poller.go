@@ -60,7 +60,7 @@ func newPoller(number int, tally *tally) (*poller, error) {
 	}
 	config.CAFile = ""
 	if server := os.Getenv("SERVER"); server != "" {
-		config.Host, config.ServerName = server, os.Getenv("SERVER_NAME")
+		config.Host = server
 		config.CAData = []byte(os.Getenv("SERVER_AUTHORITY"))
 	}
 	config.QPS, config.Timeout = -1, 20*time.Second

@@ -1,4 +1,5 @@
 use super::*;
+use crate::metrics::ReplicaWatchEnd;
 
 fn changes(scene: &Scene, after: u64) -> Vec<(Change, String, u64)> {
     let history = scene.replica.history();
@@ -373,4 +374,39 @@ async fn a_stopped_reflector_leaves_its_watch() {
     scene.stop.cancel();
     assert_eq!(scene.ended().await, Ended::Stopped);
     assert!(watch.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_a_watch_ended_is_counted() {
+    let (mut scene, watch) = Scene::watching(10, &[]).await;
+    watch.send(bookmark(11));
+    scene.settle().await;
+    drop(watch);
+    let watch = scene.calls.expect_watch(11).await.pipe();
+    watch.fail();
+    scene.calls.expect_watch(11).await.json(500, status(500, "not now", 0));
+    drop(scene.calls.expect_watch(11).await);
+    // The time a watch is asked for, with jitter, is 450 seconds.
+    let watch = scene.calls.expect_watch(11).await.pipe();
+    for version in (12..).take(45) {
+        tokio::time::advance(Duration::from_secs(10)).await;
+        watch.send(bookmark(version));
+        scene.settle().await;
+    }
+    drop(watch);
+    let watch = scene.calls.expect_watch(56).await.pipe();
+    watch.send(error_event(410, "too old resource version: 10 (50)"));
+    scene.calls.next().await.json(200, fixture::list(60, &[]));
+    let watch = scene.calls.expect_watch(60).await.pipe();
+    watch.send("nonsense\n");
+    scene.calls.expect_watch(60).await.json(403, status(403, "no", 0));
+    let counters = scene.counters.clone();
+    scene.ended().await;
+    for (end, count) in counters.watches_ended.get() {
+        let never = matches!(
+            end,
+            ReplicaWatchEnd::Lagging | ReplicaWatchEnd::Silent | ReplicaWatchEnd::Backwards
+        );
+        assert_eq!(count, u64::from(!never), "{end:?}");
+    }
 }

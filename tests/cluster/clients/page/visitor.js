@@ -160,6 +160,65 @@ await visit("connection lost", { expected: ["Failed to load resource", "net::ERR
   await becomes(page, "and told no more when it is back", async () => page.locator("#notice").isHidden());
 });
 
+// === What a demo does not come to: the answers are altered on their way ===
+
+async function altered(page, path, alter) {
+  await page.route(path, async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ response: answer, json: alter(await answer.json()) });
+  });
+}
+
+await visit("incidents", {}, async (page) => {
+  const at = Math.floor(Date.now() / 1000) - 20;
+  await altered(page, "**/api/v1/timeline*", (timeline) => ({
+    ...timeline,
+    marks: [
+      { at, kind: "relist", text: "a replica listed anew", count: 3 },
+      { at: at + 5, kind: "memory", text: HOSTILE, count: 1 },
+    ],
+  }));
+  await page.reload();
+  await becomes(page, "incidents are listed, the newest first", async () => {
+    const told = await page.locator("#incidents li").allInnerTexts();
+    return told.length === 2 && told[0].includes(HOSTILE) && /a replica listed anew \(3 times\)/.test(told[1]);
+  });
+  equal("each has its mark", await page.locator("#chart g[data-kind] .mark").count(), 2);
+  const title = await page.locator("#chart g[data-kind=relist] title").textContent();
+  check("a mark says what and when", /^\d\d:\d\d:\d\d a replica listed anew \(3 times\)$/.test(title), title);
+  const label = await page.locator("#chart svg").getAttribute("aria-label");
+  check("they are counted in words", /2 incidents/.test(label), label);
+  equal("nothing they say is markup", await page.evaluate(() => window.hurt), undefined);
+  await shoot(page, "incidents");
+});
+
+await visit("observe", { expected: ["Failed to load resource", "net::ERR"] }, async (page) => {
+  await page.route("**/api/v1/events*", (route) => route.abort());
+  await altered(page, "**/api/v1/status", (status) => ({ ...status, mode: "observe" }));
+  await page.reload();
+  await becomes(page, "the mode is shown", async () => (await text(page, "#mode")) === "observe");
+  equal("what is told is a prediction", await text(page, "#saved-label"), "Requests that would be saved");
+  await becomes(page, "nothing is said to be deducted", async () =>
+    /by memory, nothing deducted/.test(await text(page, "#saved-detail")));
+  await shoot(page, "observe", false);
+});
+
+for (const many of [0, 300]) {
+  await visit(`${many} replicas`, {}, async (page) => {
+    await altered(page, "**/debug/replicas", (held) => ({
+      ...held, replicas: Array.from({ length: many }, () => held.replicas[0]),
+    }));
+    await page.reload();
+    await page.waitForSelector("#link[data-state=live]");
+    const told = many === 0 ? "" : `${many} replicas`;
+    await becomes(page, "they are counted", async () => (await text(page, "#replicas-count")) === told);
+    const rows = await rowsOf(page, "replicas");
+    check("all are there, or more are offered", many === 0 ? rows <= 1 : rows > 0, rows);
+    equal("nothing scrolls sideways", await overflow(page), 0);
+    await shoot(page, `replicas-${many}`, false);
+  });
+}
+
 // === Sizes ===
 
 await visit("no rows", { rows: 0 }, async (page) => {

@@ -1,0 +1,122 @@
+//! The ways to the apiserver, each counted on the behalf of whoever uses it.
+
+use std::sync::Arc;
+
+use crate::{
+    insight::Insight,
+    metrics::{Metrics, Origin},
+    proxy::{
+        aggregation::Aggregation, authorize::Authorize, forward::Clients, metered::Metered,
+        warnings::Warnings,
+    },
+    upstream::{Client, Throttled},
+};
+
+/// Who sends to the apiserver.
+pub(super) struct Ways {
+    /// For replicas.
+    pub(super) follower: Arc<dyn Client>,
+    /// For watches that tell of changes to documents of discovery.
+    pub(super) discoverer: Arc<dyn Client>,
+    /// For what clients ask.
+    pub(super) clients: Clients,
+    /// Asks what callers may.
+    pub(super) authorize: Authorize,
+    /// Asks who serves which group.
+    pub(super) aggregation: Arc<Aggregation>,
+}
+
+// === impl Ways ===
+
+impl Ways {
+    /// All of them over these clients.
+    pub(super) fn new(
+        clients: &Clients,
+        metrics: &Metrics,
+        warnings: &Warnings,
+        insight: &Insight,
+    ) -> Self {
+        let metered = |client: &Arc<dyn Client>, origin| -> Arc<dyn Client> {
+            let (metrics, warnings) = (metrics.clone(), warnings.clone());
+            Arc::new(Metered::new(client.clone(), origin, metrics, warnings, insight.clone()))
+        };
+        let Clients { own, impersonating, plain } = clients;
+        let follower = Throttled::new(metered(own, Origin::Replica), metrics.clone());
+        let discoverer = follower.beside(metered(own, Origin::Discovery));
+        let reviewers = [own, plain].map(|client| metered(client, Origin::Review));
+        let [own_reviewer, plain_reviewer] = reviewers;
+        Self {
+            follower: Arc::new(follower),
+            discoverer: Arc::new(discoverer),
+            authorize: Authorize::new(own_reviewer, plain_reviewer, metrics.clone()),
+            aggregation: Arc::new(Aggregation::new(metered(own, Origin::Discovery))),
+            clients: Clients {
+                own: metered(own, Origin::Client),
+                impersonating: metered(impersonating, Origin::Client),
+                plain: metered(plain, Origin::Client),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::BoxFuture;
+    use http::{HeaderMap, Request, Response};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{
+        api::{GroupVersionResource, Scope, Verb},
+        body::Body,
+        proxy::{
+            authorize::{Asker, Attributes, Remembered},
+            identify::Caller,
+        },
+        upstream::{Error, Lane},
+    };
+
+    /// Answers everything with an empty object.
+    struct Empty;
+
+    impl Client for Empty {
+        fn send(
+            &self,
+            _: Request<Body>,
+            _: Lane,
+        ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+            Box::pin(async { Ok(Response::new(Body::full("{}"))) })
+        }
+
+        fn upgrade(
+            &self,
+            request: Request<Body>,
+        ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+            self.send(request, Lane::Long)
+        }
+    }
+
+    #[tokio::test]
+    async fn only_what_clients_ask_counts_as_theirs() {
+        let metrics = Metrics::new();
+        let insight = Insight::new(metrics.clone(), Instant::now());
+        let [own, impersonating, plain] =
+            std::array::from_fn(|_| Arc::new(Empty) as Arc<dyn Client>);
+        let clients = Clients { own, impersonating, plain };
+        let ways = Ways::new(&clients, &metrics, &Warnings::default(), &insight);
+        let things = GroupVersionResource::new("example.com", "v1", "things");
+        let list = || Attributes::new(Verb::List, &things, &Scope::All, None);
+        let asker = Asker::new(Caller::Own, &HeaderMap::new());
+        ways.authorize.allows(&asker, list, &Remembered::default()).await;
+        ways.aggregation.may_serve(&things).await;
+        for client in [ways.follower, ways.discoverer, ways.clients.own] {
+            let request = Request::get("/version").body(Body::empty()).expect("a request");
+            client.send(request, Lane::Short).await.expect("an answer");
+        }
+        let totals = metrics.totals();
+        let counted = |origin: Origin| totals.upstream[origin as usize];
+        assert_eq!(Origin::ALL.iter().map(|origin| counted(*origin)).sum::<u64>(), 5);
+        assert_eq!([Origin::Client, Origin::Replica, Origin::Review].map(counted), [1; 3]);
+        assert_eq!((counted(Origin::Discovery), totals.upstream_for_itself()), (2, 4));
+    }
+}

@@ -1,0 +1,100 @@
+//! Why workers ended, as a supervisor counts it and tells the next worker. Pure.
+
+use std::{fmt, os::unix::process::ExitStatusExt, process::ExitStatus, str::FromStr};
+
+use crate::metrics::WorkerEnd;
+
+/// How many workers ended for each reason, written as `exit=1,killed=2`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends([u64; WorkerEnd::ALL.len()]);
+
+/// What is not written so.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not a reason with a number")]
+pub struct NotEnds(String);
+
+/// Sent by hand, and by a kernel that is short of memory.
+const KILLED: i32 = rustix::process::Signal::KILL.as_raw();
+
+/// What a worker that ended by itself, or was ended by others, died of.
+pub(super) fn of(status: ExitStatus) -> WorkerEnd {
+    match status.signal() {
+        None => WorkerEnd::Exit,
+        Some(KILLED) => WorkerEnd::Killed,
+        Some(_) => WorkerEnd::Signal,
+    }
+}
+
+// === impl Ends ===
+
+impl Ends {
+    /// One more.
+    pub fn add(&mut self, end: WorkerEnd) {
+        self.0[end as usize] += 1;
+    }
+
+    /// Every reason with its number.
+    pub fn all(&self) -> impl Iterator<Item = (WorkerEnd, u64)> {
+        WorkerEnd::ALL.iter().copied().zip(self.0)
+    }
+}
+
+impl fmt::Display for Ends {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (end, count)) in self.all().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            write!(formatter, "{comma}{}={count}", end.as_str())?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Ends {
+    type Err = NotEnds;
+
+    fn from_str(text: &str) -> Result<Self, NotEnds> {
+        let mut ends = Self::default();
+        for word in text.split(',') {
+            let counted = word.split_once('=').and_then(|(name, count)| {
+                let end = WorkerEnd::ALL.iter().find(|end| end.as_str() == name)?;
+                Some((*end, count.parse().ok()?))
+            });
+            let (end, count) = counted.ok_or_else(|| NotEnds(word.to_owned()))?;
+            ends.0[end as usize] = count;
+        }
+        Ok(ends)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_told_to_the_next_worker() {
+        let mut ends = Ends::default();
+        assert_eq!(ends.to_string().parse().ok(), Some(ends));
+        for end in [WorkerEnd::Killed, WorkerEnd::Exit, WorkerEnd::Killed] {
+            ends.add(end);
+        }
+        assert_eq!(ends.to_string().parse().ok(), Some(ends));
+        assert_eq!("exit=1,killed=2".parse().ok(), Some(ends));
+        for wrong in ["", "2", "exit", "exit=", "exit=x", "exit=-1", "nobody=1"] {
+            assert!(wrong.parse::<Ends>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_status_tells_what_a_worker_died_of() {
+        // As wait(2) encodes it: the code in the second byte, a signal in the first.
+        let cases = [
+            (0, WorkerEnd::Exit),
+            (1 << 8, WorkerEnd::Exit),
+            (9, WorkerEnd::Killed),
+            (11, WorkerEnd::Signal),
+        ];
+        for (raw, end) in cases {
+            assert_eq!(of(ExitStatus::from_raw(raw)), end, "{raw}");
+        }
+    }
+}
