@@ -1,6 +1,7 @@
 //! The chart, with the real Helm of both major versions: rendered, refused, and installed on a real
 //! apiserver. No kubelet runs what is installed.
 
+mod conform;
 pub(crate) mod helm;
 pub(crate) mod install;
 mod inventory;

@@ -41,20 +41,7 @@ impl Major {
 
     fn build(self) -> Result<Built> {
         let (name, package) = self.names();
-        let recipe = Recipe {
-            name,
-            tools: &[["go", "version"]],
-            source: source_folder("tools").join(name),
-            salt: String::new(),
-            artifact: "helm",
-            command: &|artifact| {
-                let mut command = Command::new("go");
-                command.env("CGO_ENABLED", "0").args(["build", "-trimpath", "-ldflags", "-s -w"]);
-                command.arg("-o").arg(artifact).arg(package);
-                command
-            },
-        };
-        recipe.build()
+        built_with_go(name, package)
     }
 }
 
@@ -105,6 +92,24 @@ impl Helm {
         }
         Ok(told(&output))
     }
+}
+
+/// The program of a package, by the versions that the folder of this name among the tools says.
+pub fn built_with_go(name: &str, package: &str) -> Result<Built> {
+    let recipe = Recipe {
+        name,
+        tools: &[["go", "version"]],
+        source: source_folder("tools").join(name),
+        salt: String::new(),
+        artifact: package.rsplit('/').next().unwrap_or(name),
+        command: &|artifact| {
+            let mut command = Command::new("go");
+            command.env("CGO_ENABLED", "0").args(["build", "-trimpath", "-ldflags", "-s -w"]);
+            command.arg("-o").arg(artifact).arg(package);
+            command
+        },
+    };
+    recipe.build()
 }
 
 /// The definitions of kinds that are not Kubernetes' own, as their projects publish them.

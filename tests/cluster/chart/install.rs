@@ -19,8 +19,8 @@ use crate::rig::control_plane::{ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 
 /// By then a new policy or a definition of a kind has come to the apiserver's attention.
-const SETTLE_LIMIT: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(200);
+pub(super) const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+pub(super) const POLL: Duration = Duration::from_millis(200);
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 const WEBHOOK: &str = "listless-system-demo-listless-injector";
