@@ -29,6 +29,7 @@ const INJECTOR: &str = "system:serviceaccount:listless-system:demo-listless-inje
 pub(crate) const INJECTOR_NAME: &str = "demo-listless-injector";
 pub(crate) const TEST_NAME: &str = "demo-listless-test";
 const GATEWAY_NAME: &str = "demo-listless-gateway";
+const FLOW: &str = "listless-system-demo-listless-gateway";
 const GATEWAY: &str = "system:serviceaccount:listless-system:demo-listless-gateway";
 
 /// A control plane of its own that knows the kinds the chart may make.
@@ -171,9 +172,11 @@ async fn a_gateway_with_the_charts_rights_and_configuration_keeps_what_its_rules
     let Some(stage) = Stage::set(Version::V1_36).await else { return };
     let Some(helm) = stage.helm(Major::Four) else { return };
     let chart = chart();
-    let settings = "injector.enabled=false,gateway.enabled=true,gateway.tls.secretName=any";
+    let settings = "injector.enabled=false,gateway.enabled=true,gateway.tls.secretName=any,\
+                    gateway.flowControl.enabled=true";
     let install = ["install", RELEASE, &chart, "--namespace", NAMESPACE, "--set", settings];
     helm.output(&install).expect("an installation");
+    stage.queues_apart().await.expect("a priority level of its own");
     let gateway = stage.gateway().await.expect("a gateway");
     let caller = Client::new(gateway.server(), Some(&User::Admin.token()), Protocol::Http1);
     let hits = async |path: &str| {
@@ -191,6 +194,11 @@ async fn a_gateway_with_the_charts_rights_and_configuration_keeps_what_its_rules
     for _ in 0..5 {
         assert!(!hits("/api/v1/namespaces/default/configmaps").await, "no rule names these");
     }
+    let queued = stage.dispatched().await.expect("the apiserver's metrics");
+    eprintln!(
+        "proof: chart: {queued} requests of the gateway's own at a priority level of its own"
+    );
+    assert!(queued >= 3, "{queued} lists of the gateway's own were queued apart");
 }
 
 // === impl Stage ===
@@ -283,6 +291,34 @@ impl Stage {
         let path = format!("/api/v1/namespaces/{namespace}/pods?dryRun=All");
         let answer = self.client.send(Request::new(Method::POST, &path).json(&pod)).await?;
         Ok((answer.status.as_u16(), answer.header("Warning").map(str::to_owned)))
+    }
+
+    /// Waits until the apiserver follows the release's FlowSchema.
+    async fn queues_apart(&self) -> Result<()> {
+        let schema = format!("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/{FLOW}");
+        let deadline = Instant::now() + SETTLE_LIMIT;
+        loop {
+            let now = self.client.get(&schema).await?.successful()?.json()?;
+            let conditions = now["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            if conditions.iter().any(|it| it["type"] == "Dangling" && it["status"] == "False") {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "{FLOW} is not in force: {now}");
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// How many requests the release's FlowSchema has led to its priority level.
+    async fn dispatched(&self) -> Result<u64> {
+        let answer = self.client.get("/metrics").await?.successful()?;
+        let label = format!("flow_schema=\"{FLOW}\"");
+        let of_ours = |line: &&str| {
+            line.starts_with("apiserver_flowcontrol_dispatched_requests_total{")
+                && line.contains(&label)
+        };
+        let text = String::from_utf8(answer.body.to_vec())?;
+        let counts = text.lines().filter(of_ours).filter_map(|line| line.rsplit(' ').next());
+        counts.map(|count| Ok(count.parse::<u64>()?)).sum()
     }
 
     /// Writes what only the injector writes: its Secret and the bundle of its webhooks.
