@@ -1,6 +1,6 @@
-//! A new definition is visible through Listless as soon as straight, and gone as soon.
+//! A new definition, or an API of another server, is visible through Listless as soon as straight, and gone as soon.
 //!
-//! Both are polled at the same moments while a definition comes and goes. Listless may be behind by one
+//! Both are polled at the same moments while it comes and goes. Listless may be behind by one
 //! step of the polls, for the two answers of one step are not made at the same instant.
 
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use crate::rig::control_plane::{User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const GROUP: &str = "lag.example.com";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const AGGREGATED_BETA: &str =
@@ -28,6 +29,8 @@ const SHOWN_WITHIN: Duration = Duration::from_secs(60);
 const SETTLED: Duration = Duration::from_secs(12);
 /// Definitions that come and go.
 const ROUNDS: usize = 4;
+/// API services that come and go: fewer, for the apiserver shows them at once.
+const SERVICE_ROUNDS: usize = 2;
 
 /// A document, how it is asked for, and whether it shows a definition.
 struct Document {
@@ -53,6 +56,16 @@ async fn a_new_definition_is_seen_through_listless_as_soon_as_straight_on_1_36()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_definition_is_seen_through_listless_as_soon_as_straight_on_1_30() {
     definitions_come_and_go(Version::V1_30).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_api_service_is_seen_through_listless_as_soon_as_straight_on_1_36() {
+    api_services_come_and_go(Version::V1_36).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_api_service_is_seen_through_listless_as_soon_as_straight_on_1_30() {
+    api_services_come_and_go(Version::V1_30).await;
 }
 
 fn documents(version: Version) -> [Document; 4] {
@@ -89,12 +102,12 @@ async fn definitions_come_and_go(version: Version) {
     let mut later = Vec::new();
     for round in 0..ROUNDS {
         let plural = format!("things{round}");
-        warm(&through, version).await;
+        warm(&through, &documents(version)).await;
         create(&straight, &plural).await;
-        later.extend(observe(&straight, &through, version, &plural, true).await);
-        warm(&through, version).await;
+        later.extend(observe(&straight, &through, &documents(version), &plural, true).await);
+        warm(&through, &documents(version)).await;
         delete(&straight, &plural).await;
-        later.extend(observe(&straight, &through, version, &plural, false).await);
+        later.extend(observe(&straight, &through, &documents(version), &plural, false).await);
     }
     eprintln!(
         "proof: discovery on {}: {} changes seen through Listless; polls later than straight: {:?} at most",
@@ -104,6 +117,42 @@ async fn definitions_come_and_go(version: Version) {
     );
     delete(&straight, "anchors").await;
     until_gone(&straight).await;
+}
+
+/// The one that comes and goes leads to no server, so that no other is needed to have it shown.
+async fn api_services_come_and_go(version: Version) {
+    let Some(cluster) = Cluster::take_alone(version).await else { return };
+    let kubeconfig = cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig");
+    let proxy = ProxyProcess::start(&kubeconfig, None).await.expect("a proxy");
+    let through = proxy.client(Protocol::Http2);
+    let straight = cluster.plane().client(User::Admin, Protocol::Http2).expect("a client");
+    let groups = |group: &str| format!("\"name\":\"{group}\"");
+    let documents = [Document { target: "/apis", accept: "application/json", mark: groups }];
+    let mut later = Vec::new();
+    for round in 0..SERVICE_ROUNDS {
+        let group = format!("other{round}.example.com");
+        let name = format!("v1.{group}");
+        let service = json!({
+            "metadata": {"name": name},
+            "spec": {"group": group, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15},
+        });
+        warm(&through, &documents).await;
+        let made = straight.send(Request::new(Method::POST, API_SERVICES).json(&service)).await;
+        made.and_then(Answer::successful).expect("an APIService");
+        later.extend(observe(&straight, &through, &documents, &group, true).await);
+        warm(&through, &documents).await;
+        let target = format!("{API_SERVICES}/{name}");
+        let gone = straight.send(Request::new(Method::DELETE, &target)).await;
+        gone.and_then(Answer::successful).expect("no APIService any more");
+        later.extend(observe(&straight, &through, &documents, &group, false).await);
+    }
+    assert_eq!(later.len(), 2 * SERVICE_ROUNDS);
+    eprintln!(
+        "proof: discovery on {}: {} changes of APIServices; polls later than straight: {:?} at most",
+        version.name(),
+        later.len(),
+        later.iter().max(),
+    );
 }
 
 async fn create(client: &Client, plural: &str) {
@@ -141,11 +190,11 @@ async fn shows(client: &Client, document: &Document, plural: &str) -> bool {
 }
 
 /// Everything is answered from memory: what is seen next was not in the making.
-async fn warm(through: &Client, version: Version) {
+async fn warm(through: &Client, documents: &[Document]) {
     let deadline = Instant::now() + SETTLED * 4;
-    for document in documents(version) {
+    for document in documents {
         loop {
-            let answer = ask(through, &document).await;
+            let answer = ask(through, document).await;
             if answer.header("cache-status") == Some("listless; hit; detail=discovery") {
                 break;
             }
@@ -161,21 +210,17 @@ async fn warm(through: &Client, version: Version) {
 async fn observe(
     straight: &Client,
     through: &Client,
-    version: Version,
+    documents: &[Document],
     plural: &str,
     present: bool,
 ) -> Vec<i64> {
-    let documents = documents(version);
     let mut later = Vec::new();
     let polls = documents.iter().map(|document| poll(straight, through, document, plural, present));
     let what = if present { "shown" } else { "gone" };
     for (document, seen) in documents.iter().zip(futures_util::future::join_all(polls).await) {
         let Seen { straight: Some(first), through: Some(second), step } = seen else { continue };
         let target = document.target;
-        eprintln!(
-            "{target} on {}: {what} in step {first} straight, {second} through, of {step:?}",
-            version.name()
-        );
+        eprintln!("{target}: {what} in step {first} straight, {second} through, of {step:?}");
         assert!(second <= first + 1, "{target}: {what} in step {first} straight, {second} through");
         later.push(i64::from(second) - i64::from(first));
     }
