@@ -4,7 +4,7 @@
 //! connections where that can be, and by the pattern that all together repeat where it cannot. Says
 //! nothing rather than something wrong: who comes by chance has no period.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::arrivals::Arrival;
 
@@ -86,23 +86,18 @@ fn one_by_one(arrivals: &[Arrival], gaps: &[u32]) -> Option<Period> {
 
 /// Where each connection asks for the same regularly, and there are several.
 fn by_connection(arrivals: &[Arrival]) -> Option<Period> {
-    let mut last: BTreeMap<(u16, u16), (u32, usize)> = BTreeMap::new();
-    let mut gaps = Vec::new();
+    let mut times: BTreeMap<(u16, u16), Vec<u32>> = BTreeMap::new();
     for arrival in arrivals {
-        let key = (arrival.value, arrival.client);
-        let (at, count) = last.entry(key).or_insert((arrival.at, 0));
-        if *count > 0 {
-            gaps.push(seconds(*at, arrival.at));
-        }
-        (*at, *count) = (arrival.at, *count + 1);
+        times.entry((arrival.value, arrival.client)).or_default().push(arrival.at);
     }
-    let mut connections: Vec<u16> =
-        last.iter().filter(|(_, (_, count))| *count >= 2).map(|((_, client), _)| *client).collect();
-    connections.sort_unstable();
-    connections.dedup();
+    times.retain(|_, times| times.len() >= 2);
+    let between = |pair: &[u32]| seconds(pair[0], pair[1]);
+    let gaps: Vec<Vec<f64>> =
+        times.values().map(|times| times.windows(2).map(between).collect()).collect();
+    let connections: BTreeSet<u16> = times.keys().map(|(_, client)| *client).collect();
+    let count: usize = gaps.iter().map(Vec::len).sum();
     // Where connections come and go, those that stay tell nothing.
-    let most = gaps.len() * 2 >= arrivals.len();
-    if connections.len() < 2 || gaps.len() < 2 * GAPS_MIN || !most {
+    if connections.len() < 2 || count < 2 * GAPS_MIN || count * 2 < arrivals.len() {
         return None;
     }
     regular(&gaps, JITTER_MAX, Told::ByConnection(connections.len()))
@@ -112,17 +107,23 @@ fn by_value(gaps: &[u32]) -> Option<Period> {
     if gaps.len() < GAPS_MIN {
         return None;
     }
-    let gaps: Vec<f64> = gaps.iter().map(|gap| f64::from(*gap) / 1000.0).collect();
-    regular(&gaps, JITTER_MAX, Told::ByValue)
+    let gaps = gaps.iter().map(|gap| f64::from(*gap) / 1000.0).collect();
+    regular(&[gaps], JITTER_MAX, Told::ByValue)
 }
 
-fn regular(gaps: &[f64], jitter_max: f64, told: Told) -> Option<Period> {
-    let middle = Middle::of(gaps);
+/// Out of the gaps of each that is told from the others.
+fn regular(each: &[Vec<f64>], jitter_max: f64, told: Told) -> Option<Period> {
+    let middle = Middle::of(&each.concat());
     // Where twenty come at once the commonest gap is none of anybody's: it fills no time.
     let common = |gap: &&f64| (**gap / middle.median - 1.0).abs() <= COMMON;
-    let filled: f64 = gaps.iter().filter(common).sum();
-    let fills = filled >= FILLED_MIN * gaps.iter().sum::<f64>();
-    (middle.median > 0.0 && middle.jitter() <= jitter_max && fills).then(|| Period {
+    let is_filled = |gaps: &[f64]| {
+        gaps.iter().filter(common).sum::<f64>() >= FILLED_MIN * gaps.iter().sum::<f64>()
+    };
+    // Of each by itself: who comes twice an hour fills more time than all that come every second.
+    let (filled, others): (Vec<_>, Vec<_>) = each.iter().partition(|gaps| is_filled(gaps));
+    let count = |part: Vec<&Vec<f64>>| part.into_iter().map(Vec::len).sum::<usize>();
+    let most_fill = count(filled) >= count(others);
+    (middle.median > 0.0 && middle.jitter() <= jitter_max && most_fill).then(|| Period {
         seconds: middle.median,
         jitter: middle.jitter(),
         told,
@@ -146,7 +147,7 @@ fn in_turn(arrivals: &[Arrival], steps: Period) -> Option<Period> {
     if askers < 2 || !is_alike {
         return None;
     }
-    regular(&between, PATTERN_JITTER_MAX, Told::ByPattern(askers))
+    regular(&[between], PATTERN_JITTER_MAX, Told::ByPattern(askers))
 }
 
 /// Out of all that asked for the same, whoever it was.
@@ -192,7 +193,7 @@ fn bursts(times: &[f64]) -> Option<Period> {
     }
     let between: Vec<f64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let askers = (times.len() as f64 / (starts.len() + 1) as f64).round() as usize;
-    let period = regular(&between, PATTERN_JITTER_MAX, Told::ByPattern(askers))?;
+    let period = regular(&[between], PATTERN_JITTER_MAX, Told::ByPattern(askers))?;
     (within <= period.seconds / 4.0 && rest >= period.seconds / 2.0).then_some(period)
 }
 

@@ -66,14 +66,12 @@ impl Crowd {
                 at += self.seconds * (1.0 + self.jitter * (2.0 * dice.roll() - 1.0));
             }
         }
-        let mut at = if self.noise > 0.0 { 0.0 } else { until };
-        while at < until {
-            at -= (1.0 - dice.roll()).ln() * self.seconds / (self.noise * self.askers as f64);
-            if at >= until {
-                break;
-            }
-            requests.push((at, 500 + (dice.roll() * 50.0) as u16));
-        }
+        // So many and no more: with a number by chance, too, there would be crowds of nothing but noise.
+        let strangers = (requests.len() as f64 * self.noise) as usize;
+        requests.extend((0..strangers).map(|_| {
+            let at = dice.roll() * until;
+            (at, 500 + (dice.roll() * 50.0) as u16)
+        }));
         requests.sort_by(|a, b| a.0.total_cmp(&b.0));
         let late = requests.split_off(requests.len().saturating_sub(count));
         let numbered = late.into_iter().zip(1_u16..);
@@ -159,6 +157,20 @@ fn threads_that_spread_over_the_period_are_not_taken_for_one_that_is_fast() {
         let found = find(&arrivals, gaps);
         assert!(is_about(found, 3.2), "{pool}: {found:?}");
     }
+}
+
+#[test]
+fn strangers_that_come_twice_an_hour_do_not_hide_those_that_come_every_second() {
+    let of = |client, seconds: std::ops::Range<u32>, every: usize| {
+        let at = seconds.step_by(every).map(move |second| second * 1000 + u32::from(client) * 20);
+        at.map(move |at| Arrival { at, value: 7, client })
+    };
+    let pollers = (1..=6).flat_map(|client| of(client, 0..180, 3));
+    let strangers = (10..=30).flat_map(|client| of(client, u32::from(client)..180, 140));
+    let mut arrivals: Vec<Arrival> = pollers.chain(strangers).collect();
+    arrivals.sort_by_key(|arrival| arrival.at);
+    let found = plain(&arrivals, &[]);
+    assert!(is_about(found, 3.0), "{found:?}");
 }
 
 proptest! {
