@@ -543,17 +543,23 @@ function drawEstimate(estimate) {
 // === The timeline ===
 
 const timeline = { points: [], marks: [], max: 900 };
+const MARKS_MAX = 256;
 const HEIGHT = 190;
 const MARGIN = { left: 44, right: 10, top: 18, bottom: 22 };
 
 function addTimeline(news) {
-  const last = timeline.points.length > 0 ? timeline.points[timeline.points.length - 1].at : 0;
-  timeline.points.push(...news.points.filter((point) => point.at > last));
-  timeline.points.splice(0, Math.max(0, timeline.points.length - news.pointsMax));
   timeline.max = news.pointsMax;
-  timeline.marks.push(...news.marks.filter((mark) => mark.at > last));
-  timeline.marks.splice(0, Math.max(0, timeline.marks.length - 256));
+  timeline.points = merged(timeline.points, news.points, (point) => point.at, news.pointsMax);
+  const which = (mark) => `${mark.at} ${mark.kind} ${mark.text}`;
+  timeline.marks = merged(timeline.marks, news.marks, which, MARKS_MAX);
   drawTimeline();
+}
+
+// In the order of time, each once: the stream may tell of a second before what was earlier is read.
+function merged(known, news, which, lengthMax) {
+  const keys = new Set(known.map(which));
+  const all = [...known, ...news.filter((one) => !keys.has(which(one)))];
+  return all.sort((a, b) => a.at - b.at).slice(-lengthMax);
 }
 
 // The next round figure, so that the scale does not change with every request.

@@ -192,6 +192,22 @@ await visit("incidents", {}, async (page) => {
   await shoot(page, "incidents");
 });
 
+await visit("a slow connection", {}, async (page) => {
+  const before = Math.floor(Date.now() / 1000) - 60;
+  const drawn = async () => (await page.locator("#chart svg").getAttribute("aria-label")) || "";
+  await page.route("**/api/v1/timeline*", async (route) => {
+    // The stream has told of some seconds before those before them are here.
+    await becomes(page, "what is new is drawn first", async () => /last [2-9] seconds/.test(await drawn()));
+    const point = { at: before, client: 7, saved: 7, upstream: 0 };
+    const mark = { at: before, kind: "relist", text: "a replica listed anew", count: 1 };
+    await route.fulfill({ json: { periodSeconds: 1, pointsMax: 900, points: [point], marks: [mark] } });
+  });
+  await page.reload();
+  await becomes(page, "what came late is drawn, too", async () =>
+    (await page.locator("#chart g[data-kind=relist] title").count()) === 1);
+  await page.unroute("**/api/v1/timeline*");
+});
+
 await visit("observe", { expected: ["Failed to load resource", "net::ERR"] }, async (page) => {
   await page.route("**/api/v1/events*", (route) => route.abort());
   await altered(page, "**/api/v1/status", (status) => ({ ...status, mode: "observe" }));
