@@ -17,8 +17,6 @@ use crate::rig::control_plane::Version;
 use crate::unmodified::clients;
 
 const FABRIC8_THREADS: &str = "20";
-const FABRIC8_PERIOD: Duration = Duration::from_secs(3);
-const KUBECTL_PERIOD: Duration = Duration::from_secs(1);
 const KUBECTL: &[&str] = &["--namespace", RINGS, "get", "pods", "--output", "name"];
 
 const FABRIC8: &[Pattern] =
@@ -116,15 +114,14 @@ impl Driver {
         }
     }
 
-    /// The time between two rounds, as configured.
+    /// The time between two rounds, where the machine is fast enough.
     pub fn period(self) -> Duration {
         match self {
-            Self::Polls => FABRIC8_PERIOD,
-            // Longer than a round takes on a slow machine: else there is no period to be found.
+            Self::Polls => Duration::from_secs(3),
             Self::Storm => Duration::from_secs(15),
             Self::Resync => Duration::from_secs(10),
             Self::Agents => Duration::from_secs(4),
-            Self::Kubectl => KUBECTL_PERIOD,
+            Self::Kubectl => Duration::from_secs(1),
         }
     }
 
@@ -162,22 +159,28 @@ impl Driver {
         Culprit { user_agent, library, findings }
     }
 
-    /// Starts it; what it writes goes into the folder.
-    pub fn start(self, programs: &Programs, kubeconfig: &Path, folder: &Path) -> Result<Workload> {
+    /// Starts it with so much time between two rounds; what it writes goes into the folder.
+    pub fn start(
+        self,
+        programs: &Programs,
+        period: Duration,
+        kubeconfig: &Path,
+        folder: &Path,
+    ) -> Result<Workload> {
+        let milliseconds = period.as_millis().to_string();
         let log = folder.join("driver.log");
         let go = |name: &str, way: &str, namespace: &str| {
             let mut command = std::process::Command::new(&programs.follower);
             // Go programs make their user agent of the name they are started by.
-            command.arg0(name).args([way, namespace]);
+            command.arg0(name).args([way, namespace, &format!("{milliseconds}ms")]);
             Workload::program(command.into(), kubeconfig, log.clone())
         };
         match self {
             Self::Polls => {
-                let period = FABRIC8_PERIOD.as_millis().to_string();
                 let path = format!("{0}/poller.jar:{0}/libraries/*", programs.fabric8.display());
                 let mut command = Command::new("java");
                 command.args(["-Xmx512m", "-cp", &path, "dev.listless.rig.Main", "drive"]);
-                command.args([FLEET.namespace, FABRIC8_THREADS, &period]);
+                command.args([FLEET.namespace, FABRIC8_THREADS, &milliseconds]);
                 Workload::program(command, kubeconfig, log)
             }
             Self::Storm => go("ring-operator", "storm", RINGS),
@@ -186,7 +189,7 @@ impl Driver {
             Self::Kubectl => {
                 let program = &programs.kubectl;
                 let homes = folder.join("homes");
-                Ok(Workload::kubectl(program, KUBECTL, kubeconfig, homes, KUBECTL_PERIOD))
+                Ok(Workload::kubectl(program, KUBECTL, kubeconfig, homes, period))
             }
         }
     }

@@ -36,7 +36,7 @@ pub async fn all_at_once(plane: &ControlPlane, programs: &Programs) -> Result<Ve
     for driver in Driver::ALL {
         let folder = folder.join(format!("{driver:?}"));
         std::fs::create_dir_all(&folder)?;
-        workloads.push(driver.start(programs, proxy.kubeconfig(), &folder)?);
+        workloads.push(driver.start(programs, driver.period(), proxy.kubeconfig(), &folder)?);
     }
     let deadline = Instant::now() + NAMED_LIMIT;
     let mut looks = interval(LOOK);

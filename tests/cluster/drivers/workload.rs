@@ -165,11 +165,17 @@ impl Runs {
     }
 
     fn tally(&self) -> Tally {
-        let mut gaps = self.gaps.clone();
-        gaps.sort();
-        let median = gaps.get(gaps.len() / 2).map_or(0.0, Duration::as_secs_f64);
-        Tally { period_seconds: median, ..self.tally.clone() }
+        let gaps: Vec<f64> = self.gaps.iter().map(Duration::as_secs_f64).collect();
+        let period_seconds = median(gaps.clone()).unwrap_or_default();
+        let distances = gaps.iter().map(|gap| (gap / period_seconds - 1.0).abs()).collect();
+        let jitter = median(distances).unwrap_or_default();
+        Tally { period_seconds, jitter, ..self.tally.clone() }
     }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 fn locked(runs: &Mutex<Runs>) -> std::sync::MutexGuard<'_, Runs> {

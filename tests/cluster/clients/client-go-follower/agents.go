@@ -12,13 +12,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-const (
-	agentCount  = 50
-	agentPeriod = 4 * time.Second
-)
+const agentCount = 50
 
 // agents runs one agent for each node; each lists the pods of its node, over connections of its own.
-func agents(ctx context.Context, _ string, done *tally) error {
+func agents(ctx context.Context, _ string, period time.Duration, done *tally) error {
 	config, err := unlimited()
 	if err != nil {
 		return err
@@ -33,17 +30,17 @@ func agents(ctx context.Context, _ string, done *tally) error {
 			return err
 		}
 		running.Go(func() {
-			time.Sleep(agentPeriod * time.Duration(number) / agentCount)
-			agent(ctx, client, number, done)
+			time.Sleep(period * time.Duration(number) / agentCount)
+			agent(ctx, client, number, period, done)
 		})
 	}
 	running.Wait()
 	return nil
 }
 
-func agent(ctx context.Context, client kubernetes.Interface, number int, done *tally) {
+func agent(ctx context.Context, client kubernetes.Interface, number int, period time.Duration, done *tally) {
 	options := metav1.ListOptions{FieldSelector: fmt.Sprintf("spec.nodeName=node-%d", number)}
-	for ticker := time.NewTicker(agentPeriod); ; <-ticker.C {
+	for ticker := time.NewTicker(period); ; <-ticker.C {
 		if number == 0 {
 			done.cycle()
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -14,8 +15,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// drivers are the workloads: each runs until the program ends and counts in the tally what it does.
-var drivers = map[string]func(context.Context, string, *tally) error{
+// driver is a workload in a namespace: it begins a round each period, runs until the program ends, and
+// counts in the tally what it does.
+type driver func(ctx context.Context, namespace string, period time.Duration, done *tally) error
+
+var drivers = map[string]driver{
 	"storm": storm, "resync": resyncSets, "agents": agents,
 }
 
@@ -70,17 +74,29 @@ func (t *tally) cycle() {
 func (t *tally) line() string {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	period := 0.0
-	if gaps := slices.Sorted(slices.Values(t.gaps)); len(gaps) > 0 {
-		period = gaps[len(gaps)/2]
+	period, jitter := median(t.gaps), 0.0
+	if period > 0 {
+		distances := make([]float64, 0, len(t.gaps))
+		for _, gap := range t.gaps {
+			distances = append(distances, math.Abs(gap-period))
+		}
+		jitter = median(distances) / period
 	}
 	line, err := json.Marshal(map[string]any{
-		"operations": t.operations, "cycles": t.cycles, "periodSeconds": period, "errors": append([]string{}, t.errors...),
+		"operations": t.operations, "cycles": t.cycles, "periodSeconds": period, "jitter": jitter,
+		"errors": append([]string{}, t.errors...),
 	})
 	if err != nil {
 		fail(err)
 	}
 	return string(line)
+}
+
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 
 // cycleWhenResynced notes a cycle each time an informer replays the object of this name.
@@ -94,10 +110,10 @@ func (t *tally) cycleWhenResynced(name string) cache.ResourceEventHandler {
 }
 
 // drive runs a workload and answers each line of its standard input with the tally.
-func drive(driver func(context.Context, string, *tally) error, namespace string) {
+func drive(run driver, namespace string, period time.Duration) {
 	done := &tally{begun: map[string]begun{}}
 	go func() {
-		if err := driver(context.Background(), namespace, done); err != nil {
+		if err := run(context.Background(), namespace, period, done); err != nil {
 			fail(err)
 		}
 	}()

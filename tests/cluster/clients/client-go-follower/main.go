@@ -51,12 +51,16 @@ type held func() map[string]string
 func main() {
 	flag.Parse()
 	klog.SetOutput(os.Stderr)
-	if driver := drivers[flag.Arg(0)]; driver != nil && flag.NArg() == 2 {
-		drive(driver, flag.Arg(1))
+	if driver := drivers[flag.Arg(0)]; driver != nil && flag.NArg() == 3 {
+		period, err := time.ParseDuration(flag.Arg(2))
+		if err != nil {
+			fail(err)
+		}
+		drive(driver, flag.Arg(1), period)
 		return
 	}
 	if flag.NArg() != 3 {
-		fmt.Fprintln(os.Stderr, "usage: informers|manager NAMESPACE INSTANCE, or storm|resync|agents NAMESPACE")
+		fmt.Fprintln(os.Stderr, "usage: informers|manager NAMESPACE INSTANCE, or storm|resync|agents NAMESPACE PERIOD")
 		os.Exit(2)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))

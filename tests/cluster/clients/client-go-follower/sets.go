@@ -14,10 +14,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-const (
-	setsPeriod  = 10 * time.Second
-	setsWorkers = 4
-)
+const setsWorkers = 4
 
 // unlimited is the configuration of a program that has turned its own rate limit off.
 func unlimited() (*rest.Config, error) {
@@ -29,7 +26,7 @@ func unlimited() (*rest.Config, error) {
 }
 
 // resyncSets reads every stateful set again at each resync, and writes its status as it was.
-func resyncSets(ctx context.Context, namespace string, done *tally) error {
+func resyncSets(ctx context.Context, namespace string, period time.Duration, done *tally) error {
 	config, err := unlimited()
 	if err != nil {
 		return err
@@ -44,7 +41,7 @@ func resyncSets(ctx context.Context, namespace string, done *tally) error {
 			queue.Add(key)
 		}
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, setsPeriod, informers.WithNamespace(namespace))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, period, informers.WithNamespace(namespace))
 	sets := factory.Apps().V1().StatefulSets().Informer()
 	for _, handler := range []cache.ResourceEventHandler{
 		done.cycleWhenResynced("set-00000"),

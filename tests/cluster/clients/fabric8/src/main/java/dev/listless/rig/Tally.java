@@ -38,13 +38,20 @@ final class Tally {
 
   /** The period is the median time between two polls of one thread. */
   synchronized String line() {
-    List<Double> sorted = new ArrayList<>(gaps);
-    Collections.sort(sorted);
+    double period = median(gaps);
+    double deviation = median(gaps.stream().map(gap -> Math.abs(gap - period)).toList());
     Map<String, Object> line = new LinkedHashMap<>();
     line.put("operations", operations);
     line.put("cycles", cycles);
-    line.put("periodSeconds", sorted.isEmpty() ? 0 : sorted.get(sorted.size() / 2));
+    line.put("periodSeconds", period);
+    line.put("jitter", period > 0 ? deviation / period : 0);
     line.put("errors", errors);
     return Serialization.asJson(line).replaceAll("\\s*\\n\\s*", " ");
+  }
+
+  private static double median(List<Double> values) {
+    List<Double> sorted = new ArrayList<>(values);
+    Collections.sort(sorted);
+    return sorted.isEmpty() ? 0 : sorted.get(sorted.size() / 2);
   }
 }
