@@ -16,6 +16,10 @@ use crate::rig::client_program::ClientProgram;
 use crate::rig::control_plane::Version;
 use crate::unmodified::clients;
 
+/// Seconds between two resyncs of the stateful sets, where time is short.
+const RESYNC_VARIABLE: &str = "LISTLESS_RESYNC_SECONDS";
+/// The same as in the field.
+const RESYNC_PERIOD: Duration = Duration::from_secs(30);
 const FABRIC8_THREADS: &str = "20";
 const KUBECTL: &[&str] = &["--namespace", RINGS, "get", "pods", "--output", "name"];
 
@@ -88,6 +92,13 @@ fn here(what: &str, program: ClientProgram) -> Option<PathBuf> {
     }
 }
 
+fn resync() -> Duration {
+    let asked = std::env::var(RESYNC_VARIABLE).ok();
+    asked.map_or(RESYNC_PERIOD, |text| {
+        Duration::from_secs(text.parse().expect("a number of seconds"))
+    })
+}
+
 // === impl Driver ===
 
 impl Driver {
@@ -119,7 +130,7 @@ impl Driver {
         match self {
             Self::Polls => Duration::from_secs(3),
             Self::Storm => Duration::from_secs(15),
-            Self::Resync => Duration::from_secs(10),
+            Self::Resync => resync(),
             Self::Agents => Duration::from_secs(4),
             Self::Kubectl => Duration::from_secs(1),
         }
@@ -137,7 +148,7 @@ impl Driver {
     }
 
     /// How many rounds have begun before: enough of them that memory has learned the queries.
-    pub fn rounds_before(self) -> u64 {
+    pub fn rounds_before(self) -> u32 {
         match self {
             // A handler that was added after the informer had begun is not told of the first resync.
             Self::Storm | Self::Resync => 2,

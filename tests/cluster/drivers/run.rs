@@ -15,8 +15,8 @@ use super::together;
 use crate::rig::control_plane::{ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 
-/// A cold JVM on a busy machine, and rounds that take longer than they should.
-const WARM_LIMIT: Duration = Duration::from_secs(120);
+/// A cold JVM on a busy machine, and a round that takes longer than it should.
+const COLD_LIMIT: Duration = Duration::from_secs(90);
 
 /// How often a driver is given twice the time for a round, which it could not end long before the next
 /// was due: what is asked for at any time of a round has no period that could be told.
@@ -126,7 +126,8 @@ async fn run(
     std::fs::create_dir_all(&folder)?;
     let mut informer = programs.informer(kubeconfig, folder.join("informer.log"))?;
     let mut workload = driver.start(programs, period, kubeconfig, &folder)?;
-    workload.begun(driver.rounds_before(), WARM_LIMIT).await?;
+    let rounds = driver.rounds_before();
+    workload.begun(rounds, COLD_LIMIT + period * rounds).await?;
     // Between two rounds least is under way. This sleep and that over the rounds are the measure
     // itself: nothing is awaited in them.
     tokio::time::sleep(period / 2).await;

@@ -17,7 +17,7 @@ use crate::rig::control_plane::{ControlPlane, User};
 use crate::rig::proxy_process::ProxyProcess;
 
 /// Until all are named: five cold starts, and some rounds of each.
-const NAMED_LIMIT: Duration = Duration::from_secs(180);
+const NAMED_LIMIT: Duration = Duration::from_secs(300);
 /// How often the report is looked at meanwhile.
 const LOOK: Duration = Duration::from_secs(3);
 /// A browser that draws two pages and some text.

@@ -108,13 +108,13 @@ impl Workload {
     }
 
     /// Waits until it has begun so many rounds.
-    pub async fn begun(&mut self, cycles: u64, limit: Duration) -> Result<Tally> {
+    pub async fn begun(&mut self, cycles: u32, limit: Duration) -> Result<Tally> {
         let deadline = Instant::now() + limit;
         let mut poll = tokio::time::interval(POLL);
         loop {
             poll.tick().await;
             let tally = self.tally().await?;
-            if tally.cycles >= cycles {
+            if tally.cycles >= u64::from(cycles) {
                 return Ok(tally);
             }
             ensure!(Instant::now() < deadline, "not {cycles} rounds in {limit:?}: {tally:?}");
