@@ -129,7 +129,8 @@ impl Driver {
     pub fn period(self) -> Duration {
         match self {
             Self::Polls => Duration::from_secs(3),
-            Self::Storm => Duration::from_secs(15),
+            // A manager begins each round up to a tenth early or late, and rounds last some seconds.
+            Self::Storm => Duration::from_secs(30),
             Self::Resync => resync(),
             Self::Agents => Duration::from_secs(4),
             Self::Kubectl => Duration::from_secs(1),

@@ -99,7 +99,8 @@ async fn every_way(plane: &ControlPlane, programs: &Programs, driver: Driver) ->
         eprintln!("ran: {who}: {done} operations, {:?} {why:?}", run.requests);
         let is_void = !run.wrong.is_empty() && !run.tally.keeps(period);
         if is_void && slower < SLOWER_MAX {
-            eprintln!("void: {who}: not every {period:?}: {:?}", run.tally);
+            let wrong = run.wrong.join("; ");
+            eprintln!("void: {who}: not every {period:?}: {:?}, so that {wrong}", run.tally);
             (period, slower) = (period * 2, slower + 1);
             runs.clear();
         } else {
