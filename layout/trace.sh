@@ -6,11 +6,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 folder="$PWD/target/trace"
-binary="$folder/release/listless"
-export CARGO_TARGET_DIR="$folder" CARGO_PROFILE_RELEASE_STRIP=none
-# The benches leave a binary built with what they need in its place; the one that ships comes last, as they build it.
-cargo bench --locked --bench proxy --no-run
-cargo build --locked --release --bin listless
+binary="$folder/dist/listless"
+export CARGO_TARGET_DIR="$folder" CARGO_PROFILE_DIST_STRIP=none
+cargo build --locked --profile dist --bin listless
 cc -O2 -Wall -shared -fPIC -o "$folder/trace.so" layout/trace.c
 
 # The segment of code begins on a page; offsets count from there.
@@ -23,7 +21,7 @@ nm --defined-only --format=posix "$binary" |
 
 # One slot on each side is enough: it is asked whether a function runs, not how fast.
 cut -d ' ' -f 1 "$folder/functions" | LC_ALL=C sort -u >"$folder/offsets"
-LD_PRELOAD="$folder/trace.so" TRACED=/release/listless FUNCTIONS="$folder/offsets" RAN="$folder/ran" \
+LD_PRELOAD="$folder/trace.so" TRACED=/dist/listless FUNCTIONS="$folder/offsets" RAN="$folder/ran" \
   cargo bench --locked --bench proxy -- --seconds 1 --rounds 1 --samples 200
 
 # What ends a name, a hash or the number of a copy, changes with every compiler and every dependency.

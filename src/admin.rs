@@ -19,17 +19,15 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use http::Request;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
     cache::ReplicaStatus,
     explain::{Explanation, Question},
     insight::report::Report,
     lifecycle::{Draining, Heartbeat, Ready},
-    metrics::Metrics,
+    metrics::{Limit, Metrics},
+    places::{Bounds, Place, Places},
     tap::Tap,
     timeline::Timeline,
 };
@@ -51,6 +49,8 @@ pub struct Sources {
     pub draining: Draining,
     /// Whether the data path still moves.
     pub heartbeat: Heartbeat,
+    /// Reports whether clients' connections find a place.
+    pub has_room: Box<dyn Fn() -> bool + Send + Sync>,
     /// What was counted.
     pub metrics: Metrics,
     /// By which names, besides IP addresses and localhost, browsers may ask.
@@ -82,47 +82,64 @@ pub struct Standing {
     pub memory_limit_bytes: usize,
 }
 
-/// Connections of one address at a time.
-const CONNECTIONS_MAX: usize = 64;
+/// Connections of one address at a time, and those of one peer.
+const BOUNDS: Bounds = Bounds { all_max: 256, per_peer_max: 32 };
 /// How long a request's head may take, and a connection may idle.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a connection of probes and scrapes may last: it carries one request.
+const PROBE_LIFETIME: Duration = Duration::from_secs(10);
 /// How long to rest when the process has no file descriptor left.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// How long the data path may not move before it is taken for dead.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
 
-/// Serves one address until the task is dropped.
+/// Serves one address until the task is dropped. Whoever connects finds a place: see [`Places`].
 pub async fn serve(listener: TcpListener, audience: Audience, sources: Arc<Sources>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Places::new(BOUNDS);
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let sources = sources.clone();
-                tokio::spawn(async move {
-                    connection(stream, audience, sources).await;
-                    drop(place);
-                });
+            Ok((stream, peer)) => {
+                let Ok(place) = places.take(peer.ip()) else { continue };
+                if place.made_room() {
+                    sources.metrics.limit_reached(Limit::AdminConnections);
+                }
+                tokio::spawn(connection(stream, audience, sources.clone(), place));
             }
             Err(error) => {
                 tracing::warn!(%error, "accepting an admin connection failed");
-                tokio::time::sleep(ACCEPT_REST).await;
+                if !places.shed() {
+                    tokio::time::sleep(ACCEPT_REST).await;
+                }
             }
         }
     }
 }
 
-async fn connection(stream: TcpStream, audience: Audience, sources: Arc<Sources>) {
+async fn connection(stream: TcpStream, audience: Audience, sources: Arc<Sources>, place: Place) {
+    let asked = place.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let answer = page::answer(&sources, audience, &request);
+        let answer = match asked.begin() {
+            Some(busy) => answer.map(|body| body.holding(busy)),
+            None => answer,
+        };
         async move { Ok::<_, Infallible>(answer) }
     });
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
-    if let Err(error) = served {
-        tracing::debug!(%error, "an admin connection ended early");
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    builder.keep_alive(audience == Audience::Operators);
+    let served = builder.serve_connection(TokioIo::new(stream), service);
+    let lifetime = async {
+        match audience {
+            Audience::Probes => tokio::time::sleep(PROBE_LIFETIME).await,
+            Audience::Operators => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        served = served => if let Err(error) = served {
+            tracing::debug!(%error, "an admin connection ended early");
+        },
+        () = place.closed() => tracing::debug!("an admin connection made room for another"),
+        () = lifetime => tracing::debug!("an admin connection lasted too long"),
     }
 }

@@ -26,6 +26,7 @@ use crate::{
     config::Config,
     insight::{Insight, report::Report},
     metrics::{Metrics, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals},
+    places::Places,
     proxy::{
         Parts, Proxy,
         authorize::Authorize,
@@ -79,6 +80,7 @@ pub struct Running {
     insight: Insight,
     config: watch::Receiver<Arc<Config>>,
     shown: Shown,
+    places: Places,
     begin_drain: CancellationToken,
     listening: JoinHandle<()>,
     /// Tasks that end with it.
@@ -113,7 +115,8 @@ impl Running {
         let insight = Insight::new(metrics.clone(), Instant::now());
         let ways = Ways::new(&clients, &metrics, &warnings, &insight);
         let cache = Cache::new(ways.follower, settings, random.clone());
-        let discovery = Discovery::new(ways.discoverer, random.clone(), metrics.clone());
+        let discovery =
+            Discovery::new(ways.discoverer, random.clone(), metrics.clone(), cache.clone());
         let audit = Audit::new(metrics.clone());
         let auditing = audit.follow(config.clone());
         start_eager(&config.borrow(), &cache);
@@ -149,16 +152,28 @@ impl Running {
         let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));
         let limits = listen::Limits::default();
+        let places = limits.places();
         let listening = tokio::spawn(listen::serve(
             listeners,
             doors,
             proxy.clone(),
-            limits,
+            (limits, places.clone()),
             drain,
             listener_metrics,
         ));
         let helpers = vec![settings_task, eager, gauges, auditing];
-        Self { proxy, cache, audit, insight, config, shown, begin_drain, listening, helpers }
+        Self {
+            proxy,
+            cache,
+            audit,
+            insight,
+            config,
+            shown,
+            places,
+            begin_drain,
+            listening,
+            helpers,
+        }
     }
 
     /// What answers, for those who need no listener.
@@ -173,7 +188,9 @@ impl Running {
 
     /// What the admin address shows of it.
     pub fn sources(&self, vitals: Vitals) -> admin::Sources {
-        self.shown.sources(vitals, &self.cache, self.reporter())
+        let places = self.places.clone();
+        let shown = self.shown.sources(vitals, &self.cache, self.reporter());
+        admin::Sources { has_room: Box::new(move || places.has_room()), ..shown }
     }
 
     /// Makes the report: who asks what, what it costs, and what should be mended.
@@ -258,7 +275,9 @@ async fn keep_gauges(
         let replicas = cache.replicas();
         metrics.replicas(&replicas.iter().map(sample).collect::<Vec<_>>());
         metrics.replica_totals(&totals(cache.counters()));
+        metrics.demands_dropped(cache.counters().demands_dropped.get());
         discovery.report();
+        discovery.tend(Instant::now());
         authorize.report().await;
         metrics.accounts(insight.accounts());
         metrics.run_upkeep();

@@ -23,6 +23,12 @@ enum Inner {
     Boxed(UnsyncBoxBody<Bytes, BoxError>),
 }
 
+/// A body with what must live as long as it.
+struct Holding<G> {
+    body: Body,
+    _guard: G,
+}
+
 // === impl Body ===
 
 impl Body {
@@ -54,6 +60,17 @@ impl Body {
         B::Error: Into<BoxError>,
     {
         Self(Inner::Boxed(body.map_err(Into::into).boxed_unsync()))
+    }
+
+    /// Keeps `guard` until the body has been sent; not for bytes that are in memory already.
+    #[must_use]
+    pub fn holding(self, guard: impl Send + Unpin + 'static) -> Self {
+        match self.0 {
+            Inner::Chunks { .. } => self,
+            Inner::Incoming(_) | Inner::Boxed(_) => {
+                Self::wrap(Holding { body: self, _guard: guard })
+            }
+        }
     }
 
     /// Reads the whole body, at most `bytes_max` bytes.
@@ -108,5 +125,27 @@ impl http_body::Body for Body {
             Inner::Incoming(incoming) => incoming.size_hint(),
             Inner::Boxed(body) => body.size_hint(),
         }
+    }
+}
+
+// === impl Holding ===
+
+impl<G: Unpin> http_body::Body for Holding<G> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

@@ -6,7 +6,10 @@
 
 mod batch;
 mod bookmark;
+mod budget;
 pub mod counters;
+mod demand;
+pub mod digest;
 mod envelope;
 mod event;
 mod expiring;
@@ -28,6 +31,7 @@ mod replica;
 mod roll;
 pub mod selection;
 mod set;
+mod settings;
 mod split;
 pub mod store;
 pub mod subscription;
@@ -36,6 +40,7 @@ pub mod testing;
 mod view;
 
 pub use replica::{Attached, Link, Published, Reach, Replica, ReplicaStatus, Start, State, View};
+pub use settings::Settings;
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -49,44 +54,16 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
+    budget::Budget,
     counters::Counters,
-    history::{Bounds, History},
+    history::History,
     reflector::{Ended, Random, Reflector},
     set::{Member, Set, StopReason},
 };
-use crate::{api::query::Query, upstream};
-
-/// The bounds of the cache; the default is the design's.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// Memory all replicas together may hold; above it the least recently used are dropped.
-    pub memory_limit_bytes: usize,
-    /// After this time without a read a replica that was started on demand stops.
-    pub idle_timeout: Duration,
-    /// How many unsafe reads within `demand_window` start a replica.
-    pub demand_reads: u32,
-    /// See `demand_reads`.
-    pub demand_window: Duration,
-    /// More narrow replicas of one resource than this are widened into one.
-    pub siblings_max: usize,
-    /// More GETs of different objects than this within `demand_window` start a replica of them all;
-    /// of different LISTs, `siblings_max`.
-    pub storm_gets_max: usize,
-    /// How long a refusal, or a drop for memory, keeps a replica from being started again.
-    pub refusal_ttl: Duration,
-    /// How many replicas there may be.
-    pub replicas_max: usize,
-    /// The largest object believed; a larger one is taken for bad data.
-    pub item_bytes_max: usize,
-    /// How many recent events each replica keeps.
-    pub history_events_max: usize,
-    /// How many bytes of recent events each replica keeps.
-    pub history_bytes_max: usize,
-    /// How long each replica keeps recent events.
-    pub history_age_max: Duration,
-    /// A watch that is silent for this long is questioned by a small consistent list.
-    pub quiet_after: Duration,
-}
+use crate::{
+    api::{GroupResource, field, query::Query},
+    upstream,
+};
 
 /// The set of replicas; cheap to clone.
 #[derive(Clone)]
@@ -97,9 +74,17 @@ struct Inner {
     settings: watch::Receiver<Settings>,
     random: Random,
     counters: Arc<Counters>,
+    budget: Arc<Budget>,
     set: Mutex<Set>,
     tasks: TaskTracker,
     stop: CancellationToken,
+}
+
+/// The end of one replica's task.
+struct Ending {
+    cache: Weak<Inner>,
+    replica: Arc<Replica>,
+    ended: Ended,
 }
 
 /// Whether a read may start a replica.
@@ -107,6 +92,9 @@ struct Inner {
 pub enum Demand {
     /// It may not.
     Ignore,
+    /// It costs the apiserver little, and may be an informer's initial list: the first one does not
+    /// count, and those that repeat it do.
+    Repeated,
     /// It is an unsafe read: enough of them start a replica.
     Count,
 }
@@ -140,28 +128,6 @@ pub enum Absence {
 /// So often replicas are looked over: idle ones, too many, too large, missing.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
 
-// === impl Settings ===
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            memory_limit_bytes: 256 * 1024 * 1024,
-            idle_timeout: Duration::from_secs(10 * 60),
-            demand_reads: 2,
-            demand_window: Duration::from_secs(60),
-            siblings_max: 4,
-            storm_gets_max: 32,
-            refusal_ttl: Duration::from_secs(60),
-            replicas_max: 256,
-            item_bytes_max: 16 * 1024 * 1024,
-            history_events_max: 4096,
-            history_bytes_max: 2 * 1024 * 1024,
-            history_age_max: Duration::from_secs(5 * 60),
-            quiet_after: Duration::from_secs(75),
-        }
-    }
-}
-
 // === impl Cache ===
 
 impl Cache {
@@ -178,6 +144,7 @@ impl Cache {
             settings,
             random,
             counters: Arc::default(),
+            budget: Arc::default(),
             set: Mutex::new(Set::new()),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -209,7 +176,9 @@ impl Cache {
             return Lookup::Absent(absence);
         }
         let settings = self.0.settings.borrow();
-        let Some((wanted, start)) = set.demanded(query, demand, &settings, now) else {
+        let wanted = set.demanded(query, demand, &settings, now);
+        self.0.counters.demands_dropped.add(set.take_dropped());
+        let Some((wanted, start)) = wanted else {
             return Lookup::Absent(Absence::NotDemanded);
         };
         if set.len() >= settings.replicas_max {
@@ -246,6 +215,22 @@ impl Cache {
         if let Some(replica) = self.0.set().best(query) {
             replica.lags();
         }
+    }
+
+    /// The definition of a resource has changed: the apiserver may show its objects in other bytes at
+    /// the versions they have. Its replicas list again.
+    pub fn redefine(&self, resource: &GroupResource) {
+        for member in self.0.set().members() {
+            if member.replica.query().resource.group_resource() == *resource {
+                member.replica.redefine();
+            }
+        }
+    }
+
+    /// Reports whether there are replicas of custom resources, whose definitions may change.
+    pub fn holds_custom(&self) -> bool {
+        let is_custom = |query: &Query| !field::is_built_in_group(&query.resource.group);
+        self.0.set().members().any(|member| is_custom(member.replica.query()))
     }
 
     /// Every replica in figures.
@@ -289,38 +274,38 @@ impl Inner {
             self.settings.clone(),
             self.random.clone(),
             self.counters.clone(),
+            self.budget.clone(),
         );
         let stop = self.stop.child_token();
         set.add(Member { replica: replica.clone(), stop: stop.clone() });
         self.counters.started.increment();
-        let (cache, followed) = (Arc::downgrade(self), replica.clone());
-        self.tasks.spawn(async move {
-            let ended = reflector.run(stop).await;
-            followed.end(Instant::now());
-            if let Some(cache) = cache.upgrade() {
-                cache.forget(&followed, ended);
-            }
-        });
+        let ending = Ending::new(Arc::downgrade(self), replica.clone());
+        self.tasks.spawn(ending.of(reflector.run(stop)));
         replica
     }
 
-    /// A reflector has ended: others may start one again, but not at once.
-    fn forget(&self, replica: &Arc<Replica>, ended: Ended) {
+    /// A reflector has ended: others may start one again, but not at once. Returns the replica that
+    /// goes on where it ended.
+    fn forget(&self, replica: &Arc<Replica>, ended: Ended) -> Option<Arc<Replica>> {
         let absence = match ended {
             Ended::Stopped => None,
             Ended::Refused { code } => Some(Absence::Refused { code }),
-            Ended::NotReplicable => Some(Absence::NotReplicable),
+            Ended::NotReplicable | Ended::Panicked => Some(Absence::NotReplicable),
             Ended::OutOfMemory => Some(Absence::OutOfMemory),
         };
         let mut set = self.set();
         set.remove(replica);
-        let Some(absence) = absence else { return };
+        let Some(absence) = absence else {
+            let last = replica.version().filter(|_| replica.is_watched())?;
+            return set.best(replica.query()).filter(|other| other.goes_on_from(&last)).cloned();
+        };
         let count = match absence {
             Absence::OutOfMemory => &self.counters.dropped_for_memory,
             _ => &self.counters.refused,
         };
         count.increment();
         set.remember(replica, absence, Instant::now(), self.settings.borrow().refusal_ttl);
+        None
     }
 
     /// Starts what is missing and stops what is superfluous.
@@ -331,6 +316,8 @@ impl Inner {
         for query in set.missing_eager(now) {
             self.spawn(&mut set, query, Start::Eager);
         }
+        // A bookmark shows soon how far they have come.
+        set.handing_over().for_each(|replica| replica.lags());
         for (member, reason) in set.to_stop(&settings, now) {
             self.stop_member(&mut set, &member, reason, &settings, now);
         }
@@ -370,13 +357,24 @@ impl Drop for Inner {
     }
 }
 
-impl Settings {
-    fn history_bounds(&self) -> Bounds {
-        Bounds {
-            events_max: self.history_events_max,
-            bytes_max: self.history_bytes_max,
-            age_max: self.history_age_max,
-        }
+// === impl Ending ===
+
+impl Ending {
+    fn new(cache: Weak<Inner>, replica: Arc<Replica>) -> Self {
+        Self { cache, replica, ended: Ended::Panicked }
+    }
+
+    async fn of(mut self, task: impl Future<Output = Ended>) {
+        self.ended = task.await;
+    }
+}
+
+impl Drop for Ending {
+    /// Runs however the task ends, so that nobody waits for a replica without a reflector.
+    fn drop(&mut self) {
+        let forget = |cache: Arc<Inner>| cache.forget(&self.replica, self.ended);
+        let successor = self.cache.upgrade().and_then(forget);
+        self.replica.end(Instant::now(), successor);
     }
 }
 

@@ -79,7 +79,7 @@ pub struct AuditFile {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It could not be read.
-    #[error("{}: cannot be read", .file.display())]
+    #[error("cannot read configuration {}", .file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,

@@ -4,6 +4,8 @@
 //! where there are replicas once with what they hold. Asking changes nothing: no replica is started,
 //! marked as used or waited for.
 
+mod words;
+
 use std::{borrow::Cow, fmt::Write};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
@@ -27,6 +29,8 @@ use crate::{
     },
     websocket::Asked,
 };
+
+pub use self::words::{BadHeader, BadMethod, headers, method};
 
 /// What would happen to a request, topic by topic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,11 +59,6 @@ pub struct Question<'a> {
     pub headers: &'a HeaderMap,
 }
 
-/// A header that is not written as `NAME: VALUE`.
-#[derive(Debug, thiserror::Error)]
-#[error("{0:?}: expected NAME: VALUE")]
-pub struct BadHeader(String);
-
 /// Explains a request of the user that Listless stands for, in a session that has done nothing yet: in
 /// general, and if there are replicas, with what they hold now.
 pub fn explain(asked: Question<'_>, config: &Config, replicas: Option<&Cache>) -> Explanation {
@@ -79,7 +78,10 @@ pub fn explain(asked: Question<'_>, config: &Config, replicas: Option<&Cache>) -
     let rules = decide::rules(&info, &config.policy, user_agent);
     explanation.say("policy", rule(&rules, config));
     if let Some(poll) = decide::poll(&info, Caller::Own, &rules) {
-        explanation.say("too often", too_often(&poll.terms));
+        if poll.upstream_limit().is_some() {
+            explanation.say("if forwarded", too_often(&poll.terms));
+        }
+        explanation.say("if from memory", too_often_from_memory(&poll.terms));
     }
     if config.policy.mode() == Mode::Observe {
         explanation.say(
@@ -98,19 +100,6 @@ pub fn explain(asked: Question<'_>, config: &Config, replicas: Option<&Cache>) -
         Ok(candidate) => explanation.outcomes(&candidate, &session, replicas),
     }
     explanation
-}
-
-/// Headers as they are written on a command line.
-pub fn headers<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<HeaderMap, BadHeader> {
-    let mut headers = HeaderMap::new();
-    for text in texts {
-        let refused = || BadHeader(text.to_owned());
-        let (name, value) = text.split_once(':').ok_or_else(refused)?;
-        let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| refused())?;
-        let value = HeaderValue::from_str(value.trim()).map_err(|_| refused())?;
-        headers.append(name, value);
-    }
-    Ok(headers)
 }
 
 // === impl Explanation ===
@@ -189,7 +178,7 @@ impl Explanation {
         if let Step::Act(plan) = decide::decide(candidate, &absent, session, now, Duration::ZERO) {
             self.say("without one", outcome(&plan));
         }
-        if candidate.demand == Demand::Count {
+        if candidate.demand != Demand::Ignore {
             self.say("repeated", "starts a replica, as far as the policy allows".to_owned());
         }
         if let Some(cache) = replicas {
@@ -263,15 +252,24 @@ fn rule(policy: &ResourcePolicy, config: &Config) -> String {
 fn too_often(polls: &RepeatPolls) -> String {
     let span = |duration| crate::config::Span(duration).to_string();
     let (interval, burst) = (span(polls.rate.interval()), polls.rate.burst());
-    let often = format!("one each {interval}, after {burst} at once");
+    let often = format!("limited to one per {interval} after a burst of {burst}");
     match polls.action {
         RepeatAction::Pace => {
             let delay = span(polls.max_delay);
-            format!("held back together with identical ones, {delay} at most: {often}")
+            format!("{often}; further ones are held at most {delay} and share one response")
         }
-        RepeatAction::Reject => format!("refused with 429: {often}"),
-        RepeatAction::Off => "answered".to_owned(),
+        RepeatAction::Reject => format!("{often}; further ones are refused with 429"),
+        RepeatAction::Off => "not limited".to_owned(),
     }
+}
+
+fn too_often_from_memory(polls: &RepeatPolls) -> String {
+    let per_second = polls.from_memory.burst();
+    let delay = crate::config::Span(decide::MEMORY_DELAY_MAX);
+    format!(
+        "limited to {per_second} identical, unchanged responses a second; further ones are held at \
+         most {delay}, never refused"
+    )
 }
 
 fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
@@ -454,7 +452,11 @@ mod tests {
         assert!(told.about("policy").starts_with("cache.rules[0] (pods)"), "{told}");
         let told = explained(Method::GET, "/api/v1/pods", &config);
         assert!(told.about("policy").starts_with("no rule matches"), "{told}");
-        let refused = "refused with 429: one each 2s, after 20 at once";
-        assert_eq!(told.about("too often"), refused);
+        let limited =
+            "limited to one per 2s after a burst of 20; further ones are refused with 429";
+        assert_eq!(told.about("if forwarded"), limited);
+        let guarded = "limited to 200 identical, unchanged responses a second; further ones are held at \
+                       most 50ms, never refused";
+        assert_eq!(told.about("if from memory"), guarded);
     }
 }

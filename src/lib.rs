@@ -21,6 +21,7 @@ pub mod metrics;
 pub mod mirror;
 pub mod mutants;
 pub mod news;
+pub mod places;
 pub mod policy;
 pub mod proxy;
 pub mod simulator;

@@ -1,11 +1,8 @@
 //! Token buckets: how often something may happen, and when it may happen next. Pure.
 //!
 //! The generic cell rate algorithm: a bucket is one moment, the one at which it would be full again.
-//! Invariant: a [`Limiter`] holds at most so many buckets; a full one is forgotten without loss, so
-//! those go first, and then those nearest to it. The crate `governor` was no fit: it keeps every key
+//! A full bucket can be forgotten without loss. The crate `governor` was no fit: it keeps every key
 //! until it is swept, takes nothing back, and cannot let several wait for one token.
-
-mod table;
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -13,8 +10,6 @@ use std::{
 };
 
 use tokio::time::Instant;
-
-pub use table::{Limiter, Remembered, Room};
 
 /// How often something may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -208,8 +203,13 @@ impl Bucket {
         self.lock().credit(rate);
     }
 
-    /// When it is full again.
-    fn full_at(&self) -> Instant {
+    /// Takes a token even if there is none.
+    pub fn charge(&self, rate: &Rate, now: Instant) {
+        self.lock().spend(rate, now);
+    }
+
+    /// Returns the time at which it is full again.
+    pub fn full_at(&self) -> Instant {
         self.lock().full_at
     }
 

@@ -126,16 +126,14 @@ impl Mirror {
 
     fn write(&self, files: &Files, now: SystemTime) -> Result<(), Error> {
         let target = &self.target;
-        let before = fs::read_link(target.join(DATA)).ok();
+        let live = || fs::read_link(target.join(DATA)).ok();
+        let before = live();
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let name = format!("..{}.{:09}", since.as_secs(), since.subsec_nanos());
         let directory = target.join(&name);
         let result = self.write_generation(files, &directory, Path::new(&name));
-        let keep = match &result {
-            // Whoever reads the last generation now may finish.
-            Ok(()) => [before, Some(PathBuf::from(name))],
-            Err(_) => [before, None],
-        };
+        // A reader of the previous generation may finish. After an error, either may be the live one.
+        let keep = [before, live()];
         self.remove_but(&keep);
         result
     }

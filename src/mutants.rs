@@ -38,6 +38,14 @@ mutants! {
     SlowReaderSkips,
     /// A new list goes on with the window of events, though what led to it was never told.
     WindowOutlivesRelist,
+    /// A list reuses an object of equal version though its bytes differ.
+    EqualVersionsReused,
+    /// A watch that goes on at another replica misses what that one knows already.
+    SuccessorFromNow,
+    /// A watch that goes on at another replica is told again what it was told before.
+    SuccessorFromItsStart,
+    /// The rights of a watch are looked at only when its reader has caught up.
+    SlowReaderUnreviewed,
     /// Who follows a query is told to have seen everything after a part of it.
     CaughtUpTooSoon,
     /// An object that leaves a selection is not told as deleted.
@@ -96,6 +104,28 @@ mutants! {
     BrokenWriteForgotten,
     /// An object known to be deleted may be shown.
     DeletionForgotten,
+    /// What a session was shown in collections is forgotten.
+    ShownForgotten,
+    /// Whatever was shown, every read of the resource must reach its version.
+    GlobalFloors,
+    /// A replica answers before it had the last change that the session was shown.
+    ClearedTooEarly,
+    /// A list has its replica's version, though the query was listed at a later one.
+    ListGoesBack,
+    /// An older replica is believed to show as much without looking.
+    DoubtsWavedThrough,
+    /// A change that took an object out of a selection lets its old state be shown there.
+    MovedObjectAges,
+    /// What a forwarded list showed of objects that replicas do not show yet is forgotten.
+    ListedObjectsUnexpected,
+    /// What a forwarded list no longer showed may be shown again.
+    LeavingUnexpected,
+    /// A list that could not be read binds nobody.
+    UnreadListForgotten,
+    /// A write whose client went away after it was sent leaves no barrier.
+    CancelledWriteForgotten,
+    /// After a deletion the one of that name before it is taken for the next.
+    PredecessorShown,
     /// A barrier is lifted by a read that was sent before the write.
     BarrierLiftedEarly,
     /// A read that was allowed to be old counts as consistent.

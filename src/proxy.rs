@@ -8,6 +8,7 @@ pub mod authorize;
 pub mod coalesce;
 pub mod decide;
 pub mod discovery;
+mod evidence;
 pub mod forward;
 pub mod identify;
 pub mod listen;
@@ -21,6 +22,7 @@ pub mod session;
 pub mod sessions;
 mod shadow;
 pub mod target;
+mod token_review;
 pub mod warnings;
 pub mod watching;
 mod witness;
@@ -122,6 +124,8 @@ impl Proxy {
     pub fn new(parts: Parts) -> Self {
         let metrics = parts.records.metrics().clone();
         let insight = parts.records.insight().clone();
+        let cache = parts.cache.clone();
+        let forwarder = Forwarder::new(parts.clients, cache, insight.clone(), metrics.clone());
         Self {
             identify: parts.identify,
             targets: Targets::default(),
@@ -132,12 +136,12 @@ impl Proxy {
             foreseen: Sessions::new(parts.past, SESSIONS_MAX, metrics.clone()),
             scouts: Scouts::default(),
             shadow: Shadows::new(metrics.clone()),
-            pacing: Pacing::new(metrics.clone()),
+            pacing: Pacing::new(metrics),
             authorize: parts.authorize,
             aggregation: parts.aggregation,
             local: Local::default(),
             coalesce: Coalesce::default(),
-            forwarder: Forwarder::new(parts.clients, insight.clone(), metrics),
+            forwarder,
             warnings: parts.warnings,
             discovery: parts.discovery,
             insight,
@@ -215,24 +219,27 @@ impl Proxy {
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
         let (version, objects) = (answer.snapshot.version().clone(), answer.snapshot.len());
-        let level = answer.level;
+        let (level, replica) = (answer.level, answer.replica.clone());
+        let answer = answer.at_list_version();
+        let given = answer.snapshot.version().clone();
         let mut reason = ForwardReason::NotAuthorized;
         if let Some((asked, read)) = readable(&target.info)
             && let question = (|| Attributes::of_read(visit.caller(), asked, read))
             && let Some(allowed) =
                 self.authorize.grant(&visit.asker, question, &target.review, answer).await
         {
-            let resource = read.query.resource.group_resource();
-            visit.session.lock().shown(&resource, &version, Source::Storage, Instant::now());
+            let now = Instant::now();
+            visit.session.lock().shown_by(replica.query(), &version, Source::Storage, now);
             let answered = self.local.read(read, allowed, &target.body, request.headers()).await;
             if let Some(mut response) = answered {
                 self.warnings.repeat(&read.query.resource, response.headers_mut());
                 log.said(self.insight.content(&version), objects);
-                return Ok(log.hit(level, Some(version), response));
+                return Ok(log.hit(level, Some(given), response));
             }
             reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);
         }
         let forward = Forward { reason, rewriting: Rewriting::Keep };
+        log.decided(&Plan::Forward(forward.clone()));
         self.forward(visit, &target.info, forward, request, log).await
     }
 
@@ -319,11 +326,16 @@ impl Proxy {
     ) -> Result<Response<Body>, Error> {
         let Forward { reason, rewriting } = forward;
         let (caller, session) = (visit.caller(), &visit.session);
+        if token_review::is_one(caller, info, request.headers()) {
+            let sent = token_review::send(&self.identify, &self.forwarder, request).await;
+            return Ok(log.forwarded(reason, sent.map_err(|error| Error::upstream(error, info))?));
+        }
         let witness = witness::of(info, log.asker(), &self.insight, &self.cache);
         let pupils = Pupils { witness: witness.as_ref(), ..Pupils::one(session) };
         let _noticed = self.discovery.notice(info);
         let sent = self.forwarder.forward(caller, info, &rewriting, request, pupils).await;
         let response = sent.map_err(|error| Error::upstream(error, info))?;
+        self.pacing.wrote(caller, info, &response);
         self.hint(reason, info);
         Ok(log.forwarded(reason, response))
     }

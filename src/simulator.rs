@@ -174,6 +174,13 @@ impl Simulator {
         self.0.store().restore(resource, json.into()).is_some()
     }
 
+    /// Serves the objects of a resource in another shape at the versions they have, as after a change
+    /// of their schema. Watches from earlier versions answer 410; open ones end with
+    /// [`Simulator::end_watches`].
+    pub fn reshape(&self, resource: &GroupResource, change: impl Fn(&mut Json)) {
+        self.0.store().reshape(resource, change);
+    }
+
     /// What is served, each at its preferred version.
     pub fn resources(&self) -> Vec<GroupVersionResource> {
         let store = self.0.store();
@@ -273,6 +280,11 @@ impl Simulator {
     /// Refuses a token from now on.
     pub fn expel(&self, token: &str) {
         self.0.access.expel(token);
+    }
+
+    /// Answers reviews of rules as incomplete from now on, as with a webhook that authorizes.
+    pub fn hide_rules(&self) {
+        self.0.access.hide_rules();
     }
 
     /// The requests so far, oldest first, as many as the journal remembers.

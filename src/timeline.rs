@@ -120,7 +120,7 @@ impl Timeline {
 
     /// Adds what has grown since the last time; the first time is where counting begins.
     pub fn add(&self, at: u64, sums: Sums) {
-        let is_added = self.lines().add(at, sums);
+        let is_added = self.lines().add(at, &sums);
         if is_added {
             self.news.send_modify(|points| *points += 1);
         }
@@ -156,9 +156,9 @@ impl Default for Timeline {
 // === impl Lines ===
 
 impl Lines {
-    fn add(&mut self, at: u64, now: Sums) -> bool {
-        let Some(last) = self.last.replace(now) else { return false };
-        let grown = |of: fn(&Sums) -> u64| of(&now).saturating_sub(of(&last));
+    fn add(&mut self, at: u64, now: &Sums) -> bool {
+        let Some(last) = self.last.replace(*now) else { return false };
+        let grown = |of: fn(&Sums) -> u64| of(now).saturating_sub(of(&last));
         push(
             &mut self.points,
             POINTS_MAX,
@@ -195,12 +195,12 @@ impl Lines {
             ),
             (
                 Incident::ConfigReload,
-                reloads(&now, &last, Outcome::Success),
+                reloads(now, &last, Outcome::Success),
                 "a changed configuration was taken over",
             ),
             (
                 Incident::ConfigRefused,
-                reloads(&now, &last, Outcome::Failure),
+                reloads(now, &last, Outcome::Failure),
                 "a changed configuration file was refused",
             ),
         ] {
@@ -208,7 +208,7 @@ impl Lines {
         }
         for &limit in Limit::ALL {
             let of = |sums: &Sums| sums.totals.limits[limit as usize];
-            let count = of(&now).saturating_sub(of(&last));
+            let count = of(now).saturating_sub(of(&last));
             let text = format!("the bound {} was reached", limit.as_str());
             self.mark(at, Incident::BoundReached, count, &text);
         }

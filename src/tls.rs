@@ -4,6 +4,7 @@
 //! owner only. What the kubeconfig says about the apiserver's certificate is `upstream::identity`'s.
 
 mod files;
+mod server;
 mod trust;
 mod validity;
 
@@ -15,19 +16,19 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use arc_swap::ArcSwap;
 use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     NameConstraints, PKCS_ECDSA_P256_SHA256, SanType,
 };
 use rustls::{
-    ClientConfig, ServerConfig,
+    ClientConfig,
     crypto::{CryptoProvider, aws_lc_rs},
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject},
 };
 
 pub use files::Files;
+pub use server::Server;
 pub use trust::{certificates, expires, is_trusted, roots};
 
 const CA_FILE: &str = "ca.crt";
@@ -64,6 +65,9 @@ pub enum Error {
     /// A bundle of certificates has none that can be used.
     #[error("no usable certificate in the bundle")]
     NoCertificate,
+    /// The authorities of clients cannot be used.
+    #[error("no client could be verified")]
+    Clients(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// What should hold a key does not.
     #[error("no usable key")]
     NoKey,
@@ -97,10 +101,6 @@ enum Name {
     Dns(String),
     Ip(IpAddr),
 }
-
-/// A listener's TLS configuration, replaceable while it serves.
-#[derive(Clone)]
-pub struct Server(Arc<ArcSwap<ServerConfig>>);
 
 // === impl Authority ===
 
@@ -328,38 +328,6 @@ impl Leaf {
     pub fn is_trusted(&self, bundle: &str, name: &str, now: SystemTime) -> bool {
         is_trusted(&self.chain, bundle, name, now)
     }
-}
-
-// === impl Server ===
-
-impl Server {
-    /// Serves `leaf`; client certificates are neither asked for nor taken.
-    pub fn new(leaf: Leaf) -> Result<Self, Error> {
-        Ok(Self(Arc::new(ArcSwap::from_pointee(server_config(leaf)?))))
-    }
-
-    /// Serves another certificate on connections accepted from now on.
-    pub fn replace(&self, leaf: Leaf) -> Result<(), Error> {
-        self.0.store(Arc::new(server_config(leaf)?));
-        Ok(())
-    }
-
-    /// The configuration for a connection accepted now.
-    pub fn current(&self) -> Arc<ServerConfig> {
-        self.0.load_full()
-    }
-}
-
-fn server_config(leaf: Leaf) -> Result<ServerConfig, Error> {
-    let builder = ServerConfig::builder_with_provider(provider());
-    let mut config = builder
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(leaf.chain, leaf.key)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // Some clients open a connection per request: tickets spare them the full handshake.
-    config.ticketer = aws_lc_rs::Ticketer::new()?;
-    Ok(config)
 }
 
 /// The one crypto provider.

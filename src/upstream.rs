@@ -22,7 +22,7 @@ pub use self::{
     pool::{Pool, Settings},
     throttled::Throttled,
 };
-use crate::body::Body;
+use crate::{api::request::Outline, body::Body, error::Chain};
 
 /// Which connections a request may use: long ones must never starve short ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,22 @@ pub enum Error {
     Saturated(&'static str),
 }
 
+// === impl Error ===
+
+impl Error {
+    /// Returns the same failure once more; a cause is kept as its text.
+    pub fn copy(&self) -> Self {
+        let text = |cause: &crate::body::BoxError| Chain(&**cause).to_string().into();
+        match self {
+            Self::Connect(cause) => Self::Connect(text(cause)),
+            Self::ConnectTimeout => Self::ConnectTimeout,
+            Self::Broken(cause) => Self::Broken(text(cause)),
+            Self::Credentials(cause) => Self::Credentials(text(cause)),
+            Self::Saturated(bound) => Self::Saturated(bound),
+        }
+    }
+}
+
 /// Something that sends requests to the apiserver; `uri` is path and query only.
 ///
 /// A trait so that reflectors and proxies run in simulations.
@@ -68,6 +84,25 @@ pub trait Client: Send + Sync + 'static {
     ///
     /// An answer of 101 carries hyper's `OnUpgrade`; any other is a normal response.
     fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>>;
+
+    /// Like [`Client::send`], for a request whose URL the sender has read already.
+    fn send_read(
+        &self,
+        request: Request<Body>,
+        lane: Lane,
+        _outline: Outline,
+    ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        self.send(request, lane)
+    }
+
+    /// Like [`Client::upgrade`], for a request whose URL the sender has read already.
+    fn upgrade_read(
+        &self,
+        request: Request<Body>,
+        _outline: Outline,
+    ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        self.upgrade(request)
+    }
 }
 
 #[cfg(test)]

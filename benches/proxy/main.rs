@@ -60,9 +60,6 @@ fn measure(arguments: impl Iterator<Item = String>) -> Result<usize> {
 
 /// Measures everything wanted and returns how many gates were missed.
 async fn run(options: &Options) -> Result<usize> {
-    if !options.as_built {
-        setup::build_release()?;
-    }
     let setup = Setup::start(options).await?;
     let mut report = Report::new(options, &setup);
     report.opening();

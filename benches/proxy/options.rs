@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
 usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rounds N] [--pods N]
-       [--connections N] [--samples N] [--as-built]
+       [--connections N] [--samples N] [--profile NAME]
 
   --gate           exit with an error when a gate is missed
   --cell ID        measure only this cell (P1 to P5 P15 P18 P19 P20 account); repeat for more
@@ -15,7 +15,10 @@ usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rou
   --pods N         pods in the cluster (default 5000, at least 1000)
   --connections N  connections of the closed-loop load (default 8)
   --samples N      latency samples on each side (default 3000)
-  --as-built       drive the binary cargo built beside this program, to try the harness out";
+  --profile NAME   measure the binary of this cargo profile (default dist, the one that ships)";
+
+/// The cargo profile of the binary that ships.
+pub(crate) const SHIPPED: &str = "dist";
 
 /// What to measure and how long.
 #[derive(Clone, Debug)]
@@ -27,7 +30,7 @@ pub(crate) struct Options {
     pub(crate) pods: u32,
     pub(crate) connections: usize,
     pub(crate) samples: usize,
-    pub(crate) as_built: bool,
+    pub(crate) profile: String,
 }
 
 // === impl Options ===
@@ -42,7 +45,7 @@ impl Options {
             pods: 5_000,
             connections: 8,
             samples: 3_000,
-            as_built: false,
+            profile: SHIPPED.to_owned(),
         };
         let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
@@ -55,13 +58,13 @@ impl Options {
                 "--pods" => options.pods = value()?.parse()?,
                 "--connections" => options.connections = value()?.parse()?,
                 "--samples" => options.samples = value()?.parse()?,
-                "--as-built" => options.as_built = true,
+                "--profile" => options.profile = value()?,
                 // Cargo adds this one.
                 "--bench" => {}
                 _ => bail!("unknown argument {argument}\n{USAGE}"),
             }
         }
-        if options.gate && options.as_built {
+        if options.gate && options.profile != SHIPPED {
             bail!("gates are for the binary as it is shipped\n{USAGE}");
         }
         if options.rounds == 0 || options.slot.is_zero() || options.pods < 1_000 {

@@ -6,7 +6,7 @@ use crate::{
     cell::{self, Measured, median},
     fanout::{self, Fanout},
     latency::{Latency, Quantile},
-    options::Options,
+    options::{Options, SHIPPED},
     setup::{IdleLoad, Setup},
     staleness::{self, Staleness},
 };
@@ -61,8 +61,8 @@ impl Report {
             env!("CARGO_PKG_VERSION"),
             self.version
         );
-        if options.as_built {
-            println!("NOT the binary as it is shipped: the figures below mean nothing");
+        if options.profile != SHIPPED {
+            println!("profile {}: not the binary that ships", options.profile);
         }
         println!("machine: {}", machine());
         println!(

@@ -1,6 +1,7 @@
 //! What is measured: a control plane full of pods, and `listless local` as it is shipped.
 
 use std::{
+    path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
@@ -68,22 +69,26 @@ pub(crate) struct IdleLoad {
     pub(crate) listless: f64,
 }
 
-/// Builds the binary as it is shipped: the one cargo built for this harness also has the features
-/// that only tests use.
-pub(crate) fn build_release() -> Result<()> {
+/// Builds the binary with a cargo profile: the one that cargo built beside this program has the features
+/// of the tests.
+fn build(profile: &str) -> Result<PathBuf> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let status = Command::new(cargo)
-        .args(["build", "--release", "--locked", "--quiet", "--bin", "listless"])
+        .args(["build", "--locked", "--quiet", "--bin", "listless", "--profile", profile])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status()?;
-    ensure!(status.success(), "the release build failed");
-    Ok(())
+    ensure!(status.success(), "the build with the profile {profile} failed");
+    // TARGET/release/listless, beside which each profile has its folder.
+    let built = Path::new(env!("CARGO_BIN_EXE_listless"));
+    let target = built.ancestors().nth(2).context("no target folder")?;
+    Ok(target.join(profile).join("listless"))
 }
 
 // === impl Setup ===
 
 impl Setup {
     pub(crate) async fn start(options: &Options) -> Result<Self> {
+        let program = build(&options.profile)?;
         let plane = ControlPlane::start(Version::V1_36).await?;
         let (namespace, pods) = ("load", options.pods);
         let data = LoadData { namespace, pods, pollers: POLLERS, apps: APPS, nodes: 0 };
@@ -93,7 +98,8 @@ impl Setup {
         let kubeconfig = plane.kubeconfig(User::Admin)?;
         let direct = Endpoint::from_kubeconfig(&kubeconfig)?;
         let counts_before = plane.request_counts().await?;
-        let listless = ProxyProcess::start(&kubeconfig, Some(CONFIG)).await?;
+        let listless =
+            ProxyProcess::start_program(&program, "local", &kubeconfig, Some(CONFIG)).await?;
         let through = Endpoint::from_kubeconfig(listless.kubeconfig())?;
         synced(&through, &data).with_context(|| listless.log())?;
         let list = request_once(&direct, &data.collection())?;

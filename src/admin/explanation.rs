@@ -1,6 +1,6 @@
 //! What would happen to a request that is described by parameters: `method`, `url`, `header`.
 
-use http::{Method, Uri};
+use http::Uri;
 use serde::Serialize;
 
 use super::{Sources, parameters::Parameters};
@@ -16,9 +16,8 @@ struct Document<'a> {
 
 /// The answer as JSON, or what is wrong with the question.
 pub(super) fn document(sources: &Sources, parameters: &Parameters) -> Result<String, String> {
-    let method = parameters.get("method").unwrap_or("GET").to_uppercase();
-    let method =
-        Method::from_bytes(method.as_bytes()).map_err(|error| format!("method: {error}"))?;
+    let method = explain::method(parameters.get("method").unwrap_or("GET"));
+    let method = method.map_err(|error| format!("method: {error}"))?;
     let url = parameters.get("url").ok_or("url: required, such as /api/v1/pods")?.trim();
     let uri: Uri = url.parse().map_err(|error| format!("url: {error}"))?;
     if uri.path().is_empty() || uri.path() == "*" {

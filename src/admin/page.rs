@@ -122,6 +122,7 @@ fn live_parts(sources: &Sources) -> Vec<Part> {
 
 pub(super) fn ready_parts(sources: &Sources) -> Vec<Part> {
     let mut parts = sources.ready.parts();
+    parts.push(Part { name: "connections", ready: (sources.has_room)() });
     parts.push(Part { name: "shutdown", ready: !sources.draining.is_begun() });
     parts
 }
@@ -187,6 +188,7 @@ mod tests {
             ready: Ready::default(),
             draining: drain.watch(),
             heartbeat: Heartbeat::new(),
+            has_room: Box::new(|| true),
             tap: Tap::new(Metrics::new()),
             timeline: Arc::default(),
             names: Vec::new(),
@@ -223,12 +225,22 @@ mod tests {
         let setup = setup();
         let listener = setup.sources.ready.register("listener");
         drop(setup.sources.ready.register("upstream"));
-        let expected = "[-]listener failed\n[+]upstream ok\n[+]shutdown ok\nreadyz check failed\n";
+        let expected = "[-]listener failed\n[+]upstream ok\n[+]connections ok\n[+]shutdown ok\nreadyz check failed\n";
         assert_eq!(setup.probe("/readyz").await, (503, expected.to_owned()));
         drop(listener);
         assert_eq!(setup.probe("/readyz").await, (200, "ok".to_owned()));
-        let expected = "[+]listener ok\n[+]upstream ok\n[+]shutdown ok\nreadyz check passed\n";
+        let expected = "[+]listener ok\n[+]upstream ok\n[+]connections ok\n[+]shutdown ok\nreadyz check passed\n";
         assert_eq!(setup.probe("/readyz?verbose").await, (200, expected.to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_without_room_is_not_ready_and_yet_alive() {
+        let mut setup = setup();
+        Arc::get_mut(&mut setup.sources).unwrap().has_room = Box::new(|| false);
+        let (code, text) = setup.probe("/readyz").await;
+        assert_eq!(code, 503);
+        assert!(text.contains("[-]connections failed"), "{text}");
+        assert_eq!(setup.probe("/livez").await, (200, "ok".to_owned()));
     }
 
     #[tokio::test(start_paused = true)]

@@ -32,6 +32,7 @@ struct Requests {
     coalesced: u64,
     forwarded: u64,
     failed: u64,
+    client_closed: u64,
     upstream: u64,
     upstream_for_itself: u64,
 }
@@ -93,6 +94,7 @@ impl Requests {
             coalesced: totals.answered_by(ServedBy::Coalesced),
             forwarded: totals.answered_by(ServedBy::Upstream),
             failed: totals.answered_by(ServedBy::Proxy),
+            client_closed: totals.answered_by(ServedBy::ClientClosed),
             upstream: totals.upstream_requests(),
             upstream_for_itself: totals.upstream_for_itself(),
         }

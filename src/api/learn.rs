@@ -1,7 +1,7 @@
-//! What the answer to a write teaches, read while it streams by (S-WRITE-01..21).
+//! What an answer teaches, read while it streams by (S-WRITE-01..21).
 //!
-//! Keeps only an object's identity, version and labels, in bounded memory whatever the object's
-//! size. Whatever is cut short, malformed or in an encoding we do not read teaches nothing, with a
+//! Keeps only the identity, version and labels of an object, or of each item of a list until it is
+//! taken, in bounded memory whatever their size. Whatever is cut short, malformed or in an encoding we do not read teaches nothing, with a
 //! reason, and the session must then assume the worst. Whether the write was real (dry run) or
 //! concerned a subresource, the caller knows from the request.
 
@@ -37,6 +37,10 @@ pub enum Learned {
     List {
         /// The list's own version.
         version: ResourceVersion,
+        /// The token of its next page, if it has one.
+        next: Option<String>,
+        /// `true` if each of its items was read.
+        whole: bool,
     },
     /// Nothing to rely on.
     Nothing(Unlearned),
@@ -59,6 +63,17 @@ pub struct LearnedObject {
     pub labels: Vec<(String, String)>,
     /// Whether it still exists.
     pub lifecycle: Lifecycle,
+}
+
+/// An item of a list, or the object of a Table's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedObject {
+    /// Its key.
+    pub key: ObjectKey,
+    /// Its version.
+    pub version: ResourceVersion,
+    /// Its labels, in the order of the answer.
+    pub labels: Vec<(String, String)>,
 }
 
 /// Whether an object in an answer still exists.
@@ -121,6 +136,21 @@ impl Learner {
         })
     }
 
+    /// The same, reading the items of a list, too.
+    #[must_use]
+    pub fn with_items(mut self) -> Self {
+        if let Some(scanner) = self.scanner_mut() {
+            scanner.facts_mut().items = Some(facts::Items::default());
+        }
+        self
+    }
+
+    /// The items that were read since they were last taken.
+    pub fn take_items(&mut self) -> Vec<ListedObject> {
+        let items = self.scanner_mut().and_then(|scanner| scanner.facts_mut().items.as_mut());
+        items.map_or_else(Vec::new, facts::Items::take)
+    }
+
     /// A learner for an answer with these headers.
     pub fn of(headers: &HeaderMap) -> Self {
         let text = |name: HeaderName| headers.get(name).map(|v| v.to_str().unwrap_or("unreadable"));
@@ -132,7 +162,8 @@ impl Learner {
         match &mut self.0 {
             Decoder::Plain(scanner) => scanner.push(bytes),
             Decoder::Gzip(decoder) => {
-                if decoder.write_all(bytes).is_err() {
+                // Without the flush the decoder keeps the end of the list until it is finished.
+                if decoder.write_all(bytes).and_then(|()| decoder.flush()).is_err() {
                     self.0 = Decoder::Useless(Unlearned::Malformed);
                 }
             }
@@ -140,14 +171,31 @@ impl Learner {
         }
     }
 
-    /// What a list teaches, as soon as its version was read: nothing after it changes that.
-    pub fn early(&self) -> Option<Learned> {
+    /// Whether all that matters was read: what may follow changes nothing.
+    pub fn is_complete(&self) -> bool {
+        match &self.0 {
+            Decoder::Plain(scanner) => scanner.is_complete(),
+            Decoder::Gzip(decoder) => decoder.get_ref().is_complete(),
+            Decoder::Useless(_) => false,
+        }
+    }
+
+    /// The version of a list, as soon as it was read.
+    pub fn list_version(&self) -> Option<ResourceVersion> {
         let scanner = match &self.0 {
             Decoder::Plain(scanner) => scanner.as_ref(),
             Decoder::Gzip(decoder) => decoder.get_ref(),
             Decoder::Useless(_) => return None,
         };
-        scanner.facts().collection_version().map(|version| Learned::List { version })
+        scanner.facts().collection_version()
+    }
+
+    fn scanner_mut(&mut self) -> Option<&mut Scanner> {
+        match &mut self.0 {
+            Decoder::Plain(scanner) => Some(scanner),
+            Decoder::Gzip(decoder) => Some(decoder.get_mut()),
+            Decoder::Useless(_) => None,
+        }
     }
 
     /// Concludes after the last piece.
@@ -213,6 +261,20 @@ impl Scanner {
         match self {
             Self::Json(scanner) => scanner.facts(),
             Self::Protobuf(scanner) => scanner.facts(),
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        match self {
+            Self::Json(scanner) => scanner.is_complete(),
+            Self::Protobuf(scanner) => scanner.is_complete(),
+        }
+    }
+
+    fn facts_mut(&mut self) -> &mut Facts {
+        match self {
+            Self::Json(scanner) => scanner.facts_mut(),
+            Self::Protobuf(scanner) => scanner.facts_mut(),
         }
     }
 

@@ -16,7 +16,7 @@ const MAGIC: [u8; 4] = *b"k8s\0";
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     facts: Facts,
-    /// The messages entered and not yet left, outermost first; at most five.
+    /// The messages entered and not yet left, outermost first; at most six.
     frames: Vec<Frame>,
     state: State,
     /// How many bytes have been read.
@@ -45,6 +45,8 @@ enum Message {
     /// The spec of a Namespace.
     NamespaceSpec,
     List,
+    /// An item of a list.
+    Item,
     /// The one list whose metadata is its second field (S-CT-22).
     PartialListV1Beta1,
     Status,
@@ -123,13 +125,21 @@ impl Scanner {
         &self.facts
     }
 
+    pub(super) fn facts_mut(&mut self) -> &mut Facts {
+        &mut self.facts
+    }
+
+    /// Whether the object was read, and nothing has begun after it.
+    pub(super) fn is_complete(&self) -> bool {
+        let at_tag = matches!(self.state, State::Tag) && self.varint.shift == 0;
+        at_tag && self.complete && self.frames.len() == 1
+    }
+
     /// The facts, if the whole envelope was read.
     pub(super) fn finish(self) -> Result<Facts, Unlearned> {
         match self.state {
             State::Failed(reason) => Err(reason),
-            State::Tag if self.complete && self.frames.len() == 1 && self.varint.shift == 0 => {
-                Ok(self.facts)
-            }
+            _ if self.is_complete() => Ok(self.facts),
             _ => Err(Unlearned::Truncated),
         }
     }
@@ -204,6 +214,9 @@ impl Scanner {
         }
         match self.action(field, length)? {
             Action::Enter(message) => {
+                if let (Message::Item, Some(items)) = (message, &mut self.facts.items) {
+                    items.begin(false);
+                }
                 self.frames.push(Frame { message, end });
                 self.next_field()
             }
@@ -233,7 +246,11 @@ impl Scanner {
             (Message::Envelope, 3) if length > 0 => return Err(Unlearned::UnknownEncoding),
             (Message::TypeMeta, 1) => Action::Keep(Slot::ApiVersion),
             (Message::TypeMeta, 2) => Action::Keep(Slot::Kind),
-            (Message::Object, 1) => Action::Enter(Message::ObjectMeta),
+            (Message::Object | Message::Item, 1) => Action::Enter(Message::ObjectMeta),
+            (Message::List, 2) | (Message::PartialListV1Beta1, 1) if self.facts.items.is_some() => {
+                Action::Enter(Message::Item)
+            }
+            (Message::ListMeta, 3) => Action::Keep(Slot::Continue),
             (Message::Object, 2) if self.facts.is_namespace() => {
                 Action::Enter(Message::NamespaceSpec)
             }
@@ -285,7 +302,10 @@ impl Scanner {
     /// Leaves the messages that end here and goes on with the next tag.
     fn next_field(&mut self) -> Result<(), Unlearned> {
         while self.frames.last().is_some_and(|frame| frame.end == self.position) {
-            self.frames.pop();
+            let left = self.frames.pop().map(|frame| frame.message);
+            if let (Some(Message::Item), Some(items)) = (left, &mut self.facts.items) {
+                items.end();
+            }
         }
         if self.frames.last().is_none_or(|frame| frame.end < self.position) {
             return Err(Unlearned::Malformed);

@@ -49,6 +49,8 @@ pub struct ResourceRequest {
     pub subresource: Option<Arc<str>>,
     /// What a plain GET or LIST asks; `Err` says why it must be forwarded as it is.
     pub read: Result<Read, NotModelled>,
+    /// What a LIST that continues an earlier one asks; `read` has the reason otherwise.
+    pub page: Option<Page>,
     /// What a WATCH asks, when every part of it is understood; `read` has the reason otherwise.
     pub watch: Option<Watch>,
     /// Whether adding resourceVersion to the query would only relax its freshness: a plain GET or
@@ -60,6 +62,17 @@ pub struct ResourceRequest {
     pub timeout: Option<Duration>,
     /// `dryRun` is in the query: the write teaches nothing (S-WRITE-09).
     pub dry_run: bool,
+}
+
+/// The little of a request that metrics and warnings need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outline {
+    /// What it does.
+    pub verb: Verb,
+    /// The resource it addresses, if any.
+    pub resource: Option<GroupVersionResource>,
+    /// `true` for a GET or LIST of objects, not of a part of one.
+    pub is_plain_read: bool,
 }
 
 /// A request that addresses no resource.
@@ -82,6 +95,15 @@ pub struct Read {
     pub limit: Option<u64>,
     /// Raw `pretty` value, for media negotiation.
     pub pretty: Option<String>,
+}
+
+/// A LIST that continues an earlier one, and whose every parameter is understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// What it selects.
+    pub query: Query,
+    /// The `continue` it was given, as the earlier one returned it.
+    pub token: Arc<str>,
 }
 
 /// A WATCH whose every parameter is understood.
@@ -135,6 +157,8 @@ pub enum NotModelled {
     BadSelector,
     /// A field selector names a field whose value we do not know.
     UnmodelledField,
+    /// A selector above 4 KiB or 64 values, or a part of the path above 253 bytes.
+    Oversized,
     /// Some other parameter's value does not parse.
     BadValue,
     /// The GET carries a body.
@@ -150,7 +174,7 @@ impl RequestInfo {
             return Self::NonResource(NonResourceRequest { path: uri.path().into() });
         };
         let parameters = Parameters::parse(uri.query().unwrap_or_default());
-        let verb = verb(method, &path, &parameters);
+        let verb = verb(method, &path, parameters.flag(Parameter::Watch));
         let timeout = duration::timeout(parameters.get(Parameter::Timeout).unwrap_or_default());
         let plain = plain_read(method, &path, headers);
         let timed = timeout.map(|_| ()).map_err(|_| NotModelled::BadValue);
@@ -168,6 +192,7 @@ impl RequestInfo {
             rewritable: plain.is_ok()
                 && verb != Verb::Watch
                 && read::rewritable(&path, &parameters),
+            page: understood.ok().and_then(|()| read::page(&path, &parameters)),
             timeout: shortest(timeout.ok().flatten(), list_timeout(verb, &parameters)),
             dry_run: parameters.dry_run,
             read,
@@ -192,11 +217,39 @@ impl RequestInfo {
         }
     }
 
+    /// Returns what metrics and warnings of the request need.
+    pub fn outline(&self) -> Outline {
+        match self {
+            Self::NonResource(_) => Outline::NONE,
+            Self::Resource(ResourceRequest { verb, resource, subresource, .. }) => Outline {
+                verb: *verb,
+                resource: Some(resource.clone()),
+                is_plain_read: matches!(verb, Verb::Get | Verb::List) && subresource.is_none(),
+            },
+        }
+    }
+
     /// The metric label of the scope, as the apiserver's own metrics have it; empty when no
     /// resource is addressed.
     pub fn scope_label(&self) -> &'static str {
         self.resource_request().map_or("", ResourceRequest::scope_label)
     }
+}
+
+// === impl Outline ===
+
+impl Outline {
+    /// Reads a request of Listless's own: its path, and no more of its query than `watch`.
+    pub fn of_own(method: &Method, uri: &Uri) -> Self {
+        let Some(path) = Path::parse(uri.path()) else { return Self::NONE };
+        let mut pairs = uri.query().unwrap_or_default().split('&');
+        let watch = pairs.any(|pair| matches!(pair, "watch=1" | "watch=true"));
+        let verb = verb(method, &path, watch);
+        let is_plain_read = matches!(verb, Verb::Get | Verb::List) && path.subresource.is_none();
+        Self { verb, is_plain_read, resource: Some(path.resource) }
+    }
+
+    const NONE: Self = Self { verb: Verb::Other, resource: None, is_plain_read: false };
 }
 
 // === impl ResourceRequest ===
@@ -252,6 +305,7 @@ impl NotModelled {
             Self::BadVersion => "bad-version",
             Self::BadSelector => "bad-selector",
             Self::UnmodelledField => "unmodelled-field",
+            Self::Oversized => "oversized",
             Self::BadValue => "bad-value",
             Self::Body => "body",
         }
@@ -264,13 +318,13 @@ pub fn timeout(text: &str) -> Option<Duration> {
 }
 
 /// The verb of a resource request (S-URL-03, S-URL-06, S-URL-08).
-fn verb(method: &Method, path: &Path, parameters: &Parameters<'_>) -> Verb {
+fn verb(method: &Method, path: &Path, watch: bool) -> Verb {
     let named = path.name.is_some();
     match (path.prefix, method) {
         (Some(Prefix::Watch), _) => Verb::Watch,
         (Some(Prefix::Proxy), _) => Verb::Other,
         (None, &Method::GET | &Method::HEAD) if named => Verb::Get,
-        (None, &Method::GET | &Method::HEAD) if parameters.flag(Parameter::Watch) => Verb::Watch,
+        (None, &Method::GET | &Method::HEAD) if watch => Verb::Watch,
         (None, &Method::GET | &Method::HEAD) => Verb::List,
         (None, &Method::POST) => Verb::Create,
         (None, &Method::PUT) => Verb::Update,
@@ -301,6 +355,9 @@ fn plain_read(method: &Method, path: &Path, headers: &HeaderMap) -> Result<(), N
     }
     if path.subresource.is_some() {
         return Err(NotModelled::Subresource);
+    }
+    if path.is_oversized() {
+        return Err(NotModelled::Oversized);
     }
     let has_length = headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0");
     if has_length || headers.contains_key(header::TRANSFER_ENCODING) {

@@ -52,7 +52,7 @@ pub enum VersionMatch {
 pub enum Freshness {
     /// Linearizable: ask the apiserver, sharing identical concurrent requests.
     MostRecent,
-    /// Read-your-writes and monotonic reads per client and resource type.
+    /// Own writes, objects that never age and lists that never go back, per session and resource type.
     #[default]
     Session,
     /// No older than `maxStaleness`, proven.

@@ -23,7 +23,7 @@ use crate::{
     cli::{Announcement, InjectorOptions, ServingOptions, UsageError, announce, reachable},
     error::Chain,
     injector::{
-        events::{self, Events},
+        events::{self, Asker, Events},
         keeper::{Keeper, Place},
         keyring::Wanted,
         patch::{Origin, Settings, SkipReason},
@@ -84,17 +84,21 @@ async fn run(shared: &Shared, options: &InjectorOptions) -> anyhow::Result<()> {
 
     let tls = look_after_certificates(shared, options, namespace, client.clone())?;
     let events = (!options.no_events).then(|| {
-        let (events, sender) = events::channel(client, shared.metrics.clone());
+        let asker = match options.client_authority {
+            Some(_) => Asker::Proven,
+            None => Asker::Anybody,
+        };
+        let (events, sender) = events::channel(client, shared.metrics.clone(), asker);
         tokio::spawn(sender.run(shared.drain.watch()));
         events
     });
     let webhook = Webhook { settings, events, metrics: shared.metrics.clone() };
-    let begin = CancellationToken::new();
+    let (begin, limits) = (CancellationToken::new(), listen::Limits::default());
     let serving = tokio::spawn(listen::serve(
         vec![bound],
         Doors { tls: Some(tls), ..Doors::default() },
         Arc::new(webhook),
-        listen::Limits::default(),
+        (limits.clone(), limits.places()),
         listen::Drain { begin: begin.clone(), deadline: DRAIN_DEADLINE },
         shared.metrics.clone(),
     ));
@@ -146,7 +150,10 @@ fn look_after_certificates(
     let now = SystemTime::now();
     let nobody = tls::Authority::generate(now)?;
     let first = nobody.issue(&tls::Names::of_apiserver(""), now)?;
-    let server = tls::Server::new(first)?;
+    let server = match &options.client_authority {
+        None => tls::Server::new(first)?,
+        Some(file) => tls::Server::for_clients_of(first, file).context("--client-ca")?,
+    };
     let wanted = Wanted {
         names,
         authority_lifetime: options.authority_lifetime,

@@ -29,6 +29,8 @@ pub struct Counters {
     pub failures: Count,
     /// Times the versions went back for good, as after a restored etcd.
     pub epochs: Count,
+    /// Queries without a replica whose reads are no longer counted, because too many were.
+    pub demands_dropped: Count,
     /// Replicas started.
     pub started: Count,
     /// Replicas the apiserver refused.

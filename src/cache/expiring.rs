@@ -1,53 +1,65 @@
-//! A bounded table of things that are remembered about queries for a while. Pure.
+//! A bounded table of values that are kept for a while, by keyed hash. Pure.
+
+use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 
-use crate::{api::query::Query, hash::HashMap};
+use crate::hash::HashMap;
 
-/// Values that vanish at their time; when the table is full, the one that would vanish first.
+/// Values that vanish at their time; a full table drops the one that would vanish first.
 #[derive(Debug)]
 pub(super) struct Expiring<V> {
-    entries: HashMap<Query, (V, Instant)>,
+    entries: HashMap<u64, (V, Instant)>,
+    /// The keys by the time at which they vanish: no operation looks at every entry.
+    order: BTreeSet<(Instant, u64)>,
     entries_max: usize,
 }
 
 // === impl Expiring ===
 
 impl<V: Copy> Expiring<V> {
-    /// Holds at most so many entries.
+    /// Holds at most `entries_max` entries.
     pub(super) fn new(entries_max: usize) -> Self {
-        Self { entries: HashMap::default(), entries_max }
+        Self { entries: HashMap::default(), order: BTreeSet::new(), entries_max }
     }
 
-    /// The value and when it vanishes.
-    pub(super) fn get(&self, query: &Query, now: Instant) -> Option<(V, Instant)> {
-        self.entries.get(query).filter(|(_, until)| *until > now).copied()
+    /// Returns the value, and the time at which it vanishes.
+    pub(super) fn get(&self, key: u64, now: Instant) -> Option<(V, Instant)> {
+        self.entries.get(&key).filter(|(_, until)| *until > now).copied()
     }
 
-    /// Remembers a value until a time.
-    pub(super) fn insert(&mut self, query: Query, value: V, until: Instant) {
-        self.entries.insert(query, (value, until));
-        if self.entries.len() > self.entries_max {
-            let first = self.entries.iter().min_by_key(|(_, (_, until))| *until);
-            if let Some(first) = first.map(|(query, _)| query.clone()) {
-                self.entries.remove(&first);
-            }
-        }
+    /// Keeps a value until a time; returns the value that was dropped to make room.
+    pub(super) fn insert(&mut self, key: u64, value: V, until: Instant) -> Option<V> {
+        self.remove(key);
+        let full = self.entries.len() >= self.entries_max;
+        let dropped = if full { self.pop() } else { None };
+        self.entries.insert(key, (value, until));
+        self.order.insert((until, key));
+        dropped
     }
 
-    /// The queries something is remembered about.
-    pub(super) fn queries(&self, now: Instant) -> impl Iterator<Item = &Query> {
-        self.entries.iter().filter(move |(_, (_, until))| *until > now).map(|(query, _)| query)
+    /// Drops a value.
+    pub(super) fn remove(&mut self, key: u64) -> Option<V> {
+        let (value, until) = self.entries.remove(&key)?;
+        self.order.remove(&(until, key));
+        Some(value)
     }
 
-    /// Forgets a value.
-    pub(super) fn remove(&mut self, query: &Query) {
-        self.entries.remove(query);
+    /// Drops a value whose time has come, if there is one.
+    pub(super) fn expire(&mut self, now: Instant) -> Option<V> {
+        let (until, _) = self.order.first()?;
+        if *until <= now { self.pop() } else { None }
     }
 
-    /// Forgets what has vanished.
-    pub(super) fn expire(&mut self, now: Instant) {
-        self.entries.retain(|_, (_, until)| *until > now);
+    fn pop(&mut self) -> Option<V> {
+        let (_, key) = self.order.pop_first()?;
+        self.entries.remove(&key).map(|(value, _)| value)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        assert_eq!(self.entries.len(), self.order.len());
+        self.entries.len()
     }
 }
 
@@ -56,25 +68,22 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::cache::fixture::query;
 
     #[tokio::test(start_paused = true)]
     async fn values_vanish_at_their_time_and_the_first_when_full() {
         let mut table = Expiring::new(2);
         let now = Instant::now();
         let at = |seconds| now + Duration::from_secs(seconds);
-        let (one, two, three) =
-            (query(Some("1"), "", ""), query(Some("2"), "", ""), query(Some("3"), "", ""));
-        table.insert(one.clone(), 1, at(10));
-        table.insert(two.clone(), 2, at(5));
-        assert_eq!(table.get(&two, at(4)), Some((2, at(5))));
-        assert_eq!(table.get(&two, at(5)), None);
-        table.insert(three.clone(), 3, at(20));
-        assert_eq!(table.get(&two, now), None);
-        assert_eq!(table.get(&one, now), Some((1, at(10))));
-        table.expire(at(15));
-        assert_eq!(table.entries.len(), 1);
-        table.remove(&three);
-        assert!(table.entries.is_empty());
+        assert_eq!(table.insert(1, 'a', at(10)), None);
+        assert_eq!(table.insert(2, 'b', at(5)), None);
+        assert_eq!(table.get(2, at(4)), Some(('b', at(5))));
+        assert_eq!(table.get(2, at(5)), None);
+        assert_eq!(table.insert(3, 'c', at(20)), Some('b'));
+        assert_eq!(table.get(2, now), None);
+        assert_eq!(table.get(1, now), Some(('a', at(10))));
+        assert_eq!(table.insert(1, 'd', at(30)), None, "it takes its own place");
+        assert_eq!((table.expire(at(15)), table.expire(at(20))), (None, Some('c')));
+        assert_eq!((table.expire(at(20)), table.len()), (None, 1));
+        assert_eq!((table.remove(1), table.len()), (Some('d'), 0));
     }
 }

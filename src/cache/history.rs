@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 pub use super::event::{Change, Event};
 use crate::{
-    api::version::ResourceVersion,
+    api::{query::Query, version::ResourceVersion},
     mutants::{Mutant, is_on},
 };
 
@@ -171,6 +171,23 @@ impl History {
         };
         let skipped = usize::try_from(skipped).unwrap_or(usize::MAX).min(self.events.len());
         Ok(self.events.range(skipped..).map(|held| &held.event))
+    }
+
+    /// The version of the last event in a span of versions that concerns a query, if there is one. The
+    /// whole span must lie in the window.
+    pub fn last_concerning(
+        &self,
+        query: &Query,
+        after: &ResourceVersion,
+        until: &ResourceVersion,
+    ) -> Result<Option<&ResourceVersion>, TooOld> {
+        self.latest().filter(|latest| *latest >= until).ok_or(TooOld)?;
+        let first = self.start_at(after)?.next.saturating_sub(self.first);
+        let first = usize::try_from(first).unwrap_or(usize::MAX).min(self.events.len());
+        let events = self.events.range(first..).map(|held| &held.event);
+        let within = events.take_while(|event| event.version <= *until);
+        let last = within.filter(|event| event.seen_through(query).is_some()).last();
+        Ok(last.map(|event| &event.version))
     }
 
     /// Memory held, estimated.

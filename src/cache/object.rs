@@ -159,11 +159,6 @@ impl Object {
         self.with_raw(Bytes::copy_from_slice(&self.raw))
     }
 
-    /// Whether both are the same version of the same object.
-    pub fn is_same_version(&self, other: &Self) -> bool {
-        self.version() == other.version() && self.uid() == other.uid() && self.key() == other.key()
-    }
-
     /// Memory of the head, estimated; the raw bytes and shared pairs are counted elsewhere.
     pub fn head_bytes(&self) -> usize {
         let head = &*self.head;

@@ -26,13 +26,14 @@ use tokio_util::sync::CancellationToken;
 use self::{backoff::Backoff, catch_up::CatchUp, exchange::Exchange, failure::Step};
 use super::{
     Settings,
+    budget::Budget,
     counters::Counters,
     reader::Reader,
     replica::{Link, Published, Replica, State},
     store::Snapshot,
 };
 use crate::{
-    api::version::ResourceVersion,
+    api::{field, version::ResourceVersion},
     mutants::{Mutant, is_on},
     upstream::Client,
 };
@@ -44,6 +45,7 @@ pub struct Reflector {
     settings: watch::Receiver<Settings>,
     random: Random,
     counters: Arc<Counters>,
+    budget: Arc<Budget>,
     reader: Reader,
     backoff: Backoff,
     catch_up: CatchUp,
@@ -60,6 +62,9 @@ const BAD_LISTS_MAX: u32 = 5;
 /// At least this long a failed reflector rests, even if the apiserver answers others.
 const NUDGED_REST: Duration = Duration::from_secs(1);
 
+/// An apiserver uses a changed definition so soon. A list before that may show the old one.
+const REDEFINITION_SETTLES: Duration = Duration::from_secs(10);
+
 /// Error texts kept for status pages are cut to this length.
 const ERROR_CHARACTERS_MAX: usize = 300;
 
@@ -73,6 +78,7 @@ impl Reflector {
         settings: watch::Receiver<Settings>,
         random: Random,
         counters: Arc<Counters>,
+        budget: Arc<Budget>,
     ) -> Self {
         let query = replica.query();
         let exchange = Exchange::new(client, query);
@@ -83,6 +89,7 @@ impl Reflector {
             settings,
             random,
             counters,
+            budget,
             reader,
             backoff: Backoff::default(),
             catch_up: CatchUp::new(Instant::now()),
@@ -106,6 +113,10 @@ impl Reflector {
                 Ok(next) => next,
                 Err(failure) => {
                     let next = failure.next(&step, self.shown().as_ref());
+                    let next = next.map(|next| match next {
+                        Step::Watch if step == Step::Watch => self.after_interruption(),
+                        next => next,
+                    });
                     self.note(&failure);
                     self.bad_lists += u32::from(failure.is_bad_list());
                     match next {
@@ -121,6 +132,15 @@ impl Reflector {
                 }
             };
         }
+    }
+
+    /// The next step after a watch that did not end as planned.
+    ///
+    /// A changed schema shows custom resources in other bytes at the versions they have. The apiserver
+    /// ends their watches then, and no event tells of it.
+    fn after_interruption(&self) -> Step {
+        let is_custom = !field::is_built_in_group(&self.replica.query().resource.group);
+        if is_custom { Step::List(self.shown()) } else { Step::Watch }
     }
 
     /// Waits before the next attempt: as long as the apiserver asked for, and then some time, which
@@ -173,12 +193,24 @@ impl Reflector {
     /// Forgets everything: versions have begun anew, and equal ones may mean different content.
     fn begin_epoch(&self) {
         self.counters.epochs.increment();
+        self.forget_state(|published| published.epoch += 1);
+    }
+
+    /// Stops answering, and lists again once every apiserver uses the new definition. Reads are
+    /// forwarded meanwhile.
+    async fn await_redefinition(&self) -> Step {
+        self.forget_state(|published| published.state = State::Failing);
+        sleep(REDEFINITION_SETTLES).await;
+        Step::List(None)
+    }
+
+    fn forget_state(&self, change: impl FnOnce(&mut Published)) {
         let mut history = self.replica.history();
         history.close();
         self.replica.publish(|published| {
-            let epoch = published.epoch + 1;
             let link = Link::Lost { since: Instant::now() };
-            *published = Published::nothing(link, epoch);
+            *published = Published::nothing(link, published.epoch);
+            change(published);
         });
     }
 }

@@ -31,15 +31,20 @@ pub struct Replica {
     start: Start,
     started_at: Instant,
     published: ArcSwap<Published>,
+    /// The published snapshot at other versions that its content is known to be that of.
+    aliases: Mutex<Vec<Arc<Snapshot>>>,
     tick: Publisher<()>,
     nudge: Notify,
     lag: Notify,
+    redefinition: Notify,
     history: Mutex<History>,
     usage: Mutex<Usage>,
     bookmark: OnceLock<BookmarkForm>,
     /// Whether some object's metadata would not come out as the apiserver's.
     odd_metadata: AtomicBool,
     watchers: AtomicUsize,
+    /// The replica that goes on where this one has ended.
+    successor: OnceLock<Arc<Self>>,
 }
 
 /// Keeps a replica in use until dropped.
@@ -124,6 +129,9 @@ pub(super) struct Usage {
     pub extra_bytes: usize,
 }
 
+/// So many other versions of a snapshot are kept, each in a few bytes.
+const ALIASES_MAX: usize = 8;
+
 // === impl Replica ===
 
 impl Replica {
@@ -142,14 +150,17 @@ impl Replica {
             start,
             started_at: now,
             published: ArcSwap::from_pointee(published),
+            aliases: Mutex::default(),
             tick: Publisher::new(()),
             nudge: Notify::new(),
             lag: Notify::new(),
+            redefinition: Notify::new(),
             history: Mutex::new(history),
             usage: Mutex::new(usage),
             bookmark: OnceLock::new(),
             odd_metadata: AtomicBool::new(false),
             watchers: AtomicUsize::new(0),
+            successor: OnceLock::new(),
         }
     }
 
@@ -200,7 +211,32 @@ impl Replica {
 
     /// When a read last used it: now, while somebody watches.
     pub(super) fn used_at(&self, now: Instant) -> Instant {
-        if self.watchers.load(Ordering::Relaxed) > 0 { now } else { self.usage().used_at }
+        if self.is_watched() { now } else { self.usage().used_at }
+    }
+
+    /// Reports whether somebody follows it.
+    pub(super) fn is_watched(&self) -> bool {
+        self.watchers.load(Ordering::Relaxed) > 0
+    }
+
+    /// The version of what it shows.
+    pub(super) fn version(&self) -> Option<ResourceVersion> {
+        self.published().snapshot.as_ref().map(|held| held.version().clone())
+    }
+
+    /// How long ago it was started.
+    pub(super) fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.started_at)
+    }
+
+    /// Reports whether its window holds every event after a version.
+    pub(super) fn goes_on_from(&self, version: &ResourceVersion) -> bool {
+        self.history().start_at(version).is_ok()
+    }
+
+    /// The replica that goes on where this one has ended: nothing is added to this one's window.
+    pub(super) fn successor(&self) -> Option<&Arc<Self>> {
+        self.successor.get()
     }
 
     /// Tells the reflector that readers need more than is proven, though no event is to be expected.
@@ -211,6 +247,17 @@ impl Replica {
     /// Waits for such word.
     pub(super) async fn lagging(&self) {
         self.lag.notified().await;
+    }
+
+    /// Tells the reflector that the apiserver may show the objects in other bytes from now on.
+    pub(super) fn redefine(&self) {
+        // One notification is kept until the reflector takes it.
+        self.redefinition.notify_one();
+    }
+
+    /// Waits for such a notification.
+    pub(super) async fn redefined(&self) {
+        self.redefinition.notified().await;
     }
 
     /// The window of recent events; not to be held across an await. What is published agrees with
@@ -259,18 +306,42 @@ impl Replica {
         self.published.load_full()
     }
 
+    /// The same content at a later version; the same snapshot each time, so that its bodies are kept.
+    pub fn also_at(&self, snapshot: &Arc<Snapshot>, version: ResourceVersion) -> Arc<Snapshot> {
+        let alias = || Arc::new(snapshot.at(version.clone()));
+        let mut aliases = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
+        let published = self.published.load();
+        if !published.snapshot.as_ref().is_some_and(|held| Arc::ptr_eq(held, snapshot)) {
+            return alias();
+        }
+        if let Some(held) = aliases.iter().find(|held| *held.version() == version) {
+            return held.clone();
+        }
+        if aliases.len() == ALIASES_MAX {
+            aliases.remove(0);
+        }
+        aliases.push(alias());
+        aliases.last().expect("pushed above").clone()
+    }
+
     /// Replaces what readers see and wakes those who wait.
     pub(super) fn publish(&self, change: impl FnOnce(&mut Published)) {
         let mut next = Published::clone(&self.published.load());
         change(&mut next);
         self.published.store(Arc::new(next));
+        self.aliases.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.tick.change(|()| {});
     }
 
-    /// Its reflector has ended: there is nothing to answer from, now and later.
-    pub(super) fn end(&self, now: Instant) {
+    /// Its reflector has ended: there is nothing to answer from, now and later. Those who follow go on
+    /// at a successor, whose window begins no later than this one ends.
+    pub(super) fn end(&self, now: Instant, successor: Option<Arc<Self>>) {
         let mut history = self.history();
-        history.close();
+        match successor {
+            // Its window stays until everybody has read to its end.
+            Some(successor) => drop(self.successor.set(successor)),
+            None => history.close(),
+        }
         self.publish(|published| {
             published.state = State::Failing;
             published.snapshot = None;
@@ -300,7 +371,7 @@ impl Replica {
             relists: usage.relists,
             watch_restarts: usage.watch_restarts,
             last_error: usage.last_error.clone(),
-            age: now.saturating_duration_since(self.started_at),
+            age: self.age(now),
             idle: now.saturating_duration_since(used_at),
             unproven: published.proven_at.map(|at| now.saturating_duration_since(at)),
         }

@@ -2,19 +2,20 @@
 //!
 //! The set only decides; the cache starts and stops. At most one replica follows a query.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, hash::BuildHasher, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Absence, Demand, Settings,
+    Absence, Cache, Settings, View,
+    demand::{self, Demand},
     expiring::Expiring,
     replica::{Link, Replica, Start, State},
 };
 use crate::{
-    api::{GroupVersionResource, Scope, query::Query, selector::NAME_PATH},
-    hash::HashMap,
+    api::{GroupResource, GroupVersionResource, Scope, query::Query},
+    hash::{HashMap, RandomState},
 };
 
 /// The replicas, and what is remembered about queries without one.
@@ -24,9 +25,12 @@ pub(super) struct Set {
     /// Queries that the configuration asks for.
     eager: HashSet<Query>,
     /// Unsafe reads of queries without a replica.
-    reads: Expiring<u32>,
-    /// Why queries cannot have a replica for now.
+    demand: Demand,
+    /// Queries that were read once in a way that may be an informer's, by keyed hash.
+    initial: Expiring<()>,
+    /// Why queries cannot have a replica for now, by keyed hash.
     absences: Expiring<Absence>,
+    hasher: RandomState,
 }
 
 /// One replica and the way to stop it.
@@ -49,11 +53,26 @@ pub(super) enum StopReason {
     Memory,
 }
 
-/// So many queries without a replica are remembered at most.
-const REMEMBERED_MAX: usize = 4096;
+/// Queries whose first read may be an informer's, at a time.
+const INITIAL_MAX: usize = 4096;
+
+/// Queries that cannot have a replica for now, at a time.
+const ABSENCES_MAX: usize = 4096;
+
+/// So long a replica with watches waits until it has reached the beginning of the one that replaces it.
+const HANDOVER_MAX: Duration = Duration::from_secs(120);
 
 /// What is dear and likely to fail again is tried after so many refusal times only.
 const PATIENCE: u32 = 10;
+
+// === impl Cache ===
+
+impl Cache {
+    /// Every replica of a resource, in whatever API version.
+    pub fn views(&self, resource: &GroupResource) -> Vec<View> {
+        self.0.set().of_resource(resource).iter().map(Replica::view).collect()
+    }
+}
 
 // === impl Set ===
 
@@ -63,14 +82,25 @@ impl Set {
         Self {
             members: HashMap::default(),
             eager: HashSet::new(),
-            reads: Expiring::new(REMEMBERED_MAX),
-            absences: Expiring::new(REMEMBERED_MAX),
+            demand: Demand::new(),
+            initial: Expiring::new(INITIAL_MAX),
+            absences: Expiring::new(ABSENCES_MAX),
+            hasher: RandomState::default(),
         }
     }
 
     /// Every replica.
     pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
         self.members.values().flatten()
+    }
+
+    /// The replicas of a resource, in whatever API version; always in the same order.
+    pub(super) fn of_resource(&self, resource: &GroupResource) -> Vec<Arc<Replica>> {
+        let served = self.members.iter().filter(|(served, _)| served.group_resource() == *resource);
+        let mut served: Vec<_> = served.collect();
+        served.sort_by_key(|(served, _)| &served.version);
+        let members = served.into_iter().flat_map(|(_, members)| members);
+        members.map(|member| member.replica.clone()).collect()
     }
 
     /// How many replicas there are.
@@ -92,7 +122,7 @@ impl Set {
     /// Adds a replica.
     pub(super) fn add(&mut self, member: Member) {
         let query = member.query();
-        self.reads.remove(query);
+        self.demand.forget(query);
         self.members.entry(query.resource.clone()).or_default().push(member);
     }
 
@@ -113,13 +143,13 @@ impl Set {
 
     /// Notes that the configuration asks for a query.
     pub(super) fn add_eager(&mut self, query: Query) {
-        self.absences.remove(&query);
+        self.absences.remove(self.key(&query));
         self.eager.insert(query);
     }
 
     /// Why a query cannot have a replica for now.
     pub(super) fn absence(&self, query: &Query, now: Instant) -> Option<Absence> {
-        self.absences.get(query, now).map(|(absence, _)| absence)
+        self.absences.get(self.key(query), now).map(|(absence, _)| absence)
     }
 
     /// Remembers why a replica ended, so that it is not started again at once.
@@ -134,38 +164,43 @@ impl Set {
             (Start::Widening, _) | (_, Absence::NotReplicable) => ttl * PATIENCE,
             _ => ttl,
         };
-        self.absences.insert(replica.query().clone(), absence, now + ttl);
+        self.absences.insert(self.key(replica.query()), absence, now + ttl);
     }
 
     /// Counts a read that no replica covers; returns the replica it calls for, if any.
     pub(super) fn demanded(
         &mut self,
         query: &Query,
-        demand: Demand,
+        demand: super::Demand,
         settings: &Settings,
         now: Instant,
     ) -> Option<(Query, Start)> {
-        if demand == Demand::Ignore {
-            return None;
+        match demand {
+            super::Demand::Ignore => return None,
+            super::Demand::Repeated if self.initial.get(self.key(query), now).is_none() => {
+                self.initial.insert(self.key(query), (), now + settings.demand_window);
+                return None;
+            }
+            super::Demand::Repeated | super::Demand::Count => {}
         }
-        let repeated = self.count_read(query, now, settings.demand_window) >= settings.demand_reads;
+        let reads = self.demand.count(query, now, settings.demand_window);
+        let repeated = reads >= settings.demand_reads;
         match self.for_storm(query, settings, now) {
             Some(wider) => Some((wider, Start::Widening)),
             None => repeated.then(|| (query.clone(), Start::OnDemand)),
         }
     }
 
-    /// Counts an unsafe read; returns how many there were within the window.
-    fn count_read(&mut self, query: &Query, now: Instant, window: Duration) -> u32 {
-        let (count, until) = self.reads.get(query, now).unwrap_or((0, now + window));
-        self.reads.insert(query.clone(), count + 1, until);
-        count + 1
+    /// Returns the number of queries whose reads were dropped uncounted since the last call.
+    pub(super) fn take_dropped(&mut self) -> u64 {
+        self.demand.take_dropped()
     }
 
     /// Forgets what is no longer true.
     pub(super) fn expire(&mut self, now: Instant) {
-        self.reads.expire(now);
-        self.absences.expire(now);
+        self.demand.expire(now);
+        while self.initial.expire(now).is_some() {}
+        while self.absences.expire(now).is_some() {}
     }
 
     /// The configured queries that lack a replica.
@@ -182,7 +217,7 @@ impl Set {
             let idle = now.saturating_duration_since(member.replica.used_at(now));
             if self.is_eager(member) {
                 rest.push(member);
-            } else if self.is_replaced(member) {
+            } else if self.is_replaced(member, now) {
                 stops.push((member.clone(), StopReason::Widened));
             } else if idle > settings.idle_timeout {
                 stops.push((member.clone(), StopReason::Idle));
@@ -210,32 +245,57 @@ impl Set {
     /// The replica that should start because many different reads like this one came at once, as
     /// when an operator reconciles everything: each of them once, so that none alone would count.
     fn for_storm(&self, query: &Query, settings: &Settings, now: Instant) -> Option<Query> {
-        let single = |query: &Query| query.fields.pinned(NAME_PATH).is_some();
-        let alike =
-            |other: &&Query| other.resource == query.resource && single(other) == single(query);
-        let reads: Vec<_> = self.reads.queries(now).filter(alike).collect();
-        let many = if single(query) { settings.storm_gets_max } else { settings.siblings_max };
-        let mut candidates = wider(&reads, many).into_iter();
-        candidates.find(|wider| wider.covers(query) && self.absence(wider, now).is_none())
+        let single = demand::is_single(query);
+        let many = if single { settings.storm_gets_max } else { settings.siblings_max };
+        let mut candidates = self.demand.wider(query, many).into_iter();
+        candidates.find(|wider| self.absence(wider, now).is_none())
+    }
+
+    fn key(&self, query: &Query) -> u64 {
+        self.hasher.hash_one(query)
     }
 
     fn of(&self, query: &Query) -> &[Member] {
         self.members.get(&query.resource).map_or(&[], Vec::as_slice)
     }
 
+    /// Replicas with watches that a wider one takes over once they have reached its beginning.
+    pub(super) fn handing_over(&self) -> impl Iterator<Item = &Arc<Replica>> {
+        let watched = self.members().filter(|member| member.replica.is_watched());
+        let waits = |member: &&Member| {
+            let mut wider = self.taking_over(member).peekable();
+            wider.peek().is_some() && !wider.any(|other| Self::leads_on(member, other))
+        };
+        watched.filter(waits).map(|member| &member.replica)
+    }
+
     /// Whether another replica can answer all that this one does, without going back.
-    fn is_replaced(&self, member: &Member) -> bool {
-        let version =
-            member.replica.published().snapshot.as_ref().map(|held| held.version().clone());
-        self.of(member.query()).iter().any(|other| {
+    fn is_replaced(&self, member: &Member, now: Instant) -> bool {
+        self.taking_over(member).any(|other| {
+            !member.replica.is_watched()
+                || Self::leads_on(member, other)
+                || other.replica.age(now) > HANDOVER_MAX
+        })
+    }
+
+    /// The wider replicas that have reached a member's version.
+    fn taking_over<'a>(&'a self, member: &'a Member) -> impl Iterator<Item = &'a Member> {
+        let version = member.replica.version();
+        self.of(member.query()).iter().filter(move |other| {
             let published = other.replica.published();
-            let reached = published.snapshot.as_ref().map(|held| held.version().clone());
+            let reached = published.snapshot.as_ref().map(|held| held.version());
             other.query() != member.query()
                 && other.query().covers(member.query())
                 && published.link == Link::Up
                 && reached.is_some()
-                && reached >= version
+                && reached >= version.as_ref()
         })
+    }
+
+    /// Reports whether watches of a member can go on at another without a gap.
+    fn leads_on(member: &Member, other: &Member) -> bool {
+        let version = member.replica.version();
+        version.is_some_and(|version| other.replica.goes_on_from(&version))
     }
 
     fn is_eager(&self, member: &Member) -> bool {

@@ -193,11 +193,44 @@ impl Subscription {
             (None, Some(version))
                 if self.cursor == history.end() || is_on(Mutant::CaughtUpTooSoon) =>
             {
-                Scan::End(version.clone())
+                let version = version.clone();
+                drop(history);
+                match self.replica.get().successor().cloned() {
+                    Some(successor) => self.go_over(&successor, version)?,
+                    None => Scan::End(version),
+                }
             }
             (None, Some(_)) => Scan::More,
             (None, None) => return Err(Lost::Reset),
         })
+    }
+
+    /// Goes on at another replica from a version up to which everything was given.
+    fn go_over(
+        &mut self,
+        successor: &Arc<Replica>,
+        version: ResourceVersion,
+    ) -> Result<Scan, Lost> {
+        if self.representation != Representation::Object && !successor.prints_metadata() {
+            return Err(Lost::Reset);
+        }
+        self.tick = successor.subscribe();
+        self.cursor = {
+            let history = successor.history();
+            let begin = history.oldest().filter(|_| is_on(Mutant::SuccessorFromItsStart));
+            match history.start_at(begin.unwrap_or(&version)) {
+                Ok(_) if is_on(Mutant::SuccessorFromNow) => history.end(),
+                Ok(cursor) => cursor,
+                Err(TooOld) => return Err(Lost::Reset),
+            }
+        };
+        self.replica = successor.attach();
+        if !is_on(Mutant::SuccessorFromItsStart) {
+            // The successor may have yet to reach the version.
+            self.ahead = self.ahead.take().max(Some(version.clone()));
+        }
+        self.started_at = self.started_at.clone().max(version);
+        Ok(Scan::More)
     }
 
     /// Waits until something was published after the last wait.
@@ -207,7 +240,8 @@ impl Subscription {
 
     /// The replica as it is now.
     pub fn published(&self) -> Arc<Published> {
-        self.replica.get().published()
+        let replica = self.replica.get();
+        replica.successor().unwrap_or(replica).published()
     }
 
     /// The line of a bookmark; nothing if nobody knows how one is printed.

@@ -410,3 +410,63 @@ async fn a_dropped_cache_stops_its_replicas() {
     settle().await;
     assert!(watch.is_closed());
 }
+
+/// A client with a bug.
+struct Panicking;
+
+impl upstream::Client for Panicking {
+    fn send(
+        &self,
+        _: http::Request<crate::body::Body>,
+        _: upstream::Lane,
+    ) -> futures_util::future::BoxFuture<
+        'static,
+        Result<http::Response<crate::body::Body>, upstream::Error>,
+    > {
+        panic!("a bug on purpose")
+    }
+
+    fn upgrade(
+        &self,
+        request: http::Request<crate::body::Body>,
+    ) -> futures_util::future::BoxFuture<
+        'static,
+        Result<http::Response<crate::body::Body>, upstream::Error>,
+    > {
+        self.send(request, upstream::Lane::Long)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_whose_task_panics_is_forgotten_at_once() {
+    let (_settings, settings) = watch::channel(Settings::default());
+    let cache = Cache::new(Arc::new(Panicking), settings, Arc::new(|| 0.5));
+    cache.lookup(&everything(), Demand::Count);
+    let Lookup::Found(view) = cache.lookup(&everything(), Demand::Count) else {
+        panic!("the second read starts a replica")
+    };
+    let begun = Instant::now();
+    let waited = view.replica.reach(&Reach::Synced, begun + Duration::from_secs(5)).await;
+    assert_eq!((waited.state, begun.elapsed()), (State::Failing, Duration::ZERO));
+    let again = cache.lookup(&everything(), Demand::Count);
+    assert!(matches!(again, Lookup::Absent(Absence::NotReplicable)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_that_are_read_together_share_the_memory_limit() {
+    let settings = Settings { memory_limit_bytes: 100_000, ..Settings::default() };
+    let mut scene = Scene::new(settings);
+    let mut pipes = Vec::new();
+    for namespace in ["a", "b"] {
+        scene.cache.start(query(Some(namespace), "", ""));
+        let pipe = scene.calls.next().await.pipe();
+        let mut large = Pod::new(namespace, "p", 5);
+        large.padding = 60_000;
+        pipe.send(format!("{}{}", fixture::list_header(10), large.item()));
+        settle().await;
+        pipes.push(pipe);
+    }
+    // Each fits by itself: the second one ends, and the first goes on.
+    assert_eq!(pipes.iter().map(Pipe::is_closed).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(scene.held(), ["a "]);
+}

@@ -67,7 +67,7 @@ fn table(report: &Report) -> String {
     let count = |wanted| report.checks.iter().filter(|row| row.result == wanted).count();
     let [passed, warned, failed, skipped] =
         [Outcome::Pass, Outcome::Warn, Outcome::Fail, Outcome::Skipped].map(count);
-    out + &format!("\n{passed} passed, {warned} to know, {failed} failed, {skipped} skipped\n")
+    out + &format!("\n{passed} passed, {warned} warnings, {failed} failed, {skipped} skipped\n")
 }
 
 /// A resource with its group behind a dot.
@@ -96,7 +96,7 @@ mod tests {
         let report = Report { version: "", apiserver, result: Outcome::Fail, checks };
         let expected = "pass     version           v1.36.3\n\
                         fail     injector          0 of 2 ready\n                           → look\n\
-                        \n1 passed, 0 to know, 1 failed, 0 skipped\n";
+                        \n1 passed, 0 warnings, 1 failed, 0 skipped\n";
         assert_eq!(table(&report), expected);
     }
 

@@ -37,9 +37,8 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let method = arguments.method.to_uppercase();
-    let method = Method::from_bytes(method.as_bytes())
-        .map_err(|error| UsageError(format!("{:?}: {error}", arguments.method)))?;
+    let method =
+        explain::method(&arguments.method).map_err(|error| UsageError(error.to_string()))?;
     let uri: Uri = arguments
         .url
         .parse()

@@ -14,7 +14,11 @@ use clap::{Args, ValueEnum};
 use http::Uri;
 use kube::config::Kubeconfig;
 
-use super::{KubeconfigOptions, UsageError, kubeconfig::read_ours, options, print};
+use super::{
+    KubeconfigOptions, UsageError,
+    kubeconfig::{read_ours, yaml},
+    options, print,
+};
 use crate::upstream::identity;
 
 /// What is printed.
@@ -63,8 +67,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let server = server(&written).with_context(|| format!("{} names no server", file.display()))?;
     look_for_listener(&server)?;
     let text = match arguments.output {
-        _ if arguments.proxy_url => yaml(&behind_proxy(arguments, &written, &server)?)?,
-        Output::Yaml => yaml(&written)?,
+        _ if arguments.proxy_url => as_yaml(&behind_proxy(arguments, &written, &server)?)?,
+        Output::Yaml => as_yaml(&written)?,
         Output::Export => {
             let mut paths = quoted(&file);
             if arguments.beside_source {
@@ -122,8 +126,8 @@ fn behind_proxy(
     Ok(leads)
 }
 
-fn yaml(kubeconfig: &Kubeconfig) -> anyhow::Result<String> {
-    serde_saphyr::to_string(kubeconfig).context("the kubeconfig cannot be written")
+fn as_yaml(kubeconfig: &Kubeconfig) -> anyhow::Result<String> {
+    yaml(kubeconfig).context("the kubeconfig cannot be written")
 }
 
 /// A path as one word of a shell.

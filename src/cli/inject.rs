@@ -123,7 +123,7 @@ fn rewrite(
     let mut out = String::new();
     for file in &files.files {
         let shown = file.display();
-        let text = read(file).with_context(|| format!("{shown} cannot be read"))?;
+        let text = read(file).with_context(|| format!("cannot read -f {shown}"))?;
         let rewritten = change(&text).map_err(|error| UsageError(format!("{shown}:{error}")))?;
         for report in &rewritten.reports {
             tell(file, report)?;

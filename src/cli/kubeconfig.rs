@@ -34,7 +34,7 @@ pub struct Kubeconfig<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigError {
     /// The file is someone else's.
-    #[error("{} was not written by listless and is left alone; name another file, or remove it", .0.display())]
+    #[error("{} was not written by listless and stays as it is; name another file", .0.display())]
     NotOurs(PathBuf),
     /// The file could not be read.
     #[error("{} cannot be read", .file.display())]
@@ -118,14 +118,19 @@ pub(super) fn read_ours(file: &Path) -> Result<kube::config::Kubeconfig, Kubecon
     kube::config::Kubeconfig::read_from(file).map_err(unreadable)
 }
 
+/// A kubeconfig as YAML: each value on its key's line, as kubectl writes it and scripts expect it.
+pub(super) fn yaml(document: &impl Serialize) -> Result<String, serde_saphyr::ser::Error> {
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
+    serde_saphyr::to_string_with_options(document, options)
+}
+
 fn write(document: &impl Serialize, file: &Path) -> Result<(), KubeconfigError> {
     refuse_foreign(file)?;
     let unwritable = |source| KubeconfigError::Unwritable { file: file.to_owned(), source };
     if let Some(directory) = file.parent().filter(|path| !path.as_os_str().is_empty()) {
         fs::create_dir_all(directory).map_err(unwritable)?;
     }
-    let yaml = serde_saphyr::to_string(document);
-    let yaml = yaml.map_err(|error| unwritable(io::Error::other(error)))?;
+    let yaml = yaml(document).map_err(|error| unwritable(io::Error::other(error)))?;
     replace(file, format!("{MARK}\n{yaml}").as_bytes()).map_err(unwritable)
 }
 
@@ -189,6 +194,18 @@ mod tests {
         assert_eq!(cluster.server.as_deref(), Some(WRITTEN.server));
         let pem = BASE64_STANDARD.decode(cluster.certificate_authority_data.as_ref().unwrap());
         assert_eq!(pem.unwrap(), WRITTEN.authority_pem.as_bytes());
+    }
+
+    #[test]
+    fn a_long_value_stands_on_the_line_of_its_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config");
+        let authority_pem = &"-----BEGIN CERTIFICATE-----\n".repeat(200);
+        Kubeconfig { authority_pem, ..WRITTEN }.write(&file).unwrap();
+        let data = BASE64_STANDARD.encode(authority_pem);
+        let text = fs::read_to_string(&file).unwrap();
+        let line = format!("certificate-authority-data: {data}");
+        assert!(text.lines().any(|found| found.trim() == line), "{text}");
     }
 
     #[test]

@@ -1,6 +1,12 @@
 //! The log: to standard error, without colours unless someone looks at it.
+//!
+//! Invariant: one record is one line of bounded length, whatever stands in it: names and messages
+//! come from outside.
 
-use std::io::{self, IsTerminal};
+use std::{
+    fmt::Write as _,
+    io::{self, IsTerminal, Write},
+};
 
 use tracing_subscriber::{EnvFilter, fmt};
 
@@ -9,17 +15,116 @@ use super::{
     options::{LogFormat, LogOptions},
 };
 
+/// Writes each record as one line.
+struct Lines<W> {
+    inner: W,
+    /// Reports whether records have colours, which are control characters of ours.
+    colours: bool,
+}
+
+/// The longest record; the rest is cut off.
+const RECORD_BYTES_MAX: usize = 16 * 1024;
+
 /// Starts to log as the options say, for the whole process; `level` is what a command logs unasked.
 pub(super) fn start(options: &LogOptions, level: &str) -> Result<(), UsageError> {
     let filter = options.filter.as_deref().unwrap_or(level);
     let filter = EnvFilter::try_new(filter)
         .map_err(|error| UsageError(format!("--log {filter:?}: {error}")))?;
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let builder = fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colours);
+    let builder = fmt().with_env_filter(filter).with_ansi(colours);
     let started = match options.format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Text => {
+            builder.with_writer(move || Lines { inner: io::stderr(), colours }).try_init()
+        }
+        LogFormat::Json => builder.with_writer(io::stderr).json().flatten_event(true).try_init(),
     };
     // Only a second start in one process fails, and then there is a log already.
     started.or(Ok(()))
+}
+
+// === impl Lines ===
+
+impl<W: Write> Write for Lines<W> {
+    /// Takes one whole record, as the subscriber writes it.
+    fn write(&mut self, record: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(record);
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        self.inner.write_all(one_line(text, self.colours).as_bytes())?;
+        Ok(record.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// The text with every control character and line separator escaped, and a line feed behind it.
+fn one_line(text: &str, colours: bool) -> String {
+    let mut line = String::with_capacity(text.len() + 1);
+    for letter in text.chars() {
+        if line.len() >= RECORD_BYTES_MAX {
+            line.push('…');
+            break;
+        }
+        let is_ours = letter == '\t' || colours && letter == '\u{1b}';
+        let is_separator = matches!(letter, '\u{2028}' | '\u{2029}');
+        if (letter.is_control() || is_separator) && !is_ours {
+            // Writing to a string does not fail.
+            let _ = write!(line, "{}", letter.escape_default());
+        } else {
+            line.push(letter);
+        }
+    }
+    line.push('\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(record: impl FnOnce()) -> String {
+        let log = Log::default();
+        let written = log.clone();
+        let lines = move || Lines { inner: log.clone(), colours: false };
+        let subscriber = fmt().with_writer(lines).with_ansi(false).finish();
+        tracing::subscriber::with_default(subscriber, record);
+        String::from_utf8(written.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn what_comes_from_outside_forges_no_line_and_moves_no_cursor() {
+        for forged in
+            ["a\n2026 INFO forged", "a\r\nb", "a\u{1b}[2Jb", "a\u{85}b", "a\u{2028}b", "a\0b"]
+        {
+            let text = logged(|| {
+                tracing::info!(displayed = %forged, debugged = ?forged, field = forged, "{forged}");
+            });
+            assert_eq!(text.matches('\n').count(), 1, "{text:?}");
+            assert!(text.ends_with('\n'));
+            let line = text.trim_end_matches('\n');
+            assert!(!line.contains(|c: char| c.is_control() || c == '\u{2028}'), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_has_a_bound() {
+        let text = logged(|| tracing::info!("{}", "x".repeat(3 << 20)));
+        assert!(text.len() <= RECORD_BYTES_MAX + 16, "{}", text.len());
+    }
 }

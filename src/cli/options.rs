@@ -1,7 +1,7 @@
 //! The options that commands share, and those of the commands that run.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs},
     path::PathBuf,
     time::Duration,
 };
@@ -67,14 +67,14 @@ pub struct KubeconfigOptions {
 #[derive(Clone, Debug, Args)]
 pub struct ServingOptions {
     /// Where the page, replicas and metrics are shown, without TLS or login.
-    #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7444))]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, default_value_t = loopback(7444))]
     pub admin: SocketAddr,
     /// A name by which browsers may ask for the admin address, besides IP addresses and localhost;
     /// may be repeated.
     #[arg(long = "admin-name", value_name = "NAME")]
     pub admin_names: Vec<String>,
     /// Where /livez, /readyz and /metrics are answered, without TLS or login.
-    #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7445))]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, default_value_t = loopback(7445))]
     pub health: SocketAddr,
     /// The configuration file [default: every setting at its default].
     #[arg(long, value_name = "FILE")]
@@ -95,7 +95,7 @@ pub struct LocalOptions {
     #[command(flatten)]
     pub serving: ServingOptions,
     /// Where clients connect; port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7443))]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, default_value_t = loopback(7443))]
     pub listen: SocketAddr,
     /// Where to write the kubeconfig for clients [default: ~/.kube/listless].
     #[arg(long, value_name = "FILE")]
@@ -120,7 +120,7 @@ pub struct GatewayOptions {
     #[command(flatten)]
     pub serving: ServingOptions,
     /// Where clients connect; port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS", default_value_t = anywhere(7443))]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, default_value_t = anywhere(7443))]
     pub listen: SocketAddr,
     /// In a cluster: the directory of the service account to read as.
     #[arg(long, value_name = "DIRECTORY", default_value = SERVICE_ACCOUNT)]
@@ -147,13 +147,13 @@ pub struct InjectorOptions {
     #[command(flatten)]
     pub upstream: KubeconfigOptions,
     /// Where the apiserver asks, over TLS.
-    #[arg(long, value_name = "ADDRESS", default_value_t = anywhere(9443))]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, default_value_t = anywhere(9443))]
     pub listen: SocketAddr,
     /// Where metrics are shown, without TLS or login.
-    #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7444))]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, default_value_t = loopback(7444))]
     pub admin: SocketAddr,
     /// Where /livez and /readyz are answered, without TLS or login.
-    #[arg(long, value_name = "ADDRESS", default_value_t = loopback(7445))]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, default_value_t = loopback(7445))]
     pub health: SocketAddr,
     /// The directory of the service account to look after the webhook with.
     #[arg(long, value_name = "DIRECTORY", default_value = SERVICE_ACCOUNT)]
@@ -180,6 +180,10 @@ pub struct InjectorOptions {
     /// Do not tell the owners of pods by events what became of them.
     #[arg(long)]
     pub no_events: bool,
+    /// Take reviews only from holders of a client certificate that an authority in this file signed: the
+    /// apiserver's, if its admission configuration gives it one for this webhook.
+    #[arg(long = "client-ca", value_name = "FILE")]
+    pub client_authority: Option<PathBuf>,
     /// How long the webhook's authority is valid; the next one follows after two thirds of it.
     #[arg(long, value_name = "DURATION", default_value = "8760h", value_parser = lifetime)]
     pub authority_lifetime: Duration,
@@ -196,7 +200,7 @@ pub struct SidecarOptions {
     pub serving: ServingOptions,
     /// Where the workload connects; may be given several times. All but the first are left out in a
     /// pod that lacks them, such as IPv6's loopback.
-    #[arg(long, value_name = "ADDRESS", default_values_t = [loopback(7443)])]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, default_values_t = [loopback(7443)])]
     pub listen: Vec<SocketAddr>,
     /// The directory of the pod's service account; followed as it changes.
     #[arg(long, value_name = "DIRECTORY", default_value = SERVICE_ACCOUNT)]
@@ -270,10 +274,32 @@ fn pair(text: &str) -> Result<(PathBuf, PathBuf), String> {
     }
 }
 
+/// An address to listen on, by number or by name.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let resolved = text.to_socket_addrs().ok().and_then(|mut all| all.next());
+    resolved.ok_or_else(|| {
+        "expected HOST:PORT, such as 127.0.0.1:7443, localhost:7443 or [::1]:7443".to_owned()
+    })
+}
+
 fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
 fn anywhere(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address;
+
+    #[test]
+    fn an_address_is_a_number_or_a_name_with_a_port() {
+        assert!(address("localhost:7443").expect("a name").ip().is_loopback());
+        assert!(address("[::1]:7443").expect("IPv6").is_ipv6());
+        for wrong in ["here", "7443", "127.0.0.1", "::1"] {
+            assert!(address(wrong).expect_err(wrong).contains("localhost:7443"), "{wrong}");
+        }
+    }
 }

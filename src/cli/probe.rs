@@ -22,7 +22,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     question: Question,
     /// The --health address of the Listless that is asked.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7445")]
+    #[arg(long, value_name = "ADDRESS", value_parser = super::options::address)]
+    #[arg(default_value = "127.0.0.1:7445")]
     health: SocketAddr,
     /// How long to go on asking until the answer is good: a kubelet asks but once a second.
     #[arg(long, value_name = "DURATION", default_value = "0s")]

@@ -107,10 +107,18 @@ fn or_dash(text: &str) -> String {
 pub(super) fn summary(report: &Report) -> String {
     let totals = &report.totals;
     let count = table::count;
+    let left = match totals.client_closed {
+        0 => String::new(),
+        left => format!(", {} left by their clients", count(left)),
+    };
+    let held_in_loops = match totals.paced_from_memory {
+        0 => String::new(),
+        loops => format!(", {} of them as loops on responses from memory", count(loops)),
+    };
     let mut lines = format!(
         "Listless {}, mode {}, up {}\n\
-         {} requests: {} answered from memory, {} shared, {} passed on, {} refused, {} failed; {} \
-         were held\n\
+         {} requests: {} answered from memory, {} shared, {} passed on, {} refused, {} failed{left}; {} \
+         were held{held_in_loops}\n\
          saved: {} requests and {} that the apiserver was not asked for\n\
          spared, an estimate: {:.1} s of kube-apiserver's processor time, {:.1} s of etcd's\n",
         report.version,

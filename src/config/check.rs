@@ -16,6 +16,7 @@ const MEMORY_LIMIT_BYTES_MIN: u64 = 1 << 20;
 const IDLE_TIMEOUT: RangeInclusive<Duration> =
     Duration::from_secs(10)..=Duration::from_secs(24 * 3600);
 const PER_SECOND_MAX: f64 = 1000.0;
+const FROM_MEMORY_PER_SECOND: RangeInclusive<u32> = 1..=1_000_000;
 const BURST: RangeInclusive<u32> = 1..=10_000;
 /// Clients give up after 10 s, and the answer needs time too.
 const MAX_DELAY_MAX: Duration = Duration::from_secs(8);
@@ -97,6 +98,8 @@ impl RepeatPollsSection {
         demand(per_second, "perSecond", "above 0 and at most 1000");
         demand(BURST.contains(&self.burst), "burst", "from 1 to 10000");
         demand(self.max_delay.0 <= MAX_DELAY_MAX, "maxDelay", "at most 8s");
+        let from_memory = FROM_MEMORY_PER_SECOND.contains(&self.from_memory_per_second);
+        demand(from_memory, "fromMemoryPerSecond", "from 1 to 1000000");
     }
 
     /// What it means, once it is checked.
@@ -105,6 +108,7 @@ impl RepeatPollsSection {
             rate: Rate::new(self.per_second, self.burst),
             action: self.action,
             max_delay: self.max_delay.0,
+            from_memory: Rate::new(self.from_memory_per_second.into(), self.from_memory_per_second),
         }
     }
 }
@@ -117,6 +121,9 @@ impl RuleRepeatPollsSection {
             burst: self.burst.unwrap_or(general.burst),
             action: self.action.unwrap_or(general.action),
             max_delay: self.max_delay.unwrap_or(general.max_delay),
+            from_memory_per_second: self
+                .from_memory_per_second
+                .unwrap_or(general.from_memory_per_second),
         }
     }
 }

@@ -31,7 +31,8 @@ pub struct RawConfig {
     /// Unsafe reads that memory does not answer.
     #[serde(default)]
     pub uncached_reads: UncachedReadsSection,
-    /// The same unsafe read over and over, by one client, answered from memory or not.
+    /// Limits on the same read over and over by one client. A read after a write of the client to that
+    /// type, or whose response changed, never counts.
     #[serde(default)]
     pub repeat_polls: RepeatPollsSection,
     /// What else is done in mode observe.
@@ -118,32 +119,36 @@ pub struct RuleSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Rewrite")]
     pub rewrite: Option<Rewrite>,
-    /// What becomes of its polls that repeat; what is absent is as in `repeatPolls` of the file.
+    /// Limits on its polls that repeat; an absent key is as in `repeatPolls` of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "RuleRepeatPollsSection")]
     pub repeat_polls: Option<RuleRepeatPollsSection>,
 }
 
-/// The same unsafe read over and over, where a rule says something else than the file.
+/// Limits on polls that repeat, where a rule differs from the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RuleRepeatPollsSection {
-    /// How many a second are answered without further ado; above 0, up to 1000.
+    /// Polls per second that may reach the apiserver; above 0, up to 1000.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_number")]
     #[schemars(with = "f64")]
     pub per_second: Option<f64>,
-    /// How many may come at once; from 1 to 10000.
+    /// Polls that may reach the apiserver at once; from 1 to 10000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32")]
     pub burst: Option<u32>,
-    /// What becomes of the others.
+    /// Treatment of further ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "RepeatAction")]
     pub action: Option<RepeatAction>,
-    /// How long one is held back at most; up to 8s.
+    /// Longest hold of a poll; up to 8s.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Span")]
     pub max_delay: Option<Span>,
+    /// Identical, unchanged responses from memory per second and client; from 1 to 1000000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32")]
+    pub from_memory_per_second: Option<u32>,
 }
 
 /// Unsafe reads that memory does not answer.
@@ -155,20 +160,23 @@ pub struct UncachedReadsSection {
     pub rewrite: Rewrite,
 }
 
-/// The same unsafe read over and over.
+/// Limits on the same read over and over by one client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RepeatPollsSection {
-    /// How many a second are answered without further ado; above 0, up to 1000.
+    /// Polls per second that may reach the apiserver; above 0, up to 1000.
     #[serde(serialize_with = "number")]
     pub per_second: f64,
-    /// How many may come at once; from 1 to 10000.
+    /// Polls that may reach the apiserver at once; from 1 to 10000.
     pub burst: u32,
-    /// What becomes of the others: held back a while (pace), refused with 429 (reject), or nothing
-    /// (off).
+    /// Treatment of further ones: hold them a while (pace), refuse them with 429 (reject), or send
+    /// them (off). With off, fromMemoryPerSecond does not apply either.
     pub action: RepeatAction,
-    /// How long one is held back at most; up to 8s, because clients give up after 10.
+    /// Longest hold of a poll; up to 8s, because clients give up after 10.
     pub max_delay: Span,
+    /// Guard against a client in a loop: identical, unchanged responses from memory per second. Further
+    /// ones are held for at most 50ms, and never refused; from 1 to 1000000.
+    pub from_memory_per_second: u32,
 }
 
 /// What else is done in mode observe.
@@ -265,6 +273,7 @@ impl Default for RepeatPollsSection {
             burst: 20,
             action: RepeatAction::Pace,
             max_delay: Span(std::time::Duration::from_secs(2)),
+            from_memory_per_second: 200,
         }
     }
 }

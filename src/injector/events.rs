@@ -1,8 +1,9 @@
 //! Events that tell the owners of pods what became of them.
 //!
-//! Sent by a task of their own, never by an answer: whoever reaches the port could otherwise make
-//! requests with our rights. The same event of the same owner is sent once an hour, and only so
-//! many a minute; more are dropped, and counted.
+//! Sent by a task of their own, never by an answer. The same event of the same owner is sent once an
+//! hour, and only so many a minute; more are dropped, and counted. Invariants: a path is made of
+//! names that Kubernetes allows and of nothing else; unless the apiserver proved itself, no text of
+//! whoever asked is sent but such names.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -11,6 +12,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     api,
+    patch::{Note, Skip, SkipReason},
     review::{Owner, Verdict},
 };
 use crate::{
@@ -24,6 +26,16 @@ use crate::{
 pub struct Events {
     queue: mpsc::Sender<Event>,
     metrics: Metrics,
+    asker: Asker,
+}
+
+/// What is known of whoever sends reviews.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// Only the apiserver gets through, by its client certificate.
+    Proven,
+    /// Whoever reaches the port.
+    Anybody,
 }
 
 /// Sends what it is given.
@@ -33,6 +45,8 @@ pub struct Sender {
     metrics: Metrics,
     recent: HashMap<(Owner, &'static str), Instant>,
     minute: (Instant, usize),
+    /// Namespaces in which no event may be sent, for now.
+    refused: HashMap<String, Instant>,
 }
 
 struct Event {
@@ -52,13 +66,20 @@ const MINUTE: Duration = Duration::from_secs(60);
 const RECENT: Duration = Duration::from_secs(3600);
 /// How many are remembered for that.
 const RECENT_MAX: usize = 2048;
+/// How long nothing is sent to a namespace after a refusal there.
+const REFUSED: Duration = Duration::from_secs(60);
+/// How many such namespaces are remembered.
+const REFUSED_MAX: usize = 256;
+/// The longest name of a namespace, and of an object.
+const LABEL_LENGTH_MAX: usize = 63;
+const NAME_LENGTH_MAX: usize = 253;
 
 /// A place to leave verdicts, and who takes them from there.
-pub fn channel(client: Arc<dyn Client>, metrics: Metrics) -> (Events, Sender) {
+pub fn channel(client: Arc<dyn Client>, metrics: Metrics, asker: Asker) -> (Events, Sender) {
     let (sender, receiver) = mpsc::channel(QUEUE_MAX);
-    let events = Events { queue: sender, metrics: metrics.clone() };
-    let minute = (Instant::now(), 0);
-    let sender = Sender { client, queue: receiver, metrics, recent: HashMap::new(), minute };
+    let events = Events { queue: sender, metrics: metrics.clone(), asker };
+    let (minute, recent, refused) = ((Instant::now(), 0), HashMap::new(), HashMap::new());
+    let sender = Sender { client, queue: receiver, metrics, recent, minute, refused };
     (events, sender)
 }
 
@@ -67,27 +88,39 @@ pub fn channel(client: Arc<dyn Client>, metrics: Metrics) -> (Events, Sender) {
 impl Events {
     /// Leaves a verdict to be told to the pod's owner, if there is one that could be told.
     pub fn tell(&self, verdict: &Verdict) {
-        if verdict.dry_run || verdict.owner.uid.is_empty() || verdict.namespace.is_empty() {
+        let Verdict { namespace, owner, .. } = verdict;
+        let is_left_alone = |skip: &Skip| skip.reason == SkipReason::SystemNamespace;
+        if verdict.dry_run
+            || !is_label(namespace)
+            || !owner.is_nameable()
+            || verdict.outcome.as_ref().is_err_and(is_left_alone)
+        {
             return;
         }
-        let (reason, kind, message) = match &verdict.outcome {
-            Ok(notes) => {
-                let notes: Vec<_> = notes.iter().map(ToString::to_string).collect();
-                let message = match notes.is_empty() {
-                    true => "a sidecar was put into the pod".to_owned(),
-                    false => format!("a sidecar was put into the pod; {}", notes.join("; ")),
-                };
-                ("Injected", "Normal", message)
-            }
-            Err(skip) => {
-                let message = format!("{}: {skip}", skip.reason.as_str());
-                ("InjectionSkipped", "Warning", message)
-            }
-        };
-        let (namespace, owner) = (verdict.namespace.clone(), verdict.owner.clone());
+        let (reason, kind, message) = self.words(&verdict.outcome);
+        let (namespace, owner) = (namespace.clone(), owner.clone());
         let event = Event { namespace, owner, reason, kind, message };
         if self.queue.try_send(event).is_err() {
             self.metrics.limit_reached(Limit::InjectorEvents);
+        }
+    }
+
+    /// An event's reason, type and message; what a pod says of itself is told for the apiserver only.
+    fn words(&self, outcome: &Result<Vec<Note>, Skip>) -> (&'static str, &'static str, String) {
+        let whole = self.asker == Asker::Proven;
+        match outcome {
+            Ok(notes) => {
+                let note = |note: &Note| match whole {
+                    true => format!("; {note}"),
+                    false => format!("; {}", note.as_str()),
+                };
+                let notes: String = notes.iter().map(note).collect();
+                ("Injected", "Normal", format!("a sidecar was put into the pod{notes}"))
+            }
+            Err(skip) => {
+                let why = if whole { skip.to_string() } else { skip.reason.sentence().to_owned() };
+                ("InjectionSkipped", "Warning", format!("{}: {why}", skip.reason.as_str()))
+            }
         }
     }
 }
@@ -95,7 +128,7 @@ impl Events {
 // === impl Sender ===
 
 impl Sender {
-    /// Sends until the end begins, or until it turns out that it may not.
+    /// Sends until the end begins.
     pub async fn run(mut self, mut draining: Draining) {
         loop {
             let event = tokio::select! {
@@ -103,23 +136,28 @@ impl Sender {
                 event = self.queue.recv() => event,
             };
             let Some(event) = event else { return };
-            if !self.is_due(&event, Instant::now()) {
-                continue;
+            if self.is_due(&event, Instant::now()) {
+                self.send(event).await;
             }
-            let path = format!("/api/v1/namespaces/{}/events", event.namespace);
-            match api::post(self.client.as_ref(), &path, &event.to_json()).await {
-                Ok(_) => {}
-                Err(error) if error.is_forbidden() => {
-                    tracing::warn!(%error, "events may not be sent, and are not any more");
-                    return;
-                }
-                Err(error) => tracing::warn!(%error, "an event was not sent"),
+        }
+    }
+
+    async fn send(&mut self, event: Event) {
+        let path = format!("/api/v1/namespaces/{}/events", event.namespace);
+        match api::post(self.client.as_ref(), &path, &event.to_json()).await {
+            Ok(_) => {}
+            Err(error) if error.is_forbidden() => {
+                tracing::warn!(%error, "an event may not be sent; none to that namespace for a minute");
+                self.recent.remove(&(event.owner, event.reason));
+                self.refused.insert(event.namespace, Instant::now());
             }
+            Err(error) => tracing::warn!(%error, "an event was not sent"),
         }
     }
 
     fn is_due(&mut self, event: &Event, now: Instant) -> bool {
         self.recent.retain(|_, sent| now.duration_since(*sent) < RECENT);
+        self.refused.retain(|_, at| now.duration_since(*at) < REFUSED);
         let key = (event.owner.clone(), event.reason);
         if self.recent.contains_key(&key) {
             return false;
@@ -127,7 +165,10 @@ impl Sender {
         if now.duration_since(self.minute.0) >= MINUTE {
             self.minute = (now, 0);
         }
-        if self.minute.1 >= PER_MINUTE_MAX || self.recent.len() >= RECENT_MAX {
+        let is_full = self.minute.1 >= PER_MINUTE_MAX
+            || self.recent.len() >= RECENT_MAX
+            || self.refused.len() >= REFUSED_MAX;
+        if is_full || self.refused.contains_key(&event.namespace) {
             self.metrics.limit_reached(Limit::InjectorEvents);
             return false;
         }
@@ -135,6 +176,29 @@ impl Sender {
         self.recent.insert(key, now);
         true
     }
+}
+
+// === impl Owner ===
+
+impl Owner {
+    /// Reports whether every part of it is a name that an object can have.
+    fn is_nameable(&self) -> bool {
+        let is_word = |text: &str, more: &[u8], length_max: usize| {
+            let fits = |byte: u8| byte.is_ascii_alphanumeric() || more.contains(&byte);
+            !text.is_empty() && text.len() <= length_max && text.bytes().all(fits)
+        };
+        is_word(&self.uid, b"-", LABEL_LENGTH_MAX)
+            && is_word(&self.kind, b"", LABEL_LENGTH_MAX)
+            && is_word(&self.name, b"-.:", NAME_LENGTH_MAX)
+            && is_word(&self.api_version, b"-./", NAME_LENGTH_MAX)
+    }
+}
+
+/// Reports whether this can be the name of a namespace (RFC 1123).
+fn is_label(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let ends = !text.starts_with('-') && !text.ends_with('-');
+    !text.is_empty() && text.len() <= LABEL_LENGTH_MAX && text.bytes().all(fits) && ends
 }
 
 // === impl Event ===
@@ -163,5 +227,133 @@ impl Event {
             "lastTimestamp": now,
             "count": 1,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures_util::future::BoxFuture;
+    use http::{Request, Response};
+
+    use super::*;
+    use crate::{
+        body::Body,
+        lifecycle::Drain,
+        upstream::{Error, Lane},
+    };
+
+    /// Notes what it is sent, and refuses what the namespace `closed` is to get.
+    #[derive(Default)]
+    struct Apiserver(Mutex<Vec<(String, Value)>>);
+
+    struct Noted(Arc<Apiserver>);
+
+    impl Client for Noted {
+        fn send(
+            &self,
+            request: Request<Body>,
+            _: Lane,
+        ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+            let apiserver = Arc::clone(&self.0);
+            Box::pin(async move {
+                let path = request.uri().to_string();
+                let body = request.into_body().collect(1 << 20).await.expect("a short body");
+                let code = if path.contains("/closed/") { 403 } else { 201 };
+                let event = serde_json::from_slice(&body).expect("JSON");
+                apiserver.0.lock().unwrap().push((path, event));
+                Ok(Response::builder().status(code).body(Body::full("{}")).expect("an answer"))
+            })
+        }
+
+        fn upgrade(
+            &self,
+            request: Request<Body>,
+        ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+            self.send(request, Lane::Long)
+        }
+    }
+
+    struct Scene {
+        events: Events,
+        apiserver: Arc<Apiserver>,
+        _drain: Drain,
+    }
+
+    impl Scene {
+        fn new(asker: Asker) -> Self {
+            let (apiserver, drain) = (Arc::<Apiserver>::default(), Drain::new());
+            let client = Arc::new(Noted(Arc::clone(&apiserver)));
+            let (events, sender) = channel(client, Metrics::new(), asker);
+            tokio::spawn(sender.run(drain.watch()));
+            Self { events, apiserver, _drain: drain }
+        }
+
+        async fn told(&self, verdict: &Verdict) -> Vec<(String, Value)> {
+            self.events.tell(verdict);
+            crate::testing::pass(Duration::from_millis(10)).await;
+            std::mem::take(&mut *self.apiserver.0.lock().unwrap())
+        }
+    }
+
+    fn verdict(namespace: &str, name: &str) -> Verdict {
+        let text = |text: &str| text.to_owned();
+        Verdict {
+            namespace: text(namespace),
+            dry_run: false,
+            pod: text("web-1"),
+            owner: Owner {
+                api_version: text("apps/v1"),
+                kind: text("ReplicaSet"),
+                name: text(name),
+                uid: text("0c6f0a5e-1f0b"),
+            },
+            outcome: Err(Skip {
+                reason: SkipReason::PortTaken,
+                detail: Some(text("call 555-1234 at once")),
+            }),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_no_name_makes_no_request() {
+        let scene = Scene::new(Asker::Proven);
+        for namespace in
+            ["ns1/pods/p1/eviction?x=", "..", "Shop", "a.b", "-a", "", "a\nb", "kube%2f"]
+        {
+            assert!(scene.told(&verdict(namespace, "web")).await.is_empty(), "{namespace:?}");
+        }
+        for name in ["", "a/b", "a b", "a\nb", &"x".repeat(254)] {
+            assert!(scene.told(&verdict("shop", name)).await.is_empty(), "{name:?}");
+        }
+        let mut system = verdict("kube-system", "web");
+        system.outcome = Err(SkipReason::SystemNamespace.into());
+        assert!(
+            scene.told(&system).await.is_empty(),
+            "pods there are left alone, and so are owners"
+        );
+        let told = scene.told(&verdict("shop", "web")).await;
+        assert_eq!(told[0].0, "/api/v1/namespaces/shop/events");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_who_is_proven_to_be_the_apiserver_has_its_text_sent() {
+        for (asker, is_told) in [(Asker::Proven, true), (Asker::Anybody, false)] {
+            let told = Scene::new(asker).told(&verdict("shop", "web")).await;
+            let message = told[0].1["message"].as_str().unwrap();
+            assert!(message.starts_with("port_taken: a container declares a port"), "{message}");
+            assert_eq!(message.contains("555-1234"), is_told, "{message}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_holds_for_its_namespace_and_for_a_minute() {
+        let scene = Scene::new(Asker::Anybody);
+        assert_eq!(scene.told(&verdict("closed", "a")).await.len(), 1);
+        assert!(scene.told(&verdict("closed", "b")).await.is_empty());
+        assert_eq!(scene.told(&verdict("shop", "c")).await.len(), 1, "others are told as before");
+        crate::testing::pass(Duration::from_secs(61)).await;
+        assert_eq!(scene.told(&verdict("closed", "a")).await.len(), 1, "and it is tried again");
     }
 }

@@ -19,7 +19,7 @@ use super::{
     shape::Shape,
     sketch::Sketch,
 };
-use crate::api::Verb;
+use crate::{api::Verb, metrics::PollLimit};
 
 /// Requests alike, counted together.
 #[derive(Debug)]
@@ -69,15 +69,17 @@ pub enum Answer {
     Upstream(&'static str),
     /// Listless, with an error or a refusal.
     Own(&'static str),
+    /// Nothing: its client hung up before.
+    Closed,
 }
 
 /// Whether a request was slowed down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// It was answered as soon as could be.
+    /// It was not held.
     Free,
-    /// It was repeated too often, and held for a while.
-    Held,
+    /// This limit on polls that repeat held it.
+    Held(PollLimit),
 }
 
 /// What would have become of a request in mode `enforce`.
@@ -317,6 +319,7 @@ impl Answer {
             Self::Shared(_) => 1,
             Self::Upstream(_) => 2,
             Self::Own(_) => 3,
+            Self::Closed => 4,
         }
     }
 }

@@ -4,6 +4,7 @@ use super::{
     account::{Answer, Otherwise, Pace, Record},
     cost::{self, Micros, Work},
 };
+use crate::metrics::PollLimit;
 
 /// Sums of an account, which can be added up.
 #[derive(Clone, Debug, Default)]
@@ -13,13 +14,15 @@ pub struct Counts {
     /// Bytes of their answers.
     pub bytes: u64,
     /// By [`Answer`], in its order.
-    pub answers: [u64; 4],
+    pub answers: [u64; 5],
     /// Why memory did not answer.
     pub reasons: Vec<(&'static str, u64)>,
     /// Answered 429 by Listless.
     pub refused: u64,
-    /// Held for a while.
+    /// Held by a limit on polls that repeat.
     pub paced: u64,
+    /// Of these, held by the guard against loops on responses from memory.
+    pub paced_from_memory: u64,
     /// Bytes that came from memory or were shared.
     pub saved_bytes: u64,
     /// What mode `enforce` would have saved.
@@ -57,7 +60,9 @@ impl Counts {
         self.requests += 1;
         self.bytes += record.bytes;
         self.answers[record.answer.index()] += 1;
-        self.paced += u64::from(record.pace == Pace::Held);
+        self.paced += u64::from(record.pace != Pace::Free);
+        let from_memory = record.pace == Pace::Held(PollLimit::Memory);
+        self.paced_from_memory += u64::from(from_memory);
         self.would_save += u64::from(record.otherwise == Otherwise::Saved);
         self.told_to_wait += u64::from(record.retry_after.is_some());
         let cost = cost::of(work, record.bytes);
@@ -71,6 +76,7 @@ impl Counts {
                 self.reason(reason, 1);
                 false
             }
+            Answer::Closed => return,
             // The apiserver did nothing, and would have done who knows what.
             Answer::Own(reason) => {
                 self.refused += u64::from(record.code == TOO_MANY_REQUESTS);
@@ -91,6 +97,7 @@ impl Counts {
         self.answers.iter_mut().zip(other.answers).for_each(|(sum, more)| *sum += more);
         self.refused += other.refused;
         self.paced += other.paced;
+        self.paced_from_memory += other.paced_from_memory;
         self.saved_bytes += other.saved_bytes;
         self.would_save += other.would_save;
         self.compared += other.compared;

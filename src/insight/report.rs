@@ -36,14 +36,18 @@ pub struct Totals {
     pub from_memory: u64,
     /// Answered with the answer to an identical one.
     pub coalesced: u64,
-    /// Held for a while because they were repeated too often.
+    /// Held by a limit on polls that repeat.
     pub paced: u64,
+    /// Of these, held by the guard against loops on responses from memory.
+    pub paced_from_memory: u64,
     /// Refused because they were repeated too often.
     pub refused: u64,
     /// Answered by the apiserver.
     pub forwarded: u64,
     /// Answered by Listless with an error.
     pub failed: u64,
+    /// Not answered, because the client hung up before.
+    pub client_closed: u64,
     /// All that was sent to the apiserver, what Listless asked for itself included.
     pub upstream_requests: u64,
     /// Answered from memory or shared, less what Listless asked for itself.
@@ -124,6 +128,8 @@ pub struct Answers {
     pub upstream: u64,
     /// By Listless itself: errors and refusals.
     pub proxy: u64,
+    /// By nothing, because the client hung up before.
+    pub client_closed: u64,
 }
 
 /// What did not reach the apiserver.
@@ -244,22 +250,6 @@ mod tests {
         expected.sort_unstable();
         assert_eq!(names(&value["polls"][0]), expected);
         let mut expected = [
-            "requests",
-            "fromMemory",
-            "coalesced",
-            "paced",
-            "refused",
-            "forwarded",
-            "failed",
-            "upstreamRequests",
-            "savedRequests",
-            "savedBytes",
-            "wouldSaveRequests",
-            "estimate",
-        ];
-        expected.sort_unstable();
-        assert_eq!(names(&value["totals"]), expected);
-        let mut expected = [
             "id",
             "title",
             "userAgent",
@@ -274,6 +264,30 @@ mod tests {
         ];
         expected.sort_unstable();
         assert_eq!(names(&value["findings"][0]), expected);
+    }
+
+    #[test]
+    fn the_names_of_the_totals_are_those_that_readers_rely_on() {
+        let report = serde_json::to_value(Report::default()).unwrap();
+        let names: Vec<_> = report["totals"].as_object().unwrap().keys().cloned().collect();
+        let mut expected = [
+            "requests",
+            "fromMemory",
+            "coalesced",
+            "paced",
+            "pacedFromMemory",
+            "refused",
+            "forwarded",
+            "failed",
+            "clientClosed",
+            "upstreamRequests",
+            "savedRequests",
+            "savedBytes",
+            "wouldSaveRequests",
+            "estimate",
+        ];
+        expected.sort_unstable();
+        assert_eq!(names, expected);
     }
 
     #[test]

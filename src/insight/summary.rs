@@ -100,7 +100,7 @@ impl Crowd {
 fn poll(facts: &Facts, patterns: &[Pattern], now: u32) -> Poll {
     let Facts { shape, tally, period, .. } = facts;
     let counts = &tally.counts;
-    let [cache, coalesced, upstream, proxy] = counts.answers;
+    let [cache, coalesced, upstream, proxy, client_closed] = counts.answers;
     let compared = counts.compared as f64;
     Poll {
         user_agent: shape.user_agent.to_string(),
@@ -115,7 +115,7 @@ fn poll(facts: &Facts, patterns: &[Pattern], now: u32) -> Poll {
         bytes: counts.bytes,
         unchanged_share: (counts.compared > 0).then(|| rounded(counts.unchanged as f64 / compared)),
         clients: clients(tally),
-        answers: Answers { cache, coalesced, upstream, proxy },
+        answers: Answers { cache, coalesced, upstream, proxy, client_closed },
         reasons: counts.reasons.iter().map(|(why, n)| ((*why).to_owned(), *n)).collect(),
         saved: Saved { requests: cache + coalesced, bytes: counts.saved_bytes },
         would_save: WouldSave { requests: counts.would_save },
@@ -174,7 +174,7 @@ fn totals(insight: &Insight, facts: &[Facts]) -> Totals {
     sum.add(&insight.0.others.snapshot().counts);
     sum.add(&insight.table().given_up);
     facts.iter().for_each(|facts| sum.add(&facts.tally.counts));
-    let [from_memory, coalesced, forwarded, own] = sum.answers;
+    let [from_memory, coalesced, forwarded, own, client_closed] = sum.answers;
     let sent = &insight.0.sent;
     let upstream_requests = sent.requests.load(Ordering::Relaxed);
     let received = sent.own_bytes.load(Ordering::Relaxed);
@@ -187,9 +187,11 @@ fn totals(insight: &Insight, facts: &[Facts]) -> Totals {
         from_memory,
         coalesced,
         paced: sum.paced,
+        paced_from_memory: sum.paced_from_memory,
         refused: sum.refused,
         forwarded,
         failed: own.saturating_sub(sum.refused),
+        client_closed,
         upstream_requests,
         saved_requests: signed(from_memory + coalesced) - signed(for_itself),
         saved_bytes: signed(sum.saved_bytes) - signed(received),

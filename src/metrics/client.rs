@@ -28,7 +28,7 @@ pub struct RequestSample<'a> {
     pub served_by: ServedBy,
     /// The answer's status.
     pub code: StatusCode,
-    /// From its head to the end of its answer.
+    /// From its head to the last byte of its response.
     pub duration: Duration,
     /// Bytes of its answer's body.
     pub bytes: u64,
@@ -40,6 +40,7 @@ pub(super) struct Handles {
     saved: Family<ResourceId, Counter>,
     saved_bytes: Family<ResourceId, Counter>,
     duration: Family<(Verb, ServedBy), Histogram>,
+    head_duration: Family<(Verb, ServedBy), Histogram>,
     in_flight: Family<Lane, Gauge>,
     forwarded: Family<(&'static str, Verb), Counter>,
     rewritten: Family<&'static str, Counter>,
@@ -84,6 +85,7 @@ impl Handles {
             saved: Family::new(recorder, &table::SAVED),
             saved_bytes: Family::new(recorder, &table::SAVED_BYTES),
             duration: Family::new(recorder, &table::REQUEST_DURATION),
+            head_duration: Family::new(recorder, &table::REQUEST_HEAD_DURATION),
             in_flight: Family::new(recorder, &table::REQUESTS_IN_FLIGHT),
             forwarded: Family::new(recorder, &table::FORWARDED),
             rewritten: Family::new(recorder, &table::REWRITTEN),
@@ -134,6 +136,13 @@ impl Metrics {
         self.0.client.duration.with((verb, served_by), values, |histogram| {
             histogram.record(sample.duration);
         });
+    }
+
+    /// The head of a response is handed on, so long after the head of its request.
+    pub fn response_head(&self, verb: Verb, served_by: ServedBy, duration: Duration) {
+        let values = || [verb.as_str(), served_by.as_str()].map(String::from);
+        let head_duration = &self.0.client.head_duration;
+        head_duration.with((verb, served_by), values, |histogram| histogram.record(duration));
     }
 
     /// An answer that the apiserver did not have to make; versions of a resource count together.

@@ -19,6 +19,10 @@ macro_rules! label {
     };
 }
 
+mod polls;
+
+pub use polls::{Held, PollLimit, Shadow, Would};
+
 label! {
     /// What answered a request.
     ServedBy {
@@ -30,6 +34,8 @@ label! {
         Upstream = "upstream",
         /// Listless itself: an error, or a refusal.
         Proxy = "proxy",
+        /// Nothing: the client hung up before its response, whatever became of the request.
+        ClientClosed = "client_closed",
     }
 }
 
@@ -108,6 +114,8 @@ label! {
         Allowed = "allowed",
         /// The caller may not, or is nobody.
         Denied = "denied",
+        /// The rules of Listless's own user in a namespace.
+        Rules = "rules",
         /// There was no answer, or no place to ask for one.
         Failed = "failed",
     }
@@ -238,6 +246,8 @@ label! {
         Closed = "closed",
         /// Readers needed a bookmark sooner than it would have come.
         Lagging = "lagging",
+        /// The definition of its resource changed.
+        Redefined = "redefined",
         /// Its version was too old (410).
         Expired = "expired",
         /// The apiserver does not let us.
@@ -312,6 +322,8 @@ label! {
     Limit {
         /// Client connections open at once.
         Connections = "connections",
+        /// Connections for probes, scrapes and operators.
+        AdminConnections = "admin_connections",
         /// Requests in flight to the apiserver.
         UpstreamRequests = "upstream_requests",
         /// Watches answered from memory.
@@ -326,6 +338,8 @@ label! {
         InjectorEvents = "injector_events",
         /// Polls whose repetitions are counted.
         PollKeys = "poll_keys",
+        /// Queries without a replica whose unsafe reads are counted.
+        DemandedQueries = "demanded_queries",
         /// Polls held back at once.
         PollsHeld = "polls_held",
         /// Requests of Listless's own to the apiserver in a while.
@@ -340,48 +354,8 @@ label! {
         Accounts = "accounts",
         /// The size of an event of a watch that is passed on, for it to be read along.
         WatchEvents = "watch_events",
-    }
-}
-
-label! {
-    /// How a poll that was held back came to wait.
-    Held {
-        /// It was the first, and waited for a token.
-        First = "first",
-        /// An identical one waited already.
-        Joined = "joined",
-    }
-}
-
-label! {
-    /// What would have been done with a request, were the mode `enforce`.
-    Would {
-        /// Answered from memory.
-        Read = "read",
-        /// Followed from memory.
-        Watch = "watch",
-        /// Sent together with identical ones.
-        Share = "share",
-        /// Held back, and then one of the others.
-        Pace = "pace",
-        /// Refused with 429.
-        Reject = "reject",
-        /// Answered from the documents held.
-        Discovery = "discovery",
-        /// Sent to the apiserver.
-        Forward = "forward",
-    }
-}
-
-label! {
-    /// What comparing an answer with memory came to.
-    Shadow {
-        /// Memory would have said the same.
-        Equal = "equal",
-        /// Memory would have said something else.
-        Different = "different",
-        /// Memory was never, or is no longer, where the answer is.
-        Unknown = "unknown",
+        /// What one session knows of single objects of a resource.
+        SessionMarks = "session_marks",
     }
 }
 

@@ -121,6 +121,12 @@ impl Metrics {
         self.0.sums.limits.increment(limit as usize);
     }
 
+    /// Sets the number of queries whose reads are no longer counted.
+    pub fn demands_dropped(&self, total: u64) {
+        let values = || [Limit::DemandedQueries.as_str().into()];
+        self.0.own.limits.with(Limit::DemandedQueries, values, |counter| counter.absolute(total));
+    }
+
     /// The configuration was read at this time, is in use, and lets replicas hold so many bytes.
     pub fn config_in_use(&self, since: SystemTime, replica_bytes_max: usize) {
         self.0.own.config_last_success.set(unix_seconds(since));

@@ -8,13 +8,13 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 use super::{
     Metrics,
     family::Family,
-    labels::{Held, Shadow, Would},
+    labels::{Held, PollLimit, Shadow, Would},
     table,
 };
 use crate::api::Verb;
 
 pub(super) struct Handles {
-    paced: Family<Held, Histogram>,
+    paced: Family<(Held, PollLimit), Histogram>,
     refused: Family<Verb, Counter>,
     would_have: Family<Would, Counter>,
     shadow_checks: Family<Shadow, Counter>,
@@ -46,10 +46,10 @@ impl Handles {
 // === impl Metrics ===
 
 impl Metrics {
-    /// A poll was held back.
-    pub fn paced(&self, held: Held, duration: Duration) {
-        let values = || [held.as_str().into()];
-        self.0.polls.paced.with(held, values, |histogram| histogram.record(duration));
+    /// Counts a poll that was held, by the limit that held it.
+    pub fn paced(&self, held: Held, limit: PollLimit, duration: Duration) {
+        let values = || [held.as_str().into(), limit.as_str().into()];
+        self.0.polls.paced.with((held, limit), values, |histogram| histogram.record(duration));
     }
 
     /// A poll was refused because it repeats too often.

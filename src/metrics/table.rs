@@ -28,6 +28,7 @@ pub(super) const TABLE: &[Section] = &[
             &SAVED,
             &SAVED_BYTES,
             &REQUEST_DURATION,
+            &REQUEST_HEAD_DURATION,
             &REQUESTS_IN_FLIGHT,
             &FORWARDED,
             &REWRITTEN,
@@ -187,7 +188,13 @@ pub(super) const REQUESTS: Metric = counter(
 pub(super) const REQUEST_DURATION: Metric = seconds(
     "listless_request_duration_seconds",
     &[VERB, of!("served_by", ServedBy)],
-    "Time from a request's head to the end of its answer.",
+    "Time from a request's head to the last byte of its response, as it is handed to the client's \
+     connection.",
+);
+pub(super) const REQUEST_HEAD_DURATION: Metric = seconds(
+    "listless_request_head_duration_seconds",
+    &[VERB, of!("served_by", ServedBy)],
+    "Time from a request's head to the head of its response.",
 );
 pub(super) const REQUESTS_IN_FLIGHT: Metric = gauge(
     "listless_requests_in_flight",

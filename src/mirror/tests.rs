@@ -123,6 +123,22 @@ fn a_copy_that_cannot_be_written_is_tried_again() {
 }
 
 #[test]
+fn a_link_that_cannot_be_made_leaves_the_live_generation() {
+    let mut scene = Scene::new();
+    scene.look().expect("a copy");
+    let obstacle = scene.folder.path().join("target/extra");
+    fs::create_dir_all(obstacle.join("in-the-way")).expect("a directory");
+    scene.publish(&[("token", "two"), ("ca.crt", "theirs"), ("namespace", "n"), ("extra", "e")]);
+    for _ in 0..3 {
+        assert!(matches!(scene.look(), Err(Error::File { .. })));
+        assert_eq!(scene.shown("token"), "two", "the files still lead to the live generation");
+    }
+    fs::remove_dir_all(&obstacle).expect("removed");
+    assert_eq!(scene.look().expect("a copy"), Look::Written);
+    assert_eq!((scene.shown("token"), scene.shown("extra")), ("two".into(), "e".into()));
+}
+
+#[test]
 fn a_plain_directory_is_copied_too() {
     let folder = tempfile::tempdir().expect("a directory");
     for (file, content) in [("token", "plain\n"), ("ca.crt", "theirs")] {

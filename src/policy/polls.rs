@@ -1,4 +1,4 @@
-//! What becomes of polls that repeat, and of whose reads it is never asked.
+//! Limits on polls that repeat, and the reads that they never apply to.
 
 use std::time::Duration;
 
@@ -11,22 +11,24 @@ use crate::{
     mutants::{Mutant, is_on},
 };
 
-/// What becomes of polls that repeat.
+/// The limits on polls that repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepeatPolls {
-    /// How many are answered without further ado.
+    /// The rate of polls that reach the apiserver.
     pub rate: Rate,
-    /// What becomes of the others.
+    /// The treatment of further ones.
     pub action: RepeatAction,
-    /// How long one is held back at most.
+    /// The longest hold of a poll that reaches the apiserver.
     pub max_delay: Duration,
+    /// The rate of identical, unchanged responses from memory.
+    pub from_memory: Rate,
 }
 
-/// What becomes of too many polls.
+/// The treatment of polls above the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum RepeatAction {
-    /// They are held back a while, then answered.
+    /// They are held, then answered.
     #[default]
     Pace,
     /// They are refused with 429.

@@ -108,10 +108,68 @@ pub enum NotAResource {
     /// Anything else that no name may have.
     #[error("has a character other than lower-case letters, digits, \"-\" and \".\"")]
     BadCharacter,
+    /// A name without a group that the core group does not have.
+    #[error("is not in the core group; did you mean {0:?}?")]
+    DidYouMean(&'static str),
+    /// The same, with no name like it.
+    #[error(
+        "is not in the core group; write the plural with its group, such as deployments.apps, as \
+         kubectl api-resources shows them"
+    )]
+    NotInCore,
 }
 
 /// How long a replica may answer after its link was lost, unless a rule says otherwise.
 pub const MAX_STALENESS: Duration = Duration::from_secs(5);
+
+/// The resources of the core group.
+const CORE: &[&str] = &[
+    "bindings",
+    "componentstatuses",
+    "configmaps",
+    "endpoints",
+    "events",
+    "limitranges",
+    "namespaces",
+    "nodes",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "pods",
+    "podtemplates",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "serviceaccounts",
+    "services",
+];
+
+/// kubectl's short names, with the names they stand for.
+const SHORT_NAMES: &[(&str, &str)] = &[
+    ("cj", "cronjobs.batch"),
+    ("cm", "configmaps"),
+    ("crd", "customresourcedefinitions.apiextensions.k8s.io"),
+    ("deploy", "deployments.apps"),
+    ("ds", "daemonsets.apps"),
+    ("ep", "endpoints"),
+    ("hpa", "horizontalpodautoscalers.autoscaling"),
+    ("ing", "ingresses.networking.k8s.io"),
+    ("job", "jobs.batch"),
+    ("lease", "leases.coordination.k8s.io"),
+    ("netpol", "networkpolicies.networking.k8s.io"),
+    ("no", "nodes"),
+    ("ns", "namespaces"),
+    ("pdb", "poddisruptionbudgets.policy"),
+    ("po", "pods"),
+    ("pv", "persistentvolumes"),
+    ("pvc", "persistentvolumeclaims"),
+    ("role", "roles.rbac.authorization.k8s.io"),
+    ("rs", "replicasets.apps"),
+    ("sa", "serviceaccounts"),
+    ("sc", "storageclasses.storage.k8s.io"),
+    ("slice", "endpointslices.discovery.k8s.io"),
+    ("sts", "statefulsets.apps"),
+    ("svc", "services"),
+];
 
 /// The version an eager rule follows when the resource is named without one.
 const DEFAULT_VERSION: &str = "v1";
@@ -233,6 +291,7 @@ impl FromStr for ResourceName {
             return Ok(Self::Any);
         }
         check(text)?;
+        check_core(text)?;
         let (resource, rest) = text.split_once('.').unwrap_or((text, ""));
         let (version, group) = match rest.split_once('.') {
             _ if is_version(rest) => (rest, ""),
@@ -258,6 +317,21 @@ fn check(text: &str) -> Result<(), NotAResource> {
     } else {
         Ok(())
     }
+}
+
+/// Refuses a name without a group that no apiserver serves: only Kubernetes itself adds to the core group.
+fn check_core(text: &str) -> Result<(), NotAResource> {
+    let (resource, rest) = text.split_once('.').unwrap_or((text, ""));
+    if CORE.contains(&resource) || !(rest.is_empty() || is_version(rest)) {
+        return Ok(());
+    }
+    let short = SHORT_NAMES.iter().find(|(short, _)| *short == resource).map(|(_, name)| *name);
+    let singular = |name: &&&str| {
+        let plural = name.split('.').next().unwrap_or(name);
+        plural == resource || plural.strip_suffix('s') == Some(resource)
+    };
+    let known = SHORT_NAMES.iter().map(|(_, name)| name).chain(CORE).find(singular).copied();
+    Err(short.or(known).map_or(NotAResource::NotInCore, NotAResource::DidYouMean))
 }
 
 /// Whether a text is shaped like an API version: `v1`, `v2beta1`.

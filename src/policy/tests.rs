@@ -11,7 +11,8 @@ fn globs(patterns: &[&str]) -> Option<Vec<Glob>> {
 }
 
 fn polls(action: RepeatAction) -> RepeatPolls {
-    RepeatPolls { rate: Rate::new(5.0, 20), action, max_delay: Duration::from_secs(2) }
+    let (rate, max_delay) = (Rate::new(5.0, 20), Duration::from_secs(2));
+    RepeatPolls { rate, action, max_delay, from_memory: Rate::new(200.0, 200) }
 }
 
 fn general(mode: Mode, rewrite: Rewrite) -> General {
@@ -192,6 +193,11 @@ fn what_names_no_resource_is_refused_with_its_reason() {
         ("*.apps", NotAResource::Pattern),
         ("Pods", NotAResource::UpperCase),
         ("pods apps", NotAResource::BadCharacter),
+        ("deployments", NotAResource::DidYouMean("deployments.apps")),
+        ("deployments.v1", NotAResource::DidYouMean("deployments.apps")),
+        ("po", NotAResource::DidYouMean("pods")),
+        ("pod", NotAResource::DidYouMean("pods")),
+        ("widgets", NotAResource::NotInCore),
     ] {
         assert_eq!(text.parse::<ResourceName>(), Err(reason), "{text:?}");
     }

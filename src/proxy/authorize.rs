@@ -1,35 +1,37 @@
 //! May this caller have this from memory? The only maker of [`Authorized`].
 //!
 //! The apiserver decides: a SelfSubjectAccessReview in the caller's own name, remembered for ten
-//! seconds, renewed ahead, and shared by concurrent reads. Whatever is not a clean "allowed" is
-//! forwarded. No token outlives the requests that brought it.
+//! seconds, renewed ahead, and shared by concurrent reads. Our own user is asked about by its rules,
+//! which are believed for a minute. Whatever is not a clean "allowed" is forwarded. No token outlives
+//! the requests that brought it.
 
+mod attributes;
+mod decided;
 mod foretold;
 mod lifetime;
 mod message;
 mod permit;
+mod rules;
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    hash::Hash,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, SystemTime},
 };
 
-use arc_swap::ArcSwapOption;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
-use serde::Serialize;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use tokio::{sync::Semaphore, time::Instant};
 
 pub(super) use self::lifetime::left as token_left;
-pub use self::permit::Permit;
+pub use self::{attributes::Attributes, decided::Remembered, permit::Permit};
+use self::{
+    decided::{Decided, OWN_TTL},
+    rules::Rules,
+};
 use crate::{
-    api::{
-        GroupVersionResource, Scope, Verb,
-        pushback::{RETRY_AFTER_MAX, retry_after},
-        request::{Read, ResourceRequest},
-    },
+    api::pushback::{RETRY_AFTER_MAX, retry_after},
+    body::Body,
     hash::RandomState,
     limit::{Ceiling, Rate},
     metrics::{Limit, Metrics, Review as Reviewed},
@@ -60,6 +62,8 @@ pub struct Authorize {
     reviews: moka::future::Cache<Question, Arc<Decided>, RandomState>,
     /// What the apiserver did not answer, and for how long it wants not to be asked.
     postponed: moka::future::Cache<Question, Arc<Decided>, RandomState>,
+    /// The rules of our own user, by namespace.
+    rules: moka::future::Cache<Arc<str>, Arc<Rules>, RandomState>,
     /// Reviews of bearers that may be under way at a time.
     places: Arc<Semaphore>,
     /// Reviews that may be asked in a while.
@@ -67,38 +71,11 @@ pub struct Authorize {
     metrics: Metrics,
 }
 
-/// What a review came to, kept where the next identical question finds it without a search.
-#[derive(Default)]
-pub struct Remembered(ArcSwapOption<Decided>);
-
 /// May this caller do that? No token is part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Question {
     caller: Caller,
     attributes: Attributes,
-}
-
-/// What a review came to.
-struct Decided {
-    allowed: bool,
-    at: Instant,
-    /// It is believed for so long.
-    lifetime: Duration,
-    /// Whether someone is asking again already.
-    renewing: AtomicBool,
-}
-
-/// What is asked of the authorizer: `authorization.k8s.io/v1` ResourceAttributes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-pub struct Attributes {
-    verb: &'static str,
-    group: Arc<str>,
-    version: Arc<str>,
-    resource: Arc<str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    namespace: Option<Arc<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<Arc<str>>,
 }
 
 /// No review was had: neither allowed nor denied.
@@ -164,58 +141,16 @@ fn secret(mut value: HeaderValue) -> HeaderValue {
     value
 }
 
-// === impl Attributes ===
-
-impl Attributes {
-    /// `verb` on a resource; without a name, on all of its objects in the scope.
-    pub fn new(
-        verb: Verb,
-        resource: &GroupVersionResource,
-        scope: &Scope,
-        name: Option<&str>,
-    ) -> Self {
-        Self {
-            verb: verb.as_str(),
-            group: resource.group.clone(),
-            version: resource.version.clone(),
-            resource: resource.resource.clone(),
-            namespace: scope.namespace().map(Into::into),
-            name: name.map(Into::into),
-        }
-    }
-
-    /// A read as this caller asks for it.
-    ///
-    /// For a bearer these are the attributes the apiserver itself would judge (S-AUTHZ-03), but for
-    /// selectors: who may have all objects may have some. Our own user filled the replica, and is
-    /// asked about all objects of the scope, so that one review serves many reads.
-    pub fn of_read(caller: Caller, request: &ResourceRequest, read: &Read) -> Self {
-        let verb = if read.name.is_some() { Verb::Get } else { Verb::List };
-        match caller {
-            Caller::Bearer(_) => {
-                Self::new(verb, &request.resource, &request.scope, read.review_name())
-            }
-            Caller::Own | Caller::Other(_) => {
-                Self::new(verb, &read.query.resource, &read.query.scope, None)
-            }
-        }
-    }
-}
-
 // === impl Authorize ===
 
 impl Authorize {
     /// Reviews in our own user's name through `own`, and in that of bearers through `plain`.
     pub fn new(own: Arc<dyn Client>, plain: Arc<dyn Client>, metrics: Metrics) -> Self {
-        let remember = || {
-            let reviews = moka::future::Cache::builder().max_capacity(REVIEWS_MAX);
-            reviews.build_with_hasher(RandomState::default())
-        };
-        let (reviews, postponed) = (remember(), remember());
+        let (reviews, postponed, rules) = (remembering(), remembering(), remembering());
         let places = Arc::new(Semaphore::new(BEARER_REVIEWS_MAX));
         let rate = Rate::new(REVIEWS_PER_SECOND, REVIEWS_BURST);
         let ceiling = Arc::new(Ceiling::new(rate, Instant::now()));
-        Self { own, plain, reviews, postponed, places, ceiling, metrics }
+        Self { own, plain, reviews, postponed, rules, places, ceiling, metrics }
     }
 
     /// The thing, if the apiserver would give one like it to who asks; `remembered` is of this very
@@ -284,7 +219,7 @@ impl Authorize {
         if let Some(decided) = self.reviews.get(&question).await {
             let age = decided.at.elapsed();
             if age < decided.lifetime {
-                if age >= RENEW_AFTER && !decided.renewing.swap(true, Ordering::Relaxed) {
+                if age >= decided.renew_after && !decided.renewing.swap(true, Ordering::Relaxed) {
                     tokio::spawn(self.clone().renew(asker.clone(), question, decided.clone()));
                 }
                 return Some(decided);
@@ -310,10 +245,12 @@ impl Authorize {
             }
             self.postponed.invalidate(question).await;
         }
-        if self.ceiling.take(Instant::now()).is_err() {
-            self.metrics.limit_reached(Limit::OwnRequests);
-            return Err(NoReview);
+        if asker.caller == Caller::Own
+            && let Some(decided) = Box::pin(self.by_rules(question)).await?
+        {
+            return Ok(decided);
         }
+        self.may_ask()?;
         let decided = match &asker.credential {
             None => self.ask(&*self.own, None, question).await,
             Some(credential) => match self.places.try_acquire() {
@@ -329,6 +266,13 @@ impl Authorize {
         decided.map(Arc::new)
     }
 
+    fn may_ask(&self) -> Result<(), NoReview> {
+        self.ceiling.take(Instant::now()).map_err(|_| {
+            self.metrics.limit_reached(Limit::OwnRequests);
+            NoReview
+        })
+    }
+
     async fn ask(
         &self,
         client: &dyn Client,
@@ -337,41 +281,51 @@ impl Authorize {
     ) -> Result<Decided, NoReview> {
         let at = Instant::now();
         let request = message::request(&question.attributes, credential).ok_or(NoReview)?;
-        let exchange = async {
-            let response = client.send(request, Lane::Short).await.map_err(|_| NoReview)?;
-            let code = response.status();
-            if let (false, Some(told)) = (code.is_success(), retry_after(response.headers())) {
-                let lifetime = told.min(RETRY_AFTER_MAX);
-                let renewing = AtomicBool::new(false);
-                let postponed = Decided { allowed: false, at, lifetime, renewing };
-                self.postponed.insert(question.clone(), Arc::new(postponed)).await;
-            }
-            let body = response.into_body().collect(REVIEW_BYTES_MAX).await;
-            Ok((code, body.map_err(|_| NoReview)?))
-        };
-        let exchanged = tokio::time::timeout(REVIEW_TIMEOUT, exchange).await;
-        let (code, body) = exchanged.map_err(|_| NoReview)??;
+        let (code, body) = self.exchange(client, request, question).await?;
         let allowed = match code {
             code if code.is_success() => message::is_allowed(&body).ok_or(NoReview)?,
             // Nobody, or nobody who may ask: remembered, so that they are not asked about each time.
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if credential.is_some() => false,
             _ => return Err(NoReview),
         };
-        let left = credential.and_then(|token| lifetime::left(token, SystemTime::now()));
+        let Some(credential) = credential else { return Ok(Decided::of_own(allowed, at)) };
+        let left = lifetime::left(credential, SystemTime::now());
         let lifetime = left.map_or(REVIEW_TTL, |left| left.min(REVIEW_TTL));
-        Ok(Decided { allowed, at, lifetime, renewing: AtomicBool::new(false) })
+        Ok(Decided { allowed, at, lifetime, renew_after: RENEW_AFTER, renewing: false.into() })
+    }
+
+    /// Sends a review. If the apiserver asks for patience, the question is not asked again meanwhile.
+    async fn exchange(
+        &self,
+        client: &dyn Client,
+        request: Request<Body>,
+        question: &Question,
+    ) -> Result<(StatusCode, Bytes), NoReview> {
+        let exchange = async {
+            let response = client.send(request, Lane::Short).await.map_err(|_| NoReview)?;
+            let code = response.status();
+            if let (false, Some(told)) = (code.is_success(), retry_after(response.headers())) {
+                let postponed = Decided {
+                    lifetime: told.min(RETRY_AFTER_MAX),
+                    ..Decided::of_own(false, Instant::now())
+                };
+                self.postponed.insert(question.clone(), Arc::new(postponed)).await;
+            }
+            let body = response.into_body().collect(REVIEW_BYTES_MAX).await;
+            Ok((code, body.map_err(|_| NoReview)?))
+        };
+        tokio::time::timeout(REVIEW_TIMEOUT, exchange).await.map_err(|_| NoReview)?
     }
 }
 
-// === impl Remembered ===
-
-impl Remembered {
-    /// What was decided, until it is time to ask again.
-    fn fresh(&self) -> Option<Arc<Decided>> {
-        let decided = self.0.load();
-        let is_fresh = |decided: &Decided| decided.at.elapsed() < decided.lifetime.min(RENEW_AFTER);
-        decided.as_ref().filter(|decided| is_fresh(decided)).cloned()
-    }
+fn remembering<K, V>() -> moka::future::Cache<K, V, RandomState>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    moka::future::Cache::builder()
+        .max_capacity(REVIEWS_MAX)
+        .build_with_hasher(RandomState::default())
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a read joins only a flight that is sent after the read arrived (S-CONS-40), so that a
 //! shared answer is as fresh as its own would have been. The key holds everything the answer
-//! depends on, the caller included. An answer too large to share is sent for by each alone.
+//! depends on, the caller included. An answer too large to share is sent for by each alone. A failure is
+//! shared like an answer: reads of an apiserver that cannot be reached do not fail one after the other.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -18,8 +19,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::{
     body::Body,
+    error::Chain,
     mutants::{Mutant, is_on},
     proxy::{decide::Rewriting, identify::Caller},
+    upstream,
 };
 
 /// The flights of the moment.
@@ -67,6 +70,7 @@ enum Flight {
     Open,
     Landed(Picture),
     TooLarge,
+    Failed(Arc<upstream::Error>),
 }
 
 /// An answer as it can be given several times.
@@ -77,7 +81,7 @@ struct Picture {
     chunks: VecDeque<Bytes>,
 }
 
-/// The read that sends for its flight; dropped without landing, the others gather anew.
+/// The read that sends for its flight; dropped before it landed or failed, the others gather anew.
 struct Pilot {
     routes: Arc<Mutex<HashMap<CoalesceKey, Route>>>,
     key: CoalesceKey,
@@ -118,14 +122,14 @@ impl CoalesceKey {
 
 impl Coalesce {
     /// The answer to this read; `send` is called only if this read is the one to send.
-    pub async fn fly<F, E>(
+    pub async fn fly<F>(
         &self,
         key: CoalesceKey,
         departure: Departure,
         send: impl FnOnce() -> F,
-    ) -> Result<Landed, E>
+    ) -> Result<Landed, upstream::Error>
     where
-        F: Future<Output = Result<Response<Body>, E>>,
+        F: Future<Output = Result<Response<Body>, upstream::Error>>,
     {
         loop {
             match self.seat(&key) {
@@ -140,6 +144,7 @@ impl Coalesce {
                             return Ok(Landed::Shared(picture.response()));
                         }
                         Ok(Flight::TooLarge) => return send().await.map(Landed::Sent),
+                        Ok(Flight::Failed(error)) => return Err(error.copy()),
                         // The pilot's client went away: gather anew.
                         Ok(Flight::Open) | Err(_) => {}
                     }
@@ -172,11 +177,11 @@ impl Route {
 // === impl Pilot ===
 
 impl Pilot {
-    async fn fly<E>(
+    async fn fly(
         mut self,
         departure: Departure,
-        send: impl Future<Output = Result<Response<Body>, E>>,
-    ) -> Result<Response<Body>, E> {
+        send: impl Future<Output = Result<Response<Body>, upstream::Error>>,
+    ) -> Result<Response<Body>, upstream::Error> {
         let runway = lock(&self.routes).get(&self.key).map(|route| route.runway.clone());
         if let Some(runway) = runway {
             self.aloft = runway.acquire_owned().await.ok();
@@ -187,12 +192,18 @@ impl Pilot {
         if !is_on(Mutant::OlderFlightJoined) {
             self.close_boarding();
         }
-        let response = send.await?;
+        let response = match send.await {
+            Ok(response) => response,
+            Err(error) => {
+                self.flight.send_replace(Flight::Failed(Arc::new(error.copy())));
+                return Err(error);
+            }
+        };
         if self.flight.receiver_count() == 0 {
             return Ok(response);
         }
-        let (response, picture) = photograph(response).await;
-        self.flight.send_replace(picture.map_or(Flight::TooLarge, Flight::Landed));
+        let (response, flight) = photograph(response).await;
+        self.flight.send_replace(flight);
         Ok(response)
     }
 
@@ -235,7 +246,7 @@ impl Picture {
 
 /// Reads an answer so that it can be given several times; one that is too large or breaks is
 /// given back as it streams.
-async fn photograph(response: Response<Body>) -> (Response<Body>, Option<Picture>) {
+async fn photograph(response: Response<Body>) -> (Response<Body>, Flight) {
     let (parts, mut body) = response.into_parts();
     let mut chunks = VecDeque::new();
     let mut bytes = 0;
@@ -250,17 +261,19 @@ async fn photograph(response: Response<Body>) -> (Response<Body>, Option<Picture
                 Err(_trailers) => true,
             },
             Err(error) => {
+                let failure = upstream::Error::Broken(Chain(&*error).to_string().into());
                 let broken = futures_util::stream::once(async { Err(error) });
                 let rest = http_body_util::StreamBody::new(broken);
-                return (Response::from_parts(parts, resumed(chunks, Body::wrap(rest))), None);
+                let response = Response::from_parts(parts, resumed(chunks, Body::wrap(rest)));
+                return (response, Flight::Failed(Arc::new(failure)));
             }
         };
         if !whole {
-            return (Response::from_parts(parts, resumed(chunks, body)), None);
+            return (Response::from_parts(parts, resumed(chunks, body)), Flight::TooLarge);
         }
     }
     let picture = Picture { status: parts.status, headers: parts.headers.clone(), chunks };
-    (picture.response(), Some(picture))
+    (picture.response(), Flight::Landed(picture))
 }
 
 /// What was read already, then the rest.
@@ -279,10 +292,7 @@ fn lock(
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        convert::Infallible,
-        sync::atomic::{AtomicUsize, Ordering},
-    };
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
 
@@ -312,11 +322,10 @@ mod tests {
                 let send = || async move {
                     let number = sent.fetch_add(1, Ordering::SeqCst) + 1;
                     let _ = released.wait_for(|released| *released >= number).await;
-                    Ok::<_, Infallible>(Response::new(Body::full(number.to_string())))
+                    Ok(Response::new(Body::full(number.to_string())))
                 };
                 let flown = coalesce.fly(key("/api/v1/pods"), Departure::AtOnce, send);
-                let Ok(landed) = flown.await;
-                text(landed).await
+                text(flown.await.expect("an answer")).await
             })
         };
         let first = read();
@@ -347,11 +356,11 @@ mod tests {
                 tokio::spawn(async move {
                     let send = || async move {
                         sent.fetch_add(1, Ordering::SeqCst);
-                        Ok::<_, Infallible>(Response::new(Body::full("x")))
+                        Ok(Response::new(Body::full("x")))
                     };
                     let key = key("/api/v1/pods");
-                    let Ok(landed) = coalesce.fly(key, Departure::Together, send).await;
-                    text(landed).await.0
+                    let flown = coalesce.fly(key, Departure::Together, send);
+                    text(flown.await.expect("an answer")).await.0
                 })
             })
             .collect();

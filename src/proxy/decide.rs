@@ -21,14 +21,14 @@ use crate::{
         media::{MetadataKind, Negotiated, Representation, UnmodelledMedia},
         query::Query,
         request::{self, Read, RequestInfo, ResourceRequest},
-        version::{Freshness, VersionMatch},
+        version::{Freshness, ResourceVersion, VersionMatch},
     },
     cache::{Demand, Lookup, Reach, Replica, State, View, store::Snapshot},
     mutants::{Mutant, is_on},
     policy::{ResourcePolicy, Rewrite},
     proxy::{
         identify::Caller,
-        session::{Floor, Imminence, Session, Verdict},
+        session::{Floor, Held, Imminence, Session, Verdict},
     },
 };
 
@@ -36,7 +36,7 @@ pub use document::{
     DocumentPlan, DocumentSource, Keeping, SETTLING, decide_document, document_candidate,
 };
 pub use forward::{Forward, Rewriting};
-pub use poll::{Pace, Poll, PollKey, Reject, poll};
+pub use poll::{MEMORY_DELAY_MAX, Pace, Poll, PollKey, Reject, poll};
 pub use proof::proven_until;
 pub use reason::ForwardReason;
 pub use rules::rules;
@@ -102,8 +102,12 @@ pub enum Plan {
 /// An answer that memory holds.
 #[derive(Clone, Debug)]
 pub struct LocalRead {
+    /// What holds it.
+    pub replica: Arc<Replica>,
     /// The state to answer from.
     pub snapshot: Arc<Snapshot>,
+    /// The version of a list, if it is above the snapshot's: the content is that of both.
+    pub list_version: Option<ResourceVersion>,
     /// What is given of each object.
     pub representation: Representation,
     /// What the answer's Cache-Status tells of its freshness.
@@ -213,12 +217,15 @@ pub fn decide(
     }
     let behind = || candidate.forward(ForwardReason::Behind, session);
     let Candidate { level, max_staleness, .. } = *candidate;
-    match verdict(&read.query, level, &read.version, max_staleness, snapshot, session, now) {
+    let held = Held { query: view.replica.query(), snapshot };
+    match verdict(&read.query, level, &read.version, max_staleness, held, session, now) {
         Verdict::Satisfied if !candidate.fits_one_page(snapshot) => {
             Step::Act(Plan::keep(ForwardReason::Limited))
         }
         Verdict::Satisfied => Step::Act(Plan::Read(LocalRead {
+            replica: view.replica.clone(),
             snapshot: snapshot.clone(),
+            list_version: candidate.list_version(session, held),
             representation: candidate.representation,
             level: candidate.level,
         })),
@@ -268,6 +275,22 @@ impl Plan {
     }
 }
 
+// === impl LocalRead ===
+
+impl LocalRead {
+    /// The same answer, from a snapshot that has the version to give.
+    #[must_use]
+    pub fn at_list_version(self) -> Self {
+        match self.list_version {
+            None => self,
+            Some(version) => {
+                let snapshot = self.replica.also_at(&self.snapshot, version);
+                Self { snapshot, list_version: None, ..self }
+            }
+        }
+    }
+}
+
 // === impl Candidate ===
 
 impl<'a> Candidate<'a> {
@@ -280,7 +303,11 @@ impl<'a> Candidate<'a> {
         Self {
             read,
             level,
-            demand: if is_unsafe(read) { Demand::Count } else { Demand::Ignore },
+            demand: match read.version {
+                _ if is_unsafe(read) => Demand::Count,
+                VersionMatch::Exact(_) => Demand::Ignore,
+                _ => Demand::Repeated,
+            },
             representation: Representation::Object,
             rewrite: if request.rewritable { rules.rewrite } else { Rewrite::Keep },
             max_staleness: rules.max_staleness,
@@ -295,6 +322,12 @@ impl<'a> Candidate<'a> {
         self.read.version == VersionMatch::Any
             || is_on(Mutant::LimitIgnored)
             || snapshot.select(&self.read.query).len() as u64 <= limit
+    }
+
+    /// The version to give, if the answer is a list and not the snapshot's own version.
+    fn list_version(&self, session: &Session, held: Held<'_>) -> Option<ResourceVersion> {
+        let is_list = self.read.name.is_none() && !is_on(Mutant::ListGoesBack);
+        is_list.then(|| session.list_version(&self.read.query, held)).flatten()
     }
 
     fn patience(&self) -> Duration {

@@ -9,6 +9,7 @@ mod answer;
 mod collect;
 mod document;
 mod events;
+mod kinds;
 mod wanted;
 mod watches;
 
@@ -30,7 +31,7 @@ pub use self::{
     watches::Standing,
 };
 use crate::{
-    cache::reflector::Random,
+    cache::{self as replicas, reflector::Random},
     hash::RandomState,
     metrics::{Limit, Metrics},
     mutants::{Mutant, is_on},
@@ -109,8 +110,13 @@ const CONFIRMATION_BYTES: usize = 256;
 
 impl Discovery {
     /// Nothing is kept or followed yet. Watches go through `client`, in our own name; waits with
-    /// jitter are drawn from `random`.
-    pub fn new(client: Arc<dyn Client>, random: Random, metrics: Metrics) -> Self {
+    /// jitter are drawn from `random`. The replicas list again when their definitions change.
+    pub fn new(
+        client: Arc<dyn Client>,
+        random: Random,
+        metrics: Metrics,
+        replicas: replicas::Cache,
+    ) -> Self {
         let stop = CancellationToken::new();
         let reached = metrics.clone();
         let weight = |place: &Place, document: &Arc<Document>| {
@@ -135,7 +141,7 @@ impl Discovery {
         Self(Arc::new(Inner {
             documents: documents.build_with_hasher(RandomState::default()),
             confirmations: confirmations.build_with_hasher(RandomState::default()),
-            watches: Arc::new(Watches::new(client, random, stop.clone())),
+            watches: Arc::new(Watches::new(client, random, stop.clone(), replicas)),
             metrics,
             _end: stop.drop_guard(),
         }))
@@ -161,12 +167,23 @@ impl Discovery {
 
     /// What the watches prove now; they are opened if need be, and closed when nobody asks any more.
     pub fn standing(&self, now: Instant) -> Standing {
-        self.0.watches.standing(now)
+        self.0.watches.used_for_documents(now);
+        self.0.watches.standing()
+    }
+
+    /// The same for a document that is asked for the first time, which opens no watch.
+    pub fn proven(&self) -> Standing {
+        self.0.watches.standing()
     }
 
     /// What documents are made from was changed through us, or is about to be.
     pub fn disturbed(&self, now: Instant) {
         self.0.watches.disturbed(now);
+    }
+
+    /// Follows the definitions of custom resources that have replicas; to be called regularly.
+    pub fn tend(&self, now: Instant) {
+        self.0.watches.tend(now);
     }
 
     /// How many documents are held, and how many bytes they take.

@@ -19,9 +19,10 @@ use tokio::time::Instant;
 use crate::{
     api::{
         Verb,
-        request::{RequestInfo, ResourceRequest},
+        request::{Outline, RequestInfo, ResourceRequest},
     },
     body::Body,
+    cache::Cache,
     insight::{Insight, Witness},
     metrics::Metrics,
     mutants::{Mutant, is_on},
@@ -33,11 +34,12 @@ use crate::{
     upstream::{self, Client, Lane, Own, Pool},
 };
 
-use lesson::{Lesson, Lessons, WatchLesson};
+use lesson::{Armed, Lesson, Lessons, WatchLesson};
 
 /// The ways to the apiserver.
 pub struct Forwarder {
     clients: Clients,
+    cache: Cache,
     insight: Insight,
     metrics: Metrics,
 }
@@ -92,13 +94,15 @@ impl<'a> Pupils<'a> {
         &self,
         request: &ResourceRequest,
         rewriting: &Rewriting,
-        metrics: &Metrics,
+        (cache, metrics): (&Cache, &Metrics),
     ) -> Lessons {
         let now = Instant::now();
-        let foreseen =
-            self.foreseen.map(|(session, rewriting)| Lesson::of(request, rewriting, session, now));
+        let foreseen = self
+            .foreseen
+            .map(|(session, rewriting)| Lesson::of(request, rewriting, session, now).beside(cache));
         Lessons {
             session: Lesson::of(request, rewriting, self.session, now)
+                .beside(cache)
                 .seen_by(self.witness.cloned())
                 .counted_in(metrics),
             foreseen: foreseen.unwrap_or_else(Lesson::none),
@@ -110,8 +114,8 @@ impl<'a> Pupils<'a> {
 
 impl Forwarder {
     /// Sends through these, and counts it.
-    pub fn new(clients: Clients, insight: Insight, metrics: Metrics) -> Self {
-        Self { clients, insight, metrics }
+    pub fn new(clients: Clients, cache: Cache, insight: Insight, metrics: Metrics) -> Self {
+        Self { clients, cache, insight, metrics }
     }
 
     /// The apiserver's answer, and who learns from it.
@@ -126,13 +130,14 @@ impl Forwarder {
         self.insight.passed_on();
         let lesson = |rewriting: &Rewriting| match (caller, info) {
             (Caller::Own | Caller::Bearer(_), RequestInfo::Resource(resource)) => {
-                pupils.lessons(resource, rewriting, &self.metrics)
+                pupils.lessons(resource, rewriting, (&self.cache, &self.metrics))
             }
             _ => Lessons { session: Lesson::none(), foreseen: Lesson::none() },
         };
         if is_upgrade(request.headers()) {
             let target = target(request.uri(), rewriting, info);
-            return self.upgrade(caller, request, target, lesson(rewriting)).await;
+            let outline = info.outline();
+            return self.upgrade(caller, request, target, outline, lesson(rewriting)).await;
         }
         let as_asked = path_and_query(request.uri());
         let target = target(request.uri(), rewriting, info);
@@ -152,6 +157,17 @@ impl Forwarder {
         self.send(caller, info, as_it_came, lesson(&Rewriting::Keep)).await
     }
 
+    /// Sends a short request of our own user, from which nothing is learned.
+    pub async fn send_own(
+        &self,
+        request: Request<Body>,
+    ) -> Result<Response<Body>, upstream::Error> {
+        let target = path_and_query(request.uri());
+        let mut response = self.clients.own.send(outgoing(request, target), Lane::Short).await?;
+        strip_hop_by_hop(response.headers_mut());
+        Ok(response)
+    }
+
     async fn send(
         &self,
         caller: Caller,
@@ -159,13 +175,14 @@ impl Forwarder {
         request: Request<Body>,
         lesson: Lessons,
     ) -> Result<Response<Body>, upstream::Error> {
-        match self.client(caller).send(request, lane(info)).await {
+        let armed = Armed::new(lesson);
+        match self.client(caller).send_read(request, lane(info), info.outline()).await {
             Ok(mut response) => {
                 strip_hop_by_hop(response.headers_mut());
-                Ok(lesson.learn(response))
+                Ok(armed.disarm().learn(response))
             }
             Err(error) => {
-                lesson.failed(&error);
+                armed.disarm().failed(&error);
                 Err(error)
             }
         }
@@ -176,6 +193,7 @@ impl Forwarder {
         caller: Caller,
         mut request: Request<Incoming>,
         target: Uri,
+        outline: Outline,
         lesson: Lessons,
     ) -> Result<Response<Body>, upstream::Error> {
         let downstream = hyper::upgrade::on(&mut request);
@@ -186,13 +204,14 @@ impl Forwarder {
             request.headers_mut().append(header::UPGRADE, value);
         }
         request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-        let mut response = match self.client(caller).upgrade(request.map(Body::incoming)).await {
-            Ok(response) => response,
-            Err(error) => {
-                lesson.failed(&error);
-                return Err(error);
-            }
-        };
+        let mut response =
+            match self.client(caller).upgrade_read(request.map(Body::incoming), outline).await {
+                Ok(response) => response,
+                Err(error) => {
+                    lesson.failed(&error);
+                    return Err(error);
+                }
+            };
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             strip_hop_by_hop(response.headers_mut());
             return Ok(lesson.learn(response));
@@ -252,7 +271,7 @@ fn target(uri: &Uri, rewriting: &Rewriting, info: &RequestInfo) -> Uri {
     }
 }
 
-fn outgoing(request: Request<Incoming>, target: Uri) -> Request<Incoming> {
+fn outgoing<B>(request: Request<B>, target: Uri) -> Request<B> {
     let (mut parts, body) = request.into_parts();
     parts.uri = target;
     strip_hop_by_hop(&mut parts.headers);

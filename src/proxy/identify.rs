@@ -88,6 +88,15 @@ impl Identify {
         }
     }
 
+    /// Reports whether this is a token of the user Listless reads as.
+    pub(super) fn is_own_token(&self, token: &str) -> bool {
+        let credential = HeaderValue::from_str(&format!("Bearer {token}"));
+        match (self, credential) {
+            (Self::Own(tokens), Ok(credential)) => tokens.has(&credential),
+            _ => false,
+        }
+    }
+
     /// Whose only credential this is.
     fn known(&self, credential: &HeaderValue) -> Caller {
         match self {

@@ -14,15 +14,16 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
+use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{debug, warn};
 
 pub use self::connect::Authorities;
 use self::listener::Listener;
 use crate::{
     body::Body,
     metrics::{Limit, Metrics},
+    places::{Bounds, Full, Places},
     tls,
 };
 
@@ -51,13 +52,15 @@ pub struct BindError {
 pub struct Limits {
     /// Connections at a time, tunnels included.
     pub connections_max: usize,
+    /// Those of one IP address, unless it is loopback.
+    pub connections_per_peer_max: usize,
     /// Requests at a time on one HTTP/2 connection.
     pub streams_max: u32,
     /// How long a TLS handshake may take.
     pub handshake_timeout: Duration,
     /// How long a request's head may take from its first byte on.
     pub head_timeout: Duration,
-    /// How long an HTTP/1 connection may idle between requests.
+    /// How long a connection may idle between requests.
     pub idle_timeout: Duration,
     /// The most bytes of a request's head.
     pub head_bytes_max: usize,
@@ -143,6 +146,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 4096,
+            connections_per_peer_max: 1024,
             streams_max: 250,
             handshake_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(10),
@@ -152,21 +156,28 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Room for as many connections.
+    pub fn places(&self) -> Places {
+        let (all_max, per_peer_max) = (self.connections_max, self.connections_per_peer_max);
+        Places::new(Bounds { all_max, per_peer_max })
+    }
+}
+
 /// Serves until `drain` begins, then until all requests are done or its deadline has passed.
 pub async fn serve<S: Serve>(
     listeners: Vec<Bound>,
     doors: Doors,
     service: Arc<S>,
-    limits: Limits,
+    (limits, places): (Limits, Places),
     drain: Drain,
     metrics: Metrics,
 ) {
-    let places = Arc::new(Semaphore::new(limits.connections_max));
     let begin = drain.begin.clone();
     let listener = Arc::new(Listener { doors, service, limits, begin, metrics });
     let mut loops = JoinSet::new();
     for bound in listeners {
-        loops.spawn(accept(Arc::clone(&listener), bound, Arc::clone(&places)));
+        loops.spawn(accept(Arc::clone(&listener), bound, places.clone()));
     }
     let mut connections = Vec::new();
     while let Some(ended) = loops.join_next().await {
@@ -183,30 +194,30 @@ pub async fn serve<S: Serve>(
 }
 
 /// Accepts until the drain begins; returns the connections still open.
-async fn accept<S: Serve>(
-    listener: Arc<Listener<S>>,
-    bound: Bound,
-    places: Arc<Semaphore>,
-) -> JoinSet<()> {
+async fn accept<S: Serve>(listener: Arc<Listener<S>>, bound: Bound, places: Places) -> JoinSet<()> {
     let mut connections = JoinSet::new();
     loop {
-        let next = async {
-            if places.available_permits() == 0 {
-                listener.metrics.limit_reached(Limit::Connections);
-                warn!(address = %bound.address, "all connections are taken: new ones wait");
-            }
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, bound.listener.accept().await)
-        };
         tokio::select! {
             () = listener.begin.cancelled() => return connections,
             Some(_) = connections.join_next() => {}
-            (place, accepted) = next => match (place, accepted) {
-                (Ok(place), Ok((stream, peer))) => {
-                    connections.spawn(Arc::clone(&listener).connection(stream, peer, place));
+            accepted = bound.listener.accept() => match accepted {
+                Ok((stream, peer)) => match places.take(peer.ip()) {
+                    Ok(place) => {
+                        if place.made_room() {
+                            listener.metrics.limit_reached(Limit::Connections);
+                        }
+                        connections.spawn(Arc::clone(&listener).connection(stream, peer, place));
+                    }
+                    Err(Full) => {
+                        listener.metrics.limit_reached(Limit::Connections);
+                        debug!(%peer, "all connections are busy: a new one is refused");
+                    }
+                },
+                Err(error) => {
+                    // Out of file descriptors, an idle connection has one to give.
+                    places.shed();
+                    rest_after(&error).await;
                 }
-                (Ok(_), Err(error)) => rest_after(&error).await,
-                (Err(_), _) => return connections,
             },
         }
     }

@@ -13,10 +13,7 @@ use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 
 use crate::{
-    api::{
-        GroupVersionResource, Verb,
-        request::{RequestInfo, ResourceRequest},
-    },
+    api::request::Outline,
     body::{Body, BoxError},
     insight::Insight,
     metrics::{Limit, Metrics, Origin, UpstreamFault, UpstreamSample},
@@ -41,14 +38,6 @@ struct Weighed {
     insight: Insight,
 }
 
-/// What is remembered of a request until its answer comes.
-struct Asked {
-    verb: Verb,
-    resource: Option<GroupVersionResource>,
-    is_read: bool,
-    at: Instant,
-}
-
 // === impl Metered ===
 
 impl Metered {
@@ -63,13 +52,13 @@ impl Metered {
         Self { inner, origin, metrics, warnings, insight }
     }
 
-    fn answered(&self, asked: &Asked, result: &Result<Response<Body>, Error>) {
+    fn answered(&self, asked: &Outline, at: Instant, result: &Result<Response<Body>, Error>) {
         let response = match result {
             Ok(response) => response,
             Err(error) => return self.failed(error),
         };
         if let (true, Some(resource), true) =
-            (asked.is_read, &asked.resource, response.status().is_success())
+            (asked.is_plain_read, &asked.resource, response.status().is_success())
         {
             self.warnings.learn(resource, response.headers());
         }
@@ -78,7 +67,7 @@ impl Metered {
             verb: asked.verb,
             resource: asked.resource.as_ref(),
             code: response.status(),
-            duration: asked.at.elapsed(),
+            duration: at.elapsed(),
         });
     }
 
@@ -100,19 +89,16 @@ impl Metered {
 
     fn metered(
         &self,
-        request: Request<Body>,
-        send: impl FnOnce(
-            &dyn Client,
-            Request<Body>,
-        ) -> BoxFuture<'static, Result<Response<Body>, Error>>,
+        asked: Outline,
+        send: impl FnOnce(&dyn Client) -> BoxFuture<'static, Result<Response<Body>, Error>>,
     ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
-        let asked = Asked::of(&request);
+        let at = Instant::now();
         self.insight.sent();
-        let sent = send(&*self.inner, request);
+        let sent = send(&*self.inner);
         let metered = self.clone();
         async move {
             let result = sent.await;
-            metered.answered(&asked, &result);
+            metered.answered(&asked, at, &result);
             result.map(|response| metered.weighed(response))
         }
         .boxed()
@@ -125,11 +111,30 @@ impl Client for Metered {
         request: Request<Body>,
         lane: Lane,
     ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
-        self.metered(request, |inner, request| inner.send(request, lane))
+        let outline = Outline::of_own(request.method(), request.uri());
+        self.send_read(request, lane, outline)
     }
 
     fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
-        self.metered(request, |inner, request| inner.upgrade(request))
+        let outline = Outline::of_own(request.method(), request.uri());
+        self.upgrade_read(request, outline)
+    }
+
+    fn send_read(
+        &self,
+        request: Request<Body>,
+        lane: Lane,
+        outline: Outline,
+    ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        self.metered(outline, |inner| inner.send(request, lane))
+    }
+
+    fn upgrade_read(
+        &self,
+        request: Request<Body>,
+        outline: Outline,
+    ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        self.metered(outline, |inner| inner.upgrade(request))
     }
 }
 
@@ -160,22 +165,6 @@ impl http_body::Body for Weighed {
     }
 }
 
-// === impl Asked ===
-
-impl Asked {
-    fn of<B>(request: &Request<B>) -> Self {
-        let info = RequestInfo::parse(request.method(), request.uri(), request.headers());
-        let (verb, resource, is_read) = match info {
-            RequestInfo::Resource(ResourceRequest { verb, resource, subresource, .. }) => {
-                let is_read = matches!(verb, Verb::Get | Verb::List) && subresource.is_none();
-                (verb, Some(resource), is_read)
-            }
-            RequestInfo::NonResource(_) => (Verb::Other, None, false),
-        };
-        Self { verb, resource, is_read, at: Instant::now() }
-    }
-}
-
 fn fault(error: &Error) -> UpstreamFault {
     match error {
         Error::Connect(_) => UpstreamFault::Connect,
@@ -183,5 +172,60 @@ fn fault(error: &Error) -> UpstreamFault {
         Error::Broken(_) => UpstreamFault::Broken,
         Error::Credentials(_) => UpstreamFault::Credentials,
         Error::Saturated(_) => UpstreamFault::Saturated,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{GroupVersionResource, Verb};
+
+    /// Answers everything with an empty object.
+    struct Empty;
+
+    impl Client for Empty {
+        fn send(
+            &self,
+            _: Request<Body>,
+            _: Lane,
+        ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+            Box::pin(async { Ok(Response::new(Body::full("{}"))) })
+        }
+
+        fn upgrade(
+            &self,
+            request: Request<Body>,
+        ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+            self.send(request, Lane::Long)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_is_counted_as_its_sender_read_it() {
+        let metrics = Metrics::new();
+        let insight = Insight::new(metrics.clone(), Instant::now());
+        let warnings = Warnings::default();
+        let way = Metered::new(Arc::new(Empty), Origin::Client, metrics.clone(), warnings, insight);
+        let request = || {
+            let url = "/api/v1/pods?watch=true&labelSelector=a%3Db";
+            Request::get(url).body(Body::empty()).expect("a request")
+        };
+        // Another resource than the URL's: it is not read again.
+        let widgets = GroupVersionResource::new("x.io", "v1", "widgets");
+        let outline = Outline { verb: Verb::List, resource: Some(widgets), is_plain_read: true };
+        way.send_read(request(), Lane::Short, outline.clone()).await.expect("an answer");
+        way.upgrade_read(request(), outline).await.expect("an answer");
+        way.send(request(), Lane::Long).await.expect("an answer");
+        let text = metrics.render();
+        let line = |verb: &str, resource: &str| {
+            let of = |line: &&str| {
+                line.starts_with("listless_upstream_requests_total{")
+                    && line.contains(&format!("verb=\"{verb}\""))
+                    && line.contains(&format!("resource=\"{resource}\""))
+            };
+            text.lines().find(of).and_then(|line| line.rsplit(' ').next()).map(str::to_owned)
+        };
+        assert_eq!(line("list", "widgets").as_deref(), Some("2"), "{text}");
+        assert_eq!(line("watch", "pods").as_deref(), Some("1"), "{text}");
     }
 }

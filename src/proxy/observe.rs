@@ -5,6 +5,7 @@
 
 mod cache_status;
 mod counted;
+mod ended;
 mod records;
 
 use std::{
@@ -13,7 +14,6 @@ use std::{
 };
 
 use http::{HeaderValue, Request, Response, StatusCode};
-use http_body::Body as _;
 use tokio::time::Instant;
 
 use crate::{
@@ -28,10 +28,11 @@ use crate::{
         account::{Answer, Otherwise, Pace, Record},
         fingerprint::Fingerprint,
     },
-    metrics::{DocumentResult, Lane, Metrics, Presence, RequestSample, ServedBy, Wait, Would},
+    metrics::{DocumentResult, Lane, Metrics, PollLimit, Presence, ServedBy, Wait, Would},
     proxy::{
         decide::{DocumentSource, ForwardReason, Level, Plan, Rewriting},
         observing::Foreseen,
+        pacing::Toll,
         target::Target,
     },
     tap::{Answered, Asked, Phase},
@@ -41,7 +42,7 @@ pub use self::records::{Audience, Records};
 use self::{
     cache_status::{CACHE_STATUS, given_of, hit_of, said, with_status},
     counted::Counted,
-    records::{Client, Exposure, Line},
+    records::{Client, Exposure},
 };
 
 /// The record of one request.
@@ -60,8 +61,10 @@ pub struct RequestLog {
     code: StatusCode,
     bytes: u64,
     present: Option<Presence>,
-    /// How long it was held back.
-    held: Option<Duration>,
+    /// The token it costs, settled when the response ends.
+    toll: Option<Toll>,
+    /// The limit that held it, and for how long.
+    held: Option<(PollLimit, Duration)>,
     /// In mode `observe`: what enforce would have done, and why it would have been forwarded.
     would: Option<Would>,
     would_detail: &'static str,
@@ -73,6 +76,9 @@ pub struct RequestLog {
     said: Said,
     retry_after: Option<Duration>,
 }
+
+/// The detail of a request whose client hung up before its response.
+const CLIENT_CLOSED: &str = "client-closed";
 
 /// What whoever watches requests is told of it.
 struct Told {
@@ -89,6 +95,11 @@ struct Said {
     objects: Option<u32>,
     /// A watch was told that its version had expired.
     expired: bool,
+}
+
+/// The status of a request whose client hung up before its response, as in nginx and kube-apiserver.
+fn client_closed() -> StatusCode {
+    StatusCode::from_u16(499).expect("a number of three digits")
 }
 
 // === impl RequestLog ===
@@ -109,11 +120,13 @@ impl RequestLog {
             started: Instant::now(),
             verb: Verb::Other,
             target: None,
-            served_by: ServedBy::Proxy,
-            detail: "",
-            code: StatusCode::OK,
+            // Until there is a response.
+            served_by: ServedBy::ClientClosed,
+            detail: CLIENT_CLOSED,
+            code: client_closed(),
             bytes: 0,
             present: None,
+            toll: None,
             held: None,
             would: None,
             would_detail: "",
@@ -156,9 +169,14 @@ impl RequestLog {
         }
     }
 
-    /// It was held back for so long.
-    pub fn held(&mut self, duration: Duration) {
-        self.held = Some(duration);
+    /// Notes the token that the request costs.
+    pub(super) fn costs(&mut self, toll: Option<Toll>) {
+        self.toll = toll;
+    }
+
+    /// Notes the limit that held it, and for how long.
+    pub fn held(&mut self, limit: PollLimit, duration: Duration) {
+        self.held = Some((limit, duration));
     }
 
     /// What enforce would have done with it is known.
@@ -170,6 +188,7 @@ impl RequestLog {
         self.would = Some(foreseen.would);
         self.would_detail = foreseen.reason.map_or("", ForwardReason::as_str);
         self.attached = foreseen.attached.take();
+        self.toll = foreseen.toll.take();
     }
 
     /// It waited for a replica.
@@ -249,6 +268,10 @@ impl RequestLog {
     /// The answer goes out; the record ends with its body.
     pub fn close(mut self, response: Response<Body>) -> Response<Body> {
         self.code = response.status();
+        if self.served_by == ServedBy::ClientClosed {
+            (self.served_by, self.detail) = (ServedBy::Proxy, "");
+        }
+        self.metrics.response_head(self.verb, self.served_by, self.started.elapsed());
         if !self.code.is_success() {
             self.retry_after = retry_after(response.headers());
         }
@@ -267,18 +290,8 @@ impl RequestLog {
         if self.verb == Verb::Watch {
             self.tell(Phase::Began, self.started.elapsed());
         }
-        match response.body().size_hint().exact() {
-            // Already in memory: there is nothing to wait for.
-            Some(bytes) if self.served_by == ServedBy::Cache => {
-                self.bytes = bytes;
-                drop(self);
-                response
-            }
-            _ => {
-                let fingerprint = self.fingerprint(&response);
-                response.map(|inner| Body::wrap(Counted { inner, log: self, fingerprint }))
-            }
-        }
+        let fingerprint = self.fingerprint(&response);
+        response.map(|inner| Body::wrap(Counted { inner, log: self, fingerprint }))
     }
 
     /// To compare an answer of the apiserver's with the one before.
@@ -298,13 +311,14 @@ impl RequestLog {
                 ServedBy::Coalesced => Answer::Shared(self.detail),
                 ServedBy::Upstream => Answer::Upstream(self.detail),
                 ServedBy::Proxy => Answer::Own(self.detail),
+                ServedBy::ClientClosed => Answer::Closed,
             },
             code: if expired { StatusCode::GONE.as_u16() } else { self.code.as_u16() },
             bytes: self.bytes,
             content: self.said.content,
             objects: self.said.objects,
             retry_after: self.retry_after,
-            pace: if self.held.is_some() { Pace::Held } else { Pace::Free },
+            pace: self.held.map_or(Pace::Free, |(limit, _)| Pace::Held(limit)),
             otherwise: match self.would {
                 Some(Would::Read | Would::Watch | Would::Discovery) => Otherwise::Saved,
                 _ => Otherwise::Same,
@@ -329,57 +343,10 @@ impl RequestLog {
     fn with_status(&self, response: Response<Body>, how: &str, detail: &str) -> Response<Body> {
         let status = match self.held {
             None => format!("listless; {how}; detail={detail}"),
-            Some(held) => {
+            Some((_, held)) => {
                 format!("listless; {how}; paced={}; detail={detail}", held.as_millis())
             }
         };
         with_status(response, said(&status))
-    }
-}
-
-/// Writes the line of a request at a level that the macro must know beforehand.
-macro_rules! line {
-    ($level:ident, $log:expr, $duration:expr) => {{
-        let log: &RequestLog = $log;
-        let request = log.request();
-        tracing::$level!(
-            target: "listless::access",
-            verb = log.verb.as_str(),
-            resource = request.map(|request| tracing::field::display(&request.resource)),
-            namespace = request.and_then(|request| records::shown(request.scope.namespace())),
-            user_agent = (!log.client.agent.is_empty()).then_some(&*log.client.agent),
-            served_by = log.served_by.as_str(),
-            detail = log.detail,
-            code = log.code.as_u16(),
-            bytes = log.bytes,
-            duration = ?$duration,
-            held = log.held.map(tracing::field::debug),
-            would = log.would.map(Would::as_str),
-            would_detail = log.would_detail,
-            "request",
-        );
-    }};
-}
-
-impl Drop for RequestLog {
-    fn drop(&mut self) {
-        let duration = self.started.elapsed();
-        self.tell(Phase::Ended, duration);
-        if let Some(asker) = &self.asker {
-            self.records.insight().record(asker, self.connection, &self.record(duration));
-        }
-        let (verb, served_by, code) = (self.verb, self.served_by, self.code);
-        let request = self.request();
-        let target = request.map(|request| (&request.resource, &request.scope));
-        let sample = RequestSample { verb, target, served_by, code, duration, bytes: self.bytes };
-        self.metrics.request(&sample);
-        if request.is_some_and(ResourceRequest::is_unsafe_read) {
-            self.metrics.unsafe_read(&sample);
-        }
-        self.metrics.client_sent(served_by, self.bytes);
-        match self.records.line(code, served_by) {
-            Line::Shown => line!(info, self, duration),
-            Line::Filtered => line!(debug, self, duration),
-        }
     }
 }

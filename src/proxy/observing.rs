@@ -17,13 +17,15 @@ use super::{
     Proxy,
     authorize::Attributes,
     decide::{
-        self, Candidate, DocumentPlan, DocumentSource, Forward, ForwardReason, LocalRead, Plan,
-        Rewriting, Step,
+        self, DocumentPlan, DocumentSource, Forward, ForwardReason, LocalRead, Plan, Rewriting,
+        Step,
     },
     discovery::{Known, Offer},
+    evidence::weigh,
     forward::Pupils,
     identify::Caller,
     observe::RequestLog,
+    pacing::Toll,
     session::Source,
     sessions::{SharedSession, Visit},
     shadow::Check,
@@ -53,6 +55,8 @@ pub(super) struct Foreseen {
     pub(super) would: Would,
     /// Whether it would have been held back first.
     pub(super) paced: bool,
+    /// The token it would have cost.
+    pub(super) toll: Option<Toll>,
     /// Why it would have been forwarded, if it would.
     pub(super) reason: Option<ForwardReason>,
     /// How it would have been sent.
@@ -113,6 +117,7 @@ impl Proxy {
         }
         log.foreseen(&mut foreseen);
         let response = sent.map_err(|error| Error::upstream(error, info))?;
+        self.pacing.wrote(caller, info, &response);
         let response = match check {
             Some(check) => check.attach(response),
             None => response,
@@ -157,16 +162,16 @@ impl Proxy {
     ) -> Foreseen {
         let (caller, now) = (visit.caller(), Instant::now());
         let rules = target.rules(&config.policy, headers);
-        let paced = match self.pacing.plan(target, caller, &rules, now) {
-            Some(Plan::Reject(_)) => return Foreseen::of(Would::Reject),
-            plan => plan.is_some(),
-        };
-        let foreseen = if target.info.verb() == Verb::Watch {
-            self.foresee_watch(visit, session, target, &rules, headers)
-        } else {
-            self.foresee_read(visit, session, target, &rules, headers)
-        };
-        foreseen.after_pacing(paced)
+        if target.info.verb() == Verb::Watch {
+            return self.foresee_watch(visit, session, target, &rules, headers);
+        }
+        let foreseen = self.foresee_read(visit, session, target, &rules, headers);
+        let Some(plan) = foreseen.plan() else { return foreseen };
+        let paced = self.pacing.check(&plan, target, caller, &rules, now);
+        match paced.plan {
+            Some(Plan::Reject(_)) => Foreseen::of(Would::Reject),
+            plan => Foreseen { toll: paced.toll, ..foreseen }.after_pacing(plan.is_some()),
+        }
     }
 
     fn foresee_watch(
@@ -179,8 +184,8 @@ impl Proxy {
     ) -> Foreseen {
         let (info, caller) = (&target.info, visit.caller());
         let (media, asked) = (Negotiated::of_watch(headers), Asked::of(headers));
-        let session = session.lock();
-        let candidate = decide::watch_candidate(info, caller, media, &asked, rules, &session);
+        let candidate =
+            decide::watch_candidate(info, caller, media, &asked, rules, &session.lock());
         let candidate = match candidate {
             Ok(candidate) => candidate,
             Err(plan) => return Foreseen::by(&plan),
@@ -195,7 +200,9 @@ impl Proxy {
             Lookup::Found(view) => Some(view.replica.clone()),
             Lookup::Absent(_) => None,
         };
-        let mut foreseen = match decide::decide_watch(&candidate, &lookup, &session, now, waited) {
+        weigh(&self.cache, session, &candidate.watch.query, &lookup);
+        let step = decide::decide_watch(&candidate, &lookup, &session.lock(), now, waited);
+        let mut foreseen = match step {
             Step::Act(plan) => Foreseen::by(&plan),
             Step::Await(_) => Foreseen::of(Would::Watch),
         };
@@ -215,8 +222,7 @@ impl Proxy {
     ) -> Foreseen {
         let (info, caller) = (&target.info, visit.caller());
         let media = negotiate(info, headers);
-        let mut session = session.lock();
-        let candidate = match decide::candidate(info, caller, media, rules, &session) {
+        let candidate = match decide::candidate(info, caller, media, rules, &session.lock()) {
             Ok(candidate) => candidate,
             Err(plan) => return Foreseen::by(&plan),
         };
@@ -226,13 +232,15 @@ impl Proxy {
         }
         let lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
         let now = Instant::now();
+        weigh(&self.cache, session, &candidate.read.query, &lookup);
+        let mut session = session.lock();
         match decide::decide(&candidate, &lookup, &session, now, Duration::ZERO) {
             Step::Await(_) => Foreseen::of(Would::Read),
             Step::Act(plan) => {
                 let mut foreseen = Foreseen::by(&plan);
                 if let (Plan::Read(read), Lookup::Found(view)) = (plan, lookup) {
                     let version = read.snapshot.version();
-                    session.shown(&resource_of(&candidate), version, Source::Storage, now);
+                    session.shown_by(view.replica.query(), version, Source::Storage, now);
                     foreseen.answer = Some(Answer { replica: view.replica, read });
                 }
                 foreseen
@@ -303,16 +311,12 @@ impl Proxy {
     }
 }
 
-fn resource_of(candidate: &Candidate<'_>) -> crate::api::GroupResource {
-    candidate.read.query.resource.group_resource()
-}
-
 // === impl Foreseen ===
 
 impl Foreseen {
     fn of(would: Would) -> Self {
-        let (reason, answer, attached) = (None, None, None);
-        Self { would, paced: false, reason, rewriting: Rewriting::Keep, answer, attached }
+        let (toll, reason, answer, attached) = (None, None, None, None);
+        Self { would, paced: false, toll, reason, rewriting: Rewriting::Keep, answer, attached }
     }
 
     fn by(plan: &Plan) -> Self {
@@ -335,6 +339,17 @@ impl Foreseen {
     fn sent(self, forward: &Forward) -> Self {
         let (reason, rewriting) = (Some(forward.reason), forward.rewriting.clone());
         Self { reason, rewriting, ..self }
+    }
+
+    /// Returns the plan that the limits on repeated reads apply to, if it is known.
+    fn plan(&self) -> Option<Plan> {
+        match (&self.answer, self.reason) {
+            (Some(answer), _) => Some(Plan::Read(answer.read.clone())),
+            (None, Some(reason)) => {
+                Some(Plan::Forward(Forward { reason, rewriting: self.rewriting.clone() }))
+            }
+            (None, None) => None,
+        }
     }
 
     /// Who was held back is sent together with those it waited with.

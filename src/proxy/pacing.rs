@@ -1,79 +1,158 @@
-//! Polls that repeat too often: whose turn it is, and holding those back whose turn it is not.
+//! Limits on repeated reads: one for reads that reach the apiserver, one for responses from memory.
 //!
-//! Invariant: at most [`HELD_MAX`] are held at once; who finds no place is answered at once. A held
-//! poll whose client goes away leaves its token to others.
+//! Invariants: at most [`HELD_MAX`] reads are held at once, and further ones are answered at once. A
+//! read whose client leaves while it is held returns its token. Nothing is kept of a read before its
+//! caller was allowed it: by an access review, or by a successful response of the apiserver. A read
+//! after a write of its session to that type, and a read with a changed response, is not counted.
+
+mod repeats;
 
 use std::sync::Arc;
 
+use http::{Response, StatusCode};
 use tokio::{
     sync::Semaphore,
     time::{Instant, sleep_until},
 };
 
+pub(super) use self::repeats::Remembered;
+use self::repeats::{Repeats, Table};
 use super::{
-    decide::{self, Pace, Plan, Poll, PollKey},
+    decide::{self, Pace, Plan, Poll},
     identify::Caller,
     target::Target,
 };
 use crate::{
-    limit::{Bucket, Leaving, Limiter, Place, Rate, Room},
-    metrics::{Held, Limit, Metrics},
+    api::{request::RequestInfo, version::ResourceVersion},
+    limit::{Leaving, Place, Rate},
+    metrics::{Held, Limit, Metrics, PollLimit, ServedBy},
     policy::ResourcePolicy,
 };
 
-/// How often each poll may be repeated.
+/// The limits on repeated reads.
 pub(super) struct Pacing {
-    polls: Limiter<PollKey>,
+    table: Arc<Table>,
     places: Semaphore,
     metrics: Metrics,
 }
 
-/// One poll that waits; dropped before it was released, its client has gone.
-struct Waiting {
-    bucket: Arc<Bucket>,
+/// The outcome of a check against the limits.
+#[derive(Default)]
+pub(super) struct Paced {
+    /// Holds or refuses the read; `None` lets it pass.
+    pub(super) plan: Option<Plan>,
+    /// Settled when the response ends.
+    pub(super) toll: Option<Toll>,
+}
+
+/// A read that reaches the apiserver, and the token it costs unless its response changed.
+pub(super) struct Toll {
+    table: Arc<Table>,
+    repeats: Option<Arc<Repeats>>,
+    key: u64,
+    writes: u32,
     rate: Rate,
-    released_at: Instant,
+    charge: Charge,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Charge {
+    /// It costs nothing.
+    Free,
+    /// Its token is taken when its caller turns out to be allowed.
+    Due,
+    /// Its token is taken already.
+    Paid,
+}
+
+/// A read that is held; dropped before its release, its client has left.
+struct Waiting {
+    repeats: Arc<Repeats>,
+    pace: Pace,
     leaving: Leaving,
 }
 
-/// Polls whose repetitions are counted.
-const POLLS_MAX: usize = 8192;
-
-/// Polls held back at once.
+/// Reads held at once.
 const HELD_MAX: usize = 1024;
 
 // === impl Pacing ===
 
 impl Pacing {
     pub(super) fn new(metrics: Metrics) -> Self {
-        Self { polls: Limiter::new(POLLS_MAX), places: Semaphore::new(HELD_MAX), metrics }
+        let table = Arc::new(Table::new(metrics.clone()));
+        Self { table, places: Semaphore::new(HELD_MAX), metrics }
     }
 
-    /// What comes of a request before anything else, if it is repeated too often.
-    pub(super) fn plan(
+    /// Checks a plan against the limits.
+    pub(super) fn check(
         &self,
+        plan: &Plan,
         target: &Target,
         caller: Caller,
         rules: &ResourcePolicy,
-        now: Instant,
-    ) -> Option<Plan> {
-        let poll = decide::poll(&target.info, caller, rules)?;
-        poll.plan(&self.bucket(&poll, target, now), now)
+        arrived: Instant,
+    ) -> Paced {
+        let Some(poll) = decide::poll(&target.info, caller, rules) else { return Paced::default() };
+        match (poll.limit(plan), plan) {
+            (Some(PollLimit::Memory), Plan::Read(read)) => {
+                self.check_memory(&poll, target, read.snapshot.version(), arrived)
+            }
+            (Some(PollLimit::Upstream), _) => self.check_upstream(&poll, target, arrived),
+            _ => Paced::default(),
+        }
     }
 
-    /// Holds a poll back.
+    fn check_memory(
+        &self,
+        poll: &Poll<'_>,
+        target: &Target,
+        version: &ResourceVersion,
+        arrived: Instant,
+    ) -> Paced {
+        let (limit, now) = (PollLimit::Memory, Instant::now());
+        let writes = self.writes(poll);
+        let key = || self.table.key(&poll.key());
+        let found = self.table.find(key, &target.polls);
+        let repeats = found.unwrap_or_else(|| self.table.make(key(), writes, now));
+        // Both are noted, whatever the other says.
+        if repeats.after_write(writes) | repeats.moved(version) {
+            return Paced::default();
+        }
+        let plan = poll.plan(limit, repeats.bucket(limit), now, now - arrived);
+        Paced { plan, toll: None }
+    }
+
+    fn check_upstream(&self, poll: &Poll<'_>, target: &Target, arrived: Instant) -> Paced {
+        let (limit, now) = (PollLimit::Upstream, Instant::now());
+        let writes = self.writes(poll);
+        let key = || self.table.key(&poll.key());
+        let repeats = self.table.find(key, &target.polls);
+        let (plan, charge) = match &repeats {
+            None => (None, Charge::Due),
+            Some(repeats) if repeats.after_write(writes) => (None, Charge::Free),
+            Some(repeats) => {
+                let plan = poll.plan(limit, repeats.bucket(limit), now, now - arrived);
+                let charge = if plan.is_none() { Charge::Paid } else { Charge::Free };
+                (plan, charge)
+            }
+        };
+        let (table, rate) = (self.table.clone(), poll.rate(limit));
+        Paced { plan, toll: Some(Toll { table, repeats, key: key(), writes, rate, charge }) }
+    }
+
+    /// Holds a read until its release.
     pub(super) async fn hold(
         &self,
-        pace: &Pace,
+        pace: Pace,
         target: &Target,
         caller: Caller,
         rules: &ResourcePolicy,
     ) {
         let since = Instant::now();
         let Some(poll) = decide::poll(&target.info, caller, rules) else { return };
-        let bucket = self.bucket(&poll, target, since);
-        let (rate, released_at) = (pace.terms.rate, pace.released_at);
-        let mut waiting = Waiting { bucket, rate, released_at, leaving: Leaving::Away };
+        let key = || self.table.key(&poll.key());
+        let Some(repeats) = self.table.find(key, &target.polls) else { return };
+        let mut waiting = Waiting { repeats, pace, leaving: Leaving::Away };
         match self.places.try_acquire() {
             Ok(_place) => sleep_until(pace.until).await,
             Err(_) => self.metrics.limit_reached(Limit::PollsHeld),
@@ -83,15 +162,43 @@ impl Pacing {
             Place::First => Held::First,
             Place::Joined => Held::Joined,
         };
-        self.metrics.paced(held, since.elapsed());
+        self.metrics.paced(held, pace.limit, since.elapsed());
     }
 
-    fn bucket(&self, poll: &Poll<'_>, target: &Target, now: Instant) -> Arc<Bucket> {
-        let (bucket, room) = self.polls.bucket(|| poll.key(), &target.polls, now);
-        if room == Room::Made {
-            self.metrics.limit_reached(Limit::PollKeys);
+    /// Counts a write, unless the apiserver did not know or allow its caller.
+    pub(super) fn wrote<B>(&self, caller: Caller, info: &RequestInfo, response: &Response<B>) {
+        let refused = matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        let known = matches!(caller, Caller::Own | Caller::Bearer(_));
+        let request = info.resource_request().filter(|request| request.verb.is_write());
+        if let (Some(request), true, false) = (request, known, refused) {
+            self.table.wrote(caller, &request.resource);
         }
-        bucket
+    }
+
+    fn writes(&self, poll: &Poll<'_>) -> u32 {
+        self.table.writes(poll.caller, &poll.read.query.resource)
+    }
+}
+
+// === impl Toll ===
+
+impl Toll {
+    /// Takes or returns the token, by the response of the apiserver: one that changed, or that another
+    /// request brought, is free.
+    pub(super) fn settle(self, served_by: ServedBy, code: StatusCode, content: Option<u32>) {
+        let shared = served_by == ServedBy::Coalesced;
+        if !code.is_success() || !(shared || served_by == ServedBy::Upstream) {
+            return;
+        }
+        let now = Instant::now();
+        let make = || self.table.make(self.key, self.writes, now);
+        let repeats = self.repeats.unwrap_or_else(make);
+        let bucket = repeats.bucket(PollLimit::Upstream);
+        match (self.charge, repeats.changed(content) | shared) {
+            (Charge::Due, false) => bucket.charge(&self.rate, now),
+            (Charge::Paid, true) => bucket.credit(&self.rate),
+            _ => {}
+        }
     }
 }
 
@@ -99,6 +206,7 @@ impl Pacing {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.bucket.leave(&self.rate, self.released_at, self.leaving, Instant::now());
+        let Pace { limit, rate, released_at, .. } = self.pace;
+        self.repeats.bucket(limit).leave(&rate, released_at, self.leaving, Instant::now());
     }
 }

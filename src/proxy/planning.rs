@@ -1,7 +1,8 @@
 //! From a request to its plan: what is asked before, in which order, and how long is waited.
 //!
 //! What is decided is decided in [`decide`]; this is what it takes to ask it: the rules, the session,
-//! access reviews, the replicas. Who is held back is decided about after that, by what is held then.
+//! access reviews, the replicas. A plan is then checked against the limits on repeated reads; a read
+//! that is held is planned again when it is released.
 
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
@@ -12,6 +13,7 @@ use super::{
     authorize::Attributes,
     coalesce::Departure,
     decide::{self, Forward, ForwardReason, Pace, Plan, Rewriting, Step},
+    evidence::weigh,
     identify::Caller,
     observe::RequestLog,
     session::Session,
@@ -19,7 +21,7 @@ use super::{
     target::{Target, negotiate},
 };
 use crate::{
-    api::{Verb, media::Negotiated, request::ResourceRequest},
+    api::{Verb, media::Negotiated, query::Query, request::ResourceRequest},
     body::Body,
     cache::{Demand, Lookup},
     error::Error,
@@ -31,23 +33,24 @@ use crate::{
 // === impl Proxy ===
 
 impl Proxy {
-    /// Decides, and waits for a replica as long as the decision allows; not if it is repeated too often.
+    /// Decides, and waits for a replica as long as the decision allows; then applies the limits on
+    /// repeated reads.
     pub(super) async fn plan(
         &self,
         visit: &Visit,
         target: &Target,
         rules: &ResourcePolicy,
         headers: &HeaderMap,
-        log: &RequestLog,
+        log: &mut RequestLog,
     ) -> Plan {
-        let arrived = Instant::now();
-        if let Some(plan) = self.pacing.plan(target, visit.caller(), rules, arrived) {
-            return plan;
-        }
         if target.info.verb() == Verb::Watch {
             return self.plan_watch(visit, target, rules, headers, log).await;
         }
-        self.plan_read(visit, target, rules, headers, log).await
+        let arrived = Instant::now();
+        let plan = self.plan_read(visit, target, rules, headers, log).await;
+        let paced = self.pacing.check(&plan, target, visit.caller(), rules, arrived);
+        log.costs(paced.toll);
+        paced.plan.unwrap_or(plan)
     }
 
     /// Holds a poll back, then answers it by what is held by then, or sends it with all that waited.
@@ -67,8 +70,8 @@ impl Proxy {
             None
         };
         let since = Instant::now();
-        self.pacing.hold(&pace, target, visit.caller(), rules).await;
-        log.held(since.elapsed());
+        self.pacing.hold(pace, target, visit.caller(), rules).await;
+        log.held(pace.limit, since.elapsed());
         let plan = match early {
             Some(plan) => plan,
             None => self.plan_read(visit, target, rules, headers, log).await,
@@ -110,7 +113,7 @@ impl Proxy {
         let step = |lookup: &Lookup, session: &Session, now, waited| {
             decide::decide_watch(&candidate, lookup, session, now, waited)
         };
-        self.settle(&visit.session, arrived, lookup, step, log).await
+        self.settle((&visit.session, &candidate.watch.query), arrived, lookup, step, log).await
     }
 
     async fn plan_read(
@@ -136,7 +139,7 @@ impl Proxy {
         let step = |lookup: &Lookup, session: &Session, now, waited| {
             decide::decide(&candidate, lookup, session, now, waited)
         };
-        self.settle(&visit.session, arrived, lookup, step, log).await
+        self.settle((&visit.session, &candidate.read.query), arrived, lookup, step, log).await
     }
 
     /// Whether the caller may learn anything of a replica: whether there is one, and how it fares.
@@ -165,7 +168,7 @@ impl Proxy {
     /// Decides by what is held, again and again as long as it is worth waiting.
     async fn settle(
         &self,
-        session: &SharedSession,
+        (session, query): (&SharedSession, &Query),
         arrived: Instant,
         mut lookup: Lookup,
         decide: impl Fn(&Lookup, &Session, Instant, Duration) -> Step,
@@ -173,6 +176,7 @@ impl Proxy {
     ) -> Plan {
         loop {
             let now = Instant::now();
+            weigh(&self.cache, session, query, &lookup);
             let step = decide(&lookup, &session.lock(), now, now - arrived);
             match step {
                 Step::Act(plan) => return plan,

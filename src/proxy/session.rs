@@ -1,21 +1,26 @@
-//! What one session has seen and written: floors, expectations and barriers per group-resource.
+//! What one session has seen and written: marks, expectations and barriers per group-resource.
 //!
-//! Pure state; time is passed in. [`Session::judge`] says whether a snapshot may be shown to the
-//! session without going back in time or hiding its own writes (S-WRITE-21, S-WRITE-22, S-CONS-32).
-//! Every bound here errs towards the apiserver: what does not fit is collapsed into something stricter.
+//! Pure state; time is passed in. [`Session::judge`] says whether a replica may answer a read: its own
+//! writes are shown, objects never age, and lists of one query never go back (S-WRITE-21, S-WRITE-22,
+//! S-CONS-32). An older version is no obstacle where the content is known to be the same. Every bound
+//! here errs towards the apiserver: what does not fit is collapsed into something stricter.
 
+mod lesson;
 mod record;
+mod verdict;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use crate::{
     api::{GroupResource, ObjectKey, Scope, query::Query, version::ResourceVersion},
-    cache::store::Snapshot,
     hash::HashMap,
 };
+pub use lesson::{Expectation, KnownLabels, List, Page, Paging, Source};
 use record::Record;
+pub use record::{Doubt, Origin};
+pub use verdict::{Floor, Held, Imminence, Verdict};
 
 /// Everything remembered of one session (S-CONS-45).
 #[derive(Clone, Debug, Default)]
@@ -27,74 +32,6 @@ pub struct Session {
     overflowed: bool,
     /// Something may have been seen of any resource before the session began.
     past_unknown: bool,
-}
-
-/// Whether a snapshot may answer a read of this session, from the mildest to the strictest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Nothing shown or written is missing from it.
-    Satisfied,
-    /// It must first reach this version.
-    Behind(ResourceVersion, Imminence),
-    /// An object that was deleted must first leave it.
-    Leaving,
-    /// Something happened whose version is unknown; only the apiserver can answer.
-    Barred,
-}
-
-/// Whether waiting a little for a version is likely to help.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Imminence {
-    /// It was seen long enough ago for its event to have arrived: none is to be expected, and only
-    /// a bookmark will tell.
-    Unlikely,
-    /// Its event should be on the way.
-    Likely,
-}
-
-/// What a forwarded read must not be older than.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Floor {
-    /// Nothing was shown or written yet.
-    Unknown,
-    /// At least this version, which the apiserver's caches are sure to reach.
-    At(ResourceVersion),
-    /// It must be consistent: something happened whose version is unknown, or which a cache may not
-    /// reach for a long time.
-    Consistent,
-}
-
-/// Where a version was seen.
-///
-/// A consistent read of an old release has the revision of the whole storage; the cache of a quiet
-/// resource reaches it only with its next event or bookmark, and answers 504 until then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
-    /// In a consistent list, or one of ours.
-    Storage,
-    /// In an answer of the apiserver's cache, or in an object.
-    Cache,
-}
-
-/// Labels of an object as a write's answer or a GET showed them; `None` when they were not seen.
-pub type KnownLabels = Option<Arc<BTreeMap<String, String>>>;
-
-/// What the session knows of one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expectation {
-    /// It was shown or written at this version.
-    AtLeast(ResourceVersion, KnownLabels),
-    /// It was deleted; the version of the deletion is known where the answer was an object.
-    Gone {
-        /// The deleted object's uid, when the answer told it.
-        uid: Option<Arc<str>>,
-        /// The version of the deletion, when the answer told it.
-        version: Option<ResourceVersion>,
-    },
-    /// A create was refused because it exists.
-    Exists,
-    /// A write's outcome is unknown, or it was refused because our view was stale.
-    Uncertain,
 }
 
 /// Group-resources remembered per session; those an apiserver serves are far fewer.
@@ -112,11 +49,10 @@ impl Session {
         Self { past_unknown: true, ..Self::default() }
     }
 
-    /// Whether `snapshot`, taken from a replica that covers `query`, may answer it at the level
-    /// `session` (S-CONS-32).
-    pub fn judge(&self, query: &Query, snapshot: &Snapshot, now: Instant) -> Verdict {
+    /// Whether a replica that covers `query` may answer it at the level `session` (S-CONS-32).
+    pub fn judge(&self, query: &Query, held: Held<'_>, now: Instant) -> Verdict {
         match self.record(query) {
-            Some(record) => record.judge(query, snapshot, now),
+            Some(record) => record.judge(query, held, now),
             None if self.overflowed => Verdict::Barred,
             None => Verdict::Satisfied,
         }
@@ -124,13 +60,48 @@ impl Session {
 
     /// Like [`Session::judge`], for reads that only must not go back: resourceVersion=0 or N, and
     /// the level `any`.
-    pub fn judge_monotonic(&self, query: &Query, snapshot: &Snapshot, now: Instant) -> Verdict {
-        self.record(query).map_or(Verdict::Satisfied, |record| record.judge_shown(snapshot, now))
+    pub fn judge_monotonic(&self, query: &Query, held: Held<'_>, now: Instant) -> Verdict {
+        self.record(query).map_or(Verdict::Satisfied, |record| record.judge_shown(query, held, now))
     }
 
-    /// Whether a consistent read sent no earlier than `since` proves the snapshot (S-CONS-31).
-    pub fn is_proven_since(&self, query: &Query, snapshot: &Snapshot, since: Instant) -> bool {
-        self.record(query).is_some_and(|record| record.is_proven_since(snapshot, since))
+    /// The version to give a list of `query` that the replica may answer, if it is above the
+    /// replica's: its content is that of both.
+    pub fn list_version(&self, query: &Query, held: Held<'_>) -> Option<ResourceVersion> {
+        self.record(query)?.list_version(query, held).cloned()
+    }
+
+    /// The marks that keep the replica from answering `query`, although perhaps nothing changed that it
+    /// selects.
+    pub fn doubts(&self, query: &Query, held: Held<'_>) -> Vec<Doubt> {
+        self.record(query).map_or_else(Vec::new, |record| record.doubts(query, held))
+    }
+
+    /// The replica shows all that a doubt is about: from its present version on, or `from` a later one,
+    /// at which the last change comes that concerns it.
+    pub fn clear(&mut self, doubt: &Doubt, replica: &Query, from: Option<ResourceVersion>) {
+        if let Some(record) = self.records.get_mut(&replica.resource.group_resource()) {
+            record.clear(doubt, replica, from);
+        }
+    }
+
+    /// Objects the replica lacks, which `query` selects or not by fields that the session was not told.
+    pub fn unseen(&self, query: &Query, held: Held<'_>) -> Vec<ObjectKey> {
+        match self.record(query) {
+            Some(record) if !query.fields.is_everything() => record.unseen(query, held),
+            _ => Vec::new(),
+        }
+    }
+
+    /// At this version `query` does not select the object.
+    pub fn exclude(&mut self, query: &Query, key: &ObjectKey, at: &ResourceVersion) {
+        if let Some(record) = self.records.get_mut(&query.resource.group_resource()) {
+            record.exclude(key, at, query);
+        }
+    }
+
+    /// Whether a consistent read sent no earlier than `since` proves the replica (S-CONS-31).
+    pub fn is_proven_since(&self, query: &Query, held: Held<'_>, since: Instant) -> bool {
+        self.record(query).is_some_and(|record| record.is_proven_since(held, since))
     }
 
     /// What a forwarded read of `query` must not be older than.
@@ -162,7 +133,27 @@ impl Session {
         }
     }
 
-    /// A collection was shown at this version.
+    /// A replica's state was shown, or a part of it.
+    pub fn shown_by(
+        &mut self,
+        replica: &Query,
+        version: &ResourceVersion,
+        source: Source,
+        now: Instant,
+    ) {
+        if let Some(record) = self.record_mut(&replica.resource.group_resource()) {
+            record.show_replica(replica, version, source, now);
+        }
+    }
+
+    /// A list of the apiserver's was shown.
+    pub fn listed(&mut self, list: List, now: Instant) {
+        if let Some(record) = self.record_mut(&list.query.resource.group_resource()) {
+            record.show_list(list, now);
+        }
+    }
+
+    /// Something of the resource was shown at this version, and it cannot be told what.
     pub fn shown(
         &mut self,
         resource: &GroupResource,
@@ -188,17 +179,17 @@ impl Session {
         }
     }
 
-    /// A consistent GET sent at `sent_at` showed one object, or that there is none. It replaces
+    /// A consistent GET sent at `sent_at` shows now one object, or that there is none. It replaces
     /// what was known before it was sent, and nothing that came to be known since.
     pub fn observe(
         &mut self,
         resource: &GroupResource,
         key: ObjectKey,
         expectation: Expectation,
-        sent_at: Instant,
+        (sent_at, now): (Instant, Instant),
     ) {
         if let Some(record) = self.record_mut(resource) {
-            record.observe(key, expectation, sent_at);
+            record.observe(key, expectation, (sent_at, now));
         }
     }
 
@@ -215,14 +206,76 @@ impl Session {
         }
     }
 
-    /// Whether the session is known to have been shown this version of an object already.
-    pub fn has_seen(
+    /// Objects of which something is expected that a list of `query` at `version` settles if it lacks
+    /// them, with the version each was known at; it was sent at the given time if it was consistent.
+    pub fn settled_by(
         &self,
-        resource: &GroupResource,
-        key: &ObjectKey,
+        query: &Query,
         version: &ResourceVersion,
-    ) -> bool {
-        self.records.get(resource).is_some_and(|record| record.has_seen(key, version))
+        consistent_since: Option<Instant>,
+    ) -> Vec<(ObjectKey, ResourceVersion)> {
+        self.record(query)
+            .map_or_else(Vec::new, |record| record.settled_by(query, version, consistent_since))
+    }
+
+    /// Whether something is expected of an object.
+    pub fn expects(&self, resource: &GroupResource, key: &ObjectKey) -> bool {
+        self.records.get(resource).is_some_and(|record| record.expects(key))
+    }
+
+    /// A list showed an object; it was sent at the given time if it was consistent.
+    pub fn list(
+        &mut self,
+        resource: &GroupResource,
+        key: ObjectKey,
+        item: Expectation,
+        list: &Arc<Query>,
+        (since, now): (Option<Instant>, Instant),
+    ) {
+        if let Some(record) = self.record_mut(resource) {
+            record.list(key, item, list, (since, now));
+        }
+    }
+
+    /// A list sent at `sent_at` did not have an object, as `left` says.
+    pub fn leave(
+        &mut self,
+        resource: &GroupResource,
+        key: ObjectKey,
+        left: Expectation,
+        (sent_at, now): (Instant, Instant),
+    ) {
+        if let Some(record) = self.record_mut(resource) {
+            record.leave(key, left, (sent_at, now));
+        }
+    }
+
+    /// Adds a page of a list to those before it; nothing, if they are not known.
+    pub fn page(
+        &mut self,
+        query: &Query,
+        version: &ResourceVersion,
+        paging: Paging,
+    ) -> Option<Page> {
+        self.record_mut(&query.resource.group_resource())?.page(query, version, paging)
+    }
+
+    /// Whether so much is expected of single objects that [`Session::prune`] is worth its while.
+    pub fn is_crowded(&self, resource: &GroupResource) -> bool {
+        self.records.get(resource).is_some_and(Record::is_crowded)
+    }
+
+    /// Forgets what all replicas of the resource have reached; none of them is one that holds nothing.
+    pub fn prune(&mut self, resource: &GroupResource, replicas: &[Option<Held<'_>>]) {
+        if let Some(record) = self.records.get_mut(resource) {
+            record.prune(replicas);
+        }
+    }
+
+    /// Whether a bound was reached since this was last asked.
+    pub fn has_overflowed(&mut self, resource: &GroupResource) -> bool {
+        let record = self.records.get_mut(resource);
+        record.is_some_and(|record| std::mem::take(&mut record.overflowed))
     }
 
     /// Objects of a whole scope may have changed by `now` in ways no answer told.
@@ -292,6 +345,11 @@ impl Session {
         self.records.values().map(Record::barriers).sum()
     }
 
+    /// Memory held, estimated.
+    pub fn bytes(&self) -> usize {
+        self.records.values().map(Record::bytes).sum()
+    }
+
     fn record(&self, query: &Query) -> Option<&Record> {
         self.records.get(&query.resource.group_resource())
     }
@@ -303,29 +361,6 @@ impl Session {
             return None;
         }
         Some(self.records.entry(resource.clone()).or_default())
-    }
-}
-
-// === impl Verdict ===
-
-impl Verdict {
-    fn stricter(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Behind(a, how_a), Self::Behind(b, how_b)) => {
-                Self::Behind(a.max(b), how_a.min(how_b))
-            }
-            (a, b) if a.rank() >= b.rank() => a,
-            (_, b) => b,
-        }
-    }
-
-    fn rank(&self) -> u8 {
-        match self {
-            Self::Satisfied => 0,
-            Self::Behind(..) => 1,
-            Self::Leaving => 2,
-            Self::Barred => 3,
-        }
     }
 }
 

@@ -192,7 +192,7 @@ mod tests {
         cache::testing::pods,
         proxy::{
             identify::{Identify, Stranger, TokenHasher},
-            session::{Expectation, Source, Verdict},
+            session::{Expectation, Held, Source, Verdict},
         },
     };
 
@@ -213,7 +213,12 @@ mod tests {
     /// What a session says of pods at version 10.
     fn verdict(session: &SharedSession) -> Verdict {
         let query = Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All);
-        session.lock().judge(&query, &pods(10, &[]), Instant::now())
+        judge(&session.lock(), &query)
+    }
+
+    fn judge(session: &Session, query: &Query) -> Verdict {
+        let held = Held { query, snapshot: &pods(10, &[]) };
+        session.judge(query, held, Instant::now())
     }
 
     fn show(session: &SharedSession, number: u64) {
@@ -304,7 +309,7 @@ mod tests {
         }
         let query = Query::all(GroupVersionResource::new("", "v1", "r7"), Scope::All);
         let session = sessions.of(bearer(0), now);
-        let verdict = session.lock().judge(&query, &pods(10, &[]), now);
+        let verdict = judge(&session.lock(), &query);
         assert!(matches!(verdict, Verdict::Behind(floor, _) if floor >= version(1000)));
     }
 }

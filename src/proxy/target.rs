@@ -12,7 +12,7 @@ use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, Method, Request, header};
 use tokio::time::Instant;
 
-use super::{authorize, decide, identify::Caller, local};
+use super::{authorize, decide, identify::Caller, local, pacing};
 use crate::{
     api::{
         media::{Negotiated, UnmodelledMedia},
@@ -22,7 +22,6 @@ use crate::{
     },
     hash::RandomState,
     insight::{self, Insight},
-    limit,
     mutants::{Mutant, is_on},
     policy::{Policy, ResourcePolicy},
 };
@@ -45,8 +44,8 @@ pub struct Target {
     pub body: local::Remembered,
     /// Who asked for it last, as the report tells them apart.
     pub asker: insight::Remembered,
-    /// How often it may still ask.
-    pub polls: limit::Remembered,
+    /// The counters of its repetitions.
+    pub(super) polls: pacing::Remembered,
     rules: ArcSwapOption<Ruled>,
 }
 
@@ -123,7 +122,7 @@ impl Target {
             review: authorize::Remembered::default(),
             body: local::Remembered::default(),
             asker: insight::Remembered::default(),
-            polls: limit::Remembered::default(),
+            polls: pacing::Remembered::default(),
             rules: ArcSwapOption::default(),
         }
     }
@@ -221,7 +220,7 @@ mod tests {
             };
             let rate = Rate::new(1.0, 1);
             let (action, max_delay) = (RepeatAction::Off, std::time::Duration::ZERO);
-            let repeat_polls = RepeatPolls { rate, action, max_delay };
+            let repeat_polls = RepeatPolls { rate, action, max_delay, from_memory: rate };
             let general = General { mode: Mode::Enforce, rewrite: Rewrite::Keep, repeat_polls };
             Arc::new(Policy::new(&general, &[of_curl, Rule { start, ..Rule::of(name()) }]))
         };

@@ -1,7 +1,8 @@
 //! Watches answered from replicas: what is sent when, and how they end.
 //!
 //! Invariants: the session has learned an event before its bytes can be read; a watch that told
-//! nothing yet does not end within two seconds (S-WATCH-28) unless its client asked for that; there
+//! nothing yet does not end within two seconds (S-WATCH-28) unless its client asked for that; nothing
+//! is sent that is not proven, or after the caller's review has run out, however slowly it reads; there
 //! is no queue: who reads too slowly is cut off cleanly (S-WATCH-24).
 
 mod alarm;
@@ -21,9 +22,10 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use self::alarm::Alarm;
 use crate::{
-    api::{GroupResource, media::UnmodelledMedia, request::Watch, version::ResourceVersion},
+    api::{media::UnmodelledMedia, request::Watch, version::ResourceVersion},
     body::{Body, BoxError},
     cache::{
+        Replica,
         history::{Change, Event, Lost, TooOld},
         subscription::{Begin, Mark, Next, OpenError, Subscription},
     },
@@ -33,7 +35,7 @@ use crate::{
         SharedSession,
         authorize::{Authorized, Permit},
         decide::{ForwardReason, LocalWatch, proven_until},
-        session::{Expectation, Source},
+        session::Source,
     },
 };
 
@@ -48,7 +50,7 @@ pub struct Watches {
 pub struct Watching {
     subscription: Subscription,
     session: SharedSession,
-    resource: GroupResource,
+    replica: Arc<Replica>,
     metrics: Metrics,
     bookmarks: bool,
     opened: Instant,
@@ -60,8 +62,10 @@ pub struct Watching {
     permit: Permit,
     /// When it is asked whether the caller still may watch. The apiserver itself never asks again.
     review_at: Instant,
-    /// A review under way: whether the caller may no longer watch.
-    review: Option<BoxFuture<'static, bool>>,
+    /// Nothing is sent later without another review.
+    believed_until: Instant,
+    /// A review under way: until when it is believed, or nothing if the caller may no longer watch.
+    review: Option<BoxFuture<'static, Option<Instant>>>,
     /// Whether nothing was told yet.
     silent: bool,
     /// Waits since the watch opened, as the alarm does: to begin anew with each event is dear.
@@ -99,6 +103,9 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 const BOOKMARK_FIRST: Duration = Duration::from_secs(1);
 
+/// From one review of a watch to the next at least so much time passes.
+const REVIEW_GAP: Duration = Duration::from_secs(1);
+
 /// Clients take a watch that ends sooner without an event for broken (S-WATCH-28).
 pub(super) const SILENT_MIN: Duration = Duration::from_secs(2);
 
@@ -133,24 +140,24 @@ impl Watches {
         let LocalWatch { replica, snapshot, epoch, begin, max_staleness, .. } = answer;
         let (query, shown) = (watch.query.clone(), answer.representation);
         let subscription = Subscription::open(&replica, &snapshot, epoch, query, shown, &begin)?;
-        let resource = watch.query.resource.group_resource();
         let Terms { transport, fraction, now } = terms;
         if begin == Begin::State {
             let version = subscription.started_at();
-            session.lock().shown(&resource, version, Source::Storage, now);
+            session.lock().shown_by(replica.query(), version, Source::Storage, now);
         }
         let length = watch.timeout.unwrap_or_else(|| LENGTH_MIN.mul_f64(1.0 + fraction));
         let mut watching = Watching {
             subscription,
             session,
-            resource,
+            replica,
             metrics: self.metrics.clone(),
             bookmarks: watch.bookmarks,
             opened: now,
             deadline: now + length.min(LENGTH_MAX),
             bookmark_at: None,
             max_staleness,
-            review_at: now + permit.review_every(),
+            review_at: review_at(now + permit.review_every(), permit.believed_until(), now),
+            believed_until: permit.believed_until(),
             permit,
             review: None,
             silent: true,
@@ -199,6 +206,10 @@ impl Watching {
                 self.ending = Some(WatchEnd::Timeout);
                 continue;
             }
+            self.ending = self.checked(now).await;
+            if self.ending.is_some() {
+                continue;
+            }
             match self.subscription.take() {
                 Next::Object(line) => return Some(self.tell(Told::Added, line)),
                 Next::InitialEnd(version) => {
@@ -229,23 +240,10 @@ impl Watching {
 
     /// The session's next read must not be older than this event (P1).
     fn learn(&self, event: &Event, now: Instant) {
-        let (key, version) = (event.key(), &event.version);
-        let mut session = self.session.lock();
-        if session.has_seen(&self.resource, key, version) || is_on(Mutant::WatchTeachesNothing) {
-            return;
+        if !is_on(Mutant::WatchTeachesNothing) {
+            let mut session = self.session.lock();
+            session.shown_by(self.replica.query(), &event.version, Source::Cache, now);
         }
-        let expectation = match event.change {
-            Change::Deleted => {
-                let uid = event.object.uid().to_string();
-                Expectation::Gone { uid: Some(uid.into()), version: Some(version.clone()) }
-            }
-            Change::Added | Change::Modified => {
-                let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
-                let labels = event.object.labels().map(owned).collect();
-                Expectation::AtLeast(version.clone(), Some(Arc::new(labels)))
-            }
-        };
-        session.raise(&self.resource, key.clone(), expectation, now);
     }
 
     /// The mark at the end of the initial events, for those who want bookmarks (S-WATCH-33).
@@ -281,28 +279,48 @@ impl Watching {
         self.bookmark_at = (due < self.deadline).then_some(due);
     }
 
-    /// Waits until something may have changed: news, time, or what the caller may do.
-    async fn wait(&mut self, now: Instant) {
+    /// Why nothing more may be sent now. Looked at before each event: who reads slowly may never catch up.
+    async fn checked(&mut self, now: Instant) -> Option<WatchEnd> {
         if self.review.is_none() && now >= self.review_at {
             self.review_at = now + self.permit.review_every();
-            self.review = Some(self.permit.clone().is_withdrawn().boxed());
+            self.review = Some(self.permit.clone().renewed().boxed());
         }
-        let proven = proven_until(&self.subscription.published(), self.max_staleness);
-        let Some(proven) = proven.filter(|until| *until >= now) else {
-            self.ending = Some(WatchEnd::Unproven);
-            return;
+        let is_behind = is_on(Mutant::SlowReaderUnreviewed);
+        let reviewed = match &mut self.review {
+            Some(review) if now >= self.believed_until && !is_behind => Some(review.await),
+            Some(review) if !is_behind => review.now_or_never(),
+            _ => None,
         };
-        let times = [self.bookmark_at, Some(self.review_at), Some(proven + JUST_AFTER)];
+        let ended = reviewed.and_then(|reviewed| self.reviewed(reviewed));
+        ended.or_else(|| self.proven_until(now).is_none().then_some(WatchEnd::Unproven))
+    }
+
+    fn reviewed(&mut self, believed_until: Option<Instant>) -> Option<WatchEnd> {
+        self.review = None;
+        match believed_until {
+            Some(until) => {
+                self.believed_until = until;
+                self.review_at = review_at(self.review_at, until, Instant::now());
+                None
+            }
+            None => Some(WatchEnd::Forbidden),
+        }
+    }
+
+    fn proven_until(&self, now: Instant) -> Option<Instant> {
+        let proven = proven_until(&self.subscription.published(), self.max_staleness);
+        proven.filter(|until| *until >= now)
+    }
+
+    /// Waits until something may have changed: news, time, or what the caller may do.
+    async fn wait(&mut self, now: Instant) {
+        let proven = self.proven_until(now).map(|until| until + JUST_AFTER);
+        let times = [self.bookmark_at, Some(self.review_at), proven];
         let until = times.into_iter().flatten().fold(self.deadline, Instant::min);
         tokio::select! {
             // What ends it comes first, so that no stream of news can hold that up.
             biased;
-            withdrawn = maybe(&mut self.review) => {
-                self.review = None;
-                if withdrawn {
-                    self.ending = Some(WatchEnd::Forbidden);
-                }
-            }
+            reviewed = maybe(&mut self.review) => self.ending = self.reviewed(reviewed),
             () = self.closing.as_mut() => self.ending = Some(WatchEnd::Shutdown),
             () = self.subscription.changed() => {}
             () = self.alarm.until(until) => {}
@@ -314,6 +332,11 @@ impl Watching {
             sleep_until(self.opened + SILENT_MIN).await;
         }
     }
+}
+
+/// The next review: as planned, or when the last one has run out, as where a token ends soon.
+fn review_at(planned: Instant, believed_until: Instant, now: Instant) -> Instant {
+    planned.min(believed_until.max(now + REVIEW_GAP))
 }
 
 /// What is proven until a moment is no longer so after it.

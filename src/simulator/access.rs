@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use http::{HeaderMap, header};
@@ -53,7 +56,11 @@ pub(super) struct Attributes<'a> {
 
 /// The table of tokens.
 #[derive(Default)]
-pub(super) struct Access(RwLock<HashMap<String, Arc<User>>>);
+pub(super) struct Access {
+    users: RwLock<HashMap<String, Arc<User>>>,
+    /// `true` if there is an authorizer that cannot tell its rules, such as a webhook.
+    incomplete: AtomicBool,
+}
 
 /// Who sent a request.
 #[derive(Clone, Debug)]
@@ -121,20 +128,30 @@ impl Rule {
 impl Access {
     /// Lets a token in.
     pub(super) fn admit(&self, token: &str, user: User) {
-        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.users.write().unwrap_or_else(PoisonError::into_inner);
         table.insert(token.to_owned(), Arc::new(user));
     }
 
     /// Refuses a token; the table stays in force even when it is empty now.
     pub(super) fn expel(&self, token: &str) {
-        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.users.write().unwrap_or_else(PoisonError::into_inner);
         table.remove(token);
         table.entry(String::new()).or_default();
     }
 
+    /// Answers reviews of rules as an apiserver with a webhook authorizer does.
+    pub(super) fn hide_rules(&self) {
+        self.incomplete.store(true, Ordering::Relaxed);
+    }
+
+    /// Reports whether a review of rules names all of them.
+    pub(super) fn knows_all_rules(&self) -> bool {
+        !self.incomplete.load(Ordering::Relaxed)
+    }
+
     /// Who sent these headers, or 401.
     pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Failure> {
-        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.users.read().unwrap_or_else(PoisonError::into_inner);
         if table.is_empty() {
             return Ok(Caller::Anyone);
         }
@@ -149,6 +166,12 @@ impl Access {
                 .map(|user| Caller::Known(user.clone()))
                 .ok_or_else(Failure::unauthorized),
         }
+    }
+
+    /// The caller a token stands for.
+    pub(super) fn owner(&self, token: &str) -> Option<Caller> {
+        let table = self.users.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(token).map(|user| Caller::Known(user.clone()))
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
     dispatch::nowhere,
     json::Json,
     kind::{ResourceType, StatusSubresource, Style},
+    review::AUDIENCE,
     status::{json_response, response, unknown_path},
 };
 use crate::body::Body;
@@ -32,6 +33,9 @@ pub(super) fn answer(core: &Core, request: &Request<Body>, path: &str) -> Respon
             openapi::v3(&kinds, &group_version.join("/"), request)
         }
         ["livez" | "readyz" | "healthz", ..] => healthy(),
+        [".well-known", "openid-configuration"] => {
+            json_response(200, &Json::object([("issuer", AUDIENCE.into())]))
+        }
         ["version"] => response(200, "application/json", version()),
         ["api"] => json_response(200, &core_versions()),
         ["apis"] => json_response(200, &groups(&kinds)),

@@ -62,7 +62,7 @@ impl Core {
     ) -> Result<Response<Body>, Failure> {
         let caller = self.access.caller(request.headers())?;
         if let Some(review) = Review::of(&target, request.method()) {
-            return review.answer(&caller, request).await;
+            return review.answer(self, &caller, &target, request).await;
         }
         let verb = target.verb(request.method(), &parameters);
         let pinned = pinned_name(&parameters);

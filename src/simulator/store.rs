@@ -162,6 +162,19 @@ impl Store {
         Some(object)
     }
 
+    /// Changes the objects of a resource at the versions they have. Its history begins here.
+    pub(super) fn reshape(&mut self, resource: &GroupResource, change: impl Fn(&mut Json)) {
+        let revision = self.revision;
+        let Some(collection) = self.collections.get_mut(resource) else { return };
+        for object in Arc::make_mut(&mut collection.objects).values_mut() {
+            let mut json = object.to_json(&collection.kind);
+            change(&mut json);
+            *object = Arc::new(Object::seal(&collection.kind, json, object.version));
+        }
+        collection.history.clear();
+        collection.floor = revision;
+    }
+
     /// Deletes an object; the answer is its last state at the revision of the deletion.
     pub(super) fn remove(
         &mut self,

@@ -80,8 +80,19 @@ pub enum Error {
         #[source]
         source: Box<KubeconfigError>,
     },
+    /// There is no file, or it may not be read.
+    #[error("cannot read kubeconfig {files}; pass --kubeconfig or set KUBECONFIG")]
+    NoKubeconfig {
+        /// The file, or the files that were to be merged.
+        files: String,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
     /// No context was named and the kubeconfig has no current one.
-    #[error("kubeconfig {files} has no current-context; it has the contexts {available}")]
+    #[error(
+        "kubeconfig {files} has no current-context and {available}; pass --context or set one with kubectl config use-context"
+    )]
     NoCurrentContext {
         /// The files.
         files: String,
@@ -218,7 +229,13 @@ fn read(path: Option<&Path>, files: &str) -> Result<Kubeconfig, Error> {
         Some(path) => Kubeconfig::read_from(path),
         None => Kubeconfig::read(),
     };
-    read.map_err(|source| unreadable(files, source))
+    read.map_err(|source| match source {
+        // Its own text repeats the path.
+        KubeconfigError::ReadConfig(source, _) => {
+            Error::NoKubeconfig { files: files.to_owned(), source }
+        }
+        source => unreadable(files, source),
+    })
 }
 
 fn unreadable(files: &str, source: KubeconfigError) -> Error {
@@ -241,9 +258,14 @@ fn checked_context(
 ) -> Result<(String, bool), Error> {
     let files = files.to_owned();
     let names: Vec<_> = kubeconfig.contexts.iter().map(|context| context.name.as_str()).collect();
-    let available = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let available = match &*names {
+        [] => "no contexts".to_owned(),
+        [name] => format!("the context {name}"),
+        names => format!("the contexts {}", names.join(", ")),
+    };
     let current = kubeconfig.current_context.as_deref().filter(|name| !name.is_empty());
     let Some(name) = asked.or(current) else {
+        let available = format!("has {available}");
         return Err(Error::NoCurrentContext { files, available });
     };
     let found = kubeconfig.contexts.iter().find(|context| context.name == name);
@@ -305,12 +327,13 @@ impl Access {
 
     /// The two clients: one for requests with their own credentials, one with ours.
     ///
-    /// They share connections unless ours carry a client certificate.
+    /// They share connections, but for credentials that the apiserver has not accepted yet, and unless
+    /// ours carry a client certificate.
     pub fn clients(self, dialler: Arc<dyn Dial>, settings: Settings) -> (Pool, Own) {
         let plain = Pool::new(Arc::clone(&dialler), self.endpoint.clone(), settings.clone());
         let own = match self.credentials.tls() {
             None => plain.clone(),
-            Some(tls) => Pool::new(dialler, self.endpoint.with_tls(tls), settings),
+            Some(tls) => Pool::new(dialler, self.endpoint.with_tls(tls), settings).of_one_user(),
         };
         (plain, Own::new(own, self.credentials))
     }

@@ -1,12 +1,14 @@
 //! Connections to one apiserver, shared by all requests that may share them.
 //!
 //! Invariants: long requests never take a place from short ones; a request is sent a second time
-//! only if the apiserver certainly never looked at it; no credential is added here.
+//! only if the apiserver certainly never looked at it; requests whose credential was not accepted
+//! yet have connections of their own; no credential is added here.
 
 mod http1;
 mod http2;
 mod lane;
 mod stream;
+mod trust;
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,6 +22,8 @@ use http::{
 use self::{
     http2::Failure,
     lane::{Growth, Lane, Lease},
+    stream::Budget,
+    trust::Trust,
 };
 use super::{
     Client, Error,
@@ -31,6 +35,9 @@ use crate::body::Body;
 
 /// How often one request is tried when the apiserver keeps refusing it unseen.
 const ATTEMPTS_MAX: usize = 3;
+
+#[cfg(test)]
+pub(super) use self::stream::KEPT_BYTES_MAX;
 
 /// Headers that belong to one HTTP/1.1 connection, besides those that `Connection` names.
 const CONNECTION_HEADERS: [HeaderName; 5] = [
@@ -51,6 +58,8 @@ pub struct Settings {
     pub short_connections_max: usize,
     /// HTTP/2 connections for watches and other long requests.
     pub long_connections_max: usize,
+    /// HTTP/2 connections per lane for requests whose credential was not accepted yet.
+    pub unproven_connections_max: usize,
     /// HTTP/1.1 connections per lane, for servers without HTTP/2.
     pub http1_connections_max: usize,
     /// Requests per lane that may wait for a place.
@@ -72,9 +81,18 @@ pub struct Settings {
 pub struct Pool {
     connector: Arc<Connector>,
     host: HeaderValue,
+    proven: Lanes,
+    unproven: Lanes,
+    /// Absent if every connection itself proves who sends.
+    trust: Option<Arc<Trust>>,
+    tunnels: Tunnels,
+}
+
+/// The two lanes of requests that may share connections.
+#[derive(Clone)]
+struct Lanes {
     short: Arc<Lane>,
     long: Arc<Lane>,
-    tunnels: Tunnels,
 }
 
 // === impl Settings ===
@@ -85,6 +103,7 @@ impl Default for Settings {
             streams_max: 100,
             short_connections_max: 4,
             long_connections_max: 64,
+            unproven_connections_max: 4,
             http1_connections_max: 256,
             waiting_max: 1024,
             wait_max: Duration::from_secs(10),
@@ -104,21 +123,50 @@ impl Pool {
         let host = HeaderValue::from_str(endpoint.authority().as_str())
             .expect("an authority is made of visible ASCII");
         let connector = Arc::new(Connector::new(dialler, endpoint));
+        let (budget, unproven_max) = (Budget::default(), settings.unproven_connections_max);
         let lane = |connections_max, busy_at| {
             let growth = Growth { connections_max, busy_at };
-            Lane::new(Arc::clone(&connector), settings.clone(), growth)
+            Lane::new(Arc::clone(&connector), settings.clone(), growth, budget.clone())
         };
-        let short = lane(settings.short_connections_max, settings.streams_max / 4);
-        let long = lane(settings.long_connections_max, settings.streams_max * 3 / 4);
+        let (short_busy, long_busy) = (settings.streams_max / 4, settings.streams_max * 3 / 4);
+        let proven = Lanes {
+            short: lane(settings.short_connections_max, short_busy),
+            long: lane(settings.long_connections_max, long_busy),
+        };
+        let unproven =
+            Lanes { short: lane(unproven_max, short_busy), long: lane(unproven_max, long_busy) };
         let tunnels = Tunnels::new(Arc::clone(&connector), settings.tunnels_max);
-        Self { connector, host, short, long, tunnels }
+        Self { connector, host, proven, unproven, trust: Some(Arc::default()), tunnels }
+    }
+
+    /// The same for requests that all come from one user, known by a client certificate.
+    #[must_use]
+    pub fn of_one_user(self) -> Self {
+        Self { trust: None, ..self }
     }
 
     /// Uses another TLS configuration, and new connections, for the requests to come.
     pub fn replace_tls(&self, config: &rustls::ClientConfig) {
         self.connector.replace_tls(config);
-        self.short.retire_all();
-        self.long.retire_all();
+        for lanes in [&self.proven, &self.unproven] {
+            lanes.short.retire_all();
+            lanes.long.retire_all();
+        }
+    }
+
+    async fn send_apart(
+        &self,
+        request: Request<Body>,
+        lane: super::Lane,
+    ) -> Result<Response<Body>, Error> {
+        let Some(trust) = &self.trust else {
+            return self.send(request, self.proven.of(lane)).await;
+        };
+        let credential = trust.credential(request.headers());
+        let lanes = if trust.accepts(credential) { &self.proven } else { &self.unproven };
+        let response = self.send(request, lanes.of(lane)).await?;
+        trust.learn(credential, response.status());
+        Ok(response)
     }
 
     async fn send(
@@ -140,7 +188,7 @@ impl Pool {
                 }
             };
             match outcome {
-                Ok(response) => return Ok(response),
+                Ok(response) => return final_answer(response),
                 Err(Failure::Broken(error)) => return Err(Error::Broken(error)),
                 Err(Failure::Unsent(_, error)) if attempt == ATTEMPTS_MAX => {
                     return Err(Error::Connect(error));
@@ -177,6 +225,17 @@ impl Pool {
     }
 }
 
+// === impl Lanes ===
+
+impl Lanes {
+    fn of(&self, lane: super::Lane) -> &Arc<Lane> {
+        match lane {
+            super::Lane::Short => &self.short,
+            super::Lane::Long => &self.long,
+        }
+    }
+}
+
 impl Client for Pool {
     fn send(
         &self,
@@ -184,19 +243,21 @@ impl Client for Pool {
         lane: super::Lane,
     ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
         let pool = self.clone();
-        Box::pin(async move {
-            let lane = match lane {
-                super::Lane::Short => &pool.short,
-                super::Lane::Long => &pool.long,
-            };
-            pool.send(request, lane).await
-        })
+        Box::pin(async move { pool.send_apart(request, lane).await })
     }
 
     fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
         let pool = self.clone();
         Box::pin(async move { pool.open_tunnel(request).await })
     }
+}
+
+/// Refuses a switch of protocols: the request did not ask for one. Its connection is dropped.
+fn final_answer(response: Response<Body>) -> Result<Response<Body>, Error> {
+    if response.status().is_informational() {
+        return Err(Error::Broken(format!("unexpected answer {}", response.status()).into()));
+    }
+    Ok(response)
 }
 
 fn strip_connection_headers(headers: &mut HeaderMap) {

@@ -1,5 +1,6 @@
 //! The upstream side against in-process servers, over TLS on in-memory streams.
 
+mod apart;
 mod harness;
 mod http1;
 mod identity;

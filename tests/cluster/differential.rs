@@ -214,7 +214,7 @@ impl<'a> Suite<'a> {
         self.last_status = through.header("cache-status").unwrap_or_default().to_owned();
         *self.report.reasons.entry(self.last_status.clone()).or_default() += 1;
         let (direct, through) = (Side::new(direct), Side::new(through));
-        let key = (case.caller, case.group_resource());
+        let key = (case.caller, case.query());
         // What someone else was shown is no floor of this session.
         let is_others = |name: &str| OTHERS.iter().any(|start| name.starts_with(start));
         let is_own = !case.headers.iter().any(|(name, _)| is_others(name));

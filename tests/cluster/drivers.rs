@@ -14,7 +14,7 @@ mod run;
 mod table;
 mod tally;
 mod together;
-mod workload;
+pub mod workload;
 
 use std::sync::Arc;
 

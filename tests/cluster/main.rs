@@ -23,6 +23,7 @@ mod histories;
 mod injector;
 mod load;
 mod local;
+mod mixed;
 mod page;
 mod prometheus;
 mod protobuf_watches;

@@ -21,7 +21,7 @@ const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/roles";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/shop/configmaps";
 
 /// What is promised: withdrawn rights end answers from memory by then.
-const REVOKED_LIMIT: Duration = Duration::from_secs(60);
+const REVOKED_LIMIT: Duration = Duration::from_secs(65);
 /// A replaced token is copied and known by then.
 const ROTATED_LIMIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(250);

@@ -45,6 +45,13 @@ fn repository(path: &str) -> String {
 }
 
 #[test]
+fn explain_names_the_method_to_use_for_a_verb() {
+    let output = listless(&["explain", "LIST", "/api/v1/pods"]);
+    let told = text(&output.stderr);
+    assert!(told.contains("\"LIST\" is not an HTTP method; use GET with the path"), "{told}");
+}
+
+#[test]
 fn answers_go_to_standard_output_and_nothing_else_does() {
     let default = listless(&["config", "default"]);
     assert_eq!((default.status.code(), text(&default.stderr)), (Some(0), ""));
@@ -87,6 +94,7 @@ fn wrong_use_ends_with_2_and_says_where() {
     for arguments in [
         &["local", "--listen", "here"][..],
         &["explain", "GET", "http://[bad"],
+        &["explain", "LIST", "/api/v1/pods"],
         &["--log", "x=y=z", "config", "default"],
         &["config", "validate", "no-such-file"],
         &["fetch"],
@@ -116,7 +124,7 @@ fn failures_end_with_1_on_one_line() {
     ]);
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output.stderr);
-    assert!(told.starts_with("listless: kubeconfig no-such-file cannot be read: "), "{told}");
+    assert!(told.starts_with("listless: cannot read kubeconfig no-such-file; pass --kubeconfig or set KUBECONFIG: No such file"), "{told}");
     assert_eq!(told.lines().count(), 1, "{told}");
 }
 
@@ -181,7 +189,10 @@ fn local_does_not_overwrite_a_kubeconfig_it_did_not_write() {
     let output = local(directory.path()).wait_with_output().expect("an end");
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output.stderr);
-    assert!(told.contains("was not written by listless and is left alone"), "{told}");
+    assert!(
+        told.contains("was not written by listless and stays as it is; name another file"),
+        "{told}"
+    );
 }
 
 /// What a bare connection to the announced server answers.

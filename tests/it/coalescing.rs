@@ -173,7 +173,8 @@ async fn errors_are_shared_too_and_nobody_waits_for_ever() {
         .simulator
         .inject(Fault::next(2, Effect::BreakAfter(50), |asked| asked.verb == Verb::List));
     for answer in all((0..9).map(|_| read(&client, PODS)).collect()).await {
-        assert!(answer.status == 200 || !answer.whole, "{}", answer.summary());
+        let expected = matches!(answer.status, 200 | 503) || !answer.whole;
+        assert!(expected, "{}", answer.summary());
     }
     assert_eq!(client.get(PODS).await.status, 200);
 }
@@ -194,4 +195,52 @@ async fn a_reader_that_goes_away_does_not_take_the_others_with_it() {
         assert_eq!(answer.status, 200);
     }
     assert!(proxy.upstream.count(Verb::List, "pods") <= 3);
+}
+
+/// An apiserver that swallows every connection.
+struct BlackHole;
+
+impl Client for BlackHole {
+    fn send(&self, _: Request<Body>, _: Lane) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        Box::pin(async {
+            pass(CONNECT_TIMEOUT).await;
+            Err(Error::ConnectTimeout)
+        })
+    }
+
+    fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
+        self.send(request, Lane::Long)
+    }
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[tokio::test(start_paused = true)]
+async fn reads_that_share_a_request_share_its_failure() {
+    let rules = "cache: {rules: [{resources: ['*'], freshness: mostRecent}]}\n";
+    let proxy = Setup::default().upstream(BlackHole).config(rules).in_memory();
+    let client = proxy.client();
+    let asked = tokio::time::Instant::now();
+    let answers = all((0..20).map(|_| read(&client, PODS)).collect()).await;
+    for answer in &answers {
+        assert_eq!((answer.status, answer.header("retry-after")), (503, "1"));
+        assert!(answer.text().contains("cannot connect to the apiserver in time"));
+    }
+    // One request of the first, and one of all that came while it was under way.
+    assert!(asked.elapsed() < 3 * CONNECT_TIMEOUT, "{:?}", asked.elapsed());
+    assert_eq!(proxy.upstream.count(Verb::List, "pods"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_that_share_a_request_share_its_broken_body() {
+    let proxy = distant();
+    let client = proxy.client();
+    proxy
+        .simulator
+        .inject(Fault::always(Effect::BreakAfter(100), |asked| asked.resource == "pods"));
+    let answers = all((0..20).map(|_| read(&client, PODS)).collect()).await;
+    assert_eq!(proxy.upstream.count(Verb::List, "pods"), 2);
+    // Who sent the request has what came of it; the others are told that it failed.
+    assert_eq!(answers.iter().filter(|answer| answer.status == 503).count(), 18);
+    assert!(answers.iter().all(|answer| answer.status == 503 || !answer.whole));
 }

@@ -3,5 +3,6 @@
 mod identities;
 mod streaming;
 mod targets;
+mod token_reviews;
 mod tunnels;
 mod unmodified;

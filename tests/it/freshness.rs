@@ -1,6 +1,8 @@
 //! What a session has written or been shown is in everything it reads afterwards.
 
+mod content;
 mod levels;
+mod mixed;
 
 mod model;
 mod monotonic;

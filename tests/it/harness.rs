@@ -301,10 +301,15 @@ impl TestProxy {
 
     /// Serves its admin address from now on.
     pub(crate) async fn admin_address(&self) -> SocketAddr {
+        self.address_for(Audience::Operators).await
+    }
+
+    /// Serves probes, or operators, from now on.
+    pub(crate) async fn address_for(&self, audience: Audience) -> SocketAddr {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let sources = Arc::new(self.sources());
-        tokio::spawn(admin::serve(listener, Audience::Operators, sources));
+        tokio::spawn(admin::serve(listener, audience, sources));
         address
     }
 

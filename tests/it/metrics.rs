@@ -7,9 +7,9 @@ use listless::{
     api::{GroupVersionResource, Scope, Verb},
     metrics::{
         self, AuditResult, Certificate, Connect, DocumentResult, Held, Injection, Lane, Metrics,
-        Origin, Outcome, Protocol, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals,
-        ReplicaWatchEnd, RequestSample, Review, ServedBy, Shadow, Told, Transport, UpstreamFault,
-        UpstreamSample, Wait, WatchEnd, WorkerEnd, Would,
+        Origin, Outcome, PollLimit, Protocol, ReplicaEnd, ReplicaSample, ReplicaState,
+        ReplicaTotals, ReplicaWatchEnd, RequestSample, Review, ServedBy, Shadow, Told, Transport,
+        UpstreamFault, UpstreamSample, Wait, WatchEnd, WorkerEnd, Would,
     },
 };
 
@@ -20,7 +20,7 @@ fn record_polls(metrics: &Metrics) {
     metrics.reviewed(Review::Allowed);
     metrics.reviews_cached(1);
     metrics.sessions(1);
-    metrics.paced(Held::First, MOMENT);
+    metrics.paced(Held::First, PollLimit::Upstream, MOMENT);
     metrics.refused(Verb::List);
     metrics.would_have(Would::Read);
     metrics.shadow_check(Shadow::Equal);
@@ -56,6 +56,7 @@ fn record_clients(metrics: &Metrics, pods: &GroupVersionResource) {
         duration: MOMENT,
         bytes: 1,
     };
+    metrics.response_head(Verb::List, ServedBy::Cache, MOMENT);
     metrics.request(&sample);
     metrics.unsafe_read(&sample);
     drop(metrics.in_flight(Lane::Short));

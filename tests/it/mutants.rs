@@ -90,6 +90,60 @@ const FINDERS: &[Row] = &[
         &["faults::a_new_list_that_may_be_as_old_as_memory_does_not_prove_it_up_to_date"],
     ),
     (
+        &[Mutant::EqualVersionsReused],
+        &["reads::schemas::a_relist_takes_over_bytes_that_differ_at_equal_versions"],
+    ),
+    (
+        &[Mutant::SuccessorFromItsStart],
+        &["watches::widening::watches_go_on_without_a_gap_when_their_replica_is_widened"],
+    ),
+    (
+        &[Mutant::ShownForgotten, Mutant::ClearedTooEarly, Mutant::DoubtsWavedThrough],
+        &["freshness::content::what_one_replica_showed_another_shows_too"],
+    ),
+    (
+        &[Mutant::ListedObjectsUnexpected],
+        &["freshness::monotonic::memory_is_not_older_than_what_the_apiserver_showed"],
+    ),
+    (
+        &[Mutant::LeavingUnexpected],
+        &["freshness::content::an_object_that_a_list_no_longer_had_is_not_shown_again"],
+    ),
+    (
+        &[Mutant::ListGoesBack],
+        &["freshness::mixed::a_list_is_as_new_as_the_last_of_its_query_in_whatever_form"],
+    ),
+    (
+        &[Mutant::MovedObjectAges],
+        &["freshness::content::an_object_that_moved_is_not_shown_where_it_was"],
+    ),
+    (
+        &[Mutant::PredecessorShown],
+        &["freshness::content::an_object_that_was_deleted_does_not_bring_back_the_one_before_it"],
+    ),
+    (
+        &[Mutant::UnreadListForgotten],
+        &["freshness::content::a_list_that_breaks_off_binds_its_scope"],
+    ),
+    (
+        &[Mutant::GlobalFloors],
+        &["freshness::mixed::unlike_readers_of_quiet_objects_are_answered_from_memory"],
+    ),
+    (
+        &[Mutant::CancelledWriteForgotten],
+        &["freshness::writes::a_client_that_goes_away_during_its_write_still_reads_it_later"],
+    ),
+    (
+        &[Mutant::SuccessorFromNow],
+        &["watches::widening::a_slow_watch_reads_its_own_window_to_the_end_before_it_goes_on"],
+    ),
+    (
+        &[Mutant::SlowReaderUnreviewed],
+        &[
+            "callers::rights::a_slow_reader_is_shown_no_event_made_ten_seconds_after_its_rights_ended",
+        ],
+    ),
+    (
         &[Mutant::BarrierLiftedEarly],
         &["freshness::monotonic::a_list_that_was_sent_before_a_write_does_not_prove_it"],
     ),

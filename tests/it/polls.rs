@@ -18,14 +18,18 @@ use crate::harness::{
 };
 
 const PODS: &str = "/api/v1/pods";
+const NAMESPACE: &str = "/api/v1/namespaces/a/pods";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/a/leases/leader";
 
 /// From one token to the next.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// A proxy in front of pods that are held, with so many tokens left for their poll.
-async fn warmed(tokens: usize, sections: &str) -> TestProxy {
-    let polls = format!("repeatPolls: {{perSecond: 5, burst: {}}}\n{sections}", tokens + 2);
+/// Keeps everything out of memory.
+const NEVER: &str = "cache: {rules: [{resources: ['*'], start: never}]}\n";
+
+/// A proxy in front of pods that it forwards, with so many tokens left for their poll.
+async fn warmed(tokens: usize) -> TestProxy {
+    let polls = format!("repeatPolls: {{perSecond: 5, burst: {}}}\n{NEVER}", tokens + 2);
     let proxy = Setup::default().config(&polls).in_memory();
     let client = proxy.client();
     for _ in 0..2 {
@@ -51,27 +55,34 @@ fn paced(answer: &Answer) -> Option<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_polls_too_often_is_held_back_together_and_then_answered_from_memory() {
-    let proxy = warmed(3, "").await;
+async fn who_polls_too_often_is_held_back_together_and_then_sent_together() {
+    let proxy = warmed(3).await;
     let client = proxy.client();
     let start = Instant::now();
     for _ in 0..3 {
         let answer = client.get(PODS).await;
-        assert_eq!((paced(&answer), answer.is_hit()), (None, true));
+        assert_eq!((paced(&answer), answer.status), (None, 200));
     }
     // Some come at once, some while those wait: all are released by the same token.
     let mut polls: Vec<_> = (0..5).map(|_| poll(&client, PODS)).collect();
     pass(INTERVAL / 2).await;
     polls.extend((0..5).map(|_| poll(&client, PODS)));
+    let straight = proxy.straight().get(PODS).await;
     for (answer, at) in all(polls).await {
-        assert!(answer.is_hit(), "{}", answer.summary());
+        assert_eq!((answer.status, answer.text()), (200, straight.text()));
         let waited = paced(&answer).expect("it was held back");
         assert!((95..=205).contains(&waited), "{waited} ms");
         assert!((at - start).abs_diff(INTERVAL) < Duration::from_millis(5), "{:?}", at - start);
     }
-    assert_eq!(proxy.upstream.count(Verb::List, "pods"), 0);
-    assert_eq!(proxy.counted("listless_paced_seconds_count", "first"), 1.0);
-    assert_eq!(proxy.counted("listless_paced_seconds_count", "joined"), 9.0);
+    assert_eq!(proxy.upstream.count(Verb::List, "pods"), 3 + 1);
+    let held = |place, limit| {
+        let labels = format!("place=\"{place}\",limit=\"{limit}\"");
+        proxy.counted("listless_paced_seconds_count", &labels)
+    };
+    assert_eq!((held("first", "upstream"), held("joined", "upstream")), (1.0, 9.0));
+    assert_eq!(proxy.counted("listless_paced_seconds_count", "memory"), 0.0);
+    let totals = proxy.report().totals;
+    assert_eq!((totals.paced, totals.paced_from_memory), (10, 0));
     // Who waits for the next token waits an interval from then on.
     let again = client.get(PODS).await;
     assert!(paced(&again).is_some_and(|waited| waited >= 190), "{}", again.summary());
@@ -79,7 +90,7 @@ async fn who_polls_too_often_is_held_back_together_and_then_answered_from_memory
 
 #[tokio::test(start_paused = true)]
 async fn twenty_pollers_are_slowed_by_no_more_than_one_interval() {
-    let proxy = warmed(0, "").await;
+    let proxy = warmed(0).await;
     let client = proxy.client();
     let pollers = (0..20).map(|number| {
         let client = client.apart();
@@ -87,7 +98,7 @@ async fn twenty_pollers_are_slowed_by_no_more_than_one_interval() {
             pass(Duration::from_millis(37 * number)).await;
             for _ in 0..10 {
                 let asked = Instant::now();
-                assert!(client.get(PODS).await.is_hit());
+                assert_eq!(client.get(PODS).await.status, 200);
                 assert!(asked.elapsed() <= INTERVAL + Duration::from_millis(5));
                 pass(Duration::from_secs(3)).await;
             }
@@ -96,15 +107,19 @@ async fn twenty_pollers_are_slowed_by_no_more_than_one_interval() {
     for poller in join_all(pollers).await {
         poller.expect("no panic");
     }
-    assert_eq!(proxy.upstream.count(Verb::List, "pods"), 0);
+    let sent = proxy.upstream.count(Verb::List, "pods");
+    assert!(sent <= 30 * 5, "{sent} within half a minute");
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_was_held_back_is_shown_what_happened_meanwhile() {
-    let proxy = warmed(0, "").await;
+    let proxy = Setup::default().config("repeatPolls: {fromMemoryPerSecond: 20}\n").in_memory();
     let client = proxy.client();
+    for _ in 0..2 + 20 {
+        assert_eq!(paced(&client.get(PODS).await), None);
+    }
     let held = poll(&client, PODS);
-    pass(INTERVAL / 4).await;
+    pass(Duration::from_millis(20)).await;
     proxy.simulator.put(&group_resource("pods"), pod("a", "meanwhile", &[], "n1"));
     let (answer, _) = held.await.expect("no panic");
     assert!(answer.is_hit() && paced(&answer).is_some(), "{}", answer.summary());
@@ -112,9 +127,70 @@ async fn who_was_held_back_is_shown_what_happened_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_memory_answers_is_held_only_in_a_loop_gone_wild() {
+    let strict = "repeatPolls: {perSecond: 0.1, burst: 3, action: reject}\n";
+    for sections in ["repeatPolls: {perSecond: 0.1, burst: 3}\n", strict] {
+        let proxy = Setup::default().config(sections).in_memory();
+        proxy.warm(PODS).await;
+        let client = proxy.client();
+        // Below the limit for as long as one likes.
+        for _ in 0..2000 {
+            let answer = client.get(PODS).await;
+            assert_eq!((answer.is_hit(), paced(&answer)), (true, None), "{}", answer.summary());
+            pass(Duration::from_millis(6)).await;
+        }
+        let start = Instant::now();
+        let mut held = 0;
+        for _ in 0..1000 {
+            let asked = Instant::now();
+            let answer = client.get(PODS).await;
+            assert!(answer.is_hit(), "{}", answer.summary());
+            held += u64::from(paced(&answer).is_some());
+            assert!(asked.elapsed() <= Duration::from_millis(50));
+        }
+        let took = start.elapsed().as_millis();
+        assert!(
+            (3900..=4900).contains(&took) && (700..=800).contains(&held),
+            "{held} in {took} ms"
+        );
+        let counted = proxy.counted("listless_paced_seconds_count", "limit=\"memory\"");
+        assert_eq!(counted, held as f64);
+        assert_eq!(proxy.counted("listless_paced_seconds_count", "upstream"), 0.0);
+        let totals = proxy.report().totals;
+        assert_eq!((totals.paced, totals.paced_from_memory), (held, held));
+        assert_eq!(proxy.upstream.count(Verb::List, "pods"), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_whose_answer_changed_never_counts() {
+    for (sections, hit) in [(NEVER, false), ("", true)] {
+        let polls = "repeatPolls: {perSecond: 0.1, burst: 3, fromMemoryPerSecond: 1}\n";
+        let proxy = Setup::default().config(&format!("{polls}{sections}")).in_memory();
+        let client = proxy.client();
+        for _ in 0..2 {
+            client.get(NAMESPACE).await;
+        }
+        // Somebody else writes.
+        for round in 0..50 {
+            let name = format!("other-{round}");
+            proxy.simulator.put(&group_resource("pods"), pod("a", &name, &[], "n1"));
+            settle().await;
+            let answer = client.get(NAMESPACE).await;
+            assert!(answer.names().contains(&format!("a/{name}")), "{}", answer.summary());
+            assert_eq!((answer.is_hit(), paced(&answer)), (hit, None), "{}", answer.summary());
+        }
+        // Then nobody does.
+        for _ in 0..3 {
+            client.get(NAMESPACE).await;
+        }
+        assert!(proxy.counted("listless_paced_seconds_count", "") > 0.0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_waited_together_is_sent_together() {
-    let never = "cache: {rules: [{resources: ['*'], start: never}]}\n";
-    let proxy = warmed(0, never).await;
+    let proxy = warmed(0).await;
     let client = proxy.client();
     let polls = (0..9).map(|_| poll(&client, PODS)).collect();
     let answers = all(polls).await;
@@ -130,12 +206,12 @@ async fn who_waited_together_is_sent_together() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_is_held_back_near_its_own_time_out() {
-    let proxy = warmed(0, "").await;
+    let proxy = warmed(0).await;
     let client = proxy.client();
     for (query, most) in [("timeout=2s", 0), ("timeoutSeconds=1", 0), ("timeout=2100ms", 101)] {
         let asked = Instant::now();
         let answer = client.get(&format!("{PODS}?{query}")).await;
-        assert!(answer.is_hit(), "{}", answer.summary());
+        assert_eq!(answer.status, 200, "{}", answer.summary());
         assert!(asked.elapsed() <= Duration::from_millis(most), "{query}: {:?}", asked.elapsed());
     }
     let asked = Instant::now();
@@ -145,8 +221,8 @@ async fn nobody_is_held_back_near_its_own_time_out() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_is_held_longer_than_the_configuration_says() {
-    let polls = "repeatPolls: {perSecond: 0.01, burst: 1, maxDelay: 1500ms}\n";
-    let proxy = Setup::default().config(polls).in_memory();
+    let polls = format!("repeatPolls: {{perSecond: 0.01, burst: 1, maxDelay: 1500ms}}\n{NEVER}");
+    let proxy = Setup::default().config(&polls).in_memory();
     let client = proxy.client();
     client.get(PODS).await;
     for _ in 0..3 {
@@ -159,8 +235,8 @@ async fn nobody_is_held_longer_than_the_configuration_says() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_a_status_that_says_when_to_come_again() {
-    let polls = "repeatPolls: {perSecond: 0.4, burst: 2, action: reject}\n";
-    let proxy = Setup::default().config(polls).in_memory();
+    let polls = format!("repeatPolls: {{perSecond: 0.4, burst: 2, action: reject}}\n{NEVER}");
+    let proxy = Setup::default().config(&polls).in_memory();
     let client = proxy.client();
     for _ in 0..2 {
         assert_eq!(client.get(PODS).await.status, 200);
@@ -177,7 +253,7 @@ async fn a_refusal_is_a_status_that_says_when_to_come_again() {
     assert_eq!(proxy.upstream.all().len(), 0);
     assert_eq!(proxy.counted("listless_refused_total", "verb=\"list\""), 1.0);
     pass(Duration::from_secs(3)).await;
-    assert!(client.get(PODS).await.is_hit(), "it came again when it was told to");
+    assert_eq!(client.get(PODS).await.status, 200, "it came again when it was told to");
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,7 +297,7 @@ async fn what_must_never_wait_never_does() {
 
 #[tokio::test(start_paused = true)]
 async fn who_goes_away_leaves_the_token_to_others() {
-    let proxy = warmed(0, "").await;
+    let proxy = warmed(0).await;
     let client = proxy.client();
     let gone: Vec<_> = (0..3).map(|_| poll(&client, PODS)).collect();
     pass(INTERVAL / 2).await;
@@ -235,8 +311,8 @@ async fn who_goes_away_leaves_the_token_to_others() {
 
 #[tokio::test(start_paused = true)]
 async fn each_session_has_tokens_of_its_own() {
-    let polls = "repeatPolls: {perSecond: 1, burst: 3, action: reject}\n";
-    let proxy = Setup::default().config(polls).gateway().in_memory();
+    let polls = format!("repeatPolls: {{perSecond: 1, burst: 3, action: reject}}\n{NEVER}");
+    let proxy = Setup::default().config(&polls).gateway().in_memory();
     let (one, other) = (proxy.bearer(OWN_TOKEN), proxy.bearer(STRANGERS_TOKEN));
     for _ in 0..3 {
         assert_eq!(one.get(PODS).await.status, 200);
@@ -252,7 +328,8 @@ async fn each_session_has_tokens_of_its_own() {
 async fn rules_say_whose_polls_are_held_back() {
     let sections = "repeatPolls: {perSecond: 1, burst: 1, action: off}\n\
         cache:\n  rules:\n\
-        \x20 - {resources: [pods], userAgents: ['*fabric8*'], repeatPolls: {action: reject}}\n\
+        \x20 - {resources: [pods], userAgents: ['*fabric8*'], start: never,\n\
+        \x20    repeatPolls: {action: reject}}\n\
         \x20 - {resources: ['*']}\n";
     let proxy = Setup::default().config(sections).in_memory();
     let fabric8 = proxy.client().with("user-agent", "fabric8-kubernetes-client/6.7.2");
@@ -267,13 +344,13 @@ async fn rules_say_whose_polls_are_held_back() {
 
 #[tokio::test(start_paused = true)]
 async fn only_so_many_are_held_at_once() {
-    let proxy = warmed(0, "").await;
+    let proxy = warmed(0).await;
     let client = proxy.client();
     let asked = Instant::now();
     let answers = all((0..1100).map(|_| poll(&client, PODS)).collect()).await;
     let at_once = answers.iter().filter(|(_, at)| *at - asked < INTERVAL / 2).count();
     assert_eq!(at_once, 1100 - 1024);
-    assert!(answers.iter().all(|(answer, _)| answer.is_hit()));
+    assert!(answers.iter().all(|(answer, _)| answer.status == 200));
     let reached = proxy.counted("listless_limits_reached_total", "polls_held");
     assert_eq!(reached, 1100.0 - 1024.0);
 }
@@ -343,4 +420,56 @@ async fn however_much_is_followed_the_apiserver_is_asked_no_faster_than_the_ceil
         assert_eq!(proxy.client().get("/api/v1/namespaces/a/secrets/s").await.status, 200);
     }
     assert!(asked_at.elapsed() < Duration::from_millis(100), "{:?}", asked_at.elapsed());
+}
+
+/// The time that rounds of one write and one list take, through a client.
+async fn rounds(client: &TestClient, tag: &str) -> Duration {
+    let start = Instant::now();
+    for round in 0..150 {
+        let name = format!("{tag}-{round}");
+        let created = client.create(NAMESPACE, &pod("a", &name, &[], "n1")).await;
+        assert_eq!(created.status, 201, "{}", created.summary());
+        let listed = client.get(NAMESPACE).await;
+        assert!(listed.names().contains(&format!("a/{name}")), "{}", listed.summary());
+    }
+    start.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_lists_after_each_of_its_writes_is_as_fast_as_straight() {
+    for sections in ["", "cache: {rules: [{resources: ['*'], start: never}]}\n"] {
+        let polls = format!("repeatPolls: {{perSecond: 5, burst: 20}}\n{sections}");
+        let proxy = Setup::default().config(&polls).in_memory();
+        let latency = Effect::Delay(Duration::from_millis(4));
+        proxy.simulator.inject(Fault::always(latency, |asked| asked.verb != Verb::Watch));
+        let client = proxy.client();
+        for _ in 0..2 {
+            assert_eq!(client.get(NAMESPACE).await.status, 200);
+        }
+        let straight = rounds(&proxy.straight(), "straight").await;
+        let through = rounds(&client, "through").await;
+        assert!(through <= straight.mul_f64(1.2), "{through:?}, straight {straight:?}");
+        assert_eq!(proxy.counted("listless_paced_seconds_count", ""), 0.0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_that_share_a_request_count_once() {
+    let polls = "repeatPolls: {perSecond: 0.01, burst: 12}\n\
+                 cache: {rules: [{resources: ['*'], freshness: mostRecent}]}\n";
+    let proxy = Setup::default().config(polls).in_memory();
+    let latency = Effect::Delay(Duration::from_millis(4));
+    proxy.simulator.inject(Fault::always(latency, |asked| asked.verb == Verb::List));
+    let client = proxy.client();
+    // Each round costs the apiserver two requests: the first, and one of all that came meanwhile.
+    for round in 0..4 {
+        for (answer, _) in all((0..5).map(|_| poll(&client, PODS)).collect()).await {
+            assert_eq!((answer.status, paced(&answer)), (200, None), "{round}");
+        }
+    }
+    assert_eq!(proxy.upstream.count(Verb::List, "pods"), 8);
+    for left in (0..=4).rev() {
+        let is_held = paced(&client.get(PODS).await).is_some();
+        assert_eq!(is_held, left == 0, "{left} tokens left");
+    }
 }

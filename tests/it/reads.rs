@@ -5,4 +5,5 @@ mod forms;
 mod negotiation;
 mod replicas;
 mod rewriting;
+mod schemas;
 mod versions;

@@ -2,6 +2,7 @@
 
 mod local;
 mod websocket;
+mod widening;
 
 use std::time::Duration;
 

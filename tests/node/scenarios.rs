@@ -14,7 +14,7 @@ mod workloads;
 use std::pin::Pin;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::stage::Stage;
 
@@ -70,6 +70,10 @@ pub async fn run(stage: &mut Stage<'_>, wanted: &[String]) -> Result<usize> {
     let is_wanted = |scenario: &&Scenario| {
         wanted.is_empty() || wanted.iter().any(|word| scenario.name.contains(word.as_str()))
     };
+    let matches = |word: &&String| ALL.iter().any(|one| one.name.contains(word.as_str()));
+    if let Some(unknown) = wanted.iter().find(|word| !matches(word)) {
+        bail!("no scenario has {unknown:?} in its name; see --list");
+    }
     let (first, others) = ALL.split_first().context("there is a first")?;
     let mut failed = usize::from(!first.play(stage).await);
     if failed > 0 {

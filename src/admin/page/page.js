@@ -517,7 +517,9 @@ function drawSummary() {
       + (observing ? "by memory, nothing deducted" : "what Listless asks for itself is deducted"));
   say("answered", count(requests.answered));
   say("answered-detail", `${count(requests.fromMemory)} from memory, ${count(requests.coalesced)} shared, `
-    + `${count(requests.forwarded)} forwarded, ${count(requests.failed)} failed or refused`);
+    + `${count(requests.forwarded)} forwarded, ${count(requests.failed)} failed or refused`
+    + (requests.clientClosed > 0 ? `, ${count(requests.clientClosed)} left by their clients` : "")
+    + heldPolls(totals));
   say("upstream", count(requests.upstream));
   say("upstream-detail", `${count(requests.upstreamForItself)} of them for Listless itself`);
   drawEstimate(totals.estimate);
@@ -526,6 +528,13 @@ function drawSummary() {
   say("held-detail", `${count(status.replicas.objects)} objects, ${bytes(status.replicas.bytes)} of `
     + `${bytes(status.replicas.bytesMax)}${starting > 0 ? `, ${count(starting)} not synced` : ""}`);
   document.title = part === null ? "Listless" : `${share(part)} saved · Listless`;
+}
+
+// Polls held by each of the two limits.
+function heldPolls({ paced = 0, pacedFromMemory = 0 }) {
+  if (paced === 0) return "";
+  return `; held: ${count(paced - pacedFromMemory)} on the way to the apiserver, `
+    + `${count(pacedFromMemory)} as loops on responses from memory`;
 }
 
 function drawEstimate(estimate) {

@@ -1,7 +1,7 @@
 //! The few facts both encodings are read for, and what they amount to.
 
-use super::{Learned, LearnedObject, Lifecycle, Unlearned};
-use crate::api::version::ResourceVersion;
+use super::{Learned, LearnedObject, Lifecycle, ListedObject, Unlearned};
+use crate::api::{ObjectKey, version::ResourceVersion};
 
 /// What has been read so far.
 #[derive(Debug, Default)]
@@ -18,13 +18,37 @@ pub(in crate::api) struct Facts {
     details_name: String,
     details_uid: String,
     labels: Vec<(String, String)>,
-    label_bytes: usize,
+    /// metadata.continue of a list.
+    next: String,
+    /// The items of a list, if they are of interest.
+    pub(in crate::api) items: Option<Items>,
     /// metadata.deletionTimestamp is set.
     pub(in crate::api) deletion: bool,
     /// metadata.deletionGracePeriodSeconds is above zero.
     pub(in crate::api) grace: bool,
     /// metadata.finalizers, or a Namespace's spec.finalizers, is not empty.
     pub(in crate::api) finalizers: bool,
+}
+
+/// The items of a list, as far as they were read and not yet taken.
+#[derive(Debug, Default)]
+pub(in crate::api) struct Items {
+    /// The one being read.
+    current: Option<Item>,
+    found: Vec<ListedObject>,
+    bytes: usize,
+    /// How many began, rows of a Table included.
+    begun: usize,
+    /// How many were read.
+    read: usize,
+}
+
+#[derive(Debug, Default)]
+struct Item {
+    name: String,
+    namespace: String,
+    version: String,
+    labels: Vec<(String, String)>,
 }
 
 /// A string worth keeping.
@@ -43,6 +67,8 @@ pub(in crate::api) enum Slot {
     LabelKey,
     /// The value of the label begun last.
     LabelValue,
+    /// Where the next page of a list begins.
+    Continue,
 }
 
 /// The longest string kept; every name, label and uid of the API is shorter.
@@ -53,11 +79,17 @@ const META: &str = "meta.k8s.io/";
 
 const LABEL_BYTES_MAX: usize = 256 * 1024;
 
+/// Items that may wait to be taken: those of one piece of a body, decompressed.
+const ITEMS_BYTES_MAX: usize = 8 * 1024 * 1024;
+
 // === impl Facts ===
 
 impl Facts {
     /// Keeps a string.
     pub(in crate::api) fn set(&mut self, slot: Slot, text: String) -> Result<(), Unlearned> {
+        if let Some(item) = self.items.as_mut().and_then(|items| items.current.as_mut()) {
+            return item.set(slot, text);
+        }
         match slot {
             Slot::ApiVersion => self.api_version = text,
             Slot::Kind => self.kind = text,
@@ -68,16 +100,8 @@ impl Facts {
             Slot::Status => self.status = text,
             Slot::DetailsName => self.details_name = text,
             Slot::DetailsUid => self.details_uid = text,
-            Slot::LabelKey | Slot::LabelValue => {
-                self.label_bytes += text.len();
-                if self.label_bytes > LABEL_BYTES_MAX {
-                    return Err(Unlearned::TooLarge);
-                }
-                match self.labels.last_mut() {
-                    Some((_, value)) if slot == Slot::LabelValue => *value = text,
-                    _ => self.labels.push((text, String::new())),
-                }
-            }
+            Slot::Continue => self.next = text,
+            Slot::LabelKey | Slot::LabelValue => set_label(&mut self.labels, slot, text)?,
         }
         Ok(())
     }
@@ -115,7 +139,8 @@ impl Facts {
             return Learned::Nothing(Unlearned::NoVersion);
         };
         if self.name.is_empty() {
-            return Learned::List { version };
+            let whole = self.items.is_some_and(|items| items.are_whole());
+            return Learned::List { version, next: present(self.next), whole };
         }
         let lifecycle = match (self.deletion, self.finalizers || self.grace) {
             (false, _) => Lifecycle::Live,
@@ -142,6 +167,95 @@ impl Facts {
         let (details_uid, name) = (present(self.details_uid), present(self.details_name));
         Learned::Status { success, details_uid, name }
     }
+}
+
+// === impl Items ===
+
+impl Items {
+    /// A row of a Table begins, which has its object within.
+    pub(in crate::api) fn begin_row(&mut self) {
+        self.begun += 1;
+    }
+
+    /// The metadata that follows is of an item.
+    pub(in crate::api) fn begin(&mut self, in_row: bool) {
+        self.begun += usize::from(!in_row);
+        self.current = Some(Item::default());
+    }
+
+    /// The item has ended.
+    pub(in crate::api) fn end(&mut self) {
+        let Some(item) = self.current.take() else { return };
+        self.bytes += size_of::<ListedObject>() + item.bytes();
+        if self.bytes > ITEMS_BYTES_MAX {
+            self.found = Vec::new();
+            return;
+        }
+        if let Some(object) = item.conclude() {
+            self.found.push(object);
+            self.read += 1;
+        }
+    }
+
+    /// Those that were read since they were last taken.
+    pub(in crate::api) fn take(&mut self) -> Vec<ListedObject> {
+        if self.bytes <= ITEMS_BYTES_MAX {
+            self.bytes = 0;
+        }
+        std::mem::take(&mut self.found)
+    }
+
+    /// Whether all of them were read.
+    fn are_whole(&self) -> bool {
+        self.begun == self.read
+    }
+}
+
+// === impl Item ===
+
+impl Item {
+    fn set(&mut self, slot: Slot, text: String) -> Result<(), Unlearned> {
+        match slot {
+            Slot::Name => self.name = text,
+            Slot::Namespace => self.namespace = text,
+            Slot::Version => self.version = text,
+            Slot::LabelKey | Slot::LabelValue => set_label(&mut self.labels, slot, text)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        let labels =
+            self.labels.iter().map(|(key, value)| key.len() + value.len() + LABEL_OVERHEAD);
+        self.name.len() + self.namespace.len() + labels.sum::<usize>()
+    }
+
+    fn conclude(self) -> Option<ListedObject> {
+        let version = ResourceVersion::parse(&self.version).ok()?;
+        let key = ObjectKey::new(Some(&self.namespace), &self.name);
+        let labels = self.labels;
+        (!self.name.is_empty()).then_some(ListedObject { key, version, labels })
+    }
+}
+
+/// What a label costs beside its text.
+const LABEL_OVERHEAD: usize = 48;
+
+fn set_label(
+    labels: &mut Vec<(String, String)>,
+    slot: Slot,
+    text: String,
+) -> Result<(), Unlearned> {
+    let bytes: usize = labels.iter().map(|(key, value)| key.len() + value.len()).sum();
+    if bytes + text.len() > LABEL_BYTES_MAX {
+        return Err(Unlearned::TooLarge);
+    }
+    match labels.last_mut() {
+        Some((_, value)) if slot == Slot::LabelValue => *value = text,
+        _ => labels.push((text, String::new())),
+    }
+    Ok(())
 }
 
 fn present(text: String) -> Option<String> {

@@ -11,7 +11,7 @@ use super::{Facts, Slot, TEXT_BYTES_MAX, Unlearned};
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     facts: Facts,
-    /// The objects entered and not yet left, outermost first; at most three.
+    /// The objects entered and not yet left, outermost first; at most six.
     places: Vec<Place>,
     state: State,
     /// The key whose value comes next, as read.
@@ -29,6 +29,12 @@ enum Place {
     Details,
     /// The spec of a Namespace.
     Spec,
+    /// The array of a list's items, or of a Table's rows.
+    Items {
+        rows: bool,
+    },
+    Item,
+    Row,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +63,8 @@ enum State {
         quoted: bool,
         escaped: bool,
     },
+    /// In the array of items, before or after one of them.
+    Elements,
     /// In `finalizers`, before its first element or its end.
     Finalizers,
     /// After a value: `,` or `}`.
@@ -93,6 +101,15 @@ impl Scanner {
         &self.facts
     }
 
+    pub(super) fn facts_mut(&mut self) -> &mut Facts {
+        &mut self.facts
+    }
+
+    /// Whether the whole object was read.
+    pub(super) fn is_complete(&self) -> bool {
+        self.state == State::Done
+    }
+
     /// The facts, if the whole object was read.
     pub(super) fn finish(self) -> Result<Facts, Unlearned> {
         match self.state {
@@ -123,6 +140,15 @@ impl Scanner {
                 State::Scalar
             }
             (State::AfterValue, b',') => State::NextKey,
+            (State::Elements, b',') => State::Elements,
+            (State::Elements, b'{') => match self.places.last() {
+                Some(Place::Items { rows: true }) => self.enter(Place::Row),
+                _ => self.enter(Place::Item),
+            },
+            (State::Elements, b']') => {
+                self.places.pop();
+                State::AfterValue
+            }
             (State::Finalizers, b']') => State::AfterValue,
             (State::Finalizers, _) => {
                 self.facts.finalizers = true;
@@ -138,7 +164,12 @@ impl Scanner {
     fn value(&mut self, byte: u8) -> State {
         let Some(&place) = self.places.last() else { return State::Failed(Unlearned::Malformed) };
         match (byte, place, &*self.key) {
-            (b'{', Place::Root, "metadata") => self.enter(Place::Metadata),
+            (b'{', Place::Root | Place::Item, "metadata") => self.enter(Place::Metadata),
+            (b'{', Place::Row, "object") => self.enter(Place::Item),
+            (b'[', Place::Root, "items" | "rows") if self.facts.items.is_some() => {
+                self.places.push(Place::Items { rows: self.key == "rows" });
+                State::Elements
+            }
             (b'{', Place::Root, "details") => self.enter(Place::Details),
             (b'{', Place::Metadata, "labels") => self.enter(Place::Labels),
             (b'{', Place::Root, "spec") if self.facts.is_namespace() => self.enter(Place::Spec),
@@ -161,13 +192,26 @@ impl Scanner {
     }
 
     fn enter(&mut self, place: Place) -> State {
+        if let Some(items) = &mut self.facts.items {
+            match place {
+                Place::Row => items.begin_row(),
+                Place::Item => items.begin(self.places.last() == Some(&Place::Row)),
+                _ => {}
+            }
+        }
         self.places.push(place);
         State::FirstKey
     }
 
     fn leave(&mut self) -> State {
-        self.places.pop();
-        if self.places.is_empty() { State::Done } else { State::AfterValue }
+        if let (Some(Place::Item), Some(items)) = (self.places.pop(), &mut self.facts.items) {
+            items.end();
+        }
+        match self.places.last() {
+            None => State::Done,
+            Some(Place::Items { .. }) => State::Elements,
+            Some(_) => State::AfterValue,
+        }
     }
 
     fn begin(&mut self, purpose: Purpose) -> State {
@@ -296,6 +340,7 @@ fn slot(place: Place, key: &str) -> Option<Slot> {
         (Place::Metadata, "namespace") => Slot::Namespace,
         (Place::Metadata, "uid") => Slot::Uid,
         (Place::Metadata, "resourceVersion") => Slot::Version,
+        (Place::Metadata, "continue") => Slot::Continue,
         (Place::Labels, _) => Slot::LabelValue,
         (Place::Details, "name") => Slot::DetailsName,
         (Place::Details, "uid") => Slot::DetailsUid,

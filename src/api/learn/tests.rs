@@ -133,7 +133,10 @@ fn a_list_teaches_its_own_version() {
         "metadata": {"continue": "", "resourceVersion": "456"},
     });
     let version = ResourceVersion::parse("456").expect("a version");
-    assert_eq!(learn(list.to_string().as_bytes(), 3), Learned::List { version });
+    assert_eq!(
+        learn(list.to_string().as_bytes(), 3),
+        Learned::List { version, next: None, whole: false }
+    );
 }
 
 #[test]
@@ -242,6 +245,31 @@ fn compressed_answers_are_read() {
     }
     assert_eq!(learn(b"not gzip at all", 4), nothing(Unlearned::Malformed));
     assert!(matches!(learn(&[&bytes[..], b"x"].concat(), 9), Learned::Nothing(_)));
+}
+
+#[test]
+fn every_item_of_a_compressed_list_is_taken_before_its_end() {
+    let item = |number: u32| {
+        json!({"metadata": {"name": format!("web-{number}"), "namespace": "shop",
+                            "resourceVersion": number.to_string(), "uid": "u"}})
+    };
+    let list = json!({
+        "kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"},
+        "items": (1..400).map(item).collect::<Vec<_>>(),
+    });
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(list.to_string().as_bytes()).expect("into memory");
+    let bytes = encoder.finish().expect("into memory");
+    for piece in [7, 1000, usize::MAX] {
+        let mut learner = Learner::new(JSON, Some("gzip")).with_items();
+        let mut taken = 0;
+        for bytes in bytes.chunks(piece) {
+            learner.push(bytes);
+            taken += learner.take_items().len();
+        }
+        assert_eq!(taken, 399, "in pieces of {piece}");
+        assert!(matches!(learner.finish(), Learned::List { whole: true, .. }));
+    }
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn a_deleted_object_is_told_from_one_still_held() {
 fn lists_and_statuses_are_told_apart_by_their_type() {
     for (encoded, expected) in [(PODLIST, "456"), (PARTIAL, "789")] {
         match learn(&bytes(encoded), 1) {
-            Learned::List { version } => assert_eq!(version.as_str(), expected),
+            Learned::List { version, .. } => assert_eq!(version.as_str(), expected),
             other => panic!("{other:?}"),
         }
     }

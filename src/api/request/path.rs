@@ -24,6 +24,9 @@ pub(super) enum Prefix {
     Proxy,
 }
 
+/// The longest name that an object, a resource or a group can have.
+pub(super) const NAME_BYTES_MAX: usize = 253;
+
 // === impl Path ===
 
 impl Path {
@@ -36,6 +39,15 @@ impl Path {
         let mut path = Self::from_segments(decoded.trim_matches('/').split('/'))?;
         path.unusual |= !lossless || !decoded.is_ascii() || has_odd_segments(&decoded);
         Some(path)
+    }
+
+    /// Reports whether a part is longer than any name may be.
+    pub(super) fn is_oversized(&self) -> bool {
+        let GroupVersionResource { group, version, resource } = &self.resource;
+        let optional = [self.scope.namespace(), self.name.as_deref()];
+        let parts =
+            [&**group, &**version, &**resource].into_iter().chain(optional.into_iter().flatten());
+        parts.map(str::len).any(|bytes| bytes > NAME_BYTES_MAX)
     }
 
     fn from_segments<'a>(mut segments: impl Iterator<Item = &'a str>) -> Option<Self> {
@@ -83,7 +95,7 @@ fn present(segment: Option<&str>) -> Option<Arc<str>> {
     segment.filter(|segment| !segment.is_empty()).map(Arc::from)
 }
 
-/// Whether there is an empty or dot segment anywhere, the end included.
+/// Reports whether there is an empty or dot segment anywhere, the end included.
 fn has_odd_segments(path: &str) -> bool {
     let path = path.strip_prefix('/').unwrap_or(path);
     path.split('/').any(|segment| matches!(segment, "" | "." | ".."))

@@ -9,9 +9,9 @@ use super::{
         selector::{self, FieldSelector, LabelSelector, NAME_PATH},
         version::{ResourceVersion, VersionMatch},
     },
-    NotModelled, Read,
+    NotModelled, Page, Read,
     parameters::{Parameter, Parameters},
-    path::Path,
+    path::{NAME_BYTES_MAX, Path},
     storage_scope,
 };
 
@@ -30,11 +30,24 @@ const REWRITABLE_PARAMETERS: [Parameter; 7] = [
     Parameter::TimeoutSeconds,
 ];
 
+/// The longest selector that is read, in bytes.
+const SELECTOR_BYTES_MAX: usize = 4096;
+
+/// The most values of a selector that is read, in all of its requirements together.
+const SELECTOR_VALUES_MAX: usize = 64;
+
 /// Reads the options of a request whose path and method are those of a plain GET or LIST.
 pub(super) fn read(path: &Path, parameters: &Parameters<'_>) -> Result<Read, NotModelled> {
     parameters.check()?;
     check_include_object(parameters)?;
     if path.name.is_some() { get(path, parameters) } else { list(path, parameters) }
+}
+
+/// What a LIST continues, if it does.
+pub(super) fn page(path: &Path, parameters: &Parameters<'_>) -> Option<Page> {
+    let token = parameters.get_set(Parameter::Continue).filter(|_| path.name.is_none())?;
+    let (labels, fields) = parameters.check().and_then(|()| selectors(path, parameters)).ok()?;
+    Some(Page { query: query(path, labels, fields), token: token.into() })
 }
 
 /// Whether a resourceVersion may be added to such a request.
@@ -112,9 +125,19 @@ pub(super) fn selectors(
     parameters: &Parameters<'_>,
 ) -> Result<(LabelSelector, FieldSelector), NotModelled> {
     let labels = parameters.get(Parameter::LabelSelector).unwrap_or_default();
+    let fields_text = parameters.get(Parameter::FieldSelector).unwrap_or_default();
+    if [labels, fields_text].into_iter().any(is_oversized) {
+        return Err(NotModelled::Oversized);
+    }
     let labels = LabelSelector::parse(labels).map_err(|_| NotModelled::BadSelector)?;
-    let fields = fields(path, parameters.get(Parameter::FieldSelector).unwrap_or_default())?;
+    let fields = fields(path, fields_text)?;
     Ok((labels, fields))
+}
+
+/// Reports whether a selector is too large to be read. Commas separate requirements and values.
+fn is_oversized(selector: &str) -> bool {
+    let commas = || selector.bytes().filter(|byte| *byte == b',').count();
+    selector.len() > SELECTOR_BYTES_MAX || commas() >= SELECTOR_VALUES_MAX
 }
 
 fn fields(path: &Path, text: &str) -> Result<FieldSelector, NotModelled> {
@@ -125,6 +148,10 @@ fn fields(path: &Path, text: &str) -> Result<FieldSelector, NotModelled> {
     let scope = storage_scope(&path.resource, &path.scope);
     let fields = selector::canonical_fields(&path.resource, &scope, &fields)
         .ok_or(NotModelled::UnmodelledField)?;
+    // The name is part of access reviews, which are remembered.
+    if fields.pinned(NAME_PATH).is_some_and(|name| name.len() > NAME_BYTES_MAX) {
+        return Err(NotModelled::Oversized);
+    }
     // The apiserver authorises and reads by the first of several names (S-URL-07, S-SEL-22).
     if fields.pinned_pairs().filter(|(path, _)| *path == NAME_PATH).count() > 1 {
         return Err(NotModelled::IllegalCombination);

@@ -110,6 +110,22 @@ fn other_paths_address_no_resource() {
 }
 
 #[test]
+fn a_longer_name_than_any_object_has_is_not_understood_and_so_kept_nowhere() {
+    for (length, understood) in [(253, true), (254, false), (60_000, false)] {
+        let long = "x".repeat(length);
+        for uri in [
+            format!("/api/v1/namespaces/{long}/pods"),
+            format!("/api/v1/namespaces/a/pods/{long}"),
+            format!("/apis/{long}/v1/things"),
+        ] {
+            let parsed = parse("GET", &uri);
+            let read = parsed.resource_request().map(|request| request.read.is_ok());
+            assert_eq!(read, Some(understood), "{length}");
+        }
+    }
+}
+
+#[test]
 fn the_watch_parameter_makes_a_list_a_watch() {
     let table = [
         ("watch=1", Verb::Watch),

@@ -107,10 +107,7 @@ impl Exchange {
 
     async fn ask(&self, uri: &str, lane: Lane) -> Result<Body, Failure> {
         let mut request = Request::new(Body::empty());
-        *request.uri_mut() = uri
-            .trim_end_matches(['?', '&'])
-            .parse()
-            .expect("names are path segments and selectors are escaped");
+        *request.uri_mut() = uri.trim_end_matches(['?', '&']).parse()?;
         let headers = request.headers_mut();
         headers.insert(ACCEPT, const { http::HeaderValue::from_static("application/json") });
         headers.insert(USER_AGENT, const { http::HeaderValue::from_static(AGENT) });

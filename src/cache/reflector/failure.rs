@@ -19,6 +19,9 @@ pub enum Failure {
     /// No answer came.
     #[error("no answer from the apiserver")]
     Upstream(#[source] upstream::Error),
+    /// The query does not fit into a request.
+    #[error("the query cannot be asked for")]
+    Uri(#[from] http::uri::InvalidUri),
     /// No answer, or no more of it, came in time.
     #[error("nothing came from the apiserver for {0:?}")]
     Silence(Duration),
@@ -126,6 +129,8 @@ pub enum Ended {
     NotReplicable,
     /// The collection does not fit into memory.
     OutOfMemory,
+    /// Its task ended by a bug.
+    Panicked,
 }
 
 // === impl Failure ===
@@ -165,7 +170,8 @@ impl Failure {
             Self::Older { .. } | Self::Backwards { .. } | Self::Restored { .. } => {
                 ReplicaWatchEnd::Backwards
             }
-            Self::ContentType(_)
+            Self::Uri(_)
+            | Self::ContentType(_)
             | Self::Split(_)
             | Self::Envelope(_)
             | Self::Item(_)
@@ -202,6 +208,7 @@ impl Failure {
         matches!(
             self,
             Self::NotUnderstood
+                | Self::Uri(_)
                 | Self::Split(SplitError::HeaderTooLong)
                 | Self::Envelope(EnvelopeError::NotUnderstood)
                 | Self::Item(ObjectError::NotUnderstood)

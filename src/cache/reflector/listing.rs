@@ -13,6 +13,7 @@ use crate::{
     api::version::ResourceVersion,
     body::Body,
     cache::{
+        budget::Reservation,
         envelope::{Envelope, Style},
         reader::Reader,
         rebuild::Rebuild,
@@ -78,11 +79,13 @@ impl Reflector {
         let mut splitter = Splitter::new(item_bytes_max);
         let mut listing =
             Listing { reader: &mut self.reader, rebuild: Rebuild::of(base), style: None };
+        let mut reserved = Reservation::of(&self.budget);
         while let Some(piece) = next_piece(&mut body).await? {
             splitter.feed(&piece, |item| listing.add(item))?;
             let bytes = listing.rebuild.bytes() + listing.reader.bytes();
             self.replica.usage().extra_bytes = bytes;
-            if bytes > limit {
+            // Lists that start together share the limit.
+            if reserved.grow_to(bytes) > limit {
                 return Err(Failure::OutOfMemory);
             }
         }

@@ -44,7 +44,8 @@ impl Scene {
         let replica = Arc::new(Replica::new(query, Start::OnDemand, history, Instant::now()));
         let counters = Arc::new(Counters::default());
         let random = Arc::new(|| 0.5);
-        let reflector = Reflector::new(replica.clone(), client, settings, random, counters.clone());
+        let (shared, budget) = (counters.clone(), Arc::default());
+        let reflector = Reflector::new(replica.clone(), client, settings, random, shared, budget);
         let stop = CancellationToken::new();
         let task = tokio::spawn(reflector.run(stop.clone()));
         Self { replica, calls, counters, stop, task, _settings: sender }

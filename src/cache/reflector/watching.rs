@@ -50,6 +50,8 @@ enum End {
     Closed,
     /// Readers need its bookmark sooner than it comes.
     Lagging,
+    /// The apiserver may show the objects in other bytes.
+    Redefined,
 }
 
 /// Events that arrived together, and how the stream stands after them.
@@ -81,6 +83,9 @@ const SHORT_WATCH: Duration = Duration::from_secs(2);
 /// takes a minute, and memory stops answering half a minute later.
 const GAP: Duration = Duration::from_secs(20);
 
+/// A replica that nobody has read for so long needs no proof soon.
+const READ_LATELY: Duration = Duration::from_secs(90);
+
 /// At least this long a watch may be silent after it was opened: what it missed is on its way.
 const QUIET_AFTER_OPENING: Duration = Duration::from_secs(5);
 
@@ -111,7 +116,9 @@ impl Reflector {
         }
         let now = Instant::now();
         let proven_at = self.replica.published().proven_at;
-        if proven_at.is_none_or(|at| now.saturating_duration_since(at) > GAP) {
+        let since = |at| now.saturating_duration_since(at);
+        let is_read = since(self.replica.used_at(now)) < READ_LATELY;
+        if is_read && proven_at.is_none_or(|at| since(at) > GAP) {
             // Its bookmark comes soon; that of a long watch may come after memory had to stop.
             self.catch_up.is_due(now);
         }
@@ -123,15 +130,19 @@ impl Reflector {
             None => WATCH_LENGTH.mul_f64(1.0 + (self.random)()),
         };
         let end = self.follow_from(&from, envelope, length).await;
+        let is_planned = now.elapsed().as_secs() >= length.as_secs();
         self.counters.watches_ended.increment(match &end {
             Ok(End::Lagging) => ReplicaWatchEnd::Lagging,
-            Ok(End::Closed) if now.elapsed().as_secs() >= length.as_secs() => {
-                ReplicaWatchEnd::Timeout
-            }
+            Ok(End::Redefined) => ReplicaWatchEnd::Redefined,
+            Ok(End::Closed) if is_planned => ReplicaWatchEnd::Timeout,
             Ok(End::Closed) => ReplicaWatchEnd::Closed,
             Err(failure) => failure.watch_end(),
         });
-        end.map(|_| Step::Watch)
+        Ok(match end? {
+            End::Closed if !is_planned => self.after_interruption(),
+            End::Closed | End::Lagging => Step::Watch,
+            End::Redefined => self.await_redefinition().await,
+        })
     }
 
     /// Follows one watch to its end; `from` is the version shown.
@@ -182,6 +193,7 @@ impl Reflector {
                     }
                     continue;
                 }
+                () = self.replica.redefined() => return Ok(End::Redefined),
             };
             let Ok(frame) = frame else {
                 self.question(&mut stream).await?;

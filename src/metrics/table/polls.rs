@@ -4,7 +4,7 @@ use metrics::Unit;
 
 use super::{
     super::{
-        labels::{Held, Shadow, Would},
+        labels::{Held, PollLimit, Shadow, Would},
         metric::{Label, Metric, Values, counter, seconds},
     },
     VERB,
@@ -12,8 +12,9 @@ use super::{
 
 pub(in crate::metrics) const PACED: Metric = seconds(
     "listless_paced_seconds",
-    &[of!("place", Held)],
-    "Time polls that repeat too often were held back before they were answered.",
+    &[of!("place", Held), of!("limit", PollLimit)],
+    "Time polls that repeat too often were held before they were answered, by the limit: `upstream` \
+     counts polls that reach the apiserver, `memory` guards against loops on responses from memory.",
 );
 pub(in crate::metrics) const REFUSED: Metric = counter(
     "listless_refused_total",

@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt;
 
-use super::{Asker, Attributes, Authorize, Question, RENEW_AFTER, Remembered};
+use super::{Asker, Attributes, Authorize, Question, Remembered};
 
 /// What is known of a review without asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Authorize {
         let question = Question { caller: asker.caller, attributes: attributes.clone() };
         // What the table holds is there at once.
         let decided = self.reviews.get(&question).now_or_never().flatten();
-        let is_fresh = decided.as_ref().is_some_and(|known| known.at.elapsed() < RENEW_AFTER);
+        let is_fresh = decided.as_ref().is_some_and(|known| known.is_fresh());
         Foretold { allowed: decided.map(|decided| decided.allowed), is_fresh }
     }
 }

@@ -17,7 +17,10 @@ struct Review<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ReviewSpec<'a> {
-    resource_attributes: &'a Attributes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_attributes: Option<&'a Attributes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a str>,
 }
 
 #[derive(Deserialize)]
@@ -34,28 +37,37 @@ struct ReviewStatus {
 
 const REVIEW_PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
+const RULES_PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+
 /// A review of these attributes in the name of whoever has the credential; absent: in our own.
 pub(super) fn request(
     attributes: &Attributes,
     credential: Option<&HeaderValue>,
 ) -> Option<Request<Body>> {
-    let review = Review {
-        kind: "SelfSubjectAccessReview",
-        api_version: "authorization.k8s.io/v1",
-        spec: ReviewSpec { resource_attributes: attributes },
-    };
-    let body = serde_json::to_vec(&review).ok()?;
-    let mut request = Request::builder()
-        .method(Method::POST)
-        .uri(REVIEW_PATH)
-        .header(header::CONTENT_TYPE, "application/json")
-        .header(header::ACCEPT, "application/json")
-        .body(Body::full(body))
-        .ok()?;
+    let spec = ReviewSpec { resource_attributes: Some(attributes), namespace: None };
+    let mut request = post(REVIEW_PATH, "SelfSubjectAccessReview", spec)?;
     if let Some(credential) = credential {
         request.headers_mut().insert(header::AUTHORIZATION, credential.clone());
     }
     Some(request)
+}
+
+/// A review of all rules in a namespace, in our own name.
+pub(super) fn rules_request(namespace: &str) -> Option<Request<Body>> {
+    let spec = ReviewSpec { resource_attributes: None, namespace: Some(namespace) };
+    post(RULES_PATH, "SelfSubjectRulesReview", spec)
+}
+
+fn post(path: &str, kind: &'static str, spec: ReviewSpec<'_>) -> Option<Request<Body>> {
+    let review = Review { kind, api_version: "authorization.k8s.io/v1", spec };
+    let body = serde_json::to_vec(&review).ok()?;
+    Request::builder()
+        .method(Method::POST)
+        .uri(path)
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::ACCEPT, "application/json")
+        .body(Body::full(body))
+        .ok()
 }
 
 /// Whether the apiserver said yes; nothing, if its answer cannot be read.

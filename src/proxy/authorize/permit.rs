@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Asker, Attributes, Authorize, Authorized, Decided, Question, REVIEW_TTL};
+use tokio::time::Instant;
+
+use super::{Asker, Attributes, Authorize, Authorized, Decided, OWN_TTL, Question, REVIEW_TTL};
 use crate::{
     api::{
         Verb,
@@ -17,19 +19,20 @@ pub struct Permit {
     authorize: Authorize,
     asker: Asker,
     attributes: Attributes,
+    /// Until then the last review is believed.
+    believed_until: Instant,
 }
 
 /// How often a watch of a bearer's is to ask.
 const BEARER_REVIEW_EVERY: Duration = Duration::from_secs(5);
 
-/// How old an answer may be that is enough for a watch.
-const AGE_MAX: Duration = Duration::from_secs(5);
-
-// What was withdrawn ends within the time other answers are believed for.
-const _: () = assert!(BEARER_REVIEW_EVERY.as_secs() + AGE_MAX.as_secs() <= REVIEW_TTL.as_secs());
-
 /// The same for our own user: what is in memory was read in its name.
 const OWN_REVIEW_EVERY: Duration = Duration::from_secs(30);
+
+// An answer that is enough for a watch is at most as old as the time from one review to the next. What
+// was withdrawn ends within the time other answers are believed for.
+const _: () = assert!(2 * BEARER_REVIEW_EVERY.as_secs() <= REVIEW_TTL.as_secs());
+const _: () = assert!(2 * OWN_REVIEW_EVERY.as_secs() <= OWN_TTL.as_secs());
 
 // === impl Attributes ===
 
@@ -56,8 +59,10 @@ impl Authorize {
         attributes: Attributes,
         thing: T,
     ) -> Option<Authorized<(T, Permit)>> {
-        let permit = Permit { authorize: self.clone(), asker: asker.clone(), attributes };
+        let (authorize, believed_until) = (self.clone(), Instant::now());
+        let mut permit = Permit { authorize, asker: asker.clone(), attributes, believed_until };
         let decided = permit.decided().await?;
+        permit.believed_until = decided.believed_until();
         decided.allowed.then_some(Authorized((thing, permit)))
     }
 }
@@ -65,13 +70,19 @@ impl Authorize {
 // === impl Permit ===
 
 impl Permit {
-    /// Whether the apiserver says no by now. Without its answer our own user's permit stands, and a
-    /// bearer's does not: its token may have ended.
-    pub async fn is_withdrawn(self) -> bool {
+    /// Until when it is believed, asked again; nothing if the apiserver says no by now. Without its answer
+    /// our own user's permit stands, and a bearer's does not: its token may have ended.
+    pub async fn renewed(self) -> Option<Instant> {
         match (self.decided().await, self.asker.caller()) {
-            (Some(decided), _) => !decided.allowed,
-            (None, caller) => caller != Caller::Own,
+            (Some(decided), _) => decided.allowed.then(|| decided.believed_until()),
+            (None, Caller::Own) => Some(Instant::now() + self.review_every()),
+            (None, Caller::Bearer(_) | Caller::Other(_)) => None,
         }
+    }
+
+    /// Until when the last review is believed.
+    pub fn believed_until(&self) -> Instant {
+        self.believed_until
     }
 
     /// How often that is to be asked.
@@ -88,6 +99,6 @@ impl Permit {
             return None;
         }
         let question = Question { caller, attributes: self.attributes.clone() };
-        self.authorize.decided_lately(&self.asker, question, AGE_MAX).await
+        self.authorize.decided_lately(&self.asker, question, self.review_every()).await
     }
 }

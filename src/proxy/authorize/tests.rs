@@ -3,24 +3,30 @@ use std::sync::Mutex;
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
 
-use super::*;
+use super::{decided::OWN_RENEW_AFTER, *};
 use crate::{
-    body::Body,
+    api::{GroupVersionResource, Scope, Verb},
     proxy::identify::{Identify, KnownTokens, Stranger, TokenHasher},
     testing::pass,
     upstream,
 };
 
-/// Answers reviews with a fixed body, and keeps the credential each of them came with.
+/// Answers reviews with a fixed body, and keeps the credential each of them came with. It serves no
+/// reviews of rules, unless it has an answer to them.
 struct Reviewer {
     status: u16,
     answer: &'static str,
+    rules: Option<&'static str>,
     asked: Mutex<Vec<String>>,
 }
 
 impl Reviewer {
     fn new(status: u16, answer: &'static str) -> Arc<Self> {
-        Arc::new(Self { status, answer, asked: Mutex::default() })
+        Arc::new(Self { status, answer, rules: None, asked: Mutex::default() })
+    }
+
+    fn with_rules(rules: &'static str) -> Arc<Self> {
+        Arc::new(Self { status: 201, answer: DENIED, rules: Some(rules), asked: Mutex::default() })
     }
 
     fn asked(&self) -> Vec<String> {
@@ -34,10 +40,15 @@ impl Client for Reviewer {
         request: Request<Body>,
         _: Lane,
     ) -> BoxFuture<'static, Result<Response<Body>, upstream::Error>> {
+        if request.uri().path().ends_with("rulesreviews") && self.rules.is_none() {
+            let absent = Response::builder().status(404).body(Body::full("{}"));
+            return Box::pin(async move { Ok(absent.expect("a response")) });
+        }
+        let answer = self.rules.unwrap_or(self.answer);
         let credential = request.headers().get(header::AUTHORIZATION);
         let credential = credential.map_or("none", |value| value.to_str().expect("a text"));
         self.asked.lock().expect("no panic holds it").push(credential.to_owned());
-        let response = Response::builder().status(self.status).body(Body::full(self.answer));
+        let response = Response::builder().status(self.status).body(Body::full(answer));
         Box::pin(async move {
             pass(Duration::from_millis(1)).await;
             Ok(response.expect("a response"))
@@ -119,10 +130,35 @@ async fn a_review_is_renewed_ahead_and_never_believed_longer_than_its_time() {
         reviewer.asked().len()
     };
     assert_eq!(asked_after(Duration::ZERO).await, 1);
-    assert_eq!(asked_after(RENEW_AFTER.saturating_sub(Duration::from_millis(4))).await, 1);
+    assert_eq!(asked_after(OWN_RENEW_AFTER.saturating_sub(Duration::from_millis(4))).await, 1);
     assert_eq!(asked_after(Duration::from_millis(2)).await, 2, "renewed ahead");
     assert_eq!(asked_after(Duration::from_secs(1)).await, 2);
-    assert_eq!(asked_after(REVIEW_TTL).await, 3, "asked anew");
+    assert_eq!(asked_after(OWN_TTL).await, 3, "asked anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_answer_about_our_own_rules_settles_every_read_of_its_namespace() {
+    let reviewer = Reviewer::with_rules(
+        r#"{"status":{"resourceRules":[{"verbs":["list"],"apiGroups":[""],"resources":["*"]}]}}"#,
+    );
+    let authorize = authorize(&reviewer, &reviewer);
+    let allows = async |verb, resource, scope: &Scope| {
+        let resource = GroupVersionResource::new("", "v1", resource);
+        let question = || Attributes::new(verb, &resource, scope, None);
+        authorize.allows(&own(), question, &Remembered::default()).await
+    };
+    let namespace = Scope::Namespace("a".into());
+    for _ in 0..2 {
+        for resource in ["pods", "services", "nodes"] {
+            assert!(allows(Verb::List, resource, &namespace).await);
+            assert!(!allows(Verb::Get, resource, &namespace).await);
+            assert!(allows(Verb::List, resource, &Scope::All).await);
+        }
+        pass(Duration::from_secs(29)).await;
+    }
+    assert_eq!(reviewer.asked().len(), 2, "the namespace, and all of them");
+    // Bearers are not judged by our rules.
+    assert!(!authorize.allows(&bearer("ann"), list, &Remembered::default()).await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,8 @@
-//! Whether a read is a poll that may be held back or refused, and what comes of that. Pure.
+//! Reads that repeat too often, and the two limits that hold or refuse them. Pure.
 //!
-//! Only what is surely the same read over and over is ever touched: never a write, a watch, health,
-//! discovery, a review, a subresource, a `continue`, an exact version, or what leaders are elected by.
+//! [`PollLimit::Upstream`] counts unsafe reads that cost the apiserver something. [`PollLimit::Memory`]
+//! guards against a client that loops on responses from memory. Writes, watches, health, discovery,
+//! reviews, subresources, `continue`, exact versions and leader election are never held or refused.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -15,7 +16,8 @@ use crate::{
         selector::NAME_PATH,
         version::VersionMatch,
     },
-    limit::{Bucket, Place, Turn},
+    limit::{Bucket, Place, Rate, Turn},
+    metrics::PollLimit,
     mutants::{Mutant, is_on},
     policy::{RepeatAction, RepeatPolls, ResourcePolicy, elects_leaders},
     proxy::identify::Caller,
@@ -24,37 +26,39 @@ use crate::{
 /// A read that may be repeated too often.
 #[derive(Clone, Copy, Debug)]
 pub struct Poll<'a> {
-    /// Who asks.
+    /// The caller.
     pub caller: Caller,
-    /// What it asks.
+    /// The read.
     pub read: &'a Read,
-    /// What becomes of too many.
+    /// The configured limits.
     pub terms: RepeatPolls,
-    /// How long it may be held back at most: its client waits for an answer.
+    /// The longest time between the request's arrival and its release.
     patience: Duration,
 }
 
-/// What is the same in all repetitions of a poll, however it is written.
+/// Everything that is equal in all repetitions of a poll, however it is written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PollKey {
+pub struct PollKey<'a> {
     caller: Caller,
-    query: Query,
+    query: &'a Query,
     named: bool,
-    any_version: bool,
+    version: &'a VersionMatch,
     limit: Option<u64>,
 }
 
-/// A poll that is held back.
+/// A poll that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Until then; not longer than its client has patience.
+    /// The limit that holds it.
+    pub limit: PollLimit,
+    /// The end of its hold; never later than its client's timeout allows.
     pub until: Instant,
-    /// When those it waits with are released.
+    /// The release of all polls that wait with it.
     pub released_at: Instant,
-    /// Whether it was the first.
+    /// `First` if no other waited.
     pub place: Place,
-    /// At which rate they come.
-    pub terms: RepeatPolls,
+    /// The rate of the limit.
+    pub rate: Rate,
 }
 
 /// A poll that is refused.
@@ -64,10 +68,13 @@ pub struct Reject {
     pub retry_after_secs: NonZeroU32,
 }
 
-/// So long before its client gives up a poll is on its way again.
+/// A held poll is released this long before its client's timeout.
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// The poll that a request is, if it is one that may be held back or refused.
+/// The longest hold of a poll that memory answers.
+pub const MEMORY_DELAY_MAX: Duration = Duration::from_millis(50);
+
+/// Returns the poll that a request is, if the rules let it be held or refused.
 pub fn poll<'a>(info: &'a RequestInfo, caller: Caller, rules: &ResourcePolicy) -> Option<Poll<'a>> {
     let terms = rules.repeat_polls?;
     let (RequestInfo::Resource(request), Caller::Own | Caller::Bearer(_)) = (info, caller) else {
@@ -75,10 +82,10 @@ pub fn poll<'a>(info: &'a RequestInfo, caller: Caller, rules: &ResourcePolicy) -
     };
     let read = request.read.as_ref().ok()?;
     let name = read.query.fields.pinned(NAME_PATH);
-    if !is_unsafe(read) || elects_leaders(&request.resource, name) {
+    if elects_leaders(&request.resource, name) {
         return None;
     }
-    Some(Poll { caller, read, terms, patience: patience(request, &terms) })
+    Some(Poll { caller, read, terms, patience: patience(request) })
 }
 
 /// What asks for the most recent state, or lets the apiserver filter every object.
@@ -91,47 +98,78 @@ pub(super) fn is_unsafe(read: &Read) -> bool {
     }
 }
 
-fn patience(request: &ResourceRequest, terms: &RepeatPolls) -> Duration {
+/// Returns the longest time from a request's arrival to its release.
+fn patience(request: &ResourceRequest) -> Duration {
     match request.timeout {
-        Some(timeout) if !is_on(Mutant::TimeoutIgnored) => {
-            terms.max_delay.min(timeout.saturating_sub(MARGIN))
-        }
-        _ => terms.max_delay,
+        Some(timeout) if !is_on(Mutant::TimeoutIgnored) => timeout.saturating_sub(MARGIN),
+        _ => Duration::MAX,
     }
 }
 
 // === impl Poll ===
 
-impl Poll<'_> {
-    /// What its bucket is found by.
-    pub fn key(&self) -> PollKey {
+impl<'a> Poll<'a> {
+    /// Returns the key of its counters.
+    pub fn key(&self) -> PollKey<'a> {
         PollKey {
             caller: self.caller,
-            query: self.read.query.clone(),
+            query: &self.read.query,
             named: self.read.name.is_some(),
-            any_version: self.read.version == VersionMatch::Any,
+            version: &self.read.version,
             limit: self.read.limit,
         }
     }
 
-    /// What comes of it, if it comes too often; otherwise it has taken a token.
-    pub fn plan(&self, bucket: &Bucket, now: Instant) -> Option<Plan> {
-        match self.terms.action {
-            RepeatAction::Off => None,
-            RepeatAction::Reject => {
-                let wait = bucket.take(&self.terms.rate, now).err()?;
-                Some(Plan::Reject(Reject { retry_after_secs: whole_seconds(wait) }))
+    /// Returns the limit that applies to a plan for this poll, if one does.
+    pub fn limit(&self, plan: &Plan) -> Option<PollLimit> {
+        match plan {
+            Plan::Read(_) => Some(PollLimit::Memory),
+            Plan::Share(_) | Plan::Forward(_) => self.upstream_limit(),
+            Plan::Watch(_) | Plan::Document(_) | Plan::Pace(_) | Plan::Reject(_) => None,
+        }
+    }
+
+    /// Returns the limit that applies to this poll when it is forwarded, if one does.
+    pub fn upstream_limit(&self) -> Option<PollLimit> {
+        is_unsafe(self.read).then_some(PollLimit::Upstream)
+    }
+
+    /// Returns the rate of a limit.
+    pub fn rate(&self, limit: PollLimit) -> Rate {
+        match limit {
+            PollLimit::Upstream => self.terms.rate,
+            PollLimit::Memory => self.terms.from_memory,
+        }
+    }
+
+    /// Takes a token of `bucket`, or holds or refuses the poll; `waited` is the time since it arrived.
+    pub fn plan(
+        &self,
+        limit: PollLimit,
+        bucket: &Bucket,
+        now: Instant,
+        waited: Duration,
+    ) -> Option<Plan> {
+        let rate = self.rate(limit);
+        let max_delay = match (limit, self.terms.action) {
+            (_, RepeatAction::Off) => return None,
+            (PollLimit::Upstream, RepeatAction::Reject) => {
+                let wait = bucket.take(&rate, now).err()?;
+                return Some(Plan::Reject(Reject { retry_after_secs: whole_seconds(wait) }));
             }
-            // Its client has no patience at all.
-            RepeatAction::Pace if self.patience.is_zero() => None,
-            RepeatAction::Pace => match bucket.join(&self.terms.rate, self.terms.max_delay, now) {
-                Turn::Now => None,
-                Turn::At(released_at, place) => {
-                    let until = released_at.min(now + self.patience);
-                    let terms = self.terms;
-                    Some(Plan::Pace(Pace { until, released_at, place, terms }))
-                }
-            },
+            (PollLimit::Upstream, RepeatAction::Pace) => self.terms.max_delay,
+            (PollLimit::Memory, _) => MEMORY_DELAY_MAX,
+        };
+        let patience = self.patience.min(max_delay).saturating_sub(waited);
+        if patience.is_zero() {
+            return None;
+        }
+        match bucket.join(&rate, max_delay, now) {
+            Turn::Now => None,
+            Turn::At(released_at, place) => {
+                let until = released_at.min(now + patience);
+                Some(Plan::Pace(Pace { limit, until, released_at, place, rate }))
+            }
         }
     }
 }

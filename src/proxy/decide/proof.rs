@@ -10,9 +10,9 @@ use crate::{
         query::Query,
         version::{Freshness, VersionMatch},
     },
-    cache::{Link, Published, View, store::Snapshot},
+    cache::{Link, Published, View},
     mutants::{Mutant, is_on},
-    proxy::session::{Imminence, Session, Verdict},
+    proxy::session::{Held, Imminence, Session, Verdict},
 };
 
 /// After this long without an event or bookmark a replica proves nothing (bookmarks come each minute).
@@ -51,34 +51,34 @@ pub(super) fn unproven(
     }
 }
 
-/// Whether the session may be shown a snapshot by a request at this level.
+/// Whether the session may be shown a replica's state by a request at this level.
 pub(super) fn verdict(
     query: &Query,
     level: Level,
     version: &VersionMatch,
     max_staleness: Duration,
-    snapshot: &Snapshot,
+    held: Held<'_>,
     session: &Session,
     now: Instant,
 ) -> Verdict {
     match (level, version) {
         (Level::NotOlderThan, VersionMatch::NotOlderThan(version))
-            if snapshot.version() < version && !is_on(Mutant::VersionNotAwaited) =>
+            if held.snapshot.version() < version && !is_on(Mutant::VersionNotAwaited) =>
         {
             Verdict::Behind(version.clone(), Imminence::Likely)
         }
         (Level::Any | Level::NotOlderThan | Level::Configured(Freshness::Any), _) => {
-            session.judge_monotonic(query, snapshot, now)
+            session.judge_monotonic(query, held, now)
         }
         (Level::Configured(Freshness::Bounded), _) => {
             let since = now.checked_sub(max_staleness).unwrap_or(now);
-            match session.judge(query, snapshot, now) {
-                Verdict::Satisfied if !session.is_proven_since(query, snapshot, since) => {
+            match session.judge(query, held, now) {
+                Verdict::Satisfied if !session.is_proven_since(query, held, since) => {
                     Verdict::Barred
                 }
                 verdict => verdict,
             }
         }
-        (Level::Configured(_), _) => session.judge(query, snapshot, now),
+        (Level::Configured(_), _) => session.judge(query, held, now),
     }
 }

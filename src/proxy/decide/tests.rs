@@ -34,7 +34,7 @@ fn everything() -> Rule {
 
 fn polls(action: RepeatAction) -> RepeatPolls {
     let (rate, max_delay) = (Rate::new(5.0, 2), Duration::from_secs(2));
-    RepeatPolls { rate, action, max_delay }
+    RepeatPolls { rate, action, max_delay, from_memory: Rate::new(200.0, 200) }
 }
 
 fn policy(freshness: Freshness, rewrite: Rewrite) -> Policy {
@@ -347,7 +347,7 @@ fn after_an_expiry_the_next_read_is_the_apiservers_own() {
 }
 
 #[test]
-fn only_unsafe_reads_ask_for_a_replica() {
+fn unsafe_reads_ask_for_a_replica_and_others_when_they_are_repeated() {
     let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
     let demand = |target: &str| {
         let (info, session) = (info(target), Session::default());
@@ -357,9 +357,9 @@ fn only_unsafe_reads_ask_for_a_replica() {
     };
     assert_eq!(demand(PODS), Demand::Count);
     assert_eq!(demand(&format!("{PODS}/a")), Demand::Count);
-    assert_eq!(demand(&format!("{PODS}?resourceVersion=0")), Demand::Ignore);
+    assert_eq!(demand(&format!("{PODS}?resourceVersion=0")), Demand::Repeated);
     assert_eq!(demand(&format!("{PODS}?resourceVersion=0&labelSelector=a")), Demand::Count);
-    assert_eq!(demand(&format!("{PODS}?resourceVersion=5")), Demand::Ignore);
+    assert_eq!(demand(&format!("{PODS}?resourceVersion=5")), Demand::Repeated);
 }
 
 #[test]

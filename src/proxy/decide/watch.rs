@@ -23,7 +23,7 @@ use crate::{
     policy::ResourcePolicy,
     proxy::{
         identify::Caller,
-        session::{Imminence, Session, Verdict},
+        session::{Held, Imminence, Session, Verdict},
     },
     websocket::Asked,
 };
@@ -157,7 +157,8 @@ pub fn decide_watch(
         }
         _ => Begin::Now,
     };
-    match verdict(&watch.query, level, &watch.version, max_staleness, snapshot, session, now) {
+    let held = Held { query: view.replica.query(), snapshot };
+    match verdict(&watch.query, level, &watch.version, max_staleness, held, session, now) {
         Verdict::Satisfied => follow(candidate, view, snapshot, begin),
         Verdict::Behind(version, Imminence::Likely) => {
             wait(Reach::Version(version), patience, ForwardReason::Behind)

@@ -9,7 +9,7 @@ use http::{Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
-use super::{Condition, Discovery, Document, Wanted, collect::Collecting};
+use super::{Condition, Discovery, Document, Held, Wanted, collect::Collecting};
 use crate::{
     api::request::{RequestInfo, ResourceRequest},
     body::Body,
@@ -72,7 +72,12 @@ impl Proxy {
         };
         let held = self.discovery.held(caller, &wanted.key).await;
         let now = Instant::now();
-        decide::decide_document(wanted, held, &self.discovery.standing(now), now)
+        // A document that nobody has asked for before is asked for whatever the watches prove.
+        let standing = match &held {
+            Held::Nothing => self.discovery.proven(),
+            Held::Known(_) | Held::Confirmed(_) => self.discovery.standing(now),
+        };
+        decide::decide_document(wanted, held, &standing, now)
     }
 
     pub(in crate::proxy) async fn document(

@@ -26,6 +26,8 @@ pub(super) enum Event {
 pub(super) struct Definition {
     pub(super) name: Box<str>,
     pub(super) version: Box<str>,
+    /// Counts changes of the specification; nothing if the server does not count.
+    pub(super) generation: Option<i64>,
     /// Whether another server than the apiserver stands behind it.
     pub(super) is_remote: bool,
 }
@@ -82,6 +84,7 @@ struct RawMetadata<'a> {
     name: Cow<'a, str>,
     #[serde(borrow)]
     resource_version: Cow<'a, str>,
+    generation: Option<i64>,
 }
 
 #[derive(Default, Deserialize)]
@@ -148,6 +151,7 @@ impl RawObject<'_> {
         Definition {
             name: self.metadata.name.as_ref().into(),
             version: self.metadata.resource_version.as_ref().into(),
+            generation: self.metadata.generation,
             is_remote: self.spec.service.is_some(),
         }
     }
@@ -168,7 +172,8 @@ mod tests {
     use super::*;
 
     fn definition(name: &str, version: &str, is_remote: bool) -> Definition {
-        Definition { name: name.into(), version: version.into(), is_remote }
+        let generation = (name == "b").then_some(3);
+        Definition { name: name.into(), version: version.into(), generation, is_remote }
     }
 
     #[tokio::test]
@@ -176,7 +181,7 @@ mod tests {
         let text = concat!(
             r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"5"},"spec":{"service":{"name":"s"}}}}"#,
             "\n",
-            r#"{"type":"MODIFIED","object":{"kind":"PartialObjectMetadata","metadata":{"name":"b","resourceVersion":"6"}}}"#,
+            r#"{"type":"MODIFIED","object":{"kind":"PartialObjectMetadata","metadata":{"name":"b","resourceVersion":"6","generation":3}}}"#,
             "\n",
             r#"{"type":"DELETED","object":{"metadata":{"name":"a","resourceVersion":"7"},"spec":{"service":null}}}"#,
             "\n",

@@ -1,8 +1,9 @@
 //! Follows all that discovery documents are made from: CustomResourceDefinitions and APIServices.
 //!
-//! What is followed is not kept: it counts that something changed, and which APIServices have servers
-//! of their own, whose documents no watch shows. Runs while documents are asked for. Invariant: as long
-//! as [`Standing::proven_at`] says so, no change is missing from [`Standing::changed_at`].
+//! Kept of them are the time of the last change, the generations of changed definitions, and the names
+//! of APIServices with servers of their own, whose documents no watch shows. Each watch runs while it is
+//! used: both for documents, that of definitions also for replicas of custom resources. Invariant: as
+//! long as [`Standing::proven_at`] says so, no change is missing from [`Standing::changed_at`].
 
 use std::{
     collections::BTreeSet,
@@ -15,11 +16,18 @@ use http::{HeaderValue, Request, StatusCode, header};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::events::{Event, Lines, Unreadable, read_list};
+use super::{
+    events::{Definition, Event, Lines, Unreadable, read_list},
+    kinds::{DEFINITIONS, FOLLOWED, Role},
+};
 use crate::{
-    api::pushback::{RETRY_AFTER_MAX, retry_after},
+    api::{
+        GroupResource,
+        pushback::{RETRY_AFTER_MAX, retry_after},
+    },
     body::Body,
-    cache::reflector::Random,
+    cache::{Cache, reflector::Random},
+    hash::HashMap,
     upstream::{self, Client, Lane},
 };
 
@@ -39,15 +47,16 @@ pub(super) struct Watches {
     client: Arc<dyn Client>,
     random: Random,
     stop: CancellationToken,
+    cache: Cache,
     state: Mutex<State>,
 }
 
 struct State {
-    used_at: Instant,
-    activity: Activity,
     disturbed_at: Instant,
     followed: [Followed; FOLLOWED.len()],
     remote: Arc<BTreeSet<Box<str>>>,
+    /// The generations of definitions that changed, by name.
+    generations: HashMap<Box<str>, i64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,26 +67,11 @@ enum Activity {
 
 #[derive(Clone, Copy)]
 struct Followed {
+    used_at: Instant,
+    activity: Activity,
     /// Nothing while the watch is not open.
     proven_at: Option<Instant>,
     changed_at: Instant,
-}
-
-/// One of the two.
-struct Kind {
-    role: Role,
-    path: &'static str,
-    /// What is needed of its lists, which may be the first item only.
-    list: &'static str,
-    accept_list: &'static str,
-    accept_watch: &'static str,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    Definitions,
-    /// These tell which groups have servers of their own.
-    Services,
 }
 
 /// How a watch ended.
@@ -105,23 +99,8 @@ enum Failure {
     Unreadable(#[from] Unreadable),
 }
 
-/// Of definitions, whose schemas are large, only the metadata is asked for; APIServices are small.
-const FOLLOWED: [Kind; 2] = [
-    Kind {
-        role: Role::Definitions,
-        path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-        list: "?limit=1",
-        accept_list: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-        accept_watch: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-    },
-    Kind {
-        role: Role::Services,
-        path: "/apis/apiregistration.k8s.io/v1/apiservices",
-        list: "",
-        accept_list: "application/json",
-        accept_watch: "application/json",
-    },
-];
+/// So many generations are remembered. A definition whose generation is unknown counts as changed.
+const GENERATIONS_MAX: usize = 4096;
 
 /// A watch is planned to be this long, and up to twice as long.
 const WATCH_LENGTH: Duration = Duration::from_secs(300);
@@ -143,7 +122,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// After a refusal it is not asked sooner.
-const REFUSED_REST: Duration = Duration::from_secs(60);
+const REFUSED_REST: Duration = Duration::from_secs(600);
 
 /// What we call ourselves towards the apiserver.
 const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
@@ -154,26 +133,37 @@ const IDLE_MAX: Duration = Duration::from_secs(600);
 // === impl Watches ===
 
 impl Watches {
-    /// Nothing is followed yet; everything ends with `stop`.
-    pub(super) fn new(client: Arc<dyn Client>, random: Random, stop: CancellationToken) -> Self {
+    /// Nothing is followed yet; everything ends with `stop`. Replicas in `cache` are told of changed
+    /// definitions.
+    pub(super) fn new(
+        client: Arc<dyn Client>,
+        random: Random,
+        stop: CancellationToken,
+        cache: Cache,
+    ) -> Self {
         let now = Instant::now();
+        let (activity, proven_at) = (Activity::Resting, None);
+        let followed = Followed { used_at: now, activity, proven_at, changed_at: now };
         let state = State {
-            used_at: now,
-            activity: Activity::Resting,
             disturbed_at: now,
-            followed: [Followed { proven_at: None, changed_at: now }; FOLLOWED.len()],
+            followed: [followed; FOLLOWED.len()],
             remote: Arc::default(),
+            generations: HashMap::default(),
         };
-        Self { client, random, stop, state: Mutex::new(state) }
+        Self { client, random, stop, cache, state: Mutex::new(state) }
     }
 
-    /// What they prove; begins to follow if nobody does.
-    pub(super) fn standing(self: &Arc<Self>, now: Instant) -> Standing {
+    /// Begins to follow both if nobody does.
+    pub(super) fn used_for_documents(self: &Arc<Self>, now: Instant) {
         let mut state = self.state();
-        state.used_at = now;
-        if mem::replace(&mut state.activity, Activity::Following) == Activity::Resting {
-            tokio::spawn(self.clone().run());
+        for which in 0..FOLLOWED.len() {
+            self.used(&mut state, which, now);
         }
+    }
+
+    /// What they prove.
+    pub(super) fn standing(&self) -> Standing {
+        let state = self.state();
         let proven = state.followed.iter().map(|followed| followed.proven_at);
         let changed = state.followed.iter().map(|followed| followed.changed_at);
         Standing {
@@ -181,6 +171,21 @@ impl Watches {
             proven_at: proven.min().flatten(),
             changed_at: changed.fold(state.disturbed_at, Instant::max),
             remote: state.remote.clone(),
+        }
+    }
+
+    /// Follows definitions for as long as there are replicas of custom resources.
+    pub(super) fn tend(self: &Arc<Self>, now: Instant) {
+        if self.cache.holds_custom() {
+            self.used(&mut self.state(), DEFINITIONS, now);
+        }
+    }
+
+    fn used(self: &Arc<Self>, state: &mut State, which: usize, now: Instant) {
+        let followed = &mut state.followed[which];
+        followed.used_at = now;
+        if mem::replace(&mut followed.activity, Activity::Following) == Activity::Resting {
+            tokio::spawn(self.clone().run(which));
         }
     }
 
@@ -193,26 +198,23 @@ impl Watches {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn run(self: Arc<Self>) {
-        let following = async {
-            tokio::join!(self.follow(0), self.follow(1));
-        };
+    async fn run(self: Arc<Self>, which: usize) {
         tokio::select! {
-            () = following => {}
+            () = self.follow(which) => {}
             () = self.stop.cancelled() => {}
-            () = self.rested() => {}
+            () = self.rested(which) => {}
         }
     }
 
-    /// Waits until nobody has asked for long, and then stops under the lock that asking takes.
-    async fn rested(&self) {
+    /// Waits until nobody has used it for long, and then stops under the lock that using takes.
+    async fn rested(&self, which: usize) {
         loop {
             let ends_at = {
-                let mut state = self.state();
-                let ends_at = state.used_at + IDLE_MAX;
+                let followed = &mut self.state().followed[which];
+                let ends_at = followed.used_at + IDLE_MAX;
                 if Instant::now() >= ends_at {
-                    state.activity = Activity::Resting;
-                    state.followed.iter_mut().for_each(|followed| followed.proven_at = None);
+                    followed.activity = Activity::Resting;
+                    followed.proven_at = None;
                     return;
                 }
                 ends_at
@@ -319,9 +321,14 @@ impl Watches {
             Event::Changed(definition) => (definition.is_remote, definition),
             Event::Deleted(definition) => (false, definition),
         };
+        let is_service = FOLLOWED[which].role == Role::Services;
         let mut state = self.state();
         state.followed[which].changed_at = now;
-        let is_service = FOLLOWED[which].role == Role::Services;
+        if !is_service && state.is_redefined(&definition) {
+            drop(state);
+            self.redefine(&definition.name);
+            return Some(definition.version);
+        }
         if is_service && state.remote.contains(&definition.name) != is_remote {
             let remote = Arc::make_mut(&mut state.remote);
             if is_remote {
@@ -331,6 +338,13 @@ impl Watches {
             }
         }
         Some(definition.version)
+    }
+
+    /// A definition is named after its resource and group.
+    fn redefine(&self, name: &str) {
+        if let Some((resource, group)) = name.split_once('.') {
+            self.cache.redefine(&GroupResource::new(group, resource));
+        }
     }
 
     async fn ask(&self, target: &str, accept: &'static str, lane: Lane) -> Result<Body, Failure> {
@@ -350,6 +364,19 @@ impl Watches {
                 Err(Failure::Status(code, told.min(RETRY_AFTER_MAX)))
             }
         }
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Reports whether the specification may be another than before.
+    fn is_redefined(&mut self, definition: &Definition) -> bool {
+        let Some(generation) = definition.generation else { return true };
+        if self.generations.len() >= GENERATIONS_MAX {
+            self.generations.clear();
+        }
+        self.generations.insert(definition.name.clone(), generation) != Some(generation)
     }
 }
 

@@ -4,6 +4,8 @@
 //! whose answer does not come whole leaves a barrier. Answers pass through unchanged.
 
 mod body;
+mod guard;
+mod listing;
 mod watch;
 
 use std::sync::Arc;
@@ -16,11 +18,13 @@ use crate::{
         GroupResource, ObjectKey, Scope, Verb,
         learn::{Learned, Learner, Lifecycle},
         protobuf,
+        query::Query,
         request::ResourceRequest,
         version::VersionMatch,
         watch::WatchReader,
     },
     body::Body,
+    cache::Cache,
     insight::Witness,
     metrics::Metrics,
     mutants::{Mutant, is_on},
@@ -33,10 +37,11 @@ use crate::{
 };
 
 use body::LearningBody;
+pub(super) use guard::Armed;
 pub(super) use watch::WatchLesson;
 
 /// What is to be learned from one exchange, if anything.
-pub(super) struct Lesson(Option<Exchange>);
+pub(super) struct Lesson(Option<Box<Exchange>>);
 
 /// The same for the session itself, and for what it would have been in mode `enforce`.
 pub(super) struct Lessons {
@@ -50,11 +55,17 @@ struct Exchange {
     resource: GroupResource,
     scope: Scope,
     key: Option<ObjectKey>,
+    /// What a list selects, if that is understood.
+    query: Option<Query>,
+    /// The page of it that was asked for.
+    token: Option<Arc<str>>,
     subresource: Option<Arc<str>>,
     subject: Subject,
     sent_at: Instant,
     witness: Option<Witness>,
     metrics: Option<Metrics>,
+    /// The replicas that what is shown is held against.
+    cache: Option<Cache>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,17 +133,33 @@ impl Lesson {
             }
             _ => return Self::none(),
         };
-        Self(Some(Exchange {
+        let (query, token) = match (&request.read, &request.page) {
+            (Ok(read), _) => (Some(read.query.clone()), None),
+            (Err(_), Some(page)) => (Some(page.query.clone()), Some(page.token.clone())),
+            (Err(_), None) => (None, None),
+        };
+        Self(Some(Box::new(Exchange {
             session: session.clone(),
             resource: request.resource.group_resource(),
             scope: request.scope.clone(),
             key: request.object_key(),
+            query,
+            token,
             subresource: request.subresource.clone(),
             subject,
             sent_at: now,
             witness: None,
             metrics: None,
-        }))
+            cache: None,
+        })))
+    }
+
+    /// The same, and what is shown is held against these replicas.
+    pub(super) fn beside(mut self, cache: &Cache) -> Self {
+        if let Some(exchange) = &mut self.0 {
+            exchange.cache = Some(cache.clone());
+        }
+        self
     }
 
     /// The same, and `witness` is told which version a write left its object at.
@@ -160,7 +187,8 @@ impl Lesson {
 
     /// What a watch through a WebSocket will show.
     pub(super) fn watch_tunnel(self) -> WatchLesson {
-        let watch = self.0.filter(|exchange| exchange.subject == Subject::Watch);
+        let watch =
+            self.0.filter(|exchange| exchange.subject == Subject::Watch).map(|watch| *watch);
         WatchLesson::new(watch, Ok(WatchReader::websocket()))
     }
 
@@ -182,7 +210,7 @@ impl Lesson {
                 {
                     return response;
                 }
-                let lesson = WatchLesson::new(Some(exchange), reader);
+                let lesson = WatchLesson::new(Some(*exchange), reader);
                 return response.map(|body| lesson.read_along(body));
             }
             Subject::Watch => false,
@@ -200,7 +228,7 @@ impl Lesson {
             return response;
         }
         let learner = Learner::new(field(header::CONTENT_TYPE), field(header::CONTENT_ENCODING));
-        response.map(|body| Body::wrap(LearningBody::new(body, learner, exchange, code)))
+        response.map(|body| Body::wrap(LearningBody::new(body, learner, *exchange, code)))
     }
 }
 
@@ -220,7 +248,8 @@ impl Exchange {
                     (code, self.subject, self.key.clone())
                 {
                     let gone = Expectation::Gone { uid: None, version: None };
-                    self.session.lock().observe(&self.resource, key, gone, self.sent_at);
+                    let times = (self.sent_at, Instant::now());
+                    self.session.lock().observe(&self.resource, key, gone, times);
                 }
             }
         }
@@ -243,7 +272,7 @@ impl Exchange {
     fn learned(&self, code: StatusCode, learned: Learned) {
         let now = Instant::now();
         match self.subject {
-            Subject::Read { consistent, source } => self.saw(consistent, source, learned, now),
+            Subject::Read { consistent, .. } => self.saw(consistent, learned, now),
             Subject::Write(verb) => {
                 let mut session = self.session.lock();
                 match code {
@@ -261,18 +290,18 @@ impl Exchange {
         }
     }
 
-    fn saw(&self, consistent: bool, source: Source, learned: Learned, now: Instant) {
+    fn saw(&self, consistent: bool, learned: Learned, now: Instant) {
+        if self.key.is_none() {
+            let version = match learned {
+                Learned::List { version, .. } => Some(version),
+                _ => None,
+            };
+            return self.unread(version);
+        }
         let mut session = self.session.lock();
         match (learned, self.key.clone()) {
-            (Learned::List { version }, None) => {
-                session.shown(&self.resource, &version, source, now);
-                if consistent {
-                    session.proven(&self.resource, self.sent_at, &version);
-                    session.went_upstream(&self.resource);
-                }
-            }
             // A Table of one object has that object's version.
-            (Learned::List { version }, Some(key)) => {
+            (Learned::List { version, .. }, Some(key)) => {
                 session.raise(&self.resource, key, Expectation::AtLeast(version, None), now);
             }
             (Learned::Object(object), Some(key)) => {
@@ -282,7 +311,7 @@ impl Exchange {
                 let labels = self.known(object.labels);
                 let expectation = Expectation::AtLeast(object.version, labels);
                 if consistent {
-                    session.observe(&self.resource, key, expectation, self.sent_at);
+                    session.observe(&self.resource, key, expectation, (self.sent_at, now));
                     session.went_upstream(&self.resource);
                 } else {
                     session.raise(&self.resource, key, expectation, now);
@@ -292,8 +321,9 @@ impl Exchange {
             (_, Some(key)) => {
                 session.expect(&self.resource, key, Expectation::Uncertain, now);
             }
-            (_, None) => session.swept(&self.resource, Scope::All, now),
+            (_, None) => {}
         }
+        self.tidy(&mut session);
     }
 
     fn wrote(&self, session: &mut Session, verb: Verb, learned: Learned, now: Instant) {

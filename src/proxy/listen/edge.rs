@@ -1,7 +1,7 @@
 //! Requests that nobody behind the listener should see, and their answers.
 
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode, Uri,
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri,
     header::{CONNECTION, CONTENT_TYPE, UPGRADE},
 };
 use hyper::body::Incoming;
@@ -11,7 +11,7 @@ use super::{
     connect::{self, Tunnels},
     guard::Verdict,
 };
-use crate::body::Body;
+use crate::{body::Body, places::Busy};
 
 /// Answers a request of an HTTP/1 connection, whose framing may be wrong.
 pub(super) async fn answer_http1<S: Serve>(
@@ -29,6 +29,12 @@ pub(super) async fn answer_http1<S: Serve>(
     if let Some(response) = tunnels.answer(&mut request) {
         return response;
     }
+    if nominates_credential(request.headers()) {
+        let message = "the Connection header names a credential";
+        let mut response = refusal(StatusCode::BAD_REQUEST, "BadRequest", message);
+        close(&mut response);
+        return response;
+    }
     let upgrade = request.headers().contains_key(UPGRADE);
     let mut response = answer(service, connection, request).await;
     if upgrade && response.status() != StatusCode::SWITCHING_PROTOCOLS {
@@ -36,6 +42,23 @@ pub(super) async fn answer_http1<S: Serve>(
         close(&mut response);
     }
     response
+}
+
+/// Answers a request unless the connection has just been closed to make room for another.
+pub(super) async fn while_busy(
+    busy: Option<Busy>,
+    answer: impl Future<Output = Response<Body>>,
+) -> Response<Body> {
+    let Some(busy) = busy else {
+        let message = "the connection was idle and is closed";
+        return refusal(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message);
+    };
+    let response = answer.await;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        busy.keep();
+        return response;
+    }
+    response.map(|body| body.holding(busy))
 }
 
 pub(super) async fn answer<S: Serve>(
@@ -48,6 +71,8 @@ pub(super) async fn answer<S: Serve>(
     } else if is_bare_authority(request.uri()) {
         let message = "the request target is neither a path nor a URL";
         refusal(StatusCode::BAD_REQUEST, "BadRequest", message)
+    } else if !is_whole(request.uri()) {
+        refusal(StatusCode::BAD_REQUEST, "BadRequest", "the request target has an invalid escape")
     } else {
         return service.serve(connection, request).await;
     };
@@ -60,6 +85,32 @@ pub(super) async fn answer<S: Serve>(
 /// Whether a target has the form that only CONNECT may have (RFC 9112 §3.2.3).
 fn is_bare_authority(target: &Uri) -> bool {
     target.scheme().is_none() && target.authority().is_some()
+}
+
+/// Reports whether an apiserver can read a target: it answers 400 to others, or breaks the stream.
+fn is_whole(target: &Uri) -> bool {
+    let mut parts = target.path().as_bytes().split(|byte| *byte == b'%');
+    // What stands before the first escape is none.
+    parts.next();
+    let is_escape =
+        |part: &[u8]| matches!(part, [a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
+    parts.all(is_escape)
+        && !target.path_and_query().is_some_and(|all| all.as_str().contains('\x7f'))
+}
+
+/// Reports whether a client asks to have proof of who it is removed on the way.
+fn nominates_credential(headers: &HeaderMap) -> bool {
+    let named = headers
+        .get_all(CONNECTION)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    named.map(<[u8]>::trim_ascii).any(|name| {
+        let begins =
+            |with: &[u8]| name.len() >= with.len() && name[..with.len()].eq_ignore_ascii_case(with);
+        name.eq_ignore_ascii_case(b"authorization")
+            || name.eq_ignore_ascii_case(b"sec-websocket-protocol")
+            || begins(b"impersonate-")
+    })
 }
 
 pub(super) fn close(response: &mut Response<Body>) {

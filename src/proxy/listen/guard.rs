@@ -25,6 +25,7 @@ pub(super) enum Violation {
     Host,
     BareLineFeed,
     FoldedHeader,
+    Fragment,
 }
 
 /// Where the guard leaves what it found.
@@ -77,18 +78,20 @@ struct Framing {
     version_1_1: bool,
     bare_line_feed: bool,
     folded: bool,
+    fragment: bool,
 }
 
 // === impl Violation ===
 
 impl Violation {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::LengthAndEncoding,
         Self::RepeatedLength,
         Self::Encoding,
         Self::Host,
         Self::BareLineFeed,
         Self::FoldedHeader,
+        Self::Fragment,
     ];
 
     pub(super) fn message(self) -> &'static str {
@@ -99,6 +102,7 @@ impl Violation {
             Self::Host => "exactly one Host header is required",
             Self::BareLineFeed => "a header line ends without a carriage return",
             Self::FoldedHeader => "a header is continued on another line",
+            Self::Fragment => "the request target has a fragment",
         }
     }
 }
@@ -274,6 +278,7 @@ impl Framing {
         framing.version_1_1 = request_line.trim_ascii_end().ends_with(b"HTTP/1.1");
         framing.connect = request_line.starts_with(b"CONNECT ");
         framing.bare_line_feed = !request_line.ends_with(b"\r\n");
+        framing.fragment = memchr::memchr(b'#', request_line).is_some();
         while !rest.is_empty() {
             let line;
             (line, rest) = through_line_feed(rest);
@@ -318,6 +323,8 @@ impl Framing {
             Some(Violation::FoldedHeader)
         } else if self.bare_line_feed {
             Some(Violation::BareLineFeed)
+        } else if self.fragment {
+            Some(Violation::Fragment)
         } else {
             None
         }

@@ -16,7 +16,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
-    sync::OwnedSemaphorePermit,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
@@ -26,10 +25,11 @@ use super::{
     Connection, Doors, Limits, Protocol, Serve,
     connect::{Served, Tunnels},
     edge,
-    socket::{Place, Socket},
+    socket::{self, Socket},
 };
 use crate::{
     metrics::{self, Metrics, Outcome},
+    places::Place,
     tls,
     upstream::dial::tune,
 };
@@ -51,11 +51,22 @@ enum Greeting {
     Plain(TcpStream),
 }
 
+/// A place for a connection, or for what comes through a tunnel on it.
+#[derive(Clone, Copy)]
+struct Seat<'a> {
+    place: &'a Place,
+    /// Reports whether it counts as a client's connection; a tunnel's outer one does already.
+    counted: bool,
+}
+
 /// Received bytes on one HTTP/2 connection that may wait for their readers.
 const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 
 /// The same for one stream.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// How long a client may take to hear that its idle HTTP/2 connection ends.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a client sees that speaks plain HTTP to a TLS port, as from an apiserver.
 const PLAIN_TEXT_ANSWER: &[u8] =
@@ -64,35 +75,46 @@ const PLAIN_TEXT_ANSWER: &[u8] =
 // === impl Listener ===
 
 impl<S: Serve> Listener<S> {
-    /// Serves one connection until it ends, or the drain has begun and its requests are done.
+    /// Serves one connection until it ends, the drain has begun and its requests are done, or its
+    /// place goes to another.
     pub(super) async fn connection(
         self: Arc<Self>,
         stream: TcpStream,
         peer: SocketAddr,
-        place: OwnedSemaphorePermit,
+        place: Place,
     ) {
+        tokio::select! {
+            () = self.whole(stream, peer, &place) => {}
+            () = place.closed() => {
+                debug!(%peer, "an idle connection made room for another");
+            }
+        }
+    }
+
+    async fn whole(&self, stream: TcpStream, peer: SocketAddr, place: &Place) {
         // Fails only on a connection that is gone already.
         let _ = tune(&stream);
+        let seat = Seat { place, counted: true };
         let (metrics, authorities) = (&self.metrics, &self.doors.authorities);
         let Some(tls) = &self.doors.tls else {
             let connection = connection(peer, Protocol::Http1, None);
-            return self.http1(stream, connection, Some(place), &Tunnels::none(metrics)).await;
+            return self.http1(stream, connection, seat, &Tunnels::none(metrics)).await;
         };
         let (tunnels, plain);
         match self.greet(stream).await {
             Ok(Greeting::Tls(stream)) => {
                 tunnels = Tunnels::new(authorities, metrics, Served::Everything);
-                self.encrypted(tls, stream, peer, Some(place), &tunnels).await;
+                self.encrypted(tls, stream, peer, seat, &tunnels).await;
             }
             Ok(Greeting::Plain(stream)) => {
                 tunnels = Tunnels::new(authorities, metrics, Served::ConnectOnly);
                 plain = connection(peer, Protocol::Http1, None);
-                self.http1(stream, plain, Some(place), &tunnels).await;
+                self.http1(stream, plain, seat, &tunnels).await;
             }
             Err(error) => return debug!(%peer, %error, "no greeting"),
         }
         if let Some(tunnel) = tunnels.take() {
-            self.inside(tls, tunnel, peer).await;
+            self.inside(tls, tunnel, peer, place).await;
         }
     }
 
@@ -116,11 +138,12 @@ impl<S: Serve> Listener<S> {
     }
 
     /// What comes through a tunnel that CONNECT opened, as on a connection of its own.
-    async fn inside(&self, tls: &tls::Server, tunnel: OnUpgrade, peer: SocketAddr) {
+    async fn inside(&self, tls: &tls::Server, tunnel: OnUpgrade, peer: SocketAddr, place: &Place) {
         match tunnel.await {
             Ok(stream) => {
                 let stream = TokioIo::new(stream);
-                self.encrypted(tls, stream, peer, None, &Tunnels::none(&self.metrics)).await;
+                let seat = Seat { place, counted: false };
+                self.encrypted(tls, stream, peer, seat, &Tunnels::none(&self.metrics)).await;
             }
             Err(error) => debug!(%peer, %error, "the tunnel did not open"),
         }
@@ -131,7 +154,7 @@ impl<S: Serve> Listener<S> {
         tls: &tls::Server,
         stream: I,
         peer: SocketAddr,
-        place: Option<OwnedSemaphorePermit>,
+        seat: Seat<'_>,
         tunnels: &Tunnels,
     ) where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -140,9 +163,9 @@ impl<S: Serve> Listener<S> {
         let session = stream.get_ref().1;
         let version = session.protocol_version();
         if session.alpn_protocol() == Some(b"h2") {
-            self.http2(stream, connection(peer, Protocol::Http2, version), place).await;
+            self.http2(stream, connection(peer, Protocol::Http2, version), seat).await;
         } else {
-            self.http1(stream, connection(peer, Protocol::Http1, version), place, tunnels).await;
+            self.http1(stream, connection(peer, Protocol::Http1, version), seat, tunnels).await;
         }
     }
 
@@ -162,20 +185,14 @@ impl<S: Serve> Listener<S> {
         shaken.inspect_err(|error| debug!(%peer, %error, "TLS handshake failed")).ok()
     }
 
-    async fn http1<I>(
-        &self,
-        stream: I,
-        connection: Connection,
-        place: Option<OwnedSemaphorePermit>,
-        tunnels: &Tunnels,
-    ) where
+    async fn http1<I>(&self, stream: I, connection: Connection, seat: Seat<'_>, tunnels: &Tunnels)
+    where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let protocol = metrics::Protocol::Http1;
-        let place = place.map(|place| Place::new(&self.metrics, protocol, place));
-        let (socket, verdict) = Socket::http1(stream, place, self.limits.head_timeout);
+        let counted = self.counted(seat, metrics::Protocol::Http1);
+        let (socket, verdict) = Socket::http1(stream, counted, self.limits.head_timeout);
         let service = service_fn(move |request| {
-            let service = Arc::clone(&self.service);
+            let (service, busy) = (Arc::clone(&self.service), seat.place.begin());
             let (connection, verdict, tunnels) =
                 (connection.clone(), verdict.clone(), tunnels.clone());
             async move {
@@ -183,7 +200,7 @@ impl<S: Serve> Listener<S> {
                     edge::answer_http1(&*service, &connection, &verdict, &tunnels, request);
                 // hyper keeps room for this future while the body is sent, which a watch does for
                 // hours: nine kilobytes, unless they stand elsewhere and are freed.
-                Ok::<_, Infallible>(Box::pin(answer).await)
+                Ok::<_, Infallible>(edge::while_busy(busy, Box::pin(answer)).await)
             }
         });
         let mut builder = hyper::server::conn::http1::Builder::new();
@@ -204,16 +221,17 @@ impl<S: Serve> Listener<S> {
         debug!(?outcome, "client connection ended");
     }
 
-    async fn http2<I>(&self, stream: I, connection: Connection, place: Option<OwnedSemaphorePermit>)
+    async fn http2<I>(&self, stream: I, connection: Connection, seat: Seat<'_>)
     where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let service = service_fn(|request| {
             let (service, connection) = (Arc::clone(&self.service), connection.clone());
+            let busy = seat.place.begin();
             async move {
                 let answer = edge::answer(&*service, &connection, request);
                 // As over HTTP/1, for every stream.
-                Ok::<_, Infallible>(Box::pin(answer).await)
+                Ok::<_, Infallible>(edge::while_busy(busy, Box::pin(answer)).await)
             }
         });
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
@@ -225,9 +243,8 @@ impl<S: Serve> Listener<S> {
             .max_header_list_size(u32::try_from(self.limits.head_bytes_max).unwrap_or(u32::MAX))
             .keep_alive_interval(Duration::from_secs(30))
             .keep_alive_timeout(Duration::from_secs(20));
-        let protocol = metrics::Protocol::Http2;
-        let place = place.map(|place| Place::new(&self.metrics, protocol, place));
-        let socket = TokioIo::new(Socket::http2(stream, place));
+        let counted = self.counted(seat, metrics::Protocol::Http2);
+        let socket = TokioIo::new(Socket::http2(stream, counted));
         let mut served = std::pin::pin!(builder.serve_connection(socket, service));
         let outcome = tokio::select! {
             outcome = served.as_mut() => outcome,
@@ -235,8 +252,28 @@ impl<S: Serve> Listener<S> {
                 served.as_mut().graceful_shutdown();
                 served.await
             }
+            () = unused(seat.place, self.limits.idle_timeout) => {
+                served.as_mut().graceful_shutdown();
+                let goodbye = tokio::time::timeout(GOODBYE_TIMEOUT, served).await;
+                return debug!(?goodbye, "an idle client connection was closed");
+            }
         };
         debug!(?outcome, "client connection ended");
+    }
+
+    fn counted(&self, seat: Seat<'_>, protocol: metrics::Protocol) -> Option<socket::Place> {
+        seat.counted.then(|| socket::Place::new(&self.metrics, protocol, seat.place.clone()))
+    }
+}
+
+/// Waits until no request was under way for so long.
+async fn unused(place: &Place, timeout: Duration) {
+    loop {
+        let left = timeout.saturating_sub(place.idle_for());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left).await;
     }
 }
 

@@ -10,12 +10,14 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    sync::OwnedSemaphorePermit,
     time::{Instant, Sleep},
 };
 
 use super::guard::{Guard, Verdict};
-use crate::metrics::{Metrics, Presence, Protocol};
+use crate::{
+    metrics::{Metrics, Presence, Protocol},
+    places,
+};
 
 /// A byte stream whose place among the connections is free once it is dropped, tunnels included.
 pub(super) struct Socket<S> {
@@ -29,7 +31,7 @@ pub(super) struct Socket<S> {
 /// A place among the connections, and the record of who has it.
 pub(super) struct Place {
     metrics: Metrics,
-    _permit: OwnedSemaphorePermit,
+    _place: places::Place,
     _present: Presence,
 }
 
@@ -62,9 +64,9 @@ impl<S> Socket<S> {
 // === impl Place ===
 
 impl Place {
-    pub(super) fn new(metrics: &Metrics, protocol: Protocol, permit: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(metrics: &Metrics, protocol: Protocol, place: places::Place) -> Self {
         let present = metrics.client_connection(protocol);
-        Self { metrics: metrics.clone(), _permit: permit, _present: present }
+        Self { metrics: metrics.clone(), _place: place, _present: present }
     }
 }
 

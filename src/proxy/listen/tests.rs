@@ -60,11 +60,12 @@ async fn start(limits: Limits) -> Running {
     let (echo, begin) = (Arc::new(Echo::default()), CancellationToken::new());
     let drain = Drain { begin: begin.clone(), deadline: Duration::from_secs(2) };
     let tls = Some(tls::Server::new(leaf).unwrap());
+    let places = limits.places();
     let serving = tokio::spawn(serve(
         vec![bound],
         Doors { tls, authorities: Authorities::default() },
         Arc::clone(&echo),
-        limits,
+        (limits, places),
         drain,
         Metrics::new(),
     ));
@@ -229,6 +230,13 @@ async fn malformed_and_oversized_requests_get_a_clear_answer() {
         ("GET / HTTP/7.3\r\nHost: x\r\n\r\n".to_owned(), "400"),
         ("GET http://[::1 HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(), "400"),
         ("CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(), "405"),
+        ("GET /version#x HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(), "400"),
+        ("GET /a/%zz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".to_owned(), "400"),
+        ("GET /a/%2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".to_owned(), "400"),
+        ("GET /a/%2F?%zz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".to_owned(), "200"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nConnection: close, Authorization\r\n\r\n".to_owned(), "400"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nConnection: impersonate-user\r\n\r\n".to_owned(), "400"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nConnection: close, x-author\r\n\r\n".to_owned(), "200"),
         (query(5_000), "200"),
         (query(10_000), "431"),
         (format!("GET / HTTP/1.1\r\nHost: x\r\n{many_headers}\r\n"), "431"),
@@ -255,6 +263,7 @@ async fn oversized_heads_are_refused_on_http2_while_other_streams_go_on() {
     for (path, header, status) in [
         ("/a", "short", 200),
         ("/b", &*"x".repeat(100 * 1024), 431),
+        ("/a/%zz", "short", 400),
         (&*long_path, &*"x".repeat(4 * 1024), 431),
         ("/c", "short", 200),
     ] {
@@ -353,16 +362,69 @@ async fn pipelined_requests_are_answered_in_order() {
     assert!(places.is_sorted(), "{answer}");
 }
 
+/// So many connections that say nothing.
+async fn silent(address: SocketAddr, count: usize) -> Vec<TcpStream> {
+    let mut held = Vec::new();
+    for _ in 0..count {
+        held.push(TcpStream::connect(address).await.unwrap());
+    }
+    held
+}
+
 #[tokio::test]
-async fn connections_above_the_limit_wait_for_a_place() {
+async fn idle_connections_make_room_and_requests_under_way_stay() {
+    let running = start(Limits { connections_max: 20, ..Limits::default() }).await;
+    let mut busy = running.connect(running.client(&[])).await.unwrap();
+    busy.write_all(b"POST /busy HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\na").await.unwrap();
+    while running.seen().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let mut idle = Vec::new();
+    for _ in 0..20 {
+        idle.push(running.connect(running.client(&["h2"])).await.unwrap());
+    }
+    let _held = silent(running.address, 400).await;
+    let answered = async {
+        let stream = running.connect(running.client(&["h2"])).await.unwrap();
+        assert_eq!(get_http2(stream, "/new").await, "4 Http2 Some(TLSv1_3) 0");
+    };
+    tokio::time::timeout(Duration::from_secs(1), answered).await.expect("a place at once");
+    busy.write_all(b"b").await.unwrap();
+    assert!(read_until(&mut busy, ") 2").await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn a_connection_that_no_idle_one_can_make_room_for_is_refused() {
     let running = start(Limits { connections_max: 1, ..Limits::default() }).await;
-    let first = running.connect(running.client(&[])).await.unwrap();
-    let second = running.connect(running.client(&[]));
-    let mut second = Box::pin(second);
-    let early = tokio::time::timeout(Duration::from_millis(100), &mut second).await;
-    assert!(early.is_err(), "there is no place for a second");
-    drop(first);
-    assert_eq!(running_http1(second.await.unwrap()).await, "2 Http1 Some(TLSv1_3) 0");
+    let mut stuck = running.connect(running.client(&[])).await.unwrap();
+    stuck.write_all(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    while running.seen().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert!(running.connect(running.client(&[])).await.is_err(), "at once, not after a wait");
+    drop(stuck);
+    while running.connect(running.client(&[])).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn idle_http2_connection_is_closed_in_the_end_and_one_in_use_is_not() {
+    let limits = Limits { idle_timeout: Duration::from_millis(300), ..Limits::default() };
+    let running = start(limits).await;
+    let open = async || {
+        let stream = running.connect(running.client(&["h2"])).await.unwrap();
+        let (sender, connection) =
+            http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        (sender, tokio::spawn(connection))
+    };
+    let (mut used, using) = open().await;
+    let (_idle, idling) = open().await;
+    let request = Request::get("https://localhost/never").body(Body::empty()).unwrap();
+    let waiting = tokio::spawn(used.send_request(request));
+    let closed = tokio::time::timeout(Duration::from_secs(5), idling).await;
+    closed.expect("closed in time").unwrap().unwrap();
+    assert!(!using.is_finished() && !waiting.is_finished());
 }
 
 #[tokio::test]
@@ -395,7 +457,7 @@ async fn plain_listener_serves_http1() {
         vec![bound],
         Doors::default(),
         Arc::new(Echo::default()),
-        Limits::default(),
+        (Limits::default(), Limits::default().places()),
         drain,
         Metrics::new(),
     ));

@@ -1,28 +1,49 @@
 //! What a session knows of one group-resource. Pure.
 
 mod expected;
+mod mark;
+mod objects;
+mod pages;
 
 use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Expectation, Floor, Imminence, Source, Verdict};
+use super::{Floor, Held, Imminence, List, Page, Paging, Source, Verdict};
 use crate::{
-    api::{ObjectKey, Scope, query::Query, version::ResourceVersion},
+    api::{ObjectKey, Scope, query::Query, selector::NAME_PATH, version::ResourceVersion},
     cache::store::Snapshot,
     hash::HashMap,
     mutants::{Mutant, is_on},
 };
 use expected::Expected;
+use mark::{Mark, Marks};
+use pages::Pages;
 
-/// Floors, expectations and barriers of one group-resource.
+#[cfg(test)]
+pub(super) use mark::MARKS_MAX;
+pub use mark::{Doubt, Origin};
+#[cfg(test)]
+pub(super) use objects::{EXPECTED_BYTES_MAX, EXPECTED_MAX};
+
+/// Marks, expectations and barriers of one group-resource.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Record {
-    /// The highest version of a collection shown to the session, and when it came to be known.
+    /// The highest version of anything shown to the session, and when it came to be known: what
+    /// forwarded reads must reach.
     shown: Option<ShownVersion>,
+    /// The collections that were shown.
+    marks: Marks,
+    pages: Pages,
     /// Consistent reads of late: when each was sent, and the version it returned.
     proofs: VecDeque<(Instant, ResourceVersion)>,
     expected: HashMap<ObjectKey, Expected>,
+    /// Memory of the expectations, estimated.
+    expected_bytes: usize,
+    /// As many expectations are worth being looked through for superfluous ones.
+    crowd: usize,
+    /// The replicas by which the last superfluous ones were dropped, and the version each was at.
+    pruned_by: Vec<(Query, ResourceVersion)>,
     sweeps: Vec<Sweep>,
     /// Watches being shown to the session whose events cannot be read along.
     pub(super) blind_watches: usize,
@@ -30,6 +51,15 @@ pub(super) struct Record {
     pub(super) has_consistent: bool,
     /// The last answer was 410 or 504.
     pub(super) upstream_next: bool,
+    /// A bound was reached since this was last asked.
+    pub(super) overflowed: bool,
+}
+
+/// What a read asks of a replica.
+#[derive(Clone, Copy, Debug)]
+struct Demand<'a> {
+    query: &'a Query,
+    held: Held<'a>,
 }
 
 #[derive(Clone, Debug)]
@@ -39,17 +69,13 @@ struct ShownVersion {
     source: Source,
 }
 
-/// A write over a whole scope, such as deletecollection.
+/// A write over a whole scope, such as deletecollection, or a list that could not be read.
 #[derive(Clone, Debug)]
 struct Sweep {
     scope: Scope,
     at: Instant,
     proven: Option<ResourceVersion>,
 }
-
-/// Objects remembered per group-resource; beyond it the record is collapsed. Each costs every read
-/// of the resource a look into the snapshot.
-pub(super) const EXPECTED_MAX: usize = 512;
 
 /// Scope-wide barriers remembered per group-resource; beyond it they become one over everything.
 const SWEEPS_MAX: usize = 64;
@@ -63,36 +89,60 @@ pub(super) const IMMINENT: Duration = Duration::from_secs(1);
 // === impl Record ===
 
 impl Record {
-    /// Whether a snapshot may answer a read of this query.
-    pub(super) fn judge(&self, query: &Query, snapshot: &Snapshot, now: Instant) -> Verdict {
+    /// Whether a replica may answer a read of this query.
+    pub(super) fn judge(&self, query: &Query, held: Held<'_>, now: Instant) -> Verdict {
         if self.blind_watches > 0 {
             return Verdict::Barred;
         }
-        let mut verdict = self.judge_shown(snapshot, now);
-        for sweep in self.sweeps.iter().filter(|sweep| sweep.touches(&query.scope)) {
-            verdict = verdict.stricter(by_version(&sweep.proven, snapshot, || Verdict::Barred));
+        let demand = Demand { query, held };
+        let mut verdict = self.marks.judge(&demand, now).stricter(self.judge_pruned(held));
+        for sweep in self.sweeps.iter().filter(|sweep| scopes_meet(&sweep.scope, &query.scope)) {
+            let barred = || Verdict::Barred;
+            verdict = verdict.stricter(by_version(&sweep.proven, held.snapshot, barred));
         }
         for (key, expected) in self.expected.iter().filter(|(key, _)| touches(query, key)) {
-            verdict = verdict.stricter(expected.judge(key, query, snapshot));
+            verdict = verdict.stricter(expected.judge(key, &demand));
         }
         verdict
     }
 
-    /// Whether a snapshot is as new as what was shown.
-    pub(super) fn judge_shown(&self, snapshot: &Snapshot, now: Instant) -> Verdict {
-        match &self.shown {
-            Some(ShownVersion { version, at, .. }) if snapshot.version() < version => {
-                let recent = now.saturating_duration_since(*at) < IMMINENT;
-                let imminence = if recent { Imminence::Likely } else { Imminence::Unlikely };
-                Verdict::Behind(version.clone(), imminence)
+    /// The same for a read that only must not go back.
+    pub(super) fn judge_shown(&self, query: &Query, held: Held<'_>, now: Instant) -> Verdict {
+        let demand = Demand { query, held };
+        let mut verdict = self.marks.judge(&demand, now).stricter(self.judge_pruned(held));
+        let listed = self.expected.iter().filter(|(_, expected)| expected.listed_by.is_some());
+        for (key, expected) in listed.filter(|(key, _)| touches(query, key)) {
+            verdict = verdict.stricter(expected.judge(key, &demand));
+        }
+        verdict
+    }
+
+    /// A picture from before what was dropped as superfluous is not to be shown.
+    fn judge_pruned(&self, held: Held<'_>) -> Verdict {
+        let pruned_by = self.pruned_by.iter().find(|(replica, _)| replica == held.query);
+        match pruned_by {
+            Some((_, version)) if held.snapshot.version() < version => {
+                Verdict::Behind(version.clone(), Imminence::Likely)
             }
             _ => Verdict::Satisfied,
         }
     }
 
-    pub(super) fn is_proven_since(&self, snapshot: &Snapshot, since: Instant) -> bool {
+    pub(super) fn list_version(&self, query: &Query, held: Held<'_>) -> Option<&ResourceVersion> {
+        self.marks.list_version(&Demand { query, held })
+    }
+
+    pub(super) fn doubts(&self, query: &Query, held: Held<'_>) -> Vec<Doubt> {
+        self.marks.doubts(&Demand { query, held })
+    }
+
+    pub(super) fn clear(&mut self, doubt: &Doubt, replica: &Query, from: Option<ResourceVersion>) {
+        self.marks.clear(doubt, replica, from);
+    }
+
+    pub(super) fn is_proven_since(&self, held: Held<'_>, since: Instant) -> bool {
         let proves = |(sent_at, version): &(Instant, ResourceVersion)| {
-            *sent_at >= since && snapshot.version() >= version
+            *sent_at >= since && held.snapshot.version() >= version
         };
         self.proofs.iter().any(proves)
     }
@@ -101,7 +151,7 @@ impl Record {
         if self.blind_watches > 0 {
             return Floor::Consistent;
         }
-        let swept = self.sweeps.iter().filter(|sweep| sweep.touches(&query.scope));
+        let swept = self.sweeps.iter().filter(|sweep| scopes_meet(&sweep.scope, &query.scope));
         let expected = self.expected.iter().filter(|(key, _)| touches(query, key));
         let versions = swept
             .map(|sweep| sweep.proven.as_ref().map(|version| (version, Source::Storage)))
@@ -120,57 +170,73 @@ impl Record {
         }
     }
 
+    /// Anything of the resource was shown at this version.
     pub(super) fn show(&mut self, version: &ResourceVersion, source: Source, at: Instant) {
+        self.reach(version, source, at);
+        self.raise_mark(Mark::of_everything(version.clone(), at));
+    }
+
+    /// A replica's state was shown, or a part of it.
+    pub(super) fn show_replica(
+        &mut self,
+        replica: &Query,
+        version: &ResourceVersion,
+        source: Source,
+        at: Instant,
+    ) {
+        self.reach(version, source, at);
+        let (of, version) = (replica.clone(), version.clone());
+        self.raise_mark(Mark::new(of, Origin::Replica, version, at));
+    }
+
+    /// A list of the apiserver's was shown.
+    pub(super) fn show_list(&mut self, list: List, at: Instant) {
+        if let Some(sent_at) = list.consistent_since.filter(|_| list.query.selects_all()) {
+            let settled =
+                |sweep: &Sweep| sweep.at <= sent_at && list.query.scope.contains(&sweep.scope);
+            self.sweeps.retain(|sweep| !settled(sweep));
+        }
+        self.reach(&list.version, list.source, at);
+        let mut mark = Mark::new(list.query, Origin::List, list.version, at);
+        mark.digest = list.digest;
+        for (replica, from) in list.compared {
+            mark.compared(replica, from);
+        }
+        self.raise_mark(mark);
+    }
+
+    fn raise_mark(&mut self, mut mark: Mark) {
+        if is_on(Mutant::GlobalFloors) {
+            mark = Mark::of_everything(mark.version, mark.at);
+        }
+        if !is_on(Mutant::ShownForgotten) {
+            self.overflowed |= !self.marks.raise(mark);
+        }
+    }
+
+    /// What forwarded reads must reach from now on.
+    fn reach(&mut self, version: &ResourceVersion, source: Source, at: Instant) {
         self.has_consistent |= source == Source::Storage;
         let is_newer = |shown: &ShownVersion| (&shown.version, shown.source) < (version, source);
         if self.shown.as_ref().is_none_or(is_newer) {
             self.shown = Some(ShownVersion { version: version.clone(), at, source });
-            self.forget_implied();
         }
     }
 
-    pub(super) fn expect(&mut self, key: ObjectKey, expectation: Expectation, now: Instant) {
-        if let Expectation::AtLeast(version, _) = &expectation
-            && self.knows_newer(&key, version)
-        {
-            return;
-        }
-        let before = match &expectation {
-            Expectation::AtLeast(..) | Expectation::Gone { version: Some(_), .. } => None,
-            _ => self.expected.get(&key).and_then(Expected::known),
-        };
-        self.expected.insert(key, Expected { expectation, at: now, proven: None, before });
-        if self.expected.len() > EXPECTED_MAX {
-            self.collapse(now);
-        }
-    }
-
-    pub(super) fn observe(&mut self, key: ObjectKey, expectation: Expectation, sent_at: Instant) {
-        if self.expected.get(&key).is_none_or(|known| known.at <= sent_at) {
-            self.expect(key, expectation, sent_at);
-        }
-    }
-
-    pub(super) fn raise(&mut self, key: ObjectKey, expectation: Expectation, now: Instant) {
-        let new = Expected { expectation, at: now, proven: None, before: None };
-        // What has no version is only replaced by what is known to be consistent.
-        let is_newer =
-            |known: &Expected| known.version().is_some_and(|at| Some(at) < new.version());
-        if self.expected.get(&key).is_none_or(is_newer) {
-            self.expect(key, new.expectation, now);
-        }
-    }
-
-    pub(super) fn has_seen(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
-        let in_collection = self.shown.as_ref().is_some_and(|shown| shown.version >= *version);
-        let expected = || self.expected.get(key).and_then(Expected::version);
-        in_collection || expected().is_some_and(|known| known >= version)
+    pub(super) fn page(
+        &mut self,
+        query: &Query,
+        version: &ResourceVersion,
+        paging: Paging,
+    ) -> Option<Page> {
+        self.pages.add(query, version, paging)
     }
 
     pub(super) fn sweep(&mut self, scope: Scope, now: Instant) {
         self.sweeps.retain(|sweep| !scope.contains(&sweep.scope));
         self.sweeps.push(Sweep { scope, at: now, proven: None });
         if self.sweeps.len() > SWEEPS_MAX {
+            self.overflowed = true;
             self.sweeps = vec![Sweep { scope: Scope::All, at: now, proven: None }];
         }
     }
@@ -195,7 +261,12 @@ impl Record {
     }
 
     pub(super) fn barriers(&self) -> usize {
-        self.expected.len() + self.sweeps.len()
+        self.expected.len() + self.sweeps.len() + self.marks.len()
+    }
+
+    /// Memory held, estimated.
+    pub(super) fn bytes(&self) -> usize {
+        self.expected_bytes + self.marks.bytes() + size_of_val(&*self.sweeps)
     }
 
     pub(super) fn prove(&mut self, sent_at: Instant, version: &ResourceVersion) {
@@ -221,7 +292,6 @@ impl Record {
             self.proofs.pop_front();
         }
         self.proofs.push_back((sent_at, version.clone()));
-        self.forget_implied();
     }
 
     /// Whether the data itself went back, as a restored etcd's: a consistent read came out below what
@@ -230,43 +300,11 @@ impl Record {
         let refutes = |shown: &ShownVersion| *version < shown.version && shown.at < sent_at;
         self.shown.as_ref().is_some_and(refutes)
     }
-
-    fn knows_newer(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
-        match self.expected.get(key).map(|expected| &expected.expectation) {
-            Some(
-                Expectation::AtLeast(known, _) | Expectation::Gone { version: Some(known), .. },
-            ) => known > version,
-            _ => false,
-        }
-    }
-
-    /// Drops what the shown floor already demands.
-    fn forget_implied(&mut self) {
-        let Some(ShownVersion { version: shown, .. }) = &self.shown else { return };
-        let implied =
-            |version: Option<&ResourceVersion>| version.is_some_and(|version| version <= shown);
-        self.sweeps.retain(|sweep| !implied(sweep.proven.as_ref()));
-        self.expected.retain(|_, expected| !implied(expected.version()));
-    }
-
-    /// Too many objects: raise the floor to the newest version, and bar what has none.
-    pub(super) fn collapse(&mut self, now: Instant) {
-        let expected = std::mem::take(&mut self.expected);
-        for expected in expected.into_values() {
-            match expected.version() {
-                Some(version) => self.show(version, Source::Storage, now),
-                None => self.sweeps = vec![Sweep { scope: Scope::All, at: now, proven: None }],
-            }
-        }
-    }
 }
 
-// === impl Sweep ===
-
-impl Sweep {
-    fn touches(&self, scope: &Scope) -> bool {
-        self.scope.contains(scope) || scope.contains(&self.scope)
-    }
+/// Whether some object could be in both.
+fn scopes_meet(one: &Scope, other: &Scope) -> bool {
+    one.contains(other) || other.contains(one)
 }
 
 /// Whether the object of this key could be selected by the query, by its name and namespace.
@@ -275,7 +313,7 @@ fn touches(query: &Query, key: &ObjectKey) -> bool {
         key.namespace().is_none_or(|key_namespace| key_namespace == namespace)
     });
     in_scope
-        && query.fields.pinned("metadata.name").is_none_or(|name| name == key.name())
+        && query.fields.pinned(NAME_PATH).is_none_or(|name| name == key.name())
         && query
             .fields
             .pinned("metadata.namespace")

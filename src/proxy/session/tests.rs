@@ -1,7 +1,9 @@
-use std::time::Duration;
+mod dates;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    record::{EXPECTED_MAX, IMMINENT},
+    record::{EXPECTED_BYTES_MAX, EXPECTED_MAX, IMMINENT, MARKS_MAX},
     *,
 };
 use crate::{
@@ -9,7 +11,7 @@ use crate::{
         GroupVersionResource,
         selector::{FieldSelector, LabelSelector},
     },
-    cache::testing::pods,
+    cache::{digest::Digest, store::Snapshot, testing::pods},
 };
 
 fn version(number: u64) -> ResourceVersion {
@@ -43,7 +45,16 @@ fn judged(query: &Query, learn: impl FnOnce(&mut Session, Instant)) -> Verdict {
     let now = Instant::now();
     let mut session = Session::default();
     learn(&mut session, now);
-    session.judge(query, &pods(10, &[("shop", "a", "1", 5, "web")]), now)
+    judge(&session, query, &pods(10, &[("shop", "a", "1", 5, "web")]), now)
+}
+
+fn everything() -> Query {
+    query(None, "")
+}
+
+/// What it says of a replica of all pods.
+fn judge(session: &Session, query: &Query, snapshot: &Snapshot, now: Instant) -> Verdict {
+    session.judge(query, Held { query: &everything(), snapshot }, now)
 }
 
 fn behind(number: u64) -> Verdict {
@@ -74,7 +85,7 @@ fn a_version_seen_long_ago_is_not_worth_waiting_for() {
     let mut session = Session::default();
     session.shown(&resource(), &version(11), Source::Cache, now);
     let snapshot = pods(10, &[]);
-    let verdict = session.judge(&query(None, ""), &snapshot, now + IMMINENT);
+    let verdict = judge(&session, &query(None, ""), &snapshot, now + IMMINENT);
     assert_eq!(verdict, Verdict::Behind(version(11), Imminence::Unlikely));
 }
 
@@ -94,8 +105,11 @@ fn an_own_write_is_awaited_only_where_it_could_be_seen() {
     // S-WRITE-23: outside the selection its event never comes.
     assert_eq!(wrote("b", 12, web(), &query(Some("shop"), "app=db")), Verdict::Satisfied);
     assert_eq!(wrote("b", 12, web(), &query(Some("other"), "")), Verdict::Satisfied);
-    // It was in the selection, and must be seen to leave it.
-    assert_eq!(wrote("a", 12, web(), &query(Some("shop"), "app!=web")), behind(12));
+    // It is in the selection, and must be seen to leave it.
+    let db = || Some(Arc::new(BTreeMap::from([("app".to_owned(), "db".to_owned())])));
+    assert_eq!(wrote("a", 12, db(), &query(Some("shop"), "app=web")), behind(12));
+    // It was not in the selection and is not now.
+    assert_eq!(wrote("a", 12, web(), &query(Some("shop"), "app=db")), Verdict::Satisfied);
     // Labels that were not seen could match.
     assert_eq!(wrote("b", 12, None, &query(Some("shop"), "app=db")), behind(12));
 }
@@ -119,14 +133,14 @@ fn a_deleted_object_must_leave_before_anything_is_shown() {
     };
     assert_eq!(deleted("a", gone(Some("1"), None)), Verdict::Leaving);
     assert_eq!(deleted("a", gone(None, None)), Verdict::Leaving);
-    assert_eq!(deleted("a", gone(Some("2"), None)), Verdict::Satisfied, "made anew since");
+    assert_eq!(deleted("a", gone(Some("2"), None)), Verdict::Leaving, "perhaps the one before");
     assert_eq!(deleted("b", gone(Some("1"), None)), Verdict::Satisfied, "it left");
     assert_eq!(deleted("a", gone(Some("1"), Some(12))), behind(12));
     assert_eq!(deleted("a", gone(Some("1"), Some(10))), Verdict::Satisfied);
 }
 
 #[test]
-fn what_lacks_a_deleted_object_may_be_from_before_it_came() {
+fn what_lacks_a_deleted_object_does_not_show_it_and_what_has_one_of_its_name_waits() {
     let at_12 = || Expectation::AtLeast(version(12), web());
     let deleted = |query: &Query, name: &str, deletion: Expectation| {
         judged(query, |session, now| {
@@ -135,13 +149,14 @@ fn what_lacks_a_deleted_object_may_be_from_before_it_came() {
         })
     };
     let all = query(None, "");
-    assert_eq!(deleted(&all, "b", gone(Some("2"), Some(14))), behind(14));
+    assert_eq!(deleted(&all, "b", gone(Some("2"), Some(14))), Verdict::Satisfied);
     // Of another uid it may be the one before.
     assert_eq!(deleted(&all, "a", gone(Some("2"), Some(14))), behind(14));
-    for unknown in [gone(Some("2"), None), gone(None, None), Expectation::Uncertain] {
-        assert_eq!(deleted(&all, "b", unknown.clone()), behind(12), "{unknown:?}");
+    for unknown in [gone(Some("2"), None), gone(None, None)] {
+        assert_eq!(deleted(&all, "b", unknown.clone()), Verdict::Satisfied, "{unknown:?}");
         assert_eq!(deleted(&all, "a", unknown.clone()), behind(12), "{unknown:?}");
     }
+    assert_eq!(deleted(&all, "b", Expectation::Uncertain), behind(12));
     // It was not of these.
     let others = query(None, "app=db");
     assert_eq!(deleted(&others, "b", gone(Some("2"), None)), Verdict::Satisfied);
@@ -180,21 +195,6 @@ fn a_sweep_bars_its_scope_and_whatever_contains_it() {
 }
 
 #[test]
-fn a_get_replaces_only_what_was_known_before_it_was_sent() {
-    let now = Instant::now();
-    let later = now + Duration::from_millis(1);
-    let observed = |known_at: Instant| {
-        let mut session = Session::default();
-        session.expect(&resource(), key("a"), Expectation::Uncertain, known_at);
-        let seen = Expectation::AtLeast(version(5), web());
-        session.observe(&resource(), key("a"), seen, now);
-        session.judge(&query(None, ""), &pods(10, &[("shop", "a", "1", 5, "web")]), later)
-    };
-    assert_eq!(observed(now), Verdict::Satisfied);
-    assert_eq!(observed(later), Verdict::Barred);
-}
-
-#[test]
 fn an_older_answer_that_comes_late_does_not_lower_what_is_expected() {
     let verdict = judged(&query(None, ""), |session, now| {
         for at in [12, 11] {
@@ -212,7 +212,7 @@ fn both_event_groups_share_one_record() {
     let new = GroupVersionResource::new("events.k8s.io", "v1", "events");
     session.shown(&new.group_resource(), &version(11), Source::Cache, now);
     let core = Query::all(GroupVersionResource::new("", "v1", "events"), Scope::All);
-    assert_eq!(session.judge(&core, &pods(10, &[]), now), behind(11));
+    assert_eq!(judge(&session, &core, &pods(10, &[]), now), behind(11));
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn what_does_not_fit_becomes_stricter_not_forgotten() {
         session.expect(&resource(), key(&format!("pod-{number}")), wrote, now);
     }
     let last = 100 + EXPECTED_MAX as u64;
-    assert_eq!(session.judge(&query(Some("other"), ""), &pods(10, &[]), now), behind(last));
+    assert_eq!(judge(&session, &query(Some("other"), ""), &pods(10, &[]), now), behind(last));
 
     for number in 0..=RECORDS_MAX {
         session.shown(
@@ -251,19 +251,147 @@ fn what_does_not_fit_becomes_stricter_not_forgotten() {
         );
     }
     let unknown = Query::all(GroupVersionResource::new("", "v1", "others"), Scope::All);
-    assert_eq!(session.judge(&unknown, &pods(10, &[]), now), Verdict::Barred);
+    assert_eq!(judge(&session, &unknown, &pods(10, &[]), now), Verdict::Barred);
 }
 
 #[test]
-fn what_was_shown_makes_older_expectations_superfluous() {
+fn what_every_replica_has_reached_is_forgotten_and_nothing_else() {
+    let (now, all) = (Instant::now(), everything());
+    let mut session = Session::default();
+    let wrote = |at| Expectation::AtLeast(version(at), web());
+    session.expect(&resource(), key("a"), wrote(5), now);
+    session.expect(&resource(), key("b"), wrote(12), now);
+    session.expect(&resource(), key("c"), gone(Some("3"), Some(13)), now);
+    session.expect(&resource(), key("d"), Expectation::Uncertain, now);
+    let narrow = query(Some("other"), "");
+    let has_both = pods(10, &[("shop", "a", "1", 5, "web"), ("shop", "b", "2", 12, "web")]);
+    let (empty, later) = (pods(1, &[]), pods(14, &[]));
+    let all_of = |snapshot| Some(Held { query: &all, snapshot });
+    let of_narrow = Some(Held { query: &narrow, snapshot: &empty });
+    let barriers = |session: &Session| session.barriers();
+    session.prune(&resource(), &[all_of(&has_both), None]);
+    assert_eq!(barriers(&session), 4, "one replica holds nothing yet");
+    session.prune(&resource(), &[all_of(&has_both), of_narrow]);
+    assert_eq!(barriers(&session), 2, "a deletion is only certain once its version is reached");
+    assert_eq!(session.floor(&all), Floor::Consistent);
+    session.proven(&resource(), now, &version(14));
+    session.prune(&resource(), &[all_of(&later)]);
+    assert_eq!(barriers(&session), 0);
+    assert_eq!(session.floor(&all), Floor::Consistent, "what was forgotten remains a floor");
+}
+
+/// A replica of one query at a version, with no objects, of a session that was shown `shown`.
+fn empty_at(session: &Session, read: &Query, replica: &Query, at: u64) -> Verdict {
+    let snapshot = pods(at, &[]);
+    session.judge(read, Held { query: replica, snapshot: &snapshot }, Instant::now())
+}
+
+#[test]
+fn a_replica_that_is_behind_another_answers_once_nothing_is_known_to_have_changed() {
+    let (now, wide, narrow) = (Instant::now(), everything(), query(Some("shop"), ""));
+    let mut session = Session::default();
+    session.shown_by(&wide, &version(20), Source::Storage, now);
+    assert_eq!(empty_at(&session, &narrow, &narrow, 10), behind(20));
+    assert_eq!(empty_at(&session, &narrow, &wide, 19), behind(20), "it has shown 20 itself");
+    let snapshot = pods(10, &[]);
+    let held = Held { query: &narrow, snapshot: &snapshot };
+    let [doubt] = &session.doubts(&narrow, held)[..] else { panic!("one doubt") };
+    let versions = (doubt.after.clone(), doubt.until.clone());
+    assert_eq!(versions, (version(10), version(20)));
+    session.clear(doubt, &narrow, None);
+    assert_eq!(empty_at(&session, &narrow, &narrow, 10), Verdict::Satisfied);
+    assert_eq!(empty_at(&session, &narrow, &narrow, 9), behind(10), "it went back");
+    assert_eq!(session.list_version(&narrow, held), Some(version(20)), "lists never go back");
+    // More is shown, and only that is looked at.
+    session.shown_by(&wide, &version(30), Source::Storage, now);
+    let [doubt] = &session.doubts(&narrow, held)[..] else { panic!("one doubt") };
+    assert_eq!((doubt.after.clone(), doubt.until.clone()), (version(20), version(30)));
+    session.clear(doubt, &narrow, Some(version(25)));
+    assert_eq!(empty_at(&session, &narrow, &narrow, 10), behind(25));
+    assert_eq!(empty_at(&session, &narrow, &narrow, 25), Verdict::Satisfied);
+}
+
+#[test]
+fn a_mark_binds_where_its_objects_can_be_and_whatever_their_labels() {
     let now = Instant::now();
     let mut session = Session::default();
-    session.expect(&resource(), key("a"), Expectation::AtLeast(version(5), web()), now);
-    session.expect(&resource(), key("b"), Expectation::Uncertain, now);
-    session.shown(&resource(), &version(9), Source::Cache, now);
-    assert_eq!(session.barriers(), 1);
-    session.proven(&resource(), now, &version(9));
-    assert_eq!(session.barriers(), 0);
+    let list = List::unread(query(Some("shop"), "app=web"), version(20), Source::Storage);
+    session.listed(list, now);
+    let replica = everything();
+    for (read, bound) in [
+        (query(Some("shop"), "app=web"), true),
+        (query(Some("shop"), "app=db"), true),
+        (query(None, ""), true),
+        (query(Some("other"), ""), false),
+    ] {
+        let verdict = empty_at(&session, &read, &replica, 10);
+        assert_eq!(verdict == behind(20), bound, "{read:?}");
+    }
+}
+
+#[test]
+fn a_list_of_the_same_content_answers_and_has_the_version_of_the_last() {
+    let (now, all) = (Instant::now(), everything());
+    let snapshot = pods(10, &[("shop", "a", "1", 5, "web")]);
+    let held = Held { query: &all, snapshot: &snapshot };
+    let listed = |digest: Digest| {
+        let mut session = Session::default();
+        let (query, version, compared) =
+            (all.clone(), version(20), vec![(all.clone(), version(10))]);
+        let (source, consistent_since) = (Source::Storage, None);
+        let digest = Some(digest);
+        session.listed(List { query, version, source, digest, compared, consistent_since }, now);
+        (session.judge(&all, held, now), session.list_version(&all, held))
+    };
+    let same = Digest::of(snapshot.select(&all).iter());
+    assert_eq!(listed(same), (Verdict::Satisfied, Some(version(20))));
+    assert_eq!(listed(Digest::default()).0, Verdict::Leaving, "the difference is on its way");
+}
+
+#[test]
+fn what_left_a_list_is_not_shown_in_it_again_but_elsewhere_as_it_became() {
+    let now = Instant::now();
+    let web = query(Some("shop"), "app=web");
+    let left = |than| Expectation::Left {
+        selection: Arc::new(web.clone()),
+        than: version(than),
+        version: version(20),
+    };
+    let verdict =
+        |read: &Query, object: &[(&'static str, &'static str, &'static str, u64, &'static str)]| {
+            let mut session = Session::default();
+            session.leave(&resource(), key("a"), left(5), (now, now));
+            session.judge(read, Held { query: &everything(), snapshot: &pods(10, object) }, now)
+        };
+    let was = ("shop", "a", "1", 5, "web");
+    assert_eq!(verdict(&web, &[was]), Verdict::Leaving);
+    assert_eq!(verdict(&everything(), &[was]), Verdict::Leaving);
+    assert_eq!(verdict(&web, &[("shop", "a", "1", 7, "web")]), Verdict::Leaving);
+    assert_eq!(verdict(&everything(), &[("shop", "a", "1", 7, "db")]), Verdict::Satisfied);
+    assert_eq!(verdict(&web, &[]), Verdict::Satisfied);
+    assert_eq!(verdict(&query(Some("shop"), "app=db"), &[was]), Verdict::Satisfied);
+}
+
+#[test]
+fn marks_and_pages_are_bounded_and_the_rest_is_stricter() {
+    let now = Instant::now();
+    let mut session = Session::default();
+    for number in 0..=MARKS_MAX as u64 {
+        let of = query(Some(&format!("n{number}")), "");
+        session.listed(List::unread(of, version(100 + number), Source::Storage), now);
+    }
+    assert!(session.barriers() <= MARKS_MAX + 1);
+    assert!(session.has_overflowed(&resource()));
+    assert!(!session.has_overflowed(&resource()));
+    let elsewhere = query(Some("elsewhere"), "");
+    assert_eq!(empty_at(&session, &elsewhere, &elsewhere, 99), behind(101));
+    assert_eq!(empty_at(&session, &elsewhere, &elsewhere, 101), Verdict::Satisfied);
+    let labels = Some(Arc::new(BTreeMap::from([("a".to_owned(), "x".repeat(60_000))])));
+    for number in 0..100 {
+        let wrote = Expectation::AtLeast(version(200 + number), labels.clone());
+        session.expect(&resource(), key(&format!("o{number}")), wrote, now);
+        assert!(session.bytes() <= EXPECTED_BYTES_MAX + 64 * 1024, "{}", session.bytes());
+    }
 }
 
 #[test]
@@ -284,11 +412,11 @@ fn a_watch_that_cannot_be_read_bars_until_it_ended_and_was_followed_by_a_consist
     let all = query(None, "");
     session.blinded(&resource());
     session.proven(&resource(), now, &version(9));
-    assert_eq!(session.judge(&all, &snapshot, now), Verdict::Barred);
+    assert_eq!(judge(&session, &all, &snapshot, now), Verdict::Barred);
     session.sighted(&resource(), now);
-    assert_eq!(session.judge(&all, &snapshot, now), Verdict::Barred);
+    assert_eq!(judge(&session, &all, &snapshot, now), Verdict::Barred);
     session.proven(&resource(), now, &version(9));
-    assert_eq!(session.judge(&all, &snapshot, now), Verdict::Satisfied);
+    assert_eq!(judge(&session, &all, &snapshot, now), Verdict::Satisfied);
 }
 
 #[test]
@@ -297,7 +425,9 @@ fn a_bounded_read_needs_a_proof_that_is_young_enough_and_reached() {
     let mut session = Session::default();
     let all = query(None, "");
     session.proven(&resource(), now, &version(9));
-    let proven = |at, since| session.is_proven_since(&all, &pods(at, &[]), since);
+    let proven = |at, since| {
+        session.is_proven_since(&all, Held { query: &all, snapshot: &pods(at, &[]) }, since)
+    };
     assert!(proven(9, now));
     assert!(!proven(8, now));
     assert!(!proven(9, now + Duration::from_millis(1)));
@@ -330,7 +460,7 @@ fn after_an_unknown_past_forwarded_reads_are_consistent_until_something_consiste
     for session in [&past, &heir, &of_dropped] {
         assert_eq!(session.floor(&all), Floor::Consistent);
         // A replica's first list is consistent, and later than all that was seen.
-        assert_eq!(session.judge(&all, &pods(10, &[]), now), Verdict::Satisfied);
+        assert_eq!(judge(session, &all, &pods(10, &[]), now), Verdict::Satisfied);
     }
     heir.shown(&resource(), &version(11), Source::Cache, now);
     assert_eq!(heir.floor(&all), Floor::Consistent);

@@ -69,9 +69,9 @@ impl Http1 {
         match self.sender.try_send_request(request(head, body, host)).await {
             Ok(mut response) => {
                 strip_connection_headers(response.headers_mut());
-                Ok(response.map(|incoming| {
-                    Body::wrap(Download { incoming, connection: Some(self), lane })
-                }))
+                // After a switch of protocols nothing on it is HTTP any more.
+                let connection = (!response.status().is_informational()).then_some(self);
+                Ok(response.map(|incoming| Body::wrap(Download { incoming, connection, lane })))
             }
             Err(mut error) => Err(match error.take_message() {
                 Some(request) => {

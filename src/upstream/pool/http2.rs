@@ -26,7 +26,7 @@ use tracing::debug;
 
 use super::{
     Settings,
-    stream::{Download, Upload, UploadError},
+    stream::{Budget, Download, Upload, UploadError},
 };
 use crate::{
     body::{Body, BoxError},
@@ -54,6 +54,7 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Http2 {
     sender: SendRequest<Bytes>,
     state: Arc<State>,
+    budget: Budget,
 }
 
 /// The task that must run for a connection to work.
@@ -78,7 +79,7 @@ struct State {
 
 /// Why a request got no response.
 pub(super) enum Failure {
-    /// The peer did not process it, and the body was not touched: it may be sent again.
+    /// The peer did not process it, and all of the body is there: it may be sent again.
     Unsent(Box<Body>, BoxError),
     /// It may have been processed.
     Broken(BoxError),
@@ -88,6 +89,8 @@ pub(super) enum Failure {
 struct Exchange {
     response: ResponseFuture,
     upload: Option<Upload>,
+    /// Reports whether the body has been sent, or is not wanted any more.
+    uploaded: bool,
 }
 
 /// Why a connection is given up although its peer has not closed it.
@@ -112,6 +115,7 @@ impl Http2 {
         stream: Box<dyn Stream>,
         settings: &Settings,
         freed: Arc<Notify>,
+        budget: Budget,
     ) -> Result<(Self, Driver), h2::Error> {
         let stream = Socket::new(stream);
         let reads = stream.reads();
@@ -125,7 +129,7 @@ impl Http2 {
         });
         let driver =
             Driver { connection, state: Arc::clone(&state), settings: settings.clone(), freed };
-        Ok((Self { sender, state }, driver))
+        Ok((Self { sender, state, budget }, driver))
     }
 
     /// A slot, unless the connection is full or takes no more requests.
@@ -170,11 +174,11 @@ impl Http2 {
             Ok(opened) => opened,
             Err(error) => return Err(self.unsent(body, error)),
         };
-        let upload = (!empty).then(|| Upload::new(body, stream));
-        let mut exchange = Exchange { response, upload };
+        let upload = (!empty).then(|| Upload::new(body, stream, self.budget.clone()));
+        let mut exchange = Exchange { response, upload, uploaded: empty };
         match poll_fn(|cx| exchange.poll(cx)).await {
             Ok(response) => {
-                if let Some(rest) = exchange.upload.take() {
+                if let Some(rest) = exchange.upload.take().filter(|_| !exchange.uploaded) {
                     self.finish(rest);
                 }
                 let length = content_length(response.headers());
@@ -188,7 +192,8 @@ impl Http2 {
     /// The peer has answered while the body was still coming; it may want the rest.
     ///
     /// The stream stays open on this side, hence a slot of its own.
-    fn finish(&self, rest: Upload) {
+    fn finish(&self, mut rest: Upload) {
+        rest.forget();
         let slot = self.state.slots.take(usize::MAX);
         tokio::spawn(async move {
             let _ = rest.await;
@@ -197,11 +202,11 @@ impl Http2 {
     }
 
     fn failed(&self, upload: Option<Upload>, empty: bool, error: h2::Error) -> Failure {
-        let untouched = match upload {
-            Some(upload) => upload.untouched(),
+        let again = match upload {
+            Some(upload) => upload.again(),
             None => empty.then(Body::empty),
         };
-        match untouched {
+        match again {
             Some(body) if is_unprocessed(&error) => self.unsent(body, error),
             _ => Failure::Broken(error.into()),
         }
@@ -256,7 +261,7 @@ fn is_unprocessed(error: &h2::Error) -> bool {
 
 impl Exchange {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<RecvStream>, ExchangeError>> {
-        if let Some(upload) = &mut self.upload
+        if let Some(upload) = self.upload.as_mut().filter(|_| !self.uploaded)
             && let Poll::Ready(outcome) = Pin::new(upload).poll(cx)
         {
             match outcome {
@@ -264,7 +269,7 @@ impl Exchange {
                     return Poll::Ready(Err(ExchangeError::RequestBody(error)));
                 }
                 // What the peer thinks of it, the response says.
-                Err(UploadError::Stream) | Ok(()) => self.upload = None,
+                Err(UploadError::Stream) | Ok(()) => self.uploaded = true,
             }
         }
         let outcome = ready!(Pin::new(&mut self.response).poll(cx));

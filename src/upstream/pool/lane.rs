@@ -15,6 +15,7 @@ use super::{
     Settings,
     http1::Http1,
     http2::{Driver, Http2},
+    stream::Budget,
 };
 use crate::upstream::{
     Error,
@@ -41,6 +42,7 @@ pub(super) struct Lane {
     connector: Arc<Connector>,
     settings: Settings,
     growth: Growth,
+    budget: Budget,
     state: Mutex<State>,
     freed: Arc<Notify>,
     /// Places for HTTP/1.1 connections, open or idle.
@@ -56,7 +58,10 @@ pub(super) enum Lease {
 #[derive(Default)]
 struct State {
     http2: Vec<Http2>,
-    http1_idle: VecDeque<Http1>,
+    /// Each with the time it became idle; the oldest first.
+    http1_idle: VecDeque<(Http1, Instant)>,
+    /// Reports whether a task closes idle HTTP/1.1 connections.
+    sweeping: bool,
     speaks: Speaks,
     dials: usize,
     dials_started: u64,
@@ -91,11 +96,16 @@ enum Connection {
 // === impl Lane ===
 
 impl Lane {
-    pub(super) fn new(connector: Arc<Connector>, settings: Settings, growth: Growth) -> Arc<Self> {
+    pub(super) fn new(
+        connector: Arc<Connector>,
+        settings: Settings,
+        growth: Growth,
+        budget: Budget,
+    ) -> Arc<Self> {
         let freed = Arc::new(Notify::new());
         let http1_places = Slots::new(Arc::clone(&freed));
         let state = Mutex::default();
-        Arc::new(Self { connector, settings, growth, state, freed, http1_places })
+        Arc::new(Self { connector, settings, growth, budget, state, freed, http1_places })
     }
 
     /// Waits for a place on a connection; opens one when needed.
@@ -129,7 +139,7 @@ impl Lane {
     /// The best place there is now; looks ahead and grows when all connections are busy.
     fn pick(self: &Arc<Self>) -> Option<Lease> {
         let mut state = self.lock();
-        while let Some(connection) = state.http1_idle.pop_back() {
+        while let Some((connection, _)) = state.http1_idle.pop_back() {
             if !connection.is_closed() {
                 return Some(Lease::Http1(connection));
             }
@@ -178,7 +188,7 @@ impl Lane {
                 }
                 Ok(Connection::Http1(connection)) => {
                     state.speaks = Speaks::Http1;
-                    state.http1_idle.push_back(connection);
+                    self.keep_idle(&mut state, connection);
                     None
                 }
                 Err(error) => {
@@ -200,8 +210,10 @@ impl Lane {
         match protocol {
             Protocol::Http2 => {
                 let freed = Arc::clone(&self.freed);
-                let (connection, driver) =
-                    Http2::start(stream, &self.settings, freed).await.map_err(ConnectError::new)?;
+                let budget = self.budget.clone();
+                let (connection, driver) = Http2::start(stream, &self.settings, freed, budget)
+                    .await
+                    .map_err(ConnectError::new)?;
                 Ok(Connection::Http2(connection, Box::new(driver)))
             }
             Protocol::Http1 => {
@@ -212,11 +224,20 @@ impl Lane {
     }
 
     /// Takes an idle HTTP/1.1 connection back.
-    pub(super) fn give_back(&self, connection: Http1) {
+    pub(super) fn give_back(self: &Arc<Self>, connection: Http1) {
         if !connection.is_closed() {
-            self.lock().http1_idle.push_back(connection);
+            self.keep_idle(&mut self.lock(), connection);
         }
         self.freed.notify_one();
+    }
+
+    /// Keeps an idle HTTP/1.1 connection; one task at a time closes those unused for long.
+    fn keep_idle(self: &Arc<Self>, state: &mut State, connection: Http1) {
+        state.http1_idle.push_back((connection, Instant::now()));
+        if !state.sweeping {
+            state.sweeping = true;
+            tokio::spawn(sweep(Arc::downgrade(self), self.settings.idle_timeout));
+        }
     }
 
     /// Sends no more requests over the connections there are.
@@ -233,6 +254,18 @@ impl Lane {
     }
 }
 
+/// Closes HTTP/1.1 connections unused for `idle_timeout`; ends when none is idle.
+async fn sweep(lane: Weak<Lane>, idle_timeout: Duration) {
+    loop {
+        let next = match lane.upgrade() {
+            Some(lane) => lane.lock().close_idle(Instant::now(), idle_timeout),
+            None => None,
+        };
+        let Some(next) = next else { return };
+        tokio::time::sleep_until(next).await;
+    }
+}
+
 fn forget_retired(lane: &Weak<Lane>) {
     if let Some(lane) = lane.upgrade() {
         lane.lock().forget_retired();
@@ -245,7 +278,19 @@ fn forget_retired(lane: &Weak<Lane>) {
 impl State {
     fn forget_retired(&mut self) {
         self.http2.retain(|connection| !connection.is_retired());
-        self.http1_idle.retain(|connection| !connection.is_closed());
+        self.http1_idle.retain(|(connection, _)| !connection.is_closed());
+    }
+
+    /// Closes connections that were idle for too long; returns when the next one will have been.
+    fn close_idle(&mut self, now: Instant, idle_timeout: Duration) -> Option<Instant> {
+        while let Some((_, since)) = self.http1_idle.front() {
+            if now < *since + idle_timeout {
+                return Some(*since + idle_timeout);
+            }
+            self.http1_idle.pop_front();
+        }
+        self.sweeping = false;
+        None
     }
 
     fn may_dial(&self, growth: &Growth) -> bool {

@@ -4,7 +4,12 @@
 //! never looks complete.
 
 use std::{
+    collections::VecDeque,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll, ready},
 };
 
@@ -17,11 +22,35 @@ use crate::{
     upstream::slot::Slot,
 };
 
+/// The most bytes of one request's body that are kept for sending it again.
+pub(in crate::upstream) const KEPT_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// The most bytes of all bodies of one pool that are kept for sending them again.
+const KEPT_TOTAL_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// A request's body on its way; resolves when all of it was handed to the connection.
 pub(super) struct Upload {
     body: Body,
     stream: SendStream<Bytes>,
-    touched: bool,
+    kept: Kept,
+}
+
+/// The memory of one pool for bodies that may have to be sent again.
+#[derive(Clone, Default)]
+pub(super) struct Budget(Arc<AtomicUsize>);
+
+/// The frames of a body that were sent, as long as they fit.
+struct Kept {
+    frames: VecDeque<Frame<Bytes>>,
+    bytes: usize,
+    whole: bool,
+    budget: Budget,
+}
+
+/// The frames that were sent before, then the rest.
+struct Again {
+    kept: Kept,
+    rest: Body,
 }
 
 /// Why an upload ended early.
@@ -50,13 +79,23 @@ enum Part {
 // === impl Upload ===
 
 impl Upload {
-    pub(super) fn new(body: Body, stream: SendStream<Bytes>) -> Self {
-        Self { body, stream, touched: false }
+    pub(super) fn new(body: Body, stream: SendStream<Bytes>, budget: Budget) -> Self {
+        let kept = Kept { frames: VecDeque::new(), bytes: 0, whole: true, budget };
+        Self { body, stream, kept }
     }
 
-    /// The body, if nothing was taken from it.
-    pub(super) fn untouched(self) -> Option<Body> {
-        (!self.touched).then_some(self.body)
+    /// The body as it was before anything was taken from it, if that was kept.
+    pub(super) fn again(self) -> Option<Body> {
+        match (self.kept.whole, self.kept.frames.is_empty()) {
+            (false, _) => None,
+            (true, true) => Some(self.body),
+            (true, false) => Some(Body::wrap(Again { kept: self.kept, rest: self.body })),
+        }
+    }
+
+    /// Keeps nothing from now on: the request has been answered.
+    pub(super) fn forget(&mut self) {
+        self.kept.forget();
     }
 
     /// Waits until the peer wants bytes; fails when it wants none any more.
@@ -100,14 +139,15 @@ impl Future for Upload {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             ready!(self.poll_wanted(cx))?;
-            self.touched = true;
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => {
+                    self.kept.keep(&frame);
                     if self.send(frame)? {
                         return Poll::Ready(Ok(()));
                     }
                 }
                 Some(Err(error)) => {
+                    self.kept.forget();
                     self.stream.send_reset(Reason::CANCEL);
                     return Poll::Ready(Err(UploadError::Body(error)));
                 }
@@ -116,6 +156,82 @@ impl Future for Upload {
                     return Poll::Ready(sent.map_err(|_| UploadError::Stream));
                 }
             }
+        }
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    fn keep(&mut self, frame: &Frame<Bytes>) {
+        if !self.whole {
+            return;
+        }
+        let copy = match (frame.data_ref(), frame.trailers_ref()) {
+            (Some(data), _) => Frame::data(data.clone()),
+            (None, Some(trailers)) => Frame::trailers(trailers.clone()),
+            (None, None) => return,
+        };
+        let length = copy.data_ref().map_or(0, Bytes::len);
+        if self.bytes + length > KEPT_BYTES_MAX || !self.budget.take(length) {
+            return self.forget();
+        }
+        self.bytes += length;
+        self.frames.push_back(copy);
+    }
+
+    fn forget(&mut self) {
+        self.whole = false;
+        self.frames.clear();
+        self.budget.give_back(std::mem::take(&mut self.bytes));
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.budget.give_back(self.bytes);
+    }
+}
+
+// === impl Budget ===
+
+impl Budget {
+    fn take(&self, bytes: usize) -> bool {
+        let below = |used: usize| Some(used + bytes).filter(|sum| *sum <= KEPT_TOTAL_BYTES_MAX);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, below).is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::AcqRel);
+    }
+}
+
+// === impl Again ===
+
+impl http_body::Body for Again {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.kept.frames.pop_front() {
+            Some(frame) => Poll::Ready(Some(Ok(frame))),
+            None => Pin::new(&mut self.rest).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.kept.frames.is_empty() && self.rest.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let kept: u64 =
+            self.kept.frames.iter().filter_map(Frame::data_ref).map(|data| data.len() as u64).sum();
+        match self.rest.size_hint().exact() {
+            Some(rest) => SizeHint::with_exact(kept + rest),
+            None => SizeHint::default(),
         }
     }
 }

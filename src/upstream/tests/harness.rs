@@ -112,7 +112,15 @@ pub(super) fn start(path: &str, protocols: &[&str], settings: Settings) -> (Pool
     let (network, server, client) = network(protocols);
     let uri = format!("https://apiserver{path}").parse().unwrap();
     let endpoint = Endpoint::new(&uri, client, None).unwrap();
-    let pool = Pool::new(Arc::new(network.clone()), endpoint, settings);
+    let pool = Pool::new(Arc::new(network.clone()), endpoint, settings).of_one_user();
+    (pool, network, server)
+}
+
+/// The same with a pool for callers who need not trust each other.
+pub(super) fn start_shared(protocols: &[&str]) -> (Pool, Network, Server) {
+    let (network, server, client) = network(protocols);
+    let endpoint = Endpoint::new(&"https://apiserver".parse().unwrap(), client, None).unwrap();
+    let pool = Pool::new(Arc::new(network.clone()), endpoint, Settings::default());
     (pool, network, server)
 }
 

@@ -132,3 +132,78 @@ async fn request_whose_bytes_were_sent_is_not_sent_again() {
     assert!(matches!(answer, Err(Error::Broken(_))));
     assert_eq!(seen.load(Ordering::SeqCst), 1);
 }
+
+/// Serves each connection with raw bytes: one entry of `answers` for each request on it.
+fn serve_raw(listening: super::harness::Server, answers: &'static [&'static str]) {
+    listening.serve(move |mut stream| async move {
+        let mut bytes = [0; 4096];
+        for answer in answers {
+            if !matches!(stream.read(&mut bytes).await, Ok(1..)) {
+                return;
+            }
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+        // The rest is never answered.
+        while matches!(stream.read(&mut bytes).await, Ok(1..)) {}
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn unused_connection_is_closed_after_the_idle_timeout() {
+    let (pool, network, listening) = start("", HTTP1, Settings::default());
+    let open = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&open);
+    listening.serve(move |stream| {
+        let count = Arc::clone(&count);
+        async move {
+            count.fetch_add(1, Ordering::SeqCst);
+            server(stream).await;
+            count.fetch_sub(1, Ordering::SeqCst);
+        }
+    });
+    let both = [send(&pool, "/", Lane::Short), send(&pool, "/", Lane::Short)];
+    for response in futures_util::future::join_all(both).await {
+        text(response.unwrap()).await;
+    }
+    for _ in 0..3 {
+        crate::testing::pass(Duration::from_secs(60)).await;
+        text(send(&pool, "/", Lane::Short).await.unwrap()).await;
+        crate::testing::pass(Duration::from_secs(1)).await;
+    }
+    assert_eq!(open.load(Ordering::SeqCst), 1, "the one in use stays, the other has ended");
+    crate::testing::pass(Duration::from_secs(95)).await;
+    assert_eq!(open.load(Ordering::SeqCst), 0);
+    let before = network.dialled();
+    text(send(&pool, "/", Lane::Short).await.unwrap()).await;
+    assert_eq!(network.dialled(), before + 1);
+}
+
+#[tokio::test]
+async fn surplus_answer_never_reaches_a_later_request() {
+    const TWICE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\none\
+                         HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nsurplus";
+    const EMPTY: &str = "HTTP/1.1 204 No Content\r\n\r\n\
+                         HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nsurplus";
+    for (answers, first) in [(&[TWICE] as &[_], "one"), (&[EMPTY], "")] {
+        let (pool, network, listening) = start("", HTTP1, Settings::default());
+        serve_raw(listening, answers);
+        for number in 1..=20 {
+            let response = send(&pool, "/", Lane::Short).await.unwrap();
+            assert_eq!(text(response).await, first, "request {number}");
+        }
+        assert_eq!(network.dialled(), 20, "none of these connections is used again");
+    }
+}
+
+#[tokio::test]
+async fn switch_of_protocols_that_nobody_asked_for_is_no_answer() {
+    const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+                          Upgrade: websocket\r\n\r\nbytes of another protocol";
+    let (pool, network, listening) = start("", HTTP1, Settings::default());
+    serve_raw(listening, &[SWITCH]);
+    for _ in 0..2 {
+        let answer = send(&pool, "/", Lane::Short).await;
+        assert!(matches!(answer, Err(Error::Broken(_))), "{answer:?}");
+    }
+    assert_eq!(network.dialled(), 2);
+}

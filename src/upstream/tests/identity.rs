@@ -118,7 +118,11 @@ async fn own_replaces_whatever_identity_a_request_claims() {
     let asked = ask(&plain, &claims[..1]).await.1;
     assert_eq!(asked, "authorization=Bearer other", "the plain pool passes credentials on");
     assert_eq!(ask(&plain, &[]).await.1, "", "and adds none");
-    assert_eq!(kubeconfig.network.dialled(), 1, "without certificates connections are shared");
+    assert_eq!(
+        kubeconfig.network.dialled(),
+        2,
+        "shared, but not with whom the server has not accepted"
+    );
 }
 
 #[tokio::test]
@@ -372,7 +376,7 @@ async fn errors_name_the_file_the_context_and_what_there_is() {
     assert_eq!(access.source().namespace(), "shop");
     assert_eq!(access.source().to_string(), format!("context \"here\" of kubeconfig {file}"));
     for (context, words) in [
-        ("nowhere", "no context \"nowhere\"; it has here, elsewhere, nobody"),
+        ("nowhere", "no context \"nowhere\"; it has the contexts here, elsewhere, nobody"),
         ("elsewhere", "names cluster \"missing\""),
         ("nobody", "names user \"missing\""),
     ] {

@@ -194,6 +194,13 @@ impl Case {
             .find_map(|(key, value)| (key == name).then_some(value))
     }
 
+    /// The query of a read: its path and selectors. Its lists never go back.
+    pub fn query(&self) -> String {
+        let path = self.target.split('?').next().unwrap_or_default();
+        let selector = |name| self.parameter(name).unwrap_or_default();
+        format!("{path}?{}&{}", selector("labelSelector"), selector("fieldSelector"))
+    }
+
     /// The collection asked, without versions of the API: what has one sequence of versions.
     pub fn group_resource(&self) -> String {
         let path = self.target.split('?').next().unwrap_or_default();

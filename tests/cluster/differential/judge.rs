@@ -71,7 +71,7 @@ pub struct Exchange<'a> {
 /// How a list's version is bound by its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum VersionRule {
-    /// At the floor or above: read your writes, monotonic reads.
+    /// At the floor or above, as the level `session` promises of one query.
     Session,
     /// At this version or above.
     NotOlderThan(u64),

@@ -118,7 +118,8 @@ async fn read(world: &World, client: &Client, dice: &mut Dice) -> Result<()> {
         _ => Version::Unset,
     };
     let filter = Filter { namespace: Some(place.namespace), ..Filter::default() };
-    let mut asked = Asked { resource: place.resource, filter, version: asked_version };
+    let mut asked =
+        Asked { resource: place.resource, api: place.prefix, filter, version: asked_version };
     let mut target = place.collection();
     let mut object = None;
     match dice.roll(10) {

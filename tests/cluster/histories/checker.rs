@@ -1,24 +1,39 @@
 //! Holds what clients were shown to what happened.
 //!
-//! A list is the state at its version; versions do not go back; what the session wrote or was shown
-//! is in what it reads later; a watch tells each change that its filter lets through once and in
+//! A list is the state at its version; the lists of one query do not go back; a read shows the session's
+//! writes, and no object older than it was shown, nor one it was shown to be gone; a watch tells each change that its filter lets through once and in
 //! order; memory does not answer for long once it ceased to be up to date.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::record::{
-    Asked, Effect, Read, Records, Resource, Shown, Span, Told, Version, Watch, Write,
+    Asked, Effect, Filter, Read, Records, Resource, Shown, Told, Version, Watch, Write,
 };
 use super::truth::{Change, Timeline, Timelines};
 
-/// What the session knows of one object from some moment on.
-struct Known<'a> {
-    span: Span,
-    key: &'a str,
-    /// Nothing older than this may be shown of it.
-    revision: u64,
+/// What the session comes to know when an answer has come.
+enum Fact {
+    /// Of an object nothing older than the state at this revision may be shown.
+    Object(String, u64),
+    /// The same, and a list showed it: reads that name a version do not go back behind lists.
+    Listed(String, u64),
+    /// Of a query no list older than this.
+    List(Query, u64),
 }
+
+/// What the session knows at some moment.
+#[derive(Default)]
+struct Known {
+    objects: BTreeMap<String, u64>,
+    listed: BTreeMap<String, u64>,
+    /// By key, the answer that taught the revision, for messages.
+    sources: BTreeMap<String, String>,
+    lists: Vec<(Query, u64)>,
+}
+
+/// The API version and the filter of a list: each API version is a query of its own.
+type Query = (&'static str, Filter);
 
 /// The reads and writes of one resource, beside what happened to it.
 struct Case<'a> {
@@ -36,10 +51,7 @@ pub fn violations(timelines: &Timelines, records: &Records) -> Vec<String> {
     let mut violations = Vec::new();
     for (resource, timeline) in timelines {
         let case = Case::new(*resource, timeline, &reads, &writes);
-        for read in &case.reads {
-            let wrong = case.wrong(read);
-            violations.extend(wrong.map(|wrong| format!("{wrong}: {read:?}")));
-        }
+        violations.extend(case.violations());
     }
     for watch in records.watches() {
         let wrong = wrong_watch(&timelines[&watch.asked.resource], &watch);
@@ -72,50 +84,133 @@ impl<'a> Case<'a> {
         Self { timeline, reads, writes }
     }
 
-    fn wrong(&self, read: &Read) -> Option<String> {
-        let floor = self.floor(read);
-        match &read.shown {
-            Shown::List(version, items) => {
-                let expected = state(self.timeline, &read.asked, *version);
-                if *items != expected {
-                    return Some(format!("not the state at {version}, which was {expected:?}"));
-                }
-                self.wrong_list(read, *version, floor).or_else(|| self.stale(read, *version))
+    /// What is wrong with each read, given what the session knew when it was sent.
+    fn violations(&self) -> Vec<String> {
+        let mut facts: BTreeMap<(Instant, usize), Vec<Fact>> = BTreeMap::new();
+        for write in &self.writes {
+            if let Some(revision) = self.revision_of(write) {
+                let fact = Fact::Object(write.key.clone(), revision);
+                facts.entry((write.span.ended, 0)).or_default().push(fact);
             }
-            Shown::Object(key, shown) => self.wrong_object(read, key, shown.as_ref(), floor),
         }
+        let mut reads = self.reads.clone();
+        reads.sort_by_key(|read| read.span.started);
+        let (mut known, mut violations) = (Known::default(), Vec::new());
+        for (number, read) in reads.iter().enumerate() {
+            let later = facts.split_off(&(read.span.started, 0));
+            for ((at, number), fact) in facts
+                .into_iter()
+                .flat_map(|(of, facts)| facts.into_iter().map(move |fact| (of, fact)))
+            {
+                known.learn(fact, || match number {
+                    0 => format!("a write that ended at {at:?}"),
+                    number => format!("{:?}", reads[number - 1]),
+                });
+            }
+            facts = later;
+            let wrong = self.wrong(read, &known);
+            violations.extend(wrong.map(|wrong| format!("{wrong}: {read:?}")));
+            facts.insert((read.span.ended, number + 1), self.facts(read, &known));
+        }
+        violations
     }
 
-    /// The highest version that lists showed before a read began, if the read promises not to go
-    /// back: one that names a version itself and went upstream promises no more than that.
-    fn floor(&self, read: &Read) -> u64 {
-        let asked = match read.asked.version {
-            Version::AtLeast(version) => version,
-            _ => 0,
+    fn wrong(&self, read: &Read, known: &Known) -> Option<String> {
+        if let Shown::List(version, items) = &read.shown {
+            let expected = state(self.timeline, &read.asked, *version);
+            if *items != expected {
+                return Some(format!("not the state at {version}, which was {expected:?}"));
+            }
+            let floor = floor(read, known);
+            if *version < floor {
+                return Some(format!("{version} after {floor}"));
+            }
+        }
+        let stale = || match &read.shown {
+            Shown::List(version, _) => self.stale(read, *version),
+            Shown::Object(..) => None,
         };
-        if read.asked.version != Version::Unset && !read.hit {
-            return asked;
-        }
-        let before = self.reads.iter().filter(|it| it.span.ended < read.span.started);
-        before.filter_map(|it| it.shown.list_version()).max().unwrap_or(0).max(asked)
+        self.aged(read, known).or_else(stale)
     }
 
-    /// What had been written by the session or shown to it before a read that promises to show it.
-    fn known(&self, read: &Read) -> Vec<Known<'a>> {
-        if read.asked.version != Version::Unset {
-            return Vec::new();
+    /// An object that is shown as it was before what the session knows of it, or that is missing.
+    fn aged(&self, read: &Read, known: &Known) -> Option<String> {
+        if !promises_more(read) {
+            return None;
         }
-        let written = self.writes.iter().filter_map(|write| {
-            let revision = self.revision_of(write)?;
-            Some(Known { span: write.span, key: &write.key, revision })
-        });
-        let shown = self.reads.iter().filter_map(|earlier| match &earlier.shown {
-            Shown::Object(key, Some((_, version))) => {
-                Some(Known { span: earlier.span, key, revision: *version })
+        let names_none = read.asked.version == Version::Unset;
+        let sources = &known.sources;
+        let known = if names_none { &known.objects } else { &known.listed };
+        let nothing = |key: &str| (key.to_owned(), 0);
+        let objects: Vec<(String, u64)> = match &read.shown {
+            Shown::Object(key, _) => {
+                let known = known.get_key_value(key);
+                vec![known.map_or_else(|| nothing(key), |(key, from)| (key.clone(), *from))]
             }
-            _ => None,
-        });
-        written.chain(shown).filter(|known| known.span.ended < read.span.started).collect()
+            Shown::List(..) => known.clone().into_iter().collect(),
+        };
+        objects.into_iter().find_map(|(key, from)| {
+            let later = self.timeline.changes(&key).iter().map(|change| change.revision);
+            let mut revisions = later.filter(|revision| *revision > from);
+            let is_so = |revision| self.is_shown(read, &key, revision);
+            let held = is_so(from) || revisions.any(is_so);
+            let source = || sources.get(&key).map_or("nothing", String::as_str);
+            (!held).then(|| format!("{key} at no revision from {from} on, known from {}", source()))
+        })
+    }
+
+    /// Whether a read shows what it selects of a key at a revision.
+    fn is_shown(&self, read: &Read, key: &str, revision: u64) -> bool {
+        let object = self.timeline.at(key, revision);
+        match &read.shown {
+            Shown::List(_, items) => {
+                let selected = self.timeline.selects(&read.asked.filter, key, revision);
+                object.filter(|_| selected).map(|object| object.version) == items.get(key).copied()
+            }
+            Shown::Object(_, shown) => {
+                let shown = shown.as_ref().map(|(uid, version)| (uid, *version));
+                object.map(|object| (&object.uid, object.version)) == shown
+            }
+        }
+    }
+
+    /// What a read teaches: what is there, and what of the known is there no more.
+    fn facts(&self, read: &Read, known: &Known) -> Vec<Fact> {
+        match &read.shown {
+            Shown::Object(key, Some((_, version))) => vec![Fact::Object(key.clone(), *version)],
+            Shown::Object(key, None) if promises_more(read) => {
+                let is_there = |revision| self.timeline.at(key, revision).is_some();
+                let gone = self.gone(known, key, u64::MAX, is_there);
+                gone.map(|(key, at)| Fact::Object(key, at)).into_iter().collect()
+            }
+            Shown::Object(_, None) => Vec::new(),
+            Shown::List(version, items) => {
+                let filter = read.asked.filter;
+                let there = items.iter().map(|(key, version)| Fact::Listed(key.clone(), *version));
+                let missing = known.objects.keys().filter(|key| !items.contains_key(*key));
+                let gone = missing.filter_map(|key| {
+                    let is_in = |revision| self.timeline.selects(&filter, key, revision);
+                    let (key, at) = self.gone(known, key, *version, is_in)?;
+                    Some(Fact::Listed(key, at))
+                });
+                let query = (read.asked.api, filter);
+                there.chain(gone).chain([Fact::List(query, *version)]).collect()
+            }
+        }
+    }
+
+    /// A known object that was in a selection, and left it by some revision.
+    fn gone(
+        &self,
+        known: &Known,
+        key: &str,
+        until: u64,
+        is_in: impl Fn(u64) -> bool,
+    ) -> Option<(String, u64)> {
+        let from = known.objects.get(key).copied().filter(|from| is_in(*from))?;
+        let later = self.timeline.changes(key).iter().map(|change| change.revision);
+        let mut later = later.filter(|revision| (from + 1..=until).contains(revision));
+        later.find(|revision| !is_in(*revision)).map(|at| (key.to_owned(), at))
     }
 
     fn revision_of(&self, write: &Write) -> Option<u64> {
@@ -131,47 +226,58 @@ impl<'a> Case<'a> {
         })
     }
 
-    fn wrong_list(&self, read: &Read, version: u64, floor: u64) -> Option<String> {
-        if version < floor {
-            return Some(format!("{version} after {floor}"));
-        }
-        let filter = &read.asked.filter;
-        let matters = |known: &Known<'_>| {
-            self.timeline.selects(filter, known.key, version)
-                || self.timeline.selects(filter, known.key, known.revision)
-        };
-        let known = self.known(read);
-        let missed = known.iter().find(|known| version < known.revision && matters(known));
-        missed.map(|known| format!("without {} at {}", known.key, known.revision))
-    }
-
-    fn wrong_object(
-        &self,
-        read: &Read,
-        key: &str,
-        shown: Option<&(String, u64)>,
-        floor: u64,
-    ) -> Option<String> {
-        let of_it = self.known(read).into_iter().filter(|known| known.key == key);
-        let from = of_it.map(|known| known.revision).max().unwrap_or(0).max(floor);
-        let agrees = |object: Option<&super::truth::Object>| match (shown, object) {
-            (None, None) => true,
-            (Some((uid, version)), Some(object)) => {
-                *uid == object.uid && *version == object.version
-            }
-            _ => false,
-        };
-        let later = self.timeline.changes(key).iter().filter(|change| change.revision > from);
-        let held = agrees(self.timeline.at(key, from))
-            || later.into_iter().any(|change| agrees(change.object.as_ref()));
-        (!held).then(|| format!("at no revision from {from} on"))
-    }
-
     fn stale(&self, read: &Read, version: u64) -> Option<String> {
         let outdated_at = self.timeline.outdated_at(version).filter(|_| read.hit)?;
         let age = read.span.started.checked_duration_since(outdated_at)?;
         (age > STALENESS_MAX).then(|| format!("{age:?} old"))
     }
+}
+
+// === impl Known ===
+
+impl Known {
+    fn learn(&mut self, fact: Fact, source: impl FnOnce() -> String) {
+        if let Fact::Object(key, revision) | Fact::Listed(key, revision) = &fact
+            && self.objects.get(key) < Some(revision)
+        {
+            self.sources.insert(key.clone(), source());
+        }
+        match fact {
+            Fact::Object(key, revision) => raise(&mut self.objects, key, revision),
+            Fact::Listed(key, revision) => {
+                raise(&mut self.listed, key.clone(), revision);
+                raise(&mut self.objects, key, revision);
+            }
+            Fact::List(query, version) => {
+                match self.lists.iter_mut().find(|(held, _)| *held == query) {
+                    Some((_, held)) => *held = version.max(*held),
+                    None => self.lists.push((query, version)),
+                }
+            }
+        }
+    }
+}
+
+fn raise(known: &mut BTreeMap<String, u64>, key: String, revision: u64) {
+    let known = known.entry(key).or_default();
+    *known = revision.max(*known);
+}
+
+/// Whether a read promises more than the version it names: it names none, or memory answered.
+fn promises_more(read: &Read) -> bool {
+    read.asked.version == Version::Unset || read.hit
+}
+
+/// The version a list must have at least: what it names, and what the lists of its query had before.
+fn floor(read: &Read, known: &Known) -> u64 {
+    let asked = match read.asked.version {
+        Version::AtLeast(version) => version,
+        _ => 0,
+    };
+    let query = (read.asked.api, read.asked.filter);
+    let same = known.lists.iter().find(|(held, _)| *held == query);
+    let before = same.filter(|_| promises_more(read)).map_or(0, |(_, version)| *version);
+    before.max(asked)
 }
 
 /// What is wrong with what a watch told: it must be every change from its start to its last event.
@@ -204,9 +310,7 @@ fn wrong_watch(timeline: &Timeline, watch: &Watch) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
-    use super::super::record::Filter;
+    use super::super::record::Span;
     use super::super::truth::Object;
     use super::*;
 
@@ -226,7 +330,7 @@ mod tests {
     }
 
     fn asked(filter: Filter) -> Asked {
-        Asked { resource: Resource::Pods, filter, version: Version::Unset }
+        Asked { resource: Resource::Pods, api: "/api/v1", filter, version: Version::Unset }
     }
 
     fn span(number: u64) -> Span {
@@ -278,6 +382,23 @@ mod tests {
             ]
         };
         assert_eq!((found(lists(2, 1), vec![]), found(lists(1, 2), vec![])), (0, 1));
+        // Of two queries each may be at a version of its own while nothing of both changed.
+        let in_b = Filter { namespace: Some("b"), ..Filter::default() };
+        let others = |second| {
+            let first = list(1, Filter::default(), 11, &at_11);
+            found(vec![first, list(2, second, 10, &[])], vec![])
+        };
+        assert_eq!(others(in_b), 0);
+        let web = vec![list(1, Filter::default(), 11, &at_11), list(2, WEB, 10, &at_10)];
+        assert_eq!(found(web, vec![]), 1, "a/y was shown at 11");
+        // a/x left the selection at 12: its old state is not shown again.
+        let left = |again: Filter, version: u64, items: &[(&str, u64)]| {
+            let first = list(1, WEB, 11, &at_11);
+            let second = list(2, WEB, 12, &[("a/y", 11)]);
+            found(vec![first, second, list(3, again, version, items)], vec![])
+        };
+        assert_eq!(left(Filter::default(), 11, &at_11), 1);
+        assert_eq!(left(Filter::default(), 12, &[("a/x", 12), ("a/y", 11)]), 0);
         let stored = |at| vec![written(at, Effect::Stored(12))];
         let read = || vec![list(5, WEB, 11, &at_11)];
         assert_eq!((found(read(), stored(6)), found(read(), stored(4))), (0, 1));
@@ -288,6 +409,28 @@ mod tests {
             found(vec![object(2, Some(("a/x", 12))), object(3, Some(("a/x", 10)))], vec![]),
             1
         );
+    }
+
+    #[test]
+    fn reads_that_name_a_version_do_not_go_back_behind_lists_but_behind_own_writes() {
+        let at_11 = [("a/x", 10), ("a/y", 11)];
+        let any = |number| {
+            let mut read = list(number, WEB, 11, &at_11);
+            read.asked.version = Version::Zero;
+            read
+        };
+        assert_eq!(found(vec![any(2)], vec![written(1, Effect::Stored(12))]), 0);
+        let moved = list(1, Filter::default(), 12, &[("a/x", 12), ("a/y", 11)]);
+        assert_eq!(found(vec![moved, any(2)], vec![]), 1);
+    }
+
+    #[test]
+    fn each_version_of_the_api_has_lists_of_its_own() {
+        let new = list(1, Filter::default(), 13, &[("a/x", 12), ("a/y", 11)]);
+        let mut old = list(2, Filter::default(), 12, &[("a/x", 12), ("a/y", 11)]);
+        assert_eq!(found(vec![new.clone(), old.clone()], vec![]), 1);
+        old.asked.api = "/api/v1beta1";
+        assert_eq!(found(vec![new, old], vec![]), 0);
     }
 
     #[test]

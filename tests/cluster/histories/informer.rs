@@ -62,7 +62,8 @@ impl Informer {
             filter.app = Some("web");
             target += "labelSelector=app%3Dweb&";
         }
-        let asked = Asked { resource, filter, version: Version::Unset };
+        let api = resource.path().0;
+        let asked = Asked { resource, api, filter, version: Version::Unset };
         let client = world.through();
         let held = BTreeMap::new();
         Self { world, client, dice, asked, target, held, version: 0, relists: 0 }

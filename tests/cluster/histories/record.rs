@@ -37,6 +37,8 @@ pub struct Span {
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub resource: Resource,
+    /// The path of the API version, such as `/apis/shop.example.com/v1`.
+    pub api: &'static str,
     pub filter: Filter,
     pub version: Version,
 }

@@ -31,24 +31,33 @@ pub struct ProxyProcess {
     _folder: TempDir,
 }
 
+/// The program that cargo built beside the tests.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_listless");
+
 // === impl ProxyProcess ===
 
 impl ProxyProcess {
     /// Starts `listless local` for the first context of a kubeconfig; `config` is the YAML of its
     /// configuration file, if it is to have one.
     pub async fn start(kubeconfig: &Path, config: Option<&str>) -> Result<Self> {
-        Self::command("local", kubeconfig, config).await
+        Self::start_program(PROGRAM.as_ref(), "local", kubeconfig, config).await
     }
 
     /// Starts `listless gateway` in the same way; its own token is the user's.
     pub async fn gateway(kubeconfig: &Path, config: Option<&str>) -> Result<Self> {
-        Self::command("gateway", kubeconfig, config).await
+        Self::start_program(PROGRAM.as_ref(), "gateway", kubeconfig, config).await
     }
 
-    async fn command(name: &str, kubeconfig: &Path, config: Option<&str>) -> Result<Self> {
+    /// Starts a subcommand of another build in the same way.
+    pub async fn start_program(
+        program: &Path,
+        name: &str,
+        kubeconfig: &Path,
+        config: Option<&str>,
+    ) -> Result<Self> {
         let folder = TempDir::with_prefix("listless-")?;
         let written = folder.path().join("kubeconfig");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_listless"));
+        let mut command = Command::new(program);
         command.args([name, "--context", "cluster", "--kubeconfig"]).arg(kubeconfig);
         for flag in ["--listen", "--admin", "--health"] {
             command.args([flag, "127.0.0.1:0"]);
@@ -70,7 +79,7 @@ impl ProxyProcess {
     pub async fn sidecar(apiserver: &Server, account: &Path, pod: &Path) -> Result<Self> {
         let folder = TempDir::with_prefix("listless-")?;
         let (host, port) = apiserver.authority().rsplit_once(':').context("no port")?;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_listless"));
+        let mut command = Command::new(PROGRAM);
         command.env("KUBERNETES_SERVICE_HOST", host).env("KUBERNETES_SERVICE_PORT", port);
         command.args(["sidecar", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
         command.args(["--health", "127.0.0.1:0", "--service-account"]).arg(account);

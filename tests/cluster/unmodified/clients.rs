@@ -67,11 +67,20 @@ pub fn java() -> Option<Follower> {
 
 /// The official Python client.
 pub fn python() -> Option<Follower> {
+    let libraries = python_libraries()?;
+    let program = source_folder("clients/python").join("follower.py");
+    let command = vec!["python3".to_owned(), program.display().to_string()];
+    let environment = vec![("PYTHONPATH", libraries.display().to_string())];
+    Some(Follower::Program(Program { name: "python 37", command, environment }))
+}
+
+/// The folder with its libraries.
+pub fn python_libraries() -> Option<PathBuf> {
     let source = source_folder("clients/python");
-    let libraries = built(&Recipe {
+    built(&Recipe {
         name: "python-follower",
         tools: &[["python3", "--version"], ["pip3", "--version"]],
-        source: source.clone(),
+        source,
         salt: String::new(),
         artifact: "libraries",
         command: &|artifact| {
@@ -81,10 +90,7 @@ pub fn python() -> Option<Follower> {
             command.arg(artifact);
             command
         },
-    })?;
-    let command = vec!["python3".to_owned(), source.join("follower.py").display().to_string()];
-    let environment = vec![("PYTHONPATH", libraries.display().to_string())];
-    Some(Follower::Program(Program { name: "python 37", command, environment }))
+    })
 }
 
 /// The official JavaScript client.

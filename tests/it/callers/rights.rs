@@ -9,7 +9,7 @@ use listless::{
 use serde_json::json;
 
 use super::{ANN, BOB, EVE, IN_A, IN_B, PODS, WEB, gateway, on_pods, warmed};
-use crate::harness::{Identity, TestProxy, pass};
+use crate::harness::{Identity, TestProxy, group_resource, pass, pod, settle};
 
 /// The answer must be the apiserver's own, and for the reason given.
 async fn assert_forwarded(proxy: &TestProxy, token: &str, path: &str, reason: &str) -> u16 {
@@ -244,4 +244,47 @@ async fn a_watch_is_answered_from_memory_only_for_who_may_watch_and_only_as_long
     while bobs.next().await.is_some() {}
     assert!(begun.elapsed() <= Duration::from_secs(11), "ended after {:?}", begun.elapsed());
     assert_eq!(watch(BOB).await.head.status, 403);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_is_shown_no_event_made_ten_seconds_after_its_rights_ended() {
+    for over_http2 in [false, true] {
+        let proxy = warmed().await;
+        let put = |number: usize| {
+            let mut large = pod("a", &format!("p-{number}"), &[], "n1");
+            large["metadata"]["annotations"] = json!({"a": "x".repeat(3000)});
+            proxy.simulator.put(&group_resource("pods"), large).expect("served")
+        };
+        let version = proxy.simulator.revision();
+        let ann = proxy.bearer(ANN);
+        let ann = if over_http2 { ann.over_http2() } else { ann };
+        let mut watch = ann.watch(&format!("{PODS}?watch=1&resourceVersion={version}")).await;
+        // More than buffers on the way hold.
+        for number in 0..300 {
+            put(number);
+            settle().await;
+        }
+        proxy.simulator.admit(ANN, User::with_rules("ann", Vec::new()));
+        let mut shown = 0;
+        for _ in 0..101 {
+            pass(Duration::from_millis(100)).await;
+            shown = watch.next_line().await.map_or(shown, |line| version_of(&line));
+        }
+        let last_allowed = proxy.simulator.revision();
+        for number in 300..320 {
+            put(number);
+        }
+        pass(Duration::from_millis(100)).await;
+        while let Some(line) = watch.next_line().await {
+            shown = version_of(&line);
+        }
+        assert!(shown > version, "nothing was shown");
+        assert!(shown <= last_allowed, "{shown} was shown, made after {last_allowed}");
+    }
+}
+
+fn version_of(line: &[u8]) -> u64 {
+    let event: serde_json::Value = serde_json::from_slice(line).expect("an event");
+    let version = event["object"]["metadata"]["resourceVersion"].as_str().expect("a version");
+    version.parse().expect("a number")
 }

@@ -38,7 +38,7 @@ fn misspelt_keys_are_told_with_those_that_exist() {
     refuses(
         &rule("resources: [pods]\n    repeatPolls: {perSec: 1}"),
         "c.yaml:6:19: cache.rules[0].repeatPolls.perSec: unknown field \"perSec\", expected one of \
-         perSecond, burst, action, maxDelay; did you mean \"perSecond\"?",
+         perSecond, burst, action, maxDelay, fromMemoryPerSecond; did you mean \"perSecond\"?",
     );
 }
 
@@ -148,6 +148,10 @@ fn amounts_are_told_with_an_example_or_with_their_bounds() {
 
 #[test]
 fn several_wrong_values_are_told_at_once_in_the_order_of_the_file() {
+    refuses(
+        &format!("{HEAD}repeatPolls: {{fromMemoryPerSecond: 0}}\n"),
+        "c.yaml:3:36: repeatPolls.fromMemoryPerSecond: must be from 1 to 1000000",
+    );
     refuses(
         &format!("{HEAD}repeatPolls: {{burst: 0, maxDelay: 10s}}\ncache: {{idleTimeout: 1s}}\n"),
         "c.yaml:3:22: repeatPolls.burst: must be from 1 to 10000\n\
@@ -266,7 +270,7 @@ fn a_file_that_is_missing_or_huge_is_named() {
     let directory = tempfile::tempdir().expect("a directory");
     let missing = directory.path().join("missing.yaml");
     let error = Config::load(&missing).expect_err("no file");
-    let expected = format!("{}: cannot be read: No such file", missing.display());
+    let expected = format!("cannot read configuration {}: No such file", missing.display());
     let told = Chain(&error).to_string();
     assert!(told.starts_with(&expected), "{told}");
 
@@ -276,7 +280,7 @@ fn a_file_that_is_missing_or_huge_is_named() {
     assert_eq!(error, format!("{}: is larger than 1048576 bytes", huge.display()));
 
     let error = Config::load(directory.path()).expect_err("a directory").to_string();
-    assert!(error.contains("cannot be read"), "{error}");
+    assert!(error.contains("cannot read configuration"), "{error}");
 }
 
 #[test]

@@ -28,7 +28,6 @@ async fn a_target_is_passed_on_as_its_path_and_query() {
         ("GET //api/v1/pods", "//api/v1/pods"),
         ("GET /../api/v1/./pods/", "/../api/v1/./pods/"),
         ("GET /api/v1/namespaces/a%2Fb/pods/%2e%2E", "/api/v1/namespaces/a%2Fb/pods/%2e%2E"),
-        ("GET /version?q=1#fragment", "/version?q=1"),
         (
             "GET /api/v1/namespaces/a/services/s:80/proxy/x/?q=%zz",
             "/api/v1/namespaces/a/services/s:80/proxy/x/?q=%zz",

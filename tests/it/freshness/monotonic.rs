@@ -56,7 +56,7 @@ async fn memory_is_not_older_than_what_the_apiserver_showed() {
         "/api/v1/namespaces/a/pods/web-9",
         "/api/v1/namespaces/a/pods/web-9/status",
         "/api/v1/pods?resourceVersion=0",
-        "/api/v1/pods?fieldSelector=spec.nodeName=n1&limit=1",
+        "/api/v1/pods?fieldSelector=spec.nodeName=n1&limit=100",
     ] {
         let proxy = stalled().await;
         put(&proxy, "web-9", "web");

@@ -8,7 +8,9 @@ use listless::{
     simulator::{Asked, Effect, Fault},
 };
 
-use crate::harness::{Setup, TestClient, TestProxy, pass, populated, without_version};
+use crate::harness::{
+    Laggard, Setup, TestClient, TestProxy, pass, populated, settle, without_version,
+};
 
 /// A write and what its answer must be.
 struct Step {
@@ -346,15 +348,23 @@ async fn a_write_whose_answer_is_lost_is_assumed_to_have_happened() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_goes_away_during_its_write_still_reads_it_later() {
     for path in READS {
-        let proxy = warmed("/api/v1/pods", News::Stalled).await;
-        let slow = Effect::Delay(Duration::from_secs(2));
-        proxy.simulator.inject(Fault::next(1, slow, |asked| asked.verb == Verb::Patch));
-        let client = proxy.client();
-        let gone = tokio::spawn(async move { client.patch(WEB, "merge-patch", RELABEL).await });
+        let simulator = populated();
+        // The write is applied at once; only its answer is on its way for long.
+        let distance =
+            |target: &str| Duration::from_secs(if target.contains("late") { 4 } else { 0 });
+        let laggard = Laggard::new(simulator.clone(), |_, newest| newest).far(distance);
+        let proxy = Setup::of(simulator).upstream(laggard).in_memory();
+        let stalled = Fault::always(Effect::StallAfter(0), |asked| asked.verb == Verb::Watch);
+        proxy.simulator.inject(stalled);
+        proxy.warm("/api/v1/pods").await;
+        let (client, before) = (proxy.client(), proxy.simulator.revision());
+        let target = format!("{WEB}?fieldManager=late");
+        let gone = tokio::spawn(async move { client.patch(&target, "merge-patch", RELABEL).await });
         pass(Duration::from_secs(1)).await;
+        assert!(proxy.simulator.revision() > before, "it was applied, and not yet answered");
         gone.abort();
         assert!(gone.await.is_err());
-        pass(Duration::from_secs(2)).await;
+        settle().await;
         assert_eq!(miss(&proxy, &proxy.client(), path).await, None);
     }
 }

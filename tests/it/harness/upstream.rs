@@ -67,7 +67,8 @@ impl Requests {
 
     /// How many access reviews.
     pub(crate) fn reviews(&self) -> usize {
-        self.count(Verb::Create, "selfsubjectaccessreviews")
+        let kinds = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"];
+        kinds.map(|kind| self.count(Verb::Create, kind)).iter().sum()
     }
 
     /// The last of them.

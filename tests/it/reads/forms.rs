@@ -124,3 +124,32 @@ async fn every_answer_says_where_it_came_from() {
     assert_eq!(failed.status, 503);
     assert!(failed.cache_status().starts_with("listless; "), "{}", failed.cache_status());
 }
+
+#[tokio::test(start_paused = true)]
+async fn selectors_and_names_that_are_too_large_are_forwarded_unread() {
+    let proxy = warmed().await;
+    let client = proxy.client();
+    let values = |count: usize| vec!["v"; count].join(",");
+    let bytes =
+        |count: usize| format!("app%21%3D{}", vec!["x".repeat(63); count / 70].join(",app%21%3D"));
+    let name = |bytes: usize| format!("/api/v1/namespaces/a/pods/{}", "x".repeat(bytes));
+    for (path, read) in [
+        (format!("/api/v1/pods?labelSelector=app%20in%20({})", values(64)), true),
+        (format!("/api/v1/pods?labelSelector=app%20in%20({})", values(65)), false),
+        (format!("/api/v1/pods?labelSelector={}", bytes(2000)), true),
+        (format!("/api/v1/pods?labelSelector={}", bytes(5000)), false),
+        (format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{}", "x".repeat(5000)), false),
+        (format!("/api/v1/pods?watch=1&labelSelector={}&timeoutSeconds=1", bytes(5000)), false),
+        (format!("/api/v1/pods?fieldSelector=metadata.name%3D{}", "x".repeat(254)), false),
+        (name(253), true),
+        (name(254), false),
+    ] {
+        let answer = client.get(&path).await;
+        let straight = proxy.straight().get(&path).await;
+        assert_eq!((answer.status, answer.text()), (straight.status, straight.text()), "{path}");
+        assert_eq!(answer.is_hit(), read, "{path}: {}", answer.cache_status());
+        assert!(read || answer.detail() == "oversized", "{path}: {}", answer.cache_status());
+    }
+    let oversized = proxy.counted("listless_forwarded_total", "reason=\"oversized\"");
+    assert_eq!(oversized, 6.0);
+}

@@ -189,6 +189,16 @@ async fn a_list_beyond_the_memory_limit_ends_the_reflector() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_selector_too_long_for_a_request_ends_the_reflector() {
+    // A comma takes three characters once it is escaped.
+    let values: Vec<_> = (1000..10_000).map(|number| number.to_string()).collect();
+    let long = format!("app in ({}),b in ({})", values.join(","), values[..2400].join(","));
+    assert!(long.len() < 58_000, "{}", long.len());
+    let scene = Scene::with(query(None, &long, ""), Settings::default());
+    assert_eq!(scene.ended().await, Ended::NotReplicable);
+}
+
+#[tokio::test(start_paused = true)]
 async fn overload_is_waited_out_as_long_as_asked() {
     let mut scene = Scene::new();
     let started = Instant::now();

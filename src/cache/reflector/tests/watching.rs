@@ -405,7 +405,10 @@ async fn why_a_watch_ended_is_counted() {
     for (end, count) in counters.watches_ended.get() {
         let never = matches!(
             end,
-            ReplicaWatchEnd::Lagging | ReplicaWatchEnd::Silent | ReplicaWatchEnd::Backwards
+            ReplicaWatchEnd::Lagging
+                | ReplicaWatchEnd::Redefined
+                | ReplicaWatchEnd::Silent
+                | ReplicaWatchEnd::Backwards
         );
         assert_eq!(count, u64::from(!never), "{end:?}");
     }

@@ -1,7 +1,10 @@
 //! Polls that repeat: which are held back or refused, and which are never touched.
 
 use super::*;
-use crate::limit::{Bucket, Place};
+use crate::{
+    limit::{Bucket, Place},
+    metrics::PollLimit,
+};
 
 const BURST: usize = 2;
 
@@ -14,11 +17,12 @@ fn ruled(action: RepeatAction) -> Policy {
 /// What becomes of a request that came too often, at `now`.
 fn exhausted(info: &RequestInfo, caller: Caller, policy: &Policy, now: Instant) -> Option<Plan> {
     let poll = poll(info, caller, &rules(info, policy, b""))?;
+    let limit = poll.upstream_limit()?;
     let bucket = Bucket::full(now);
     for _ in 0..BURST {
-        assert!(poll.plan(&bucket, now).is_none(), "the burst is for free");
+        assert!(poll.plan(limit, &bucket, now, Duration::ZERO).is_none(), "the burst is for free");
     }
-    poll.plan(&bucket, now)
+    poll.plan(limit, &bucket, now, Duration::ZERO)
 }
 
 fn paced(target: &str) -> Option<Pace> {
@@ -128,8 +132,9 @@ fn a_refusal_says_when_to_come_again_in_whole_seconds_of_one_at_least() {
     let rules = ResourcePolicy { repeat_polls: Some(terms), ..ResourcePolicy::LEFT_ALONE };
     let poll = poll(&info, Caller::Own, &rules).expect("a poll");
     let bucket = Bucket::full(now);
-    assert!(poll.plan(&bucket, now).is_none());
-    let Some(Plan::Reject(reject)) = poll.plan(&bucket, now) else { panic!("not refused") };
+    let plan = || poll.plan(PollLimit::Upstream, &bucket, now, Duration::ZERO);
+    assert!(plan().is_none());
+    let Some(Plan::Reject(reject)) = plan() else { panic!("not refused") };
     assert_eq!(reject.retry_after_secs.get(), 3, "2.5 s, rounded up");
 }
 
@@ -142,10 +147,12 @@ fn polls_that_are_off_take_no_token() {
 #[test]
 fn a_poll_is_the_same_however_it_is_written() {
     let policy = ruled(RepeatAction::Pace);
+    let hasher = crate::hash::RandomState::default();
     let key = |target: &str| {
         let info = info(target);
-        let key = poll(&info, Caller::Own, &rules(&info, &policy, b"")).map(|poll| poll.key());
-        key.unwrap_or_else(|| panic!("{target}"))
+        let poll = poll(&info, Caller::Own, &rules(&info, &policy, b""));
+        let poll = poll.unwrap_or_else(|| panic!("{target}"));
+        std::hash::BuildHasher::hash_one(&hasher, poll.key())
     };
     let one = key("/api/v1/pods?labelSelector=app%3Dweb,tier%3Dx&timeout=9s");
     assert_eq!(one, key("/api/v1/pods?pretty=false&labelSelector=tier%3Dx,app%3Dweb"));
@@ -159,4 +166,29 @@ fn a_poll_is_the_same_however_it_is_written() {
     }
     let object = key("/api/v1/namespaces/shop/pods/a");
     assert_ne!(object, key("/api/v1/namespaces/shop/pods?fieldSelector=metadata.name%3Da"));
+}
+
+#[test]
+fn responses_from_memory_are_held_for_50_ms_at_most_and_never_refused() {
+    let now = Instant::now();
+    let info = info("/api/v1/pods?resourceVersion=0");
+    for action in [RepeatAction::Pace, RepeatAction::Reject] {
+        let mut poll =
+            poll(&info, Caller::Own, &rules(&info, &ruled(action), b"")).expect("a poll");
+        assert_eq!(poll.upstream_limit(), None, "{action:?}");
+        let bucket = Bucket::full(now);
+        let plan = || poll.plan(PollLimit::Memory, &bucket, now, Duration::ZERO);
+        for number in 0..200 {
+            assert!(plan().is_none(), "{number}");
+        }
+        let Some(Plan::Pace(pace)) = plan() else { panic!("{action:?}: not held") };
+        assert_eq!((pace.until - now).as_millis(), 5, "{action:?}");
+        poll.terms.from_memory = Rate::new(1.0, 1);
+        let bucket = Bucket::full(now);
+        let plan = |waited| poll.plan(PollLimit::Memory, &bucket, now, waited);
+        assert!(plan(Duration::ZERO).is_none());
+        let Some(Plan::Pace(pace)) = plan(Duration::ZERO) else { panic!("{action:?}: not held") };
+        assert_eq!(pace.until - now, MEMORY_DELAY_MAX, "{action:?}");
+        assert!(plan(MEMORY_DELAY_MAX).is_none(), "it waited before");
+    }
 }

@@ -1,4 +1,4 @@
-//! A body that is read along: its last piece is held back until the lesson is drawn.
+//! A body that is read along: its last piece is passed on only when the lesson is drawn.
 
 use std::{
     pin::Pin,
@@ -9,9 +9,9 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body::{Body as _, Frame, SizeHint};
 
-use super::{Exchange, Subject};
+use super::{Exchange, Subject, listing::Listing};
 use crate::{
-    api::learn::Learner,
+    api::learn::{Learned, Learner},
     body::{Body, BoxError},
 };
 
@@ -28,13 +28,17 @@ struct Pending {
     learner: Learner,
     exchange: Exchange,
     code: StatusCode,
+    /// The items of a list so far, if it is one that can be compared.
+    listing: Option<Listing>,
 }
 
 // === impl LearningBody ===
 
 impl LearningBody {
     pub(super) fn new(inner: Body, learner: Learner, exchange: Exchange, code: StatusCode) -> Self {
-        let lesson = Some(Pending { learner, exchange, code });
+        let listing = exchange.listing();
+        let learner = if listing.is_some() { learner.with_items() } else { learner };
+        let lesson = Some(Pending { learner, exchange, code, listing });
         let mut body = Self { inner, held: None, ended: false, lesson };
         if body.inner.is_end_stream() {
             body.conclude();
@@ -42,22 +46,37 @@ impl LearningBody {
         body
     }
 
-    /// Reads a piece; a read's lesson is drawn as soon as enough was seen.
+    /// Reads a piece; the lesson of a read of one object is drawn as soon as enough was seen.
     fn read_along(&mut self, frame: &Frame<Bytes>) {
         let Some(pending) = &mut self.lesson else { return };
         let Some(bytes) = frame.data_ref() else { return };
         pending.learner.push(bytes);
-        if matches!(pending.exchange.subject, Subject::Read { .. })
-            && let Some(learned) = pending.learner.early()
+        if let Some(listing) = &mut pending.listing {
+            let items = pending.learner.take_items().into_iter();
+            items.for_each(|item| listing.add(item, &pending.exchange));
+            if pending.learner.is_complete() {
+                self.conclude();
+            }
+        } else if matches!(pending.exchange.subject, Subject::Read { .. })
+            && let Some(version) = pending.learner.list_version()
         {
+            let learned = Learned::List { version, next: None, whole: false };
             pending.exchange.learned(pending.code, learned);
             self.lesson = None;
         }
     }
 
+    /// Whether the lesson is drawn when the last piece has been read, whatever follows: none is held
+    /// back before.
+    fn tells_its_end(&self) -> bool {
+        self.lesson.as_ref().is_some_and(|pending| pending.listing.is_some())
+    }
+
     fn conclude(&mut self) {
-        if let Some(Pending { learner, exchange, code }) = self.lesson.take() {
-            exchange.learned(code, learner.finish());
+        let Some(Pending { learner, exchange, code, listing }) = self.lesson.take() else { return };
+        match listing {
+            Some(listing) => exchange.listed(listing, learner.finish()),
+            None => exchange.learned(code, learner.finish()),
         }
     }
 }
@@ -82,9 +101,13 @@ impl http_body::Body for LearningBody {
             }
             match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
                 Some(Ok(frame)) => {
+                    let tells_its_end = self.tells_its_end();
                     self.read_along(&frame);
                     if self.inner.is_end_stream() {
                         self.conclude();
+                    }
+                    if tells_its_end {
+                        return Poll::Ready(Some(Ok(frame)));
                     }
                     if let Some(earlier) = self.held.replace(frame) {
                         return Poll::Ready(Some(Ok(earlier)));
@@ -116,9 +139,12 @@ impl http_body::Body for LearningBody {
 }
 
 impl Drop for LearningBody {
-    /// A write whose answer was not read to its end leaves a barrier.
+    /// A write whose answer was not read to its end leaves a barrier, and a list a mark.
     fn drop(&mut self) {
-        let Some(Pending { exchange, .. }) = self.lesson.take() else { return };
-        exchange.lost();
+        let Some(Pending { exchange, learner, .. }) = self.lesson.take() else { return };
+        match (exchange.subject, &exchange.key) {
+            (Subject::Read { .. }, None) => exchange.unread(learner.list_version()),
+            _ => exchange.lost(),
+        }
     }
 }

@@ -121,6 +121,7 @@ impl Exchange {
             Expectation::AtLeast(object.version, Some(object.labels.into()))
         };
         session.raise(&self.resource, key, expectation, Instant::now());
+        self.tidy(&mut session);
     }
 }
 

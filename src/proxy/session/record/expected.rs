@@ -1,17 +1,18 @@
 //! What a session knows of one object, and whether a snapshot shows it. Pure.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tokio::time::Instant;
 
 use super::{
     super::{Expectation, Imminence, KnownLabels, Source, Verdict},
-    by_version,
+    Demand, by_version,
 };
 use crate::{
     api::{ObjectKey, query::Query, selector::Labels, version::ResourceVersion},
     cache::{
         object::{Object, Uid},
+        selection::selects,
         store::Snapshot,
     },
     mutants::{Mutant, is_on},
@@ -20,24 +21,49 @@ use crate::{
 /// An object, and what a snapshot that shows it must live up to.
 #[derive(Clone, Debug)]
 pub(super) struct Expected {
-    pub(super) expectation: Expectation,
+    expectation: Expectation,
     pub(super) at: Instant,
     pub(super) proven: Option<ResourceVersion>,
     /// What was known before of an object whose version is not known any more.
-    pub(super) before: Option<(ResourceVersion, KnownLabels)>,
+    before: Option<(ResourceVersion, KnownLabels)>,
+    /// What was shown since of an object whose version is not known.
+    after: Option<(ResourceVersion, KnownLabels)>,
+    /// Queries that did not select the object at what was expected or later.
+    excluded: Vec<Query>,
+    /// The last list that showed this, or something before it.
+    pub(super) listed_by: Option<Arc<Query>>,
 }
+
+/// Queries remembered per object; a forgotten one is looked up again.
+const EXCLUDED_MAX: usize = 8;
 
 // === impl Expected ===
 
 impl Expected {
+    pub(super) fn new(
+        expectation: Expectation,
+        at: Instant,
+        before: Option<(ResourceVersion, KnownLabels)>,
+    ) -> Self {
+        Self {
+            expectation,
+            at,
+            proven: None,
+            before,
+            after: None,
+            excluded: Vec::new(),
+            listed_by: None,
+        }
+    }
+
     /// The version from which a snapshot is sure to hold what is expected.
     pub(super) fn version(&self) -> Option<&ResourceVersion> {
-        match &self.expectation {
-            Expectation::AtLeast(version, _) | Expectation::Gone { version: Some(version), .. } => {
-                Some(version)
-            }
-            _ => self.proven.as_ref(),
-        }
+        self.told().or(self.proven.as_ref())
+    }
+
+    /// The version that was told, of the object or of what became of it.
+    pub(super) fn told(&self) -> Option<&ResourceVersion> {
+        self.expectation.version()
     }
 
     /// The object's version as it was told, and the labels it had, if they were.
@@ -45,6 +71,7 @@ impl Expected {
         match &self.expectation {
             Expectation::AtLeast(version, labels) => Some((version.clone(), labels.clone())),
             Expectation::Gone { version: Some(version), .. } => Some((version.clone(), None)),
+            Expectation::Left { than, .. } => Some((than.clone(), None)),
             _ => self.before.clone(),
         }
     }
@@ -58,31 +85,132 @@ impl Expected {
         self.version().map(|version| (version, source))
     }
 
-    pub(super) fn judge(&self, key: &ObjectKey, query: &Query, snapshot: &Snapshot) -> Verdict {
+    /// Memory held, estimated.
+    pub(super) fn bytes(&self, key: &ObjectKey) -> usize {
+        let labels = match &self.expectation {
+            Expectation::AtLeast(_, Some(labels)) => {
+                labels.iter().map(|(key, value)| key.len() + value.len() + PAIR_OVERHEAD).sum()
+            }
+            _ => 0,
+        };
+        size_of::<Self>() + key.as_str().len() + labels
+    }
+
+    /// The object was shown, and it is not known whether before or after what is expected of it.
+    pub(super) fn also_shown(&mut self, version: &ResourceVersion, labels: &KnownLabels) {
+        if self.after.as_ref().is_none_or(|(known, _)| known < version) {
+            self.after = Some((version.clone(), labels.clone()));
+        }
+    }
+
+    pub(super) fn exclude(&mut self, at: &ResourceVersion, query: &Query) {
+        let is_known = self.told().is_some_and(|told| at >= told);
+        if is_known && !self.excluded.contains(query) {
+            if self.excluded.len() == EXCLUDED_MAX {
+                self.excluded.remove(0);
+            }
+            self.excluded.push(query.clone());
+        }
+    }
+
+    /// The version the object was known at last, if a list at `version` that lacks it tells what became
+    /// of it; the list was sent at the given time if it was consistent.
+    pub(super) fn settled_by(
+        &self,
+        list: &Query,
+        version: &ResourceVersion,
+        since: Option<Instant>,
+    ) -> Option<ResourceVersion> {
+        match &self.expectation {
+            Expectation::AtLeast(known, labels) => {
+                // What it did not select lacks nothing of it.
+                let by_labels = || labels.is_some() && could_match(list, labels);
+                let selected = self.listed_by.as_deref() == Some(list)
+                    || (list.fields.is_everything() && by_labels())
+                    || list.selects_all();
+                (selected && known <= version).then(|| known.clone())
+            }
+            Expectation::Exists | Expectation::Uncertain => {
+                since.filter(|sent_at| list.selects_all() && self.at <= *sent_at)?;
+                let known = self.before.as_ref().map(|(known, _)| known.clone());
+                known.or_else(|| ResourceVersion::parse("1").ok())
+            }
+            Expectation::Gone { .. } | Expectation::Left { .. } => None,
+        }
+    }
+
+    /// Whether the snapshot may lack the object only because of fields, which were not told.
+    pub(super) fn is_unseen(&self, key: &ObjectKey, demand: &Demand<'_>) -> bool {
+        let Expectation::AtLeast(version, labels) = &self.expectation else { return false };
+        let snapshot = demand.held.snapshot;
+        snapshot.version() < version
+            && snapshot.object(key).is_none()
+            && could_match(demand.query, labels)
+            && !self.excluded.contains(demand.query)
+    }
+
+    /// Whether a replica with this snapshot will satisfy this from now on, whatever it comes to.
+    pub(super) fn is_reached(&self, key: &ObjectKey, snapshot: &Snapshot) -> bool {
+        let after = self.after.as_ref().map(|(version, _)| version);
+        let version =
+            self.version().map(|version| after.map_or(version, |after| version.max(after)));
+        let reached = version.is_some_and(|version| snapshot.version() >= version);
+        reached
+            || match &self.expectation {
+                Expectation::AtLeast(version, _) => {
+                    snapshot.object(key).is_some_and(|held| held.version() >= version)
+                }
+                _ => false,
+            }
+    }
+
+    pub(super) fn judge(&self, key: &ObjectKey, demand: &Demand<'_>) -> Verdict {
+        let (query, snapshot) = (demand.query, demand.held.snapshot);
         let held = snapshot.object(key);
+        let shown = held.filter(|object| selects(query, object));
+        let is_gone = matches!(self.expectation, Expectation::Gone { .. });
         if let Some((version, labels)) = &self.before
-            && !holds(held, version, labels, query, snapshot)
+            && !(is_gone && shown.is_none())
+            && !self.is_held(held, version, labels, demand)
+        {
+            return Verdict::Behind(version.clone(), Imminence::Likely);
+        }
+        if let Some((version, labels)) = &self.after
+            && !self.is_held(held, version, labels, demand)
         {
             return Verdict::Behind(version.clone(), Imminence::Likely);
         }
         match &self.expectation {
             Expectation::AtLeast(version, labels)
-                if holds(held, version, labels, query, snapshot) =>
+                if self.is_held(held, version, labels, demand) =>
             {
                 Verdict::Satisfied
             }
             Expectation::AtLeast(version, _) => Verdict::Behind(version.clone(), Imminence::Likely),
             Expectation::Gone { .. } if is_on(Mutant::DeletionForgotten) => Verdict::Satisfied,
-            // What has it no more may be from before it came.
+            // What does not show it may lack it because it is from before it came.
+            Expectation::Gone { .. } | Expectation::Left { .. } if shown.is_none() => {
+                Verdict::Satisfied
+            }
             Expectation::Gone { version: version @ Some(_), .. } => {
                 by_version(version, snapshot, || Verdict::Leaving)
             }
             Expectation::Gone { uid, version: None } => {
-                let Some(object) = held else { return Verdict::Satisfied };
-                if uid.as_ref().is_some_and(|uid| Uid::new(uid) != *object.uid()) {
+                let other = uid.as_ref().zip(held).is_some_and(|(uid, held)| {
+                    Uid::new(uid) != *held.uid() && is_on(Mutant::PredecessorShown)
+                });
+                if other {
                     return Verdict::Satisfied;
                 }
                 by_version(&self.proven, snapshot, || Verdict::Leaving)
+            }
+            Expectation::Left { selection, than, version } => {
+                let moved = held
+                    .is_some_and(|object| object.version() >= than && !selects(selection, object));
+                if moved || snapshot.version() >= version {
+                    return Verdict::Satisfied;
+                }
+                Verdict::Leaving
             }
             // Which labels it carries is unknown: only a read without label requirements can miss it.
             Expectation::Exists if held.is_some() || !query.labels.is_everything() => {
@@ -93,22 +221,31 @@ impl Expected {
             }
         }
     }
+
+    /// Whether a snapshot shows an object at this version or later, unless the query selects neither
+    /// what it holds nor what was told.
+    fn is_held(
+        &self,
+        held: Option<&Object>,
+        version: &ResourceVersion,
+        labels: &KnownLabels,
+        demand: &Demand<'_>,
+    ) -> bool {
+        let (query, snapshot) = (demand.query, demand.held.snapshot);
+        let could_match = || could_match(query, labels) && !self.excluded.contains(query);
+        snapshot.version() >= version
+            || match held {
+                Some(object) if object.version() >= version => true,
+                Some(object) => {
+                    !could_match() && (!selects(query, object) || is_on(Mutant::MovedObjectAges))
+                }
+                None => !could_match(),
+            }
+    }
 }
 
-/// Whether a snapshot shows an object at this version or later, unless the query cannot select it.
-fn holds(
-    held: Option<&Object>,
-    version: &ResourceVersion,
-    labels: &KnownLabels,
-    query: &Query,
-    snapshot: &Snapshot,
-) -> bool {
-    snapshot.version() >= version
-        || match held {
-            Some(object) => object.version() >= version,
-            None => !could_match(query, labels),
-        }
-}
+/// What a label costs beside its text.
+const PAIR_OVERHEAD: usize = 64;
 
 fn could_match(query: &Query, labels: &KnownLabels) -> bool {
     labels.as_ref().is_none_or(|labels| query.labels.matches(&KnownSet(labels)))

@@ -19,6 +19,7 @@ pub(super) struct History {
     clock: AtomicU64,
     reads: Mutex<Vec<Read>>,
     writes: Mutex<Vec<Write>>,
+    told: Mutex<Vec<Told>>,
     /// When each revision was first known to exist.
     revisions: Mutex<BTreeMap<u64, Instant>>,
     begun: OnceLock<Instant>,
@@ -84,6 +85,15 @@ pub(super) struct Write {
     pub(super) effect: Effect,
 }
 
+/// An object that an event of a watch told of.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) since: u64,
+    pub(super) resource: &'static str,
+    pub(super) key: String,
+    pub(super) revision: u64,
+}
+
 /// What a write did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
@@ -122,6 +132,17 @@ impl History {
     pub(super) fn wrote(&self, write: Write) {
         self.note(format_args!("{write:?}"));
         guard(&self.writes).push(write);
+    }
+
+    /// A watch told of an object at a revision.
+    pub(super) fn tell(&self, resource: &'static str, key: String, revision: u64) {
+        let since = self.tick();
+        guard(&self.told).push(Told { since, resource, key, revision });
+    }
+
+    pub(super) fn told(&self, resource: &str) -> Vec<Told> {
+        let told = guard(&self.told);
+        told.iter().filter(|told| told.resource == resource).cloned().collect()
     }
 
     /// Every revision up to this one exists by now.

@@ -11,7 +11,7 @@ use http::HeaderValue;
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
-use super::{World, dice::Dice};
+use super::{RESOURCES, World, dice::Dice};
 use crate::harness::{Answer, TestClient, pass};
 
 /// What informers follow.
@@ -191,6 +191,9 @@ impl Informer {
             ));
         }
         self.version = self.version.max(version);
+        if kind != "BOOKMARK" {
+            self.world.history.tell(self.resource(), key.clone(), version);
+        }
         match kind {
             "ADDED" | "MODIFIED" => {
                 self.held.insert(key, version);
@@ -201,6 +204,15 @@ impl Informer {
             _ => {}
         }
         (!right).then_some(End::Closed)
+    }
+
+    fn resource(&self) -> &'static str {
+        let resources = RESOURCES.iter().copied();
+        let named = |resource: &&str| {
+            let plural = resource.split('.').next().unwrap_or_default();
+            self.collection.contains(&format!("/{plural}"))
+        };
+        resources.into_iter().find(named).expect("one of the resources")
     }
 
     async fn truth(&self) -> BTreeMap<String, u64> {

@@ -1,11 +1,14 @@
 //! The whole history of the simulated apiserver, and what an answer must be in its light.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use serde_json::Value;
 
-use super::history::{Effect, Filter, History, Read, Span, Version, Write};
-use crate::harness::TestProxy;
+use super::history::{Effect, Filter, History, Read, Told, Version, Write};
+use crate::harness::{Answer, TestProxy};
 
 /// Every change of every object.
 pub(super) struct Oracle {
@@ -33,12 +36,15 @@ struct Object {
     app: String,
 }
 
-/// What the session knows of one object at some step.
-struct Known<'a> {
-    span: Span,
-    key: &'a str,
-    /// Nothing older than this may be shown of it.
+/// What the session came to know of one object.
+struct Fact {
+    /// The step from which it knows.
+    since: u64,
+    key: String,
+    /// Nothing older than the state at this revision may be shown of it.
     revision: u64,
+    /// A list showed it, so that reads which name a version must not show less either.
+    by_list: bool,
 }
 
 /// Memory without news for longer than this must not answer: the progress bound and the time a
@@ -69,15 +75,20 @@ impl Oracle {
 
     /// Everything that is wrong with what the session was shown.
     pub(super) async fn check(&self, proxy: &TestProxy, history: &History) -> Vec<String> {
-        let (reads, writes) = (history.reads(), history.writes());
+        let reads = history.reads();
+        let facts: HashMap<_, _> = self
+            .resources
+            .iter()
+            .map(|(resource, timeline)| (*resource, timeline.facts(resource, history)))
+            .collect();
         let mut violations = Vec::new();
         for read in &reads {
             let timeline = &self.resources[read.asked.resource];
-            let known = timeline.known(read, &reads, &writes);
-            let wrong = if read.asked.key.is_some() {
-                timeline.check_object(read, floor(read, &reads), &known)
-            } else {
-                timeline.check_list(read, floor(read, &reads), &known)
+            let wrong = match read.asked.key {
+                None if read.version < Some(floor(read, &reads)) => {
+                    Some(format!("{:?} after {}", read.version, floor(read, &reads)))
+                }
+                _ => timeline.aged(read, &facts[read.asked.resource]),
             };
             let inexact = inexact(proxy, read).await;
             let stale = timeline.stale(read, history);
@@ -114,21 +125,61 @@ async fn inexact(proxy: &TestProxy, read: &Read) -> Option<String> {
     (exact.body != read.answer.body).then(|| format!("not the state at {version}"))
 }
 
-/// The highest version that lists showed before a read began, if the read promises not to go back.
+/// The version a list must have at least: what it asks for, and what the same query had before, if it
+/// promises not to go back.
 fn floor(read: &Read, reads: &[Read]) -> u64 {
     let asked = match read.asked.version {
         Version::AtLeast(version) => version,
         _ => 0,
     };
-    if read.asked.version != Version::Unset && !read.answer.is_hit() {
+    if !promises_more(read) {
         return asked;
     }
-    let lists = reads.iter().filter(|earlier| {
-        earlier.asked.resource == read.asked.resource
+    let same = reads.iter().filter(|earlier| {
+        earlier.asked.target == read.asked.target
             && earlier.asked.key.is_none()
             && earlier.span.ended < read.span.started
     });
-    lists.filter_map(|list| list.version).max().unwrap_or(0).max(asked)
+    same.filter_map(|list| list.version).max().unwrap_or(0).max(asked)
+}
+
+/// The newest revision of each object that the session knew of when a read began.
+fn known<'a>(facts: impl Iterator<Item = &'a Fact>, read: &Read) -> BTreeMap<&'a str, u64> {
+    let mut known: BTreeMap<&str, u64> = BTreeMap::new();
+    for fact in facts.filter(|fact| fact.since < read.span.started) {
+        let revision = known.entry(&fact.key).or_default();
+        *revision = fact.revision.max(*revision);
+    }
+    known
+}
+
+/// Whether a read promises more than the version it names: it names none, or memory answered.
+fn promises_more(read: &Read) -> bool {
+    read.asked.version == Version::Unset || read.answer.is_hit()
+}
+
+/// The objects of a list or the rows of a Table, with their versions.
+fn items(answer: &Answer) -> HashMap<String, u64> {
+    let list = answer.json();
+    let items = list["items"].as_array().map(|items| items.iter().collect::<Vec<_>>());
+    let rows = || {
+        let rows = list["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
+        rows.iter().map(|row| &row["object"]).collect()
+    };
+    let named = |item: &Value| {
+        let text = |name: &str| item["metadata"][name].as_str().unwrap_or_default().to_owned();
+        let key = format!("{}/{}", text("namespace"), text("name"));
+        (key, text("resourceVersion").parse().expect("a version"))
+    };
+    items.unwrap_or_else(rows).into_iter().map(named).collect()
+}
+
+// === impl Fact ===
+
+impl From<Told> for Fact {
+    fn from(Told { since, key, revision, .. }: Told) -> Self {
+        Self { since, key, revision, by_list: false }
+    }
 }
 
 // === impl Timeline ===
@@ -161,23 +212,59 @@ impl Timeline {
             && filter.app.is_none_or(|wanted| wanted == object.app)
     }
 
-    /// What the session had written or been shown before a read that promises to show it began.
-    fn known<'a>(&self, read: &Read, reads: &'a [Read], writes: &'a [Write]) -> Vec<Known<'a>> {
-        if read.asked.version != Version::Unset {
-            return Vec::new();
+    /// What the session wrote, was shown, and was shown to be gone.
+    fn facts(&self, resource: &str, history: &History) -> Vec<Fact> {
+        let mut facts: Vec<Fact> = history.told(resource).into_iter().map(Fact::from).collect();
+        let writes = history.writes();
+        let written = writes.iter().filter(|write| write.resource == resource);
+        facts.extend(written.filter_map(|write| {
+            let (since, key) = (write.span.ended, write.key.clone());
+            Some(Fact { since, key, revision: self.revision_of(write)?, by_list: false })
+        }));
+        let mut reads = history.reads();
+        reads.retain(|read| read.asked.resource == resource);
+        reads.sort_by_key(|read| read.span.ended);
+        for read in &reads {
+            let shown = self.shown(read, &facts);
+            facts.extend(shown);
         }
-        let (resource, started) = (read.asked.resource, read.span.started);
-        let written =
-            writes.iter().filter(|write| write.resource == resource).filter_map(|write| {
-                let revision = self.revision_of(write)?;
-                Some(Known { span: write.span, key: &write.key, revision })
-            });
-        let shown = reads.iter().filter_map(|earlier| {
-            let key = earlier.asked.key.as_deref()?;
-            let revision = earlier.version.filter(|_| earlier.asked.resource == resource)?;
-            Some(Known { span: earlier.span, key, revision })
+        facts
+    }
+
+    /// What a read showed, given what was known before it.
+    fn shown(&self, read: &Read, facts: &[Fact]) -> Vec<Fact> {
+        let (since, by_list) = (read.span.ended, read.asked.key.is_none());
+        let there: HashMap<String, u64> = match (&read.asked.key, read.version) {
+            (Some(key), Some(version)) => HashMap::from([(key.clone(), version)]),
+            (Some(_), None) => HashMap::new(),
+            (None, _) => items(&read.answer),
+        };
+        let until = match read.asked.key {
+            Some(_) => read.span.revision_after,
+            None => read.version.unwrap_or(0),
+        };
+        // It was in the selection, and is no longer. A read that may be old does not tell.
+        let tells = read.asked.key.is_none() || promises_more(read);
+        let missing =
+            known(facts.iter(), read).into_iter().filter(|(key, _)| !there.contains_key(*key));
+        let gone = missing.filter(|_| tells).filter_map(|(key, from)| {
+            let is_in = |revision| self.is_asked_for(read, key, revision);
+            let mut later = (from + 1..=until).filter(|_| is_in(from));
+            let revision = later.find(|revision| !is_in(*revision))?;
+            Some(Fact { since, key: key.to_owned(), revision, by_list })
         });
-        written.chain(shown).filter(|known| known.span.ended < started).collect()
+        let mut shown: Vec<Fact> = gone.collect();
+        let there = there.into_iter();
+        shown.extend(there.map(|(key, revision)| Fact { since, key, revision, by_list }));
+        shown
+    }
+
+    /// Whether a read selects what there is at a key at a revision.
+    fn is_asked_for(&self, read: &Read, key: &str, revision: u64) -> bool {
+        match &read.asked.key {
+            Some(asked) => asked == key && self.object_at(key, revision).is_some(),
+            None => self.selects(&read.asked.filter, key, revision),
+        }
     }
 
     /// The revision of a write; nothing when it cannot be told.
@@ -200,40 +287,34 @@ impl Timeline {
             .find(|revision| during.contains(revision))
     }
 
-    fn check_list(&self, read: &Read, floor: u64, known: &[Known<'_>]) -> Option<String> {
-        let Some(version) = read.version else { return Some("no list".to_owned()) };
-        if version < floor {
-            return Some(format!("{version} after {floor}"));
+    /// An object that is shown as it was before what the session knows of it, or not shown though it
+    /// has been there ever since.
+    fn aged(&self, read: &Read, facts: &[Fact]) -> Option<String> {
+        if !promises_more(read) {
+            return None;
         }
-        let filter = &read.asked.filter;
-        let missed = known.iter().find(|known| {
-            version < known.revision
-                && (self.selects(filter, known.key, version)
-                    || self.selects(filter, known.key, known.revision))
-        });
-        missed.map(|known| format!("without {} at {}", known.key, known.revision))
-    }
-
-    fn check_object(&self, read: &Read, floor: u64, known: &[Known<'_>]) -> Option<String> {
-        let key = read.asked.key.as_deref().expect("a GET");
-        let of_it = known.iter().filter(|known| known.key == key).map(|known| known.revision);
-        let (from, to) = (of_it.max().unwrap_or(0).max(floor), read.span.revision_after);
-        let shown = read.version.map(|version| {
-            let metadata = read.answer.json()["metadata"].clone();
-            (metadata["uid"].as_str().expect("a uid").to_owned(), version)
-        });
-        let agrees = |object: Option<&Object>| match (&shown, object) {
-            (None, None) => true,
-            (Some((uid, version)), Some(object)) => {
-                *uid == object.uid && *version == object.version
-            }
-            _ => false,
+        let names_version = read.asked.version != Version::Unset;
+        let binding = facts.iter().filter(|fact| fact.by_list || !names_version);
+        let mut known = known(binding, read);
+        if let Some(key) = &read.asked.key {
+            known.retain(|held, _| held == key);
+            known.entry(key).or_default();
+        }
+        let there = match (&read.asked.key, read.version) {
+            (Some(key), Some(version)) => HashMap::from([(key.clone(), version)]),
+            (Some(_), None) => HashMap::new(),
+            (None, _) => items(&read.answer),
         };
-        let changes = self.objects.get(key).map(Vec::as_slice).unwrap_or_default();
-        let later = changes.iter().filter(|change| (from..=to).contains(&change.revision));
-        let held = agrees(self.object_at(key, from))
-            || later.into_iter().any(|change| agrees(change.object.as_ref()));
-        (!held).then(|| format!("at no revision from {from} to {to}"))
+        known.into_iter().find_map(|(key, from)| {
+            let is_so = |revision| {
+                let object = self.object_at(key, revision).map(|object| object.version);
+                let asked_for = self.is_asked_for(read, key, revision);
+                object.filter(|_| asked_for) == there.get(key).copied()
+            };
+            let held = (from..=read.span.revision_after).any(is_so);
+            let shown = there.get(key);
+            (!held).then(|| format!("{key} at {shown:?}, which it was at no revision from {from}"))
+        })
     }
 
     /// Memory must not answer for long after it ceased to be up to date.

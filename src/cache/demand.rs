@@ -1,0 +1,293 @@
+//! Unsafe reads of queries without a replica: repetitions of one, and storms of many unlike ones. Pure.
+//!
+//! Queries are kept as keyed hashes only: at most [`QUERIES_MAX`] in [`DEMAND_BYTES_MAX`] bytes, however
+//! long their selectors are. Counting a read takes no longer when many are counted.
+
+use std::{
+    hash::{BuildHasher, Hash},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::expiring::Expiring;
+use crate::{
+    api::{Scope, query::Query, selector::NAME_PATH},
+    hash::{HashMap, RandomState},
+};
+
+/// The reads of the last while.
+#[derive(Debug)]
+pub(super) struct Demand {
+    queries: Expiring<Counted>,
+    /// The queries of one resource: those of single objects, and the others.
+    groups: HashMap<u64, Group>,
+    hasher: RandomState,
+    dropped: u64,
+}
+
+/// The reads of one query.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    reads: u32,
+    group: u64,
+    scope: u64,
+    selection: u64,
+}
+
+/// Sums over the queries of one group.
+#[derive(Debug, Default)]
+struct Group {
+    queries: usize,
+    scopes: Tally,
+    selections: Tally,
+}
+
+/// Counts by hash.
+#[derive(Debug, Default)]
+struct Tally {
+    counts: HashMap<u64, usize>,
+    /// Hashes that are counted more than once.
+    crowded: usize,
+}
+
+/// Queries counted at a time.
+const QUERIES_MAX: usize = 4096;
+
+/// Memory of all counts together: each query has an entry, a place in the order of expiry, and at most
+/// one entry in each of three tables of its own.
+const DEMAND_BYTES_MAX: usize = 4 << 20;
+
+const _: () = {
+    let entry = size_of::<(u64, (Counted, Instant))>() + 2 * size_of::<(Instant, u64)>();
+    let group = size_of::<(u64, Group)>() + 2 * 4 * size_of::<(u64, usize)>();
+    // A table has up to twice as many slots as entries.
+    assert!(QUERIES_MAX * 2 * (entry + group) <= DEMAND_BYTES_MAX, "the named bound holds");
+};
+
+// === impl Demand ===
+
+impl Demand {
+    /// No reads yet.
+    pub(super) fn new() -> Self {
+        Self {
+            queries: Expiring::new(QUERIES_MAX),
+            groups: HashMap::default(),
+            hasher: RandomState::default(),
+            dropped: 0,
+        }
+    }
+
+    /// Counts a read; returns the number of reads of its query within the window.
+    pub(super) fn count(&mut self, query: &Query, now: Instant, window: Duration) -> u32 {
+        self.expire(now);
+        let key = self.hash(query);
+        if let Some((counted, until)) = self.queries.get(key, now) {
+            let reads = counted.reads.saturating_add(1);
+            self.queries.insert(key, Counted { reads, ..counted }, until);
+            return reads;
+        }
+        let counted = Counted {
+            reads: 1,
+            group: self.group(query),
+            scope: self.hash(&query.scope),
+            selection: self.hash(&(&query.labels, &query.fields)),
+        };
+        self.groups.entry(counted.group).or_default().enter(&counted);
+        if let Some(dropped) = self.queries.insert(key, counted, now + window) {
+            self.leave(&dropped);
+            self.dropped += 1;
+        }
+        1
+    }
+
+    /// Forgets a query.
+    pub(super) fn forget(&mut self, query: &Query) {
+        if let Some(counted) = self.queries.remove(self.hash(query)) {
+            self.leave(&counted);
+        }
+    }
+
+    /// Forgets reads that are too long ago.
+    pub(super) fn expire(&mut self, now: Instant) {
+        while let Some(counted) = self.queries.expire(now) {
+            self.leave(&counted);
+        }
+    }
+
+    /// Returns the wider queries that cover this one and could replace the queries of its group, best
+    /// first, if there are more than `queries_max` of them.
+    pub(super) fn wider(&self, query: &Query, queries_max: usize) -> Vec<Query> {
+        let group = self.groups.get(&self.group(query));
+        let Some(group) = group.filter(|group| group.queries > queries_max) else {
+            return Vec::new();
+        };
+        let everywhere = || Query::all(query.resource.clone(), Scope::All);
+        if group.scopes.crowded == 0 {
+            let same = group.selections.counts.len() == 1;
+            let wider = || Query { scope: Scope::All, ..query.clone() };
+            return vec![if same { wider() } else { everywhere() }];
+        }
+        let of = |scope: &Scope| group.scopes.counts.get(&self.hash(scope)).copied().unwrap_or(0);
+        let (own, all) = (of(&query.scope), of(&Scope::All));
+        let own = (own, Query::all(query.resource.clone(), query.scope.clone()));
+        let mut wider = vec![(all, everywhere())];
+        if query.scope != Scope::All {
+            wider.push(own);
+        }
+        wider.retain(|(count, _)| *count > 1);
+        wider.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+        wider.into_iter().map(|(_, query)| query).collect()
+    }
+
+    /// Returns the number of queries dropped since the last call because the table was full.
+    pub(super) fn take_dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
+    }
+
+    fn leave(&mut self, counted: &Counted) {
+        if let Some(group) = self.groups.get_mut(&counted.group) {
+            group.leave(counted);
+            if group.queries == 0 {
+                self.groups.remove(&counted.group);
+            }
+        }
+    }
+
+    fn group(&self, query: &Query) -> u64 {
+        self.hash(&(&query.resource, is_single(query)))
+    }
+
+    fn hash(&self, value: &impl Hash) -> u64 {
+        self.hasher.hash_one(value)
+    }
+}
+
+/// Reports whether a query is of a single object.
+pub(super) fn is_single(query: &Query) -> bool {
+    query.fields.pinned(NAME_PATH).is_some()
+}
+
+// === impl Group and Tally ===
+
+impl Group {
+    fn enter(&mut self, counted: &Counted) {
+        self.queries += 1;
+        self.scopes.add(counted.scope);
+        self.selections.add(counted.selection);
+    }
+
+    fn leave(&mut self, counted: &Counted) {
+        self.queries -= 1;
+        self.scopes.remove(counted.scope);
+        self.selections.remove(counted.selection);
+    }
+}
+
+impl Tally {
+    fn add(&mut self, hash: u64) {
+        let count = self.counts.entry(hash).or_default();
+        *count += 1;
+        self.crowded += usize::from(*count == 2);
+    }
+
+    fn remove(&mut self, hash: u64) {
+        let Some(count) = self.counts.get_mut(&hash) else { return };
+        *count -= 1;
+        self.crowded -= usize::from(*count == 1);
+        if *count == 0 {
+            self.counts.remove(&hash);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::fixture::query;
+
+    const WINDOW: Duration = Duration::from_secs(60);
+
+    fn texts(queries: &[Query]) -> Vec<String> {
+        let text = |query: &Query| {
+            let namespace = query.scope.namespace().unwrap_or("*");
+            format!("{namespace}:{}", query.labels)
+        };
+        queries.iter().map(text).collect()
+    }
+
+    #[test]
+    fn wider_queries_are_of_the_crowded_scope_or_of_everything() {
+        let now = Instant::now();
+        let mut demand = Demand::new();
+        for label in ["a", "b", "c"] {
+            demand.count(&query(Some("shop"), label, ""), now, WINDOW);
+        }
+        let last = query(Some("shop"), "c", "");
+        assert_eq!(texts(&demand.wider(&last, 3)), [""; 0]);
+        assert_eq!(texts(&demand.wider(&last, 2)), ["shop:"]);
+        // Elsewhere it would not cover the query.
+        assert_eq!(texts(&demand.wider(&query(Some("other"), "c", ""), 2)), [""; 0]);
+        for label in ["a", "b", "c", "d"] {
+            demand.count(&query(None, label, ""), now, WINDOW);
+        }
+        assert_eq!(texts(&demand.wider(&last, 2)), ["*:", "shop:"]);
+        let mut spread = Demand::new();
+        for namespace in ["n1", "n2", "n3"] {
+            spread.count(&query(Some(namespace), "app", ""), now, WINDOW);
+        }
+        assert_eq!(texts(&spread.wider(&query(Some("n3"), "app", ""), 2)), ["*:app"]);
+        spread.count(&query(Some("n4"), "other", ""), now, WINDOW);
+        assert_eq!(texts(&spread.wider(&query(Some("n3"), "app", ""), 2)), ["*:"]);
+    }
+
+    #[test]
+    fn what_is_forgotten_expired_or_dropped_is_no_longer_in_the_sums() {
+        let now = Instant::now();
+        let mut demand = Demand::new();
+        let read = |number: usize| query(Some("shop"), &format!("l{number}"), "");
+        for number in 0..3 * QUERIES_MAX {
+            demand.count(&read(number), now + Duration::from_micros(number as u64), WINDOW);
+            assert!(demand.queries.len() <= QUERIES_MAX);
+        }
+        assert_eq!(demand.take_dropped(), 2 * QUERIES_MAX as u64);
+        let sums = |demand: &Demand| {
+            demand
+                .groups
+                .values()
+                .map(|group| (group.queries, group.selections.counts.len()))
+                .next()
+        };
+        assert_eq!(sums(&demand), Some((QUERIES_MAX, QUERIES_MAX)));
+        demand.forget(&read(3 * QUERIES_MAX - 1));
+        assert_eq!(sums(&demand), Some((QUERIES_MAX - 1, QUERIES_MAX - 1)));
+        demand.expire(now + WINDOW + Duration::from_secs(1));
+        assert_eq!((sums(&demand), demand.queries.len()), (None, 0));
+        assert_eq!(demand.count(&read(1), now + 2 * WINDOW, WINDOW), 1);
+        assert_eq!(demand.count(&read(1), now + 2 * WINDOW, WINDOW), 2);
+    }
+
+    /// A read of many unlike queries takes as long as one of few: the lock of the set is held for it.
+    #[test]
+    fn counting_a_read_takes_no_longer_when_many_are_counted() {
+        let now = Instant::now();
+        let took = |counted: usize| {
+            let mut demand = Demand::new();
+            let read = |number: usize| query(Some("shop"), &format!("l{number}"), "");
+            for number in 0..counted {
+                demand.count(&read(number), now, WINDOW);
+            }
+            let queries: Vec<_> = (0..500).map(|number| read(counted + number)).collect();
+            let started = std::time::Instant::now();
+            for query in &queries {
+                demand.count(query, now, WINDOW);
+                demand.wider(query, 4);
+            }
+            started.elapsed()
+        };
+        // The best of some, for the machine does other things, too.
+        let best = |counted| (0..5).map(|_| took(counted)).min().expect("some");
+        let (few, many) = (best(1), best(QUERIES_MAX));
+        assert!(many < 8 * few, "{many:?} with many counted, {few:?} with few");
+    }
+}

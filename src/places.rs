@@ -1,0 +1,303 @@
+//! Places for the connections of one listener, bounded in all and for each peer.
+//!
+//! Nobody waits for a place: when there is none, the longest idle connection of the peer that has
+//! the most is closed. A connection is idle while no request is under way on it, its TLS handshake
+//! included. Invariant: a connection with a request under way is never closed to make room.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The places of one listener; clones share them.
+#[derive(Clone)]
+pub struct Places(Arc<Shared>);
+
+/// How many connections there may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// All of them.
+    pub all_max: usize,
+    /// Those of one IP address; loopback is not held to it, for everybody shares it there.
+    pub per_peer_max: usize,
+}
+
+/// One connection's place; clones share it, and the last one that is dropped frees it.
+#[derive(Clone)]
+pub struct Place(Arc<Holder>);
+
+/// A request under way on a connection; the connection is not idle until this is dropped.
+pub struct Busy(Option<Arc<Holder>>);
+
+/// No place was free, and no connection idle.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Full;
+
+struct Shared {
+    bounds: Bounds,
+    began: Instant,
+    /// When a connection was refused last, in milliseconds since the beginning, plus one.
+    refused: AtomicU64,
+    peers: Mutex<Peers>,
+}
+
+#[derive(Default)]
+struct Peers {
+    next: u64,
+    taken: usize,
+    by_address: HashMap<IpAddr, HashMap<u64, Arc<State>>>,
+}
+
+struct Holder {
+    shared: Arc<Shared>,
+    peer: IpAddr,
+    number: u64,
+    state: Arc<State>,
+    /// Reports whether another connection was closed for it.
+    made_room: bool,
+}
+
+/// What is known of a connection.
+struct State {
+    /// Requests under way, or [`CLOSED`].
+    busy: AtomicUsize,
+    /// In milliseconds since the beginning.
+    idle_since: AtomicU64,
+    closed: CancellationToken,
+}
+
+/// More than any number of requests.
+const CLOSED: usize = usize::MAX / 2;
+
+/// How long after a refusal there is said to be no room.
+const REFUSED_RECENTLY: Duration = Duration::from_secs(5);
+
+// === impl Places ===
+
+impl Places {
+    /// As many as the bounds say, all of them free.
+    pub fn new(bounds: Bounds) -> Self {
+        let (refused, peers) = (AtomicU64::new(0), Mutex::default());
+        Self(Arc::new(Shared { bounds, began: Instant::now(), refused, peers }))
+    }
+
+    /// Takes a place for a peer's connection; closes an idle one if there is none.
+    pub fn take(&self, peer: IpAddr) -> Result<Place, Full> {
+        let peer = peer.to_canonical();
+        let mut peers = self.0.lock();
+        let own = peers.by_address.get(&peer).map_or(0, HashMap::len);
+        let over_share = own >= self.0.bounds.per_peer_max && !peer.is_loopback();
+        let made_room = over_share || peers.taken >= self.0.bounds.all_max;
+        let closed = match (over_share, made_room) {
+            (true, _) => peers.close_idle_of(peer),
+            (false, full) => !full || peers.close_idle(),
+        };
+        if !closed {
+            // A peer that has its share says nothing of the room for others.
+            if !over_share {
+                self.0.refused.store(self.0.now() + 1, Ordering::Release);
+            }
+            return Err(Full);
+        }
+        peers.next += 1;
+        peers.taken += 1;
+        let number = peers.next;
+        let state = Arc::new(State {
+            busy: AtomicUsize::new(0),
+            idle_since: AtomicU64::new(self.0.now()),
+            closed: CancellationToken::new(),
+        });
+        peers.by_address.entry(peer).or_default().insert(number, Arc::clone(&state));
+        let shared = Arc::clone(&self.0);
+        Ok(Place(Arc::new(Holder { shared, peer, number, state, made_room })))
+    }
+
+    /// Closes the longest idle connection: the process has run out of something.
+    pub fn shed(&self) -> bool {
+        self.0.lock().close_idle()
+    }
+
+    /// How many are taken.
+    pub fn taken(&self) -> usize {
+        self.0.lock().taken
+    }
+
+    /// Reports whether no connection was refused in the last seconds.
+    pub fn has_room(&self) -> bool {
+        let refused = self.0.refused.load(Ordering::Acquire);
+        refused == 0 || u128::from(self.0.now() + 1 - refused) > REFUSED_RECENTLY.as_millis()
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    /// Marks a request under way; nothing if the connection was closed to make room.
+    pub fn begin(&self) -> Option<Busy> {
+        let below = |busy| (busy < CLOSED).then_some(busy + 1);
+        let begun = self.0.state.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, below);
+        begun.is_ok().then(|| Busy(Some(Arc::clone(&self.0))))
+    }
+
+    /// Reports whether another connection was closed for this one: a bound was reached.
+    pub fn made_room(&self) -> bool {
+        self.0.made_room
+    }
+
+    /// Waits until the connection is to be closed to make room.
+    pub async fn closed(&self) {
+        self.0.state.closed.cancelled().await;
+    }
+
+    /// How long no request was under way.
+    pub fn idle_for(&self) -> Duration {
+        let idle = self.0.state.busy.load(Ordering::Acquire) == 0;
+        let since = self.0.state.idle_since.load(Ordering::Acquire);
+        let millis = if idle { self.0.shared.now().saturating_sub(since) } else { 0 };
+        Duration::from_millis(millis)
+    }
+}
+
+// === impl Busy ===
+
+impl Busy {
+    /// Leaves the connection busy until it ends: it is no longer one of requests.
+    pub fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let Some(holder) = &self.0 else { return };
+        holder.state.idle_since.store(holder.shared.now(), Ordering::Release);
+        holder.state.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Peers> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Peers ===
+
+impl Peers {
+    /// Closes the longest idle connection of the peer that has the most and an idle one.
+    fn close_idle(&mut self) -> bool {
+        let mut peers: Vec<(usize, IpAddr)> =
+            self.by_address.iter().map(|(peer, own)| (own.len(), *peer)).collect();
+        peers.sort_unstable_by(|one, other| other.cmp(one));
+        peers.into_iter().any(|(_, peer)| self.close_idle_of(peer))
+    }
+
+    /// The place is free at once; the connection's task ends soon after.
+    fn close_idle_of(&mut self, peer: IpAddr) -> bool {
+        loop {
+            let Some(own) = self.by_address.get(&peer) else { return false };
+            let idle = own.iter().filter(|(_, state)| state.busy.load(Ordering::Acquire) == 0);
+            let longest = idle
+                .min_by_key(|(number, state)| (state.idle_since.load(Ordering::Acquire), **number));
+            let Some((number, longest)) = longest.map(|(number, state)| (*number, state)) else {
+                return false;
+            };
+            let (order, fail) = (Ordering::AcqRel, Ordering::Acquire);
+            if longest.busy.compare_exchange(0, CLOSED, order, fail).is_ok() {
+                longest.closed.cancel();
+                self.free(peer, number);
+                return true;
+            }
+        }
+    }
+
+    fn free(&mut self, peer: IpAddr, number: u64) {
+        let Some(own) = self.by_address.get_mut(&peer) else { return };
+        if own.remove(&number).is_some() {
+            self.taken -= 1;
+        }
+        if own.is_empty() {
+            self.by_address.remove(&peer);
+        }
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.shared.lock().free(self.peer, self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(number: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, number])
+    }
+
+    fn is_closed(place: &Place) -> bool {
+        place.0.state.closed.is_cancelled()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_greediest_peers_longest_idle_connection_makes_room() {
+        let places = Places::new(Bounds { all_max: 4, per_peer_max: 3 });
+        let mut greedy = Vec::new();
+        let modest = places.take(peer(2)).unwrap();
+        for _ in 0..3 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            greedy.push(places.take(peer(1)).unwrap());
+        }
+        drop(greedy[0].begin());
+        let newcomer = places.take(peer(3)).unwrap();
+        let closed: Vec<_> = greedy.iter().map(is_closed).collect();
+        assert_eq!(closed, [false, true, false], "the first was in use a moment ago");
+        assert!(!is_closed(&modest) && !is_closed(&newcomer) && places.has_room());
+        assert!(greedy[1].begin().is_none(), "a closed connection serves nothing any more");
+        drop(greedy);
+        assert_eq!(places.taken(), 2, "a place is freed once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_beyond_its_share_makes_room_itself_and_loopback_has_none() {
+        let places = Places::new(Bounds { all_max: 10, per_peer_max: 2 });
+        let other = places.take(peer(2)).unwrap();
+        let own: Vec<_> = (0..3).map(|_| places.take(peer(1)).unwrap()).collect();
+        assert_eq!(own.iter().map(is_closed).collect::<Vec<_>>(), [true, false, false]);
+        assert!(!is_closed(&other));
+        let local: Vec<_> =
+            (0..7).map(|_| places.take(IpAddr::from([127, 0, 0, 1])).unwrap()).collect();
+        assert!(!local.iter().any(is_closed));
+        assert_eq!(places.taken(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_under_way_are_never_cut_and_a_refusal_is_seen_for_a_while() {
+        let places = Places::new(Bounds { all_max: 2, per_peer_max: 2 });
+        let taken = [places.take(peer(1)).unwrap(), places.take(peer(1)).unwrap()];
+        let busy: Vec<_> = taken.iter().map(|place| place.begin().unwrap()).collect();
+        assert_eq!(places.take(peer(1)).err(), Some(Full));
+        assert_eq!(places.take(peer(2)).err(), Some(Full));
+        assert!(!places.has_room() && !places.shed() && !taken.iter().any(is_closed));
+        drop(busy);
+        assert!(places.take(peer(2)).is_ok());
+        tokio::time::advance(Duration::from_secs(6)).await;
+        assert!(places.has_room());
+        assert_eq!(taken[1].idle_for(), Duration::from_secs(6));
+    }
+}

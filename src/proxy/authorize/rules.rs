@@ -1,0 +1,181 @@
+//! Everything that our own user may do in a namespace, asked at once.
+//!
+//! A SelfSubjectRulesReview settles every read of its namespace, if the apiserver says that its answer is
+//! complete. Where it is not, as with a webhook that authorizes, each question is asked by itself.
+
+use std::{sync::Arc, time::Duration};
+
+use http::StatusCode;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::{Attributes, Authorize, Decided, NoReview, Question, message};
+use crate::metrics::Review;
+
+/// The rules of our own user in one namespace.
+pub(super) struct Rules {
+    /// Nothing if the apiserver does not know them all.
+    complete: Option<Vec<Rule>>,
+    at: Instant,
+}
+
+#[derive(Deserialize)]
+struct RulesAnswer {
+    status: RulesStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RulesStatus {
+    resource_rules: Option<Vec<Rule>>,
+    #[serde(default)]
+    incomplete: bool,
+    #[serde(default)]
+    evaluation_error: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Rule {
+    verbs: Vec<String>,
+    api_groups: Vec<String>,
+    resources: Vec<String>,
+    resource_names: Vec<String>,
+}
+
+/// Rules that are older are asked for again before they settle another question.
+const FRESH: Duration = Duration::from_secs(30);
+
+/// An apiserver that does not know all rules is not asked for them again so soon.
+const INCOMPLETE_TTL: Duration = Duration::from_secs(600);
+
+/// No namespace can have this name, so the rules in it are those that hold in all of them.
+const EVERYWHERE: &str = "listless:everywhere";
+
+// === impl Authorize ===
+
+impl Authorize {
+    /// The answer to a question about our own user, if its rules settle it.
+    pub(super) async fn by_rules(
+        &self,
+        question: &Question,
+    ) -> Result<Option<Arc<Decided>>, NoReview> {
+        let namespace: Arc<str> =
+            question.attributes.namespace.clone().unwrap_or_else(|| EVERYWHERE.into());
+        if let Some(rules) = self.rules.get(&namespace).await {
+            if rules.are_fresh() {
+                return Ok(rules.decide(&question.attributes).map(Arc::new));
+            }
+            self.rules.invalidate(&namespace).await;
+        }
+        let asked = self.ask_rules(&namespace, question);
+        let rules = self.rules.try_get_with_by_ref(&namespace, asked).await;
+        let rules = rules.map_err(|_| NoReview)?;
+        Ok(rules.decide(&question.attributes).map(Arc::new))
+    }
+
+    async fn ask_rules(
+        &self,
+        namespace: &str,
+        question: &Question,
+    ) -> Result<Arc<Rules>, NoReview> {
+        self.may_ask()?;
+        let at = Instant::now();
+        let request = message::rules_request(namespace).ok_or(NoReview)?;
+        let exchanged = self.exchange(&*self.own, request, question).await;
+        self.metrics.reviewed(exchanged.as_ref().map_or(Review::Failed, |_| Review::Rules));
+        let (code, body) = exchanged?;
+        let complete = match code {
+            code if code.is_success() => complete_rules(&body)?,
+            // The apiserver does not serve them, or not to this user.
+            StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => None,
+            _ => return Err(NoReview),
+        };
+        Ok(Arc::new(Rules { complete, at }))
+    }
+}
+
+/// The rules in an answer, if they are all there are.
+fn complete_rules(body: &[u8]) -> Result<Option<Vec<Rule>>, NoReview> {
+    let answer: RulesAnswer = serde_json::from_slice(body).map_err(|_| NoReview)?;
+    let status = answer.status;
+    let is_complete = !status.incomplete && status.evaluation_error.is_empty();
+    Ok(status.resource_rules.filter(|_| is_complete))
+}
+
+// === impl Rules ===
+
+impl Rules {
+    fn are_fresh(&self) -> bool {
+        let ttl = if self.complete.is_some() { FRESH } else { INCOMPLETE_TTL };
+        self.at.elapsed() < ttl
+    }
+
+    fn decide(&self, attributes: &Attributes) -> Option<Decided> {
+        let rules = self.complete.as_ref()?;
+        let allowed = rules.iter().any(|rule| rule.allows(attributes));
+        Some(Decided::of_own(allowed, self.at))
+    }
+}
+
+// === impl Rule ===
+
+impl Rule {
+    /// A rule about named objects allows no read of all of them.
+    fn allows(&self, asked: &Attributes) -> bool {
+        let has = |entries: &[String], value: &str| {
+            entries.iter().any(|entry| entry == "*" || entry == value)
+        };
+        let named = || asked.name.as_ref().is_some_and(|name| has(&self.resource_names, name));
+        has(&self.verbs, asked.verb)
+            && has(&self.api_groups, &asked.group)
+            && has(&self.resources, &asked.resource)
+            && (self.resource_names.is_empty() || named())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{GroupVersionResource, Scope, Verb};
+
+    fn allows(rule: &str, group: &str, verb: Verb) -> bool {
+        let text = format!(r#"{{"status":{{"resourceRules":[{rule}]}}}}"#);
+        let rules = complete_rules(text.as_bytes()).expect("readable").expect("complete");
+        let things = GroupVersionResource::new(group, "v1", "things");
+        let asked = Attributes::new(verb, &things, &Scope::All, None);
+        rules.iter().any(|rule| rule.allows(&asked))
+    }
+
+    #[test]
+    fn a_rule_allows_what_it_names_and_no_more() {
+        let rule = |verbs: &str, groups: &str, resources: &str| {
+            format!(r#"{{"verbs":[{verbs}],"apiGroups":[{groups}],"resources":[{resources}]}}"#)
+        };
+        let exact = rule(r#""list""#, r#""x.io""#, r#""things""#);
+        assert!(allows(&exact, "x.io", Verb::List));
+        assert!(allows(&rule(r#""*""#, r#""*""#, r#""*""#), "x.io", Verb::Watch));
+        assert!(!allows(&exact, "x.io", Verb::Watch) && !allows(&exact, "", Verb::List));
+        for resources in [r#""thing""#, r#""things/status""#, r#""*/status""#, ""] {
+            assert!(!allows(&rule(r#""*""#, r#""*""#, resources), "x.io", Verb::List));
+        }
+        let named = r#"{"verbs":["*"],"apiGroups":["*"],"resources":["*"],"resourceNames":["a"]}"#;
+        assert!(!allows(named, "x.io", Verb::List), "only one object");
+    }
+
+    #[test]
+    fn rules_that_may_not_be_all_settle_nothing() {
+        for (status, complete) in [
+            (r#"{"resourceRules":[],"incomplete":false}"#, true),
+            (r#"{"resourceRules":[],"incomplete":true}"#, false),
+            (r#"{"resourceRules":[],"evaluationError":"webhook"}"#, false),
+            (r#"{"resourceRules":null}"#, false),
+            (r#"{"allowed":true}"#, false),
+        ] {
+            let body = format!(r#"{{"status":{status}}}"#);
+            let rules = complete_rules(body.as_bytes()).expect("readable");
+            assert_eq!(rules.is_some(), complete, "{status}");
+        }
+        assert!(complete_rules(b"{}").is_err());
+    }
+}

@@ -1,0 +1,39 @@
+//! The two resources that documents are made from, and how they are asked for. Plain data.
+
+/// One of the two.
+pub(super) struct Kind {
+    pub(super) role: Role,
+    pub(super) path: &'static str,
+    /// What is needed of its lists, which may be the first item only.
+    pub(super) list: &'static str,
+    pub(super) accept_list: &'static str,
+    pub(super) accept_watch: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Definitions,
+    /// These tell which groups have servers of their own.
+    Services,
+}
+
+/// Of definitions, whose schemas are large, only the metadata is asked for; APIServices are small.
+pub(super) const FOLLOWED: [Kind; 2] = [
+    Kind {
+        role: Role::Definitions,
+        path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        list: "?limit=1",
+        accept_list: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        accept_watch: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+    },
+    Kind {
+        role: Role::Services,
+        path: "/apis/apiregistration.k8s.io/v1/apiservices",
+        list: "",
+        accept_list: "application/json",
+        accept_watch: "application/json",
+    },
+];
+
+/// The index of definitions in [`FOLLOWED`].
+pub(super) const DEFINITIONS: usize = 0;

@@ -1,0 +1,267 @@
+//! What a forwarded list shows, held against the replicas there are.
+//!
+//! Of equal content nothing is owed, whatever the versions; what differs is expected object by object. A
+//! list that could not be read leaves a mark of its version, or a barrier if that is not known either.
+
+use std::{collections::HashSet, hash::BuildHasher, sync::Arc};
+
+use tokio::time::Instant;
+
+use super::{Exchange, Subject};
+use crate::{
+    api::{
+        ObjectKey,
+        learn::{Learned, ListedObject},
+        query::Query,
+        version::ResourceVersion,
+    },
+    cache::{View, digest::Digest, object::Object, store::Snapshot},
+    hash::RandomState,
+    metrics::Limit,
+    mutants::{Mutant, is_on},
+    proxy::{
+        evidence,
+        session::{Expectation, List, Paging, Session},
+    },
+};
+
+/// A list that streams to the session's owner.
+pub(super) struct Listing {
+    replicas: Vec<Compared>,
+    hasher: RandomState,
+    /// Hashes of the keys.
+    seen: HashSet<u64>,
+    digest: Digest,
+    /// Items that some replica does not show yet, or of which something is expected.
+    differing: Vec<ListedObject>,
+    /// Memory held, estimated.
+    bytes: usize,
+    first: Option<ObjectKey>,
+    last: Option<ObjectKey>,
+}
+
+/// A replica, as it was when the list began.
+struct Compared {
+    view: View,
+    snapshot: Arc<Snapshot>,
+    /// The version from which it shows what another replica has shown, up to the version that has.
+    caught_up: Option<(ResourceVersion, ResourceVersion)>,
+}
+
+/// What is remembered of one list while it streams; beyond it the list counts as unread.
+const LISTING_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+// === impl Listing ===
+
+impl Listing {
+    /// Nothing was read; these are all replicas of the resource.
+    pub(super) fn new(views: Vec<View>) -> Self {
+        let compared = |view: &View| {
+            let snapshot = view.snapshot.clone()?;
+            let caught_up = evidence::caught_up(view, &snapshot, &views);
+            Some(Compared { view: view.clone(), snapshot, caught_up })
+        };
+        Self {
+            replicas: views.iter().filter_map(compared).collect(),
+            hasher: RandomState::default(),
+            seen: HashSet::new(),
+            digest: Digest::default(),
+            differing: Vec::new(),
+            bytes: 0,
+            first: None,
+            last: None,
+        }
+    }
+
+    pub(super) fn add(&mut self, item: ListedObject, exchange: &Exchange) {
+        if self.is_too_large() {
+            return;
+        }
+        self.bytes += size_of::<u64>() * 2;
+        self.seen.insert(self.hasher.hash_one(item.key.as_str()));
+        self.digest.add(&item.key, &item.version);
+        self.first.get_or_insert_with(|| item.key.clone());
+        self.last = Some(item.key.clone());
+        let lacks = self.replicas.iter().any(|replica| replica.lacks(&item));
+        let differs = lacks && !is_on(Mutant::ListedObjectsUnexpected);
+        if differs || exchange.session.lock().expects(&exchange.resource, &item.key) {
+            let labels = item.labels.iter().map(|(key, value)| key.len() + value.len());
+            self.bytes += size_of::<ListedObject>() + labels.sum::<usize>();
+            self.differing.push(item);
+        }
+    }
+
+    fn is_too_large(&self) -> bool {
+        self.bytes > LISTING_BYTES_MAX
+    }
+
+    fn has(&self, key: &ObjectKey) -> bool {
+        self.seen.contains(&self.hasher.hash_one(key.as_str()))
+    }
+
+    /// Objects that a replica shows and the list, which is newer, does not: they left its selection.
+    fn left(&self, version: &ResourceVersion, page: &Range) -> Vec<(ObjectKey, ResourceVersion)> {
+        let older = self.replicas.iter().filter(|replica| replica.snapshot.version() < version);
+        let mut left = Vec::new();
+        for replica in older {
+            let selection = replica.snapshot.select(&page.query);
+            let missing = selection.iter().filter(|object| page.contains(object.key()));
+            let missing = missing.filter(|object| !self.has(object.key()));
+            left.extend(missing.map(|object| (object.key().clone(), object.version().clone())));
+        }
+        left
+    }
+}
+
+// === impl Compared ===
+
+impl Compared {
+    /// Whether the replica may come to show the item older than it was listed.
+    fn lacks(&self, item: &ListedObject) -> bool {
+        let is_known = self.caught_up.as_ref().is_some_and(|(_, until)| item.version <= *until);
+        let scope = &self.view.replica.query().scope;
+        let in_scope = scope.namespace().is_none_or(|name| Some(name) == item.key.namespace());
+        let held = || self.snapshot.object(&item.key).map(Object::version);
+        !is_known
+            && in_scope
+            && *self.snapshot.version() < item.version
+            && held().is_none_or(|held| *held < item.version)
+    }
+
+    /// The version from which the replica shows as much, apart from what is expected.
+    fn shows_from(&self) -> ResourceVersion {
+        let caught_up = self.caught_up.as_ref().map(|(from, _)| from);
+        caught_up.unwrap_or_else(|| self.snapshot.version()).clone()
+    }
+}
+
+/// The part of a list that one page of it is: keys after the last page's, up to its own last.
+struct Range {
+    query: Query,
+    after: Option<ObjectKey>,
+    until: Option<ObjectKey>,
+}
+
+// === impl Range ===
+
+impl Range {
+    fn contains(&self, key: &ObjectKey) -> bool {
+        self.after.as_ref().is_none_or(|after| key > after)
+            && self.until.as_ref().is_none_or(|until| key <= until)
+    }
+}
+
+// === impl Exchange ===
+
+impl Exchange {
+    /// What reads a list along, if this is one whose selection is understood.
+    pub(super) fn listing(&self) -> Option<Listing> {
+        let reads_list = matches!(self.subject, Subject::Read { .. }) && self.key.is_none();
+        let cache = self.cache.as_ref().filter(|_| reads_list && self.query.is_some())?;
+        Some(Listing::new(cache.views(&self.resource)))
+    }
+
+    /// The list came to its end.
+    pub(super) fn listed(&self, listing: Listing, learned: Learned) {
+        let Learned::List { version, next, whole } = learned else { return self.unread(None) };
+        if !whole || listing.is_too_large() {
+            return self.unread(Some(version));
+        }
+        let (Some(query), Subject::Read { consistent, source }) = (&self.query, self.subject)
+        else {
+            return self.unread(Some(version));
+        };
+        let now = Instant::now();
+        let mut session = self.session.lock();
+        let paging = Paging {
+            token: self.token.clone(),
+            next: next.map(Into::into),
+            last: listing.last.clone(),
+            digest: listing.digest,
+        };
+        let Some(page) = session.page(query, &version, paging) else {
+            // It continues what was not seen.
+            drop(session);
+            return self.unread(Some(version));
+        };
+        let range = Range { query: query.clone(), after: page.after, until: page.until };
+        let since = consistent.then_some(self.sent_at);
+        self.settle(&mut session, &listing, &range, (&version, since));
+        let compared = listing.replicas.iter();
+        let compared = compared.map(|it| (it.view.replica.query().clone(), it.shows_from()));
+        session.listed(
+            List {
+                query: query.clone(),
+                version: version.clone(),
+                source,
+                digest: page.digest,
+                compared: compared.collect(),
+                consistent_since: since.filter(|_| page.digest.is_some()),
+            },
+            now,
+        );
+        if consistent {
+            session.proven(&self.resource, self.sent_at, &version);
+            session.went_upstream(&self.resource);
+        }
+        self.tidy(&mut session);
+    }
+
+    /// Expects of single objects what the list showed of them and some replica does not show yet.
+    fn settle(
+        &self,
+        session: &mut Session,
+        listing: &Listing,
+        page: &Range,
+        (version, since): (&ResourceVersion, Option<Instant>),
+    ) {
+        let (now, selection) = (Instant::now(), Arc::new(page.query.clone()));
+        for item in &listing.differing {
+            let labels = Some(Arc::new(item.labels.iter().cloned().collect()));
+            let expectation = Expectation::AtLeast(item.version.clone(), labels);
+            session.list(&self.resource, item.key.clone(), expectation, &selection, (since, now));
+        }
+        let mut left = listing.left(version, page);
+        let expected = session.settled_by(&page.query, version, since).into_iter();
+        left.extend(expected.filter(|(key, _)| page.contains(key) && !listing.has(key)));
+        if is_on(Mutant::LeavingUnexpected) {
+            return;
+        }
+        for (key, than) in left {
+            let version = version.clone();
+            let left = Expectation::Left { selection: selection.clone(), than, version };
+            session.leave(&self.resource, key, left, (since.unwrap_or(now), now));
+        }
+    }
+
+    /// A list was shown, at least in part, of which only the version may be known.
+    pub(super) fn unread(&self, version: Option<ResourceVersion>) {
+        let Subject::Read { consistent, source } = self.subject else { return };
+        let now = Instant::now();
+        let mut session = self.session.lock();
+        let Some(version) = version else {
+            return session.swept(&self.resource, self.scope.clone(), now);
+        };
+        match &self.query {
+            Some(query) if !is_on(Mutant::UnreadListForgotten) => {
+                session.listed(List::unread(query.clone(), version.clone(), source), now);
+            }
+            Some(_) => {}
+            None => session.shown(&self.resource, &version, source, now),
+        }
+        if consistent {
+            session.proven(&self.resource, self.sent_at, &version);
+            session.went_upstream(&self.resource);
+        }
+    }
+
+    /// Drops what replicas have reached, and counts what did not fit.
+    pub(super) fn tidy(&self, session: &mut Session) {
+        if let Some(cache) = self.cache.as_ref().filter(|_| session.is_crowded(&self.resource)) {
+            evidence::prune(session, &self.resource, &cache.views(&self.resource));
+        }
+        if let (true, Some(metrics)) = (session.has_overflowed(&self.resource), &self.metrics) {
+            metrics.limit_reached(Limit::SessionMarks);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The collections a session was shown, and the replicas known to show as much. Pure.
+//!
+//! A mark binds a replica that has not reached its version, until it is cleared: by the events of a
+//! replica that reached it, or by a comparison with what the replica holds.
+
+use tokio::time::Instant;
+
+use super::{Demand, IMMINENT, scopes_meet};
+use crate::{
+    api::{query::Query, selector::NAME_PATH, version::ResourceVersion},
+    cache::digest::Digest,
+    mutants::{Mutant, is_on},
+    proxy::session::{Imminence, Verdict},
+};
+
+/// A collection that was shown at one version.
+#[derive(Clone, Debug)]
+pub(super) struct Mark {
+    /// The query that selects it; none: any of the resource.
+    pub of: Option<Query>,
+    pub origin: Origin,
+    pub version: ResourceVersion,
+    /// When the version became known.
+    pub at: Instant,
+    /// The content at that version, if all of it was read.
+    pub digest: Option<Digest>,
+    cleared: Vec<Cleared>,
+}
+
+/// The way a collection was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// By a replica of the query; reads of it may have selected less.
+    Replica,
+    /// In a list of the apiserver's.
+    List,
+}
+
+/// A replica that a mark no longer binds from a version on.
+#[derive(Clone, Debug)]
+struct Cleared {
+    /// The query of the replica.
+    replica: Query,
+    /// The version from which it shows as much.
+    from: ResourceVersion,
+    /// The version of the mark up to which this is known.
+    until: ResourceVersion,
+    /// `true` if the replica's content is that of the mark's version, not only what must be awaited.
+    exact: bool,
+}
+
+/// A mark that binds a replica, and the span of versions that must be looked at to clear it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// The collection that was shown; none: any of the resource.
+    pub of: Option<Query>,
+    /// The way it was shown.
+    pub origin: Origin,
+    /// Everything up to this version is known not to matter.
+    pub after: ResourceVersion,
+    /// The version of the mark.
+    pub until: ResourceVersion,
+}
+
+/// The marks of one group-resource.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Marks(Vec<Mark>);
+
+/// Marks per group-resource; beyond it the oldest becomes part of one over everything.
+pub(in crate::proxy::session) const MARKS_MAX: usize = 128;
+
+/// Replicas per mark that are known not to be bound; a forgotten one is looked at again.
+const CLEARED_MAX: usize = 32;
+
+// === impl Marks ===
+
+impl Marks {
+    pub(super) fn judge(&self, demand: &Demand<'_>, now: Instant) -> Verdict {
+        let verdicts = self.0.iter().map(|mark| mark.judge(demand, now));
+        verdicts.fold(Verdict::Satisfied, Verdict::stricter)
+    }
+
+    /// The version a list must have at least, if it is above that of the snapshot.
+    pub(super) fn list_version(&self, demand: &Demand<'_>) -> Option<&ResourceVersion> {
+        let binding = self.0.iter().filter(|mark| mark.binds_list(demand.query));
+        let versions = binding.map(|mark| &mark.version);
+        versions.max().filter(|version| *version > demand.held.snapshot.version())
+    }
+
+    pub(super) fn doubts(&self, demand: &Demand<'_>) -> Vec<Doubt> {
+        self.0.iter().filter_map(|mark| mark.doubt(demand)).collect()
+    }
+
+    /// Returns `false` if a bound was reached.
+    pub(super) fn raise(&mut self, mark: Mark) -> bool {
+        let same = |held: &&mut Mark| held.origin == mark.origin && held.of == mark.of;
+        match self.0.iter_mut().find(same) {
+            Some(held) if held.version > mark.version => return true,
+            Some(held) if held.version == mark.version => {
+                held.join(mark);
+                return true;
+            }
+            // Its replicas are looked at again from where they were known.
+            Some(held) if mark.origin == Origin::Replica => {
+                (held.version, held.at) = (mark.version, mark.at);
+            }
+            Some(held) => *held = mark,
+            None => self.0.push(mark),
+        }
+        let within = self.0.len() <= MARKS_MAX;
+        if !within {
+            self.merge_oldest();
+        }
+        within
+    }
+
+    pub(super) fn clear(&mut self, doubt: &Doubt, replica: &Query, from: Option<ResourceVersion>) {
+        let same = |mark: &&mut Mark| mark.origin == doubt.origin && mark.of == doubt.of;
+        if let Some(mark) = self.0.iter_mut().find(same) {
+            mark.clear(doubt, replica, from);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let cleared = self.0.iter().map(|mark| mark.cleared.len());
+        self.0.len() * size_of::<Mark>() + cleared.sum::<usize>() * size_of::<Cleared>()
+    }
+
+    /// Makes all of them one over everything.
+    pub(super) fn merge_all(&mut self) {
+        let newest = self.0.drain(..).max_by(|a, b| a.version.cmp(&b.version));
+        self.0.extend(newest.map(|Mark { version, at, .. }| Mark::of_everything(version, at)));
+    }
+
+    fn merge_oldest(&mut self) {
+        let named = self.0.iter().enumerate().filter(|(_, mark)| mark.of.is_some());
+        let oldest = named.min_by(|(_, a), (_, b)| a.version.cmp(&b.version));
+        if let Some((index, _)) = oldest {
+            let Mark { version, at, .. } = self.0.swap_remove(index);
+            self.raise(Mark::of_everything(version, at));
+        }
+    }
+}
+
+// === impl Mark ===
+
+impl Mark {
+    pub(super) fn new(of: Query, origin: Origin, version: ResourceVersion, at: Instant) -> Self {
+        Self { of: Some(of), origin, version, at, digest: None, cleared: Vec::new() }
+    }
+
+    /// Something of the resource that cannot be told.
+    pub(super) fn of_everything(version: ResourceVersion, at: Instant) -> Self {
+        let (origin, digest, cleared) = (Origin::List, None, Vec::new());
+        Self { of: None, origin, version, at, digest, cleared }
+    }
+
+    /// Notes that a replica was compared: it lacks nothing from a version on but what is expected of
+    /// single objects.
+    pub(super) fn compared(&mut self, replica: Query, from: ResourceVersion) {
+        let until = self.version.clone();
+        self.cleared.push(Cleared { replica, from, until, exact: false });
+    }
+
+    /// Adds what else is known of the same collection at the same version.
+    fn join(&mut self, other: Self) {
+        self.digest = self.digest.or(other.digest);
+        let is_new = |new: &Cleared| self.cleared.iter().all(|held| held.replica != new.replica);
+        let new: Vec<_> = other.cleared.into_iter().filter(is_new).collect();
+        self.cleared.extend(new);
+    }
+
+    fn judge(&self, demand: &Demand<'_>, now: Instant) -> Verdict {
+        let snapshot = demand.held.snapshot;
+        if *snapshot.version() >= self.version || !self.concerns(demand.query) {
+            return Verdict::Satisfied;
+        }
+        let behind = |imminence| Verdict::Behind(self.version.clone(), imminence);
+        if self.is_of_replica(demand.held.query) {
+            return behind(Imminence::Likely);
+        }
+        let cleared = self.cleared.iter().find(|cleared| cleared.replica == *demand.held.query);
+        let unlikely = || {
+            let recent = now.saturating_duration_since(self.at) < IMMINENT;
+            behind(if recent { Imminence::Likely } else { Imminence::Unlikely })
+        };
+        let Some(cleared) = cleared.filter(|cleared| cleared.until >= self.version) else {
+            return unlikely();
+        };
+        if *snapshot.version() < cleared.from && !is_on(Mutant::ClearedTooEarly) {
+            return Verdict::Behind(cleared.from.clone(), Imminence::Likely);
+        }
+        let is_its_list = self.origin == Origin::List && self.of.as_ref() == Some(demand.query);
+        match &self.digest {
+            _ if !is_its_list || cleared.exact => Verdict::Satisfied,
+            Some(digest) if *digest == demand.content() => Verdict::Satisfied,
+            // The difference is on its way.
+            Some(_) => Verdict::Leaving,
+            None => unlikely(),
+        }
+    }
+
+    /// Whether lists of the query may have been shown at the mark's version.
+    fn binds_list(&self, query: &Query) -> bool {
+        self.of.as_ref().is_some_and(|of| match self.origin {
+            Origin::Replica => of.covers(query),
+            Origin::List => of == query,
+        })
+    }
+
+    fn doubt(&self, demand: &Demand<'_>) -> Option<Doubt> {
+        let at = demand.held.snapshot.version();
+        if *at >= self.version
+            || !self.concerns(demand.query)
+            || self.is_of_replica(demand.held.query)
+        {
+            return None;
+        }
+        let cleared = self.cleared.iter().find(|cleared| cleared.replica == *demand.held.query);
+        let after = match cleared {
+            Some(cleared) if cleared.until >= self.version => return None,
+            Some(cleared) => at.max(&cleared.until),
+            None => at,
+        };
+        let (of, origin, until) = (self.of.clone(), self.origin, self.version.clone());
+        Some(Doubt { of, origin, after: after.clone(), until })
+    }
+
+    fn clear(&mut self, doubt: &Doubt, replica: &Query, from: Option<ResourceVersion>) {
+        let until = doubt.until.clone();
+        match self.cleared.iter_mut().find(|cleared| cleared.replica == *replica) {
+            Some(cleared) => {
+                cleared.until = until;
+                if let Some(from) = from {
+                    cleared.from = from;
+                }
+            }
+            None => {
+                if self.cleared.len() == CLEARED_MAX {
+                    self.cleared.remove(0);
+                }
+                let from = from.unwrap_or_else(|| doubt.after.clone());
+                self.cleared.push(Cleared { replica: replica.clone(), from, until, exact: true });
+            }
+        }
+    }
+
+    fn is_of_replica(&self, replica: &Query) -> bool {
+        self.origin == Origin::Replica && self.of.as_ref() == Some(replica)
+    }
+
+    /// Whether the query may select an object that was shown. Labels and most fields change: what was
+    /// shown with others is the same object nevertheless.
+    fn concerns(&self, query: &Query) -> bool {
+        let Some(of) = &self.of else { return true };
+        let apart = |path| match (of.fields.pinned(path), query.fields.pinned(path)) {
+            (Some(one), Some(other)) => one != other,
+            _ => false,
+        };
+        scopes_meet(&of.scope, &query.scope) && !apart(NAME_PATH)
+    }
+}
+
+// === impl Demand ===
+
+impl Demand<'_> {
+    fn content(&self) -> Digest {
+        Digest::of(self.held.snapshot.select(self.query).iter())
+    }
+}

@@ -1,0 +1,58 @@
+//! Lists that come in pages: where the next one goes on. Pure.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use crate::{
+    api::{ObjectKey, query::Query, version::ResourceVersion},
+    cache::digest::Digest,
+    proxy::session::{Page, Paging},
+};
+
+/// Lists of which a page is still to come.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pages(VecDeque<Unfinished>);
+
+#[derive(Clone, Debug)]
+struct Unfinished {
+    query: Query,
+    version: ResourceVersion,
+    next: Arc<str>,
+    last: Option<ObjectKey>,
+    digest: Digest,
+}
+
+/// Unfinished lists remembered per group-resource; of a forgotten one the next page counts as unread.
+const UNFINISHED_MAX: usize = 8;
+
+// === impl Pages ===
+
+impl Pages {
+    /// Adds a page to its list; nothing, if the one before it is not known.
+    pub(super) fn add(
+        &mut self,
+        query: &Query,
+        version: &ResourceVersion,
+        paging: Paging,
+    ) -> Option<Page> {
+        let Paging { token, next, last, mut digest } = paging;
+        let mut after = None;
+        if let Some(token) = token {
+            let goes_on =
+                |it: &Unfinished| it.next == token && it.query == *query && it.version == *version;
+            let index = self.0.iter().position(goes_on)?;
+            let before = self.0.remove(index)?;
+            digest.join(before.digest);
+            after = before.last;
+        }
+        let Some(next) = next else {
+            return Some(Page { after, until: None, digest: Some(digest) });
+        };
+        let last = last.or_else(|| after.clone());
+        if self.0.len() == UNFINISHED_MAX {
+            self.0.pop_front();
+        }
+        let (query, version, until) = (query.clone(), version.clone(), last.clone());
+        self.0.push_back(Unfinished { query, version, next, last, digest });
+        Some(Page { after, until, digest: None })
+    }
+}

@@ -1,0 +1,50 @@
+//! A read in flight: what it shows is known when it came, and what it proves was so when it was sent.
+
+use super::*;
+
+#[test]
+fn a_read_that_was_sent_before_an_absence_was_known_proves_nothing_of_it() {
+    let sent = Instant::now();
+    let [between, now, later] = [1, 2, 3].map(|millis| sent + Duration::from_millis(millis));
+    let proven = |sent_at: Instant| {
+        let mut session = Session::default();
+        let gone = Expectation::Gone { uid: None, version: None };
+        session.observe(&resource(), key("a"), gone, (sent, now));
+        session.proven(&resource(), sent_at, &version(9));
+        judge(&session, &query(None, ""), &pods(10, &[("shop", "a", "1", 5, "web")]), later)
+    };
+    assert_eq!(proven(between), Verdict::Leaving, "the object may have gone since");
+    assert_eq!(proven(later), Verdict::Satisfied);
+}
+
+#[test]
+fn a_list_sent_before_an_object_was_shown_is_no_restored_storage() {
+    let sent = Instant::now();
+    let [between, now] = [1, 2].map(|millis| sent + Duration::from_millis(millis));
+    let mut session = Session::default();
+    let seen = Expectation::AtLeast(version(9), web());
+    session.observe(&resource(), key("a"), seen, (sent, now));
+    let wrote = Expectation::AtLeast(version(8), web());
+    session.expect(&resource(), key("b"), wrote, now);
+    // The replica has reached the first, which becomes the version that was shown.
+    let (query, held) = (query(None, ""), pods(9, &[("shop", "a", "1", 9, "web")]));
+    session.prune(&resource(), &[Some(Held { query: &query, snapshot: &held })]);
+    session.expect(&resource(), key("b"), Expectation::AtLeast(version(12), web()), now);
+    session.proven(&resource(), between, &version(7));
+    assert_ne!(judge(&session, &query, &held, now), Verdict::Satisfied, "the write is forgotten");
+}
+
+#[test]
+fn a_get_replaces_only_what_was_known_before_it_was_sent() {
+    let now = Instant::now();
+    let later = now + Duration::from_millis(1);
+    let observed = |known_at: Instant| {
+        let mut session = Session::default();
+        session.expect(&resource(), key("a"), Expectation::Uncertain, known_at);
+        let seen = Expectation::AtLeast(version(5), web());
+        session.observe(&resource(), key("a"), seen, (now, now));
+        judge(&session, &query(None, ""), &pods(10, &[("shop", "a", "1", 5, "web")]), later)
+    };
+    assert_eq!(observed(now), Verdict::Satisfied);
+    assert_eq!(observed(later), Verdict::Barred);
+}

@@ -1,0 +1,180 @@
+//! Reviews of a token that Listless made itself: the apiserver cannot know it.
+//!
+//! The review is sent to the apiserver first, whole, so that its checks and the caller's rights are
+//! the apiserver's. Only an answer that calls our own user's token unknown is completed, with the
+//! user that a SelfSubjectReview in our own name returns. Invariant: a token that is not ours, or a
+//! review that names audiences other than the issuer's, keeps the apiserver's answer.
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Request, Response, StatusCode,
+    header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
+};
+use hyper::body::Incoming;
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
+
+use super::{
+    forward::Forwarder,
+    identify::{Caller, Identify},
+};
+use crate::{
+    api::{
+        Verb,
+        request::{RequestInfo, ResourceRequest},
+    },
+    body::Body,
+    upstream::Error,
+};
+
+/// The part of a TokenReview that a client sends.
+#[derive(Deserialize)]
+struct Asked {
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+struct Spec {
+    token: String,
+    #[serde(default)]
+    audiences: Option<Vec<String>>,
+}
+
+/// The part of a TokenReview that the apiserver adds.
+#[derive(Deserialize)]
+struct Answered<'a> {
+    #[serde(borrow)]
+    status: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Verdict {
+    #[serde(default)]
+    authenticated: bool,
+}
+
+/// The answer to a SelfSubjectReview.
+#[derive(Deserialize)]
+struct SelfReview<'a> {
+    #[serde(borrow)]
+    status: SelfStatus<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SelfStatus<'a> {
+    #[serde(borrow)]
+    user_info: &'a RawValue,
+}
+
+/// The document that names the issuer, by default the apiserver's own audience.
+#[derive(Deserialize)]
+struct Issuer {
+    issuer: String,
+}
+
+const GROUP: &str = "authentication.k8s.io";
+const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+const ISSUER: &str = "/.well-known/openid-configuration";
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// The largest review that is read; a larger one is forwarded unread.
+const REVIEW_BYTES_MAX: usize = 64 * 1024;
+
+/// Reports whether a request of our own user may review the token of that user.
+pub(super) fn is_one(caller: Caller, info: &RequestInfo, headers: &HeaderMap) -> bool {
+    let is_review = |request: &ResourceRequest| {
+        request.verb == Verb::Create
+            && *request.resource.group == *GROUP
+            && *request.resource.resource == *"tokenreviews"
+            && request.subresource.is_none()
+    };
+    caller == Caller::Own && info.resource_request().is_some_and(is_review) && is_short(headers)
+}
+
+/// Sends a review and completes the answer if the token is our own user's.
+pub(super) async fn send(
+    identify: &Identify,
+    forwarder: &Forwarder,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Error> {
+    let (head, body) = request.into_parts();
+    let body = Body::incoming(body).collect(REVIEW_BYTES_MAX).await.map_err(Error::Broken)?;
+    let sent = Request::from_parts(head, Body::full(body.clone()));
+    let response = forwarder.send_own(sent).await?;
+    let Some(spec) = reviewed(&body).filter(|spec| identify.is_own_token(&spec.token)) else {
+        return Ok(response);
+    };
+    if response.status() != StatusCode::CREATED || !is_plain_json(response.headers()) {
+        return Ok(response);
+    }
+    let (mut head, body) = response.into_parts();
+    let body = body.collect(REVIEW_BYTES_MAX).await.map_err(Error::Broken)?;
+    let completed = match unknown(&body) {
+        Some(status) => {
+            status_of_own(forwarder, &spec).await.map(|own| spliced(&body, status, &own))
+        }
+        None => None,
+    };
+    if completed.is_some() {
+        head.headers.remove(CONTENT_LENGTH);
+    }
+    Ok(Response::from_parts(head, Body::full(completed.unwrap_or(body))))
+}
+
+fn is_short(headers: &HeaderMap) -> bool {
+    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    length.is_some_and(|length: usize| length <= REVIEW_BYTES_MAX)
+        && !headers.contains_key(CONTENT_ENCODING)
+}
+
+fn is_plain_json(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(JSON.as_bytes()))
+        && !headers.contains_key(CONTENT_ENCODING)
+}
+
+fn reviewed(body: &[u8]) -> Option<Spec> {
+    Some(serde_json::from_slice::<Asked>(body).ok()?.spec)
+}
+
+/// The status within an answer that calls the token unknown.
+fn unknown(answer: &[u8]) -> Option<&str> {
+    let status = serde_json::from_slice::<Answered<'_>>(answer).ok()?.status.get();
+    let verdict: Verdict = serde_json::from_str(status).ok()?;
+    (!verdict.authenticated).then_some(status)
+}
+
+/// The answer with another status in place of `status`, which is a part of it.
+fn spliced(answer: &[u8], status: &str, own: &str) -> Bytes {
+    let begin = status.as_ptr().addr() - answer.as_ptr().addr();
+    let (before, rest) = answer.split_at(begin);
+    [before, own.as_bytes(), &rest[status.len()..]].concat().into()
+}
+
+/// The status that the apiserver would give a token of our own user.
+async fn status_of_own(forwarder: &Forwarder, spec: &Spec) -> Option<String> {
+    let audiences = match spec.audiences.as_deref() {
+        // Without audiences in the answer, the token is for the apiserver itself.
+        None | Some([]) => String::new(),
+        Some(asked) => {
+            let issuer = read(forwarder, Request::get(ISSUER).body(Body::empty()).ok()?).await?;
+            let Issuer { issuer } = serde_json::from_slice(&issuer).ok()?;
+            asked.contains(&issuer).then(|| format!(",\"audiences\":{}", json!([issuer])))?
+        }
+    };
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let request = Request::post(SELF_REVIEWS).header(CONTENT_TYPE, JSON);
+    let answer = read(forwarder, request.body(Body::full(review.to_string())).ok()?).await?;
+    let review: SelfReview<'_> = serde_json::from_slice(&answer).ok()?;
+    let user = review.status.user_info.get();
+    Some(format!("{{\"authenticated\":true,\"user\":{user}{audiences}}}"))
+}
+
+/// The body of a successful answer in JSON.
+async fn read(forwarder: &Forwarder, mut request: Request<Body>) -> Option<Bytes> {
+    request.headers_mut().insert(ACCEPT, JSON);
+    let response = forwarder.send_own(request).await.ok()?;
+    if !response.status().is_success() {
+        return None;
+    }
+    response.into_body().collect(REVIEW_BYTES_MAX).await.ok()
+}

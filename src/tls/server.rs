@@ -1,0 +1,74 @@
+//! The server's side of TLS, whose certificate may be replaced while it serves.
+
+use std::{fs, path::Path, sync::Arc};
+
+use arc_swap::ArcSwap;
+use rustls::{
+    ServerConfig,
+    crypto::aws_lc_rs,
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+};
+
+use super::{Error, Leaf, provider, roots};
+
+/// A listener's TLS configuration, replaceable while it serves.
+#[derive(Clone)]
+pub struct Server {
+    config: Arc<ArcSwap<ServerConfig>>,
+    /// Clients need a certificate of one of these, if there are any.
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Serves `leaf`; client certificates are neither asked for nor taken.
+    pub fn new(leaf: Leaf) -> Result<Self, Error> {
+        Self::with(leaf, None)
+    }
+
+    /// Serves `leaf` to holders of client certificates that an authority in this file signed.
+    pub fn for_clients_of(leaf: Leaf, authorities: &Path) -> Result<Self, Error> {
+        let path = || authorities.to_owned();
+        let read = fs::read(authorities);
+        let pem = read.map_err(|source| Error::File { path: path(), source })?;
+        let roots =
+            roots(&pem).map_err(|error| Error::Pem { path: path(), source: error.into() })?;
+        let roots = Arc::new(roots);
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
+        Self::with(leaf, Some(verifier.map_err(|error| Error::Clients(error.into()))?))
+    }
+
+    fn with(leaf: Leaf, clients: Option<Arc<dyn ClientCertVerifier>>) -> Result<Self, Error> {
+        let config = Arc::new(ArcSwap::from_pointee(server_config(leaf, clients.clone())?));
+        Ok(Self { config, clients })
+    }
+
+    /// Serves another certificate on connections accepted from now on.
+    pub fn replace(&self, leaf: Leaf) -> Result<(), Error> {
+        self.config.store(Arc::new(server_config(leaf, self.clients.clone())?));
+        Ok(())
+    }
+
+    /// The configuration for a connection accepted now.
+    pub fn current(&self) -> Arc<ServerConfig> {
+        self.config.load_full()
+    }
+}
+
+fn server_config(
+    leaf: Leaf,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+) -> Result<ServerConfig, Error> {
+    let builder =
+        ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    let builder = match clients {
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_single_cert(leaf.chain, leaf.key)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // Some clients open a connection per request: tickets spare them the full handshake.
+    config.ticketer = aws_lc_rs::Ticketer::new()?;
+    Ok(config)
+}

@@ -1,0 +1,129 @@
+//! The credentials that the apiserver accepted.
+//!
+//! The apiserver closes HTTP/2 connections over which it answers 401, or somebody anonymous. So a
+//! request shares connections with others only if its credential is known to be good. Invariant:
+//! nothing is remembered of a credential that was not accepted.
+
+use std::{
+    collections::HashSet,
+    hash::BuildHasher,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
+
+use crate::hash::RandomState;
+
+/// The credentials of one pool, each as a keyed hash of eight bytes.
+#[derive(Default)]
+pub(super) struct Trust {
+    accepted: Mutex<Accepted>,
+    hasher: RandomState,
+}
+
+/// Two generations: the older one is dropped when the younger one is full.
+#[derive(Default)]
+struct Accepted {
+    young: HashSet<u64, RandomState>,
+    old: HashSet<u64, RandomState>,
+}
+
+/// A request's credential as a key, if it is one bearer token and nothing else.
+#[derive(Clone, Copy)]
+pub(super) struct Credential(Option<u64>);
+
+/// How many credentials a generation remembers.
+const GENERATION_MAX: usize = 8192;
+
+// === impl Trust ===
+
+impl Trust {
+    pub(super) fn credential(&self, headers: &HeaderMap) -> Credential {
+        let mut all = headers.get_all(AUTHORIZATION).iter();
+        match (all.next(), all.next()) {
+            (Some(one), None) if is_bearer_token(one) => {
+                Credential(Some(self.hasher.hash_one(one.as_bytes())))
+            }
+            // The apiserver takes anything else for nobody.
+            _ => Credential(None),
+        }
+    }
+
+    /// Reports whether the apiserver has accepted it and not refused it since.
+    pub(super) fn accepts(&self, credential: Credential) -> bool {
+        credential.0.is_some_and(|key| self.lock().has(key))
+    }
+
+    /// Learns from the answer to a request.
+    pub(super) fn learn(&self, credential: Credential, status: StatusCode) {
+        let Some(key) = credential.0 else { return };
+        match status {
+            StatusCode::UNAUTHORIZED => self.lock().remove(key),
+            // These come after the check of the credential, whoever may stand in between.
+            StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::CONFLICT => {
+                self.lock().insert(key);
+            }
+            _ if status.is_success() => self.lock().insert(key),
+            _ => {}
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Accepted> {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Accepted ===
+
+impl Accepted {
+    fn has(&self, key: u64) -> bool {
+        self.young.contains(&key) || self.old.contains(&key)
+    }
+
+    fn insert(&mut self, key: u64) {
+        if self.young.contains(&key) {
+            return;
+        }
+        if self.young.len() >= GENERATION_MAX {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(key);
+    }
+
+    fn remove(&mut self, key: u64) {
+        self.young.remove(&key);
+        self.old.remove(&key);
+    }
+}
+
+/// Reports whether the apiserver takes this for a token: it answers 401 if it does not know it.
+fn is_bearer_token(credential: &HeaderValue) -> bool {
+    let bytes = credential.as_bytes();
+    let Some((scheme, token)) = bytes.split_at_checked(b"bearer ".len()) else { return false };
+    scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty() && !token.contains(&b' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_what_is_in_use_stays() {
+        let trust = Trust::default();
+        let credential = |number: usize| {
+            let value = HeaderValue::try_from(format!("Bearer {number}")).unwrap();
+            trust.credential(&HeaderMap::from_iter([(AUTHORIZATION, value)]))
+        };
+        let used = credential(usize::MAX);
+        for number in 0..3 * GENERATION_MAX {
+            trust.learn(used, StatusCode::OK);
+            trust.learn(credential(number), StatusCode::OK);
+        }
+        assert!(trust.accepts(used) && !trust.accepts(credential(0)));
+        let accepted = trust.lock();
+        assert!(accepted.young.len() <= GENERATION_MAX && accepted.old.len() <= GENERATION_MAX);
+        drop(accepted);
+        trust.learn(used, StatusCode::UNAUTHORIZED);
+        assert!(!trust.accepts(used));
+    }
+}

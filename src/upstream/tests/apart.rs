@@ -1,0 +1,214 @@
+//! What keeps callers from disturbing each other: connections apart, and requests that are sent again.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, header::AUTHORIZATION};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio_rustls::server::TlsStream;
+
+use super::harness::{Server, fed, start, start_shared, text};
+use crate::{
+    body::Body,
+    upstream::{Client, Error, Lane, Pool, Settings},
+};
+
+const HTTP2: &[&str] = &["h2", "http/1.1"];
+const HTTP1: &[&str] = &["http/1.1"];
+
+/// Which connection each path came over.
+type Visits = Arc<Mutex<Vec<(String, usize)>>>;
+
+/// Answers 401 to every token but `good`, 403 to nobody, and notes the connection.
+fn serve_noting(server: Server, http2: bool) -> Visits {
+    let visits = Visits::default();
+    let (noted, connections) = (Arc::clone(&visits), Arc::new(AtomicUsize::new(0)));
+    server.serve(move |stream| {
+        let (noted, number) = (Arc::clone(&noted), connections.fetch_add(1, Ordering::SeqCst));
+        let service = service_fn(move |request: Request<Incoming>| {
+            noted.lock().unwrap().push((request.uri().path().to_owned(), number));
+            let token = request.headers().get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
+            let status = match token {
+                Some(b"Bearer good") if request.uri().path() != "/expired" => StatusCode::OK,
+                Some(b"Bearer good" | b"Bearer bad") => StatusCode::UNAUTHORIZED,
+                _ => StatusCode::FORBIDDEN,
+            };
+            async move { Response::builder().status(status).body(Body::empty()) }
+        });
+        async move {
+            let stream = TokioIo::new(stream);
+            if http2 {
+                let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                let _ = builder.serve_connection(stream, service).await;
+            } else {
+                let _ = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(stream, service)
+                    .await;
+            }
+        }
+    });
+    visits
+}
+
+async fn ask(pool: &Pool, path: &str, credential: Option<&str>) -> StatusCode {
+    let mut request = Request::get(path);
+    if let Some(credential) = credential {
+        request = request.header(AUTHORIZATION, credential);
+    }
+    let request = request.body(Body::empty()).unwrap();
+    let response = Client::send(pool, request, Lane::Short).await.unwrap();
+    let status = response.status();
+    text(response).await;
+    status
+}
+
+#[tokio::test]
+async fn who_is_not_known_to_be_good_shares_no_connection_with_those_who_are() {
+    for (protocols, http2) in [(HTTP2, true), (HTTP1, false)] {
+        let (pool, _, server) = start_shared(protocols);
+        let visits = serve_noting(server, http2);
+        let good = Some("Bearer good");
+        assert_eq!(ask(&pool, "/first", good).await, 200);
+        for stranger in [
+            None,
+            Some("Bearer bad"),
+            Some("Basic Z29vZA=="),
+            Some("Bearer  good"),
+            Some("Bearer good good"),
+            Some("Bearer"),
+        ] {
+            for _ in 0..3 {
+                assert!(ask(&pool, "/stranger", stranger).await.is_client_error(), "{stranger:?}");
+                assert_eq!(ask(&pool, "/good", good).await, 200);
+            }
+        }
+        assert_eq!(ask(&pool, "/expired", good).await, 401);
+        assert_eq!(ask(&pool, "/after-401", good).await, 200);
+        assert_eq!(ask(&pool, "/good", good).await, 200);
+        let visits = visits.lock().unwrap();
+        let over = |path: &str| {
+            let all = visits.iter().filter(|(seen, _)| seen == path);
+            all.map(|(_, number)| *number).collect::<std::collections::BTreeSet<_>>()
+        };
+        let (good, stranger) = (over("/good"), over("/stranger"));
+        assert!(good.is_disjoint(&stranger), "{visits:?}");
+        assert!(over("/after-401").is_disjoint(&good), "{visits:?}");
+        assert_eq!((good.len(), stranger.len()), (1, 1), "{visits:?}");
+    }
+}
+
+/// Reads HTTP/2 frames until one of type `wanted`; returns its stream.
+async fn frame(stream: &mut TlsStream<DuplexStream>, wanted: u8) -> Option<u32> {
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.ok()?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        stream.read_exact(&mut payload).await.ok()?;
+        if head[3] == wanted {
+            return Some(u32::from_be_bytes([head[5], head[6], head[7], head[8]]));
+        }
+    }
+}
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+
+async fn send_frame(stream: &mut TlsStream<DuplexStream>, kind: u8, id: u32, payload: &[u8]) {
+    let mut bytes = vec![0, 0, u8::try_from(payload.len()).unwrap(), kind, 0];
+    bytes.extend(id.to_be_bytes());
+    bytes.extend(payload);
+    stream.write_all(&bytes).await.unwrap();
+}
+
+/// How the first connection gets rid of its request.
+#[derive(Clone, Copy, Debug)]
+enum Away {
+    /// GOAWAY, whose last stream is below the request's.
+    Goaway,
+    /// RST_STREAM with REFUSED_STREAM.
+    Refused,
+    /// GOAWAY, whose last stream is the request's, and the connection ends.
+    Processed,
+}
+
+/// The first connection goes away once it has seen some of a body; others echo.
+fn serve_away(server: Server, away: Away) -> Arc<AtomicUsize> {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    server.serve(move |mut stream| {
+        let first = counted.fetch_add(1, Ordering::SeqCst) == 0;
+        async move {
+            if !first {
+                let service = service_fn(|request: Request<Incoming>| async move {
+                    Ok::<_, std::convert::Infallible>(Response::new(request.into_body()))
+                });
+                let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+                return;
+            }
+            stream.read_exact(&mut [0; 24]).await.unwrap();
+            send_frame(&mut stream, SETTINGS, 0, &[]).await;
+            let id = frame(&mut stream, HEADERS).await.unwrap();
+            frame(&mut stream, DATA).await.unwrap();
+            match away {
+                Away::Goaway => send_frame(&mut stream, GOAWAY, 0, &[0; 8]).await,
+                Away::Refused => send_frame(&mut stream, RST_STREAM, id, &[0, 0, 0, 7]).await,
+                Away::Processed => {
+                    let payload = [&id.to_be_bytes()[..], &[0; 4]].concat();
+                    send_frame(&mut stream, GOAWAY, 0, &payload).await;
+                    stream.shutdown().await.unwrap();
+                    return;
+                }
+            }
+            while frame(&mut stream, 0xff).await.is_some() {}
+        }
+    });
+    connections
+}
+
+#[tokio::test]
+async fn unprocessed_request_is_sent_again_with_the_body_that_was_sent_already() {
+    for away in [Away::Goaway, Away::Refused] {
+        for pieces in [vec![vec![b'a'; 10]], vec![vec![b'a'; 100_000], vec![b'b'; 200_000]]] {
+            let (pool, _, server) = start("", HTTP2, Settings::default());
+            let connections = serve_away(server, away);
+            let (sender, body) = fed();
+            for piece in &pieces {
+                sender.send(Bytes::from(piece.clone())).unwrap();
+            }
+            let request = Request::patch("/").body(body).unwrap();
+            let sent = tokio::spawn(Client::send(&pool, request, Lane::Short));
+            super::harness::eventually("it was sent again", || {
+                connections.load(Ordering::SeqCst) == 2
+            })
+            .await;
+            sender.send(Bytes::from_static(b"the rest")).unwrap();
+            drop(sender);
+            let echoed = text(sent.await.unwrap().unwrap()).await;
+            let expected = [pieces.concat(), b"the rest".to_vec()].concat();
+            assert!(echoed.as_bytes() == expected, "{away:?}: {} bytes", echoed.len());
+        }
+    }
+}
+
+#[tokio::test]
+async fn request_that_may_have_been_processed_is_not_sent_again_and_neither_is_half_a_body() {
+    let kept = super::super::pool::KEPT_BYTES_MAX;
+    for (away, length) in [(Away::Processed, 10), (Away::Goaway, kept + 1)] {
+        let (pool, _, server) = start("", HTTP2, Settings::default());
+        let connections = serve_away(server, away);
+        let request = Request::patch("/").body(Body::full(vec![b'x'; length])).unwrap();
+        let answer = Client::send(&pool, request, Lane::Short).await;
+        assert!(matches!(answer, Err(Error::Broken(_))), "{away:?}: {answer:?}");
+        assert_eq!(connections.load(Ordering::SeqCst), 1);
+    }
+}

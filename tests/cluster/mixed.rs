@@ -1,0 +1,461 @@
+//! Many unlike readers in one session: memory answers, whatever the others read.
+//!
+//! At least nine pollers share one session, among them unmodified programs. Each answer of the raw
+//! pollers is held to the three rules of the level `session`. Listless' own metrics tell how many of
+//! the reads that a replica covers were answered from memory, and how many requests Listless sent itself.
+
+mod rules;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use http::Method;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use self::rules::Rules;
+use crate::clusters::{Machine, available, skipped};
+use crate::drivers::workload::Workload;
+use crate::rig::artifact::{Built, source_folder};
+use crate::rig::client::{Client, Protocol, Request};
+use crate::rig::client_program::ClientProgram;
+use crate::rig::control_plane::{ControlPlane, RequestCounts, User, Version};
+use crate::rig::load_data::LoadData;
+use crate::rig::proxy_process::ProxyProcess;
+use crate::unmodified::clients;
+
+/// The namespace with most pods; they run on fifty nodes.
+const FLEET: LoadData =
+    LoadData { namespace: "fleet", pods: 4_900, pollers: 100, apps: 40, nodes: 50 };
+/// A small namespace.
+const SHOP: LoadData = LoadData { namespace: "shop", pods: 100, pollers: 4, apps: 4, nodes: 50 };
+const CONFIG_MAPS: u32 = 50;
+
+/// Until then replicas start.
+const WARM_UP: Duration = Duration::from_secs(30);
+const MEASURED: Duration = Duration::from_secs(60);
+/// The covered reads that memory must answer.
+const SHARE_MIN: f64 = 0.995;
+/// Own requests beside the watches of replicas, in a minute.
+const OWN_MAX: f64 = 6.0;
+/// Objects that change in a second, in the part with changes.
+const WRITES_PER_SECOND: u32 = 5;
+
+/// Reasons to forward a read that a replica covers, or would after the warm-up.
+const MISSES: &[&str] = &[
+    "behind",
+    "barred",
+    "not-demanded",
+    "not-synced",
+    "link-lost",
+    "no-progress",
+    "path-unknown",
+    "too-many-replicas",
+    "out-of-memory",
+    "not-authorized",
+];
+
+/// The identity of the session, and the kind of proxy in front of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Session {
+    /// `listless local` for a user who may do everything.
+    Local,
+    /// A caller of `listless gateway` who may do everything.
+    Gateway,
+    /// `listless local` for a user who may read two namespaces.
+    TwoNamespaces,
+}
+
+/// One raw poller.
+#[derive(Clone, Debug)]
+struct Poller {
+    resource: &'static str,
+    target: String,
+    period: Duration,
+}
+
+/// Everything that polls; programs end when it is dropped.
+struct Readers {
+    programs: Vec<(&'static str, Workload)>,
+    tasks: JoinSet<()>,
+}
+
+/// The result of one part.
+#[derive(Debug)]
+struct Measured {
+    hits: f64,
+    misses: f64,
+    reasons: Vec<(&'static str, f64)>,
+    /// Requests that Listless sent for itself, without the watches of replicas.
+    own: f64,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unlike_readers_of_one_session_are_answered_from_memory_on_1_36() {
+    every_session(Version::V1_36).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unlike_readers_of_one_session_are_answered_from_memory_on_1_30() {
+    every_session(Version::V1_30).await;
+}
+
+async fn every_session(version: Version) {
+    if !available(version) {
+        return;
+    }
+    let Some(programs) = Programs::build() else { return };
+    let _machine = Machine::alone().await;
+    let plane = filled(version).await.expect("a control plane with data");
+    let mut wrong = Vec::new();
+    for session in [Session::Local, Session::Gateway, Session::TwoNamespaces] {
+        wrong.extend(measure(&plane, session, &programs).await.expect("a measurement"));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Measures one session, quiet and with changes; returns what is wrong.
+async fn measure(
+    plane: &ControlPlane,
+    session: Session,
+    programs: &Programs,
+) -> Result<Vec<String>> {
+    let (proxy, kubeconfig) = session.proxy(plane).await?;
+    let token = session.token(&proxy);
+    let client = Client::new(proxy.server(), Some(&token), Protocol::Http1);
+    let rules = Arc::new(Rules::default());
+    let mut readers = Readers::start(session, programs, &client, &rules, &kubeconfig, plane)?;
+    sleep(WARM_UP).await;
+    let mut wrong = Vec::new();
+    for (part, writes) in [("quiet", 0), ("5 writes a second", WRITES_PER_SECOND)] {
+        let writer = (writes > 0)
+            .then(|| tokio::spawn(write(plane_writer(plane, session, &client), writes)));
+        rules.take_forwarded();
+        let before = proxy.metrics().await?;
+        sleep(MEASURED).await;
+        let measured = Measured::between(&before, &proxy.metrics().await?);
+        let name = format!("{} {session:?}, {part}", plane.version().name());
+        eprintln!("proof: mixed readers on {name}: {measured}");
+        let faults = measured.wrong(session, part);
+        if !faults.is_empty() {
+            eprintln!("forwarded on {name}: {:#?}", rules.take_forwarded());
+        }
+        wrong.extend(faults.into_iter().map(|what| format!("{name}: {what}")));
+        if let Some(writer) = writer {
+            writer.abort();
+            if let Ok(Err(error)) = writer.await {
+                wrong.push(format!("{name}: the writer: {error:#}"));
+            }
+        }
+    }
+    wrong.extend(rules.violations().into_iter().take(20));
+    wrong.extend(readers.errors().await?);
+    if !wrong.is_empty() {
+        eprintln!("{}", proxy.log());
+    }
+    Ok(wrong)
+}
+
+async fn filled(version: Version) -> Result<ControlPlane> {
+    let plane = ControlPlane::start(version).await?;
+    let admin = plane.client(User::Admin, Protocol::Http1)?;
+    FLEET.load(&admin).await?;
+    SHOP.load(&admin).await?;
+    let create = async |path: String, object: Value| {
+        admin.send(Request::new(Method::POST, &path).json(&object)).await?.successful().map(drop)
+    };
+    for namespace in [FLEET.namespace, SHOP.namespace] {
+        for number in 0..CONFIG_MAPS {
+            let object = json!({"metadata": {"name": format!("map-{number}")}, "data": {"a": "b"}});
+            create(format!("/api/v1/namespaces/{namespace}/configmaps"), object).await?;
+        }
+        let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}");
+        let rule = json!({"apiGroups": [""], "resources": ["pods", "configmaps"],
+                          "verbs": ["get", "list", "watch", "patch"]});
+        create(format!("{rbac}/roles"), json!({"metadata": {"name": "mixed"}, "rules": [rule]}))
+            .await?;
+        let group = "rbac.authorization.k8s.io";
+        let subject = json!({"kind": "User", "name": User::Reader.name(), "apiGroup": group});
+        let role = json!({"kind": "Role", "name": "mixed", "apiGroup": group});
+        let binding =
+            json!({"metadata": {"name": "mixed"}, "subjects": [subject], "roleRef": role});
+        create(format!("{rbac}/rolebindings"), binding).await?;
+    }
+    Ok(plane)
+}
+
+/// A client that writes straight, so that the session learns of the change by reading, and one that
+/// writes and reads through Listless.
+fn plane_writer(plane: &ControlPlane, session: Session, through: &Client) -> [Client; 2] {
+    let user = if session == Session::TwoNamespaces { User::Reader } else { User::Admin };
+    [plane.client(user, Protocol::Http1).expect("a client"), through.clone()]
+}
+
+/// Changes objects in turns, straight and through Listless; a write through it is read back at once.
+async fn write([straight, through]: [Client; 2], per_second: u32) -> Result<()> {
+    let mut ticks = interval(Duration::from_secs(1) / per_second);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for number in 0_u32.. {
+        ticks.tick().await;
+        let (data, client) = match number % 4 {
+            0 => (SHOP, &through),
+            1 => (FLEET, &through),
+            2 => (SHOP, &straight),
+            _ => (FLEET, &straight),
+        };
+        let pod = number.wrapping_mul(37) % data.pods;
+        let target = format!("{}/{}", data.collection(), data.name(pod));
+        let patch = json!({"metadata": {"annotations": {"turn": number.to_string()}}}).to_string();
+        let request =
+            Request::new(Method::PATCH, &target).body("application/merge-patch+json", patch);
+        let written = client.send(request).await?.successful()?.json()?;
+        if number % 4 > 1 {
+            continue;
+        }
+        let written = rules::version(&written).context("a version")?;
+        let shown = rules::version(&client.get(&target).await?.successful()?.json()?);
+        ensure!(shown >= Some(written), "{target}: wrote {written}, read {shown:?}");
+        let label = format!("{}?labelSelector=poller%3D{}", data.collection(), pod % data.pollers);
+        let list = client.get(&label).await?.successful()?.json()?;
+        let name = format!("{}/{}", data.namespace, data.name(pod));
+        let shown = rules::objects(&list).get(&name).copied();
+        ensure!(shown >= Some(written), "{label}: wrote {written}, listed {shown:?}");
+    }
+    Ok(())
+}
+
+// === impl Session ===
+
+impl Session {
+    async fn proxy(self, plane: &ControlPlane) -> Result<(ProxyProcess, PathBuf)> {
+        let user = if self == Self::TwoNamespaces { User::Reader } else { User::Admin };
+        let straight = plane.kubeconfig(user)?;
+        if self != Self::Gateway {
+            let proxy = ProxyProcess::start(&straight, None).await?;
+            let kubeconfig = proxy.kubeconfig().to_owned();
+            return Ok((proxy, kubeconfig));
+        }
+        let proxy = ProxyProcess::gateway(&straight, None).await?;
+        let kubeconfig = plane.folder().join("mixed.kubeconfig");
+        std::fs::write(&kubeconfig, proxy.server().kubeconfig(&User::Admin.token()))?;
+        Ok((proxy, kubeconfig))
+    }
+
+    fn token(self, proxy: &ProxyProcess) -> String {
+        match self {
+            Self::Gateway => User::Admin.token(),
+            _ => proxy.token().expect("a token").to_owned(),
+        }
+    }
+
+    /// Nine raw pollers with the periods that people use.
+    fn pollers(self) -> Vec<Poller> {
+        let poller = |resource, target: String, seconds| Poller {
+            resource,
+            target,
+            period: Duration::from_secs(seconds),
+        };
+        let (fleet, shop) = (FLEET.collection(), SHOP.collection());
+        let config_maps = |namespace: &str| format!("/api/v1/namespaces/{namespace}/configmaps");
+        let mut all = vec![
+            poller("pods", format!("{fleet}?labelSelector=poller%3D7"), 3),
+            poller("pods", format!("{fleet}?labelSelector=poller%20in%20(8%2C9)"), 3),
+            poller("pods", shop.clone(), 2),
+            poller("pods", format!("{shop}/{}", SHOP.name(3)), 1),
+            poller("pods", format!("{shop}?labelSelector=app%3Dapp-1"), 3),
+            poller("configmaps", config_maps(SHOP.namespace), 3),
+        ];
+        all.extend(if self == Self::TwoNamespaces {
+            [
+                poller("pods", format!("{fleet}?fieldSelector=spec.nodeName%3Dnode-3"), 3),
+                poller("configmaps", config_maps(FLEET.namespace), 3),
+                poller("pods", fleet, 10),
+            ]
+        } else {
+            let everywhere = "/api/v1/pods";
+            [
+                poller("pods", format!("{everywhere}?fieldSelector=spec.nodeName%3Dnode-3"), 3),
+                poller("namespaces", "/api/v1/namespaces".to_owned(), 5),
+                poller("pods", everywhere.to_owned(), 10),
+            ]
+        });
+        all
+    }
+}
+
+/// The client programs, built.
+struct Programs {
+    fabric8: PathBuf,
+    follower: PathBuf,
+    python: PathBuf,
+    kubectl: PathBuf,
+}
+
+// === impl Programs ===
+
+impl Programs {
+    /// Builds what is not built yet; `None` if the machine cannot, which was printed.
+    fn build() -> Option<Self> {
+        let fabric8 = match ClientProgram::Fabric8.build().expect("a build that works") {
+            Built::Here(path) => path,
+            Built::Impossible(reason) => {
+                skipped("the fabric8 program", &reason);
+                return None;
+            }
+        };
+        let (follower, kubectl) = (clients::follower()?, clients::kubectl()?);
+        Some(Self { fabric8, follower, python: clients::python_libraries()?, kubectl })
+    }
+}
+
+// === impl Readers ===
+
+impl Readers {
+    fn start(
+        session: Session,
+        programs: &Programs,
+        client: &Client,
+        rules: &Arc<Rules>,
+        kubeconfig: &Path,
+        plane: &ControlPlane,
+    ) -> Result<Self> {
+        let mut tasks = JoinSet::new();
+        for poller in session.pollers() {
+            tasks.spawn(poller.poll(client.clone(), Arc::clone(rules)));
+        }
+        let log = |name: &str| plane.folder().join(format!("{session:?}-{name}.log"));
+        let classes = format!("{0}/poller.jar:{0}/libraries/*", programs.fabric8.display());
+        let mut fabric8 = tokio::process::Command::new("java");
+        fabric8.args(["-Xmx256m", "-cp", &classes, "dev.listless.rig.Main", "drive"]);
+        fabric8.args([FLEET.namespace, "2", "3000"]);
+        let mut python = tokio::process::Command::new("python3");
+        python
+            .arg(source_folder("clients/python").join("poller.py"))
+            .env("PYTHONPATH", &programs.python);
+        python.args([SHOP.namespace, &SHOP.name(5), "3"]);
+        let mut all = vec![
+            ("fabric8", Workload::program(fabric8, kubeconfig, log("fabric8"))?),
+            ("python", Workload::program(python, kubeconfig, log("python"))?),
+        ];
+        if session != Session::TwoNamespaces {
+            let mut agents = tokio::process::Command::new(&programs.follower);
+            agents.args(["agents", FLEET.namespace, "4000ms"]);
+            all.push(("client-go", Workload::program(agents, kubeconfig, log("agents"))?));
+        }
+        // Tables and pages.
+        let kubectl: &[&str] = &["--namespace", SHOP.namespace, "get", "pods"];
+        let homes = plane.folder().join(format!("{session:?}-homes"));
+        let period = Duration::from_secs(5);
+        let kubectl = Workload::kubectl(&programs.kubectl, kubectl, kubeconfig, homes, period);
+        all.push(("kubectl", kubectl));
+        Ok(Self { programs: all, tasks })
+    }
+
+    /// The failures that readers complain of.
+    async fn errors(&mut self) -> Result<Vec<String>> {
+        let mut errors = Vec::new();
+        for (name, program) in &mut self.programs {
+            let tally = program.tally().await?;
+            errors.extend(tally.errors.into_iter().map(|error| format!("{name}: {error}")));
+            if tally.operations == 0 {
+                errors.push(format!("{name} did nothing"));
+            }
+        }
+        while let Some(ended) = self.tasks.try_join_next() {
+            errors.push(format!("a poller ended: {ended:?}"));
+        }
+        Ok(errors)
+    }
+}
+
+// === impl Poller ===
+
+impl Poller {
+    async fn poll(self, client: Client, rules: Arc<Rules>) {
+        let mut ticks = interval(self.period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let sent = rules.sent();
+            let answer = client.get(&self.target).await.and_then(|answer| answer.successful());
+            let answer = answer.expect("an answer");
+            let status = answer.header("cache-status").unwrap_or_default();
+            if !status.starts_with("listless; hit") {
+                rules.forwarded(&self.target, status);
+            }
+            let answer = answer.json().expect("JSON");
+            let version = rules::version(&answer).expect("a version");
+            if answer["items"].is_array() {
+                let objects = rules::objects(&answer);
+                rules.list(self.resource, &self.target, sent, version, &objects);
+            } else {
+                let metadata = &answer["metadata"];
+                let name = [&metadata["namespace"], &metadata["name"]]
+                    .map(|part| part.as_str().unwrap_or(""))
+                    .join("/");
+                rules.object(self.resource, &name, &self.target, sent, version);
+            }
+        }
+    }
+}
+
+// === impl Measured ===
+
+impl Measured {
+    fn between(before: &RequestCounts, after: &RequestCounts) -> Self {
+        let more = |name: &str, labels: &[(&str, &str)]| {
+            after.sum(name, labels) - before.sum(name, labels)
+        };
+        let read =
+            |verb| more("listless_requests_total", &[("served_by", "cache"), ("verb", verb)]);
+        let hits = read("list") + read("get");
+        let reason = |reason| {
+            let of = |verb| more("listless_forwarded_total", &[("reason", reason), ("verb", verb)]);
+            (reason, of("list") + of("get"))
+        };
+        let reasons: Vec<_> =
+            MISSES.iter().copied().map(reason).filter(|(_, count)| *count > 0.0).collect();
+        let sent = |labels: &[(&str, &str)]| more("listless_upstream_requests_total", labels);
+        let all: f64 = ["replica", "review", "discovery"]
+            .iter()
+            .map(|origin| sent(&[("origin", origin)]))
+            .sum();
+        let watches = sent(&[("origin", "replica"), ("verb", "watch")]);
+        let misses = reasons.iter().map(|(_, count)| count).sum();
+        Self { hits, misses, reasons, own: all - watches }
+    }
+
+    fn share(&self) -> f64 {
+        self.hits / (self.hits + self.misses).max(1.0)
+    }
+
+    fn wrong(&self, session: Session, part: &str) -> Vec<String> {
+        let mut wrong = Vec::new();
+        if self.share() < SHARE_MIN {
+            wrong.push(format!("only {self}"));
+        }
+        // A gateway asks for each caller's rights every ten seconds.
+        if part == "quiet"
+            && session != Session::Gateway
+            && self.own > OWN_MAX * MEASURED.as_secs_f64() / 60.0
+        {
+            wrong.push(format!("{} own requests", self.own));
+        }
+        wrong
+    }
+}
+
+impl fmt::Display for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (share, hits, misses) = (self.share() * 100.0, self.hits, self.misses);
+        write!(f, "{share:.2} % of covered reads from memory ({hits} hits, {misses} misses")?;
+        for (reason, count) in &self.reasons {
+            write!(f, ", {reason} {count}")?;
+        }
+        write!(f, "), {} own requests beside watches", self.own)
+    }
+}

@@ -1,0 +1,175 @@
+//! The three rules of the level `session`, held to every answer of one session as it comes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+/// Everything that one session was shown, in the order in which the answers were complete.
+#[derive(Debug, Default)]
+pub struct Rules(Mutex<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// Counts complete answers.
+    clock: u64,
+    /// By resource, namespace and name: each step up of the version, and when it was shown.
+    objects: HashMap<String, Vec<Shown>>,
+    /// By request target: the highest version of the list, and when it was shown.
+    lists: HashMap<String, Vec<(u64, u64)>>,
+    violations: Vec<String>,
+    /// By request target and `Cache-Status`: the responses that memory did not give.
+    forwarded: BTreeMap<String, u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    at: u64,
+    version: u64,
+    /// `true` if the object of this version was shown to be gone.
+    gone: bool,
+}
+
+/// The moment at which a request was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent(u64);
+
+/// The objects that an answer shows, by name with namespace, and their versions.
+pub type Objects = BTreeMap<String, u64>;
+
+// === impl Rules ===
+
+impl Rules {
+    /// Notes that a request is sent now: it must not fall behind the answers that are complete.
+    pub fn sent(&self) -> Sent {
+        Sent(self.seen().clock)
+    }
+
+    /// Holds a list to the rules and remembers it.
+    pub fn list(&self, resource: &str, target: &str, sent: Sent, version: u64, objects: &Objects) {
+        let mut seen = self.seen();
+        seen.clock += 1;
+        let now = seen.clock;
+        let before = seen.lists.get(target).and_then(|all| latest(all, sent));
+        if before.is_some_and(|before| version < before) {
+            let text = format!("{target}: the list went back from {before:?} to {version}");
+            seen.violations.push(text);
+        }
+        seen.lists.entry(target.to_owned()).or_default().push((now, version));
+        for (name, version) in objects {
+            seen.object(&format!("{resource} {name}"), target, sent, now, *version);
+        }
+    }
+
+    /// Holds one object to the rules and remembers it.
+    pub fn object(&self, resource: &str, name: &str, target: &str, sent: Sent, version: u64) {
+        let mut seen = self.seen();
+        seen.clock += 1;
+        let now = seen.clock;
+        seen.object(&format!("{resource} {name}"), target, sent, now, version);
+    }
+
+    /// Remembers that an object of a version was deleted.
+    pub fn gone(&self, resource: &str, name: &str, version: u64) {
+        let mut seen = self.seen();
+        seen.clock += 1;
+        let shown = Shown { at: seen.clock, version, gone: true };
+        seen.objects.entry(format!("{resource} {name}")).or_default().push(shown);
+    }
+
+    /// Counts a response that memory did not give.
+    pub fn forwarded(&self, target: &str, status: &str) {
+        *self.seen().forwarded.entry(format!("{target}: {status}")).or_default() += 1;
+    }
+
+    /// The responses that memory did not give since the last call.
+    pub fn take_forwarded(&self) -> BTreeMap<String, u32> {
+        std::mem::take(&mut self.seen().forwarded)
+    }
+
+    /// The violations so far.
+    pub fn violations(&self) -> Vec<String> {
+        self.seen().violations.clone()
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    fn object(&mut self, key: &str, target: &str, sent: Sent, now: u64, version: u64) {
+        let all = self.objects.entry(key.to_owned()).or_default();
+        let before = all.iter().filter(|shown| shown.at <= sent.0);
+        // Versions of one resource come from one counter: a name that is made again has a higher one.
+        let too_old = before
+            .max_by_key(|shown| shown.version)
+            .filter(|shown| version < shown.version || (shown.gone && version == shown.version));
+        if let Some(shown) = too_old {
+            let text = format!("{target}: {key} at {version}, though the session saw {shown:?}");
+            self.violations.push(text);
+        }
+        if all.iter().all(|shown| shown.version < version) {
+            all.push(Shown { at: now, version, gone: false });
+        }
+    }
+}
+
+fn latest(all: &[(u64, u64)], sent: Sent) -> Option<u64> {
+    all.iter().filter(|(at, _)| *at <= sent.0).map(|(_, version)| *version).max()
+}
+
+/// The version of an object or of a list.
+pub fn version(value: &Value) -> Option<u64> {
+    value["metadata"]["resourceVersion"].as_str()?.parse().ok()
+}
+
+/// The objects of a list.
+pub fn objects(list: &Value) -> Objects {
+    let items = list["items"].as_array().map_or(&[][..], Vec::as_slice);
+    let text =
+        |item: &Value, field: &str| item["metadata"][field].as_str().unwrap_or("").to_owned();
+    let entry = |item: &Value| {
+        Some((format!("{}/{}", text(item, "namespace"), text(item, "name")), version(item)?))
+    };
+    items.iter().filter_map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_goes_back_is_a_violation() {
+        let rules = Rules::default();
+        rules.list("pods", "/pods", rules.sent(), 7, &Objects::new());
+        rules.list("pods", "/pods", rules.sent(), 7, &Objects::new());
+        assert_eq!(rules.violations(), Vec::<String>::new());
+        rules.list("pods", "/pods", rules.sent(), 6, &Objects::new());
+        assert_eq!(rules.violations().len(), 1);
+    }
+
+    #[test]
+    fn an_object_that_ages_is_a_violation_but_not_in_an_answer_asked_for_before() {
+        let rules = Rules::default();
+        let early = rules.sent();
+        rules.object("pods", "a/x", "/x", rules.sent(), 9);
+        rules.object("pods", "a/x", "/x", early, 8);
+        assert_eq!(rules.violations(), Vec::<String>::new());
+        rules.list("pods", "/pods", rules.sent(), 9, &Objects::from([("a/x".to_owned(), 8)]));
+        assert_eq!(rules.violations().len(), 1);
+    }
+
+    #[test]
+    fn an_object_that_was_deleted_and_is_shown_again_is_a_violation() {
+        let rules = Rules::default();
+        rules.object("pods", "a/x", "/x", rules.sent(), 9);
+        rules.gone("pods", "a/x", 9);
+        rules.object("pods", "a/x", "/x", rules.sent(), 9);
+        assert_eq!(rules.violations().len(), 1);
+        rules.object("pods", "a/x", "/x", rules.sent(), 12);
+        assert_eq!(rules.violations().len(), 1);
+    }
+}

@@ -1,0 +1,70 @@
+//! Probes are answered whoever else holds or opens connections to their port.
+
+use std::{net::SocketAddr, time::Duration};
+
+use listless::admin::Audience;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::harness::{Setup, pass};
+
+const PROBE: &[u8] = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+/// As many as the usual limit of file descriptors leaves room for.
+const HELD: usize = 600;
+
+/// Opens connections without end, each of which begins a request; holds the youngest.
+async fn flood(address: SocketAddr) {
+    let mut held = std::collections::VecDeque::new();
+    loop {
+        let Ok(mut stream) = TcpStream::connect(address).await else { continue };
+        let _ = stream.write_all(b"GET /live").await;
+        held.push_back(stream);
+        if held.len() > HELD {
+            held.pop_front();
+        }
+    }
+}
+
+/// What a probe is told before its connection is closed.
+async fn probe(address: SocketAddr) -> String {
+    let asked = async {
+        let mut stream = TcpStream::connect(address).await.expect("a connection");
+        stream.write_all(PROBE).await.expect("written");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("the end of the connection");
+        answer
+    };
+    tokio::time::timeout(Duration::from_secs(1), asked).await.expect("an answer within a second")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_are_answered_within_a_second_however_many_connections_are_held_or_opened() {
+    let proxy = Setup::default().in_memory();
+    let address = proxy.address_for(Audience::Probes).await;
+    let mut held = Vec::new();
+    for _ in 0..HELD {
+        held.push(TcpStream::connect(address).await.expect("a connection"));
+    }
+    let flooding = tokio::spawn(flood(address));
+    for _ in 0..30 {
+        let answer = probe(address).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        assert!(answer.contains("connection: close"), "{answer}");
+    }
+    flooding.abort();
+    assert!(proxy.counted("listless_limits_reached_total", "admin_connections") > 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_for_probes_ends_soon_whatever_it_does() {
+    let proxy = Setup::default().in_memory();
+    let address = proxy.address_for(Audience::Probes).await;
+    let mut slow = TcpStream::connect(address).await.expect("a connection");
+    slow.write_all(b"GET /livez HTTP/1.1\r\n").await.expect("written");
+    pass(Duration::from_secs(11)).await;
+    let mut rest = Vec::new();
+    // Closed, with or without a word, and not left open.
+    let _ = slow.read_to_end(&mut rest).await;
+}

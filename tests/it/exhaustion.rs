@@ -1,0 +1,128 @@
+//! Memory does not grow with what callers ask, whether they are allowed it or not.
+
+#![cfg(target_os = "linux")]
+
+use std::{fmt::Write, fs, process::Command};
+
+use listless::simulator::{Rule, Settings, Simulator, User};
+
+use crate::harness::{Setup, TestProxy};
+
+/// Requests of one attack, unless `LISTLESS_ATTACK_REQUESTS` says otherwise.
+const REQUESTS: usize = 1_000;
+
+/// The most that an attack may add to the resident memory.
+const GROWTH_KIB_MAX: u64 = 16 << 10;
+
+/// The most that a selector may have to be read.
+const SELECTOR_BYTES_READ: usize = 4096;
+
+/// Set in a process that does nothing else, so that its memory is the test's.
+const ALONE: &str = "LISTLESS_TEST_ALONE";
+
+const MEMBERS_TOKEN: &str = "members-token";
+
+/// One request of an attack.
+struct Shot {
+    token: String,
+    path: String,
+    code: u16,
+}
+
+fn resident_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("the kernel tells");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+    line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number")
+}
+
+/// A selector of about so many bytes, with values of its own.
+fn selector(number: usize, bytes: usize) -> String {
+    let mut text = format!("labelSelector=app%20in%20(v{number}");
+    let filling = "x".repeat(54);
+    for value in 0..bytes / 62 {
+        write!(text, ",v{value:05}-{filling}").expect("a string takes it");
+    }
+    text + ")"
+}
+
+/// A gateway, whose apiserver knows somebody who may list the pods of one namespace.
+fn gateway() -> TestProxy {
+    let settings = Settings { journal_records_max: 100, ..Settings::default() };
+    let proxy = Setup::of(Simulator::new(settings))
+        .gateway()
+        .config("repeatPolls: {perSecond: 5}\n")
+        .in_memory();
+    let rule = Rule::new(&["get", "list", "watch"], &["pods"]).within("a");
+    proxy.simulator.admit(MEMBERS_TOKEN, User::with_rules("member", vec![rule]));
+    proxy
+}
+
+#[expect(clippy::print_stdout, reason = "the figures are for who runs it with --nocapture")]
+fn say(text: &str) {
+    println!("{text}");
+}
+
+async fn attack(name: &str, shot: impl Fn(usize) -> Shot) {
+    let proxy = gateway();
+    let shoot = async |number| {
+        let Shot { token, path, code } = shot(number);
+        let answer = proxy.bearer(&token).get(&path).await;
+        assert_eq!(answer.status, code, "{name}: {}", answer.summary());
+        // The harness notes requests; the proxy must not.
+        proxy.upstream.forget();
+    };
+    for number in 0..50 {
+        shoot(number).await;
+    }
+    let requests = std::env::var("LISTLESS_ATTACK_REQUESTS").ok();
+    let requests = requests.map_or(REQUESTS, |count| count.parse().expect("a number"));
+    let before = resident_kib();
+    for number in 50..50 + requests {
+        shoot(number).await;
+    }
+    let growth = resident_kib().saturating_sub(before);
+    say(&format!("{name}: {growth} KiB after {requests} requests"));
+    assert!(growth <= GROWTH_KIB_MAX, "{name}: {growth} KiB after {requests} requests");
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousands_of_requests_leave_nothing_behind() {
+    if std::env::var_os(ALONE).is_none() {
+        let name = "exhaustion::thousands_of_requests_leave_nothing_behind";
+        let mut child = Command::new(std::env::current_exe().expect("this program"));
+        let output = child.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output();
+        let output = output.expect("it runs");
+        let told =
+            [output.stdout, output.stderr].map(|told| String::from_utf8_lossy(&told).into_owned());
+        say(&told[0]);
+        assert!(output.status.success() && told[0].contains("1 passed"), "{told:?}");
+        return;
+    }
+    let shot = |token: String, path: String, code| Shot { token, path, code };
+    attack("wrong token, selectors of 58 KB", |number| {
+        let path = format!("/api/v1/namespaces/a/pods?{}", selector(number, 58_000));
+        shot("wrong".to_owned(), path, 401)
+    })
+    .await;
+    attack("wrong tokens, selectors just small enough to be read", |number| {
+        let path = format!("/api/v1/pods?{}", selector(number, SELECTOR_BYTES_READ - 100));
+        shot(format!("wrong-{number}"), path, 401)
+    })
+    .await;
+    attack("one namespace allowed, selectors just small enough to be read", |number| {
+        let path =
+            format!("/api/v1/namespaces/a/pods?{}", selector(number, SELECTOR_BYTES_READ - 100));
+        shot(MEMBERS_TOKEN.to_owned(), path, 200)
+    })
+    .await;
+    attack("wrong tokens, names as long as they may be", |number| {
+        let long = format!("n{number}{}", "x".repeat(240));
+        shot(format!("wrong-{number}"), format!("/api/v1/namespaces/{long}/pods/{long}"), 401)
+    })
+    .await;
+    attack("one namespace allowed, other objects of long names", |number| {
+        let path = format!("/api/v1/namespaces/n{number}{}/pods/x", "x".repeat(8000));
+        shot(MEMBERS_TOKEN.to_owned(), path, 403)
+    })
+    .await;
+}

@@ -1,0 +1,73 @@
+//! Reviews of tokens: one that Listless made stands for its user, all others are the apiserver's.
+
+use serde_json::{Value, json};
+
+use listless::simulator::{Rule, User};
+
+use crate::harness::{LOCAL_TOKEN, OWN_TOKEN, STRANGERS_TOKEN, Setup, TestProxy};
+
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const AUDIENCE: &str = "https://kubernetes.default.svc";
+
+fn review(token: &str, audiences: &[&str]) -> Value {
+    json!({
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenReview",
+        "metadata": {"name": "kept"},
+        "spec": {"token": token, "audiences": audiences},
+    })
+}
+
+/// Answers straight for the user's own token, and through Listless for the token of Listless.
+async fn both(proxy: &TestProxy, audiences: &[&str]) -> (Value, Value) {
+    let straight =
+        proxy.straight_as(OWN_TOKEN).create(REVIEWS, &review(OWN_TOKEN, audiences)).await;
+    let through = proxy.client().create(REVIEWS, &review(LOCAL_TOKEN, audiences)).await;
+    assert_eq!((straight.status, through.status), (201, 201), "{}", through.text());
+    let (straight, through) = (straight.json(), through.json());
+    assert_eq!(through["spec"], review(LOCAL_TOKEN, audiences)["spec"], "as it was asked");
+    assert_eq!(through["metadata"]["name"], "kept");
+    (straight["status"].clone(), through["status"].clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_of_the_local_token_names_the_kubeconfigs_user() {
+    let proxy = Setup::default().in_memory();
+    let (straight, through) = both(&proxy, &[]).await;
+    assert_eq!(through["user"], straight["user"]);
+    assert_eq!(through["authenticated"], true);
+    assert!(through.get("error").is_none(), "{through}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn audiences_are_those_of_the_apiserver_or_the_token_is_not_for_them() {
+    let proxy = Setup::default().in_memory();
+    for audiences in [&[AUDIENCE][..], &["other", AUDIENCE], &["other"]] {
+        let (straight, through) = both(&proxy, audiences).await;
+        assert_eq!(through, straight, "{audiences:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_tokens_and_other_callers_get_the_apiservers_own_answer() {
+    let proxy = Setup::default().in_memory();
+    for token in [STRANGERS_TOKEN, "unknown", "", "local-token2"] {
+        let straight = proxy.straight_as(OWN_TOKEN).create(REVIEWS, &review(token, &[])).await;
+        let through = proxy.client().create(REVIEWS, &review(token, &[])).await;
+        assert_eq!(through.body, straight.body, "{token:?}");
+    }
+    let strangers = proxy.bearer(STRANGERS_TOKEN).create(REVIEWS, &review(LOCAL_TOKEN, &[])).await;
+    assert_eq!(strangers.json()["status"]["error"], "invalid bearer token");
+    let nobodys = proxy.anybody().create(REVIEWS, &review(LOCAL_TOKEN, &[])).await;
+    assert_eq!(nobodys.status, 403);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_who_may_not_review_tokens_is_refused_by_the_apiserver() {
+    let proxy = Setup::default().in_memory();
+    let rule = Rule::new(&["create"], &["selfsubjectreviews"]);
+    proxy.simulator.admit(OWN_TOKEN, User::with_rules("own", vec![rule]));
+    let refused = proxy.client().create(REVIEWS, &review(LOCAL_TOKEN, &[])).await;
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    assert!(refused.text().contains("cannot create resource"), "{}", refused.text());
+}

@@ -1,0 +1,163 @@
+//! What a session was shown binds older replicas object by object, and nothing else does.
+
+use std::time::Duration;
+
+use listless::{
+    api::{ObjectKey, Verb},
+    simulator::{Asked, Effect, Fault},
+};
+
+use crate::harness::{Setup, TestProxy, group_resource, pass, pod, populated, settle};
+
+const SELECTED: &str = "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb";
+const MAPS: &str = "/api/v1/namespaces/a/configmaps";
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+
+fn put(proxy: &TestProxy, name: &str, app: &str) -> u64 {
+    let object = pod("a", name, &[("app", app)], "n1");
+    proxy.simulator.put(&group_resource("pods"), object).expect("a served resource")
+}
+
+fn remove(proxy: &TestProxy, resource: &str, name: &str) {
+    let key = ObjectKey::new(Some("a"), name);
+    proxy.simulator.remove(&group_resource(resource), &key).expect("an object");
+}
+
+fn is_ours(asked: &Asked) -> bool {
+    asked.verb == Verb::Watch && asked.user_agent.starts_with("listless/")
+}
+
+/// A replica that never hears of anything after its list.
+async fn stalled(path: &str) -> TestProxy {
+    let proxy = Setup::default().in_memory();
+    proxy.simulator.inject(Fault::always(Effect::StallAfter(0), is_ours));
+    proxy.warm(path).await;
+    proxy
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_moved_is_not_shown_where_it_was() {
+    let proxy = stalled(SELECTED).await;
+    put(&proxy, "web-0", "db");
+    let client = proxy.client();
+    let moved = client.get("/api/v1/namespaces/a/pods/web-0").await;
+    assert_eq!(moved.json()["metadata"]["labels"]["app"], "db");
+    let listed = client.get(SELECTED).await;
+    assert!(!listed.names().contains(&"a/web-0".to_owned()), "{}", listed.summary());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_a_list_no_longer_had_is_not_shown_again() {
+    for list in ["/api/v1/pods?limit=100", "/api/v1/pods?limit=2"] {
+        for accept in ["application/json", TABLE] {
+            let proxy = stalled(SELECTED).await;
+            remove(&proxy, "pods", "web-0");
+            let client = proxy.client();
+            let reader = client.clone().with("accept", accept);
+            let mut page = reader.get(list).await;
+            assert!(page.status == 200 && !page.is_hit(), "{}", page.summary());
+            while let Some(token) = page.json()["metadata"]["continue"].as_str() {
+                page = reader.get(&format!("{list}&continue={token}")).await;
+            }
+            let names = client.get(SELECTED).await.names();
+            assert!(!names.contains(&"a/web-0".to_owned()), "{accept}: {names:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_was_deleted_does_not_bring_back_the_one_before_it() {
+    let proxy = stalled(MAPS).await;
+    remove(&proxy, "configmaps", "c");
+    let again = serde_json::json!({"metadata": {"namespace": "a", "name": "c"}, "data": {}});
+    proxy.simulator.put(&group_resource("configmaps"), again).expect("a served resource");
+    let client = proxy.client();
+    assert_eq!(client.delete(&format!("{MAPS}/c")).await.json()["kind"], "Status");
+    let listed = client.get(MAPS).await;
+    assert!(!listed.names().contains(&"a/c".to_owned()), "{}", listed.summary());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_cannot_be_read_binds_its_scope() {
+    let proxy = stalled(SELECTED).await;
+    put(&proxy, "web-9", "web");
+    let client = proxy.client();
+    let table = client.clone().with("accept", TABLE);
+    // Rows without metadata, and a form that nobody reads.
+    let rows = table.get("/api/v1/namespaces/a/pods?includeObject=None").await;
+    assert!(rows.json()["rows"][0]["object"].is_null(), "{}", rows.summary());
+    let listed = client.get(SELECTED).await;
+    assert!(listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_breaks_off_binds_its_scope() {
+    let proxy = stalled(SELECTED).await;
+    put(&proxy, "web-9", "web");
+    let lists = |asked: &Asked| asked.verb == Verb::List && asked.path_and_query.contains("limit");
+    proxy.simulator.inject(Fault::next(1, Effect::BreakAfter(600), lists));
+    let client = proxy.client();
+    let broken = client.get("/api/v1/pods?limit=100").await;
+    assert!(!broken.whole, "{}", broken.summary());
+    let listed = client.get(SELECTED).await;
+    assert!(listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
+}
+
+/// A replica that hears of the first of two changes only.
+#[tokio::test(start_paused = true)]
+async fn a_list_between_two_states_is_not_given_for_the_later_one() {
+    let simulator = populated();
+    let proxy = Setup::of(simulator).in_memory();
+    let client = proxy.client();
+    // How long an event is in bytes.
+    let version = put(&proxy, "web-9", "web");
+    let path = format!("/api/v1/namespaces/a/pods?watch=1&resourceVersion={}", version - 1);
+    let line = proxy.straight().watch(&path).await.next_line().await.expect("an event");
+    remove(&proxy, "pods", "web-9");
+    proxy.simulator.inject(Fault::always(Effect::StallAfter(line.len() + 1), is_ours));
+    proxy.warm(SELECTED).await;
+    put(&proxy, "web-9", "web");
+    remove(&proxy, "pods", "web-9");
+    settle().await;
+    // The form alone makes the apiserver answer; it is a list of the same query.
+    let table = client.clone().with("accept", TABLE).get(SELECTED).await;
+    let listed = client.get(SELECTED).await;
+    assert!(listed.version() >= table.version(), "{}", listed.summary());
+    assert!(!listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_differs_is_awaited_for_a_moment_and_arrives() {
+    let proxy = Setup::default().in_memory();
+    let late = Effect::Delay(Duration::from_millis(400));
+    proxy.warm(SELECTED).await;
+    proxy.simulator.inject(Fault::always(late, is_ours));
+    proxy.simulator.break_watches();
+    settle().await;
+    put(&proxy, "web-9", "web");
+    let client = proxy.client();
+    client.clone().with("accept", TABLE).get("/api/v1/pods?limit=100").await;
+    // Its event comes once the watch is open again.
+    pass(Duration::from_millis(300)).await;
+    let listed = client.get(SELECTED).await;
+    assert!(listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
+    pass(Duration::from_secs(2)).await;
+    assert!(client.get(SELECTED).await.is_hit());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_replica_showed_another_shows_too() {
+    let proxy = Setup::default().in_memory();
+    let narrow = |asked: &Asked| is_ours(asked) && asked.path_and_query.contains("labelSelector");
+    proxy.simulator.inject(Fault::always(Effect::StallAfter(0), narrow));
+    proxy.warm(SELECTED).await;
+    proxy.warm("/api/v1/pods").await;
+    put(&proxy, "web-9", "web");
+    settle().await;
+    // No list of the apiserver's shows it: only the wider replica, which heard of it.
+    let client = proxy.client();
+    let wide = client.get("/api/v1/pods").await;
+    assert!(wide.is_hit() && wide.names().contains(&"a/web-9".to_owned()), "{}", wide.summary());
+    let listed = client.get(SELECTED).await;
+    assert!(listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
+}
