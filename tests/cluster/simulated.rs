@@ -163,12 +163,17 @@ fn plain(answer: &Answer) -> Vec<u8> {
     if unpacked { plain } else { answer.body.to_vec() }
 }
 
-/// A list without its own version.
+/// The body without the version that the server was at: the list's own, or the one that a refusal names.
 fn without_version(body: &[u8]) -> Vec<u8> {
-    let list: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-    let Some(version) = list["metadata"]["resourceVersion"].as_str() else { return body.to_vec() };
-    let version = format!("\"resourceVersion\":\"{version}\"");
-    String::from_utf8_lossy(body).replace(&version, "\"resourceVersion\":\"\"").into_bytes()
+    let answer: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let text = String::from_utf8_lossy(body);
+    if let Some(version) = answer["metadata"]["resourceVersion"].as_str() {
+        let version = format!("\"resourceVersion\":\"{version}\"");
+        return text.replace(&version, "\"resourceVersion\":\"\"").into_bytes();
+    }
+    let Some((before, after)) = text.split_once(", current: ") else { return body.to_vec() };
+    let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+    format!("{before}, current: {}", &after[digits..]).into_bytes()
 }
 
 fn shown(what: &str, expected: &Answer, given: &Answer) -> String {
