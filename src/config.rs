@@ -26,7 +26,7 @@ pub use document::{
     choices, default_document, effective_document, schema, schema_document, schema_of,
 };
 pub use places::Place;
-use places::Places;
+use places::{DEPTH_MAX, Places};
 pub use problem::Problem;
 pub use quantity::{NotAnAmount, Quantity, Span};
 pub use raw::{
@@ -165,8 +165,10 @@ fn parse(bytes: &[u8]) -> Result<Config, Vec<Problem>> {
     if !empty.is_empty() {
         return Err(empty);
     }
-    let raw: RawConfig =
-        serde_saphyr::from_str(text).map_err(|error| vec![Problem::from_yaml(&error, &places)])?;
+    let options =
+        serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: DEPTH_MAX } };
+    let raw: RawConfig = serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| vec![Problem::from_yaml(&error, &places)])?;
     let placed = |problem: Problem| problem.placed(&places);
     let mut config =
         raw.check().map_err(|problems| problems.into_iter().map(placed).collect::<Vec<_>>())?;

@@ -38,12 +38,16 @@ enum Node {
     Mapping(Vec<(Spanned<String>, Spanned<Self>)>),
 }
 
+/// The deepest nesting that a configuration may have. No field is deeper than eight.
+pub(super) const DEPTH_MAX: usize = 16;
+
 // === impl Places ===
 
 impl Places {
     /// Reads what it can; nothing from a text that is not YAML.
     pub(super) fn read(text: &str) -> Self {
         let options = serde_saphyr::options! {
+            budget: serde_saphyr::budget! { max_depth: DEPTH_MAX },
             duplicate_keys: DuplicateKeyPolicy::LastWins,
             non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
         };

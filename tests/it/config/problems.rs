@@ -261,8 +261,14 @@ fn bytes_that_are_no_text_are_refused() {
 
 #[test]
 fn a_deeply_nested_file_is_refused_without_harm() {
-    let text = format!("{HEAD}cache: {}", "[".repeat(100_000));
-    Config::from_bytes(Path::new("c.yaml"), text.as_bytes()).expect_err("no end of brackets");
+    for (depth, open, close) in [(100_000, "[", ""), (60, "[", "]"), (60, "{a: ", "}")] {
+        let text = format!("{HEAD}cache: {}{}", open.repeat(depth), close.repeat(depth));
+        // A worker of the runtime has no larger stack.
+        let read = std::thread::Builder::new().stack_size(2 << 20).spawn(move || {
+            Config::from_bytes(Path::new("c.yaml"), text.as_bytes()).expect_err("too deep");
+        });
+        read.expect("a thread").join().expect("no panic");
+    }
 }
 
 #[test]
