@@ -86,9 +86,9 @@ pub struct Settings {
 /// What differs between releases and set-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// `sendInitialEvents`, and old-style watches defaulted to it (§0.1).
+    /// `sendInitialEvents`, and old-style watches defaulted to it (S-WATCH-01).
     pub watch_list: bool,
-    /// Whether consistent lists come from the cache, and so bring it up to date (§0.1).
+    /// Whether consistent lists come from the cache, and so bring it up to date (S-CONS-01).
     pub consistent_list_from_cache: bool,
     /// Whether deleting a scheduled pod marks it first, as with a kubelet.
     pub graceful_pods: bool,

@@ -1,5 +1,5 @@
 //! Which fields a field selector may name per resource, and what they read as in an object
-//! (S-SEL-12, §6.3).
+//! (S-SEL-12).
 //!
 //! Built-in kinds have a fixed set; of custom resources only name and namespace are known, because
 //! their `selectableFields` stand in the definition, which is not read here. Whatever is not in the

@@ -1,4 +1,4 @@
-//! What representation a request asks for: Accept, Accept-Encoding, `pretty` (S-CT-*, S-HDR-01).
+//! What representation a request asks for: Accept, Accept-Encoding, `pretty` (S-CT-01..10, S-HDR-01).
 //!
 //! Follows the apiserver's negotiation to the letter for what it decides as plain JSON; anything
 //! else, and anything a newer server might read differently, is `Unmodelled` and forwarded.
@@ -14,7 +14,7 @@ pub enum Negotiated {
     Json,
     /// Only the metadata of the object, or of a list's objects, as compact JSON.
     Metadata(Metadata),
-    /// The client prefers protobuf but lists JSON too: JSON is a legal answer (clients.md rule 5).
+    /// The client prefers protobuf but lists JSON too: JSON is a legal answer (S-CT-10).
     JsonInsteadOfProtobuf,
     /// Anything else.
     Unmodelled(UnmodelledMedia),

@@ -1,4 +1,5 @@
-//! An HTTP request read as an API request: the classify step (S-URL-*, S-LIST-01..27, S-GET-*).
+//! An HTTP request read as an API request: the classify step (S-URL-01..12, S-LIST-01..27,
+//! S-GET-01..10).
 //!
 //! Nothing here refuses a request. What is understood completely becomes a [`Read`]; everything
 //! else carries the reason why it must be forwarded as it is (S-PRIME-01, S-PRIME-03). Reads URL

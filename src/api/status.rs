@@ -1,5 +1,4 @@
-//! Status objects: the answers we make ourselves, byte for byte as the apiserver would write them
-//! (§12).
+//! Status objects: the answers we make ourselves, byte for byte as the apiserver would write them.
 //!
 //! Each constructor words its message as the apiserver's own does (S-GET-07, S-AUTHZ-09,
 //! S-LIST-40, S-ERR-01). Which failure becomes which Status is not decided here.

@@ -1,8 +1,9 @@
 //! List-and-watch: the only writer of one replica.
 //!
 //! Invariants: readers see whole states at one version each, never an older one than before but
-//! for a declared epoch (P1); nothing of a malformed answer is ever seen; every failure is
-//! followed by a wait with jitter (P6). Starting, stopping and bounding replicas is the cache's.
+//! for a declared epoch (S-PROMISE-01); nothing of a malformed answer is ever seen; every failure
+//! is followed by a wait with jitter (S-PROMISE-06). Starting, stopping and bounding replicas is
+//! the cache's.
 
 mod backoff;
 mod catch_up;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::history::Bounds;
 
-/// The bounds of the cache; the default is the design's.
+/// The bounds of the cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Memory all replicas together may hold; above it the least recently used are dropped.

@@ -60,7 +60,7 @@ pub struct Candidate<'a> {
     timeout: Option<Duration>,
 }
 
-/// What a read asks of the version, after configuration (S-CONS-30 to S-CONS-35).
+/// What a read asks of the version, after configuration (S-CONS-30..35).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// The version is unset: the configured level.

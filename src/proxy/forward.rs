@@ -306,7 +306,7 @@ fn without_body(head: &request::Parts, target: Uri) -> Request<Body> {
     copy
 }
 
-/// Whether the apiserver may say so because of the version a read names (S-LIST-40, S-LIST-41).
+/// Whether the apiserver may say so because of the version a read names (S-LIST-40..41).
 fn is_about_version(code: StatusCode) -> bool {
     code == StatusCode::GONE || code == StatusCode::GATEWAY_TIMEOUT
 }

@@ -226,7 +226,7 @@ fn accept_encoding(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::ACCEPT_ENCODING)?.to_str().ok()
 }
 
-/// One gzip member over all chunks; off the request threads, for it takes long (clients.md rule 4).
+/// One gzip member over all chunks; off the request threads, for it takes long (S-CLI-02).
 async fn compress(chunks: VecDeque<Bytes>) -> Chunks {
     let work = move || {
         let mut encoder = GzEncoder::new(Pieces::default(), Compression::fast());

@@ -126,7 +126,7 @@ impl Session {
         }
     }
 
-    /// The session was told 410 or 504: the version it holds is of no use (clients.md rule 9).
+    /// The session was told 410 or 504: the version it holds is of no use (S-CLI-03).
     pub fn expired(&mut self, resource: &GroupResource) {
         if let Some(record) = self.record_mut(resource) {
             record.upstream_next = true;

@@ -238,7 +238,7 @@ impl Watching {
         line
     }
 
-    /// The session's next read must not be older than this event (P1).
+    /// The session's next read must not be older than this event (S-PROMISE-01).
     fn learn(&self, event: &Event, now: Instant) {
         if !is_on(Mutant::WatchTeachesNothing) {
             let mut session = self.session.lock();
@@ -255,7 +255,7 @@ impl Watching {
         Some(self.tell(Told::Bookmark, line))
     }
 
-    /// A bookmark, if one is due and its version is news (§16, S-WATCH-31).
+    /// A bookmark, if one is due and its version is news (S-WATCH-31).
     fn due_bookmark(&mut self, version: &ResourceVersion, now: Instant) -> Option<Bytes> {
         if self.bookmark_at.is_none_or(|at| now < at) {
             return None;

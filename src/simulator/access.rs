@@ -1,4 +1,4 @@
-//! Who may do what: a table of tokens and their rules, as RBAC would decide (§11).
+//! Who may do what: a table of tokens and their rules, as RBAC would decide (S-AUTHZ-02).
 
 use std::{
     collections::HashMap,

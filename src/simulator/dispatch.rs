@@ -133,7 +133,7 @@ impl Core {
         kind.filter(|kind| kind.versions.contains(&target.version))
     }
 
-    /// Something unknown in a built-in group is a Status; all else is plain text (§16).
+    /// Something unknown in a built-in group is a Status; all else is plain text (S-URL-12).
     fn unknown(&self, target: &Target) -> Response<Body> {
         let store = self.store();
         let mut kinds = store.collections().map(|collection| &collection.kind);

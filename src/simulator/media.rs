@@ -1,4 +1,4 @@
-//! Representations: which JSON a client wants, and the refusal of everything else (§5, §16).
+//! Representations: which JSON a client wants, and the refusal of everything else (S-CT-01..07).
 //!
 //! Only JSON is spoken, compact or indented, compressed or not; of whole objects, or of metadata
 //! alone. Tables, YAML and protobuf are refused with 406, although the real server has them.

@@ -1,4 +1,4 @@
-//! List and watch options: decoded, checked and given meaning (S-LIST-01…09, S-WATCH-01…10).
+//! List and watch options: decoded, checked and given meaning (S-LIST-01..09, S-WATCH-01..10).
 
 use std::time::Duration;
 
@@ -156,7 +156,7 @@ struct Raw<'a> {
 // === impl Raw ===
 
 impl Raw<'_> {
-    /// Old-style watches become WatchList ones where that is on (S-WATCH-01, 02).
+    /// Old-style watches become WatchList ones where that is on (S-WATCH-01..02).
     fn set_defaults(&mut self) {
         let old_style = self.purpose == Purpose::Watch
             && self.features.watch_list
@@ -246,7 +246,7 @@ impl Raw<'_> {
 
 const MATCH: &str = "resourceVersionMatch";
 
-/// Reads a version; leading zeros are accepted, more than 64 bits are not (§16, S-LIST-08).
+/// Reads a version; leading zeros are accepted, more than 64 bits are not (S-LIST-08).
 pub(super) fn parse_version(text: &str, purpose: Purpose) -> Result<u64, Failure> {
     let cause = match text.parse::<u64>() {
         Ok(version) if text.bytes().all(|byte| byte.is_ascii_digit()) => return Ok(version),

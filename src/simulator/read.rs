@@ -1,4 +1,4 @@
-//! GET and LIST: which state a read is owed, and its bytes (S-LIST-20…63, S-GET-01…09).
+//! GET and LIST: which state a read is owed, and its bytes (S-LIST-20..63, S-GET-01..09).
 //!
 //! Written from the rules alone; shares nothing with the proxy's replica and rendering.
 

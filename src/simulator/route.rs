@@ -1,4 +1,4 @@
-//! URLs read as the apiserver reads them: path into target, query into parameters (§1).
+//! URLs read as the apiserver reads them: path into target, query into parameters (S-URL-01..09).
 
 use http::{Method, Uri};
 

@@ -1,4 +1,4 @@
-//! Status answers as the apiserver words them (S-ERR-01, §12).
+//! Status answers as the apiserver words them (S-ERR-01).
 //!
 //! Written apart from the proxy's own, so that one checks the other.
 

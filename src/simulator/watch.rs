@@ -1,4 +1,4 @@
-//! WATCH: where it starts, what it sends and when it ends (S-WATCH-01…45).
+//! WATCH: where it starts, what it sends and when it ends (S-WATCH-01..45).
 //!
 //! A watch keeps no queue: it reads the changes after its cursor from the history when it is
 //! polled, and ends silently when the history has moved on (S-WATCH-24).
@@ -49,7 +49,7 @@ struct Following {
     filter: Filter,
     /// Every change at or below this was sent.
     cursor: u64,
-    /// A bookmark comes only above this (§16, S-WATCH-31).
+    /// A bookmark comes only above this (S-WATCH-31).
     started_at: u64,
     bookmarks: Bookmarks,
     opened: Instant,
@@ -106,7 +106,7 @@ impl Following {
         following
     }
 
-    /// Finds the start and queues the initial events (S-WATCH-01…07).
+    /// Finds the start and queues the initial events (S-WATCH-01..07).
     async fn start(&mut self, options: &ListOptions, version: Option<u64>) -> Result<(), Failure> {
         if options.timeout_seconds.is_some_and(|seconds| seconds < 0) {
             return Err(Failure::internal("context deadline exceeded"));

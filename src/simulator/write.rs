@@ -1,4 +1,4 @@
-//! CREATE, UPDATE, PATCH, DELETE: what a write does to the store and what it answers (§8).
+//! CREATE, UPDATE, PATCH, DELETE: what a write does to the store and what it answers (S-WRITE-01..13).
 //!
 //! Each write decides and stores under one lock, so that there is nothing between its check and
 //! its change.

@@ -6,6 +6,7 @@
 mod direction;
 mod form;
 mod paper;
+mod rules;
 mod source;
 
 use std::sync::LazyLock;
@@ -97,6 +98,24 @@ fn every_exception_is_still_needed() {
 #[test]
 fn links_between_documents_resolve() {
     none(&paper::links(&MARKDOWN));
+}
+
+#[test]
+fn every_cited_rule_is_listed_and_every_listed_rule_is_used() {
+    let cited_in = read_tree(&["src", "tests", "benches", "docs"], "");
+    let document = Source::new(rules::RULES, &paper::text_of(rules::RULES));
+    none(&rules::citations(&cited_in, &document, &rules::tests(&RUST)));
+}
+
+#[test]
+fn the_list_of_rules_is_in_order_and_names_tests_that_exist() {
+    let document = Source::new(rules::RULES, &paper::text_of(rules::RULES));
+    none(&rules::document(&document, &rules::tests(&RUST)));
+}
+
+#[test]
+fn comments_name_only_documents_that_are_here() {
+    none(&rules::absent_documents(&RUST, &MARKDOWN));
 }
 
 #[test]

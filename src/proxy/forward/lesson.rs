@@ -1,4 +1,4 @@
-//! What a forwarded request's answer teaches its session (S-WRITE-01 to S-WRITE-24, S-CONS-20).
+//! What a forwarded request's answer teaches its session (S-WRITE-01..24, S-CONS-20).
 //!
 //! Invariant: a lesson is drawn before the client can have read the answer's last byte, and a write
 //! whose answer does not come whole leaves a barrier. Answers pass through unchanged.

@@ -1,4 +1,4 @@
-//! DELETE of one object and of a collection (S-WRITE-05…08).
+//! DELETE of one object and of a collection (S-WRITE-05..08).
 
 use http::Response;
 use tokio::time::Instant;

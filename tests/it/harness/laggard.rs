@@ -1,4 +1,4 @@
-//! Apiservers behind a load balancer: each answer as old as the request allows (F6, S-CONS-04), and
+//! Apiservers behind a load balancer: each answer as old as the request allows (S-CONS-04), and
 //! on its way back for a while.
 
 use std::time::Duration;

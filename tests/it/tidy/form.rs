@@ -84,13 +84,8 @@ pub(crate) fn module_doc(source: &Source) -> Vec<String> {
 
 /// Tests whose name begins with `test_` instead of saying what holds.
 pub(crate) fn test_names(source: &Source) -> Vec<String> {
-    let is_test = |line: usize| {
-        let above: Vec<&str> = source.code.lines().take(line - 1).collect();
-        let mut attributes = above.iter().rev().take_while(|line| line.trim().starts_with("#["));
-        attributes.any(|line| line.contains("test]") || line.contains("test("))
-    };
     let functions = source.functions().into_iter();
-    let badly_named = functions.filter(|f| f.name.starts_with("test_") && is_test(f.line));
+    let badly_named = functions.filter(|f| f.name.starts_with("test_") && source.is_test(f.line));
     badly_named
         .map(|f| format!("{}:{}: name fn {} by the behaviour", source.path, f.line, f.name))
         .collect()

@@ -73,6 +73,13 @@ impl Source {
         if is_test_file(&self.path) { 0 } else { self.product.trim_end().lines().count() }
     }
 
+    /// `true` if the function that starts on this line has a test attribute.
+    pub(crate) fn is_test(&self, line: usize) -> bool {
+        let above: Vec<&str> = self.code.lines().take(line - 1).collect();
+        let mut attributes = above.iter().rev().take_while(|line| line.trim().starts_with("#["));
+        attributes.any(|line| line.contains("test]") || line.contains("test("))
+    }
+
     /// Every function with a body, tests included.
     pub(crate) fn functions(&self) -> Vec<Function> {
         let mut found = Vec::new();

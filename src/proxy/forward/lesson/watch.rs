@@ -1,4 +1,4 @@
-//! What a forwarded watch shows the session: a later read must not be older (P1).
+//! What a forwarded watch shows the session: a later read must not be older (S-PROMISE-01).
 //!
 //! Events are learned before the client can have them. A watch that cannot be read along keeps
 //! memory from answering about its resource until it ends and a consistent read follows. One that breaks
