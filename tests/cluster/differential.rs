@@ -27,8 +27,10 @@ use target::{Kind, Target};
 
 /// How often an answer that changes by itself is asked again before it counts.
 const CLOCK_TRIES: u32 = 4;
-/// How often a case is sent at most before it counts as never answered from memory.
-const WARM_TRIES: u32 = 60;
+/// How often a case is sent before it counts as never answered from memory.
+const WARM_TRIES: u32 = 200;
+/// The same for a case whose replica is behind its floor, which may last.
+const WARM_TRIES_WHEN_BEHIND: u32 = 60;
 /// The same, once many cases have failed to warm up.
 const WARM_TRIES_WHEN_HOPELESS: u32 = 3;
 const HOPELESS_AFTER: usize = 10;
@@ -152,14 +154,18 @@ impl<'a> Suite<'a> {
         let hopeless = self.report.cold.len() + self.report.behind > HOPELESS_AFTER;
         let tries = if hopeless { WARM_TRIES_WHEN_HOPELESS } else { WARM_TRIES };
         let mut period = tokio::time::interval(WARM_PERIOD);
-        for _ in 0..tries {
+        let is_behind = |status: &str| status.contains("fwd=stale");
+        for attempt in 0..tries {
             period.tick().await;
             let (differences, served) = self.exchange_patiently(case).await?;
             if !differences.is_empty() || served == Served::Hit {
                 return Ok((differences, served));
             }
+            if attempt >= WARM_TRIES_WHEN_BEHIND && is_behind(&self.last_status) {
+                break;
+            }
         }
-        if self.last_status.contains("fwd=stale") {
+        if is_behind(&self.last_status) {
             self.report.behind += 1;
         } else {
             self.report.cold.push(format!("{} ({})", case.name(), self.last_status));
@@ -316,14 +322,14 @@ impl fmt::Display for Report {
             self.behind,
             self.cold.len()
         )?;
-        for (reason, count) in self.reasons.iter().filter(|(reason, _)| !reason.is_empty()) {
-            write!(out, "\n  {count:5} {reason}")?;
-        }
         for difference in self.differences.iter().take(40) {
             write!(out, "\n  {difference}")?;
         }
         for case in self.cold.iter().take(20) {
             write!(out, "\n  never from memory: {case}")?;
+        }
+        for (reason, count) in self.reasons.iter().filter(|(reason, _)| !reason.is_empty()) {
+            write!(out, "\n  {count:5} {reason}")?;
         }
         Ok(())
     }
