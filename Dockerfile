@@ -1,5 +1,5 @@
 # One static binary in an empty image: no shell, no user database, nothing to be exploited but itself.
-# docs/image.md says why musl, how to see that it is reproducible, and how it is built without a registry.
+# CONTRIBUTING.md says why musl, how to see that it is reproducible, and how it is built without a registry.
 #
 #   docker build --build-arg SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)" --build-arg REVISION="$(git rev-parse HEAD)" .
 

@@ -1,7 +1,7 @@
 //! Side by side in one run: a real kube-apiserver and Listless in front of it, same requests, same
 //! machine. `cargo bench --bench proxy` prints the table; `-- --gate` fails when a gate is missed.
 //!
-//! `benches/README.md` says how to read the figures.
+//! `docs/performance.md` says how to read the figures.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is its output")]
 
 mod account;

@@ -1,7 +1,7 @@
 //! What a request costs kube-apiserver and etcd: an estimate by a stated formula. Pure.
 //!
 //! The numbers were measured on kube-apiserver 1.36 with etcd 3.6: processor time per request over
-//! pods of 14.6 KB. docs/insight.md has the table and says what the formula leaves out.
+//! pods of 14.6 KB. docs/operate.md says what the formula leaves out.
 
 use super::report::Cost;
 

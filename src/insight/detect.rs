@@ -1,7 +1,7 @@
 //! What clients do that hurts, found in the accounts. Pure: facts in, findings with numbers out.
 //!
 //! A well-behaved informer, which lists once and then watches with bookmarks, is found by none of these.
-//! Every threshold has a name here and a line in docs/insight.md.
+//! Every threshold has a name here and a line in docs/operate.md.
 
 mod fixes;
 mod reads;

@@ -1,4 +1,4 @@
-//! docs/local.md followed as a new user would: `listless local` before a real apiserver, what
+//! docs/install.md followed as a new user would: `listless local` before a real apiserver, what
 //! `listless kubeconfig` prints, and kubectl and Helm that know nothing else.
 
 use std::path::{Path, PathBuf};
@@ -115,7 +115,7 @@ async fn is_true(version: Version) {
         let made = admin.send(request.json(&pod)).await.expect("an answer");
         made.successful().expect("a pod");
     }
-    let blocks = blocks("docs/local.md");
+    let blocks = blocks("docs/install.md");
     let user = Somebody::start(&plane, &kubectl, &blocks[0]).await.expect("listless local");
     let straight = user.types("kubectl get pods --all-namespaces").await.expect("kubectl");
     assert!(straight.contains("two"), "{straight}");
@@ -141,7 +141,7 @@ async fn is_true(version: Version) {
         let after = asked(&user).await.expect("a report")["requests"].as_u64().expect("a number");
         assert!(after > before, "{print}: it went past Listless");
         let page =
-            std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/local.md"));
+            std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/install.md"));
         let command =
             print.trim_start_matches("eval \"$(").split([')', ';']).next().expect("words");
         assert!(page.expect("the page").contains(command), "the page has another: {command}");

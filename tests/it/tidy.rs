@@ -6,6 +6,7 @@
 mod direction;
 mod form;
 mod paper;
+mod reasons;
 mod rules;
 mod source;
 
@@ -127,6 +128,11 @@ fn documents_name_only_commands_that_exist() {
 fn the_code_map_is_complete_and_true() {
     let paths: Vec<&str> = PRODUCT.iter().map(|source| source.path.as_str()).collect();
     none(&paper::code_map(&paper::text_of("ARCHITECTURE.md"), &paths));
+}
+
+#[test]
+fn every_forward_reason_is_documented() {
+    none(&reasons::differences(&paper::text_of("docs/answers.md")));
 }
 
 #[test]

@@ -12,7 +12,7 @@ pub(in crate::metrics) const INJECTOR_REQUESTS: Metric = counter(
     Unit::Count,
     &[
         of!("result", Injection),
-        described("reason", "why a pod was left as it is, see injection.md; empty otherwise"),
+        described("reason", "why a pod was left as it is, see install.md; empty otherwise"),
     ],
     "Pods the webhook was asked about.",
 );

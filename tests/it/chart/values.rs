@@ -66,7 +66,7 @@ fn pointer(path: &str) -> String {
     format!("/{}", path.replace('.', "/"))
 }
 
-/// A table for each section.
+/// A list for each section.
 pub(super) fn page(keys: &[Key]) -> String {
     let mut sections: Vec<(String, String)> = vec![(String::new(), String::new())];
     for key in keys {
@@ -81,12 +81,7 @@ pub(super) fn page(keys: &[Key]) -> String {
         let section = key.path.split('.').next();
         let at = sections.iter().position(|(name, _)| section == Some(name.as_str()));
         let (_, text) = &mut sections[at.unwrap_or_default()];
-        if !text.contains("| key |") {
-            text.push_str("| key | default | meaning |\n| --- | --- | --- |\n");
-        }
-        let line =
-            format!("| `{}` | `{default}` | {} |\n", key.path, key.comment.replace('|', "\\|"));
-        text.push_str(&line);
+        text.push_str(&format!("- `{}` (`{default}`): {}\n", key.path, key.comment));
     }
     sections.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join("\n")
 }

@@ -1,4 +1,5 @@
-//! `docs/shown.md` against what there is: nothing it names is missing, and nothing is missing in it.
+//! Every reason to leave a pod unchanged and every annotation: a pod of the corpus that has it, and a row in
+//! `docs/install.md`. Every group of scenarios on a real node: a row in `tests/node/README.md`.
 
 use std::collections::BTreeSet;
 
@@ -6,36 +7,82 @@ use listless::injector::patch::SkipReason;
 
 use super::{files, golden, read};
 
-/// A row of a table: what the first cell names, and what the others do.
-struct Row {
-    subject: String,
-    shown_by: Vec<String>,
-}
+/// Each reason with the pods that are skipped for it.
+const REASONS: &[(&str, &[&str])] = &[
+    ("opted_out", &["skip-opted-out-annotation", "skip-opted-out-label"]),
+    ("system_namespace", &["skip-system-namespace"]),
+    ("host_network", &["skip-host-network"]),
+    ("windows", &["skip-windows-os", "skip-windows-selector", "skip-windows-affinity"]),
+    ("mirror_pod", &["skip-mirror-pod"]),
+    (
+        "already_injected",
+        &["already-injected", "already-injected-then-istio", "already-injected-by-another-version"],
+    ),
+    ("incomplete_injection", &["skip-incomplete"]),
+    ("no_service_account_mount", &["account-none", "account-elsewhere"]),
+    ("subpath_mount", &["account-subpath", "account-subpath-directory"]),
+    (
+        "unusable_service_account",
+        &["account-masked", "account-no-authority", "account-foreign-audience"],
+    ),
+    (
+        "conflicting_apiserver_env",
+        &["address-conflict", "address-of-one", "address-ours", "address-refers"],
+    ),
+    ("port_taken", &["skip-port-data", "skip-port-health"]),
+    ("shared_process_namespace", &["skip-shared-processes"]),
+    ("name_taken", &["skip-container-name", "skip-volume-name"]),
+    (
+        "invalid_annotation",
+        &[
+            "skip-annotation-mode",
+            "skip-annotation-freshness",
+            "skip-annotation-image",
+            "skip-annotation-port",
+            "skip-annotation-inject",
+            "skip-annotation-quantity",
+            "skip-annotation-memory",
+            "skip-annotation-config-and-mode",
+        ],
+    ),
+];
+
+/// Each annotation with the pods that have it.
+const ANNOTATIONS: &[(&str, &[&str])] = &[
+    ("listless.dev/inject", &["skip-opted-out-annotation", "skip-annotation-inject"]),
+    ("listless.dev/mode", &["annotation-mode", "skip-annotation-mode"]),
+    ("listless.dev/freshness", &["annotation-freshness", "skip-annotation-freshness"]),
+    ("listless.dev/config", &["annotation-config", "skip-annotation-config-and-mode"]),
+    ("listless.dev/port", &["annotation-port", "skip-annotation-port"]),
+    ("listless.dev/image", &["annotation-image", "skip-annotation-image"]),
+    ("listless.dev/cpu-request", &["annotation-resources"]),
+    ("listless.dev/cpu-limit", &["annotation-resources", "skip-annotation-quantity"]),
+    ("listless.dev/memory-request", &["annotation-resources", "skip-annotation-memory"]),
+    ("listless.dev/memory-limit", &["annotation-resources"]),
+    (
+        "listless.dev/share-process-namespace",
+        &["shared-processes-allowed", "skip-shared-processes"],
+    ),
+];
+
+/// The one reason that no pod can have, and its test in `src/injector/patch/tests.rs`.
+const MALFORMED: (&str, &str) = ("malformed", "what_is_no_pod_is_malformed");
 
 fn text(path: &str) -> String {
     read(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path))
 }
 
-/// What stands between backticks.
-fn names(cell: &str) -> Vec<String> {
-    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+/// The first cells of the table below a heading.
+fn subjects(document: &str, heading: &str) -> BTreeSet<String> {
+    let (_, section) = document.split_once(&format!("# {heading}\n")).expect("the heading");
+    let section = section.split("\n#").next().expect("a section");
+    let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let names = cells.flat_map(|cell| cell.split('`').step_by(2).map(str::to_owned));
+    names.filter(|name| !name.is_empty()).collect()
 }
 
-/// The rows below a heading.
-fn rows(document: &str, heading: &str) -> Vec<Row> {
-    let section = document.split("\n## ").find(|section| section.starts_with(heading));
-    let lines = section.expect("the heading").lines().filter(|line| line.starts_with("| "));
-    lines
-        .skip(2)
-        .map(|line| {
-            let (subject, shown_by) = line[2..].split_once(" | ").expect("two cells");
-            Row { subject: subject.replace('`', ""), shown_by: names(shown_by) }
-        })
-        .collect()
-}
-
-fn subjects(rows: &[Row]) -> BTreeSet<&str> {
-    rows.iter().map(|row| row.subject.as_str()).collect()
+fn owned(names: impl IntoIterator<Item = &'static str>) -> BTreeSet<String> {
+    names.into_iter().map(str::to_owned).collect()
 }
 
 fn pods() -> BTreeSet<String> {
@@ -44,51 +91,48 @@ fn pods() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_reason_and_annotation_is_shown_by_a_pod_that_has_it() {
-    let document = text("docs/shown.md");
-    let (reasons, annotations) =
-        (rows(&document, "Reasons to leave a pod alone"), rows(&document, "Annotations"));
-    let all: BTreeSet<&str> = SkipReason::ALL.iter().map(|reason| reason.as_str()).collect();
-    assert_eq!(subjects(&reasons), all);
-    let settings = text("src/injector/patch/settings.rs");
-    let quoted = settings.split('"').filter(|text| text.starts_with("listless.dev/"));
-    let known: BTreeSet<&str> = quoted.filter(|text| !text.contains(' ')).collect();
-    assert_eq!(subjects(&annotations), known);
-
-    let pods = pods();
-    let tests = text("src/injector/patch/tests.rs");
-    for row in reasons.iter().filter(|row| row.subject != "malformed") {
-        assert!(!row.shown_by.is_empty(), "{}", row.subject);
-        for pod in &row.shown_by {
+fn every_reason_is_documented_and_shown_by_a_pod_that_is_skipped_for_it() {
+    let all = owned(SkipReason::ALL.iter().map(|reason| reason.as_str()));
+    assert_eq!(owned(REASONS.iter().map(|(reason, _)| *reason).chain([MALFORMED.0])), all);
+    assert_eq!(subjects(&text("docs/install.md"), "Pods left unchanged"), all);
+    for (reason, pods) in REASONS {
+        assert!(!pods.is_empty(), "{reason}");
+        for pod in *pods {
             let path = golden("inject").join(format!("{pod}.skip"));
-            assert!(read(&path).starts_with(&format!("{}:", row.subject)), "{pod}");
+            assert!(read(&path).starts_with(&format!("{reason}:")), "{pod}");
         }
     }
-    let malformed = reasons.iter().find(|row| row.subject == "malformed").expect("a row");
-    assert!(malformed.shown_by.iter().all(|name| tests.contains(&format!("fn {name}("))));
-    for row in &annotations {
-        for pod in &row.shown_by {
-            assert!(pods.contains(pod), "{pod}");
-            let is_about = pod == "skip-shared-processes"
-                || read(&golden("inject").join(format!("{pod}.yaml"))).contains(&row.subject);
-            assert!(is_about, "{pod} says nothing of {}", row.subject);
+    assert!(text("src/injector/patch/tests.rs").contains(&format!("fn {}(", MALFORMED.1)));
+}
+
+#[test]
+fn every_annotation_is_documented_and_shown_by_a_pod_that_has_it() {
+    let settings = text("src/injector/patch/settings.rs");
+    let quoted = settings.split('"').filter(|text| text.starts_with("listless.dev/"));
+    let known: BTreeSet<String> =
+        quoted.filter(|text| !text.contains(' ')).map(str::to_owned).collect();
+    assert_eq!(owned(ANNOTATIONS.iter().map(|(annotation, _)| *annotation)), known);
+    assert_eq!(subjects(&text("docs/install.md"), "Pod annotations"), known);
+    let corpus = pods();
+    for (annotation, pods) in ANNOTATIONS {
+        for pod in *pods {
+            assert!(corpus.contains(*pod), "{pod}");
+            let is_about = *pod == "skip-shared-processes"
+                || read(&golden("inject").join(format!("{pod}.yaml"))).contains(annotation);
+            assert!(is_about, "{pod} says nothing of {annotation}");
         }
     }
 }
 
 #[test]
-fn every_scenario_of_the_node_is_listed_once() {
-    let document = text("docs/shown.md");
-    let listed: Vec<String> =
-        rows(&document, "On a real node").into_iter().flat_map(|row| row.shown_by).collect();
+fn every_group_of_scenarios_on_the_node_is_documented() {
     let source = text("tests/node/scenarios.rs");
     let played = source.split_once("\nscenarios! {").expect("a list").1;
-    let played: BTreeSet<&str> = played
+    let played: BTreeSet<String> = played
         .lines()
         .map_while(|line| (line != "}").then_some(line))
-        .filter_map(|line| line.trim().trim_end_matches(',').split_once("::"))
-        .map(|(_, name)| name)
+        .filter_map(|line| line.trim().split_once("::"))
+        .map(|(group, _)| group.to_owned())
         .collect();
-    assert_eq!(listed.iter().map(String::as_str).collect::<BTreeSet<_>>(), played);
-    assert_eq!(listed.len(), played.len());
+    assert_eq!(subjects(&text("tests/node/README.md"), "Scenarios"), played);
 }

@@ -1,14 +1,7 @@
 //! The dashboard: its source, and what Grafana makes of it.
 
-use std::fmt::Write;
-
 use serde::Deserialize;
 use serde_json::{Value, json};
-
-/// Where the table of panels stands in the documentation.
-pub(crate) const TABLE_BEGINS: &str =
-    "<!-- panels: written from config/monitoring/dashboard.yaml -->\n";
-pub(crate) const TABLE_ENDS: &str = "<!-- end of panels -->\n";
 
 /// The dashboard as its source tells it.
 #[derive(Debug, Deserialize)]
@@ -74,19 +67,6 @@ impl Dashboard {
 
     pub(crate) fn panels(&self) -> impl Iterator<Item = &Panel> {
         self.rows.iter().flat_map(|row| &row.panels)
-    }
-
-    /// The table of the documentation.
-    pub(crate) fn table(&self) -> String {
-        let mut out = String::from("\n| row | panel | answers |\n| --- | --- | --- |\n");
-        for row in &self.rows {
-            for Panel { title, answers, .. } in &row.panels {
-                writeln!(out, "| {} | {title} | {answers} |", row.title)
-                    .expect("a string takes it");
-            }
-        }
-        out.push('\n');
-        out
     }
 
     /// What Grafana imports.

@@ -99,9 +99,17 @@ impl Catalogue {
 /// The metrics of the page, histograms as the series they are exported as.
 fn exported(page: &str) -> BTreeMap<String, Metric> {
     let mut metrics = BTreeMap::new();
-    for section in page.split("\n### `").skip(1) {
+    let mut sections = page.split("\n### `");
+    let common: BTreeMap<_, _> =
+        sections.next().expect("an introduction").lines().filter_map(label).collect();
+    for section in sections {
         let (name, text) = section.split_once('`').expect("a name in code");
-        let labels: BTreeMap<_, _> = text.lines().filter_map(label).collect();
+        let mut labels: BTreeMap<_, _> = text.lines().filter_map(label).collect();
+        let shared = text.lines().find_map(|line| line.strip_prefix("Labels: ")).unwrap_or("");
+        for name in shared.split('`').skip(1).step_by(2) {
+            let values = common.get(name).unwrap_or_else(|| panic!("{name} is not common"));
+            labels.insert(name.to_owned(), values.clone());
+        }
         if !text.trim_start().starts_with("Histogram") {
             metrics.insert(name.to_owned(), Metric { labels });
             continue;

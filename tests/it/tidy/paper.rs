@@ -73,31 +73,22 @@ pub(crate) fn commands(documents: &[Source], known: &Known) -> Vec<String> {
     findings
 }
 
-/// Modules that the map leaves out, and files on the map that do not exist.
+/// Top-level modules that the map leaves out, and files or folders on the map that do not exist.
+///
+/// A module is named as its folder (`src/cache/`), or as its file if it has no folder.
 pub(crate) fn code_map(map: &str, paths: &[&str]) -> Vec<String> {
-    let named: BTreeSet<&str> =
-        map.split('`').filter(|span| span.starts_with("src/") && span.ends_with(".rs")).collect();
-    // A module's own parts are its own business, and so is what stands beside the data path.
-    let worth_naming = |path: &str| path.matches('/').count() <= 2 && !path.ends_with("/tests.rs");
-    let inside = [
-        "src/simulator/",
-        "src/demo/",
-        "src/admin/",
-        "src/cli/",
-        "src/metrics/",
-        "src/config/",
-        "src/policy/",
-    ];
-    let mut findings: Vec<String> = paths
-        .iter()
-        .copied()
-        .filter(|path| worth_naming(path))
-        .filter(|path| !inside.iter().any(|folder| path.starts_with(folder)))
-        .filter(|path| !named.contains(path))
-        .map(|path| format!("{path}: not on the map"))
-        .collect();
-    let gone = named.into_iter().filter(|path| !paths.contains(path));
-    findings.extend(gone.map(|path| format!("{path}: on the map, but not there")));
+    let named: BTreeSet<&str> = map.split('`').filter(|span| span.starts_with("src/")).collect();
+    let exists = |name: &str| {
+        paths.iter().any(|path| *path == name || (name.ends_with('/') && path.starts_with(name)))
+    };
+    let top = paths.iter().filter(|path| path.matches('/').count() == 1);
+    let missing = top.filter(|path| {
+        let folder = path.replace(".rs", "/");
+        !named.contains(if exists(&folder) { folder.as_str() } else { **path })
+    });
+    let mut findings: Vec<String> = missing.map(|path| format!("{path}: not on the map")).collect();
+    let gone = named.iter().filter(|name| !exists(name));
+    findings.extend(gone.map(|name| format!("{name}: on the map, but not there")));
     findings
 }
 

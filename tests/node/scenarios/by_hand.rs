@@ -14,7 +14,7 @@ use crate::stage::Stage;
 const PLACE: &str = "by-hand";
 const APPLY: [&str; 5] = ["apply", "-n", PLACE, "-f", "-"];
 
-/// The pipes of `docs/injection.md`, in a namespace that the webhook does not know.
+/// The pipes of `docs/install.md`, in a namespace that the webhook does not know.
 pub async fn a_manifest_is_injected_and_brought_back_by_hand(stage: &mut Stage<'_>) -> Result<()> {
     prepare_namespace(stage, PLACE, &json!({})).await?;
     let manifest = fs::read_to_string(source("manifests/shop.yaml"))?;
@@ -56,5 +56,5 @@ async fn listless(words: &[&str], manifest: &str) -> Result<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_listless"));
     command.args(words).kill_on_drop(true);
     let what = format!("listless {}", words.join(" "));
-    feed(&what, command, manifest).await.context("a pipe of docs/injection.md")
+    feed(&what, command, manifest).await.context("a pipe of docs/install.md")
 }

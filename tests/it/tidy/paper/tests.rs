@@ -56,7 +56,12 @@ fn the_path_of_a_machine_is_found() {
 
 #[test]
 fn a_map_that_is_wrong_is_found() {
-    let map = "| `src/a.rs` | does a |\n| `src/gone.rs` | did b |\n";
-    let found = code_map(map, &["src/a.rs", "src/b.rs", "src/b/c/d.rs", "src/b/tests.rs"]);
-    assert_eq!(found, ["src/b.rs: not on the map", "src/gone.rs: on the map, but not there"]);
+    let map = "| `src/a.rs` | does a |\n| `src/d/` | does d |\n| `src/gone.rs` | did b |\n";
+    let paths = ["src/a.rs", "src/b.rs", "src/b/c.rs", "src/d.rs", "src/d/e.rs", "src/f.rs"];
+    let expected = [
+        "src/b.rs: not on the map",
+        "src/f.rs: not on the map",
+        "src/gone.rs: on the map, but not there",
+    ];
+    assert_eq!(code_map(map, &paths), expected);
 }
