@@ -227,6 +227,16 @@ impl Cache {
         }
     }
 
+    /// The apiserver may show any object in other bytes at the version it has. Every replica lists again.
+    pub fn redefine_all(&self) {
+        self.0.set().members().for_each(|member| member.replica.redefine());
+    }
+
+    /// Reports whether there is no replica.
+    pub fn is_empty(&self) -> bool {
+        self.0.set().members().next().is_none()
+    }
+
     /// Reports whether there are replicas of custom resources, whose definitions may change.
     pub fn holds_custom(&self) -> bool {
         let is_custom = |query: &Query| !field::is_built_in_group(&query.resource.group);

@@ -30,7 +30,10 @@ mod watch;
 mod write;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool, atomic::Ordering},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -105,6 +108,7 @@ struct Core {
     access: Access,
     interruptions: Publisher<Interruption>,
     stopped: AtomicBool,
+    upgrades: AtomicU64,
 }
 
 /// How often all open watches were ended, and how often broken.
@@ -136,6 +140,7 @@ impl Simulator {
             access: Access::default(),
             interruptions: Publisher::default(),
             stopped: AtomicBool::new(false),
+            upgrades: AtomicU64::new(0),
             settings,
         }))
     }

@@ -59,6 +59,12 @@ impl WatchesEnded {
         std::array::from_fn(|index| (ReplicaWatchEnd::ALL[index], self.0[index].get()))
     }
 
+    /// The number of watches that were not ended by us.
+    pub fn interrupted(&self) -> u64 {
+        let ours = |end| matches!(end, ReplicaWatchEnd::Lagging | ReplicaWatchEnd::Redefined);
+        self.get().into_iter().filter(|(end, _)| !ours(*end)).map(|(_, count)| count).sum()
+    }
+
     pub(super) fn increment(&self, end: ReplicaWatchEnd) {
         self.0[end as usize].increment();
     }

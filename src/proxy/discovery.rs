@@ -10,6 +10,7 @@ mod collect;
 mod document;
 mod events;
 mod kinds;
+mod release;
 mod wanted;
 mod watches;
 
@@ -24,12 +25,12 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(super) use self::answer::{Known, Offer};
-use self::watches::Watches;
 pub use self::{
     document::{Document, Form},
     wanted::{Condition, Key, Subject, Wanted},
     watches::Standing,
 };
+use self::{release::Release, watches::Watches};
 use crate::{
     cache::{self as replicas, reflector::Random},
     hash::RandomState,
@@ -47,6 +48,7 @@ struct Inner {
     documents: Cache<Place, Arc<Document>, RandomState>,
     /// Who was told what, and when.
     confirmations: Cache<(Caller, Key), Confirmation, RandomState>,
+    release: Arc<Release>,
     watches: Arc<Watches>,
     metrics: Metrics,
     _end: DropGuard,
@@ -141,6 +143,7 @@ impl Discovery {
         Self(Arc::new(Inner {
             documents: documents.build_with_hasher(RandomState::default()),
             confirmations: confirmations.build_with_hasher(RandomState::default()),
+            release: Arc::new(Release::new(client.clone(), stop.clone(), replicas.clone())),
             watches: Arc::new(Watches::new(client, random, stop.clone(), replicas)),
             metrics,
             _end: stop.drop_guard(),
@@ -181,8 +184,10 @@ impl Discovery {
         self.0.watches.disturbed(now);
     }
 
-    /// Follows the definitions of custom resources that have replicas; to be called regularly.
+    /// Follows the definitions of custom resources that have replicas, and the apiserver's release; to
+    /// be called regularly.
     pub fn tend(&self, now: Instant) {
+        self.0.release.tend(now);
         self.0.watches.tend(now);
     }
 

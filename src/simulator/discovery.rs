@@ -3,11 +3,13 @@
 mod aggregated;
 mod openapi;
 
+use std::sync::atomic::Ordering;
+
 use aws_lc_rs::digest;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 
 use super::{
-    Core,
+    Core, Simulator,
     dispatch::nowhere,
     json::Json,
     kind::{ResourceType, StatusSubresource, Style},
@@ -16,8 +18,20 @@ use super::{
 };
 use crate::body::Body;
 
-/// The release the simulator behaves like.
-const GIT_VERSION: &str = "v1.36.3";
+/// The release the simulator behaves like, without its patch number.
+const MINOR_RELEASE: &str = "v1.36";
+
+/// The patch number before the first upgrade.
+const PATCH_RELEASE: u64 = 3;
+
+// === impl Simulator ===
+
+impl Simulator {
+    /// Becomes another patch release, as told by `/version`.
+    pub fn become_next_release(&self) {
+        self.0.upgrades.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 /// Answers a GET of a path without a resource.
 pub(super) fn answer(core: &Core, request: &Request<Body>, path: &str) -> Response<Body> {
@@ -36,7 +50,7 @@ pub(super) fn answer(core: &Core, request: &Request<Body>, path: &str) -> Respon
         [".well-known", "openid-configuration"] => {
             json_response(200, &Json::object([("issuer", AUDIENCE.into())]))
         }
-        ["version"] => response(200, "application/json", version()),
+        ["version"] => response(200, "application/json", version(core)),
         ["api"] => json_response(200, &core_versions()),
         ["apis"] => json_response(200, &groups(&kinds)),
         ["apis", group] => match group_entry(&kinds, group) {
@@ -90,7 +104,9 @@ fn kinds(core: &Core) -> Vec<ResourceType> {
     kinds
 }
 
-fn version() -> String {
+fn version(core: &Core) -> String {
+    let patch = PATCH_RELEASE + core.upgrades.load(Ordering::Relaxed);
+    let git_version = format!("{MINOR_RELEASE}.{patch}");
     let members = [
         ("major", "1"),
         ("minor", "36"),
@@ -98,7 +114,7 @@ fn version() -> String {
         ("emulationMinor", "36"),
         ("minCompatibilityMajor", "1"),
         ("minCompatibilityMinor", "35"),
-        ("gitVersion", GIT_VERSION),
+        ("gitVersion", &git_version),
         ("gitCommit", "0000000000000000000000000000000000000000"),
         ("gitTreeState", "clean"),
         ("buildDate", "2026-01-01T00:00:00Z"),

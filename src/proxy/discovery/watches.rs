@@ -125,7 +125,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 const REFUSED_REST: Duration = Duration::from_secs(600);
 
 /// What we call ourselves towards the apiserver.
-const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
+pub(super) const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
 
 /// When nobody asks for documents any more, the watches end.
 const IDLE_MAX: Duration = Duration::from_secs(600);

@@ -111,3 +111,29 @@ async fn a_changed_definition_makes_its_replicas_list_again() {
     assert!(proxy.client().get(WIDGETS).await.is_hit());
     assert_eq!(proxy.upstream.count(Verb::List, "widgets"), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn another_release_of_the_apiserver_makes_every_replica_list_again() {
+    let proxy = warmed_at(PODS).await;
+    pass(Duration::from_secs(2)).await;
+    proxy.upstream.forget();
+    gains_a_default(&proxy, "pods");
+    proxy.simulator.become_next_release();
+    // The version that memory shows is still the newest, so a watch from it succeeds.
+    proxy.simulator.end_watches();
+    pass(Duration::from_secs(15)).await;
+    answers_exactly_again(&proxy, PODS).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_the_same_release_goes_on_without_a_list() {
+    let proxy = warmed_at(PODS).await;
+    pass(Duration::from_secs(2)).await;
+    proxy.upstream.forget();
+    for _ in 0..5 {
+        proxy.simulator.end_watches();
+        pass(Duration::from_secs(15)).await;
+    }
+    assert!(proxy.client().get(PODS).await.is_hit());
+    assert_eq!(proxy.replicas()[0].relists, 0);
+}

@@ -1,0 +1,110 @@
+//! Notices that another release of the apiserver answers.
+//!
+//! Another release may show objects in other bytes at the versions they have: it adds defaults, drops
+//! fields and converts differently. No event tells of it, but an upgrade ends every watch. So after a
+//! watch has ended, `/version` is compared with the last answer, and a difference makes all replicas
+//! list again. Two releases behind one address are told apart only by the one that answers.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use tokio::time::{Duration, Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::watches::AGENT;
+use crate::{
+    body::Body,
+    cache::Cache,
+    upstream::{Client, Lane},
+};
+
+/// The release that answered last.
+pub(super) struct Release {
+    client: Arc<dyn Client>,
+    stop: CancellationToken,
+    cache: Cache,
+    state: Mutex<ReleaseState>,
+}
+
+#[derive(Default)]
+struct ReleaseState {
+    /// The body of the last answer.
+    seen: Option<Bytes>,
+    /// The number of watches that had ended when that answer was requested.
+    watches_ended: u64,
+    /// The time of the last request.
+    requested_at: Option<Instant>,
+}
+
+/// A request follows the last one no sooner.
+const PERIOD_MIN: Duration = Duration::from_secs(10);
+
+/// The longest wait for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// An answer that is longer is not one.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+// === impl Release ===
+
+impl Release {
+    pub(super) fn new(client: Arc<dyn Client>, stop: CancellationToken, cache: Cache) -> Self {
+        Self { client, stop, cache, state: Mutex::default() }
+    }
+
+    /// Requests the release if a watch has ended since it was last known. Costs nothing while there
+    /// is no replica.
+    pub(super) fn tend(self: &Arc<Self>, now: Instant) {
+        let ended = self.cache.counters().watches_ended.interrupted();
+        let is_idle = self.cache.is_empty();
+        let mut state = self.state();
+        let is_known = state.seen.is_some() && state.watches_ended == ended;
+        let is_early = state.requested_at.is_some_and(|at| now < at + PERIOD_MIN);
+        if is_idle || is_known || is_early {
+            return;
+        }
+        state.requested_at = Some(now);
+        drop(state);
+        let this = self.clone();
+        tokio::spawn(async move {
+            let stop = this.stop.clone();
+            stop.run_until_cancelled(this.compare(ended)).await;
+        });
+    }
+
+    async fn compare(&self, ended: u64) {
+        let Ok(Some(body)) = timeout(ANSWER_MAX, self.request()).await else { return };
+        let before = {
+            let mut state = self.state();
+            state.watches_ended = ended;
+            state.seen.replace(body.clone())
+        };
+        if before.is_some_and(|before| before != body) {
+            tracing::info!("another release of the apiserver answers; every replica lists again");
+            self.cache.redefine_all();
+        }
+    }
+
+    async fn request(&self) -> Option<Bytes> {
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = "/version".parse().ok()?;
+        request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static(AGENT));
+        let response = self.client.send(request, Lane::Short).await.ok()?;
+        match response.status() {
+            StatusCode::OK => {}
+            // A server that does not tell its release tells no other one either.
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => {
+                return Some(Bytes::new());
+            }
+            _ => return None,
+        }
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        body.ok().map(http_body_util::Collected::to_bytes)
+    }
+
+    fn state(&self) -> MutexGuard<'_, ReleaseState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
