@@ -4,7 +4,11 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::learn::{Learned, Learner, Lifecycle};
+use crate::api::{
+    ObjectKey,
+    learn::{Learned, Learner, Lifecycle, ListedObject},
+    version::ResourceVersion,
+};
 
 fn bytes(encoded: &str) -> Vec<u8> {
     BASE64_STANDARD.decode(encoded).expect("base64")
@@ -53,6 +57,71 @@ fn lists_and_statuses_are_told_apart_by_their_type() {
     assert_eq!(learn(&bytes(STATUS), 3), Learned::Status { success: true, details_uid, name });
     let failure = Learned::Status { success: false, details_uid: None, name: None };
     assert_eq!(learn(&bytes(FAILURE), 3), failure);
+}
+
+/// A field that holds bytes.
+fn field(number: u8, value: &[u8]) -> Vec<u8> {
+    let mut field = vec![number << 3 | 2];
+    let mut length = value.len();
+    while length > 0x7f {
+        field.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    field.push(length as u8);
+    field.extend_from_slice(value);
+    field
+}
+
+fn item(name: &str, version: &str, labels: &[(&str, &str)]) -> Vec<u8> {
+    let label = |(key, value): &(&str, &str)| {
+        field(11, &[field(1, key.as_bytes()), field(2, value.as_bytes())].concat())
+    };
+    let labels: Vec<u8> = labels.iter().flat_map(label).collect();
+    let fields = [(1, name), (3, "shop"), (5, "u"), (6, version)];
+    let metadata: Vec<u8> =
+        fields.iter().flat_map(|(number, text)| field(*number, text.as_bytes())).collect();
+    // A pod's spec is long, and looks like metadata where it begins.
+    let spec = field(1, &[metadata.clone(), vec![0; 300]].concat());
+    field(2, &[field(1, &[metadata, labels].concat()), field(2, &spec)].concat())
+}
+
+fn pod_list(items: &[Vec<u8>]) -> Vec<u8> {
+    let kind = field(1, &[field(1, b"v1"), field(2, b"PodList")].concat());
+    let metadata = field(1, &[field(2, b"77"), field(3, b"next")].concat());
+    let list = field(2, &[metadata, items.concat()].concat());
+    [MAGIC.to_vec(), kind, list].concat()
+}
+
+#[test]
+fn the_items_of_a_list_are_read_however_it_is_cut() {
+    let labels = [("app", "web"), ("tier", "")];
+    let list = pod_list(&[item("a", "5", &labels), item("b", "6", &[])]);
+    let found = |name: &str, version: &str, labels: &[(&str, &str)]| ListedObject {
+        key: ObjectKey::new(Some("shop"), name),
+        version: ResourceVersion::parse(version).expect("a version"),
+        labels: labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+    };
+    for piece in 1..list.len() {
+        let mut learner = Learner::new(Some(MEDIA_TYPE), None).with_items();
+        let mut items = Vec::new();
+        for piece in list.chunks(piece) {
+            learner.push(piece);
+            items.extend(learner.take_items());
+        }
+        assert_eq!(items, [found("a", "5", &labels), found("b", "6", &[])], "{piece}");
+        let version = ResourceVersion::parse("77").expect("a version");
+        let next = Some("next".to_owned());
+        assert_eq!(learner.finish(), Learned::List { version, next, whole: true }, "{piece}");
+    }
+}
+
+#[test]
+fn a_list_with_an_item_that_cannot_be_read_is_not_whole() {
+    let nameless = field(2, &field(2, b"spec"));
+    let mut learner = Learner::new(Some(MEDIA_TYPE), None).with_items();
+    learner.push(&pod_list(&[item("a", "5", &[]), nameless]));
+    assert_eq!(learner.take_items().len(), 1);
+    assert!(matches!(learner.finish(), Learned::List { whole: false, .. }));
 }
 
 #[test]
