@@ -1,13 +1,16 @@
 //! Zero misses: a read after a write shows it, whatever the write and whoever reads.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::clusters::{Cluster, skipped};
 use crate::rig::artifact::Built;
-use crate::rig::client::{Client, Protocol, Request};
+use crate::rig::client::{Answer, Client, Protocol, Request};
 use crate::rig::client_program::ClientProgram;
 use crate::rig::control_plane::{User, Version};
 use crate::rig::proxy_process::ProxyProcess;
@@ -53,6 +56,16 @@ async fn client_go_reads_its_writes_through_listless_on_1_36() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_go_reads_its_writes_through_listless_on_1_30() {
     client_go(Version::V1_30, Route::ThroughListless).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_lists_after_each_of_its_writes_loses_no_time_on_1_36() {
+    write_and_list(Version::V1_36).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_lists_after_each_of_its_writes_loses_no_time_on_1_30() {
+    write_and_list(Version::V1_30).await;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,11 +180,55 @@ fn check(result: &Value, iterations: u32) {
     }
 }
 
+/// 150 writes, each followed by a list, on each route in turn and with the default configuration.
+async fn write_and_list(version: Version) {
+    const ROUNDS: u32 = 150;
+    const BLOCK: u32 = 10;
+    let Some(cluster) = Cluster::take(version).await else { return };
+    let kubeconfig = cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig");
+    let proxy = ProxyProcess::start(&kubeconfig, None).await.expect("a proxy");
+    let straight = cluster.plane().client(User::Admin, Protocol::Http1).expect("a client");
+    let namespace = json!({"metadata": {"name": "client-go"}});
+    let post = Request::new(Method::POST, "/api/v1/namespaces").json(&namespace);
+    straight.send(post).await.expect("a namespace");
+    let routes = [("straight", straight.clone()), ("through", proxy.client(Protocol::Http1))];
+    let mut took = [Duration::ZERO; 2];
+    for block in 0..ROUNDS / BLOCK {
+        for ((route, client), took) in routes.iter().zip(&mut took) {
+            let started = Instant::now();
+            for round in 0..BLOCK {
+                round_of(client, &format!("{route}-{block}-{round}")).await;
+            }
+            *took += started.elapsed();
+        }
+    }
+    clear(&straight).await;
+    let [straight, through] = took;
+    let ratio = through.as_secs_f64() / straight.as_secs_f64();
+    eprintln!(
+        "proof: {ROUNDS} writes, each with a list, on {}: straight {straight:.1?}, through \
+         Listless {through:.1?}, {ratio:.2} times",
+        version.name()
+    );
+    assert!(ratio <= 1.2, "{through:?}, straight {straight:?}");
+}
+
+async fn round_of(client: &Client, name: &str) {
+    let target = "/api/v1/namespaces/client-go/configmaps";
+    let object = json!({"metadata": {"name": name, "labels": {"app": "rounds"}}});
+    let post = Request::new(Method::POST, target).json(&object);
+    client.send(post).await.and_then(Answer::successful).expect("a write");
+    let list = client.get(&format!("{target}?labelSelector=app%3Drounds")).await;
+    let list = list.and_then(Answer::successful).expect("a list");
+    let shown = String::from_utf8_lossy(&list.body);
+    assert!(shown.contains(&format!("\"{name}\"")), "{name} is missing");
+}
+
 /// Leaves the shared cluster as the other suites expect it: quiet and small.
 async fn clear(client: &Client) {
     for resource in ["configmaps", "pods"] {
         let target = format!("/api/v1/namespaces/client-go/{resource}?gracePeriodSeconds=0");
         let answer = client.send(Request::new(Method::DELETE, &target)).await;
-        answer.and_then(crate::rig::client::Answer::successful).expect("an empty namespace");
+        answer.and_then(Answer::successful).expect("an empty namespace");
     }
 }
