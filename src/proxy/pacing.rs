@@ -114,7 +114,7 @@ impl Pacing {
         let key = || self.table.key(&poll.key());
         let found = self.table.find(key, &target.polls);
         let repeats = found.unwrap_or_else(|| self.table.make(key(), writes, now));
-        // Both are noted, whatever the other says.
+        // Both are recorded, whatever the other returns.
         if repeats.after_write(writes) | repeats.moved(version) {
             return Paced::default();
         }

@@ -11,8 +11,8 @@ use crate::{
     upstream,
 };
 
-/// Answers reviews with a fixed body, and keeps the credential each of them came with. It serves no
-/// reviews of rules, unless it has an answer to them.
+/// Answers reviews with a fixed body and records the credential of each. It refuses reviews of
+/// rules, unless it has an answer to them.
 struct Reviewer {
     status: u16,
     answer: &'static str,
@@ -81,7 +81,7 @@ fn bearer(token: &str) -> Asker {
     Asker::new(Identify::Bearers(TokenHasher::new(&[1; 32])).caller(&headers), &headers)
 }
 
-/// Reviews by one reviewer each for our own user and for bearers.
+/// Creates the reviews with one reviewer for Listless's own user and one for bearers.
 fn authorize(own: &Arc<Reviewer>, plain: &Arc<Reviewer>) -> Authorize {
     Authorize::new(own.clone(), plain.clone(), Metrics::new())
 }
@@ -99,7 +99,7 @@ async fn how_many_reviews_are_remembered_is_told() {
     assert!(text.contains("\nlistless_access_reviews_cached 3\n"), "{text}");
 }
 
-/// Whether our own user is allowed, and how many reviews two reads cost.
+/// Returns whether Listless's own user is allowed, and the number of reviews for two reads.
 async fn allowed(status: u16, answer: &'static str) -> (bool, usize) {
     let reviewer = Reviewer::new(status, answer);
     let authorize = authorize(&reviewer, &Reviewer::new(201, ALLOWED));
@@ -114,7 +114,7 @@ async fn only_a_clean_allow_opens_the_local_answer_and_it_is_remembered() {
     assert_eq!(allowed(201, ALLOWED).await, (true, 1));
     assert_eq!(allowed(201, DENIED).await, (false, 1));
     assert_eq!(allowed(201, r#"{"status":{"allowed":true,"denied":true}}"#).await, (false, 1));
-    // What is not a review is not remembered either.
+    // A response that is not a review is not remembered.
     assert_eq!(allowed(403, ALLOWED).await, (false, 2));
     assert_eq!(allowed(201, "{}").await, (false, 2));
 }
@@ -157,7 +157,7 @@ async fn one_answer_about_our_own_rules_settles_every_read_of_its_namespace() {
         pass(Duration::from_secs(29)).await;
     }
     assert_eq!(reviewer.asked().len(), 2, "the namespace, and all of them");
-    // Bearers are not judged by our rules.
+    // The rules of Listless's own user do not apply to bearers.
     assert!(!authorize.allows(&bearer("ann"), list, &Remembered::default()).await);
 }
 
@@ -237,7 +237,7 @@ async fn ever_new_tokens_cannot_have_more_reviews_at_a_time_than_there_are_place
 async fn a_token_that_says_it_ends_is_not_believed_longer() {
     let reviewer = Reviewer::new(201, ALLOWED);
     let authorize = authorize(&reviewer, &reviewer);
-    // {"exp":1}, in 1970.
+    // The claims are {"exp":1}, in 1970.
     let ended = bearer("e30.eyJleHAiOjF9.c2ln");
     for _ in 0..3 {
         assert!(

@@ -43,7 +43,7 @@ fn policy(freshness: Freshness, rewrite: Rewrite) -> Policy {
     Policy::new(&General { mode: Mode::Enforce, rewrite, repeat_polls }, &[rule])
 }
 
-/// What memory could answer for a client that does not say what it is.
+/// Returns the candidate of a request without a user agent.
 fn candidate<'a>(
     info: &'a RequestInfo,
     caller: Caller,
@@ -62,7 +62,8 @@ fn pod_resource() -> GroupResource {
     GroupResource::new("", "pods")
 }
 
-/// What becomes of a request before anything held is looked at; `None` if memory could answer.
+/// Returns the reason of a forward that does not depend on the cached state; `None` if the cache
+/// could answer.
 fn refused(target: &str, caller: Caller, media: Negotiated, policy: &Policy) -> Option<Plan> {
     candidate(&info(target), caller, media, policy, &Session::default()).err()
 }
@@ -74,7 +75,7 @@ fn reason(plan: &Plan) -> ForwardReason {
     }
 }
 
-/// What becomes of a LIST or GET of pods when a replica holds them at 10.
+/// Returns the step for a LIST or GET of pods when a replica holds them at 10.
 fn step(target: &str, policy: &Policy, session: &Session, waited: Duration) -> Step {
     let now = Instant::now();
     let info = info(target);
@@ -160,7 +161,7 @@ fn a_most_recent_read_is_shared_and_never_answered_from_memory() {
     assert!(
         matches!(plan, Some(Plan::Share(forward)) if forward.reason == ForwardReason::MostRecent)
     );
-    // It is only the level of reads that name no version.
+    // The level applies only to reads that name no version.
     let versioned = format!("{PODS}?resourceVersion=0");
     assert!(refused(&versioned, Caller::Own, Negotiated::Json, &policy).is_none());
 }

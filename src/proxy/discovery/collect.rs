@@ -1,6 +1,6 @@
-//! A body that is handed on as it comes, and kept beside it.
+//! A body that is streamed and copied.
 //!
-//! Invariant: what is kept is the whole of what was handed on, or nothing.
+//! Invariant: the copy is the whole of the streamed body, or nothing.
 
 use std::{
     collections::VecDeque,
@@ -14,24 +14,24 @@ use http_body::{Body as _, Frame, SizeHint};
 
 use crate::body::{Body, BoxError};
 
-/// Hands a body on, and its bytes to whoever waits for its end.
+/// A body that streams, and passes a copy of its bytes to a callback at its end.
 pub(super) struct Collecting<F> {
     inner: Body,
-    /// All there is to come, if the length is known: whoever has read so much looks no further.
+    /// The remaining length, if it is known: a reader that has all bytes does not poll again.
     announced: Option<u64>,
     read: VecDeque<Bytes>,
     bytes: usize,
-    /// Nothing once it has ended, is too large or broken.
+    /// The callback; `None` after the end, or if the body is too large or broken.
     whole: Option<F>,
 }
 
-/// A larger document is not kept.
+/// The largest document that is cached.
 const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 // === impl Collecting ===
 
 impl<F: FnOnce(VecDeque<Bytes>) + Send + Unpin + 'static> Collecting<F> {
-    /// `whole` is given the bytes when the body has come to its end.
+    /// Wraps a body; `whole` receives the bytes when the body has ended.
     pub(super) fn wrap(inner: Body, whole: F) -> Body {
         let announced = inner.size_hint().exact();
         let (read, bytes, whole) = (VecDeque::new(), 0, Some(whole));
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// What was kept, if anything.
+    /// The copied bytes, if any.
     type Kept = Arc<Mutex<Option<VecDeque<Bytes>>>>;
 
     fn collecting(body: Body) -> (Body, Kept) {
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(text(&kept), Some(Vec::new()));
     }
 
-    /// Knows its length, and hears of its end only later.
+    /// A body that knows its length, and whose end comes only later.
     struct Late(Option<Bytes>);
 
     impl http_body::Body for Late {

@@ -1,4 +1,4 @@
-//! Raw sockets and real clients against a listener.
+//! Tests of a listener with raw sockets and real clients.
 
 use std::{sync::Mutex, time::SystemTime};
 
@@ -18,7 +18,7 @@ use crate::{
     tls::{Authority, Leaf, Names},
 };
 
-/// Says what it was asked, after reading the body; remembers every path.
+/// Echoes the request after reading its body; records every path.
 #[derive(Default)]
 struct Echo {
     seen: Mutex<Vec<String>>,
@@ -85,7 +85,7 @@ impl Running {
 
     async fn connect(&self, config: ClientConfig) -> io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(self.address).await?;
-        // An address as server name: no SNI is sent.
+        // An address as server name: the client sends no SNI.
         let name = ServerName::try_from("127.0.0.1").unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }
@@ -93,7 +93,7 @@ impl Running {
     /// Sends bytes over HTTP/1 and reads until the server closes.
     async fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect(self.client(&["http/1.1"])).await.unwrap();
-        // The server may answer and close before it has read all.
+        // The server may respond and close before it has read everything.
         let _ = stream.write_all(bytes).await;
         read_all(&mut stream).await
     }
@@ -106,7 +106,7 @@ async fn read_all(stream: &mut (impl AsyncRead + Unpin)) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Reads until what was read ends with `end`.
+/// Reads until the bytes end with `end`.
 async fn read_until(stream: &mut (impl AsyncRead + Unpin), end: &str) -> String {
     let mut answer = String::new();
     while !answer.ends_with(end) {
@@ -362,7 +362,7 @@ async fn pipelined_requests_are_answered_in_order() {
     assert!(places.is_sorted(), "{answer}");
 }
 
-/// So many connections that say nothing.
+/// Opens connections that send nothing.
 async fn silent(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     let mut held = Vec::new();
     for _ in 0..count {

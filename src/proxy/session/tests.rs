@@ -40,7 +40,8 @@ fn gone(uid: Option<&str>, at: Option<u64>) -> Expectation {
     Expectation::Gone { uid: uid.map(Into::into), version: at.map(version) }
 }
 
-/// What a session that learned one thing says of the pods `a` (uid `1`, version 5, app `web`) at 10.
+/// Returns the verdict of a session that learned one fact about the pods `a` (uid `1`, version 5,
+/// app `web`) at 10.
 fn judged(query: &Query, learn: impl FnOnce(&mut Session, Instant)) -> Verdict {
     let now = Instant::now();
     let mut session = Session::default();
@@ -52,7 +53,7 @@ fn everything() -> Query {
     query(None, "")
 }
 
-/// What it says of a replica of all pods.
+/// Returns its verdict about a replica of all pods.
 fn judge(session: &Session, query: &Query, snapshot: &Snapshot, now: Instant) -> Verdict {
     session.judge(query, Held { query: &everything(), snapshot }, now)
 }
@@ -102,15 +103,15 @@ fn an_own_write_is_awaited_only_where_it_could_be_seen() {
     assert_eq!(wrote("b", 12, web(), &all), behind(12), "it is missing");
     assert_eq!(wrote("b", 9, web(), &all), Verdict::Satisfied, "it came and went");
     assert_eq!(wrote("b", 12, web(), &query(Some("shop"), "app=web")), behind(12));
-    // S-WRITE-23: outside the selection its event never comes.
+    // S-WRITE-23: outside the selection, its event never arrives.
     assert_eq!(wrote("b", 12, web(), &query(Some("shop"), "app=db")), Verdict::Satisfied);
     assert_eq!(wrote("b", 12, web(), &query(Some("other"), "")), Verdict::Satisfied);
-    // It is in the selection, and must be seen to leave it.
+    // It is in the selection, and the replica must show that it leaves it.
     let db = || Some(Arc::new(BTreeMap::from([("app".to_owned(), "db".to_owned())])));
     assert_eq!(wrote("a", 12, db(), &query(Some("shop"), "app=web")), behind(12));
-    // It was not in the selection and is not now.
+    // It was not in the selection and is not in it now.
     assert_eq!(wrote("a", 12, web(), &query(Some("shop"), "app=db")), Verdict::Satisfied);
-    // Labels that were not seen could match.
+    // Unknown labels could match.
     assert_eq!(wrote("b", 12, None, &query(Some("shop"), "app=db")), behind(12));
 }
 
@@ -150,14 +151,14 @@ fn what_lacks_a_deleted_object_does_not_show_it_and_what_has_one_of_its_name_wai
     };
     let all = query(None, "");
     assert_eq!(deleted(&all, "b", gone(Some("2"), Some(14))), Verdict::Satisfied);
-    // Of another uid it may be the one before.
+    // An object with another uid may be the previous one.
     assert_eq!(deleted(&all, "a", gone(Some("2"), Some(14))), behind(14));
     for unknown in [gone(Some("2"), None), gone(None, None)] {
         assert_eq!(deleted(&all, "b", unknown.clone()), Verdict::Satisfied, "{unknown:?}");
         assert_eq!(deleted(&all, "a", unknown.clone()), behind(12), "{unknown:?}");
     }
     assert_eq!(deleted(&all, "b", Expectation::Uncertain), behind(12));
-    // It was not of these.
+    // It was not selected by this query.
     let others = query(None, "app=db");
     assert_eq!(deleted(&others, "b", gone(Some("2"), None)), Verdict::Satisfied);
 }
@@ -280,7 +281,8 @@ fn what_every_replica_has_reached_is_forgotten_and_nothing_else() {
     assert_eq!(session.floor(&all), Floor::Consistent, "what was forgotten remains a floor");
 }
 
-/// A replica of one query at a version, with no objects, of a session that was shown `shown`.
+/// Returns the verdict about an empty replica of one query at a version, for a session that was
+/// shown `shown`.
 fn empty_at(session: &Session, read: &Query, replica: &Query, at: u64) -> Verdict {
     let snapshot = pods(at, &[]);
     session.judge(read, Held { query: replica, snapshot: &snapshot }, Instant::now())
@@ -302,7 +304,7 @@ fn a_replica_that_is_behind_another_answers_once_nothing_is_known_to_have_change
     assert_eq!(empty_at(&session, &narrow, &narrow, 10), Verdict::Satisfied);
     assert_eq!(empty_at(&session, &narrow, &narrow, 9), behind(10), "it went back");
     assert_eq!(session.list_version(&narrow, held), Some(version(20)), "lists never go back");
-    // More is shown, and only that is looked at.
+    // More is shown, and only the new part is examined.
     session.shown_by(&wide, &version(30), Source::Storage, now);
     let [doubt] = &session.doubts(&narrow, held)[..] else { panic!("one doubt") };
     assert_eq!((doubt.after.clone(), doubt.until.clone()), (version(20), version(30)));
@@ -459,7 +461,7 @@ fn after_an_unknown_past_forwarded_reads_are_consistent_until_something_consiste
     past.bequeath(&mut of_dropped, now);
     for session in [&past, &heir, &of_dropped] {
         assert_eq!(session.floor(&all), Floor::Consistent);
-        // A replica's first list is consistent, and later than all that was seen.
+        // A replica's first list is consistent, and later than everything that was seen.
         assert_eq!(judge(session, &all, &pods(10, &[]), now), Verdict::Satisfied);
     }
     heir.shown(&resource(), &version(11), Source::Cache, now);

@@ -1,17 +1,17 @@
-//! When something that waits looks around again, though there is no news.
+//! The timer that wakes a waiting watch without an event.
 
 use std::pin::Pin;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A timer that is set anew only where it would go off too late, so that news which merely puts it
-/// off costs nothing: whoever waits for it may be woken too early, never too late.
+/// A timer that is reset only if it would fire too late. An event that only postpones it costs
+/// nothing. A waiter may wake too early, never too late.
 pub(super) struct Alarm(Pin<Box<Sleep>>);
 
 // === impl Alarm ===
 
 impl Alarm {
-    /// Goes off at this time.
+    /// Creates a timer that fires at this time.
     pub(super) fn at(time: Instant) -> Self {
         Self(Box::pin(sleep_until(time)))
     }

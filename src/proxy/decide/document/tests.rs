@@ -31,7 +31,7 @@ fn confirmed(document: &Arc<Document>, at: Instant) -> Held {
     Held::Confirmed(Confirmed { document: document.clone(), at, believed })
 }
 
-/// Both watches are open, and nothing has changed for a minute.
+/// Returns a standing with both watches open and no change for a minute.
 fn quiet(now: Instant) -> Standing {
     let changed_at = before(now, Duration::from_secs(60));
     Standing { proven_at: Some(now), changed_at, remote: Arc::default() }
@@ -48,7 +48,7 @@ fn is_from_memory(target: &str, held: Held, standing: &Standing, now: Instant) -
     matches!(source(wanted(target, None), held, standing, now), DocumentSource::Memory(..))
 }
 
-/// A moment at which a minute and more has passed already.
+/// Returns an instant more than a minute after the start of the clock.
 fn moment() -> Instant {
     Instant::now() + Duration::from_secs(3600)
 }

@@ -1,4 +1,4 @@
-//! Polls that repeat: which are held back or refused, and which are never touched.
+//! Polls that repeat: the ones that are held or refused, and the ones that never are.
 
 use super::*;
 use crate::{
@@ -14,7 +14,7 @@ fn ruled(action: RepeatAction) -> Policy {
     Policy::new(&general, &[everything()])
 }
 
-/// What becomes of a request that came too often, at `now`.
+/// Returns the plan for a request that came too often, at `now`.
 fn exhausted(info: &RequestInfo, caller: Caller, policy: &Policy, now: Instant) -> Option<Plan> {
     let poll = poll(info, caller, &rules(info, policy, b""))?;
     let limit = poll.upstream_limit()?;

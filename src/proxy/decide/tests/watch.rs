@@ -1,4 +1,4 @@
-//! Watches: where they may start, and why they are forwarded.
+//! Watches: their start, and the reasons to forward them.
 
 use super::*;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     websocket::Asked,
 };
 
-/// What becomes of a watch of pods when a replica holds them at 10 and events since 8.
+/// Returns the step for a watch of pods when a replica holds them at 10 and events since 8.
 fn watch_step(query: &str, freshness: Freshness, session: &Session, waited: Duration) -> Step {
     let now = Instant::now();
     let (info, policy) =
