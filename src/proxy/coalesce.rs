@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_read_shares_only_a_flight_sent_after_it_arrived() {
+    async fn a_read_shares_only_a_request_sent_after_it_arrived() {
         let coalesce = Arc::new(Coalesce::default());
         let sent = Arc::new(AtomicUsize::new(0));
         let (release, _) = watch::channel(0_usize);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reads_released_together_share_one_flight() {
+    async fn reads_released_together_share_one_request() {
         let coalesce = Arc::new(Coalesce::default());
         let sent = Arc::new(AtomicUsize::new(0));
         let reads: Vec<_> = (0..9)

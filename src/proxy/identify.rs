@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_knows_the_bearers_of_tokens_and_nobody_else() {
+    fn a_gateway_knows_only_the_bearers_of_tokens() {
         let identify = Identify::Bearers(TokenHasher::new(&[7; 32]));
         let ann = ("authorization", "Bearer ann.b-C_9~+/=");
         for pairs in [vec![ann], vec![("authorization", "bearer x")], vec![ann, ("cookie", "a=b")]]
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn bearers_are_known_by_their_token_and_only_within_one_process() {
+    fn a_bearer_id_depends_on_the_token_and_the_process() {
         let of = |key: [u8; 32], token| {
             Identify::Bearers(TokenHasher::new(&key)).caller(&headers(&[("authorization", token)]))
         };

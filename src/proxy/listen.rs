@@ -39,7 +39,7 @@ pub struct Bound {
 
 /// The reason why a socket could not be bound; names the flag that asked for it.
 #[derive(Debug, thiserror::Error)]
-#[error("{flag} {address}: cannot listen there")]
+#[error("{flag} {address}: cannot listen on this address")]
 pub struct BindError {
     flag: &'static str,
     address: SocketAddr,
@@ -189,7 +189,7 @@ pub async fn serve<S: Serve>(
         }
     };
     if tokio::time::timeout(drain.deadline, ended).await.is_err() {
-        warn!("requests were still under way at the end of the drain and are cut off");
+        warn!("aborting requests that are still running at the end of the drain");
     }
 }
 
@@ -210,7 +210,7 @@ async fn accept<S: Serve>(listener: Arc<Listener<S>>, bound: Bound, places: Plac
                     }
                     Err(Full) => {
                         listener.metrics.limit_reached(Limit::Connections);
-                        debug!(%peer, "all connections are busy: a new one is refused");
+                        debug!(%peer, "refusing a connection: all connections are busy");
                     }
                 },
                 Err(error) => {

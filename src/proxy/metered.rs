@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_is_counted_as_its_sender_read_it() {
+    async fn a_request_is_counted_as_its_sender_parsed_it() {
         let metrics = Metrics::new();
         let insight = Insight::new(metrics.clone(), Instant::now());
         let warnings = Warnings::default();

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bearer_has_a_session_of_its_own_and_finds_it_again() {
+    fn every_bearer_keeps_its_own_session() {
         let sessions = sessions(8);
         let now = Instant::now();
         show(&sessions.of(bearer(1), now), 20);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_dropped_is_shown_nothing_older_than_before() {
+    fn the_caller_of_a_dropped_session_never_sees_older_state() {
         let sessions = sessions(8);
         let now = Instant::now();
         show(&sessions.of(bearer(0), now), 20);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dropped_session_did_without_a_version_bars_until_a_consistent_read() {
+    fn a_dropped_write_without_a_version_bars_until_a_consistent_read() {
         let sessions = sessions(1);
         let now = Instant::now();
         let key = ObjectKey::new(Some("shop"), "a");
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_in_use_are_kept_and_the_others_are_bounded() {
+    fn sessions_in_use_are_kept_and_unused_ones_are_bounded() {
         let sessions = sessions(16);
         let now = Instant::now();
         let watching = sessions.of(bearer(0), now);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_never_got_an_answer_do_not_displace_callers() {
+    fn refused_tokens_do_not_evict_the_sessions_of_callers() {
         let sessions = sessions(8);
         let now = Instant::now();
         show(&sessions.of(bearer(0), now), 20);

@@ -159,7 +159,7 @@ impl Check {
         if shadow == Shadow::Different {
             tracing::warn!(
                 resource = %query.resource, scope = query.scope.as_str(), one_object = is_one_object,
-                code, "memory would have said something else than the apiserver"
+                code, "shadow check failed: the cache would have answered differently than the apiserver"
             );
         }
         metrics.shadow_check(shadow);

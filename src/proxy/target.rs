@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_differently_is_not_mixed_up() {
+    fn requests_that_parse_differently_are_kept_apart() {
         let targets = Targets::default();
         let body = |name, value| {
             Request::get(POLL).header(name, value).body(()).expect("a request with a body")
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_many_nor_long_targets_take_more_room() {
+    fn the_number_and_length_of_targets_are_bounded() {
         let targets = Targets::default();
         let long =
             request(Method::GET, &format!("/api/v1/pods?fieldSelector={}", "x".repeat(2000)));

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_last_is_repeated_until_it_is_no_longer_said() {
+    fn the_last_warnings_are_repeated_until_they_end() {
         let warnings = Warnings::default();
         let resource = GroupVersionResource::new("", "v1", "componentstatuses");
         let said = HeaderMap::from_iter([(

@@ -26,7 +26,7 @@ pub enum Failure {
     #[error("nothing came from the apiserver for {0:?}")]
     Silence(Duration),
     /// The answer broke off.
-    #[error("the answer broke off")]
+    #[error("the response broke off")]
     Body(#[source] BoxError),
     /// The apiserver said no.
     #[error("the apiserver answered {}: {}", .0.code, .0.message)]

@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_believed_about_its_end_and_nothing_else() {
+    fn only_the_expiry_of_a_token_is_read() {
         assert_eq!(left_of(&token(r#"{"exp":1004,"sub":"x"}"#)), Some(Duration::from_secs(4)));
         assert_eq!(left_of(&token(r#"{"exp":1000.5}"#)), Some(Duration::from_millis(500)));
         for over in [r#"{"exp":1000}"#, r#"{"exp":3}"#, r#"{"exp":-1e300}"#] {

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_may_not_be_all_settle_nothing() {
+    fn incomplete_rules_decide_nothing() {
         for (status, complete) in [
             (r#"{"resourceRules":[],"incomplete":false}"#, true),
             (r#"{"resourceRules":[],"incomplete":true}"#, false),

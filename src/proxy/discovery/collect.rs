@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_whole_body_is_kept_with_its_last_byte() {
+    async fn a_complete_body_is_copied_with_its_last_byte() {
         for body in [Body::full("ab"), pieces(vec![Ok("a"), Ok("b")])] {
             let (mut body, kept) = collecting(body);
             assert_eq!(text(&kept), None);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_has_read_what_was_announced_need_not_look_for_the_end() {
+    async fn a_body_of_known_length_ends_without_a_last_poll() {
         let late = Body::wrap(Late(Some(Bytes::from("ab"))));
         let (mut body, kept) = collecting(late);
         body.frame().await.expect("a piece").expect("no error");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_breaks_off_is_not_kept() {
+    async fn a_body_that_breaks_off_is_not_kept() {
         let (mut body, kept) = collecting(pieces(vec![Ok("a"), Err("broken")]));
         while let Some(Ok(_)) = body.frame().await {}
         assert!(body.frame().await.is_none());
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_large_is_handed_on_and_not_kept() {
+    async fn a_body_that_is_too_large_is_streamed_and_not_kept() {
         let large = Bytes::from(vec![b'x'; DOCUMENT_BYTES_MAX]);
         let chunks = VecDeque::from([large, Bytes::from("y")]);
         let (mut body, kept) = collecting(Body::chunks(chunks));

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_one_answer_is_not_given_again() {
+    fn headers_of_one_response_are_not_repeated() {
         let at = Instant::now();
         let kept = document(
             &[
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn not_modified_is_said_in_the_apiservers_own_words() {
+    fn not_modified_has_the_apiservers_own_headers() {
         let at = Instant::now();
         let kept = document(&[("etag", "\"A\""), ("content-type", "text/plain")], at);
         let kept = kept.expect("a document");
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_confirmed_document_carries_the_marks_of_the_confirmation() {
+    fn a_confirmed_document_has_the_headers_of_its_confirmation() {
         let kept = document(&[("etag", "\"A\""), ("vary", "Accept")], Instant::now());
         let confirmation = headers(&[("audit-id", "9"), ("vary", "x"), ("expires", "later")]);
         let answer = kept.expect("a document").renewed(&confirmation);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expiry_moves_with_the_time() {
+    fn an_expires_header_is_shifted_in_any_zone() {
         let at = Instant::now();
         let expires = ("expires", "Sun, 31 Dec 2028 23:59:30 UTC");
         let kept = document(&[expires], at).expect("a document");
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_depend_on_more_is_not_kept() {
+    fn a_response_that_depends_on_other_headers_is_not_cached() {
         let at = Instant::now();
         for pair in [("vary", "*"), ("vary", "Origin"), ("set-cookie", "a=b"), ("warning", "299")] {
             assert!(document(&[pair], at).is_none(), "{pair:?}");

@@ -42,13 +42,13 @@ pub(super) struct Lines {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
     /// The body broke off.
-    #[error("the answer broke off")]
+    #[error("the response broke off")]
     Broken(#[source] BoxError),
     /// A line is longer than any definition.
     #[error("a line is longer than {LINE_BYTES_MAX} bytes")]
     TooLong,
     /// The line is not a definition.
-    #[error("the answer is not understood")]
+    #[error("cannot parse the response")]
     Malformed(#[from] serde_json::Error),
 }
 
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn events_are_read_however_they_are_cut() {
+    async fn events_are_parsed_at_any_chunk_boundary() {
         let text = concat!(
             r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"5"},"spec":{"service":{"name":"s"}}}}"#,
             "\n",
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_event_is_no_answer() {
+    async fn a_body_without_events_is_an_error() {
         for text in ["null\n", "{}\n", "\u{0}\n", "{\"type\":1,\"object\":{}}\n"] {
             let mut lines = Lines::of(Body::full(text));
             assert!(lines.next().await.is_err(), "{text:?}");

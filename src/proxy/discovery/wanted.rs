@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_documents_subject_is_what_its_path_and_accept_header_say() {
+    fn path_and_accept_header_select_the_subject_of_a_document() {
         let version = |name: &str| Some(Subject::Version(name.into()));
         let rows = [
             ("/api", Some(Subject::Cluster)),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_is_not_understood() {
+    fn requests_in_other_forms_are_not_accepted() {
         for target in [
             "/",
             "/version",
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_holds_what_an_answer_depends_on_and_nothing_else() {
+    fn the_key_holds_exactly_what_the_response_depends_on() {
         let key = |target, headers: &[_]| asked(target, headers).expect("a document").key;
         let plain = key("/apis", &[]);
         assert_eq!(plain, key("/apis?timeout=32s", &[("user-agent", "kubectl/v1.36")]));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_aggregated_servers_tell_is_told_apart() {
+    fn documents_of_aggregated_servers_are_recognised() {
         let remote = BTreeSet::from(["v1beta1.metrics.k8s.io".into()]);
         let told = |target| subject_of(target).is_some_and(|it| it.is_told_by(&remote));
         assert!(told("/openapi/v2"));

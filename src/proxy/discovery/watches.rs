@@ -86,13 +86,13 @@ enum End {
 /// The reason why a list or a watch failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    #[error("the apiserver refuses it with status {0}")]
+    #[error("the apiserver refused it with status {0}")]
     Refused(StatusCode),
-    #[error("the apiserver answered with status {0}")]
+    #[error("the apiserver returned status {0}")]
     Status(StatusCode, Duration),
-    #[error("no answer came within {ANSWER_MAX:?}")]
+    #[error("no response within {ANSWER_MAX:?}")]
     Silence,
-    #[error("its version is none")]
+    #[error("its resourceVersion is invalid")]
     Version,
     #[error(transparent)]
     Upstream(#[from] upstream::Error),
@@ -241,7 +241,7 @@ impl Watches {
                 }
             };
             if let Err(error) = failure {
-                tracing::debug!(path = FOLLOWED[which].path, %error, "not followed");
+                tracing::debug!(path = FOLLOWED[which].path, %error, "the watch of a discovery source failed");
             }
             // After a watch that ended early, the backoff alone would be zero.
             sleep(pause.max(BACKOFF.0).mul_f64(0.5 + (self.random)()).max(told)).await;

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn those_before_the_current_one_are_known_until_they_expire() {
+    fn older_tokens_are_known_until_they_expire() {
         let (known, first, second) = (KnownTokens::none(), expiring(100), expiring(200));
         known.learn(&first, at(10));
         known.learn(&second, at(80));

@@ -113,8 +113,9 @@ impl Tunnels {
         }
         self.metrics.connect(Connect::Refused);
         let asked = asked.map_or("", Authority::as_str);
-        let message =
-            format!("CONNECT to {asked:?} is forbidden: listless leads to its own apiserver only");
+        let message = format!(
+            "CONNECT to {asked:?} is forbidden: listless connects to its own apiserver only"
+        );
         closing(refusal(StatusCode::FORBIDDEN, "Forbidden", &message))
     }
 
@@ -144,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_names_and_ports_that_are_known_lead_somewhere() {
+    fn connect_accepts_only_known_names_and_ports() {
         let known = Authorities::default()
             .and("Api.Example.com", 6443)
             .and("10.0.0.1", 443)

@@ -50,7 +50,7 @@ pub(super) async fn while_busy(
     answer: impl Future<Output = Response<Body>>,
 ) -> Response<Body> {
     let Some(busy) = busy else {
-        let message = "the connection was idle and is closed";
+        let message = "the connection was idle and was closed";
         return refusal(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message);
     };
     let response = answer.await;

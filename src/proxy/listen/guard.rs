@@ -98,7 +98,7 @@ impl Violation {
         match self {
             Self::LengthAndEncoding => "both Content-Length and Transfer-Encoding are set",
             Self::RepeatedLength => "Content-Length is set more than once",
-            Self::Encoding => "Transfer-Encoding is something else than chunked",
+            Self::Encoding => "Transfer-Encoding is not chunked",
             Self::Host => "exactly one Host header is required",
             Self::BareLineFeed => "a header line ends without a carriage return",
             Self::FoldedHeader => "a header is continued on another line",
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_head_lets_nothing_else_pass() {
+    fn a_repeated_head_does_not_let_another_head_pass() {
         let poll = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
         let write = "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nGE";
         let wrong = "GET /a HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n";
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicting_framing_is_found_in_any_order_and_on_a_later_request() {
+    fn conflicting_framing_is_found_in_any_order_and_request() {
         let conflict = Some(Violation::LengthAndEncoding);
         let te = "Transfer-Encoding: chunked\r\n";
         let cl = "content-length: 5\r\n";
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_ambiguity_is_named() {
+    fn every_other_ambiguity_is_reported() {
         let cases = [
             ("Host: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n", Violation::RepeatedLength),
             ("Host: x\r\nTransfer-Encoding: gzip, chunked\r\n", Violation::Encoding),
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn body_that_looks_like_a_request_is_a_body() {
+    fn a_body_that_looks_like_a_request_is_a_body() {
         let inner = "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
         let length = inner.len();
         let head = "POST / HTTP/1.1\r\nHost: x\r\n";
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_a_tunnel_are_not_requests() {
+    fn the_bytes_of_a_tunnel_are_not_requests() {
         let upgrade =
             "GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n";
         assert_found(&format!("{upgrade}GET / HTTP/1.1\n\n"), None);

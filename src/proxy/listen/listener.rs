@@ -86,7 +86,7 @@ impl<S: Serve> Listener<S> {
         tokio::select! {
             () = self.whole(stream, peer, &place) => {}
             () = place.closed() => {
-                debug!(%peer, "an idle connection made room for another");
+                debug!(%peer, "closed an idle connection for a new one");
             }
         }
     }
@@ -111,7 +111,7 @@ impl<S: Serve> Listener<S> {
                 plain = connection(peer, Protocol::Http1, None);
                 self.http1(stream, plain, seat, &tunnels).await;
             }
-            Err(error) => return debug!(%peer, %error, "no greeting"),
+            Err(error) => return debug!(%peer, %error, "cannot read the first bytes of a client"),
         }
         if let Some(tunnel) = tunnels.take() {
             self.inside(tls, tunnel, peer, place).await;
@@ -145,7 +145,7 @@ impl<S: Serve> Listener<S> {
                 let seat = Seat { place, counted: false };
                 self.encrypted(tls, stream, peer, seat, &Tunnels::none(&self.metrics)).await;
             }
-            Err(error) => debug!(%peer, %error, "the tunnel did not open"),
+            Err(error) => debug!(%peer, %error, "cannot open the tunnel"),
         }
     }
 

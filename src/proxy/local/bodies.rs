@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_in_the_making_is_not_given_for_a_newer_snapshot() {
+    async fn an_unfinished_body_is_not_returned_for_a_newer_snapshot() {
         let (bodies, all) = (Bodies::default(), all());
         let (old, new) = (wanted(&all), wanted(&all));
         let (release, released) = tokio::sync::oneshot::channel::<()>();

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_word_of_a_hit_is_the_level() {
+    fn the_detail_of_a_hit_is_the_level() {
         let configured =
             [Freshness::MostRecent, Freshness::Session, Freshness::Bounded, Freshness::Any];
         let levels = configured.into_iter().map(Level::Configured);

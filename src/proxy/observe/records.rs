@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_are_shown_as_namespaces() {
+    fn only_valid_names_are_logged_as_namespaces() {
         assert_eq!(shown(Some("shop-1")), Some("shop-1"));
         for odd in ["a\nb", "a b", "x".repeat(64).as_str()] {
             assert_eq!(shown(Some(odd)), None);

@@ -63,12 +63,12 @@ fn behind(number: u64) -> Verdict {
 }
 
 #[test]
-fn a_session_that_saw_nothing_is_content_with_anything() {
+fn a_session_without_facts_accepts_any_snapshot() {
     assert_eq!(judged(&query(None, ""), |_, _| {}), Verdict::Satisfied);
 }
 
 #[test]
-fn nothing_older_than_what_was_shown_is_shown_whatever_the_query() {
+fn no_query_shows_older_state_than_was_shown() {
     for query in [query(None, ""), query(Some("shop"), "app=web"), query(Some("other"), "")] {
         let shown = |at| {
             judged(&query, |session, now| {
@@ -81,7 +81,7 @@ fn nothing_older_than_what_was_shown_is_shown_whatever_the_query() {
 }
 
 #[test]
-fn a_version_seen_long_ago_is_not_worth_waiting_for() {
+fn a_read_does_not_wait_for_a_version_seen_long_ago() {
     let now = Instant::now();
     let mut session = Session::default();
     session.shown(&resource(), &version(11), Source::Cache, now);
@@ -91,7 +91,7 @@ fn a_version_seen_long_ago_is_not_worth_waiting_for() {
 }
 
 #[test]
-fn an_own_write_is_awaited_only_where_it_could_be_seen() {
+fn a_read_waits_for_an_own_write_only_if_it_could_select_it() {
     let wrote = |name: &'static str, at, labels, query: &Query| {
         judged(query, |session, now| {
             session.expect(&resource(), key(name), Expectation::AtLeast(version(at), labels), now);
@@ -116,7 +116,7 @@ fn an_own_write_is_awaited_only_where_it_could_be_seen() {
 }
 
 #[test]
-fn an_own_write_is_not_awaited_by_a_read_of_another_object() {
+fn a_read_of_another_object_does_not_wait_for_an_own_write() {
     let fields = FieldSelector::name("other");
     let get = Query { fields, ..query(Some("shop"), "") };
     let verdict = judged(&get, |session, now| {
@@ -126,7 +126,7 @@ fn an_own_write_is_not_awaited_by_a_read_of_another_object() {
 }
 
 #[test]
-fn a_deleted_object_must_leave_before_anything_is_shown() {
+fn a_deleted_object_must_leave_the_snapshot_first() {
     let deleted = |name: &'static str, expectation| {
         judged(&query(None, ""), |session, now| {
             session.expect(&resource(), key(name), expectation, now);
@@ -141,7 +141,7 @@ fn a_deleted_object_must_leave_before_anything_is_shown() {
 }
 
 #[test]
-fn what_lacks_a_deleted_object_does_not_show_it_and_what_has_one_of_its_name_waits() {
+fn a_snapshot_without_the_deleted_object_answers_and_a_namesake_waits() {
     let at_12 = || Expectation::AtLeast(version(12), web());
     let deleted = |query: &Query, name: &str, deletion: Expectation| {
         judged(query, |session, now| {
@@ -164,7 +164,7 @@ fn what_lacks_a_deleted_object_does_not_show_it_and_what_has_one_of_its_name_wai
 }
 
 #[test]
-fn an_uncertain_write_bars_what_it_touches_until_a_later_consistent_read_is_reached() {
+fn an_uncertain_write_bars_its_object_until_a_later_consistent_read() {
     let now = Instant::now();
     let before = now - Duration::from_millis(1);
     let uncertain = |proofs: &[(Instant, u64)]| {
@@ -184,7 +184,7 @@ fn an_uncertain_write_bars_what_it_touches_until_a_later_consistent_read_is_reac
 }
 
 #[test]
-fn a_sweep_bars_its_scope_and_whatever_contains_it() {
+fn a_sweep_bars_every_scope_that_overlaps_it() {
     let swept = |query: &Query, scope: Scope| {
         judged(query, |session, now| session.swept(&resource(), scope, now))
     };
@@ -196,7 +196,7 @@ fn a_sweep_bars_its_scope_and_whatever_contains_it() {
 }
 
 #[test]
-fn an_older_answer_that_comes_late_does_not_lower_what_is_expected() {
+fn a_late_older_response_does_not_lower_an_expectation() {
     let verdict = judged(&query(None, ""), |session, now| {
         for at in [12, 11] {
             let wrote = Expectation::AtLeast(version(at), web());
@@ -233,7 +233,7 @@ fn the_floor_of_a_forwarded_read_is_the_highest_version_it_must_show() {
 }
 
 #[test]
-fn what_does_not_fit_becomes_stricter_not_forgotten() {
+fn state_above_a_limit_becomes_stricter() {
     let now = Instant::now();
     let mut session = Session::default();
     for number in 0..=EXPECTED_MAX as u64 {
@@ -256,7 +256,7 @@ fn what_does_not_fit_becomes_stricter_not_forgotten() {
 }
 
 #[test]
-fn what_every_replica_has_reached_is_forgotten_and_nothing_else() {
+fn only_state_that_every_replica_has_reached_is_pruned() {
     let (now, all) = (Instant::now(), everything());
     let mut session = Session::default();
     let wrote = |at| Expectation::AtLeast(version(at), web());
@@ -289,7 +289,7 @@ fn empty_at(session: &Session, read: &Query, replica: &Query, at: u64) -> Verdic
 }
 
 #[test]
-fn a_replica_that_is_behind_another_answers_once_nothing_is_known_to_have_changed() {
+fn an_older_replica_answers_once_its_objects_are_known_unchanged() {
     let (now, wide, narrow) = (Instant::now(), everything(), query(Some("shop"), ""));
     let mut session = Session::default();
     session.shown_by(&wide, &version(20), Source::Storage, now);
@@ -314,7 +314,7 @@ fn a_replica_that_is_behind_another_answers_once_nothing_is_known_to_have_change
 }
 
 #[test]
-fn a_mark_binds_where_its_objects_can_be_and_whatever_their_labels() {
+fn a_mark_binds_the_scope_of_its_objects_with_any_labels() {
     let now = Instant::now();
     let mut session = Session::default();
     let list = List::unread(query(Some("shop"), "app=web"), version(20), Source::Storage);
@@ -332,7 +332,7 @@ fn a_mark_binds_where_its_objects_can_be_and_whatever_their_labels() {
 }
 
 #[test]
-fn a_list_of_the_same_content_answers_and_has_the_version_of_the_last() {
+fn a_list_of_equal_content_answers_at_the_last_shown_version() {
     let (now, all) = (Instant::now(), everything());
     let snapshot = pods(10, &[("shop", "a", "1", 5, "web")]);
     let held = Held { query: &all, snapshot: &snapshot };
@@ -351,7 +351,7 @@ fn a_list_of_the_same_content_answers_and_has_the_version_of_the_last() {
 }
 
 #[test]
-fn what_left_a_list_is_not_shown_in_it_again_but_elsewhere_as_it_became() {
+fn an_object_that_left_a_list_returns_only_elsewhere_and_changed() {
     let now = Instant::now();
     let web = query(Some("shop"), "app=web");
     let left = |than| Expectation::Left {
@@ -375,7 +375,7 @@ fn what_left_a_list_is_not_shown_in_it_again_but_elsewhere_as_it_became() {
 }
 
 #[test]
-fn marks_and_pages_are_bounded_and_the_rest_is_stricter() {
+fn marks_and_pages_are_bounded_and_become_stricter() {
     let now = Instant::now();
     let mut session = Session::default();
     for number in 0..=MARKS_MAX as u64 {
@@ -397,7 +397,7 @@ fn marks_and_pages_are_bounded_and_the_rest_is_stricter() {
 }
 
 #[test]
-fn after_an_expiry_the_next_read_goes_upstream_once() {
+fn one_read_after_an_expiry_goes_upstream() {
     let mut session = Session::default();
     assert!(!session.must_go_upstream(&resource()));
     session.expired(&resource());
@@ -407,7 +407,7 @@ fn after_an_expiry_the_next_read_goes_upstream_once() {
 }
 
 #[test]
-fn a_watch_that_cannot_be_read_bars_until_it_ended_and_was_followed_by_a_consistent_read() {
+fn an_unreadable_watch_bars_until_its_end_and_a_consistent_read() {
     let now = Instant::now();
     let mut session = Session::default();
     let snapshot = pods(10, &[]);
@@ -422,7 +422,7 @@ fn a_watch_that_cannot_be_read_bars_until_it_ended_and_was_followed_by_a_consist
 }
 
 #[test]
-fn a_bounded_read_needs_a_proof_that_is_young_enough_and_reached() {
+fn a_bounded_read_needs_a_recent_and_reached_proof() {
     let now = Instant::now();
     let mut session = Session::default();
     let all = query(None, "");
@@ -436,7 +436,7 @@ fn a_bounded_read_needs_a_proof_that_is_young_enough_and_reached() {
 }
 
 #[test]
-fn only_versions_that_caches_reach_become_floors_of_relaxed_reads() {
+fn only_versions_that_caches_reach_become_floors() {
     let now = Instant::now();
     let mut session = Session::default();
     let all = query(None, "");
@@ -451,7 +451,7 @@ fn only_versions_that_caches_reach_become_floors_of_relaxed_reads() {
 }
 
 #[test]
-fn after_an_unknown_past_forwarded_reads_are_consistent_until_something_consistent_was_shown() {
+fn forwarded_reads_after_an_unknown_past_stay_consistent_until_one_returned() {
     let now = Instant::now();
     let all = query(None, "");
     assert_eq!(Session::default().floor(&all), Floor::Unknown);

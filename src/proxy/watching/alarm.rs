@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_goes_off_early_once_when_it_was_put_off_and_never_late() {
+    async fn a_postponed_timer_fires_early_once_and_never_late() {
         let begun = Instant::now();
         let after = |seconds| begun + Duration::from_secs(seconds);
         let mut alarm = Alarm::at(after(10));

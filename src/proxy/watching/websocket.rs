@@ -30,7 +30,7 @@ impl Watching {
         tokio::spawn(async move {
             let Ok(Ok(connection)) = timeout(SWITCH_MAX, connection).await else { return };
             let outcome = converse(Box::new(self), TokioIo::new(connection)).await;
-            tracing::debug!(?outcome, "watch through a WebSocket ended");
+            tracing::debug!(?outcome, "watch over a WebSocket ended");
         });
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_read_that_was_sent_before_an_absence_was_known_proves_nothing_of_it() {
+fn a_read_sent_before_a_known_absence_does_not_prove_it() {
     let sent = Instant::now();
     let [between, now, later] = [1, 2, 3].map(|millis| sent + Duration::from_millis(millis));
     let proven = |sent_at: Instant| {
@@ -18,7 +18,7 @@ fn a_read_that_was_sent_before_an_absence_was_known_proves_nothing_of_it() {
 }
 
 #[test]
-fn a_list_sent_before_an_object_was_shown_is_no_restored_storage() {
+fn a_list_sent_before_a_shown_object_is_not_a_restored_storage() {
     let sent = Instant::now();
     let [between, now] = [1, 2].map(|millis| sent + Duration::from_millis(millis));
     let mut session = Session::default();
