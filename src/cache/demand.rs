@@ -1,7 +1,9 @@
-//! Unsafe reads of queries without a replica: repetitions of one, and storms of many unlike ones. Pure.
+//! Unsafe reads of queries without a replica: repetitions of one, and storms of many different
+//! ones. Pure.
 //!
-//! Queries are kept as keyed hashes only: at most [`QUERIES_MAX`] in [`DEMAND_BYTES_MAX`] bytes, however
-//! long their selectors are. Counting a read takes no longer when many are counted.
+//! Queries are stored only as keyed hashes: at most [`QUERIES_MAX`] in [`DEMAND_BYTES_MAX`] bytes,
+//! however long their selectors are. The time to count a read does not depend on the number of
+//! counted queries.
 
 use std::{
     hash::{BuildHasher, Hash},
@@ -16,11 +18,11 @@ use crate::{
     hash::{HashMap, RandomState},
 };
 
-/// The reads of the last while.
+/// The reads within the window.
 #[derive(Debug)]
 pub(super) struct Demand {
     queries: Expiring<Counted>,
-    /// The queries of one resource: those of single objects, and the others.
+    /// The queries of one resource: those of single objects, and all others.
     groups: HashMap<u64, Group>,
     hasher: RandomState,
     dropped: u64,
@@ -47,15 +49,15 @@ struct Group {
 #[derive(Debug, Default)]
 struct Tally {
     counts: HashMap<u64, usize>,
-    /// Hashes that are counted more than once.
+    /// The hashes that are counted more than once.
     crowded: usize,
 }
 
-/// Queries counted at a time.
+/// The limit of counted queries.
 const QUERIES_MAX: usize = 4096;
 
-/// Memory of all counts together: each query has an entry, a place in the order of expiry, and at most
-/// one entry in each of three tables of its own.
+/// The memory of all counts together. Each query has an entry, a position in the order of expiry,
+/// and at most one entry in each of three tables.
 const DEMAND_BYTES_MAX: usize = 4 << 20;
 
 const _: () = {
@@ -68,7 +70,7 @@ const _: () = {
 // === impl Demand ===
 
 impl Demand {
-    /// No reads yet.
+    /// Creates an empty counter.
     pub(super) fn new() -> Self {
         Self {
             queries: Expiring::new(QUERIES_MAX),
@@ -108,7 +110,7 @@ impl Demand {
         }
     }
 
-    /// Forgets reads that are too long ago.
+    /// Removes reads that have left the window.
     pub(super) fn expire(&mut self, now: Instant) {
         while let Some(counted) = self.queries.expire(now) {
             self.leave(&counted);
@@ -226,7 +228,7 @@ mod tests {
         let last = query(Some("shop"), "c", "");
         assert_eq!(texts(&demand.wider(&last, 3)), [""; 0]);
         assert_eq!(texts(&demand.wider(&last, 2)), ["shop:"]);
-        // Elsewhere it would not cover the query.
+        // In another scope it would not cover the query.
         assert_eq!(texts(&demand.wider(&query(Some("other"), "c", ""), 2)), [""; 0]);
         for label in ["a", "b", "c", "d"] {
             demand.count(&query(None, label, ""), now, WINDOW);
@@ -267,7 +269,7 @@ mod tests {
         assert_eq!(demand.count(&read(1), now + 2 * WINDOW, WINDOW), 2);
     }
 
-    /// A read of many unlike queries takes as long as one of few: the lock of the set is held for it.
+    /// A read among many queries takes as long as one among few: it holds the lock of the set.
     #[test]
     fn counting_a_read_takes_no_longer_when_many_are_counted() {
         let now = Instant::now();
@@ -285,7 +287,7 @@ mod tests {
             }
             started.elapsed()
         };
-        // The best of some, for the machine does other things, too.
+        // The minimum of some runs excludes other load on the machine.
         let best = |counted| (0..5).map(|_| took(counted)).min().expect("some");
         let (few, many) = (best(1), best(QUERIES_MAX));
         assert!(many < 8 * few, "{many:?} with many counted, {few:?} with few");

@@ -1,4 +1,4 @@
-//! The set of replicas against an apiserver played by the test, in virtual time.
+//! The set of replicas against a fake apiserver, in virtual time.
 
 use super::{
     fake::{Call, Calls, Pipe, fake},
@@ -27,7 +27,7 @@ impl Scene {
         }
     }
 
-    /// Reads often enough that a replica starts, and answers its list and watch.
+    /// Reads often enough to start a replica, and answers its list and watch.
     async fn synced(&mut self, query: &Query, at: u64, pods: &[Pod]) -> Pipe {
         assert_eq!(self.read(query).err(), Some(Absence::NotDemanded));
         assert_eq!(self.read(query).expect("started").state, State::Starting);
@@ -49,7 +49,7 @@ impl Scene {
         settle().await;
     }
 
-    /// The queries of all replicas, printed.
+    /// Returns the queries of all replicas, as text.
     fn held(&self) -> Vec<String> {
         let mut held: Vec<_> =
             self.cache.replicas().iter().map(|status| shown(&status.query)).collect();
@@ -63,7 +63,7 @@ fn shown(query: &Query) -> String {
     format!("{scope} {}{}", query.labels, query.fields)
 }
 
-/// Moves off the whole seconds, at which the cache tidies up.
+/// Moves off the whole seconds, at which the cache checks its replicas.
 async fn between_ticks() {
     crate::testing::pass(Duration::from_millis(500)).await;
 }
@@ -113,7 +113,7 @@ async fn twenty_first_readers_cost_one_list_and_one_watch() {
             .expect("no panic")
             .map_or(0, |view| view.snapshot.clone().expect("synced").len());
     }
-    // Only the first of them came before anybody had asked.
+    // Only the first of them was sent before there was a response to wait for.
     assert_eq!(synced, 19);
     scene.calls.expect_none(Duration::from_secs(60)).await;
     let counters = scene.cache.counters();
@@ -154,7 +154,7 @@ async fn the_smallest_replica_that_covers_and_can_answer_is_found() {
     let found = |asked: &Query| shown(scene.read(asked).expect("covered").replica.query());
     assert_eq!(found(&query(Some("b"), "", "")), "* ");
     assert_eq!(found(&query(Some("b"), "app=web,x=y", "metadata.name=q")), "* app=web");
-    // The wider one does not take over before it is as new.
+    // The wider one does not replace it before it is as new.
     pass(2).await;
     assert_eq!(scene.held(), ["* ", "* app=web"]);
     wide.send(Pod::new("a", "p", 21).event("MODIFIED"));
@@ -220,7 +220,7 @@ async fn too_many_selectors_in_a_scope_become_one_replica() {
     wide.json(200, fixture::list(10, &[]));
     let wide = scene.calls.expect_watch(10).await;
     pass(2).await;
-    // It does not take over before its watch is open.
+    // It does not replace it before its watch is open.
     assert_eq!(scene.held().len(), 6);
     let _wide = wide.pipe();
     pass(2).await;
@@ -387,7 +387,7 @@ async fn one_object_can_be_followed_alone() {
     let _watch = scene.calls.expect_watch(10).await.pipe();
     settle().await;
     assert_eq!(scene.read(&named).expect("covered").snapshot.clone().expect("synced").len(), 1);
-    // Labels might hide the object, so a replica with labels never covers it.
+    // Labels might hide the object: a replica with labels never covers it.
     let _labelled = scene.synced(&query(Some("b"), "app=web", ""), 10, &[]).await;
     assert!(scene.read(&query(Some("b"), "", "metadata.name=p")).is_err());
 }
@@ -466,7 +466,7 @@ async fn lists_that_are_read_together_share_the_memory_limit() {
         settle().await;
         pipes.push(pipe);
     }
-    // Each fits by itself: the second one ends, and the first goes on.
+    // Each fits alone: the second one ends, and the first continues.
     assert_eq!(pipes.iter().map(Pipe::is_closed).collect::<Vec<_>>(), [false, true]);
     assert_eq!(scene.held(), ["a "]);
 }

@@ -65,7 +65,7 @@ fn the_oldest_go_when_there_are_too_many() {
 fn the_oldest_go_when_they_are_too_large() {
     let mut history = filled(&[11]);
     history.push(event(12, Change::Modified, "q", 60_000), Instant::now());
-    // With what may be printed of it, the event is larger than all of the window may be.
+    // With its possible printed forms, the event is larger than the whole window may be.
     assert!(history.bytes() > 100_000);
     assert_eq!(started(&history, 10), Err(TooOld));
     assert_eq!(started(&history, 11), Ok(vec![12]));
@@ -92,7 +92,7 @@ fn events_of_one_version_stay_together() {
     assert_eq!(started(&history, 11), Ok(vec![12, 12, 12]));
     history.push(event(13, Change::Added, "r", 0), Instant::now());
     history.push(event(14, Change::Added, "s", 0), Instant::now());
-    // One of the three is gone, so nobody may start before them.
+    // One of the three is gone: no watch may start before them.
     assert_eq!(started(&history, 11), Err(TooOld));
     assert_eq!(started(&history, 12), Ok(vec![13, 14]));
 }
@@ -118,7 +118,7 @@ fn a_cursor_goes_on_after_what_it_has_seen_even_at_the_same_version() {
     let cursor = history.start_at(&version(12)).expect("within").forward(1);
     assert_eq!(cursor, history.end());
     assert_eq!(followed(&history, cursor), Ok(vec![]));
-    // Leases that run out together delete several objects at one version.
+    // Leases that expire together delete several objects at one version.
     history.push(event(15, Change::Deleted, "q", 0), Instant::now());
     assert_eq!(followed(&history, cursor), Ok(vec!["15".to_owned()]));
     for at in [16, 17, 18, 19] {

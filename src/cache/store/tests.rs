@@ -8,15 +8,15 @@ use crate::cache::{
     fixture::{self, Pod, query, snapshot, text, version},
 };
 
-/// What should be held: each pod with the object it is read as.
+/// The expected content: each pod with the object it is parsed as.
 type Model = BTreeMap<String, (Pod, Object)>;
 
-/// What may happen to the collection.
+/// A step of the test.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Puts and deletions that are published together.
+    /// Insertions and deletions that are published together.
     Batch(Vec<(Pod, bool)>),
-    /// A relist after these changes; the flag turns the list's order around.
+    /// A relist after these changes; the flag reverses the order of the list.
     Relist(Vec<(Pod, bool)>, bool),
 }
 
@@ -60,7 +60,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The apiserver's answer, computed naively.
+/// Returns the apiserver's response, computed naively.
 fn expected(model: &Model, at: u64, query: &Query) -> String {
     let selected: Vec<_> = model
         .values()
@@ -71,7 +71,7 @@ fn expected(model: &Model, at: u64, query: &Query) -> String {
     fixture::list(at, &selected)
 }
 
-/// Applies one change to the model; the version makes each put a new one.
+/// Applies one change to the model; the version makes each insertion different.
 fn change(model: &mut Model, pod: &Pod, put: bool, at: u64) -> Option<Pod> {
     let pod = Pod { version: at, ..pod.clone() };
     let object = pod.object();
@@ -140,7 +140,7 @@ proptest! {
                 }
             }
             check(&held, &model, at);
-            // What readers still hold has not changed.
+            // Snapshots that readers still hold have not changed.
             check(&earlier.0, &earlier.1, earlier.2);
         }
     }

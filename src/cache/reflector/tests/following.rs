@@ -1,4 +1,4 @@
-//! Readers that follow a replica's events while its reflector brings them.
+//! Readers that follow a replica's events while its reflector adds them.
 
 use super::*;
 use crate::{
@@ -26,7 +26,7 @@ fn follow(scene: &Scene, labels: &str, begin: &Begin) -> Result<Subscription, Op
     )
 }
 
-/// Everything that is there, each as the line of a watch or in a word.
+/// Returns everything available, each as the line of a watch or as a word.
 fn given(subscription: &mut Subscription) -> Vec<String> {
     let text = |line: bytes::Bytes| String::from_utf8(line.to_vec()).expect("UTF-8");
     let mut all = Vec::new();
@@ -61,7 +61,7 @@ async fn the_state_comes_first_and_then_each_event_once() {
             "caught up@10".into()
         ]
     );
-    // Before it has read on, p leaves its selection and q comes in.
+    // Before the reader continues, p leaves its selection and q enters it.
     watch.send(pod("p", 11).event("MODIFIED") + &web("q", 12).event("MODIFIED"));
     all.changed().await;
     watch.send(web("q", 13).event("DELETED") + &bookmark(20));
@@ -113,7 +113,7 @@ async fn who_is_ahead_of_the_replica_is_told_only_what_is_news_there() {
     assert_eq!(given(&mut ahead), ["caught up@12"]);
     watch.send(web("p", 13).event("MODIFIED") + &pod("q", 14).event("MODIFIED"));
     scene.settle().await;
-    // q comes to look so at 14, and came at 12, where the reader has been.
+    // q matches at 14; it appeared at 12, a version that the reader has already reached.
     assert_eq!(given(&mut ahead), [web("q", 14).event("DELETED"), "caught up@14".into()]);
 }
 
@@ -130,7 +130,7 @@ async fn a_relist_is_never_told_as_events() {
     assert_eq!(given(&mut following), [format!("{:?}", Lost::Reset)]);
     let begin = Begin::After(version(10));
     assert_eq!(follow(&scene, "", &begin).err(), Some(OpenError::Start(TooOld)));
-    // What was seen in another epoch is no start either.
+    // A snapshot of another epoch is no start either.
     let old = seen.snapshot.clone().expect("synced");
     let query = query(None, "", "");
     let shown = Representation::Object;

@@ -86,7 +86,7 @@ async fn a_bad_list_never_enters_and_is_asked_again() {
 
 #[tokio::test(start_paused = true)]
 async fn lists_that_are_always_bad_are_not_replicable() {
-    // As of an aggregated API without storage: no versions, no uids.
+    // As from an aggregated API without storage: no versions, no uids.
     let body = r#"{"kind":"PodMetricsList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"p","namespace":"a"}}]}"#;
     let mut scene = Scene::new();
     for _ in 0..5 {
@@ -109,7 +109,7 @@ async fn a_bad_relist_leaves_the_old_state_in_place() {
     assert!(scene.replica.bytes() > bytes + 2_900_000);
     pipe.fail();
     let call = scene.calls.expect(&relist).await;
-    // But for some buffers that are kept for reuse.
+    // Except for some buffers that are kept for reuse.
     assert!(scene.replica.bytes() < bytes + 1_100_000);
     assert_eq!((scene.objects(), scene.shown()), (vec!["a/p@5".to_owned()], Some(10)));
     assert_eq!(scene.view().state, State::Synced);
@@ -190,7 +190,7 @@ async fn a_list_beyond_the_memory_limit_ends_the_reflector() {
 
 #[tokio::test(start_paused = true)]
 async fn a_selector_too_long_for_a_request_ends_the_reflector() {
-    // A comma takes three characters once it is escaped.
+    // An escaped comma takes three characters.
     let values: Vec<_> = (1000..10_000).map(|number| number.to_string()).collect();
     let long = format!("app in ({}),b in ({})", values.join(","), values[..2400].join(","));
     assert!(long.len() < 58_000, "{}", long.len());
@@ -220,7 +220,7 @@ async fn word_that_others_are_answered_does_not_shorten_the_wait_the_apiserver_a
     let nudging = scene.replica.clone();
     tokio::spawn(async move {
         loop {
-            // Far more often than a failed reflector would try again.
+            // Far more often than a failed reflector would retry.
             sleep(Duration::from_millis(500)).await;
             nudging.nudge();
         }
@@ -263,7 +263,7 @@ async fn restored_data_begins_an_epoch_and_shares_nothing() {
     let call = scene.calls.expect(LIST).await;
     assert_eq!((scene.view().state, scene.view().epoch), (State::Starting, 1));
     assert!(scene.view().snapshot.is_none());
-    // The same uid and version as before, but other content.
+    // The same uid and version as before, with other content.
     let other = Pod { node: "other", ..pod("p", 5) };
     call.json(200, fixture::list(9, std::slice::from_ref(&other)));
     scene.calls.expect_watch(9).await;
@@ -280,7 +280,7 @@ async fn an_outage_costs_few_requests() {
         drop(scene.calls.next().await);
         requests += 1;
     }
-    // With jitter a half, 15 s each once the waits are at their longest.
+    // Half the backoff on average, 15 s each once it has reached its limit.
     assert!((200..260).contains(&requests), "{requests}");
 }
 

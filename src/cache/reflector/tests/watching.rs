@@ -108,7 +108,7 @@ async fn an_expired_version_leads_to_a_relist_not_older_than_shown() {
         scene.calls.expect(&relist).await.json(200, fixture::list(50, &pods));
         scene.calls.expect_watch(50).await;
         assert_eq!(scene.objects(), ["a/q@12", "a/r@40"]);
-        // What happened in between is not told as events (S-WATCH-25).
+        // The changes in between are not sent as events (S-WATCH-25).
         let history = scene.replica.history();
         assert!(history.start_at(&version(12)).is_err() && history.start_at(&version(50)).is_ok());
     }
@@ -223,7 +223,7 @@ async fn a_silent_watch_is_proven_by_a_probe() {
         scene.settle().await;
         assert_eq!(scene.view().proven_at, Some(asked));
     }
-    // No other request was made in all that time.
+    // No other request was sent in all that time.
     assert_eq!((scene.counters.probes.get(), scene.counters.watches.get()), (5, 1));
     watch.send(bookmark(11));
     scene.settle().await;
@@ -386,7 +386,7 @@ async fn why_a_watch_ended_is_counted() {
     watch.fail();
     scene.calls.expect_watch(11).await.json(500, status(500, "not now", 0));
     drop(scene.calls.expect_watch(11).await);
-    // The time a watch is asked for, with jitter, is 450 seconds.
+    // The requested length of a watch, with jitter, is 450 seconds.
     let watch = scene.calls.expect_watch(11).await.pipe();
     for version in (12..).take(45) {
         tokio::time::advance(Duration::from_secs(10)).await;
