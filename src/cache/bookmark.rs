@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_apiservers_own_form_is_printed_back() {
+    fn the_apiservers_form_is_reproduced() {
         let pod = |metadata: &str| {
             format!(
                 r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{{metadata}}},"spec":{{"containers":null}},"status":{{}}}}"#
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn of_metadata_alone_it_is_the_conversions_own() {
+    fn a_metadata_bookmark_has_the_form_of_the_conversion() {
         let head = r#"{"type":"BOOKMARK","object":{"kind":"PartialObjectMetadata","apiVersion""#;
         let form = BookmarkForm::of_metadata(None, MetadataVersion::V1);
         let metadata = format!(r#"{{"resourceVersion":"9",{ANNOTATION}}}"#);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_example_it_is_as_short_as_clients_allow() {
+    fn an_unlearned_bookmark_has_the_shortest_accepted_form() {
         let form = BookmarkForm::plain(&envelope()).expect("a kind");
         let expected = r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}"#;
         assert_eq!(line(&form, Mark::None), format!("{expected}\n"));

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn wider_queries_are_of_the_crowded_scope_or_of_everything() {
+    fn wider_queries_cover_the_crowded_scope_or_everything() {
         let now = Instant::now();
         let mut demand = Demand::new();
         for label in ["a", "b", "c"] {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_expired_or_dropped_is_no_longer_in_the_sums() {
+    fn removed_queries_leave_the_sums() {
         let now = Instant::now();
         let mut demand = Demand::new();
         let read = |number: usize| query(Some("shop"), &format!("l{number}"), "");
@@ -271,7 +271,7 @@ mod tests {
 
     /// A read among many queries takes as long as one among few: it holds the lock of the set.
     #[test]
-    fn counting_a_read_takes_no_longer_when_many_are_counted() {
+    fn the_time_to_count_a_read_is_independent_of_their_number() {
         let now = Instant::now();
         let took = |counted: usize| {
             let mut demand = Demand::new();

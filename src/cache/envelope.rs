@@ -42,7 +42,7 @@ pub enum EnvelopeError {
     #[error("the list has no usable resourceVersion")]
     Version,
     /// The list is printed in a form that Listless cannot reproduce.
-    #[error("the list is printed in an unknown way")]
+    #[error("the list has an unknown printed form")]
     NotUnderstood,
 }
 
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn both_families_are_learned_and_printed_back() {
+    fn both_families_are_learned_and_reproduced() {
         let version = ResourceVersion::parse("123").expect("a version");
         for (header, trailer, style, prefix) in [
             (
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_ways_of_printing_are_not_understood() {
+    fn unknown_printed_forms_are_rejected() {
         let typed = r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"}"#;
         for (header, trailer) in [
             (format!(r#"{typed},"items":["#), "]}".to_owned()),

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_moves_in_and_out_of_selections_as_its_labels_change() {
+    fn an_object_enters_and_leaves_selections_as_its_labels_change() {
         let (old, new) = (pod("web", 5), pod("db", 7));
         let event = Event::new(version(7), Change::Modified, new.object(), Some(old.object()));
         assert_eq!(seen(&event, ""), Some((Change::Modified, new.event("MODIFIED"))));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_is_shown_to_those_who_saw_the_object() {
+    fn a_deletion_is_shown_to_followers_that_saw_the_object() {
         let (old, last) = (pod("web", 5), pod("web", 9));
         let event = Event::new(version(9), Change::Deleted, last.object(), Some(old.object()));
         assert_eq!(seen(&event, "app=web"), Some((Change::Deleted, last.event("DELETED"))));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_selector_can_tell_apart_is_not_held_twice() {
+    fn states_that_no_selector_distinguishes_are_held_once() {
         let new = pod("web", 7);
         let alike =
             Event::new(version(7), Change::Modified, new.object(), Some(pod("web", 5).object()));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_given_the_same_bytes() {
+    fn all_watchers_get_the_same_bytes() {
         let event = Event::new(version(7), Change::Added, pod("web", 7).object(), None);
         for representation in [
             Representation::Object,
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_alone_is_shown_in_the_version_asked_for() {
+    fn metadata_is_printed_in_the_requested_version() {
         let (old, new) = (pod("web", 5), pod("db", 7));
         let event = Event::new(version(7), Change::Modified, new.object(), Some(old.object()));
         let shown = |labels: &str, version| {

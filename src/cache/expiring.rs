@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn values_vanish_at_their_time_and_the_first_when_full() {
+    async fn values_expire_and_a_full_table_drops_the_first() {
         let mut table = Expiring::new(2);
         let now = Instant::now();
         let at = |seconds| now + Duration::from_secs(seconds);

@@ -60,7 +60,7 @@ pub enum Lost {
     #[error("the next event has left the window")]
     Behind,
     /// A break: no event leads to the later state.
-    #[error("the window has begun anew")]
+    #[error("the window has restarted")]
     Reset,
 }
 

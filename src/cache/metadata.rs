@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_of_a_built_in_type_is_cut_out_of_its_bytes() {
+    fn metadata_of_a_built_in_type_is_a_part_of_its_bytes() {
         let snapshot = pods(7, &[("d", "p", "u-1", 5, "web"), ("d", "q", "u-2", 6, "db")]);
         let list = snapshot.metadata_list_body(&all_pods(), MetadataVersion::V1).expect("a list");
         assert_eq!(list.count, 2);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_of_a_custom_resource_is_put_in_order() {
+    fn metadata_of_a_custom_resource_is_reordered() {
         let ordered = concat!(
             r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1beta1","metadata":"#,
             r#"{"name":"t-1","generateName":"t-","namespace":"n","#,
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_that_would_be_printed_otherwise_is_not_given() {
+    fn metadata_in_an_unknown_form_is_not_returned() {
         for (usual, odd) in [
             (r#""generation":1"#, r#""generation":0"#),
             (r#"["x"]"#, "[]"),

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_nobody_holds_are_swept() {
+    fn unused_pairs_are_swept() {
         let mut interner = Interner::default();
         let held = interner.pair(PairKind::Label, "app", "held");
         for number in 0..10 * SWEEP_MIN {

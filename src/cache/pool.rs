@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_returns_when_no_part_of_it_is_held() {
+    fn a_buffer_returns_when_no_part_of_it_is_referenced() {
         let pool = Arc::new(Pool::default());
         let whole = lent(&pool, 70_000);
         let (address, part) = (whole.as_ptr(), whole.slice(10..20));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_much_larger_than_needed_is_left_for_others() {
+    fn a_much_larger_buffer_is_not_reused() {
         let pool = Arc::new(Pool::default());
         drop(lent(&pool, 100_000));
         assert!(pool.take(60_000).capacity() < 70_000);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn small_buffers_and_too_many_are_not_kept() {
+    fn small_and_surplus_buffers_are_not_kept() {
         let pool = Arc::new(Pool::default());
         drop(lent(&pool, 1_000));
         assert_eq!(pool.bytes(), 0);

@@ -47,7 +47,7 @@ pub enum ObjectError {
     #[error("the object is out of scope")]
     OutOfScope,
     /// The object is printed in a form that Listless cannot reproduce.
-    #[error("the object is printed in an unknown way")]
+    #[error("the object has an unknown printed form")]
     NotUnderstood,
 }
 

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn every_version_of_the_window_is_shown_as_it_was() {
+    fn every_version_of_the_window_is_replayed() {
         let (history, from) = (history(8), snapshot(None, 10, &[pod("p", 5), pod("q", 6)]));
         let (o, p, q) = (pod("o", 11), pod("p", 12), pod("q", 6));
         let later = pod("o", 14);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_any_more_or_not_yet_is_not_made_up() {
+    fn versions_outside_the_window_have_no_snapshot() {
         let from = snapshot(None, 10, &[pod("p", 5), pod("q", 6)]);
         assert!(roll(&history(8), from.clone(), &version(9)).is_none(), "back in time");
         assert!(roll(&history(8), from.clone(), &version(21)).is_none(), "yet to come");

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_cut_whatever_the_chunks() {
+    fn items_are_split_at_any_chunk_boundary() {
         let body = concat!(
             r#"{"kind":"L","metadata":{"items":["no"],"x":"\"items\":["},"items":["#,
             r#"{"a":"}\"]"},{"b":[{},{"c":"\\"}]},{}"#,
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_reader_ends_the_cutting() {
+    fn an_error_of_the_reader_ends_the_split() {
         #[derive(Debug, PartialEq)]
         struct Stop;
         impl From<SplitError> for Stop {

@@ -55,10 +55,10 @@ pub enum OpenError {
     #[error(transparent)]
     Start(#[from] TooOld),
     /// The replica has changed since the decision.
-    #[error("the replica has ended or begun anew")]
+    #[error("the replica has ended or restarted")]
     Gone,
     /// An object of the replica cannot be printed in this form.
-    #[error("an object cannot be given in the representation asked for")]
+    #[error("an object cannot be printed in the requested representation")]
     Unprintable,
 }
 
@@ -168,7 +168,7 @@ impl Subscription {
         }
     }
 
-    /// Ends, and forwards later watches of this form.
+    /// Ends the subscription; later ones that need the same form cannot open.
     fn unprintable(&self) -> Next {
         if self.representation != Representation::Object {
             self.replica.get().cannot_print_metadata();

@@ -113,7 +113,7 @@ async fn twenty_first_readers_cost_one_list_and_one_watch() {
             .expect("no panic")
             .map_or(0, |view| view.snapshot.clone().expect("synced").len());
     }
-    // Only the first of them was sent before there was a response to wait for.
+    // The first read came before its query was in demand; all others waited for the replica.
     assert_eq!(synced, 19);
     scene.calls.expect_none(Duration::from_secs(60)).await;
     let counters = scene.cache.counters();
@@ -192,7 +192,7 @@ async fn a_refusal_is_remembered_for_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_loses_its_rights_answers_no_more() {
+async fn a_replica_that_loses_its_rights_stops_answering() {
     let mut scene = Scene::new(Settings::default());
     let watch = scene.synced(&everything(), 10, &[Pod::new("a", "p", 5)]).await;
     let view = scene.read(&everything()).expect("synced");
@@ -231,7 +231,7 @@ async fn too_many_selectors_in_a_scope_become_one_replica() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storm_of_different_lists_becomes_one_replica_though_none_is_repeated() {
+async fn a_storm_of_different_lists_becomes_one_replica() {
     let mut scene = Scene::new(Settings::default());
     for name in ["1", "2", "3", "4"] {
         assert_eq!(scene.read(&job(name)).err(), Some(Absence::NotDemanded));
@@ -254,7 +254,7 @@ async fn reads_of_a_storm_that_is_over_do_not_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn gets_of_different_objects_become_one_replica_only_when_they_are_very_many() {
+async fn only_very_many_gets_of_different_objects_become_one_replica() {
     let scene = Scene::new(Settings::default());
     let get = |number: usize| query(Some("a"), "", &format!("metadata.name=pod-{number}"));
     let many = Settings::default().storm_gets_max;
@@ -266,7 +266,7 @@ async fn gets_of_different_objects_become_one_replica_only_when_they_are_very_ma
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_widening_leaves_the_narrow_ones_and_is_not_repeated_soon() {
+async fn a_refused_widening_keeps_the_narrow_replicas_and_is_not_repeated_soon() {
     let mut scene = Scene::new(Settings::default());
     let mut watches = Vec::new();
     between_ticks().await;
@@ -310,7 +310,7 @@ async fn too_many_namespaces_become_one_replica_with_the_same_selector() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn idle_replicas_stop_and_configured_ones_do_not() {
+async fn idle_replicas_stop_unless_they_are_configured() {
     let mut scene =
         Scene::new(Settings { quiet_after: Duration::from_secs(10_000), ..Settings::default() });
     scene.cache.start(query(Some("b"), "", ""));
@@ -337,7 +337,7 @@ async fn a_replica_that_is_configured_later_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_least_recently_used_is_dropped_when_memory_is_short() {
+async fn the_least_recently_used_replica_is_dropped_above_the_memory_limit() {
     let mut scene = Scene::new(Settings { memory_limit_bytes: 350_000, ..Settings::default() });
     let large = [Pod { padding: 100_000, ..Pod::new("a", "p", 5) }];
     scene.cache.start(job("configured"));
@@ -358,7 +358,7 @@ async fn the_least_recently_used_is_dropped_when_memory_is_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_configured_replica_is_tried_again_after_a_refusal() {
+async fn a_configured_replica_is_retried_after_a_refusal() {
     let mut scene = Scene::new(Settings::default());
     scene.cache.start(everything());
     scene.cache.start(everything());
@@ -369,7 +369,7 @@ async fn a_configured_replica_is_tried_again_after_a_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_are_no_more_replicas_than_allowed() {
+async fn the_number_of_replicas_is_limited() {
     let mut scene = Scene::new(Settings { replicas_max: 1, ..Settings::default() });
     let _watch = scene.synced(&job("1"), 10, &[]).await;
     assert!(scene.read(&job("2")).is_err());
@@ -377,7 +377,7 @@ async fn there_are_no_more_replicas_than_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_object_can_be_followed_alone() {
+async fn a_replica_can_follow_a_single_object() {
     let mut scene = Scene::new(Settings::default());
     let named = query(Some("a"), "", "metadata.name=p");
     assert!(scene.read(&named).is_err() && scene.read(&named).is_ok());
@@ -453,7 +453,7 @@ async fn a_replica_whose_task_panics_is_forgotten_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_that_are_read_together_share_the_memory_limit() {
+async fn concurrent_lists_share_the_memory_limit() {
     let settings = Settings { memory_limit_bytes: 100_000, ..Settings::default() };
     let mut scene = Scene::new(settings);
     let mut pipes = Vec::new();

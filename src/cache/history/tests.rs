@@ -43,7 +43,7 @@ fn nothing_starts_before_the_first_list() {
 }
 
 #[test]
-fn a_bookmark_moves_the_end_and_a_list_begins_anew() {
+fn a_bookmark_moves_the_end_and_a_list_restarts_the_window() {
     let mut history = filled(&[12]);
     history.advance(version(30));
     assert_eq!(started(&history, 30), Ok(vec![]));
@@ -55,14 +55,14 @@ fn a_bookmark_moves_the_end_and_a_list_begins_anew() {
 }
 
 #[test]
-fn the_oldest_go_when_there_are_too_many() {
+fn the_oldest_events_are_evicted_by_count() {
     let history = filled(&[11, 12, 13, 14, 15]);
     assert_eq!(started(&history, 10), Err(TooOld));
     assert_eq!(started(&history, 11), Ok(vec![12, 13, 14, 15]));
 }
 
 #[test]
-fn the_oldest_go_when_they_are_too_large() {
+fn the_oldest_events_are_evicted_by_size() {
     let mut history = filled(&[11]);
     history.push(event(12, Change::Modified, "q", 60_000), Instant::now());
     // With its possible printed forms, the event is larger than the whole window may be.
@@ -76,7 +76,7 @@ fn the_oldest_go_when_they_are_too_large() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_go_with_time() {
+async fn the_oldest_events_are_evicted_by_age() {
     let mut history = filled(&[11]);
     tokio::time::advance(Duration::from_secs(40)).await;
     history.push(event(12, Change::Added, "q", 0), Instant::now());
@@ -98,7 +98,7 @@ fn events_of_one_version_stay_together() {
 }
 
 #[test]
-fn a_deletion_carries_its_own_version() {
+fn a_deletion_has_its_own_version() {
     let mut history = History::new(BOUNDS);
     history.reset(version(10));
     history.push(event(12, Change::Deleted, "p", 0), Instant::now());
@@ -109,7 +109,7 @@ fn a_deletion_carries_its_own_version() {
 }
 
 #[test]
-fn a_cursor_goes_on_after_what_it_has_seen_even_at_the_same_version() {
+fn a_cursor_continues_between_events_of_one_version() {
     let mut history = filled(&[12, 15]);
     let followed = |history: &History, cursor| {
         let events = history.after(cursor)?;

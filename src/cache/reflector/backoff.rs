@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_cap_and_begin_anew() {
+    fn waits_double_up_to_the_limit_and_reset() {
         let mut backoff = Backoff::default();
         let waits: Vec<_> = (0..8).map(|_| backoff.next(1.0).as_millis()).collect();
         assert_eq!(waits, [800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_watch_is_opened_once_and_no_more_often_than_it_proves_something() {
+    fn the_rate_of_short_watches_depends_on_their_proofs() {
         let start = Instant::now();
         let mut catch_up = CatchUp::new(start);
         assert_eq!(catch_up.begin(), None);

@@ -41,7 +41,7 @@ pub enum EventError {
     #[error("the event's type is unknown: {0:?}")]
     UnknownType(String),
     /// Its object does not belong to the query.
-    #[error("the event's object is unusable")]
+    #[error("the event's object is invalid")]
     Object(#[source] ObjectError),
     /// A bookmark without a valid version.
     #[error("the bookmark has no usable resourceVersion")]

@@ -17,31 +17,31 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// No response.
-    #[error("no answer from the apiserver")]
+    #[error("no response from the apiserver")]
     Upstream(#[source] upstream::Error),
     /// The query does not fit into a request.
-    #[error("the query cannot be asked for")]
+    #[error("the query does not fit into a request URI")]
     Uri(#[from] http::uri::InvalidUri),
     /// A timeout of a response or of its next chunk.
-    #[error("nothing came from the apiserver for {0:?}")]
+    #[error("the apiserver sent nothing for {0:?}")]
     Silence(Duration),
     /// The response broke off.
     #[error("the response broke off")]
     Body(#[source] BoxError),
     /// An error response of the apiserver.
-    #[error("the apiserver answered {}: {}", .0.code, .0.message)]
+    #[error("the apiserver returned status {}: {}", .0.code, .0.message)]
     Status(Status),
     /// The response is not JSON.
-    #[error("the answer is not JSON but {0:?}")]
+    #[error("the response is not JSON but {0:?}")]
     ContentType(String),
     /// The list cannot be split into items.
     #[error("the list is malformed")]
     Split(#[from] SplitError),
     /// The list around the items is invalid.
-    #[error("the list is unusable")]
+    #[error("the list is invalid")]
     Envelope(#[from] EnvelopeError),
     /// An item is invalid.
-    #[error("an item of the list is unusable")]
+    #[error("an item of the list is invalid")]
     Item(#[from] ObjectError),
     /// Two items have one key.
     #[error("the list is malformed")]
@@ -53,7 +53,7 @@ pub enum Failure {
     #[error("the list does not fit into the memory limit")]
     OutOfMemory,
     /// The list is older than the published version.
-    #[error("the list at {listed} is older than {shown}, which was shown")]
+    #[error("the list at {listed} is older than the published version {shown}")]
     Older {
         /// The list's version.
         listed: ResourceVersion,
@@ -61,10 +61,10 @@ pub enum Failure {
         shown: ResourceVersion,
     },
     /// An event is invalid.
-    #[error("an event is unusable")]
+    #[error("an event is invalid")]
     Event(#[from] EventError),
     /// An event or bookmark is older than the published version.
-    #[error("the watch went back from {shown} to {seen}")]
+    #[error("the watch went back from version {shown} to {seen}")]
     Backwards {
         /// The event's version.
         seen: ResourceVersion,
@@ -72,7 +72,7 @@ pub enum Failure {
         shown: ResourceVersion,
     },
     /// The apiserver's own version is below the published one: its storage was restored.
-    #[error("the apiserver is at {current}, before {shown}, which was shown")]
+    #[error("the apiserver is at version {current}, before the published version {shown}")]
     Restored {
         /// The apiserver's version.
         current: ResourceVersion,

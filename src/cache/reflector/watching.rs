@@ -89,7 +89,7 @@ const READ_LATELY: Duration = Duration::from_secs(90);
 /// The longest silence that a new watch is always allowed: the events it missed are on their way.
 const QUIET_AFTER_OPENING: Duration = Duration::from_secs(5);
 
-/// The number of checks after which a silent watch is reopened, if the collection has newer events.
+/// The number of checks of a silent watch after which it is reopened: it should have had events.
 const QUESTIONS_MAX: u32 = 2;
 
 /// The limit of event bytes that are published together.

@@ -105,7 +105,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_history_of_changes_renders_like_a_sorted_map(steps in prop::collection::vec(step(), 1..8)) {
+    fn any_sequence_of_changes_renders_like_a_sorted_map(steps in prop::collection::vec(step(), 1..8)) {
         let mut model = Model::new();
         let mut at = 10;
         let mut held = snapshot(None, at, &[]);
@@ -171,7 +171,7 @@ fn a_relist_shares_every_page_without_a_difference() {
 }
 
 #[test]
-fn a_relist_does_not_take_over_another_uid_or_version() {
+fn a_relist_does_not_reuse_another_uid_or_version() {
     let pod = Pod::new("a", "p", 5);
     let first = snapshot(None, 5, std::slice::from_ref(&pod));
     let recreated = Pod { uid: "other".to_owned(), padding: 3, ..pod };
@@ -181,7 +181,7 @@ fn a_relist_does_not_take_over_another_uid_or_version() {
 }
 
 #[test]
-fn a_list_with_one_key_twice_is_refused() {
+fn a_list_with_a_repeated_key_is_rejected() {
     let pod = Pod::new("a", "p", 5);
     for pods in [vec![&pod, &pod], vec![&pod, &Pod::new("a", "q", 5), &pod]] {
         let mut rebuild = super::super::rebuild::Rebuild::of(None);
@@ -212,7 +212,7 @@ fn whole_lists_are_not_copied() {
 }
 
 #[test]
-fn an_object_is_rendered_as_a_get_shows_it() {
+fn an_object_is_rendered_as_in_a_get() {
     for padding in [0, 100_000] {
         let pod = Pod { padding, ..Pod::new("a", "p", 5) };
         let held = snapshot(None, 5, std::slice::from_ref(&pod));
@@ -232,7 +232,7 @@ fn memory_of_typical_pods_stays_near_their_bytes() {
 }
 
 #[test]
-fn a_bookmark_moves_the_version_alone() {
+fn a_bookmark_changes_only_the_version() {
     let first = snapshot(None, 5, &many(20));
     let second = Batch::of(first.clone()).finish(version(8));
     assert_eq!((second.version(), second.len()), (&version(8), 20));
