@@ -1,4 +1,4 @@
-//! Answers in JSON as the apiserver writes them, in pieces, compressed, cut short.
+//! Responses in JSON as the apiserver writes them: in chunks, compressed, truncated.
 
 use std::io::Write;
 
@@ -297,7 +297,7 @@ fn the_headers_choose_the_reader() {
     assert_eq!(Learner::of(&headers).finish(), nothing(Unlearned::UnknownEncoding));
 }
 
-/// Any JSON value with keys that might be mistaken for those of interest.
+/// Returns any JSON value, with keys that resemble those of the facts.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -1,4 +1,4 @@
-//! Accept headers as clients send them, and as nobody should.
+//! Accept headers as clients send them, and invalid ones.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn negotiate(accept: &str) -> Negotiated {
     Negotiated::negotiate(Some(accept), None, Some(b"okhttp/3.12.12"))
 }
 
-/// `json`, `protobuf+json`, the conversion, or the reason.
+/// Returns `json`, `protobuf+json`, the conversion, or the reason.
 fn word(negotiated: Negotiated) -> &'static str {
     match negotiated {
         Negotiated::Metadata(Metadata { kind: MetadataKind::Object, version }) => match version {
@@ -143,7 +143,7 @@ fn humans_get_indented_json_unless_the_parameter_says_otherwise() {
             Negotiated::negotiate(Some("application/json"), pretty, Some(agent.as_bytes()));
         assert_eq!(word(negotiated), expected, "{pretty:?} {agent}");
     }
-    // Protobuf is never indented, so neither is what stands for it.
+    // Protobuf is never indented, and neither is the JSON in its place.
     let accept = "application/vnd.kubernetes.protobuf,application/json";
     let negotiated = Negotiated::negotiate(Some(accept), Some("true"), None);
     assert_eq!(negotiated, Negotiated::JsonInsteadOfProtobuf);

@@ -1,4 +1,4 @@
-//! Envelopes written by the apiserver's own serializer, whole and damaged.
+//! Envelopes written by the apiserver's own serializer, complete and damaged.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use proptest::prelude::*;
@@ -69,7 +69,7 @@ fn the_size_of_the_pieces_does_not_matter() {
 fn a_body_cut_short_teaches_nothing() {
     for encoded in [POD, PODLIST, STATUS] {
         let whole = bytes(encoded);
-        // The last two fields of the envelope are empty: without them it is still whole.
+        // The last two fields of the envelope are empty: without them it is still complete.
         for length in 0..whole.len() - 4 {
             let learned = learn(&whole[..length], usize::MAX);
             assert_eq!(learned, Learned::Nothing(Unlearned::Truncated), "{length}");

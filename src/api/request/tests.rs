@@ -1,4 +1,4 @@
-//! The URL grammar and the option tables, row by row.
+//! The URL grammar and the tables of options, row by row.
 
 use http::HeaderValue;
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ fn version(text: &str) -> crate::api::version::ResourceVersion {
     crate::api::version::ResourceVersion::parse(text).expect("a version")
 }
 
-/// `verb resource scope name subresource`, `-` standing for nothing.
+/// Returns `verb resource scope name subresource`, with `-` for an absent part.
 fn summary(request: &ResourceRequest) -> String {
     let scope = request.scope.namespace().unwrap_or("-");
     let name = request.name.as_deref().unwrap_or("-");
@@ -398,7 +398,7 @@ fn a_dry_run_is_seen_when_the_apiserver_sees_it() {
     assert!(dry("fieldManager=x&dryRun"));
     assert!(dry("dry%52un=All"));
     assert!(!dry("fieldManager=x"));
-    // Go drops a pair with a semicolon, so the write is real.
+    // Go drops a pair with a semicolon, and the write is real.
     assert!(!dry("dryRun=All;x"));
 }
 

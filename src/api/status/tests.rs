@@ -1,4 +1,4 @@
-//! Every Status against the bytes the apiserver's own constructors and encoder give.
+//! Every Status, compared with the bytes of the apiserver's own constructors and encoder.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The syntax as a table, and properties over random selectors and objects.
+//! The syntax as a table, and properties of random selectors and objects.
 
 use std::collections::BTreeMap;
 

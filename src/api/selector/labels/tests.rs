@@ -1,4 +1,4 @@
-//! The grammar as a table, and properties over random selectors and objects.
+//! The grammar as a table, and properties of random selectors and objects.
 
 use std::collections::BTreeMap;
 
@@ -223,7 +223,7 @@ fn only_single_values_are_pinned() {
     assert_eq!(pinned, [("a", "1"), ("b", "2"), ("h", "")]);
 }
 
-/// One requirement over two keys and a few values, so that selectors often concern each other.
+/// Returns one requirement over two keys and a few values, which makes selectors often overlap.
 fn requirement() -> impl Strategy<Value = String> {
     let value = prop::sample::select(vec!["", "1", "2", "10", "x"]);
     let key = prop::sample::select(vec!["a", "b"]);

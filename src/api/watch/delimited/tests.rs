@@ -1,4 +1,4 @@
-//! Events written by the apiserver's own serializer, and made by hand: whole, cut and damaged.
+//! Events by the apiserver's own serializer and by hand: complete, truncated and damaged.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn real(encoded: &str) -> Vec<u8> {
     BASE64_STANDARD.decode(encoded).expect("base64")
 }
 
-/// What is shown of a stream that comes in these pieces, and how the reader stands after it.
+/// Returns the events of a stream in these chunks, and the state of the parser after it.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     let (mut reader, mut all) = (Delimited::default(), Vec::new());
     for piece in pieces {
@@ -25,7 +25,7 @@ fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     (all, Ok(()))
 }
 
-/// A field that has a length.
+/// Returns a field with a length.
 fn field(number: u8, value: &[u8]) -> Vec<u8> {
     let mut field = vec![number << 3 | 2];
     let mut length = value.len();
@@ -52,7 +52,7 @@ fn envelope(kind: &str, raw: &[u8]) -> Vec<u8> {
     [b"k8s\0".to_vec(), field(1, &kind), field(2, raw)].concat()
 }
 
-/// A Pod with an annotation so long.
+/// Returns a Pod with an annotation of this length.
 fn pod(name: &str, version: &str, labels: &BTreeMap<String, String>, ballast: usize) -> Vec<u8> {
     let mut meta = [field(1, name.as_bytes()), field(3, b"n"), field(5, b"u")].concat();
     meta.extend(field(6, version.as_bytes()));
@@ -160,7 +160,7 @@ fn whatever_is_not_expected_is_opaque() {
         ("cut inside", event("ADDED", &pod[..pod.len() - 1])),
     ];
     for (what, stream) in table {
-        // What follows does not heal it.
+        // Later events do not repair the stream.
         let stream = [stream, real(ADDED)].concat();
         assert_eq!(read([&*stream]), (Vec::new(), Err(Opaque::Form)), "{what}");
         assert_eq!(read(stream.chunks(1)), (Vec::new(), Err(Opaque::Form)), "{what}");
