@@ -1,4 +1,4 @@
-//! A kubeconfig that leads elsewhere: another server and authority, the same user.
+//! A redirected kubeconfig: another server and authority, the same user.
 
 use std::path::Path;
 
@@ -7,9 +7,9 @@ use kube::config::{AuthInfo, Cluster, Kubeconfig, NamedCluster};
 
 use super::{Error, checked_context, files, read};
 
-/// One context of a kubeconfig with its user as it is, and a cluster that is `server` now.
+/// Returns one context of a kubeconfig with its user unchanged, and with `server` as its cluster.
 ///
-/// Paths in it are absolute, so that it may stand in another directory.
+/// Its paths are absolute, which lets the result be in another directory.
 pub fn redirected(
     path: Option<&Path>,
     context: Option<&str>,
@@ -23,8 +23,8 @@ pub fn redirected(
     })
 }
 
-/// One context of a kubeconfig whose server is the same, but reached through a proxy, which shows
-/// certificates of the authority in `authority_data`.
+/// Returns one context of a kubeconfig with the same server, reached through a proxy. The authority
+/// in `authority_data` signs the proxy's certificates.
 pub fn proxied(
     path: Option<&Path>,
     context: Option<&str>,
@@ -60,7 +60,7 @@ fn redirect(
     Ok(kubeconfig)
 }
 
-/// Whether its users prove themselves by client certificates alone, which end at a proxy.
+/// Reports whether its users have only client certificates, which a proxy cannot forward.
 pub fn has_only_certificate(kubeconfig: &Kubeconfig) -> bool {
     let users = kubeconfig.auth_infos.iter().filter_map(|user| user.auth_info.as_ref());
     let mut users = users.peekable();

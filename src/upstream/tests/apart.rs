@@ -1,4 +1,4 @@
-//! What keeps callers from disturbing each other: connections apart, and requests that are sent again.
+//! The isolation of callers: separate connections, and requests that are sent again.
 
 use std::sync::{
     Arc, Mutex,
@@ -21,10 +21,10 @@ use crate::{
 const HTTP2: &[&str] = &["h2", "http/1.1"];
 const HTTP1: &[&str] = &["http/1.1"];
 
-/// Which connection each path came over.
+/// The connection of each path.
 type Visits = Arc<Mutex<Vec<(String, usize)>>>;
 
-/// Answers 401 to every token but `good`, 403 to nobody, and notes the connection.
+/// Answers 401 to every token except `good`, 403 to anonymous requests, and records the connection.
 fn serve_noting(server: Server, http2: bool) -> Visits {
     let visits = Visits::default();
     let (noted, connections) = (Arc::clone(&visits), Arc::new(AtomicUsize::new(0)));
@@ -129,7 +129,7 @@ async fn send_frame(stream: &mut TlsStream<DuplexStream>, kind: u8, id: u32, pay
     stream.write_all(&bytes).await.unwrap();
 }
 
-/// How the first connection gets rid of its request.
+/// The way in which the first connection rejects its request.
 #[derive(Clone, Copy, Debug)]
 enum Away {
     /// GOAWAY, whose last stream is below the request's.
@@ -140,7 +140,7 @@ enum Away {
     Processed,
 }
 
-/// The first connection goes away once it has seen some of a body; others echo.
+/// Closes the first connection once it has seen a part of a body; others echo.
 fn serve_away(server: Server, away: Away) -> Arc<AtomicUsize> {
     let connections = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&connections);

@@ -27,7 +27,7 @@ use crate::{
 
 const HTTP1: &[&str] = &["http/1.1"];
 
-/// Answers with what was asked; `/watch` begins a body and never ends it.
+/// Echoes the request; `/watch` starts a body and never ends it.
 async fn server(stream: TlsStream<DuplexStream>) {
     let service = service_fn(|request: Request<Incoming>| async move {
         let uri = request.uri().to_string();
@@ -104,7 +104,7 @@ async fn connections_that_died_idle_cost_no_request() {
     }
     let before = network.dialled();
     close.notify_waiters();
-    // Virtual time passes when every task has seen the end.
+    // Virtual time passes once every task has seen the end.
     crate::testing::pass(Duration::from_secs(1)).await;
     for _ in 0..3 {
         text(send(&pool, "/", Lane::Short).await.unwrap()).await;
@@ -143,7 +143,7 @@ fn serve_raw(listening: super::harness::Server, answers: &'static [&'static str]
             }
             stream.write_all(answer.as_bytes()).await.unwrap();
         }
-        // The rest is never answered.
+        // Further requests are never answered.
         while matches!(stream.read(&mut bytes).await, Ok(1..)) {}
     });
 }

@@ -1,4 +1,4 @@
-//! Whose credentials a request carries, and where they come from.
+//! The credentials of a request, and their sources.
 
 use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Says which credentials came; 401 to those whose token begins with `bad`.
+/// Returns the credentials of the request; 401 if the token begins with `bad`.
 async fn apiserver(stream: TlsStream<DuplexStream>) {
     let certificate = stream.get_ref().1.peer_certificates().is_some();
     let service = service_fn(move |request: Request<Incoming>| async move {
@@ -168,7 +168,7 @@ async fn refused_token_is_read_again_at_once_but_not_for_every_refusal() {
     assert_eq!(ask(&own, &[]).await.0, 401, "read just now");
     crate::testing::pass(Duration::from_secs(11)).await;
     assert_eq!(ask(&own, &[]).await, (200, "authorization=Bearer good".to_owned()));
-    // What has a body is not sent a second time.
+    // A request with a body is not sent again.
     std::fs::write(&token, "bad2").unwrap();
     crate::testing::pass(Duration::from_secs(61)).await;
     let request = || Request::post("/").body(Body::full("{}")).unwrap();
@@ -310,7 +310,7 @@ async fn service_account_is_read_from_its_directory() {
     assert_eq!(address.endpoint().authority().as_str(), "[fd00::1]:6443");
 }
 
-/// A token of a pod that ends then, in Unix time.
+/// Returns a token of a pod that expires at this Unix time.
 fn ending(at: u32) -> String {
     let claims = BASE64_URL_SAFE_NO_PAD.encode(format!("{{\"exp\":{at}}}"));
     format!("e30.{claims}.c2ln")

@@ -1,4 +1,4 @@
-//! What the pool promises to those who send requests.
+//! The guarantees of the pool to the senders of requests.
 
 use std::{
     convert::Infallible,
@@ -26,7 +26,7 @@ use crate::{
 
 const HTTP2: &[&str] = &["h2", "http/1.1"];
 
-/// Streams open on one connection, now and at most.
+/// The open streams of one connection, now and at most.
 #[derive(Clone, Default)]
 struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
 
@@ -54,7 +54,7 @@ impl Drop for Counted {
     }
 }
 
-/// Answers `/watch` with an endless body, everything else with what was asked.
+/// Answers `/watch` with an endless body, and echoes everything else.
 async fn answer(request: Request<Incoming>, gauge: Gauge) -> Result<Response<Body>, Infallible> {
     let counted = gauge.enter();
     let path = request.uri().path_and_query().unwrap().to_string();

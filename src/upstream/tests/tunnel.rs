@@ -1,4 +1,4 @@
-//! Upgrades, from a client through us to an apiserver.
+//! Upgrades, from a client through Listless to an apiserver.
 
 use std::{convert::Infallible, io};
 
@@ -27,7 +27,8 @@ fn switching(protocol: &str) -> Response<Body> {
     response
 }
 
-/// Switches to an echo that says goodbye after the other side has ended; refuses `/refused`.
+/// Switches to an echo that sends a last message after the other side has ended; refuses
+/// `/refused`.
 async fn apiserver(stream: TlsStream<DuplexStream>) {
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
     let service = service_fn(|mut request: Request<Incoming>| async move {
@@ -41,7 +42,7 @@ async fn apiserver(stream: TlsStream<DuplexStream>) {
         tokio::spawn(async move {
             let mut stream = TokioIo::new(upgrade.await.unwrap());
             let mut bytes = Vec::new();
-            // A client that breaks off is told nothing.
+            // A client that breaks off gets no message.
             if stream.read_to_end(&mut bytes).await.is_err() {
                 return;
             }
@@ -65,7 +66,7 @@ fn ask(path: &str, protocol: &str) -> Request<Body> {
         .unwrap()
 }
 
-/// Does for a client what the proxy's forward step does.
+/// Forwards for a client as the proxy's forward step does.
 async fn proxy(stream: DuplexStream, pool: Pool) {
     let service = service_fn(move |mut request: Request<Incoming>| {
         let pool = pool.clone();
