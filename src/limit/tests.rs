@@ -47,7 +47,7 @@ fn all_who_come_while_one_waits_wait_for_the_same_token() {
     for _ in 0..4 {
         bucket.leave(&rate, released, Leaving::Answered, released);
     }
-    // They used one token together: the next is there an interval later.
+    // They used one token together: the next one is available an interval later.
     let next = Turn::At(released + milliseconds(200), Place::First);
     assert_eq!(bucket.join(&rate, patience, released), next);
 }
@@ -112,7 +112,7 @@ fn a_reservation_waits_its_turn_or_is_not_made() {
 }
 
 proptest! {
-    /// Whatever comes when: in no stretch of time are there more tokens than its burst and rate.
+    /// Checks that no time span has more tokens than its burst and rate, whatever the sequence.
     #[test]
     fn no_stretch_of_time_has_more_tokens_than_its_rate(
         per_second in 1_u32..200,
@@ -138,7 +138,8 @@ proptest! {
         }
     }
 
-    /// Who is told how long to wait, and does, has its token then and not a millisecond before.
+    /// Checks that a request after the returned wait gets its token, and one a millisecond earlier
+    /// does not.
     #[test]
     fn the_wait_that_is_told_is_exactly_long_enough(
         per_second in 1_u32..100,
@@ -161,7 +162,8 @@ proptest! {
         }
     }
 
-    /// However many come and however some go away: groups leave no closer together than the rate says.
+    /// Checks that groups leave no more often than the rate allows, whatever their size and whoever
+    /// leaves.
     #[test]
     fn those_who_wait_together_cost_one_token_a_group(
         per_second in 1_u32..50,
