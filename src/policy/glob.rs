@@ -1,4 +1,4 @@
-//! Patterns for user agents: `*` stands for anything, everything else for itself. Pure.
+//! Patterns for user agents: `*` matches any text, every other character itself. Pure.
 
 use std::str::FromStr;
 
@@ -6,28 +6,28 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob(Box<str>);
 
-/// Why a text is no pattern.
+/// The reason why a text is not a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAGlob {
-    /// Nothing.
+    /// The text is empty.
     #[error("is empty; \"*\" stands for every user agent")]
     Empty,
-    /// Longer than any user agent.
+    /// The text is longer than any user agent.
     #[error("is longer than 256 characters")]
     TooLong,
-    /// What no header holds.
+    /// The text has a character that no header contains.
     #[error("has a character that no header has")]
     BadCharacter,
 }
 
-/// No user agent worth naming is longer.
+/// The longest pattern; no useful user agent is longer.
 const BYTES_MAX: usize = 256;
 
 // === impl Glob ===
 
 impl Glob {
-    /// Whether the whole text is as the pattern says. The time it takes grows with the product of
-    /// both lengths at worst.
+    /// Reports whether the pattern matches the whole text. The time is at worst proportional to the
+    /// product of both lengths.
     pub fn matches(&self, text: &[u8]) -> bool {
         let mut parts = self.0.as_bytes().split(|byte| *byte == b'*');
         let first = parts.next().unwrap_or_default();
@@ -40,7 +40,7 @@ impl Glob {
         rest.ends_with(last)
     }
 
-    /// As it was written.
+    /// Returns the written form.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -111,7 +111,7 @@ mod tests {
         }
     }
 
-    /// The plain definition: a star takes nothing, or one more letter.
+    /// Matches by the plain definition: a star matches nothing, or one more character.
     fn plainly(pattern: &[u8], text: &[u8]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),
