@@ -37,19 +37,19 @@ pub enum Lane {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Connecting failed; nothing was sent.
-    #[error("connecting to the apiserver failed")]
+    #[error("cannot connect to the apiserver")]
     Connect(#[source] crate::body::BoxError),
     /// Connecting timed out; nothing was sent.
     #[error("connecting to the apiserver timed out")]
     ConnectTimeout,
     /// The connection broke; the request may have reached the apiserver.
-    #[error("the connection to the apiserver broke before an answer came")]
+    #[error("the connection to the apiserver broke before a response came")]
     Broken(#[source] crate::body::BoxError),
     /// Listless's own credentials were not available; nothing was sent.
-    #[error("own credentials could not be obtained")]
+    #[error("cannot obtain credentials for the apiserver")]
     Credentials(#[source] crate::body::BoxError),
     /// Too many requests or connections are in flight (the named limit was reached).
-    #[error("upstream capacity reached: {0}")]
+    #[error("limit reached: {0}")]
     Saturated(&'static str),
 }
 

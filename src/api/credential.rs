@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_called_by_its_first_word_if_that_is_a_name() {
+    fn the_name_of_a_client_is_its_first_word_if_valid() {
         for (agent, expected) in [
             ("kubectl/v1.36.3 (linux/amd64) kubernetes/abc", "kubectl/v1.36.3"),
             ("fabric8-kubernetes-client/6.13.4", "fabric8-kubernetes-client/6.13.4"),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_agent_is_told_whole_or_not_at_all() {
+    fn a_user_agent_is_shown_completely_or_not_at_all() {
         let whole = "kubectl/v1.36.3 (linux/amd64) kubernetes/abc";
         assert_eq!(user_agent(&headers(whole)), whole);
         for agent in ["s3cret", "tool/s3cret (linux)", "tool/1 eyJhbGciOiJSUzI1NiJ9.e30.x"] {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_told_unless_it_repeats_the_token() {
+    fn a_target_that_repeats_the_token_is_detected() {
         assert!(is_told(&headers("a"), "/api?x=s3cret"));
         assert!(!is_told(&headers("a"), "/api?x=other"));
         assert!(!is_told(&HeaderMap::new(), "/api?x=s3cret"));

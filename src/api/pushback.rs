@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_seconds_are_understood() {
+    fn only_whole_seconds_are_accepted() {
         for (value, seconds) in [("7", Some(7)), ("0", Some(0)), ("1.5", None), ("-1", None)] {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, value.parse().unwrap())]);
             assert_eq!(retry_after(&headers), seconds.map(Duration::from_secs), "{value}");

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_of_any_length_is_kept_to_the_digit() {
+    fn a_version_of_any_length_keeps_its_digits() {
         for length in 1..=DIGITS_MAX {
             let text = "1234567890".repeat(4)[..length].to_owned();
             let kept = version(&text);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_versions_are_refused() {
+    fn malformed_versions_are_rejected() {
         for text in ["", "0", "007", "-1", "1a", " 1", "١", &"9".repeat(40)] {
             assert_eq!(ResourceVersion::parse(text), Err(NotAVersion), "{text:?}");
         }

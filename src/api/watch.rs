@@ -53,10 +53,10 @@ pub struct ShownObject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Opaque {
     /// Its form is unknown.
-    #[error("the watch is in a form that cannot be read along")]
+    #[error("the watch has a form that cannot be parsed")]
     Form,
     /// It exceeds the size limit.
-    #[error("an event of the watch is too large to be read along")]
+    #[error("an event of the watch is too large to be parsed")]
     TooLarge,
 }
 
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_a_chunked_watch_are_shown_whatever_its_chunks() {
+    fn events_of_a_chunked_watch_are_reported_in_any_chunks() {
         let deleted = ADDED.replace("ADDED", "DELETED");
         let stream = format!("{ADDED}\n{BOOKMARK}\n{deleted}\n{GONE}\n");
         let expected = vec![a_at_7(false), a_at_7(true), Shown::Expired];
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_a_websocket_watch_are_shown_whatever_its_frames() {
+    fn events_of_a_websocket_watch_are_reported_in_any_frames() {
         let frame = |first: u8, payload: &[u8]| {
             let length = u16::try_from(payload.len()).expect("short").to_be_bytes();
             let mut frame = vec![first];
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_opaque() {
+    fn an_unreadable_watch_is_opaque() {
         assert!(WatchReader::http(Some(protobuf::MEDIA_TYPE), Some("gzip")).is_err());
         assert!(WatchReader::http(Some("application/json"), Some("gzip")).is_err());
         assert!(WatchReader::http(None, None).is_err());

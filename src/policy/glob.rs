@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_anything_and_all_else_for_itself() {
+    fn a_star_matches_any_text_and_other_characters_themselves() {
         for (pattern, text, expected) in [
             ("*", "", true),
             ("*", "curl/8", true),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn an_invalid_pattern_is_rejected() {
         let long = "x".repeat(BYTES_MAX + 1);
         for (text, reason) in [
             ("", NotAGlob::Empty),
@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_pattern_matches_as_its_plain_definition_says(
+        fn every_pattern_matches_as_its_plain_definition(
             pattern in "[ab*]{1,8}",
             text in "[ab]{0,10}",
         ) {

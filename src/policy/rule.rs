@@ -56,7 +56,7 @@ pub enum ReadVerb {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Selectors {
-    /// With or without a selector.
+    /// Any read, with or without a selector.
     #[default]
     Any,
     /// Only with a selector.

@@ -44,10 +44,10 @@ pub enum EndpointError {
     #[error("server URL {0} is neither http:// nor https://")]
     Scheme(Uri),
     /// The URL names no host.
-    #[error("server URL {0} names no host")]
+    #[error("server URL {0} has no host")]
     NoHost(Uri),
     /// The name for the verification of the certificate is not a valid one.
-    #[error("{0:?} is not a server name that a certificate can have")]
+    #[error("{0:?} is not a valid server name of a certificate")]
     ServerName(String),
 }
 

@@ -55,10 +55,10 @@ pub enum ProxyError {
     #[error("proxy-url has scheme {0:?}, only http:// is supported")]
     Scheme(String),
     /// The URL names no host.
-    #[error("proxy-url names no host")]
+    #[error("proxy-url has no host")]
     NoHost,
     /// User and password are not valid in a header.
-    #[error("proxy-url has credentials that are not plain text")]
+    #[error("the credentials in proxy-url are not valid in a header")]
     Credentials,
 }
 
@@ -185,7 +185,7 @@ async fn read_head(stream: &mut dyn Stream) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(256);
     while !head.ends_with(b"\r\n\r\n") {
         if head.len() == CONNECT_ANSWER_BYTES_MAX {
-            return Err(io::Error::other("the proxy's answer to CONNECT is too long"));
+            return Err(io::Error::other("the proxy's response to CONNECT is too long"));
         }
         head.push(stream.read_u8().await?);
     }
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn proxy_is_asked_for_a_tunnel_and_later_bytes_stay_in_it() {
+    async fn a_proxy_opens_a_tunnel_and_later_bytes_stay_in_it() {
         let (asked, stream) = tunnel(b"HTTP/1.1 200 Connection established\r\n\r\nhello").await;
         assert_eq!(
             asked,
@@ -246,14 +246,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn proxy_that_refuses_is_named_with_its_status_line() {
+    async fn the_refusal_of_a_proxy_contains_its_status_line() {
         let (_, stream) = tunnel(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n").await;
         let error = stream.err().unwrap().to_string();
         assert!(error.contains("407 Proxy Authentication Required"), "{error}");
     }
 
     #[test]
-    fn only_plain_http_proxies_are_taken() {
+    fn only_plain_http_proxies_are_accepted() {
         let error = HttpProxy::parse(&"socks5://localhost:1080".parse().unwrap()).err().unwrap();
         assert!(error.to_string().contains("socks5"), "{error}");
     }

@@ -73,7 +73,7 @@ pub enum Source {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kubeconfig could not be read, parsed or merged.
-    #[error("kubeconfig {files} cannot be read")]
+    #[error("cannot read kubeconfig {files}")]
     Kubeconfig {
         /// The file, or the files that were to be merged.
         files: String,
@@ -111,7 +111,9 @@ pub enum Error {
         available: String,
     },
     /// The context names an entry that does not exist.
-    #[error("context {context:?} of kubeconfig {files} names {kind} {name:?}, which is not there")]
+    #[error(
+        "context {context:?} of kubeconfig {files} names {kind} {name:?}, which does not exist"
+    )]
     Dangling {
         /// The files.
         files: String,
@@ -123,7 +125,7 @@ pub enum Error {
         name: String,
     },
     /// The cluster's entry is invalid.
-    #[error("the cluster of {origin} cannot be used")]
+    #[error("cannot use the cluster of {origin}")]
     Cluster {
         /// The place of the entry.
         origin: String,
@@ -132,7 +134,7 @@ pub enum Error {
         source: BoxError,
     },
     /// The user's entry is invalid.
-    #[error("the credentials of {origin} cannot be used")]
+    #[error("cannot use the credentials of {origin}")]
     Credentials {
         /// The place of the entry.
         origin: String,
@@ -141,7 +143,7 @@ pub enum Error {
         source: BoxError,
     },
     /// A file of the service account could not be read.
-    #[error("service account file {} cannot be read", .path.display())]
+    #[error("cannot read service account file {}", .path.display())]
     ServiceAccount {
         /// The file.
         path: PathBuf,

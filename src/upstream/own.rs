@@ -105,7 +105,7 @@ impl Own {
                 true
             }
             Err(error) => {
-                warn!(%error, "own credentials were refused and could not be renewed");
+                warn!(%error, "the apiserver refused the credentials, and their renewal failed");
                 false
             }
         }

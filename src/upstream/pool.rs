@@ -256,7 +256,7 @@ impl Client for Pool {
 /// Rejects a switch of protocols that the request did not ask for. Its connection is dropped.
 fn final_answer(response: Response<Body>) -> Result<Response<Body>, Error> {
     if response.status().is_informational() {
-        return Err(Error::Broken(format!("unexpected answer {}", response.status()).into()));
+        return Err(Error::Broken(format!("unexpected response {}", response.status()).into()));
     }
     Ok(response)
 }

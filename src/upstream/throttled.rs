@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn beyond_the_burst_requests_go_out_at_the_rate_and_in_their_order() {
+    async fn requests_above_the_burst_are_sent_at_the_rate_and_in_order() {
         let noting = Noting::default();
         let client = Throttled::new(Arc::new(noting.clone()), Metrics::new());
         let start = Instant::now();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_would_wait_too_long_is_told_so_and_the_bound_is_reported() {
+    async fn a_request_that_would_wait_too_long_fails_and_is_counted() {
         let metrics = Metrics::new();
         let client = Throttled::new(Arc::new(Noting::default()), metrics.clone());
         let sends = (0..1000).map(|_| client.send(request(), Lane::Short));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn two_ways_share_one_ceiling() {
+    async fn two_clients_share_one_limit() {
         let client = Throttled::new(Arc::new(Noting::default()), Metrics::new());
         let beside = client.beside(Arc::new(Noting::default()));
         for way in [&client, &beside].into_iter().cycle().take(BURST as usize) {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_stops_waiting_leaves_its_turn_to_others() {
+    async fn a_dropped_request_leaves_its_turn_to_others() {
         let noting = Noting::default();
         let client = Throttled::new(Arc::new(noting.clone()), Metrics::new());
         for _ in 0..BURST {

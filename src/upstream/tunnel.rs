@@ -85,7 +85,9 @@ fn agreed<B>(response: &Response<B>, asked: Option<&HeaderValue>) -> Result<(), 
         _ => false,
     };
     if response.status() == StatusCode::SWITCHING_PROTOCOLS && !same {
-        return Err(Error::Broken("the apiserver switched to a protocol nobody asked for".into()));
+        return Err(Error::Broken(
+            "the apiserver switched to a protocol that was not requested".into(),
+        ));
     }
     Ok(())
 }

@@ -112,7 +112,7 @@ fn list_version(
         (Some("0"), Some("Exact")) => Err(NotModelled::IllegalCombination),
         (Some(text), Some("Exact")) => Ok(VersionMatch::Exact(version(text)?)),
         (Some(text), Some("NotOlderThan")) => Ok(VersionMatch::NotOlderThan(version(text)?)),
-        // With a limit, a version alone has always meant exactly that version.
+        // A version alone, together with a limit, has always meant exactly that version.
         (Some(text), None) if limit.is_some() => Ok(VersionMatch::Exact(version(text)?)),
         (Some(text), None) => Ok(VersionMatch::NotOlderThan(version(text)?)),
         (None, Some(_)) | (Some(_), Some(_)) => Err(NotModelled::IllegalCombination),

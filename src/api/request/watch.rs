@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_watch_starts_is_what_the_apiserver_makes_of_it() {
+    fn a_watch_starts_as_on_the_apiserver() {
         let at = |version: &str| {
             VersionMatch::NotOlderThan(ResourceVersion::parse(version).expect("a version"))
         };
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn bookmarks_and_the_end_are_as_asked_for() {
+    fn bookmarks_and_the_timeout_are_parsed() {
         let watch = understood("allowWatchBookmarks=true&timeout=7m5s&timeoutSeconds=425");
         assert!(watch.bookmarks);
         assert_eq!(watch.timeout, Some(Duration::from_secs(425)));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_apiserver_refuses_or_we_do_not_know_is_not_understood() {
+    fn refused_and_unknown_parameters_are_not_modelled() {
         let rows = [
             ("sendInitialEvents=true", NotModelled::IllegalCombination),
             ("sendInitialEvents=1&resourceVersionMatch=Exact", NotModelled::IllegalCombination),

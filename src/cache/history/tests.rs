@@ -65,7 +65,7 @@ fn the_oldest_events_are_evicted_by_count() {
 fn the_oldest_events_are_evicted_by_size() {
     let mut history = filled(&[11]);
     history.push(event(12, Change::Modified, "q", 60_000), Instant::now());
-    // With its possible printed forms, the event is larger than the whole window may be.
+    // The event and its printed forms together are larger than the limit of the window.
     assert!(history.bytes() > 100_000);
     assert_eq!(started(&history, 10), Err(TooOld));
     assert_eq!(started(&history, 11), Ok(vec![12]));

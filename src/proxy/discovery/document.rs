@@ -30,7 +30,7 @@ pub struct Document {
 /// The form in which a document is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// With its body.
+    /// The document with its body.
     Whole,
     /// "Not modified": the client has it already.
     NotModified,

@@ -186,7 +186,7 @@ current-context: prod
     }
 
     #[test]
-    fn another_current_context_is_told_once_and_so_is_the_way_back() {
+    fn a_changed_current_context_is_reported_once_each_way() {
         let mut file = File::new();
         let mut followed = file.follow(None);
         assert_eq!((followed.look().unwrap(), followed.context()), (None, "prod"));
@@ -198,7 +198,7 @@ current-context: prod
     }
 
     #[test]
-    fn a_context_that_was_asked_for_stays_but_for_what_it_names() {
+    fn a_requested_context_stays_and_its_entries_may_change() {
         let mut file = File::new();
         let mut followed = file.follow(Some("prod"));
         file.write(&KUBECONFIG.replace("current-context: prod", "current-context: test"));
@@ -210,7 +210,7 @@ current-context: prod
     }
 
     #[test]
-    fn what_means_the_same_is_no_news() {
+    fn an_equal_meaning_is_no_change() {
         let mut file = File::new();
         let mut followed = file.follow(None);
         file.write(&KUBECONFIG.replace("access-token: a", "access-token: b"));
@@ -220,7 +220,7 @@ current-context: prod
     }
 
     #[test]
-    fn files_that_cannot_be_read_are_an_error_and_change_nothing() {
+    fn unreadable_files_are_an_error_and_change_nothing() {
         let mut file = File::new();
         let mut followed = file.follow(None);
         file.write("clusters: [");

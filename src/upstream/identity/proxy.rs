@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_exempt_as_go_programs_see_it() {
+    fn hosts_are_exempt_as_in_go_programs() {
         let cases = [
             ("example.com", "example.com", true),
             ("a.example.com", "example.com", true),

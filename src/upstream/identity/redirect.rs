@@ -111,7 +111,7 @@ current-context: prod
     }
 
     #[test]
-    fn the_user_stays_and_the_cluster_is_nothing_but_the_new_server() {
+    fn the_user_stays_and_the_cluster_has_only_the_new_server() {
         let (written, certificate_only) = written(None);
         let cluster = serde_json::json!({
             "server": "https://127.0.0.1:1", "certificate-authority-data": "UEVN",
@@ -128,7 +128,7 @@ current-context: prod
     }
 
     #[test]
-    fn behind_a_proxy_the_server_stays_and_is_trusted_by_the_proxys_authority() {
+    fn a_proxied_server_stays_with_the_authority_of_the_proxy() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("config");
         std::fs::write(&file, KUBECONFIG).expect("written");
@@ -142,7 +142,7 @@ current-context: prod
     }
 
     #[test]
-    fn a_user_who_has_only_a_certificate_is_told_apart() {
+    fn a_user_with_only_a_certificate_is_detected() {
         let (written, certificate_only) = written(Some("test"));
         assert_eq!(written["current-context"], "test");
         assert!(certificate_only);

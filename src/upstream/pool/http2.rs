@@ -293,7 +293,7 @@ impl Driver {
             biased;
             outcome = &mut served => debug!(?outcome, "connection to the apiserver ended"),
             end = supervise(pings, &state, &settings) => {
-                debug!(?end, "connection to the apiserver is given up");
+                debug!(?end, "closing a connection to the apiserver");
                 state.retired.store(true, Ordering::Release);
                 forget();
                 if end == End::Idle {

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_remembered_is_bounded_and_what_is_in_use_stays() {
+    fn accepted_credentials_are_bounded_and_used_ones_stay() {
         let trust = Trust::default();
         let credential = |number: usize| {
             let value = HeaderValue::try_from(format!("Bearer {number}")).unwrap();

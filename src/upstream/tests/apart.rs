@@ -68,7 +68,7 @@ async fn ask(pool: &Pool, path: &str, credential: Option<&str>) -> StatusCode {
 }
 
 #[tokio::test]
-async fn who_is_not_known_to_be_good_shares_no_connection_with_those_who_are() {
+async fn unaccepted_credentials_have_their_own_connections() {
     for (protocols, http2) in [(HTTP2, true), (HTTP1, false)] {
         let (pool, _, server) = start_shared(protocols);
         let visits = serve_noting(server, http2);
@@ -176,7 +176,7 @@ fn serve_away(server: Server, away: Away) -> Arc<AtomicUsize> {
 }
 
 #[tokio::test]
-async fn unprocessed_request_is_sent_again_with_the_body_that_was_sent_already() {
+async fn an_unprocessed_request_is_sent_again_with_its_body() {
     for away in [Away::Goaway, Away::Refused] {
         for pieces in [vec![vec![b'a'; 10]], vec![vec![b'a'; 100_000], vec![b'b'; 200_000]]] {
             let (pool, _, server) = start("", HTTP2, Settings::default());
@@ -201,7 +201,7 @@ async fn unprocessed_request_is_sent_again_with_the_body_that_was_sent_already()
 }
 
 #[tokio::test]
-async fn request_that_may_have_been_processed_is_not_sent_again_and_neither_is_half_a_body() {
+async fn a_possibly_processed_request_or_a_partial_body_is_not_sent_again() {
     let kept = super::super::pool::KEPT_BYTES_MAX;
     for (away, length) in [(Away::Processed, 10), (Away::Goaway, kept + 1)] {
         let (pool, _, server) = start("", HTTP2, Settings::default());

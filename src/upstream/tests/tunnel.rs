@@ -89,7 +89,7 @@ async fn proxy(stream: DuplexStream, pool: Pool) {
 }
 
 #[tokio::test]
-async fn bytes_pass_both_ways_and_each_side_ends_by_itself() {
+async fn bytes_pass_both_ways_and_each_side_ends_separately() {
     let (pool, network, server) = start("/base", HTTP2, Settings::default());
     server.serve(apiserver);
     let (mut client, far) = tokio::io::duplex(1024);
@@ -111,7 +111,7 @@ async fn bytes_pass_both_ways_and_each_side_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn refusal_is_a_normal_answer() {
+async fn a_refusal_is_a_normal_response() {
     let (pool, _, server) = start("", HTTP2, Settings::default());
     server.serve(apiserver);
     let response = pool.upgrade(ask("/refused", "websocket")).await.unwrap();
@@ -120,7 +120,7 @@ async fn refusal_is_a_normal_answer() {
 }
 
 #[tokio::test]
-async fn switch_to_another_protocol_is_an_error() {
+async fn a_switch_to_another_protocol_is_an_error() {
     let (pool, _, server) = start("", HTTP2, Settings::default());
     server.serve(apiserver);
     let answer = pool.upgrade(ask("/", "wrong")).await;
@@ -128,7 +128,7 @@ async fn switch_to_another_protocol_is_an_error() {
 }
 
 #[tokio::test]
-async fn tunnels_are_counted_as_long_as_they_are_open() {
+async fn open_tunnels_are_counted() {
     let settings = Settings { tunnels_max: 1, ..Settings::default() };
     let (pool, _, server) = start("", HTTP2, settings);
     server.serve(apiserver);
@@ -141,7 +141,7 @@ async fn tunnels_are_counted_as_long_as_they_are_open() {
 }
 
 #[tokio::test]
-async fn headers_of_the_upgrade_arrive_as_they_were() {
+async fn the_headers_of_an_upgrade_arrive_unchanged() {
     let (pool, _, mut server) = start("/base", HTTP2, Settings::default());
     let asked = tokio::spawn(async move { pool.upgrade(ask("/a?b=c", "websocket")).await });
     let mut stream = server.accept().await;

@@ -280,7 +280,7 @@ async fn an_outage_costs_few_requests() {
         drop(scene.calls.next().await);
         requests += 1;
     }
-    // With a jitter of a half: 15 s each once the waits have reached their limit.
+    // The jitter is a half: 15 s each once the waits have reached their limit.
     assert!((200..260).contains(&requests), "{requests}");
 }
 
