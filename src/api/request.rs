@@ -281,7 +281,7 @@ impl ResourceRequest {
 
 impl Read {
     /// Returns the name in an access review of this read. It is the path's name, or the one that a
-    /// LIST pins by field selector if it is valid in a path (S-URL-07).
+    /// LIST pins by field selector. A pinned name must be valid in a path (S-URL-07).
     pub fn review_name(&self) -> Option<&str> {
         let is_segment = |name: &&str| !matches!(*name, "." | "..") && !name.contains(['/', '%']);
         self.name.as_deref().or_else(|| self.query.fields.pinned(NAME_PATH).filter(is_segment))

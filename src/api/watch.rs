@@ -1,8 +1,8 @@
 //! The events that a watch shows its client, parsed while they stream.
 //!
-//! The parser accepts JSON events from a chunked body (one per line) or from WebSocket frames, and
-//! protobuf from a chunked body. Invariant: an unreadable watch is reported as opaque, and nothing
-//! is guessed. Events are neither changed nor delayed.
+//! The parser accepts JSON events and protobuf from a chunked body, and JSON events from WebSocket
+//! frames. A chunked body has one JSON event per line. Invariant: an unreadable watch is reported
+//! as opaque, and nothing is guessed. Events are neither changed nor delayed.
 
 mod delimited;
 mod websocket;

@@ -56,8 +56,8 @@ struct Tally {
 /// The limit of counted queries.
 const QUERIES_MAX: usize = 4096;
 
-/// The memory of all counts together. Each query has an entry, a position in the order of expiry,
-/// and at most one entry in each of three tables.
+/// The memory of all counts together. Each query has an entry and a position in the order of
+/// expiry. It has at most one entry in each of three further tables.
 const DEMAND_BYTES_MAX: usize = 4 << 20;
 
 const _: () = {
@@ -117,8 +117,8 @@ impl Demand {
         }
     }
 
-    /// Returns the wider queries that cover this one and could replace the queries of its group, best
-    /// first, if there are more than `queries_max` of them.
+    /// Returns the wider queries, best first, that cover this one and could replace the queries of
+    /// its group. There are none unless the group has more than `queries_max` queries.
     pub(super) fn wider(&self, query: &Query, queries_max: usize) -> Vec<Query> {
         let group = self.groups.get(&self.group(query));
         let Some(group) = group.filter(|group| group.queries > queries_max) else {

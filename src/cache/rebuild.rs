@@ -1,9 +1,9 @@
 //! The conversion of a whole list into a snapshot, object by object. Pure.
 //!
-//! An object whose bytes equal those in the previous snapshot is taken from there, and pages
-//! without a difference are shared: two generations never coexist in memory. Equal versions do not
-//! imply equal bytes: a schema, a conversion or another release of the apiserver changes an
-//! object's form without a write. Nothing is visible until the list is complete.
+//! An object whose bytes equal those in the previous snapshot is taken from there. Pages without a
+//! difference are shared: two generations never coexist in memory. Equal versions do not imply
+//! equal bytes: a schema, a conversion or another release of the apiserver changes an object's form
+//! without a write. Nothing is visible until the list is complete.
 
 use std::sync::Arc;
 

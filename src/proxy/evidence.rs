@@ -62,8 +62,8 @@ pub(super) fn held(view: &View) -> Option<Held<'_>> {
 }
 
 /// Returns the version at which a replica shows everything that a wider replica has shown of its
-/// query, and the version up to which this is known. Returns `None` if no other replica is ahead
-/// and has the events.
+/// query. The second version is the one up to which this is known. Returns `None` if no other
+/// replica is ahead and has the events.
 pub(super) fn caught_up(
     view: &View,
     snapshot: &Snapshot,
@@ -82,8 +82,8 @@ pub(super) fn caught_up(
     known.max_by(|(_, one), (_, other)| one.cmp(other))
 }
 
-/// Returns the version of the last change that a doubt is about and that concerns the replica, if
-/// there was one. Returns `None` if no other replica has the evidence.
+/// Returns the version of the last change that concerns the replica among those that a doubt is
+/// about, if there was one. Returns `None` if no other replica has the evidence.
 fn last_change(doubt: &Doubt, held: Held<'_>, views: &[View]) -> Option<Option<ResourceVersion>> {
     if is_on(Mutant::DoubtsWavedThrough) {
         return Some(None);

@@ -366,8 +366,8 @@ impl Foreseen {
     }
 
     /// Reports whether the session would also have learned from the apiserver's response. A watch
-    /// would show only its replica's state, in a known format, even if another request is forwarded
-    /// in its place.
+    /// would show only its replica's state, in a known format. This holds even if another request
+    /// is forwarded in its place.
     fn is_sent(&self) -> bool {
         matches!(self.would, Would::Share | Would::Forward)
     }

@@ -1,9 +1,10 @@
 //! Limits on repeated reads: one for reads that reach the apiserver, one for responses from memory.
 //!
-//! Invariants: at most [`HELD_MAX`] reads are held at once, and further ones are answered at once. A
-//! read whose client leaves while it is held returns its token. Nothing is kept of a read before its
-//! caller was allowed it: by an access review, or by a successful response of the apiserver. A read
-//! after a write of its session to that type, and a read with a changed response, is not counted.
+//! Invariants: at most [`HELD_MAX`] reads are held at once, and further ones are answered at once.
+//! A read whose client leaves while it is held returns its token. Nothing is kept of a read before
+//! its caller was allowed it: by an access review, or by a successful response of the apiserver.
+//! Two kinds of reads are not counted: those after a write of their session to that type, and those
+//! with a changed response.
 
 mod repeats;
 

@@ -2,7 +2,7 @@
 //! barriers per group-resource.
 //!
 //! Pure state; the time is a parameter. [`Session::judge`] decides whether a replica may answer a
-//! read. The session's own writes must be visible, objects must never get older, and lists of one
+//! read. The session's own writes must be visible. Objects must never get older, and lists of one
 //! query must never go back (S-WRITE-21, S-WRITE-22, S-CONS-32). An older version is allowed where
 //! the content is known to be equal. Every limit here favours the apiserver: state that does not
 //! fit becomes stricter.
@@ -212,8 +212,9 @@ impl Session {
         }
     }
 
-    /// Returns the objects with expectations that a list of `query` at `version` fulfils by not
-    /// showing them, with the version of each. `sent_at` is set if the list was consistent.
+    /// Returns the objects whose expectations a list of `query` at `version` fulfils by not showing
+    /// them, with the version of each. `consistent_since` is the time the list was sent, if it was
+    /// consistent.
     pub fn settled_by(
         &self,
         query: &Query,

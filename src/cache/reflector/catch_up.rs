@@ -1,5 +1,6 @@
-//! The schedule of short watches. An apiserver proves a quiet collection complete by the bookmark
-//! before a watch's end, and otherwise only about once a minute (S-CONS-21, S-WATCH-31).
+//! The schedule of short watches (S-CONS-21, S-WATCH-31). An apiserver proves a quiet collection
+//! complete by the bookmark before a watch's end. Without that, it does so only about once a
+//! minute.
 //!
 //! Pure; the time is a parameter. The rate is bounded, and lower while short watches prove nothing.
 

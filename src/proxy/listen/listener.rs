@@ -75,8 +75,8 @@ const PLAIN_TEXT_ANSWER: &[u8] =
 // === impl Listener ===
 
 impl<S: Serve> Listener<S> {
-    /// Serves one connection until it ends, the drain has begun and its requests are done, or its
-    /// slot is given to another.
+    /// Serves one connection until one of three events: it ends, the drain has begun and its
+    /// requests are done, or its slot is given to another.
     pub(super) async fn connection(
         self: Arc<Self>,
         stream: TcpStream,

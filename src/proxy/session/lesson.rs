@@ -20,8 +20,8 @@ pub struct List {
     pub source: Source,
     /// Its content, if all of it was read.
     pub digest: Option<Digest>,
-    /// The replicas it was compared with, and for each the version from which it shows as much,
-    /// apart from the expectations of single objects.
+    /// The replicas it was compared with. Each has the version from which it shows as much, apart
+    /// from the expectations of single objects.
     pub compared: Vec<(Query, ResourceVersion)>,
     /// The time it was sent, if it was consistent and read completely.
     pub consistent_since: Option<Instant>,

@@ -1,8 +1,8 @@
 //! One HTTP/2 connection: its task, its limits, and requests on its streams.
 //!
-//! It uses `h2` directly. A proxy must know exactly which requests the peer never processed
-//! (refused, or above the last stream of a GOAWAY), and a request then costs no task. Invariant:
-//! once the peer stops answering pings, every stream ends with an error.
+//! It uses `h2` directly, because a proxy must know exactly which requests the peer never
+//! processed. These are refused, or above the last stream of a GOAWAY. A request then also costs no
+//! task. Invariant: once the peer stops answering pings, every stream ends with an error.
 
 use std::{
     future::poll_fn,

@@ -45,8 +45,8 @@ pub(super) struct Listing {
 struct Compared {
     view: View,
     snapshot: Arc<Snapshot>,
-    /// The version from which it shows everything that another replica has shown, and the version
-    /// up to which this is known.
+    /// The version from which it shows everything that another replica has shown. The second
+    /// version is the one up to which this is known.
     caught_up: Option<(ResourceVersion, ResourceVersion)>,
 }
 

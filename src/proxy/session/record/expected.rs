@@ -114,7 +114,7 @@ impl Expected {
     }
 
     /// Returns the object's last version if a list at `version` that lacks it shows that it was
-    /// deleted or left. The send time is set if the list was consistent.
+    /// deleted or left. `consistent_since` is the time the list was sent, if it was consistent.
     pub(super) fn settled_by(
         &self,
         list: &Query,
