@@ -371,7 +371,8 @@ impl Ending {
 }
 
 impl Drop for Ending {
-    /// It runs however the task ends: no reader waits for a replica without a reflector.
+    /// Removes the replica, however the task ends: no reader waits for a replica without a
+    /// reflector.
     fn drop(&mut self) {
         let forget = |cache: Arc<Inner>| cache.forget(&self.replica, self.ended);
         let successor = self.cache.upgrade().and_then(forget);

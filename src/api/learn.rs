@@ -1,10 +1,10 @@
 //! The facts in a response, parsed while it streams (S-WRITE-01..21).
 //!
-//! Only the identity, version and labels of an object are kept. The items of a list are kept until
-//! they are taken. The memory is bounded, whatever the size of the response. A truncated or
-//! malformed response, or one in an unknown encoding, teaches nothing and has a reason; the session
-//! must then assume the worst. The caller knows from the request whether the write was a dry run or
-//! was about a subresource.
+//! Only the identity, version and labels of an object are kept. The same facts of a list's items
+//! are kept until they are taken. The memory is bounded, whatever the size of the response. A
+//! truncated or malformed response, or one in an unknown encoding, teaches nothing and has a
+//! reason; the session must then assume the worst. The caller knows from the request whether the
+//! write was a dry run or was about a subresource.
 
 mod facts;
 mod json;

@@ -45,7 +45,7 @@ struct Group {
     selections: Tally,
 }
 
-/// Counts by hash.
+/// The counts by hash.
 #[derive(Debug, Default)]
 struct Tally {
     counts: HashMap<u64, usize>,
@@ -269,7 +269,8 @@ mod tests {
         assert_eq!(demand.count(&read(1), now + 2 * WINDOW, WINDOW), 2);
     }
 
-    /// A read among many queries takes as long as one among few: it holds the lock of the set.
+    /// Checks that a read among many queries takes as long as one among few: it holds the lock of
+    /// the set.
     #[test]
     fn the_time_to_count_a_read_is_independent_of_their_number() {
         let now = Instant::now();

@@ -56,7 +56,7 @@ pub struct Attached(Arc<Replica>);
 pub enum Start {
     /// The configuration requires it; it is never stopped as idle.
     Eager,
-    /// Reads of exactly its query were repeated.
+    /// Repeated reads of exactly its query.
     OnDemand,
     /// It replaces several narrower ones.
     Widening,

@@ -106,7 +106,7 @@ impl Aggregation {
         known.map(|known| known.server == Server::Other)
     }
 
-    /// A failed query is not remembered.
+    /// Asks for a server; a failed query is not remembered.
     async fn ask(&self, group: &str, version: &str) -> Result<Known, NoAnswer> {
         let at = Instant::now();
         let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{version}.{group}");

@@ -97,7 +97,8 @@ struct Said {
     expired: bool,
 }
 
-/// The status of a request whose client hung up before its response, as in nginx and kube-apiserver.
+/// Returns the status of a request whose client hung up before its response, as in nginx and
+/// kube-apiserver.
 fn client_closed() -> StatusCode {
     StatusCode::from_u16(499).expect("a number of three digits")
 }

@@ -40,7 +40,7 @@ pub(super) struct Pacing {
 /// The outcome of a check against the limits.
 #[derive(Default)]
 pub(super) struct Paced {
-    /// Holds or refuses the read; `None` lets it pass.
+    /// The plan that holds or refuses the read; `None` lets it pass.
     pub(super) plan: Option<Plan>,
     /// Settled when the response ends.
     pub(super) toll: Option<Toll>,
@@ -73,7 +73,7 @@ struct Waiting {
     leaving: Leaving,
 }
 
-/// Reads held at once.
+/// The limit of reads held at once.
 const HELD_MAX: usize = 1024;
 
 // === impl Pacing ===

@@ -122,7 +122,8 @@ impl Rules {
 // === impl Rule ===
 
 impl Rule {
-    /// A rule about named objects does not allow a read of all objects.
+    /// Reports whether the rule allows a request; a rule about named objects does not allow a read
+    /// of all objects.
     fn allows(&self, asked: &Attributes) -> bool {
         let has = |entries: &[String], value: &str| {
             entries.iter().any(|entry| entry == "*" || entry == value)

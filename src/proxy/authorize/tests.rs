@@ -11,8 +11,8 @@ use crate::{
     upstream,
 };
 
-/// Answers reviews with a fixed body and records the credential of each. It refuses reviews of
-/// rules, unless it has an answer to them.
+/// A client that answers reviews with a fixed body and records the credential of each. It refuses
+/// reviews of rules, unless it has an answer to them.
 struct Reviewer {
     status: u16,
     answer: &'static str,

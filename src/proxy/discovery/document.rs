@@ -136,7 +136,7 @@ impl Document {
 }
 
 impl fmt::Debug for Document {
-    /// Never prints the content.
+    /// Prints the type only, never the content.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Document").field("bytes", &self.bytes).finish_non_exhaustive()
     }

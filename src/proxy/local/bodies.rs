@@ -147,13 +147,15 @@ impl Remembered {
 // === impl Given ===
 
 impl Given {
-    /// The query is the target's own and need not be compared.
+    /// Reports whether this is the wanted body; the query is the target's own and need not be
+    /// compared.
     fn is(&self, wanted: &Wanted<'_>) -> bool {
         self.representation == wanted.representation && is_same(&self.snapshot, &wanted.snapshot)
     }
 }
 
-/// A weak reference prevents the reuse of a dropped snapshot's address.
+/// Reports whether both are the same snapshot; a weak reference prevents the reuse of a dropped
+/// snapshot's address.
 fn is_same(held: &Weak<Snapshot>, snapshot: &Arc<Snapshot>) -> bool {
     std::ptr::eq(held.as_ptr(), Arc::as_ptr(snapshot)) || is_on(Mutant::StaleBody)
 }

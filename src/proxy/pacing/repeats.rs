@@ -53,7 +53,7 @@ struct Last {
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct Remembered(Mutex<Weak<Repeats>>);
 
-/// Reads with counters.
+/// The limit of reads with counters.
 const REPEATS_MAX: usize = 8192;
 
 /// Memory of all counters together: a map holds up to twice as many slots as entries.

@@ -173,7 +173,7 @@ current-context: prod
             file
         }
 
-        /// The clocks of file systems are coarse: each content has another length.
+        /// Writes content of a new length each time: the clocks of file systems are coarse.
         fn write(&mut self, text: &str) {
             self.written += 1;
             let blank = "\n".repeat(usize::try_from(self.written).expect("few"));

@@ -179,7 +179,7 @@ async fn a_refused_token_is_read_again_at_a_limited_rate() {
     assert_eq!(own.send(request(), Lane::Short).await.unwrap().status(), 200, "the next one is");
 }
 
-/// A plugin that counts its runs in its output: `token` or `certificate`.
+/// Writes a plugin that counts its runs in its output: `token` or `certificate`.
 fn plugin(directory: &Path, status: &str) -> String {
     let script = directory.join("plugin.sh");
     let text = format!(

@@ -140,7 +140,7 @@ impl http_body::Body for LearningBody {
 }
 
 impl Drop for LearningBody {
-    /// A write whose response was not read to its end leaves a barrier, and a list leaves a mark.
+    /// Leaves a barrier for a write whose response was not read to its end, and a mark for a list.
     fn drop(&mut self) {
         let Some(Pending { exchange, learner, .. }) = self.lesson.take() else { return };
         match (exchange.subject, &exchange.key) {
