@@ -1,5 +1,5 @@
-//! The fields that a field selector may name per resource, and their values in an object (S-SEL-12,
-//! §6.3).
+//! The fields that a field selector may name per resource, and their values in an object
+//! (S-SEL-12).
 //!
 //! Built-in kinds have a fixed set. Of custom resources, only name and namespace are known: their
 //! `selectableFields` are in the definition, which is not parsed here. A field that is not in the

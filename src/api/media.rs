@@ -1,4 +1,4 @@
-//! The representation that a request asks for: Accept, Accept-Encoding, `pretty` (S-CT-*,
+//! The representation that a request asks for: Accept, Accept-Encoding, `pretty` (S-CT-01..10,
 //! S-HDR-01).
 //!
 //! It follows the apiserver's negotiation exactly where that selects plain JSON. Anything else, and
@@ -15,8 +15,7 @@ pub enum Negotiated {
     Json,
     /// Only the metadata of the object, or of a list's objects, as compact JSON.
     Metadata(Metadata),
-    /// The client prefers protobuf and also accepts JSON: JSON is a valid response (clients.md rule
-    /// 5).
+    /// The client prefers protobuf and also accepts JSON: JSON is a valid response (S-CT-10).
     JsonInsteadOfProtobuf,
     /// Anything else.
     Unmodelled(UnmodelledMedia),

@@ -1,4 +1,5 @@
-//! An HTTP request parsed as an API request: the classify step (S-URL-*, S-LIST-01..27, S-GET-*).
+//! An HTTP request parsed as an API request: the classify step (S-URL-01..12, S-LIST-01..27,
+//! S-GET-01..10).
 //!
 //! No request is refused here. A fully parsed one becomes a [`Read`]; every other one has the
 //! reason why it must be forwarded unchanged (S-PRIME-01, S-PRIME-03). URL and headers are parsed

@@ -1,5 +1,5 @@
 //! Status objects: the responses that Listless creates itself, byte for byte as the apiserver would
-//! write them (§12).
+//! write them.
 //!
 //! Each constructor uses the message of the apiserver's own (S-GET-07, S-AUTHZ-09, S-LIST-40,
 //! S-ERR-01). Other modules map a failure to a Status.

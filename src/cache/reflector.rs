@@ -1,9 +1,9 @@
 //! List-and-watch: the only writer of one replica.
 //!
 //! Invariants: readers see complete states at one version each. They never see an older one than
-//! before unless a new epoch is declared (P1). No part of a malformed response is ever visible.
-//! Every failure is followed by a wait with jitter (P6). The cache starts, stops and bounds
-//! replicas.
+//! before unless a new epoch is declared (S-PROMISE-01). No part of a malformed response is ever
+//! visible. Every failure is followed by a wait with jitter (S-PROMISE-06). The cache starts, stops
+//! and bounds replicas.
 
 mod backoff;
 mod catch_up;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::history::Bounds;
 
-/// The limits of the cache; the default is the design's.
+/// The limits of the cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The memory limit of all replicas together; above it the least recently used are dropped.

@@ -174,7 +174,7 @@ label! {
         ConnectTimeout = "connect_timeout",
         /// The connection broke before an answer came.
         Broken = "broken",
-        /// The cannot obtain credentials for the apiserver.
+        /// The own credentials could not be obtained.
         Credentials = "credentials",
         /// Too much was in flight already.
         Saturated = "saturated",

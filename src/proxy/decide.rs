@@ -60,7 +60,7 @@ pub struct Candidate<'a> {
     timeout: Option<Duration>,
 }
 
-/// The freshness that a read requires, after configuration (S-CONS-30 to S-CONS-35).
+/// The freshness that a read requires, after configuration (S-CONS-30..35).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// The resourceVersion is unset: the configured level.

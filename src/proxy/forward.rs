@@ -308,7 +308,7 @@ fn without_body(head: &request::Parts, target: Uri) -> Request<Body> {
     copy
 }
 
-/// Reports whether the version that a read names can cause this status (S-LIST-40, S-LIST-41).
+/// Reports whether the version that a read names can cause this status (S-LIST-40..41).
 fn is_about_version(code: StatusCode) -> bool {
     code == StatusCode::GONE || code == StatusCode::GATEWAY_TIMEOUT
 }

@@ -228,7 +228,7 @@ fn accept_encoding(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Compresses all chunks into one gzip member, off the request threads, because it takes long
-/// (clients.md rule 4).
+/// (S-CLI-02).
 async fn compress(chunks: VecDeque<Bytes>) -> Chunks {
     let work = move || {
         let mut encoder = GzEncoder::new(Pieces::default(), Compression::fast());

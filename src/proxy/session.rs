@@ -131,7 +131,7 @@ impl Session {
         }
     }
 
-    /// Notes a 410 or 504 response: the client's version is no longer usable (clients.md rule 9).
+    /// Notes a 410 or 504 response: the client's version is no longer usable (S-CLI-03).
     pub fn expired(&mut self, resource: &GroupResource) {
         if let Some(record) = self.record_mut(resource) {
             record.upstream_next = true;

@@ -241,7 +241,7 @@ impl Watching {
         line
     }
 
-    /// Makes the session learn this event: its next read must not be older (P1).
+    /// Makes the session learn this event: its next read must not be older (S-PROMISE-01).
     fn learn(&self, event: &Event, now: Instant) {
         if !is_on(Mutant::WatchTeachesNothing) {
             let mut session = self.session.lock();
@@ -259,8 +259,7 @@ impl Watching {
         Some(self.tell(Told::Bookmark, line))
     }
 
-    /// Returns a bookmark, if one is due and the client does not have its version yet (§16,
-    /// S-WATCH-31).
+    /// Returns a bookmark, if one is due and the client does not have its version yet (S-WATCH-31).
     fn due_bookmark(&mut self, version: &ResourceVersion, now: Instant) -> Option<Bytes> {
         if self.bookmark_at.is_none_or(|at| now < at) {
             return None;

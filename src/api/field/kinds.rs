@@ -1,4 +1,4 @@
-//! The table of built-in kinds with field selectors of their own (§6.3).
+//! The table of built-in kinds with field selectors of their own (S-SEL-12).
 
 use super::GroupVersionResource;
 

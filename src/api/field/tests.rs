@@ -1,4 +1,4 @@
-//! The table of §6.3 against objects as the apiserver writes them.
+//! The fields of each kind (S-SEL-12) in objects as the apiserver writes them.
 
 use serde_json::json;
 

@@ -99,7 +99,8 @@ fn list(path: &Path, parameters: &Parameters<'_>) -> Result<Read, NotModelled> {
     })
 }
 
-/// Returns the version by the table S-LIST-20..27, after the refusals S-LIST-01, 03 and 04.
+/// Returns the version by the table S-LIST-20..27, after the refusals S-LIST-01, S-LIST-03 and
+/// S-LIST-04.
 fn list_version(
     parameters: &Parameters<'_>,
     limit: Option<u64>,

@@ -226,8 +226,8 @@ impl Status {
         (400..500).contains(&self.code) && !matches!(self.code, 408 | 410 | 429)
     }
 
-    /// Reports whether the requested version is too old or too new for the apiserver (S-LIST-40,
-    /// 41).
+    /// Reports whether the requested version is too old or too new for the apiserver
+    /// (S-LIST-40..41).
     fn is_about_version(&self) -> bool {
         self.code == 410
             || (self.code == 504 && self.message.contains("Too large resource version"))

@@ -1,5 +1,4 @@
-//! The facts that a session learns from a forwarded request's response (S-WRITE-01 to S-WRITE-24,
-//! S-CONS-20).
+//! The facts that a session learns from a forwarded request's response (S-WRITE-01..24, S-CONS-20).
 //!
 //! Invariants: the session learns before the client can have read the response's last byte. A write
 //! without a complete response leaves a barrier. Responses pass through unchanged.

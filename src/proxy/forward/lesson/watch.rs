@@ -1,4 +1,5 @@
-//! The events that a forwarded watch shows the session: a later read must not be older (P1).
+//! The events that a forwarded watch shows the session: a later read must not be older
+//! (S-PROMISE-01).
 //!
 //! The session learns an event before the client can have it. A watch that cannot be parsed keeps
 //! the cache from answering about its resource. This lasts until the watch ends and a consistent
