@@ -1,7 +1,7 @@
 //! The local copy of one query as readers see it: its published state, and waits for it.
 //!
-//! Invariant: only the query's reflector publishes. A reader takes one [`View`] per request and
-//! sees only complete states. A publication never waits for readers.
+//! Invariant: only the query's reflector publishes. A reader takes one [`View`] per request, which
+//! is a complete state. A publication never waits for readers.
 
 use std::{
     fmt,
@@ -174,8 +174,7 @@ impl Replica {
         View { replica: self.clone(), published: self.published() }
     }
 
-    /// Waits until the wanted state is reached, the replica fails, or the deadline passes; returns
-    /// the current view.
+    /// Waits for the wanted state, a failure or the deadline; returns the current view.
     pub async fn reach(self: &Arc<Self>, wanted: &Reach, deadline: Instant) -> View {
         let mut tick = self.tick.follow();
         loop {
@@ -189,7 +188,7 @@ impl Replica {
         }
     }
 
-    /// Notifies the reflector that the apiserver answers, in case it is waiting after a failure.
+    /// Notifies a reflector that waits after a failure: the apiserver answers.
     pub fn nudge(&self) {
         self.nudge.notify_waiters();
     }
@@ -210,7 +209,7 @@ impl Replica {
         Attached(self.clone())
     }
 
-    /// Returns the time of the last use by a read, which is now while a watch follows it.
+    /// Returns the time of the last read; now, while a watch follows it.
     pub(super) fn used_at(&self, now: Instant) -> Instant {
         if self.is_watched() { now } else { self.usage().used_at }
     }
@@ -235,13 +234,12 @@ impl Replica {
         self.history().start_at(version).is_ok()
     }
 
-    /// Returns the replica that continues where this one has ended: this one's window gets no more
-    /// events.
+    /// Returns the replica that continues where this one has ended.
     pub(super) fn successor(&self) -> Option<&Arc<Self>> {
         self.successor.get()
     }
 
-    /// Notifies the reflector that readers need a newer proof, though no event is expected.
+    /// Notifies the reflector that readers need a newer proof without an event.
     pub fn lags(&self) {
         self.lag.notify_waiters();
     }
@@ -251,8 +249,7 @@ impl Replica {
         self.lag.notified().await;
     }
 
-    /// Notifies the reflector that the apiserver may return the objects with other bytes from now
-    /// on.
+    /// Notifies the reflector that the apiserver may return the objects with other bytes.
     pub(super) fn redefine(&self) {
         // One notification is stored until the reflector takes it.
         self.redefinition.notify_one();
@@ -309,8 +306,7 @@ impl Replica {
         self.published.load_full()
     }
 
-    /// Returns the same content at a later version. Repeated calls return the same snapshot, which
-    /// keeps its bodies cached.
+    /// Returns the same content at a later version; repeated calls return the same snapshot.
     pub fn also_at(&self, snapshot: &Arc<Snapshot>, version: ResourceVersion) -> Arc<Snapshot> {
         let alias = || Arc::new(snapshot.at(version.clone()));
         let mut aliases = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
