@@ -41,7 +41,7 @@ struct PipeBody(mpsc::UnboundedReceiver<Result<Bytes, BoxError>>);
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 pub(super) fn fake() -> (Arc<Fake>, Calls) {
-    #[expect(clippy::disallowed_methods, reason = "a test sends no more than it says")]
+    #[expect(clippy::disallowed_methods, reason = "a test sends a bounded number of messages")]
     let (sender, receiver) = mpsc::unbounded_channel();
     (Arc::new(Fake(sender)), Calls(receiver))
 }
@@ -115,7 +115,7 @@ impl Call {
 
     /// Responds 200 with a body that is still to come.
     pub(super) fn pipe(self) -> Pipe {
-        #[expect(clippy::disallowed_methods, reason = "a test sends no more than it says")]
+        #[expect(clippy::disallowed_methods, reason = "a test sends a bounded number of messages")]
         let (sender, receiver) = mpsc::unbounded_channel();
         self.with(200, "application/json", &[], Body::wrap(PipeBody(receiver)));
         Pipe(sender)

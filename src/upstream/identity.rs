@@ -186,7 +186,7 @@ pub async fn in_cluster(directory: &Path, host: &str, port: u16) -> Result<Acces
     let server = format!("https://{host}:{port}").parse();
     let server = server.map_err(|error: http::uri::InvalidUri| unusable(error.into()))?;
     let roots = crate::tls::roots(bundle.as_bytes()).map_err(|error| unusable(error.into()))?;
-    drop(roots); // Only to refuse an unusable bundle here; the file is read again as it changes.
+    drop(roots); // It only checks the bundle here; the file is read again when it changes.
     let mut config = Config::new(server);
     config.root_cert = Some(Vec::new());
     config.root_cert_file = Some(directory.join("ca.crt"));

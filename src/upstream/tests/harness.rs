@@ -144,7 +144,7 @@ pub(super) fn network(protocols: &[&str]) -> (Network, Server, Arc<rustls::Clien
     let leaf = CertificateParams::new([]).unwrap();
     let user =
         User { certificate: leaf.signed_by(&key, &ca).unwrap().pem(), key: key.serialize_pem() };
-    #[expect(clippy::disallowed_methods, reason = "a test sends no more than it says")]
+    #[expect(clippy::disallowed_methods, reason = "a test sends a bounded number of messages")]
     let (connections, accepted) = mpsc::unbounded_channel();
     let client = tls::client_config(authority.as_bytes()).unwrap();
     let network = Network { connections, dialled: Arc::default(), refused: Arc::default() };
@@ -185,7 +185,7 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
 
 /// Returns a body that the test feeds.
 pub(super) fn fed() -> (mpsc::UnboundedSender<Bytes>, Body) {
-    #[expect(clippy::disallowed_methods, reason = "a test sends no more than it says")]
+    #[expect(clippy::disallowed_methods, reason = "a test sends a bounded number of messages")]
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let stream = futures_util::stream::poll_fn(move |cx| {
         receiver.poll_recv(cx).map(|data| data.map(|data| Ok::<_, BoxError>(Frame::data(data))))
