@@ -80,7 +80,7 @@ async fn a_bad_list_is_dropped_and_retried() {
     let mut scene = Scene::new();
     scene.calls.expect(LIST).await.with(200, "text/html", &[], Body::full(good.clone()));
     scene.settle().await;
-    assert_eq!(scene.last_error(), r#"the answer is not JSON but "text/html""#);
+    assert_eq!(scene.last_error(), r#"the response is not JSON but "text/html""#);
     scene.calls.expect(LIST).await;
 }
 
@@ -292,6 +292,6 @@ async fn a_stalled_response_is_abandoned() {
     drop(call);
     pipe.send("{");
     scene.calls.expect(LIST).await;
-    assert!(scene.last_error().starts_with("nothing came from the apiserver for 60s"));
+    assert!(scene.last_error().starts_with("the apiserver sent nothing for 60s"));
     assert!(pipe.is_closed());
 }
