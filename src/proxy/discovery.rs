@@ -185,7 +185,8 @@ impl Discovery {
         self.0.watches.disturbed(now);
     }
 
-    /// Follows the definitions of custom resources that have replicas; must be called regularly.
+    /// Follows the definitions of custom resources that have replicas, and the apiserver's release;
+    /// must be called regularly.
     pub fn tend(&self, now: Instant) {
         self.0.watches.tend(now);
     }

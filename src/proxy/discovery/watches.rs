@@ -127,7 +127,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 const REFUSED_REST: Duration = Duration::from_secs(600);
 
 /// The User-Agent of requests to the apiserver.
-const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
+pub(super) const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
 
 /// The time without requests for documents after which the watches end.
 const IDLE_MAX: Duration = Duration::from_secs(600);
