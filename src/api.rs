@@ -1,6 +1,6 @@
-//! The API's nouns, in Kubernetes' own words.
+//! The nouns of the API, in Kubernetes' own words.
 //!
-//! Pure vocabulary: nothing here knows tokio, hyper or any other module of the crate.
+//! Pure vocabulary: nothing here depends on tokio, hyper or any other module of the crate.
 
 pub mod credential;
 pub mod field;
@@ -17,7 +17,7 @@ pub mod watch;
 
 use std::{fmt, sync::Arc};
 
-/// An API group, version and plural resource name: what a URL addresses.
+/// The API group, version and plural resource name that a URL addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupVersionResource {
     /// The API group; empty for the core group.
@@ -37,14 +37,14 @@ pub struct GroupResource {
     pub resource: Arc<str>,
 }
 
-/// What a request does, as the apiserver's RequestInfo names it (S-URL-03).
+/// The verb of a request, as in the apiserver's RequestInfo (S-URL-03).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verb {
     /// Read one object.
     Get,
     /// Read a collection.
     List,
-    /// Follow a collection or one object.
+    /// Watch a collection or one object.
     Watch,
     /// POST.
     Create,
@@ -60,10 +60,10 @@ pub enum Verb {
     Other,
 }
 
-/// The part of a resource's objects a request or replica speaks of.
+/// The part of a resource's objects that a request or replica covers.
 ///
-/// The URL alone cannot tell a cluster-scoped resource from all namespaces of a namespaced one;
-/// both are [`Scope::All`].
+/// The URL alone does not distinguish a cluster-scoped resource from all namespaces of a namespaced
+/// one; both are [`Scope::All`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
     /// Every namespace, or a cluster-scoped resource.
@@ -81,12 +81,12 @@ pub struct ObjectKey(Arc<str>);
 // === impl GroupVersionResource ===
 
 impl GroupVersionResource {
-    /// Builds one from its three parts.
+    /// Creates one from its three parts.
     pub fn new(group: &str, version: &str, resource: &str) -> Self {
         Self { group: group.into(), version: version.into(), resource: resource.into() }
     }
 
-    /// The same without the version.
+    /// Returns the same without the version.
     pub fn group_resource(&self) -> GroupResource {
         let (group, resource) = (self.group.clone(), self.resource.clone());
         // Both API groups serve the same stored events (S-WRITE-21).
@@ -96,7 +96,7 @@ impl GroupVersionResource {
         GroupResource { group, resource }
     }
 
-    /// `apiVersion` as objects carry it: `v1`, `apps/v1`.
+    /// Returns the `apiVersion` of objects: `v1`, `apps/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_string()
@@ -105,7 +105,7 @@ impl GroupVersionResource {
         }
     }
 
-    /// The URL path of the collection in this scope.
+    /// Returns the URL path of the collection in this scope.
     pub fn collection_path(&self, scope: &Scope) -> String {
         let prefix = if self.group.is_empty() {
             format!("/api/{}", self.version)
@@ -132,7 +132,7 @@ impl fmt::Display for GroupVersionResource {
 // === impl GroupResource ===
 
 impl GroupResource {
-    /// Builds one from its two parts.
+    /// Creates one from its two parts.
     pub fn new(group: &str, resource: &str) -> Self {
         Self { group: group.into(), resource: resource.into() }
     }
@@ -149,7 +149,7 @@ impl fmt::Display for GroupResource {
 // === impl Verb ===
 
 impl Verb {
-    /// The apiserver's lower-case word, also the metric label.
+    /// Returns the apiserver's lower-case word, which is also the metric label.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -164,7 +164,7 @@ impl Verb {
         }
     }
 
-    /// Whether the verb can change objects.
+    /// Reports whether the verb can change objects.
     pub fn is_write(self) -> bool {
         matches!(
             self,
@@ -176,7 +176,7 @@ impl Verb {
 // === impl Scope ===
 
 impl Scope {
-    /// The namespace, when there is one.
+    /// Returns the namespace, if there is one.
     pub fn namespace(&self) -> Option<&str> {
         match self {
             Self::All => None,
@@ -184,12 +184,12 @@ impl Scope {
         }
     }
 
-    /// Whether every object of `other` lies in this scope.
+    /// Reports whether every object of `other` lies in this scope.
     pub fn contains(&self, other: &Self) -> bool {
         *self == Self::All || self == other
     }
 
-    /// The metric label: `namespace` or `cluster`.
+    /// Returns the metric label: `namespace` or `cluster`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::All => "cluster",
@@ -201,7 +201,7 @@ impl Scope {
 // === impl ObjectKey ===
 
 impl ObjectKey {
-    /// The key of `name` in `namespace`; an absent or empty namespace means cluster-scoped.
+    /// Creates the key of `name` in `namespace`; an absent or empty namespace means cluster-scoped.
     pub fn new(namespace: Option<&str>, name: &str) -> Self {
         match namespace {
             Some(namespace) if !namespace.is_empty() => Self(format!("{namespace}/{name}").into()),
@@ -209,17 +209,17 @@ impl ObjectKey {
         }
     }
 
-    /// The key as one string, whose byte order is the LIST order.
+    /// Returns the key as one string, whose byte order is the LIST order.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The namespace part, when there is one.
+    /// Returns the namespace part, if there is one.
     pub fn namespace(&self) -> Option<&str> {
         self.0.split_once('/').map(|(namespace, _)| namespace)
     }
 
-    /// The name part.
+    /// Returns the name part.
     pub fn name(&self) -> &str {
         self.0.split_once('/').map_or(&*self.0, |(_, name)| name)
     }

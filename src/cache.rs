@@ -1,8 +1,8 @@
-//! The set of replicas: which queries are held, started, widened, stopped and bounded.
+//! The set of replicas: the queries that are held, started, widened, stopped and bounded.
 //!
-//! Reads ask [`Cache::lookup`] for the best replica and answer from its [`View`]; whether an
-//! answer is fresh enough, and who may see it, is decided elsewhere. Nobody waits for a lock that
-//! is held during I/O.
+//! A read gets the best replica from [`Cache::lookup`] and is answered from its [`View`]. Other
+//! modules decide whether the response is fresh enough and who may see it. No lock is held during
+//! I/O.
 
 mod batch;
 mod bookmark;
@@ -80,60 +80,60 @@ struct Inner {
     stop: CancellationToken,
 }
 
-/// The end of one replica's task.
+/// The end of a replica's task.
 struct Ending {
     cache: Weak<Inner>,
     replica: Arc<Replica>,
     ended: Ended,
 }
 
-/// Whether a read may start a replica.
+/// The demand for a replica that a read counts as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// It may not.
+    /// It never starts a replica.
     Ignore,
-    /// It costs the apiserver little, and may be an informer's initial list: the first one does not
-    /// count, and those that repeat it do.
+    /// The read costs the apiserver little, and may be an informer's initial list: the first one
+    /// does not count, and repetitions do.
     Repeated,
-    /// It is an unsafe read: enough of them start a replica.
+    /// The read is unsafe: enough of them start a replica.
     Count,
 }
 
-/// What the set has for a query.
+/// The result of a lookup.
 pub enum Lookup {
     /// A replica that covers it.
     Found(View),
-    /// None, and why.
+    /// None; the payload says why.
     Absent(Absence),
 }
 
-/// Why no replica covers a query.
+/// The reason why no replica covers a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Absence {
-    /// It was not asked for often enough.
+    /// It was not read often enough.
     NotDemanded,
-    /// The apiserver does not let us list or watch it.
+    /// The apiserver does not let Listless list or watch it.
     Refused {
         /// The HTTP status.
         code: u16,
     },
-    /// It, or a replica dropped lately, did not fit into the memory limit.
+    /// Its replica, or one that was dropped recently, did not fit into the memory limit.
     OutOfMemory,
-    /// There are as many replicas as allowed.
+    /// The limit of replicas is reached.
     TooMany,
-    /// The apiserver's lists of it do not look as known ones do.
+    /// The apiserver prints its lists in an unknown form.
     NotReplicable,
 }
 
-/// So often replicas are looked over: idle ones, too many, too large, missing.
+/// The interval at which the set starts missing replicas and stops idle, surplus and large ones.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
 
 // === impl Cache ===
 
 impl Cache {
-    /// A set without replicas, which reads through `client`; `random` is in 0..1.
+    /// Creates a set without replicas, which reads through `client`; `random` is in 0..1.
     ///
-    /// To be called within a tokio runtime, on which replicas then live.
+    /// It must be called within a tokio runtime, which then runs the replicas.
     pub fn new(
         client: Arc<dyn upstream::Client>,
         settings: watch::Receiver<Settings>,
@@ -155,7 +155,7 @@ impl Cache {
         Self(inner)
     }
 
-    /// Starts a replica that is never stopped for idleness.
+    /// Starts a replica that is never stopped as idle.
     pub fn start(&self, query: Query) {
         let mut set = self.0.set();
         set.add_eager(query.clone());
@@ -164,7 +164,7 @@ impl Cache {
         }
     }
 
-    /// The best replica that covers the query; marks it as used.
+    /// Returns the best replica that covers the query; marks it as used.
     pub fn lookup(&self, query: &Query, demand: Demand) -> Lookup {
         let now = Instant::now();
         let mut set = self.0.set();
@@ -188,12 +188,12 @@ impl Cache {
         Lookup::Found(self.0.spawn(&mut set, wanted, start).view())
     }
 
-    /// The best replica that covers the query, without taking it for used.
+    /// Returns the best replica that covers the query, without marking it as used.
     pub fn peek(&self, query: &Query) -> Option<View> {
         self.0.set().best(query).map(Replica::view)
     }
 
-    /// The same, and otherwise why there is none; nothing is counted or started.
+    /// Returns the same, or else the reason why there is none. Nothing is counted or started.
     pub fn held(&self, query: &Query) -> Lookup {
         let absence = || self.0.set().absence(query, Instant::now());
         self.peek(query).map_or_else(
@@ -202,23 +202,24 @@ impl Cache {
         )
     }
 
-    /// The apiserver has just answered a read of this query, though its replica is cut off.
+    /// Notes that the apiserver has just answered a read of this query, though its replica has lost
+    /// its link.
     pub fn nudge(&self, query: &Query) {
         if let Some(replica) = self.0.set().best(query) {
             replica.nudge();
         }
     }
 
-    /// A read of this query was passed on because its replica has not proved a version that was
-    /// shown elsewhere, and only a bookmark can prove it (S-CONS-21).
+    /// Notes that a read of this query was forwarded because its replica has not proved a version
+    /// that was shown elsewhere. Only a bookmark can prove it (S-CONS-21).
     pub fn lags(&self, query: &Query) {
         if let Some(replica) = self.0.set().best(query) {
             replica.lags();
         }
     }
 
-    /// The definition of a resource has changed: the apiserver may show its objects in other bytes at
-    /// the versions they have. Its replicas list again.
+    /// Notes that the definition of a resource has changed. The apiserver may return its objects
+    /// with other bytes at the same versions. Its replicas list again.
     pub fn redefine(&self, resource: &GroupResource) {
         for member in self.0.set().members() {
             if member.replica.query().resource.group_resource() == *resource {
@@ -243,19 +244,19 @@ impl Cache {
         self.0.set().members().any(|member| is_custom(member.replica.query()))
     }
 
-    /// Every replica in figures.
+    /// Returns the status of every replica.
     pub fn replicas(&self) -> Vec<ReplicaStatus> {
         let now = Instant::now();
         let members: Vec<_> = self.0.set().members().cloned().collect();
         members.iter().map(|member| member.replica.status(now)).collect()
     }
 
-    /// A number in 0..1, drawn anew.
+    /// Returns a random number in 0..1.
     pub fn fraction(&self) -> f64 {
         (self.0.random)()
     }
 
-    /// What the cache has done so far.
+    /// Returns the counters of the cache.
     pub fn counters(&self) -> &Counters {
         &self.0.counters
     }
@@ -294,8 +295,8 @@ impl Inner {
         replica
     }
 
-    /// A reflector has ended: others may start one again, but not at once. Returns the replica that
-    /// goes on where it ended.
+    /// Removes a replica whose reflector has ended. Others may start one again, but not at once.
+    /// Returns the replica that continues where it ended.
     fn forget(&self, replica: &Arc<Replica>, ended: Ended) -> Option<Arc<Replica>> {
         let absence = match ended {
             Ended::Stopped => None,
@@ -318,7 +319,7 @@ impl Inner {
         None
     }
 
-    /// Starts what is missing and stops what is superfluous.
+    /// Starts missing replicas and stops superfluous ones.
     fn tidy(self: &Arc<Self>, now: Instant) {
         let settings = self.settings.borrow().clone();
         let mut set = self.set();
@@ -326,7 +327,7 @@ impl Inner {
         for query in set.missing_eager(now) {
             self.spawn(&mut set, query, Start::Eager);
         }
-        // A bookmark shows soon how far they have come.
+        // A bookmark soon shows the version they have reached.
         set.handing_over().for_each(|replica| replica.lags());
         for (member, reason) in set.to_stop(&settings, now) {
             self.stop_member(&mut set, &member, reason, &settings, now);
@@ -380,7 +381,8 @@ impl Ending {
 }
 
 impl Drop for Ending {
-    /// Runs however the task ends, so that nobody waits for a replica without a reflector.
+    /// Removes the replica, however the task ends: no reader waits for a replica without a
+    /// reflector.
     fn drop(&mut self) {
         let forget = |cache: Arc<Inner>| cache.forget(&self.replica, self.ended);
         let successor = self.cache.upgrade().and_then(forget);

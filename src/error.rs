@@ -304,7 +304,7 @@ mod tests {
     fn a_chain_tells_every_cause_on_one_line() {
         let error = broken();
         let expected =
-            format!("the connection to the apiserver broke before an answer came: {SECRET}");
+            format!("the connection to the apiserver broke before a response came: {SECRET}");
         assert_eq!(Chain(&error).to_string(), expected);
     }
 

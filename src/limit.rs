@@ -1,8 +1,9 @@
-//! Token buckets: how often something may happen, and when it may happen next. Pure.
+//! Token buckets: the rate of an operation, and the time of the next one. Pure.
 //!
-//! The generic cell rate algorithm: a bucket is one moment, the one at which it would be full again.
-//! A full bucket can be forgotten without loss. The crate `governor` was no fit: it keeps every key
-//! until it is swept, takes nothing back, and cannot let several wait for one token.
+//! The algorithm is the generic cell rate algorithm: a bucket is one instant, the one at which it
+//! would be full again. A full bucket can be dropped without loss. The crate `governor` does not
+//! fit: it keeps every key until it is swept, takes no token back, and cannot let several waiters
+//! share one token.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -11,93 +12,93 @@ use std::{
 
 use tokio::time::Instant;
 
-/// How often something may happen.
+/// The rate of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
-    /// From one token to the next.
+    /// The interval between tokens.
     interval: Duration,
-    /// How many tokens an unused bucket holds.
+    /// The number of tokens in an unused bucket.
     burst: u32,
 }
 
-/// The tokens of one thing that may happen so often.
+/// The tokens of one limited operation.
 #[derive(Debug)]
 pub struct Bucket(Mutex<State>);
 
-/// A bucket for one thing that is done everywhere alike, with its rate.
+/// A bucket with its rate, for an operation that has the same limit everywhere.
 #[derive(Debug)]
 pub struct Ceiling {
     rate: Rate,
     bucket: Bucket,
 }
 
-/// What becomes of one who comes for a token and may be asked to wait for it.
+/// The result of a request for a token that may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It has one.
+    /// It has a token.
     Now,
-    /// It waits until then, together with all who come in the meantime; one token is for all.
+    /// It waits until then, together with all that arrive before; one token is for all.
     At(Instant, Place),
 }
 
-/// Whether one who waits began the waiting.
+/// The position of a waiter in its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Nobody waited yet.
+    /// The first one.
     First,
-    /// Others waited already.
+    /// A later one.
     Joined,
 }
 
-/// How one who waited leaves.
+/// The way in which a waiter leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
-    /// To be answered.
+    /// It gets its response.
     Answered,
-    /// Its client has gone.
+    /// Its client has left.
     Away,
 }
 
 #[derive(Debug)]
 struct State {
-    /// When the bucket would be full if nobody came any more; in the past, it is.
+    /// The time at which the bucket would be full without further requests; a past time means full.
     full_at: Instant,
-    /// Those who wait, if any do, are released then.
+    /// The release of the waiters, if there are any.
     released_at: Instant,
-    /// How many wait for that.
+    /// The number of waiters.
     waiting: u32,
-    /// Whether a token was set aside for them.
+    /// The token of the waiters.
     token: Token,
 }
 
-/// What there is for those who wait.
+/// The token that is set aside for the waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
-    /// Nothing: their patience ends before there is one; or one of them made use of it.
+    /// None: their patience ends before the next token, or one of them has used it.
     None,
-    /// One, unless all of them go away.
+    /// One, unless all of them leave.
     Reserved,
 }
 
 // === impl Rate ===
 
 impl Rate {
-    /// So many a second, and so many at once; both above zero.
+    /// Creates a rate of `per_second` and a burst; both are above zero.
     pub fn new(per_second: f64, burst: u32) -> Self {
         Self { interval: Duration::from_secs_f64(per_second.recip()), burst: burst.max(1) }
     }
 
-    /// From one token to the next.
+    /// Returns the interval between tokens.
     pub fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// How many may come at once.
+    /// Returns the number of tokens in an unused bucket.
     pub fn burst(&self) -> u32 {
         self.burst
     }
 
-    /// How far from full a bucket may be that still holds a token.
+    /// Returns the longest time to full of a bucket that still has a token.
     fn tolerance(&self) -> Duration {
         self.interval.saturating_mul(self.burst - 1)
     }
@@ -106,22 +107,22 @@ impl Rate {
 // === impl Ceiling ===
 
 impl Ceiling {
-    /// As much as the rate says, and all of its burst at once to begin with.
+    /// Creates a full bucket with this rate.
     pub fn new(rate: Rate, now: Instant) -> Self {
         Self { rate, bucket: Bucket::full(now) }
     }
 
-    /// As [`Bucket::take`].
+    /// Calls [`Bucket::take`].
     pub fn take(&self, now: Instant) -> Result<(), Duration> {
         self.bucket.take(&self.rate, now)
     }
 
-    /// As [`Bucket::reserve`].
+    /// Calls [`Bucket::reserve`].
     pub fn reserve(&self, patience: Duration, now: Instant) -> Result<Duration, Duration> {
         self.bucket.reserve(&self.rate, patience, now)
     }
 
-    /// As [`Bucket::credit`].
+    /// Calls [`Bucket::credit`].
     pub fn credit(&self) {
         self.bucket.credit(&self.rate);
     }
@@ -130,18 +131,19 @@ impl Ceiling {
 // === impl Bucket ===
 
 impl Bucket {
-    /// A full one.
+    /// Creates a full bucket.
     pub fn full(now: Instant) -> Self {
         let state = State { full_at: now, released_at: now, waiting: 0, token: Token::None };
         Self(Mutex::new(state))
     }
 
-    /// Takes a token; otherwise says how long it is until there is one.
+    /// Takes a token; otherwise returns the time until there is one.
     pub fn take(&self, rate: &Rate, now: Instant) -> Result<(), Duration> {
         self.lock().take(rate, now)
     }
 
-    /// Takes the next token, to be used after the returned time; without one if that is too long.
+    /// Takes the next token, to be used after the returned time; takes none if that time is above
+    /// `patience`.
     pub fn reserve(
         &self,
         rate: &Rate,
@@ -159,8 +161,8 @@ impl Bucket {
         }
     }
 
-    /// Takes a token, or waits for one with all who come before there is one; for no longer than
-    /// this patience, after which they are released without. Who waits [leaves](Self::leave) later.
+    /// Takes a token, or waits for one together with all that arrive before it. A wait ends after
+    /// `patience` at the latest, without a token. A waiter [leaves](Self::leave) later.
     pub fn join(&self, rate: &Rate, patience: Duration, now: Instant) -> Turn {
         let mut state = self.lock();
         if now < state.released_at {
@@ -178,12 +180,12 @@ impl Bucket {
         Turn::At(state.released_at, Place::First)
     }
 
-    /// One of those who wait until `released_at` goes: to be answered, or away. The token of those
-    /// who have all gone away is given back.
+    /// Removes one of the waiters until `released_at`: it gets its response, or its client has
+    /// left. If all clients have left, their token is returned.
     pub fn leave(&self, rate: &Rate, released_at: Instant, leaving: Leaving, now: Instant) {
         let mut state = self.lock();
         if state.released_at != released_at {
-            // Others wait by now: whoever is late was released by the clock.
+            // There is a new group of waiters: this one was released by the clock.
             return;
         }
         state.waiting = state.waiting.saturating_sub(1);
@@ -193,12 +195,12 @@ impl Bucket {
             if std::mem::replace(&mut state.token, Token::None) == Token::Reserved {
                 state.credit(rate);
             }
-            // Whoever comes next does not wait with nobody.
+            // The next request must not wait in an empty group.
             state.released_at = state.released_at.min(now);
         }
     }
 
-    /// Gives a token back that was not used.
+    /// Returns an unused token.
     pub fn credit(&self, rate: &Rate) {
         self.lock().credit(rate);
     }

@@ -1,8 +1,9 @@
-//! Policy: what may be kept in memory, how fresh its answers must be, and what may be rewritten.
+//! The policy: the resources that may be cached, the freshness of their responses, and the allowed
+//! rewriting.
 //!
-//! Pure: compiled once from checked rules, then only looked up; the first matching rule wins.
-//! Invariant: a confidential, lease, event or aggregated resource is used only when a rule names it
-//! ("*" does not). Subresources are not its concern: they are never answered from memory.
+//! Pure: it is compiled once from checked rules, then only looked up; the first matching rule wins.
+//! Invariant: a confidential, lease, event or aggregated resource is cached only if a rule names it
+//! ("*" does not). The policy does not cover subresources: they are never answered from the cache.
 
 mod glob;
 mod polls;
@@ -26,18 +27,18 @@ pub use rule::{
     MAX_STALENESS, NotAResource, ReadVerb, Reads, ResourceName, Rule, Selectors, Subject,
 };
 
-/// Whether decisions are acted upon.
+/// The mode of operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Mode {
-    /// Answer from memory and rewrite as the rules say.
+    /// Answer from the cache and rewrite as the rules say.
     #[default]
     Enforce,
-    /// Forward everything unchanged, and account for what would have been done.
+    /// Forward everything unchanged, and record the outcome in mode `enforce`.
     Observe,
 }
 
-/// When a replica of a resource may come to be.
+/// The start of a resource's replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Start {
@@ -46,63 +47,63 @@ pub enum Start {
     /// When unsafe reads of the same query repeat.
     #[default]
     OnDemand,
-    /// When Listless starts, and for as long as it runs.
+    /// At the start of Listless, for as long as it runs.
     Eager,
 }
 
-/// What becomes of an unsafe read that must be forwarded.
+/// The rewriting of an unsafe read that must be forwarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Rewrite {
-    /// It stays as it is.
+    /// It stays unchanged.
     Keep,
-    /// It asks for resourceVersion=0: whatever the apiserver's own cache holds.
+    /// It asks for resourceVersion=0: the state of the apiserver's own cache.
     Any,
-    /// It asks for at least what the session has seen, or for 0 when nothing is known.
+    /// It asks for at least the version that the session has seen, or for 0 if none is known.
     #[default]
     NotOlderThan,
 }
 
-/// Which part of the policy decided about a resource.
+/// The part of the policy that decided about a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// The rule with this index, from 0.
     Rule(usize),
-    /// No rule names it, and it is one of those that "*" does not reach.
+    /// No rule names it, and "*" does not include it.
     Reserved,
     /// No rule matches it.
     Unmatched,
 }
 
-/// What the policy says about one resource in one namespace.
+/// The policy for one resource in one namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourcePolicy {
-    /// When a replica may come to be.
+    /// The start of a replica.
     pub start: Start,
-    /// How fresh an answer to an unsafe read must be.
+    /// The freshness of a response to an unsafe read.
     pub freshness: Freshness,
-    /// How long a replica may answer after its link was lost.
+    /// The time for which a replica may answer after its link was lost.
     pub max_staleness: Duration,
-    /// What becomes of an unsafe read that must be forwarded; `Keep` where rewriting would promise
-    /// less than the level, or would touch what the rules say to leave alone.
+    /// The rewriting of an unsafe read that must be forwarded. It is `Keep` if a rewriting would be
+    /// weaker than the level, or if the rules exclude the resource.
     pub rewrite: Rewrite,
-    /// What becomes of polls that repeat; `None` where nothing does, or the rules say to leave the
-    /// resource alone.
+    /// The limits on polls that repeat; `None` without limits, or if the rules exclude the
+    /// resource.
     pub repeat_polls: Option<RepeatPolls>,
-    /// Whether a rule names this resource itself rather than "*".
+    /// `true` if a rule names this resource itself instead of "*".
     pub named: bool,
-    /// What decided.
+    /// The part that decided.
     pub origin: Origin,
 }
 
-/// What holds unless a rule says otherwise.
+/// The defaults of all rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct General {
-    /// Whether decisions are acted upon.
+    /// The mode.
     pub mode: Mode,
-    /// What becomes of unsafe reads that must be forwarded.
+    /// The rewriting of unsafe reads that must be forwarded.
     pub rewrite: Rewrite,
-    /// What becomes of polls that repeat.
+    /// The limits on polls that repeat.
     pub repeat_polls: RepeatPolls,
 }
 
@@ -116,7 +117,8 @@ pub struct Policy {
     heeds_user_agents: bool,
 }
 
-/// What may apply to one resource, in the order of the rules; the last applies to any read.
+/// The policies that may apply to one resource, in the order of the rules; the last one applies to
+/// any read.
 #[derive(Clone, Debug)]
 struct Candidates {
     by_read: Vec<(Reads, ResourcePolicy)>,
@@ -145,17 +147,17 @@ impl Policy {
         policy
     }
 
-    /// Whether decisions are acted upon.
+    /// Returns the mode.
     pub fn mode(&self) -> Mode {
         self.general.mode
     }
 
-    /// Whether it matters what a client calls itself.
+    /// Reports whether a rule depends on the user agent.
     pub fn heeds_user_agents(&self) -> bool {
         self.heeds_user_agents
     }
 
-    /// What applies to a read.
+    /// Returns the policy of a read.
     pub fn rules(&self, subject: &Subject<'_>) -> &ResourcePolicy {
         match self.candidates(subject.resource) {
             Some(candidates) => candidates.first(subject),
@@ -163,7 +165,7 @@ impl Policy {
         }
     }
 
-    /// The queries to follow from the start.
+    /// Returns the queries to follow from the start.
     pub fn eager(&self) -> Vec<Query> {
         let collections = self.eager.iter();
         collections.map(|(resource, scope)| Query::all(resource.clone(), scope.clone())).collect()
@@ -177,7 +179,8 @@ impl Policy {
         }
     }
 
-    /// Whether a replica of the collection starts at once, by what holds for everybody's reads.
+    /// Reports whether a replica of the collection starts at once, by the rules that apply to every
+    /// client's reads.
     fn starts_eagerly(&self, resource: &GroupResource, namespace: Option<&str>) -> bool {
         let subject = Subject::any(resource, namespace);
         let candidates = self.candidates(resource);
@@ -190,7 +193,7 @@ impl Policy {
         rules.is_some_and(|rules| rules.start == Start::Eager)
     }
 
-    /// What the eager rules name, less what an earlier rule keeps from being eager.
+    /// Returns the collections that eager rules name, without those that an earlier rule excludes.
     fn eager_collections(&self, rules: &[Rule]) -> Vec<(GroupVersionResource, Scope)> {
         let mut collections = Vec::new();
         for rule in rules.iter().filter(|rule| rule.start == Start::Eager) {
@@ -212,7 +215,7 @@ impl Policy {
 // === impl Candidates ===
 
 impl Candidates {
-    /// What the rules say about one resource, or about every resource that none of them names.
+    /// Returns the policies of one resource, or of every resource that no rule names.
     fn compile(rules: &[Rule], general: &General, resource: Option<&GroupResource>) -> Self {
         let reserved = resource.is_some_and(is_reserved);
         let mut by_read = Vec::new();
@@ -245,7 +248,7 @@ impl Candidates {
 // === impl ResourcePolicy ===
 
 impl ResourcePolicy {
-    /// What applies to a reserved resource that no rule names.
+    /// The policy of a reserved resource that no rule names.
     pub const LEFT_ALONE: Self = Self {
         start: Start::Never,
         freshness: Freshness::Session,
@@ -281,7 +284,7 @@ fn acting(polls: RepeatPolls) -> Option<RepeatPolls> {
 // === impl Mode ===
 
 impl Mode {
-    /// The configuration's word.
+    /// Returns the configuration's word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Enforce => "enforce",
@@ -293,7 +296,7 @@ impl Mode {
 // === impl Start and Rewrite ===
 
 impl Start {
-    /// The configuration's word.
+    /// Returns the configuration's word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Never => "never",
@@ -304,7 +307,7 @@ impl Start {
 }
 
 impl Rewrite {
-    /// The configuration's word, also the metric label.
+    /// Returns the configuration's word, which is also the metric label.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Keep => "keep",

@@ -1,7 +1,8 @@
-//! The data path on one screen: identify, classify, decide, answer, observe.
+//! The data path: identify, classify, decide, respond, record.
 //!
-//! Invariants: every request leaves through `serve` once; every forward has a reason; every
-//! answer says in `Cache-Status` where it came from; memory answers only what [`authorize`] allowed.
+//! Invariants: every request leaves through `serve` once. Every forward has a reason. The
+//! `Cache-Status` header of every response names its source. The cache returns only what
+//! [`authorize`] allowed.
 
 pub mod aggregation;
 pub mod authorize;
@@ -69,14 +70,14 @@ use crate::{
     websocket::Asked,
 };
 
-/// Everything a request meets.
+/// The request handler and everything that a request passes through.
 pub struct Proxy {
     identify: Identify,
     targets: Targets,
     config: watch::Receiver<Arc<Config>>,
     cache: Cache,
     sessions: Sessions,
-    /// What the sessions would be in mode `enforce`, while it is `observe`.
+    /// The sessions as mode `enforce` would have them; used in mode `observe`.
     foreseen: Sessions,
     scouts: Scouts,
     shadow: Shadows,
@@ -93,34 +94,34 @@ pub struct Proxy {
     records: Records,
 }
 
-/// What a [`Proxy`] is made of.
+/// The parts of a [`Proxy`].
 pub struct Parts {
-    /// How callers are told apart.
+    /// The identification of callers.
     pub identify: Identify,
-    /// What clients may have seen before.
+    /// The responses that clients may have seen before this process started.
     pub past: Past,
-    /// The configuration in force.
+    /// The current configuration.
     pub config: watch::Receiver<Arc<Config>>,
     /// The replicas.
     pub cache: Cache,
-    /// The documents of discovery.
+    /// The cached documents of discovery and OpenAPI.
     pub discovery: Discovery,
-    /// To the apiserver.
+    /// The clients to the apiserver.
     pub clients: Clients,
     /// The access reviews.
     pub authorize: Authorize,
-    /// Who serves which group.
+    /// The server of each API group.
     pub aggregation: Arc<Aggregation>,
-    /// What the apiserver warns of.
+    /// The warnings of the apiserver.
     pub warnings: Warnings,
-    /// Where each request is recorded.
+    /// The record of each request.
     pub records: Records,
 }
 
 // === impl Proxy ===
 
 impl Proxy {
-    /// Joins the parts; nothing runs until a request comes.
+    /// Joins the parts; starts nothing until the first request.
     pub fn new(parts: Parts) -> Self {
         let metrics = parts.records.metrics().clone();
         let insight = parts.records.insight().clone();
@@ -149,12 +150,12 @@ impl Proxy {
         }
     }
 
-    /// Ends watches that are answered from memory, for the end is near.
+    /// Ends the watches that are served from the cache, before the process ends.
     pub fn close_watches(&self) {
         self.watches.close();
     }
 
-    /// Answers one request. Every request, however it fails, leaves through here once.
+    /// Responds to one request. Every request leaves through this function once, also if it fails.
     async fn answer_logged(&self, connection: u64, request: Request<Incoming>) -> Response<Body> {
         let mut log = RequestLog::open(&self.records, connection, &request);
         let response = match self.answer(request, &mut log).await {

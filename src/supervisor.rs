@@ -265,5 +265,6 @@ fn bind_in_plain_text(flag: &str, address: SocketAddr) -> anyhow::Result<TcpList
 }
 
 fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).with_context(|| format!("{flag} {address}: cannot listen there"))
+    TcpListener::bind(address)
+        .with_context(|| format!("{flag} {address}: cannot listen on this address"))
 }

@@ -1,6 +1,6 @@
-//! The apiserver as seen from here: connections, and our own identity towards it.
+//! The connections to the apiserver, and Listless's own identity towards it.
 //!
-//! Invariant: nothing here adds a credential to a request unless it was sent through [`Own`].
+//! Invariant: a credential is added only to a request that is sent through [`Own`].
 
 pub mod connect;
 pub mod dial;
@@ -24,39 +24,39 @@ pub use self::{
 };
 use crate::{api::request::Outline, body::Body, error::Chain};
 
-/// Which connections a request may use: long ones must never starve short ones.
+/// The set of connections of a request: long requests must never starve short ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Answers that end by themselves.
+    /// For responses that end by themselves.
     Short,
-    /// Watches, log follows and other streams that may stay open for hours.
+    /// For watches, log follows and other streams that may stay open for hours.
     Long,
 }
 
-/// Why no response came.
+/// The reason why no response came.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nothing was sent.
-    #[error("connecting to the apiserver failed")]
+    /// Connecting failed; nothing was sent.
+    #[error("cannot connect to the apiserver")]
     Connect(#[source] crate::body::BoxError),
-    /// Nothing was sent.
+    /// Connecting timed out; nothing was sent.
     #[error("connecting to the apiserver timed out")]
     ConnectTimeout,
-    /// The request may have reached the apiserver.
-    #[error("the connection to the apiserver broke before an answer came")]
+    /// The connection broke; the request may have reached the apiserver.
+    #[error("the connection to the apiserver broke before a response came")]
     Broken(#[source] crate::body::BoxError),
-    /// Nothing was sent.
-    #[error("own credentials could not be obtained")]
+    /// Listless's own credentials were not available; nothing was sent.
+    #[error("cannot obtain credentials for the apiserver")]
     Credentials(#[source] crate::body::BoxError),
-    /// Too many requests or connections are in flight (a named bound was reached).
-    #[error("upstream capacity reached: {0}")]
+    /// Too many requests or connections are in flight (the named limit was reached).
+    #[error("limit reached: {0}")]
     Saturated(&'static str),
 }
 
 // === impl Error ===
 
 impl Error {
-    /// Returns the same failure once more; a cause is kept as its text.
+    /// Returns a copy of the failure; its cause becomes text.
     pub fn copy(&self) -> Self {
         let text = |cause: &crate::body::BoxError| Chain(&**cause).to_string().into();
         match self {
@@ -69,11 +69,11 @@ impl Error {
     }
 }
 
-/// Something that sends requests to the apiserver; `uri` is path and query only.
+/// A sender of requests to the apiserver; `uri` is path and query only.
 ///
-/// A trait so that reflectors and proxies run in simulations.
+/// It is a trait to let reflectors and proxies run in simulations.
 pub trait Client: Send + Sync + 'static {
-    /// Sends one request; the response's body still streams.
+    /// Sends one request; the response's body streams.
     fn send(
         &self,
         request: Request<Body>,
@@ -82,10 +82,10 @@ pub trait Client: Send + Sync + 'static {
 
     /// Sends a request that asks to switch protocols, on a connection of its own.
     ///
-    /// An answer of 101 carries hyper's `OnUpgrade`; any other is a normal response.
+    /// A response of 101 contains hyper's `OnUpgrade`; any other is a normal response.
     fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>>;
 
-    /// Like [`Client::send`], for a request whose URL the sender has read already.
+    /// Sends like [`Client::send`], for a request whose URL the sender has already parsed.
     fn send_read(
         &self,
         request: Request<Body>,
@@ -95,7 +95,7 @@ pub trait Client: Send + Sync + 'static {
         self.send(request, lane)
     }
 
-    /// Like [`Client::upgrade`], for a request whose URL the sender has read already.
+    /// Sends like [`Client::upgrade`], for a request whose URL the sender has already parsed.
     fn upgrade_read(
         &self,
         request: Request<Body>,

@@ -1,32 +1,34 @@
-//! What of a request may not be told anybody: its credential, wherever it stands.
+//! The protection of a request's credential, wherever it is in the request.
 //!
-//! Invariant: what these functions give can be logged and shown.
+//! Invariant: the results of these functions can be logged and shown.
 
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// The longest name of a client that is shown.
+/// The longest client name that is shown.
 const AGENT_BYTES_MAX: usize = 64;
 
-/// A part of a name that is longer is no name or version.
+/// The longest part of a client name; a longer one is neither a name nor a version.
 const WORD_BYTES_MAX: usize = 40;
 
-/// A shorter piece of a token tells nothing.
+/// The shortest part of a token that is removed; a shorter one reveals nothing.
 const PIECE_BYTES_MIN: usize = 6;
 
-/// How JSON web tokens begin.
+/// The start of JSON web tokens.
 const TOKEN_START: &str = "eyJ";
 
-/// Stands where something was left out.
+/// The replacement of a removed text.
 pub const LEFT_OUT: &str = "[redacted]";
 
-/// Whether a request's target, its path and query as sent, repeats the token it comes with.
+/// Reports whether a request's target, its path and query as sent, contains the request's own
+/// token.
 pub fn is_told(headers: &HeaderMap, target: &str) -> bool {
     token(headers).is_some_and(|token| repeats(target, token))
 }
 
-/// What a client calls itself: its first word, `kubectl/v1.36.3`, if that looks like one.
+/// Returns the first word of the user agent, such as `kubectl/v1.36.3`, if it has the form of a
+/// name.
 pub fn name_of_client(headers: &HeaderMap) -> &str {
     let token = token(headers);
     let Some(agent) = headers.get(header::USER_AGENT).map(HeaderValue::to_str) else {
@@ -42,7 +44,7 @@ pub fn name_of_client(headers: &HeaderMap) -> &str {
     if is_name || first.is_empty() { first } else { LEFT_OUT }
 }
 
-/// All that a client calls itself, unless there is a token in it.
+/// Returns the whole user agent, unless it contains a token.
 pub fn user_agent(headers: &HeaderMap) -> Cow<'_, str> {
     let agent = headers.get(header::USER_AGENT).map_or(&[][..], HeaderValue::as_bytes);
     let agent = String::from_utf8_lossy(agent);
@@ -50,13 +52,13 @@ pub fn user_agent(headers: &HeaderMap) -> Cow<'_, str> {
     if has(TOKEN_START) || token(headers).is_some_and(has) { LEFT_OUT.into() } else { agent }
 }
 
-/// The token of a request's own credential, whatever its scheme.
+/// Returns the token of a request's own credential, whatever its scheme.
 fn token(headers: &HeaderMap) -> Option<&str> {
     let credential = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok())?;
     credential.rsplit(' ').find(|word| !word.is_empty())
 }
 
-/// Whether a target has this text, escaped or not.
+/// Reports whether a target contains this text, escaped or not.
 fn repeats(target: &str, token: &str) -> bool {
     let is_escaped = || unescaped(target).windows(token.len()).any(|at| at == token.as_bytes());
     target.len() >= token.len()
@@ -82,7 +84,7 @@ fn unescaped(target: &str) -> Vec<u8> {
     plain
 }
 
-/// Whether a word may be a piece of the token and not a word of its own.
+/// Reports whether a word may be a part of the token instead of a word of its own.
 fn is_part(word: &str, token: &str) -> bool {
     word.len() >= PIECE_BYTES_MIN && token.contains(word)
 }
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_called_by_its_first_word_if_that_is_a_name() {
+    fn the_name_of_a_client_is_its_first_word_if_valid() {
         for (agent, expected) in [
             ("kubectl/v1.36.3 (linux/amd64) kubernetes/abc", "kubectl/v1.36.3"),
             ("fabric8-kubernetes-client/6.13.4", "fabric8-kubernetes-client/6.13.4"),
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_agent_is_told_whole_or_not_at_all() {
+    fn a_user_agent_is_shown_completely_or_not_at_all() {
         let whole = "kubectl/v1.36.3 (linux/amd64) kubernetes/abc";
         assert_eq!(user_agent(&headers(whole)), whole);
         for agent in ["s3cret", "tool/s3cret (linux)", "tool/1 eyJhbGciOiJSUzI1NiJ9.e30.x"] {
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_told_unless_it_repeats_the_token() {
+    fn a_target_that_repeats_the_token_is_detected() {
         assert!(is_told(&headers("a"), "/api?x=s3cret"));
         assert!(!is_told(&headers("a"), "/api?x=other"));
         assert!(!is_told(&HeaderMap::new(), "/api?x=s3cret"));

@@ -1,8 +1,8 @@
-//! Which fields a field selector may name per resource, and what they read as in an object
+//! The fields that a field selector may name per resource, and their values in an object
 //! (S-SEL-12).
 //!
-//! Built-in kinds have a fixed set; of custom resources only name and namespace are known, because
-//! their `selectableFields` stand in the definition, which is not read here. Whatever is not in the
+//! Built-in kinds have a fixed set. Of custom resources, only name and namespace are known: their
+//! `selectableFields` are in the definition, which is not parsed here. A field that is not in the
 //! table is not modelled, and the request is forwarded (S-SEL-22).
 
 mod kinds;
@@ -15,24 +15,24 @@ pub use self::kinds::is_built_in_group;
 use self::kinds::{Kind, find, is_in_table, kind_of};
 use super::{GroupVersionResource, Scope, selector::FieldSelector};
 
-/// The values found so far, one place per path of the kind.
+/// The values found so far, one entry per path of the kind.
 type Values = Vec<Option<String>>;
 
-/// Reads one value of the object: follows the keys that lead to a path and skips all else.
+/// The parser of one value of the object: it follows the keys of a path and skips all others.
 struct Node<'a> {
     kind: &'static Kind,
     values: &'a mut Values,
-    /// The paths (one bit each) whose place begins with the keys followed so far.
+    /// The paths (one bit each) that begin with the keys followed so far.
     candidates: u32,
-    /// How much of the place those keys and their dots make up.
+    /// The length of those keys and their dots.
     offset: usize,
 }
 
-/// What follows a key.
+/// The result of a key.
 enum Step {
-    /// The paths that go on below this key.
+    /// The paths that continue below this key.
     Into { candidates: u32, offset: usize },
-    /// No path leads here.
+    /// No path contains this key.
     Skip,
 }
 
@@ -42,16 +42,16 @@ struct Key {
     offset: usize,
 }
 
-/// Whether every path of the selector is in the documented set for this resource.
+/// Reports whether every path of the selector is in the documented set for this resource.
 ///
-/// `metadata.namespace` of a custom resource counts as modelled here, although a cluster-scoped
-/// one refuses it; [`canonical_fields`] knows the scope and is stricter.
+/// `metadata.namespace` of a custom resource counts as modelled here, although a cluster-scoped one
+/// refuses it; [`canonical_fields`] knows the scope and is stricter.
 pub fn fields_are_modelled(resource: &GroupVersionResource, fields: &FieldSelector) -> bool {
     fields.paths().all(|path| canonical_path(resource, true, path).is_some())
 }
 
-/// The selector with aliases (`spec.host`) replaced by canonical paths; `None` when one of its
-/// paths is not modelled for this resource in this scope.
+/// Returns the selector with canonical paths instead of aliases (`spec.host`); `None` if a path is
+/// not modelled for this resource in this scope.
 pub fn canonical_fields(
     resource: &GroupVersionResource,
     scope: &Scope,
@@ -61,18 +61,19 @@ pub fn canonical_fields(
     fields.with_paths(|path| canonical_path(resource, namespaced, path))
 }
 
-/// The canonical paths modelled for a resource beyond `metadata.name` and `metadata.namespace`.
+/// Returns the canonical paths modelled for a resource, without `metadata.name` and
+/// `metadata.namespace`.
 pub fn field_paths(resource: &GroupVersionResource) -> &'static [&'static str] {
     kind_of(resource).map_or(&[], |kind| kind.paths)
 }
 
-/// The values of [`field_paths`] in one object's JSON, as the server renders them; empty ones are
-/// left out.
+/// Returns the values of [`field_paths`] in one object's JSON, as the server renders them, without
+/// empty ones.
 pub fn field_values(resource: &GroupVersionResource, object: &[u8]) -> Vec<(&'static str, String)> {
     let Some(kind) = kind_of(resource) else { return Vec::new() };
     let mut values: Values = vec![None; kind.paths.len()];
     let root = Node { kind, values: &mut values, candidates: u32::MAX, offset: 0 };
-    // What could be read of a malformed object stands; the store refuses such objects anyway.
+    // The values parsed from a malformed object are kept; the store refuses such objects anyway.
     root.deserialize(&mut serde_json::Deserializer::from_slice(object)).ok();
     for (path, source) in kind.fallbacks {
         let (Some(index), Some(source)) = (kind.index(path), kind.index(source)) else { continue };
@@ -96,7 +97,7 @@ fn canonical_path<'a>(
         return Some(path);
     }
     let Some(kind) = kind_of(resource) else {
-        // A version of a kind in the table that the table does not list is not known well enough.
+        // A version of a kind that the table lists only in other versions is not known well enough.
         let known = !is_in_table(resource) && (is_built_in_group(&resource.group) || namespaced);
         return (path == "metadata.namespace" && known).then_some(path);
     };

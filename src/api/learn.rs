@@ -1,9 +1,10 @@
-//! What an answer teaches, read while it streams by (S-WRITE-01..21).
+//! The facts in a response, parsed while it streams (S-WRITE-01..21).
 //!
-//! Keeps only the identity, version and labels of an object, or of each item of a list until it is
-//! taken, in bounded memory whatever their size. Whatever is cut short, malformed or in an encoding we do not read teaches nothing, with a
-//! reason, and the session must then assume the worst. Whether the write was real (dry run) or
-//! concerned a subresource, the caller knows from the request.
+//! Only the identity, version and labels of an object are kept. The same facts of a list's items
+//! are kept until they are taken. The memory is bounded, whatever the size of the response. A
+//! truncated or malformed response, or one in an unknown encoding, teaches nothing and has a
+//! reason; the session must then assume the worst. The caller knows from the request whether the
+//! write was a dry run or was about a subresource.
 
 mod facts;
 mod json;
@@ -16,52 +17,53 @@ use http::{HeaderMap, HeaderName, header};
 pub(super) use self::facts::{Facts, Slot, TEXT_BYTES_MAX};
 use super::{ObjectKey, protobuf, selector::Labels, version::ResourceVersion};
 
-/// Reads an answer's body piece by piece.
+/// The parser of a response's body, chunk by chunk.
 pub struct Learner(Decoder);
 
-/// What an answer taught.
+/// The facts in a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Learned {
     /// One object.
     Object(LearnedObject),
     /// A Status.
     Status {
-        /// Whether it says Success.
+        /// `true` if it says Success.
         success: bool,
-        /// The uid of the object it speaks of, such as a deleted one.
+        /// The uid of its object, such as a deleted one.
         details_uid: Option<String>,
         /// The name of that object.
         name: Option<String>,
     },
-    /// A list, such as DELETE of a collection returns; its version predates the deletions.
+    /// A list, such as the response to DELETE of a collection; its version is from before the
+    /// deletions.
     List {
         /// The list's own version.
         version: ResourceVersion,
         /// The token of its next page, if it has one.
         next: Option<String>,
-        /// `true` if each of its items was read.
+        /// `true` if every item was parsed.
         whole: bool,
     },
-    /// Nothing to rely on.
+    /// No reliable facts.
     Nothing(Unlearned),
 }
 
-/// The object an answer carried.
+/// The object in a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearnedObject {
-    /// Its kind; of a subresource's answer possibly another than the resource's, such as `Scale`.
+    /// Its kind; a subresource's response may have another kind than the resource, such as `Scale`.
     pub kind: String,
     /// Its name, which a create may have generated.
     pub name: String,
-    /// Its namespace, when it has one.
+    /// Its namespace, if it has one.
     pub namespace: Option<String>,
     /// Its uid.
     pub uid: String,
-    /// The version the write left it at.
+    /// Its version after the write.
     pub version: ResourceVersion,
-    /// Its labels, in the order of the answer.
+    /// Its labels, in the order of the response.
     pub labels: Vec<(String, String)>,
-    /// Whether it still exists.
+    /// Its lifecycle.
     pub lifecycle: Lifecycle,
 }
 
@@ -72,32 +74,32 @@ pub struct ListedObject {
     pub key: ObjectKey,
     /// Its version.
     pub version: ResourceVersion,
-    /// Its labels, in the order of the answer.
+    /// Its labels, in the order of the response.
     pub labels: Vec<(String, String)>,
 }
 
-/// Whether an object in an answer still exists.
+/// The lifecycle of an object in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifecycle {
     /// It exists.
     Live,
     /// It is being deleted: it has a deletionTimestamp, and finalizers or a grace period.
     Terminating,
-    /// It has a deletionTimestamp and nothing that could still hold it: the write most likely
-    /// removed it, and the version is one from before (S-WRITE-04).
+    /// It has a deletionTimestamp and nothing that could still hold it. The write most likely
+    /// removed it, and the version is from before the removal (S-WRITE-04).
     Removed,
 }
 
-/// Why an answer taught nothing.
+/// The reason why a response taught nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unlearned {
     /// Neither JSON nor protobuf.
     UnknownMedia,
-    /// Compressed in a way we do not read.
+    /// The compression is unknown.
     UnknownEncoding,
     /// The body ended early.
     Truncated,
-    /// The body is not what its Content-Type says.
+    /// The body does not match its Content-Type.
     Malformed,
     /// A name, label or key exceeds every limit of the API.
     TooLarge,
@@ -121,7 +123,7 @@ enum Scanner {
 // === impl Learner ===
 
 impl Learner {
-    /// A learner for an answer with these Content-Type and Content-Encoding headers.
+    /// Creates a learner for a response with these Content-Type and Content-Encoding headers.
     pub fn new(content_type: Option<&str>, content_encoding: Option<&str>) -> Self {
         let media_type = content_type.unwrap_or_default().split(';').next().unwrap_or_default();
         let scanner = match media_type.trim() {
@@ -136,7 +138,7 @@ impl Learner {
         })
     }
 
-    /// The same, reading the items of a list, too.
+    /// Makes it parse the items of a list, too.
     #[must_use]
     pub fn with_items(mut self) -> Self {
         if let Some(scanner) = self.scanner_mut() {
@@ -145,24 +147,25 @@ impl Learner {
         self
     }
 
-    /// The items that were read since they were last taken.
+    /// Returns the items that were parsed since the last call.
     pub fn take_items(&mut self) -> Vec<ListedObject> {
         let items = self.scanner_mut().and_then(|scanner| scanner.facts_mut().items.as_mut());
         items.map_or_else(Vec::new, facts::Items::take)
     }
 
-    /// A learner for an answer with these headers.
+    /// Creates a learner for a response with these headers.
     pub fn of(headers: &HeaderMap) -> Self {
         let text = |name: HeaderName| headers.get(name).map(|v| v.to_str().unwrap_or("unreadable"));
         Self::new(text(header::CONTENT_TYPE), text(header::CONTENT_ENCODING))
     }
 
-    /// Reads the next piece of the body.
+    /// Parses the next chunk of the body.
     pub fn push(&mut self, bytes: &[u8]) {
         match &mut self.0 {
             Decoder::Plain(scanner) => scanner.push(bytes),
             Decoder::Gzip(decoder) => {
-                // Without the flush the decoder keeps the end of the list until it is finished.
+                // Without the flush, the decoder holds back the end of the list until it is
+                // finished.
                 if decoder.write_all(bytes).and_then(|()| decoder.flush()).is_err() {
                     self.0 = Decoder::Useless(Unlearned::Malformed);
                 }
@@ -171,7 +174,7 @@ impl Learner {
         }
     }
 
-    /// Whether all that matters was read: what may follow changes nothing.
+    /// Reports whether all facts were parsed: the rest of the body changes nothing.
     pub fn is_complete(&self) -> bool {
         match &self.0 {
             Decoder::Plain(scanner) => scanner.is_complete(),
@@ -180,7 +183,7 @@ impl Learner {
         }
     }
 
-    /// The version of a list, as soon as it was read.
+    /// Returns the version of a list, once it was parsed.
     pub fn list_version(&self) -> Option<ResourceVersion> {
         let scanner = match &self.0 {
             Decoder::Plain(scanner) => scanner.as_ref(),
@@ -198,7 +201,7 @@ impl Learner {
         }
     }
 
-    /// Concludes after the last piece.
+    /// Returns the facts after the last chunk.
     pub fn finish(self) -> Learned {
         let facts = match self.0 {
             Decoder::Plain(scanner) => scanner.finish(),
@@ -218,7 +221,7 @@ impl Learner {
 // === impl LearnedObject ===
 
 impl LearnedObject {
-    /// Its storage key.
+    /// Returns its storage key.
     pub fn key(&self) -> ObjectKey {
         ObjectKey::new(self.namespace.as_deref(), &self.name)
     }
@@ -233,7 +236,7 @@ impl Labels for LearnedObject {
 // === impl Unlearned ===
 
 impl Unlearned {
-    /// The word in logs and metrics.
+    /// Returns the word for logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::UnknownMedia => "unknown-media",

@@ -1,41 +1,42 @@
-//! What representation a request asks for: Accept, Accept-Encoding, `pretty` (S-CT-01..10, S-HDR-01).
+//! The representation that a request asks for: Accept, Accept-Encoding, `pretty` (S-CT-01..10,
+//! S-HDR-01).
 //!
-//! Follows the apiserver's negotiation to the letter for what it decides as plain JSON; anything
-//! else, and anything a newer server might read differently, is `Unmodelled` and forwarded.
+//! It follows the apiserver's negotiation exactly where that selects plain JSON. Anything else, and
+//! anything that a newer server might parse differently, is `Unmodelled` and forwarded.
 
 use http::{HeaderMap, HeaderValue, header};
 
 use super::protobuf;
 
-/// What the apiserver would answer with, as far as we can produce it.
+/// The apiserver's representation, as far as Listless can produce it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Negotiated {
-    /// Plain compact JSON of the object itself: we can produce it exactly.
+    /// Plain compact JSON of the object itself, which Listless can produce exactly.
     Json,
     /// Only the metadata of the object, or of a list's objects, as compact JSON.
     Metadata(Metadata),
-    /// The client prefers protobuf but lists JSON too: JSON is a legal answer (S-CT-10).
+    /// The client prefers protobuf and also accepts JSON: JSON is a valid response (S-CT-10).
     JsonInsteadOfProtobuf,
     /// Anything else.
     Unmodelled(UnmodelledMedia),
 }
 
-/// What a client gets of each object.
+/// The representation of each object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Representation {
-    /// All of it.
+    /// The whole object.
     #[default]
     Object,
     /// A PartialObjectMetadata of this version of `meta.k8s.io` (S-CT-03, S-LIST-63).
     Metadata(MetadataVersion),
 }
 
-/// The conversion to metadata that an Accept header asks for.
+/// A conversion to metadata, as an Accept header asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Metadata {
-    /// In this version.
+    /// The version.
     pub version: MetadataVersion,
-    /// Of this.
+    /// The kind.
     pub kind: MetadataKind,
 }
 
@@ -48,7 +49,7 @@ pub enum MetadataVersion {
     V1Beta1,
 }
 
-/// What is converted to metadata.
+/// The kind of a conversion to metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MetadataKind {
     /// One object.
@@ -57,7 +58,7 @@ pub enum MetadataKind {
     List,
 }
 
-/// Why an answer in this representation must come from the apiserver.
+/// The reason why only the apiserver can produce this representation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UnmodelledMedia {
     /// Protobuf and nothing else.
@@ -70,9 +71,9 @@ pub enum UnmodelledMedia {
     Yaml,
     /// CBOR.
     Cbor,
-    /// Indented JSON, asked for by parameter or by a human's client (S-CT-07).
+    /// Indented JSON, requested by a parameter or by a browser or curl (S-CT-07).
     Pretty,
-    /// Unknown parameters, no acceptable type, or too odd to tell.
+    /// Unknown parameters, no acceptable type, or an ambiguous header.
     Other,
 }
 
@@ -85,16 +86,17 @@ struct Clause<'a> {
     parameters: &'a str,
 }
 
-/// A quality is written in a way only Go's float parser knows.
+/// A quality in a form that only Go's float parser knows.
 struct OddQuality;
 
-/// Up to this many the server's sort is a plain insertion sort; beyond, its order is not stable.
+/// The number of clauses up to which the server's sort is a plain insertion sort; above it, its
+/// order is not stable.
 const CLAUSES_MAX: usize = 12;
 
 // === impl Negotiated ===
 
 impl Negotiated {
-    /// Negotiates for a request; of several Accept lines the first counts, as in Go.
+    /// Negotiates for a request; the first of several Accept lines counts, as in Go.
     pub fn of(headers: &HeaderMap, pretty: Option<&str>) -> Self {
         let user_agent = headers.get(header::USER_AGENT).map(HeaderValue::as_bytes);
         match headers.get(header::ACCEPT).map(|value| value.to_str()) {
@@ -113,7 +115,8 @@ impl Negotiated {
         }
     }
 
-    /// `accept`: the Accept header, `None` when absent. `pretty`: the raw query value.
+    /// Negotiates. `accept` is the Accept header, `None` if absent; `pretty` is the raw query
+    /// value.
     pub fn negotiate(
         accept: Option<&str>,
         pretty: Option<&str>,
@@ -157,7 +160,7 @@ impl Negotiated {
         Self::Unmodelled(UnmodelledMedia::Other)
     }
 
-    /// The reason's word for logs and metrics, `json` when the answer can be produced.
+    /// Returns the reason for logs and metrics; `json` if Listless can produce the response.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Json | Self::JsonInsteadOfProtobuf => "json",
@@ -170,7 +173,7 @@ impl Negotiated {
 // === impl UnmodelledMedia ===
 
 impl UnmodelledMedia {
-    /// The word in logs and metrics.
+    /// Returns the word for logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Protobuf => "protobuf",
@@ -184,12 +187,12 @@ impl UnmodelledMedia {
     }
 }
 
-/// Whether a client is taken for a person's, who gets indented JSON unasked (S-CT-07).
+/// Reports whether a client counts as a person's, and gets indented JSON by default (S-CT-07).
 pub fn is_for_people(headers: &HeaderMap) -> bool {
     wants_indented(None, headers.get(header::USER_AGENT).map(HeaderValue::as_bytes))
 }
 
-/// Whether the apiserver would compress: only a bare token `gzip` counts (S-HDR-01).
+/// Reports whether the apiserver would compress: only a bare token `gzip` counts (S-HDR-01).
 pub fn accepts_gzip(accept_encoding: Option<&str>) -> bool {
     accept_encoding.unwrap_or_default().split(',').any(|token| token.trim() == "gzip")
 }
@@ -197,7 +200,7 @@ pub fn accepts_gzip(accept_encoding: Option<&str>) -> bool {
 // === impl MetadataVersion ===
 
 impl MetadataVersion {
-    /// The `apiVersion` of what is made of it.
+    /// Returns the `apiVersion` of the converted object.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::V1 => "meta.k8s.io/v1",
@@ -209,7 +212,7 @@ impl MetadataVersion {
 // === impl Clause ===
 
 impl<'a> Clause<'a> {
-    /// Reads one clause; `None` when the server passes over it.
+    /// Parses one clause; `None` if the server ignores it.
     fn parse(text: &'a str) -> Result<Option<Self>, OddQuality> {
         let (media_type, parameters) = text.split_once(';').unwrap_or((text, ""));
         let (kind, subtype) = match media_type.split_once('/') {
@@ -217,7 +220,7 @@ impl<'a> Clause<'a> {
             _ if trim(media_type.trim_end_matches('/')) == "*" => ("*", "*"),
             _ => return Ok(None),
         };
-        // A second slash is passed over, unless nothing comes after it.
+        // A second slash is ignored, unless nothing follows it.
         let subtype = match subtype.split_once('/') {
             Some((subtype, "")) => subtype,
             Some(_) => return Ok(None),
@@ -232,7 +235,7 @@ impl<'a> Clause<'a> {
         Ok(Some(clause))
     }
 
-    /// The parameters that count: those with one `=` and something after it.
+    /// Returns the parameters that count: those with one `=` and a value.
     fn parameters(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         self.parameters.split(';').filter_map(|parameter| {
             let (name, value) = parameter.split_once('=').filter(|(_, value)| !value.is_empty())?;
@@ -241,7 +244,7 @@ impl<'a> Clause<'a> {
         })
     }
 
-    /// What the parameters make of the object, if it is not left as it is.
+    /// Checks the parameters for a conversion of the object.
     fn transformation(&self) -> Result<(), UnmodelledMedia> {
         let mut result = Ok(());
         for (name, value) in self.parameters() {
@@ -254,7 +257,7 @@ impl<'a> Clause<'a> {
                 ("pretty", "1") => UnmodelledMedia::Pretty,
                 _ => UnmodelledMedia::Other,
             };
-            // The conversion says more than the group and version that come with it.
+            // The conversion is a better reason than the group and version that come with it.
             if result.is_ok() || name == "as" {
                 result = Err(reason);
             }
@@ -262,7 +265,7 @@ impl<'a> Clause<'a> {
         result
     }
 
-    /// The conversion to metadata, when the parameters ask for exactly that.
+    /// Returns the conversion to metadata, if the parameters ask for exactly that.
     fn metadata(&self) -> Option<Metadata> {
         let (mut kind, mut version, mut group) = (None, None, None);
         for (name, value) in self.parameters() {
@@ -283,21 +286,21 @@ impl<'a> Clause<'a> {
         group.and(Some(Metadata { kind: kind?, version: version? }))
     }
 
-    /// Whether JSON of the same conversion satisfies the clause.
+    /// Reports whether JSON of the same conversion satisfies the clause.
     fn allows_json_of(&self, metadata: Metadata) -> bool {
         (self.kind, self.subtype) == ("application", "json")
             && self.quality > 0.0
             && self.metadata() == Some(metadata)
     }
 
-    /// Whether plain JSON satisfies the clause.
+    /// Reports whether plain JSON satisfies the clause.
     fn allows_json(&self) -> bool {
         let json = matches!((self.kind, self.subtype), ("application", "json" | "*") | ("*", "*"));
         json && self.quality > 0.0 && self.transformation().is_ok()
     }
 
-    /// Whether the server puts this clause before another that comes earlier in the header. Not
-    /// an order: its outcome depends on the sort, which is therefore the server's too.
+    /// Reports whether the server puts this clause before an earlier one. This is not an order: the
+    /// result depends on the sort, which is therefore the server's, too.
     fn goes_before(&self, other: &Self) -> bool {
         self.quality > other.quality
             || (self.kind != "*" && other.kind == "*")
@@ -305,7 +308,7 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// The clauses in the order the server considers them; `None` when that cannot be told.
+/// Returns the clauses in the server's order; `None` if the order is unknown.
 fn parse(header: &str) -> Option<Vec<Clause<'_>>> {
     let mut clauses: Vec<Clause<'_>> = Vec::new();
     for part in header.split(',') {
@@ -322,8 +325,8 @@ fn parse(header: &str) -> Option<Vec<Clause<'_>>> {
     Some(clauses)
 }
 
-/// Whether the router in front of the negotiation lets a request for a built-in resource through:
-/// it knows no wildcard but `*/*`, so that `application/*` alone is 406.
+/// Reports whether the router before the negotiation accepts a request for a built-in resource. It
+/// knows no wildcard except `*/*`: `application/*` alone gets 406.
 fn reaches_negotiation(header: &str) -> bool {
     header.split(',').any(|part| {
         let media_type = part.split(';').next().unwrap_or_default();
@@ -338,7 +341,7 @@ fn json(indents: bool) -> Negotiated {
     if indents { Negotiated::Unmodelled(UnmodelledMedia::Pretty) } else { Negotiated::Json }
 }
 
-/// Whether JSON would be indented: by parameter, else for clients that humans read (S-CT-07).
+/// Reports whether JSON would be indented: by parameter, else for browsers and the like (S-CT-07).
 fn wants_indented(pretty: Option<&str>, user_agent: Option<&[u8]>) -> bool {
     match pretty {
         Some(value) if !value.is_empty() => {
@@ -353,13 +356,14 @@ fn wants_indented(pretty: Option<&str>, user_agent: Option<&[u8]>) -> bool {
     }
 }
 
-/// A quality in plain decimals; any other text that Go might read as a number is not one here.
+/// Returns a quality in plain decimals; any other text that Go might accept as a number is an
+/// error.
 fn quality(text: &str) -> Option<f32> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     if plain { text.parse().ok() } else { None }
 }
 
-/// The server trims spaces only.
+/// Trims spaces only, as the server does.
 fn trim(text: &str) -> &str {
     text.trim_matches(' ')
 }

@@ -1,44 +1,44 @@
-//! Just enough protobuf to learn from a write's answer or a watch's event: metadata of an object,
-//! list or Status (S-CT-20..23).
+//! A minimal protobuf parser for the metadata of an object, list or Status, in a write's response
+//! or a watch's event (S-CT-20..23).
 //!
-//! Reads the bytes in pieces of any size and keeps nothing but the facts. Knows no schema beyond
-//! the envelope, ObjectMeta, ListMeta and Status; everything else is skipped by its length.
+//! It parses chunks of any size and keeps only the facts. It knows the envelope, ObjectMeta,
+//! ListMeta and Status; everything else is skipped by its length.
 
 use super::learn::{Facts, Slot, TEXT_BYTES_MAX, Unlearned};
 
-/// The media type of the envelope read here.
+/// The media type of the envelope.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// What every enveloped object begins with.
+/// The first bytes of every envelope.
 const MAGIC: [u8; 4] = *b"k8s\0";
 
-/// Where the scan stands.
+/// The state of the parser.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     facts: Facts,
-    /// The messages entered and not yet left, outermost first; at most six.
+    /// The open messages, outermost first; at most six.
     frames: Vec<Frame>,
     state: State,
-    /// How many bytes have been read.
+    /// The number of bytes parsed so far.
     position: u64,
     varint: Varint,
-    /// The string being read.
+    /// The current string.
     text: Vec<u8>,
-    /// The object itself has come.
+    /// `true` once the object itself has arrived.
     complete: bool,
 }
 
-/// A message being read, and the position where it ends.
+/// An open message and the position of its end.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     message: Message,
     end: u64,
 }
 
-/// A message some of whose fields are of interest.
+/// A message with fields that are facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Message {
-    /// `runtime.Unknown`, which wraps everything; has no length.
+    /// `runtime.Unknown`, which wraps everything; it has no length.
     Envelope,
     TypeMeta,
     Object,
@@ -47,7 +47,7 @@ enum Message {
     List,
     /// An item of a list.
     Item,
-    /// The one list whose metadata is its second field (S-CT-22).
+    /// The only list whose metadata is its second field (S-CT-22).
     PartialListV1Beta1,
     Status,
     ObjectMeta,
@@ -58,7 +58,7 @@ enum Message {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// In the magic bytes, of which so many were seen.
+    /// In the magic bytes, after this many of them.
     Magic(usize),
     /// In a field's tag.
     Tag,
@@ -70,26 +70,26 @@ enum State {
     Length {
         field: u64,
     },
-    /// In a string that is kept, with so many bytes to come.
+    /// In a string that is kept, with its remaining bytes.
     Text {
         slot: Slot,
         left: u64,
     },
-    /// In bytes of no interest, with so many to come.
+    /// In bytes that are skipped, with their number.
     Skip {
         left: u64,
     },
     Failed(Unlearned),
 }
 
-/// What to do with a string or message.
+/// The action for a string or message.
 enum Action {
     Enter(Message),
     Keep(Slot),
     Skip,
 }
 
-/// A number of seven bits a byte, low bits first.
+/// A number with seven bits in each byte, low bits first.
 #[derive(Debug, Default)]
 pub(super) struct Varint {
     value: u64,
@@ -99,7 +99,7 @@ pub(super) struct Varint {
 // === impl Scanner ===
 
 impl Scanner {
-    /// Reads the next piece.
+    /// Parses the next chunk.
     pub(super) fn push(&mut self, mut bytes: &[u8]) {
         while let Some(&byte) = bytes.first() {
             let taken = match self.state {
@@ -120,7 +120,7 @@ impl Scanner {
         }
     }
 
-    /// The facts read so far.
+    /// Returns the facts parsed so far.
     pub(super) fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -129,13 +129,13 @@ impl Scanner {
         &mut self.facts
     }
 
-    /// Whether the object was read, and nothing has begun after it.
+    /// Reports whether the object was parsed, and nothing has started after it.
     pub(super) fn is_complete(&self) -> bool {
         let at_tag = matches!(self.state, State::Tag) && self.varint.shift == 0;
         at_tag && self.complete && self.frames.len() == 1
     }
 
-    /// The facts, if the whole envelope was read.
+    /// Returns the facts, if the whole envelope was parsed.
     pub(super) fn finish(self) -> Result<Facts, Unlearned> {
         match self.state {
             State::Failed(reason) => Err(reason),
@@ -144,7 +144,7 @@ impl Scanner {
         }
     }
 
-    /// Reads one byte that decides something.
+    /// Parses one byte of a tag, number or length.
     fn step(&mut self, state: State, byte: u8) -> Result<(), Unlearned> {
         if let State::Magic(seen) = state {
             if byte != MAGIC[seen] {
@@ -183,7 +183,7 @@ impl Scanner {
         }
     }
 
-    /// Reads a run of bytes inside a string or of no interest; returns how many.
+    /// Parses a run of bytes inside a string or a skipped field; returns its length.
     fn run(&mut self, bytes: &[u8]) -> usize {
         let length = bytes.len() as u64;
         self.position += length;
@@ -206,7 +206,7 @@ impl Scanner {
         bytes.len()
     }
 
-    /// Begins a string or message field of this length.
+    /// Starts a string or message field of this length.
     fn field(&mut self, field: u64, length: u64) -> Result<(), Unlearned> {
         let end = self.position.checked_add(length).ok_or(Unlearned::Malformed)?;
         if self.frames.last().is_none_or(|frame| end > frame.end) {
@@ -237,12 +237,12 @@ impl Scanner {
         }
     }
 
-    /// What a field of the current message is for.
+    /// Returns the action for a field of the current message.
     fn action(&mut self, field: u64, length: u64) -> Result<Action, Unlearned> {
         Ok(match (self.message(), field) {
             (Message::Envelope, 1) => Action::Enter(Message::TypeMeta),
             (Message::Envelope, 2) => Action::Enter(self.body()?),
-            // An encoding of the object inside the envelope; the apiserver leaves it empty.
+            // The encoding of the object inside the envelope; the apiserver leaves it empty.
             (Message::Envelope, 3) if length > 0 => return Err(Unlearned::UnknownEncoding),
             (Message::TypeMeta, 1) => Action::Keep(Slot::ApiVersion),
             (Message::TypeMeta, 2) => Action::Keep(Slot::Kind),
@@ -280,7 +280,7 @@ impl Scanner {
         })
     }
 
-    /// The message inside the envelope, as the type before it says.
+    /// Returns the message inside the envelope, by the type before it.
     fn body(&mut self) -> Result<Message, Unlearned> {
         self.complete = true;
         let (api_version, kind) = (&*self.facts.api_version, &*self.facts.kind);
@@ -299,7 +299,7 @@ impl Scanner {
         self.next_field()
     }
 
-    /// Leaves the messages that end here and goes on with the next tag.
+    /// Leaves the messages that end here and continues with the next tag.
     fn next_field(&mut self) -> Result<(), Unlearned> {
         while self.frames.last().is_some_and(|frame| frame.end == self.position) {
             let left = self.frames.pop().map(|frame| frame.message);
@@ -330,7 +330,7 @@ impl Default for State {
 // === impl Varint ===
 
 impl Varint {
-    /// Adds a byte; gives the number, and begins anew, when it was the last.
+    /// Adds a byte; returns the number, and restarts, after the last one.
     pub(super) fn push(&mut self, byte: u8) -> Result<Option<u64>, Unlearned> {
         if self.shift > 63 {
             return Err(Unlearned::Malformed);

@@ -1,13 +1,13 @@
-//! When the apiserver wants to be asked again (S-OVL-01, S-OVL-02).
+//! The retry delay that the apiserver asks for (S-OVL-01, S-OVL-02).
 
 use std::time::Duration;
 
 use http::{HeaderMap, header::RETRY_AFTER};
 
-/// No request of ours waits longer than this for being told so.
+/// The longest delay that Listless accepts for its own requests.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
 
-/// How long whoever asked is told to stay away: the apiserver says it in whole seconds.
+/// Returns the retry delay of a response: the apiserver sends whole seconds.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds: u32 = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds.into()))
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_seconds_are_understood() {
+    fn only_whole_seconds_are_accepted() {
         for (value, seconds) in [("7", Some(7)), ("0", Some(0)), ("1.5", None), ("-1", None)] {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, value.parse().unwrap())]);
             assert_eq!(retry_after(&headers), seconds.map(Duration::from_secs), "{value}");

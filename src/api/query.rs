@@ -1,16 +1,16 @@
-//! A query: what a reflector follows and a read asks for.
+//! A query: the objects that a reflector follows and a read selects.
 
 use super::{
     GroupVersionResource, Scope,
     selector::{FieldSelector, LabelSelector},
 };
 
-/// Resource, scope and selectors together. Two queries that are equal select the same objects.
+/// A resource, a scope and selectors. Two equal queries select the same objects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Query {
     /// The resource.
     pub resource: GroupVersionResource,
-    /// One namespace or all.
+    /// One namespace or all of them.
     pub scope: Scope,
     /// Label requirements; all must hold.
     pub labels: LabelSelector,
@@ -21,7 +21,7 @@ pub struct Query {
 // === impl Query ===
 
 impl Query {
-    /// Every object of a resource in a scope.
+    /// Returns the query of every object of a resource in a scope.
     pub fn all(resource: GroupVersionResource, scope: Scope) -> Self {
         Self {
             resource,
@@ -31,8 +31,8 @@ impl Query {
         }
     }
 
-    /// Whether a replica of this query holds every object `other` selects: its scope contains the
-    /// other's, and its requirements are a subset of the other's.
+    /// Reports whether a replica of this query holds every object that `other` selects: its scope
+    /// contains the other's, and its requirements are a subset of the other's.
     pub fn covers(&self, other: &Self) -> bool {
         self.resource == other.resource
             && self.scope.contains(&other.scope)
@@ -40,7 +40,7 @@ impl Query {
             && self.fields.is_subset_of(&other.fields)
     }
 
-    /// Whether the query has neither label nor field requirements.
+    /// Reports whether the query has neither label nor field requirements.
     pub fn selects_all(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()
     }

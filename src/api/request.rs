@@ -1,9 +1,9 @@
-//! An HTTP request read as an API request: the classify step (S-URL-01..12, S-LIST-01..27,
+//! An HTTP request parsed as an API request: the classify step (S-URL-01..12, S-LIST-01..27,
 //! S-GET-01..10).
 //!
-//! Nothing here refuses a request. What is understood completely becomes a [`Read`]; everything
-//! else carries the reason why it must be forwarded as it is (S-PRIME-01, S-PRIME-03). Reads URL
-//! and headers once, in linear time, whatever they hold.
+//! No request is refused here. A fully parsed one becomes a [`Read`]; every other one has the
+//! reason why it must be forwarded unchanged (S-PRIME-01, S-PRIME-03). URL and headers are parsed
+//! once, in linear time, whatever their content.
 
 mod duration;
 mod parameters;
@@ -25,22 +25,22 @@ use super::{
     version::VersionMatch,
 };
 
-/// An HTTP request as the apiserver's RequestInfo reads it.
+/// An HTTP request, parsed as the apiserver's RequestInfo does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "nearly every request is of the large variant")]
 pub enum RequestInfo {
     /// It addresses a resource.
     Resource(ResourceRequest),
-    /// It addresses something else: discovery, health, metrics, or nothing at all.
+    /// It addresses no resource: discovery, health, metrics, or an unknown path.
     NonResource(NonResourceRequest),
 }
 
 /// A request that addresses a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceRequest {
-    /// What it does.
+    /// Its verb.
     pub verb: Verb,
-    /// What it does it to.
+    /// Its resource.
     pub resource: GroupVersionResource,
     /// The namespace of the path; for a named Namespace its own name (S-URL-04).
     pub scope: Scope,
@@ -48,27 +48,27 @@ pub struct ResourceRequest {
     pub name: Option<Arc<str>>,
     /// The part of the object it addresses, such as `status` or `log`.
     pub subresource: Option<Arc<str>>,
-    /// What a plain GET or LIST asks; `Err` says why it must be forwarded as it is.
+    /// The read of a plain GET or LIST; `Err` is the reason why it must be forwarded unchanged.
     pub read: Result<Read, NotModelled>,
-    /// What a LIST that continues an earlier one asks; `read` has the reason otherwise.
+    /// The page of a LIST that continues an earlier one; `read` has the reason otherwise.
     pub page: Option<Page>,
-    /// What a WATCH asks, when every part of it is understood; `read` has the reason otherwise.
+    /// The watch of a WATCH whose every part is parsed; `read` has the reason otherwise.
     pub watch: Option<Watch>,
-    /// Whether adding resourceVersion to the query would only relax its freshness: a plain GET or
-    /// LIST with resourceVersion, resourceVersionMatch, continue, limit, watch, sendInitialEvents
-    /// and every unknown parameter absent.
+    /// `true` if an added resourceVersion would only relax the freshness. It is so for a plain GET
+    /// or LIST without resourceVersion, resourceVersionMatch, continue, limit, watch,
+    /// sendInitialEvents and unknown parameters.
     pub rewritable: bool,
-    /// `?timeout=`, and a LIST's `timeoutSeconds` if that is shorter: what bounds our own waiting
-    /// (S-URL-11); `None` also when zero or negative.
+    /// `?timeout=`, or a shorter `timeoutSeconds` of a LIST: it bounds Listless's own waits
+    /// (S-URL-11). It is also `None` if zero or negative.
     pub timeout: Option<Duration>,
-    /// `dryRun` is in the query: the write teaches nothing (S-WRITE-09).
+    /// `true` if `dryRun` is in the query: the write teaches nothing (S-WRITE-09).
     pub dry_run: bool,
 }
 
-/// The little of a request that metrics and warnings need.
+/// The parts of a request that metrics and warnings need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outline {
-    /// What it does.
+    /// Its verb.
     pub verb: Verb,
     /// The resource it addresses, if any.
     pub resource: Option<GroupVersionResource>,
@@ -83,55 +83,56 @@ pub struct NonResourceRequest {
     pub path: Arc<str>,
 }
 
-/// A GET or LIST whose every parameter is understood.
+/// A GET or LIST whose every parameter is parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// What it selects; a GET is a query with `metadata.name` pinned.
+    /// Its query; a GET is a query with `metadata.name` pinned.
     pub query: Query,
-    /// The object named by the path: a GET. `None`: a LIST, even one that pins `metadata.name`.
+    /// The object named by the path of a GET. `None` for a LIST, even one that pins
+    /// `metadata.name`.
     pub name: Option<Arc<str>>,
-    /// Which version it asks for.
+    /// The version that it asks for.
     pub version: VersionMatch,
-    /// LIST `limit`, when given and above zero.
+    /// The `limit` of a LIST, if it is above zero.
     pub limit: Option<u64>,
-    /// Raw `pretty` value, for media negotiation.
+    /// The raw `pretty` value, for media negotiation.
     pub pretty: Option<String>,
 }
 
-/// A LIST that continues an earlier one, and whose every parameter is understood.
+/// A LIST that continues an earlier one, and whose every parameter is parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// What it selects.
+    /// Its query.
     pub query: Query,
-    /// The `continue` it was given, as the earlier one returned it.
+    /// The `continue` token, as the earlier LIST returned it.
     pub token: Arc<str>,
 }
 
-/// A WATCH whose every parameter is understood.
+/// A WATCH whose every parameter is parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// What it follows.
+    /// The query that it follows.
     pub query: Query,
-    /// From which version on; never [`VersionMatch::Exact`].
+    /// Its start version; never [`VersionMatch::Exact`].
     pub version: VersionMatch,
-    /// What it sends first.
+    /// Its first events.
     pub start: Start,
-    /// Whether the client wants bookmarks.
+    /// `true` if the client wants bookmarks.
     pub bookmarks: bool,
-    /// When it ends; `None`: when the server likes.
+    /// Its length; `None` if the server chooses it.
     pub timeout: Option<Duration>,
 }
 
-/// What a WATCH sends first (S-WATCH-01..07).
+/// The first events of a WATCH (S-WATCH-01..07).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// The whole state as ADDED events, and a bookmark that marks their end.
+    /// The whole state as ADDED events, and a bookmark at their end.
     State,
-    /// What happened after the version.
+    /// The events after the version.
     Events,
 }
 
-/// Why a request cannot be answered from memory, whatever the cache holds.
+/// The reason why a request cannot be answered from the cache, whatever the cache holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NotModelled {
     /// The method is not GET.
@@ -144,9 +145,9 @@ pub enum NotModelled {
     UnusualPath,
     /// The query has a `;`, a bad escape, or bytes that are not UTF-8.
     MalformedQuery,
-    /// A parameter we do not know for this verb.
+    /// The verb does not have this parameter, as far as Listless knows.
     UnknownParameter,
-    /// A known parameter comes twice.
+    /// A known parameter is repeated.
     RepeatedParameter,
     /// It continues an earlier LIST.
     Continue,
@@ -156,20 +157,20 @@ pub enum NotModelled {
     BadVersion,
     /// A selector does not parse.
     BadSelector,
-    /// A field selector names a field whose value we do not know.
+    /// A field selector names a field whose value Listless does not know.
     UnmodelledField,
-    /// A selector above 4 KiB or 64 values, or a part of the path above 253 bytes.
+    /// A selector is above 4 KiB or 64 values, or a part of the path is above 253 bytes.
     Oversized,
-    /// Some other parameter's value does not parse.
+    /// The value of some other parameter does not parse.
     BadValue,
-    /// The GET carries a body.
+    /// The GET has a body.
     Body,
 }
 
 // === impl RequestInfo ===
 
 impl RequestInfo {
-    /// Never fails: what is not understood is said in the result.
+    /// Parses a request. It never fails: the result contains the reason why a part was not parsed.
     pub fn parse(method: &Method, uri: &Uri, headers: &HeaderMap) -> Self {
         let Some(path) = Path::parse(uri.path()) else {
             return Self::NonResource(NonResourceRequest { path: uri.path().into() });
@@ -205,12 +206,12 @@ impl RequestInfo {
         })
     }
 
-    /// What the request does; [`Verb::Other`] when it addresses no resource.
+    /// Returns the verb; [`Verb::Other`] if it addresses no resource.
     pub fn verb(&self) -> Verb {
         self.resource_request().map_or(Verb::Other, |request| request.verb)
     }
 
-    /// The request when it addresses a resource.
+    /// Returns the request if it addresses a resource.
     pub fn resource_request(&self) -> Option<&ResourceRequest> {
         match self {
             Self::Resource(request) => Some(request),
@@ -218,7 +219,7 @@ impl RequestInfo {
         }
     }
 
-    /// Returns what metrics and warnings of the request need.
+    /// Returns the parts that metrics and warnings need.
     pub fn outline(&self) -> Outline {
         match self {
             Self::NonResource(_) => Outline::NONE,
@@ -230,7 +231,7 @@ impl RequestInfo {
         }
     }
 
-    /// The metric label of the scope, as the apiserver's own metrics have it; empty when no
+    /// Returns the metric label of the scope, as in the apiserver's own metrics; empty if no
     /// resource is addressed.
     pub fn scope_label(&self) -> &'static str {
         self.resource_request().map_or("", ResourceRequest::scope_label)
@@ -240,7 +241,7 @@ impl RequestInfo {
 // === impl Outline ===
 
 impl Outline {
-    /// Reads a request of Listless's own: its path, and no more of its query than `watch`.
+    /// Parses a request of Listless itself: its path, and only `watch` of its query.
     pub fn of_own(method: &Method, uri: &Uri) -> Self {
         let Some(path) = Path::parse(uri.path()) else { return Self::NONE };
         let mut pairs = uri.query().unwrap_or_default().split('&');
@@ -256,7 +257,7 @@ impl Outline {
 // === impl ResourceRequest ===
 
 impl ResourceRequest {
-    /// `resource` for one object, else `namespace` or `cluster`.
+    /// Returns `resource` for one object, else `namespace` or `cluster`.
     pub fn scope_label(&self) -> &'static str {
         if self.name.is_some() || self.verb == Verb::Create {
             return "resource";
@@ -264,13 +265,13 @@ impl ResourceRequest {
         self.scope.as_str()
     }
 
-    /// Whether it is a LIST or GET that leaves the resourceVersion unset, as far as it is understood.
+    /// Reports whether it is a LIST or GET without resourceVersion, as far as it was parsed.
     pub fn is_unsafe_read(&self) -> bool {
         let read = self.read.as_ref();
         read.is_ok_and(|read| matches!(read.version, VersionMatch::MostRecent))
     }
 
-    /// The key of the object the path names.
+    /// Returns the key of the object that the path names.
     pub fn object_key(&self) -> Option<ObjectKey> {
         let name = self.name.as_deref()?;
         Some(ObjectKey::new(storage_scope(&self.resource, &self.scope).namespace(), name))
@@ -280,8 +281,8 @@ impl ResourceRequest {
 // === impl Read ===
 
 impl Read {
-    /// The name an access review of this read carries: the path's, or the one a LIST pins by
-    /// field selector when it could stand in a path (S-URL-07).
+    /// Returns the name in an access review of this read. It is the path's name, or the one that a
+    /// LIST pins by field selector. A pinned name must be valid in a path (S-URL-07).
     pub fn review_name(&self) -> Option<&str> {
         let is_segment = |name: &&str| !matches!(*name, "." | "..") && !name.contains(['/', '%']);
         self.name.as_deref().or_else(|| self.query.fields.pinned(NAME_PATH).filter(is_segment))
@@ -291,7 +292,7 @@ impl Read {
 // === impl NotModelled ===
 
 impl NotModelled {
-    /// The word in `Cache-Status`, logs and metrics.
+    /// Returns the word for `Cache-Status`, logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NotARead => "not-a-read",
@@ -313,12 +314,13 @@ impl NotModelled {
     }
 }
 
-/// How long a `timeout` parameter lets the apiserver take, if it is a duration above zero (S-URL-11).
+/// Returns the value of a `timeout` parameter, which bounds the apiserver's work, if it is a
+/// duration above zero (S-URL-11).
 pub fn timeout(text: &str) -> Option<Duration> {
     duration::timeout(text).ok().flatten()
 }
 
-/// The verb of a resource request (S-URL-03, S-URL-06, S-URL-08).
+/// Returns the verb of a resource request (S-URL-03, S-URL-06, S-URL-08).
 fn verb(method: &Method, path: &Path, watch: bool) -> Verb {
     let named = path.name.is_some();
     match (path.prefix, method) {
@@ -336,7 +338,7 @@ fn verb(method: &Method, path: &Path, watch: bool) -> Verb {
     }
 }
 
-/// How long the client of a LIST says that it will wait.
+/// Returns the timeout that the client of a LIST states.
 fn list_timeout(verb: Verb, parameters: &Parameters<'_>) -> Option<Duration> {
     let text = parameters.get(Parameter::TimeoutSeconds).filter(|_| verb == Verb::List)?;
     text.parse().ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
@@ -346,7 +348,7 @@ fn shortest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> 
     one.into_iter().chain(other).min()
 }
 
-/// Whether all but the query string is that of an ordinary GET, LIST or WATCH.
+/// Reports whether everything except the query string is that of an ordinary GET, LIST or WATCH.
 fn plain_read(method: &Method, path: &Path, headers: &HeaderMap) -> Result<(), NotModelled> {
     if method != Method::GET {
         return Err(NotModelled::NotARead);
@@ -367,7 +369,7 @@ fn plain_read(method: &Method, path: &Path, headers: &HeaderMap) -> Result<(), N
     Ok(())
 }
 
-/// The scope objects are stored under: a Namespace lies in no namespace, though the path of one
+/// Returns the scope in which objects are stored: a Namespace lies in no namespace, though its path
 /// says so (S-URL-04).
 fn storage_scope(resource: &GroupVersionResource, scope: &Scope) -> Scope {
     if resource.group.is_empty() && &*resource.resource == "namespaces" {

@@ -1,7 +1,8 @@
-//! Status objects: the answers we make ourselves, byte for byte as the apiserver would write them.
+//! Status objects: the responses that Listless creates itself, byte for byte as the apiserver would
+//! write them.
 //!
-//! Each constructor words its message as the apiserver's own does (S-GET-07, S-AUTHZ-09,
-//! S-LIST-40, S-ERR-01). Which failure becomes which Status is not decided here.
+//! Each constructor uses the message of the apiserver's own (S-GET-07, S-AUTHZ-09, S-LIST-40,
+//! S-ERR-01). Other modules map a failure to a Status.
 
 use std::io;
 
@@ -12,7 +13,7 @@ use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
 use super::{GroupResource, version::ResourceVersion};
 
-/// A failure as the API reports it.
+/// A failure in the form of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     code: StatusCode,
@@ -21,7 +22,7 @@ pub struct Status {
     details: Option<Details>,
 }
 
-/// What the failure concerns.
+/// The object of the failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Details {
@@ -62,20 +63,21 @@ struct Json<'a> {
 #[derive(Serialize)]
 struct Empty {}
 
-/// Writes strings as Go's encoder does: `<`, `>`, `&`, U+2028 and U+2029 are escaped too.
+/// A formatter that writes strings as Go's encoder does: `<`, `>`, `&`, U+2028 and U+2029 are
+/// escaped, too.
 struct GoFormatter(CompactFormatter);
 
 // === impl Status ===
 
 impl Status {
-    /// 404: the object does not exist.
+    /// Returns 404: the object does not exist.
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         let message = format!("{resource} {} not found", quote(name));
         Self::new(StatusCode::NOT_FOUND, "NotFound", message)
             .with_details(Details::of(resource, name))
     }
 
-    /// 403: the caller may not do this; `explanation` comes after "is forbidden: ".
+    /// Returns 403: the caller is not allowed to do this; `explanation` follows "is forbidden: ".
     pub fn forbidden(resource: &GroupResource, name: Option<&str>, explanation: &str) -> Self {
         let message = match name {
             Some(name) => format!("{resource} {} is forbidden: {explanation}", quote(name)),
@@ -85,28 +87,28 @@ impl Status {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).with_details(details)
     }
 
-    /// 401: the caller is not known.
+    /// Returns 401: the caller is unknown.
     pub fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned())
     }
 
-    /// 400: the request makes no sense.
+    /// Returns 400: the request is invalid.
     pub fn bad_request(message: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message.to_owned())
     }
 
-    /// 410: the version asked for is no longer known.
+    /// Returns 410: the requested version is no longer known.
     pub fn expired(message: &str) -> Self {
         Self::new(StatusCode::GONE, "Expired", message.to_owned())
     }
 
-    /// 429: the client should come again later.
+    /// Returns 429: the client should retry later.
     pub fn too_many_requests(message: &str, retry_after_seconds: u32) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message.to_owned())
             .with_details(Details::default().retry_after(retry_after_seconds))
     }
 
-    /// 500: something broke on the way.
+    /// Returns 500: an internal failure.
     pub fn internal_error(cause: &str) -> Self {
         let message = format!("Internal error occurred: {cause}");
         let causes = vec![Cause { reason: "", message: cause.to_owned() }];
@@ -114,8 +116,8 @@ impl Status {
             .with_details(Details { causes, ..Details::default() })
     }
 
-    /// 503: the apiserver cannot be reached; without `retry_after_seconds` clients do not retry,
-    /// which is meant for writes (S-ERR-02).
+    /// Returns 503: the apiserver cannot be reached. Without `retry_after_seconds` clients do not
+    /// retry, which is right for writes (S-ERR-02).
     pub fn service_unavailable(message: &str, retry_after_seconds: Option<u32>) -> Self {
         let code = StatusCode::SERVICE_UNAVAILABLE;
         let status = Self::new(code, "ServiceUnavailable", message.to_owned());
@@ -125,14 +127,14 @@ impl Status {
         }
     }
 
-    /// 504: it took too long; zero seconds mean that no retry is suggested.
+    /// Returns 504: a timeout; zero seconds suggest no retry.
     pub fn timeout(message: &str, retry_after_seconds: u32) -> Self {
         let message = format!("Timeout: {message}");
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
             .with_details(Details::default().retry_after(retry_after_seconds))
     }
 
-    /// 504: the version asked for has not been reached (S-LIST-40).
+    /// Returns 504: the requested version has not been reached (S-LIST-40).
     pub fn too_large_resource_version(
         requested: &ResourceVersion,
         current: &ResourceVersion,
@@ -146,27 +148,27 @@ impl Status {
             .with_details(details.retry_after(retry_after_seconds))
     }
 
-    /// The HTTP status code.
+    /// Returns the HTTP status code.
     pub fn code(&self) -> StatusCode {
         self.code
     }
 
-    /// The API's word for the failure.
+    /// Returns the API's reason of the failure.
     pub fn reason(&self) -> &'static str {
         self.reason
     }
 
-    /// The sentence for the user.
+    /// Returns the message for the user.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The value of the `Retry-After` header, when there is to be one.
+    /// Returns the value of the `Retry-After` header, if there is one.
     pub fn retry_after_seconds(&self) -> Option<u32> {
         self.details.as_ref()?.retry_after_seconds
     }
 
-    /// The compact JSON, as the object of a watch's ERROR event carries it.
+    /// Returns the compact JSON, as in the object of a watch's ERROR event.
     pub fn to_json(&self) -> Vec<u8> {
         let json = Json {
             kind: "Status",
@@ -185,7 +187,7 @@ impl Status {
         bytes
     }
 
-    /// The body of an answer: the JSON and a line feed.
+    /// Returns the body of a response: the JSON and a line feed.
     pub fn to_body(&self) -> Bytes {
         let mut bytes = self.to_json();
         bytes.push(b'\n');
@@ -204,7 +206,7 @@ impl Status {
 // === impl Details ===
 
 impl Details {
-    /// The kind is the plural resource name, as in the apiserver.
+    /// Returns the details; the kind is the plural resource name, as in the apiserver.
     fn of(resource: &GroupResource, name: &str) -> Self {
         let (group, kind) = (resource.group.to_string(), resource.resource.to_string());
         Self { name: name.to_owned(), group, kind, ..Self::default() }
@@ -237,7 +239,8 @@ impl Formatter for GoFormatter {
     }
 }
 
-/// The text in quotes as Go's `%q` prints it, for text without unusual unprintable characters.
+/// Returns the text in quotes as Go's `%q` prints it, for text without unusual unprintable
+/// characters.
 fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -1,33 +1,33 @@
-//! Resource versions, and what a read asks of them.
+//! Resource versions, and the versions that reads ask for.
 //!
 //! Invariant: two versions are compared only within one group-resource (S-CONS-02).
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 
-/// A resourceVersion: decimal, without leading zeros, above zero, of any length up to 39 digits.
+/// A resourceVersion: decimal, without leading zeros, above zero, with up to 39 digits.
 ///
-/// Ordered by length, then bytes, so that versions beyond 64 bits still compare (KEP-5504).
+/// The order is by length, then bytes: versions beyond 64 bits still compare (KEP-5504).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ResourceVersion(Digits);
 
-/// The digits: of nearly every version in place, because every object held has one. A text is
-/// always kept the same way, so that equal ones are equal here.
+/// The digits, in place for nearly every version, because every held object has one. Equal texts
+/// are always stored in the same way, which makes them equal here.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Digits {
     InPlace {
         length: u8,
         digits: [u8; IN_PLACE_MAX],
     },
-    /// One word, where `Arc<str>` takes two.
+    /// A pointer of one word; `Arc<str>` takes two.
     Shared(Arc<Box<str>>),
 }
 
-/// Which version a LIST or GET asks for: "Semantics for get and list" of the API concepts page.
+/// The version that a LIST or GET asks for: "Semantics for get and list" of the API concepts page.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum VersionMatch {
     /// resourceVersion unset: the unsafe read.
     MostRecent,
-    /// resourceVersion=0: whatever is there.
+    /// resourceVersion=0: any available version.
     Any,
     /// At least this version.
     NotOlderThan(ResourceVersion),
@@ -35,7 +35,7 @@ pub enum VersionMatch {
     Exact(ResourceVersion),
 }
 
-/// The configured level for reads with the version unset; `Session` is the default.
+/// The configured level for reads without a version; `Session` is the default.
 #[derive(
     Clone,
     Copy,
@@ -50,31 +50,33 @@ pub enum VersionMatch {
 )]
 #[serde(rename_all = "camelCase")]
 pub enum Freshness {
-    /// Linearizable: ask the apiserver, sharing identical concurrent requests.
+    /// Linearizable: forward, with one upstream request for identical concurrent ones.
     MostRecent,
-    /// Own writes, objects that never age and lists that never go back, per session and resource type.
+    /// Own writes are visible, objects never get older and lists never go back, per session and
+    /// resource type.
     #[default]
     Session,
-    /// No older than `maxStaleness`, proven.
+    /// At most `maxStaleness` old, proven.
     Bounded,
-    /// Whatever the replica holds, never going backwards.
+    /// The replica's state, which never goes back.
     Any,
 }
 
-/// Why a string is not a resource version.
+/// The reason why a string is not a resource version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a resource version: expected 1 to 39 decimal digits without a leading zero")]
 pub struct NotAVersion;
 
 const DIGITS_MAX: usize = 39;
 
-/// More than any store counts to in its life, in the size of two pointers.
+/// The longest version in place, within the size of two pointers; no store counts further in its
+/// life.
 const IN_PLACE_MAX: usize = 14;
 
 // === impl ResourceVersion ===
 
 impl ResourceVersion {
-    /// Reads a version as objects and lists carry it; `0` is not one.
+    /// Parses the version of an object or list; `0` is not one.
     pub fn parse(text: &str) -> Result<Self, NotAVersion> {
         let well_formed = !text.is_empty()
             && text.len() <= DIGITS_MAX
@@ -83,7 +85,7 @@ impl ResourceVersion {
         if well_formed { Ok(Self(Digits::new(text))) } else { Err(NotAVersion) }
     }
 
-    /// The digits, exactly as the apiserver sent them.
+    /// Returns the digits, exactly as the apiserver sent them.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(self.0.as_bytes()).unwrap_or_default()
     }
@@ -133,7 +135,7 @@ impl Digits {
 // === impl Freshness ===
 
 impl Freshness {
-    /// The configuration's word, also the `detail` of a Cache-Status hit.
+    /// Returns the configuration's word, which is also the `detail` of a Cache-Status hit.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::MostRecent => "mostRecent",
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_of_any_length_is_kept_to_the_digit() {
+    fn a_version_of_any_length_keeps_its_digits() {
         for length in 1..=DIGITS_MAX {
             let text = "1234567890".repeat(4)[..length].to_owned();
             let kept = version(&text);
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_versions_are_refused() {
+    fn malformed_versions_are_rejected() {
         for text in ["", "0", "007", "-1", "1a", " 1", "١", &"9".repeat(40)] {
             assert_eq!(ResourceVersion::parse(text), Err(NotAVersion), "{text:?}");
         }

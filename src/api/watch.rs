@@ -1,8 +1,8 @@
-//! What a watch shows its client, read along while it streams past.
+//! The events that a watch shows its client, parsed while they stream.
 //!
-//! Reads JSON events from a chunked body (one per line) or from WebSocket frames, and protobuf from a
-//! chunked body. Invariant: what cannot be read is said to be opaque, never guessed. Events are not
-//! changed or delayed.
+//! The parser accepts JSON events and protobuf from a chunked body, and JSON events from WebSocket
+//! frames. A chunked body has one JSON event per line. Invariant: an unreadable watch is reported
+//! as opaque, and nothing is guessed. Events are neither changed nor delayed.
 
 mod delimited;
 mod websocket;
@@ -15,48 +15,48 @@ use super::{protobuf, version::ResourceVersion};
 use delimited::Delimited;
 use websocket::Frames;
 
-/// Reads along one watch.
+/// The parser of one watch.
 #[derive(Debug)]
 pub struct WatchReader {
     framing: Framing,
-    /// The event in JSON that has not ended yet.
+    /// The incomplete JSON event.
     pending: Vec<u8>,
 }
 
-/// One thing a watch showed.
+/// The fact of one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// An object at a version.
     Object(ShownObject),
-    /// An ERROR event of code 410 or 504: the version the client holds is of no use.
+    /// An ERROR event of code 410 or 504: the client's version is no longer usable.
     Expired,
 }
 
-/// An object as an event shows it.
+/// The object of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownObject {
-    /// Empty for cluster-scoped objects.
+    /// The namespace; empty for cluster-scoped objects.
     pub namespace: String,
     /// The name.
     pub name: String,
     /// The uid.
     pub uid: String,
-    /// The version; of a deletion, the deletion's.
+    /// The version; for a deletion, the deletion's.
     pub version: ResourceVersion,
     /// The labels.
     pub labels: BTreeMap<String, String>,
-    /// Whether it was deleted, or left the watch's selection.
+    /// `true` if it was deleted, or left the watch's selection.
     pub deleted: bool,
 }
 
-/// The watch cannot be read along.
+/// The reason why a watch cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Opaque {
-    /// Nothing is known of what it is made of.
-    #[error("the watch is in a form that cannot be read along")]
+    /// Its form is unknown.
+    #[error("the watch has a form that cannot be parsed")]
     Form,
-    /// It exceeds what is read.
-    #[error("an event of the watch is too large to be read along")]
+    /// It exceeds the size limit.
+    #[error("an event of the watch is too large to be parsed")]
     TooLarge,
 }
 
@@ -67,7 +67,7 @@ enum Framing {
     Delimited(Delimited),
 }
 
-/// What an event tells.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Changed,
@@ -101,13 +101,13 @@ struct EventMetadata {
     labels: Option<BTreeMap<String, String>>,
 }
 
-/// The largest event that is read; etcd keeps objects far smaller.
+/// The largest event that is parsed; etcd limits objects to far less.
 const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 // === impl WatchReader ===
 
 impl WatchReader {
-    /// For an answer streaming over HTTP, if its form can be read.
+    /// Creates the parser of a response over HTTP, if its form is known.
     pub fn http(
         content_type: Option<&str>,
         content_encoding: Option<&str>,
@@ -121,17 +121,17 @@ impl WatchReader {
         Ok(Self { framing, pending: Vec::new() })
     }
 
-    /// For what the apiserver sends through an upgraded connection.
+    /// Creates the parser of the apiserver's bytes on an upgraded connection.
     pub fn websocket() -> Self {
         Self { framing: Framing::WebSocket(Frames::default()), pending: Vec::new() }
     }
 
-    /// Whether each event is a line.
+    /// Reports whether each event is a line.
     pub fn is_lines(&self) -> bool {
         matches!(self.framing, Framing::Lines)
     }
 
-    /// Reads what arrived, and tells `shown` of each event that ended in it.
+    /// Parses a chunk, and calls `shown` for each event that ends in it.
     pub fn push(&mut self, bytes: &[u8], mut shown: impl FnMut(Shown)) -> Result<(), Opaque> {
         let pending = &mut self.pending;
         match &mut self.framing {
@@ -175,7 +175,7 @@ impl Kind {
 // === impl Shown ===
 
 impl Shown {
-    /// What an ERROR event of this code shows.
+    /// Returns the fact of an ERROR event with this code.
     fn by_code(code: u64) -> Option<Self> {
         matches!(code, 410 | 504).then_some(Self::Expired)
     }
@@ -204,7 +204,7 @@ fn read(event: &[u8], shown: &mut impl FnMut(Shown)) -> Result<(), Opaque> {
         }
     };
     let EventMetadata { name, namespace, uid, resource_version, labels } = event.object.metadata;
-    // A Table's rows carry their metadata elsewhere.
+    // The rows of a Table have their metadata elsewhere.
     if name.is_empty() {
         return Err(Opaque::Form);
     }
@@ -234,7 +234,7 @@ mod tests {
         })
     }
 
-    /// Feeds the stream in pieces of every size from one byte on; each must show the same.
+    /// Parses the stream in chunks of every size from one byte on; the results must be equal.
     fn shown(make: impl Fn() -> WatchReader, stream: &[u8]) -> Result<Vec<Shown>, Opaque> {
         let outcomes = (1..=stream.len()).map(|size| {
             let (mut reader, mut all) = (make(), Vec::new());
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_a_chunked_watch_are_shown_whatever_its_chunks() {
+    fn events_of_a_chunked_watch_are_reported_in_any_chunks() {
         let deleted = ADDED.replace("ADDED", "DELETED");
         let stream = format!("{ADDED}\n{BOOKMARK}\n{deleted}\n{GONE}\n");
         let expected = vec![a_at_7(false), a_at_7(true), Shown::Expired];
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_a_websocket_watch_are_shown_whatever_its_frames() {
+    fn events_of_a_websocket_watch_are_reported_in_any_frames() {
         let frame = |first: u8, payload: &[u8]| {
             let length = u16::try_from(payload.len()).expect("short").to_be_bytes();
             let mut frame = vec![first];
@@ -276,7 +276,7 @@ mod tests {
         let (head, tail) = ADDED.as_bytes().split_at(40);
         let stream = [
             frame(0x81, ADDED.as_bytes()),
-            // Fragmented, with a ping between.
+            // The message is fragmented, with a ping between.
             frame(0x01, head),
             frame(0x89, b"ping"),
             frame(0x80, tail),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_opaque() {
+    fn an_unreadable_watch_is_opaque() {
         assert!(WatchReader::http(Some(protobuf::MEDIA_TYPE), Some("gzip")).is_err());
         assert!(WatchReader::http(Some("application/json"), Some("gzip")).is_err());
         assert!(WatchReader::http(None, None).is_err());
@@ -297,7 +297,7 @@ mod tests {
         {
             assert_eq!(shown(lines, stream.as_bytes()), Err(Opaque::Form), "{stream}");
         }
-        // A masked frame is not one a server sends.
+        // A server does not send masked frames.
         assert_eq!(shown(WatchReader::websocket, &[0x81, 0x85, 0, 0, 0, 0]), Err(Opaque::Form));
         // Compressed frames set a reserved bit.
         assert_eq!(shown(WatchReader::websocket, &[0xC1, 0x01, 0x00]), Err(Opaque::Form));

@@ -318,5 +318,5 @@ fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
         tracing::info!("{flag}: http://{}", listener.local_addr()?);
         Ok(listener)
     };
-    bind().with_context(|| format!("{flag} {address}: cannot listen there"))
+    bind().with_context(|| format!("{flag} {address}: cannot listen on this address"))
 }

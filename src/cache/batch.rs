@@ -1,6 +1,6 @@
 //! Changes to a snapshot that become one new snapshot. Pure.
 //!
-//! Invariant: pages without a change are shared, pages with one are laid out anew, once.
+//! Invariant: unchanged pages are shared, changed pages are laid out again, once.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,33 +11,33 @@ use super::{
 };
 use crate::api::{ObjectKey, version::ResourceVersion};
 
-/// Changes that are collected before they are published together.
+/// Changes that are collected and published together.
 #[derive(Debug)]
 pub(super) struct Batch {
     base: Arc<Snapshot>,
-    /// What stands at a key now; None where an object was deleted.
+    /// The new object of a key; `None` if it was deleted.
     changes: BTreeMap<ObjectKey, Option<Object>>,
 }
 
 // === impl Batch ===
 
 impl Batch {
-    /// No changes yet.
+    /// Creates an empty batch.
     pub(super) fn of(base: Arc<Snapshot>) -> Self {
         Self { base, changes: BTreeMap::new() }
     }
 
-    /// Puts an object in; returns the one that was there before, if any.
+    /// Inserts an object; returns the previous one, if any.
     pub(super) fn apply(&mut self, object: Object) -> Option<Object> {
         self.change(object.key().clone(), Some(object))
     }
 
-    /// Takes an object out; returns it, if it was there.
+    /// Removes an object; returns it if it was there.
     pub(super) fn delete(&mut self, key: &ObjectKey) -> Option<Object> {
         self.change(key.clone(), None)
     }
 
-    /// The snapshot with all changes, at a version.
+    /// Returns the snapshot with all changes, at a version.
     pub(super) fn finish(self, version: ResourceVersion) -> Snapshot {
         if self.changes.is_empty() {
             return self.base.at(version);
@@ -45,7 +45,8 @@ impl Batch {
         let (old, pool) = (self.base.pages(), self.base.pool());
         let mut pages = Vec::with_capacity(old.len() + 1);
         let mut changes = self.changes.into_iter().peekable();
-        // Keys before the first page belong to it, keys after the last page to that.
+        // Keys before the first page belong to the first page, keys after the last page to the
+        // last.
         for (index, page) in old.iter().enumerate() {
             let next = old.get(index + 1).map(|page| page.first_key());
             let mut here = Vec::new();
@@ -68,9 +69,9 @@ impl Batch {
         if let Some(changed) = self.changes.get_mut(&key) {
             return std::mem::replace(changed, now);
         }
-        // Detached, so that what was before never pins the page it came out of.
+        // It is detached: the previous object does not pin its page.
         let before = self.base.object(&key).map(Object::detached);
-        // Deleting what is not there changes nothing.
+        // A deletion of an absent object changes nothing.
         if before.is_some() || now.is_some() {
             self.changes.insert(key, now);
         }
@@ -78,7 +79,7 @@ impl Batch {
     }
 }
 
-/// A page's objects with some changes, both in key order.
+/// Returns a page's objects with some changes, both in key order.
 fn merged(page: &Page, changes: Vec<(ObjectKey, Option<Object>)>) -> Vec<Object> {
     let mut objects = Vec::with_capacity(page.objects().len() + changes.len());
     let mut kept = page.objects().iter().peekable();

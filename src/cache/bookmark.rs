@@ -1,7 +1,8 @@
-//! What a bookmark of one resource looks like, learned from the apiserver's own. Pure.
+//! The form of a resource's bookmarks, learned from the apiserver's own. Pure.
 //!
-//! Typed bookmarks print the zero values of their kind, which nobody but the apiserver knows; until
-//! one was seen they are printed without (S-WATCH-30: clients need kind, apiVersion and metadata).
+//! Typed bookmarks contain the zero values of their kind, which only the apiserver knows. Until one
+//! was seen, bookmarks are printed without them (S-WATCH-30: clients need kind, apiVersion and
+//! metadata).
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -13,22 +14,22 @@ use super::{
 };
 use crate::api::{media::MetadataVersion, version::ResourceVersion};
 
-/// How a bookmark is printed.
+/// The form of a bookmark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BookmarkForm {
     style: Style,
     before_metadata: Box<str>,
     after_metadata: Box<str>,
-    /// Servers up to 1.33 print an empty creationTimestamp.
+    /// `true` if it contains an empty creationTimestamp, as of servers up to 1.33.
     prints_timestamp: bool,
 }
 
-/// Whether a bookmark ends the initial events (S-WATCH-33).
+/// The mark of a bookmark that ends the initial events (S-WATCH-33).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// It does not.
+    /// No mark.
     None,
-    /// It does.
+    /// The end of the initial events.
     InitialEventsEnd,
 }
 
@@ -44,7 +45,7 @@ const TIMESTAMP: &str = r#""creationTimestamp":null"#;
 // === impl BookmarkForm ===
 
 impl BookmarkForm {
-    /// Learns from the object of a bookmark at a version; nothing if it is printed unusually.
+    /// Learns from the object of a bookmark at a version; returns `None` if its form is unusual.
     pub(super) fn learn(raw: &str, version: &ResourceVersion, style: Style) -> Option<Self> {
         let parts: Parts<'_> = serde_json::from_str(raw).ok()?;
         let metadata = parts.metadata.get();
@@ -61,7 +62,7 @@ impl BookmarkForm {
             .find(|form| form.metadata(version, Mark::None) == metadata)
     }
 
-    /// The least that clients need; nothing if the kind cannot be told.
+    /// Returns the shortest form that clients accept; `None` if the kind is unknown.
     pub(super) fn plain(envelope: &Envelope) -> Option<Self> {
         let before = match envelope.style() {
             Style::Typed => format!(r#"{}"metadata":"#, envelope.object_prefix()),
@@ -83,8 +84,9 @@ impl BookmarkForm {
         })
     }
 
-    /// How the same server prints it for those who see metadata alone. It does so alike for built-in
-    /// types and custom resources, whose own bookmarks do not tell whether it prints a timestamp.
+    /// Returns the form of the same server's bookmarks for metadata-only watches. It is the same
+    /// for built-in types and custom resources. A custom resource's own bookmark does not show
+    /// whether the server prints a timestamp.
     pub(super) fn of_metadata(whole: Option<&Self>, version: MetadataVersion) -> Self {
         let head = metadata::head("PartialObjectMetadata", version);
         Self {
@@ -95,7 +97,7 @@ impl BookmarkForm {
         }
     }
 
-    /// The line of a watch.
+    /// Returns the line of a watch.
     pub(super) fn line(&self, version: &ResourceVersion, mark: Mark) -> Bytes {
         let Self { before_metadata, after_metadata, .. } = self;
         let metadata = self.metadata(version, mark);
@@ -107,7 +109,7 @@ impl BookmarkForm {
         let version = format!(r#""resourceVersion":"{version}""#);
         let timestamp = self.prints_timestamp.then_some(TIMESTAMP);
         let annotation = (mark == Mark::InitialEventsEnd).then_some(ANNOTATION);
-        // Typed metadata is printed in the order of the Go struct, custom one sorted.
+        // The order of typed metadata is that of the Go struct; custom metadata is sorted.
         let members = match self.style {
             Style::Typed => [Some(&*version), timestamp, annotation],
             Style::Custom => [annotation, timestamp, Some(&*version)],
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_apiservers_own_form_is_printed_back() {
+    fn the_apiservers_form_is_reproduced() {
         let pod = |metadata: &str| {
             format!(
                 r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{{metadata}}},"spec":{{"containers":null}},"status":{{}}}}"#
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn of_metadata_alone_it_is_the_conversions_own() {
+    fn a_metadata_bookmark_has_the_form_of_the_conversion() {
         let head = r#"{"type":"BOOKMARK","object":{"kind":"PartialObjectMetadata","apiVersion""#;
         let form = BookmarkForm::of_metadata(None, MetadataVersion::V1);
         let metadata = format!(r#"{{"resourceVersion":"9",{ANNOTATION}}}"#);
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_example_it_is_as_short_as_clients_allow() {
+    fn an_unlearned_bookmark_has_the_shortest_accepted_form() {
         let form = BookmarkForm::plain(&envelope()).expect("a kind");
         let expected = r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}"#;
         assert_eq!(line(&form, Mark::None), format!("{expected}\n"));

@@ -1,15 +1,15 @@
-//! Memory that lists take while they are read, summed up over all replicas.
+//! The memory of lists while they are read, summed over all replicas.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-/// The bytes of all lists under way.
+/// The bytes of all lists in progress.
 #[derive(Debug, Default)]
 pub struct Budget(AtomicUsize);
 
-/// The part of one list, given back when it is dropped.
+/// The bytes of one list, released when it is dropped.
 pub(super) struct Reservation {
     budget: Arc<Budget>,
     bytes: usize,
@@ -18,12 +18,12 @@ pub(super) struct Reservation {
 // === impl Reservation ===
 
 impl Reservation {
-    /// A list of which nothing is read yet.
+    /// Creates the reservation of a list before its first byte.
     pub(super) fn of(budget: &Arc<Budget>) -> Self {
         Self { budget: budget.clone(), bytes: 0 }
     }
 
-    /// Takes so many bytes in all, never fewer than before; returns what all lists take together.
+    /// Raises the list's bytes to a total, never lowers it; returns the sum of all lists.
     pub(super) fn grow_to(&mut self, bytes: usize) -> usize {
         let more = bytes.saturating_sub(self.bytes);
         self.bytes += more;

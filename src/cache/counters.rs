@@ -1,23 +1,23 @@
-//! What the cache has done so far, in numbers that metrics and pages read.
+//! The counters of the cache, for metrics and pages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::metrics::ReplicaWatchEnd;
 
-/// Numbers that only grow.
+/// The counters; they only grow.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Lists asked of the apiserver, first ones and relists.
+    /// Lists requested from the apiserver, first ones and relists.
     pub lists: Count,
-    /// Lists asked because events could not be resumed.
+    /// Lists requested because events could not be resumed.
     pub relists: Count,
-    /// Watches asked of the apiserver.
+    /// Watches requested from the apiserver.
     pub watches: Count,
     /// Watches that followed an earlier one of the same replica.
     pub watch_restarts: Count,
     /// Watches that ended, by reason.
     pub watches_ended: WatchesEnded,
-    /// Watches opened shortly for the bookmark at their end.
+    /// Short watches, opened for the bookmark at their end.
     pub catch_ups: Count,
     /// Small consistent lists that prove a silent watch complete.
     pub probes: Count,
@@ -25,9 +25,9 @@ pub struct Counters {
     pub events: Count,
     /// Bookmarks applied.
     pub bookmarks: Count,
-    /// Lists and watches that failed and were tried again.
+    /// Lists and watches that failed and were retried.
     pub failures: Count,
-    /// Times the versions went back for good, as after a restored etcd.
+    /// Epochs: the versions went back permanently, as after a restore of etcd.
     pub epochs: Count,
     /// Queries without a replica whose reads are no longer counted, because too many were.
     pub demands_dropped: Count,
@@ -37,24 +37,24 @@ pub struct Counters {
     pub refused: Count,
     /// Replicas dropped because they did not fit into memory.
     pub dropped_for_memory: Count,
-    /// Replicas stopped because nobody read them.
+    /// Replicas stopped because they were not read.
     pub stopped_idle: Count,
     /// Replicas stopped because a wider one took over.
     pub stopped_widened: Count,
 }
 
-/// One number for each reason why a watch ended.
+/// The number of watches by the reason of their end.
 #[derive(Debug, Default)]
 pub struct WatchesEnded([Count; ReplicaWatchEnd::ALL.len()]);
 
-/// One number that only grows.
+/// A number that only grows.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
 // === impl WatchesEnded ===
 
 impl WatchesEnded {
-    /// Every reason with its number.
+    /// Returns every reason with its number.
     pub fn get(&self) -> [(ReplicaWatchEnd, u64); ReplicaWatchEnd::ALL.len()] {
         std::array::from_fn(|index| (ReplicaWatchEnd::ALL[index], self.0[index].get()))
     }
@@ -73,7 +73,7 @@ impl WatchesEnded {
 // === impl Count ===
 
 impl Count {
-    /// The number.
+    /// Returns the number.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

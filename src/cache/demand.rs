@@ -1,7 +1,9 @@
-//! Unsafe reads of queries without a replica: repetitions of one, and storms of many unlike ones. Pure.
+//! Unsafe reads of queries without a replica: repetitions of one, and storms of many different
+//! ones. Pure.
 //!
-//! Queries are kept as keyed hashes only: at most [`QUERIES_MAX`] in [`DEMAND_BYTES_MAX`] bytes, however
-//! long their selectors are. Counting a read takes no longer when many are counted.
+//! Queries are stored only as keyed hashes: at most [`QUERIES_MAX`] in [`DEMAND_BYTES_MAX`] bytes,
+//! however long their selectors are. The time to count a read does not depend on the number of
+//! counted queries.
 
 use std::{
     hash::{BuildHasher, Hash},
@@ -16,11 +18,11 @@ use crate::{
     hash::{HashMap, RandomState},
 };
 
-/// The reads of the last while.
+/// The reads within the window.
 #[derive(Debug)]
 pub(super) struct Demand {
     queries: Expiring<Counted>,
-    /// The queries of one resource: those of single objects, and the others.
+    /// The queries of one resource: those of single objects, and all others.
     groups: HashMap<u64, Group>,
     hasher: RandomState,
     dropped: u64,
@@ -43,19 +45,19 @@ struct Group {
     selections: Tally,
 }
 
-/// Counts by hash.
+/// The counts by hash.
 #[derive(Debug, Default)]
 struct Tally {
     counts: HashMap<u64, usize>,
-    /// Hashes that are counted more than once.
+    /// The hashes that are counted more than once.
     crowded: usize,
 }
 
-/// Queries counted at a time.
+/// The limit of counted queries.
 const QUERIES_MAX: usize = 4096;
 
-/// Memory of all counts together: each query has an entry, a place in the order of expiry, and at most
-/// one entry in each of three tables of its own.
+/// The memory of all counts together. Each query has an entry and a position in the order of
+/// expiry. It has at most one entry in each of three further tables.
 const DEMAND_BYTES_MAX: usize = 4 << 20;
 
 const _: () = {
@@ -68,7 +70,7 @@ const _: () = {
 // === impl Demand ===
 
 impl Demand {
-    /// No reads yet.
+    /// Creates an empty counter.
     pub(super) fn new() -> Self {
         Self {
             queries: Expiring::new(QUERIES_MAX),
@@ -108,15 +110,15 @@ impl Demand {
         }
     }
 
-    /// Forgets reads that are too long ago.
+    /// Removes reads that have left the window.
     pub(super) fn expire(&mut self, now: Instant) {
         while let Some(counted) = self.queries.expire(now) {
             self.leave(&counted);
         }
     }
 
-    /// Returns the wider queries that cover this one and could replace the queries of its group, best
-    /// first, if there are more than `queries_max` of them.
+    /// Returns the wider queries, best first, that cover this one and could replace the queries of
+    /// its group. There are none unless the group has more than `queries_max` queries.
     pub(super) fn wider(&self, query: &Query, queries_max: usize) -> Vec<Query> {
         let group = self.groups.get(&self.group(query));
         let Some(group) = group.filter(|group| group.queries > queries_max) else {
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn wider_queries_are_of_the_crowded_scope_or_of_everything() {
+    fn wider_queries_cover_the_crowded_scope_or_everything() {
         let now = Instant::now();
         let mut demand = Demand::new();
         for label in ["a", "b", "c"] {
@@ -226,7 +228,7 @@ mod tests {
         let last = query(Some("shop"), "c", "");
         assert_eq!(texts(&demand.wider(&last, 3)), [""; 0]);
         assert_eq!(texts(&demand.wider(&last, 2)), ["shop:"]);
-        // Elsewhere it would not cover the query.
+        // In another scope it would not cover the query.
         assert_eq!(texts(&demand.wider(&query(Some("other"), "c", ""), 2)), [""; 0]);
         for label in ["a", "b", "c", "d"] {
             demand.count(&query(None, label, ""), now, WINDOW);
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_expired_or_dropped_is_no_longer_in_the_sums() {
+    fn removed_queries_leave_the_sums() {
         let now = Instant::now();
         let mut demand = Demand::new();
         let read = |number: usize| query(Some("shop"), &format!("l{number}"), "");
@@ -267,9 +269,10 @@ mod tests {
         assert_eq!(demand.count(&read(1), now + 2 * WINDOW, WINDOW), 2);
     }
 
-    /// A read of many unlike queries takes as long as one of few: the lock of the set is held for it.
+    /// Checks that a read among many queries takes as long as one among few: it holds the lock of
+    /// the set.
     #[test]
-    fn counting_a_read_takes_no_longer_when_many_are_counted() {
+    fn the_time_to_count_a_read_is_independent_of_their_number() {
         let now = Instant::now();
         let took = |counted: usize| {
             let mut demand = Demand::new();
@@ -285,7 +288,7 @@ mod tests {
             }
             started.elapsed()
         };
-        // The best of some, for the machine does other things, too.
+        // The minimum of some runs excludes other load on the machine.
         let best = |counted| (0..5).map(|_| took(counted)).min().expect("some");
         let (few, many) = (best(1), best(QUERIES_MAX));
         assert!(many < 8 * few, "{many:?} with many counted, {few:?} with few");

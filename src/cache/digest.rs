@@ -1,4 +1,4 @@
-//! The content of a collection in a few bytes: which objects there are, and at which versions. Pure.
+//! A digest of the objects in a collection and their versions. Pure.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -7,20 +7,20 @@ use foldhash::quality::FixedState;
 use super::object::Object;
 use crate::api::{ObjectKey, version::ResourceVersion};
 
-/// Equal for collections of the same objects at the same versions, in whatever order.
+/// A digest, equal for collections of the same objects at the same versions in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest {
     sum: u64,
     count: u64,
 }
 
-/// The same in every run, so that a run can be repeated.
+/// The hash seed: it is constant, to make runs repeatable.
 const HASHES: FixedState = FixedState::with_seed(0);
 
 // === impl Digest ===
 
 impl Digest {
-    /// The digest of some objects.
+    /// Returns the digest of some objects.
     pub fn of<'a>(objects: impl Iterator<Item = &'a Object>) -> Self {
         let mut digest = Self::default();
         objects.for_each(|object| digest.add(object.key(), object.version()));

@@ -1,8 +1,8 @@
-//! What a LIST of one resource wraps around its items, learned from the apiserver's own answer.
+//! The part of a LIST around its items, learned from the apiserver's own response.
 //!
 //! Built-in types print `kind, apiVersion, metadata, items` and items without kind and apiVersion
-//! (S-LIST-61); custom resources print all keys sorted and items with both (S-LIST-62). An answer
-//! that we would not print byte for byte the same is not understood, and nothing of it is kept.
+//! (S-LIST-61). Custom resources print all keys sorted and items with both (S-LIST-62). A response
+//! that Listless would not reproduce byte for byte is rejected as a whole.
 
 use std::borrow::Cow;
 
@@ -10,20 +10,20 @@ use serde::Deserialize;
 
 use crate::api::version::ResourceVersion;
 
-/// How lists and objects of one resource are printed.
+/// The printed form of lists and objects of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
     style: Style,
-    /// Printed before the list's version: all of a typed list's header, a custom one's trailer.
+    /// The text before the list's version: the header of a typed list, the trailer of a custom one.
     before_version: String,
-    /// What a typed object has in front where a list's item has `{`.
+    /// The start of a typed object, in place of the `{` of a list's item.
     prefix: String,
     api_version: String,
-    /// The kind of a list's items, where the list's kind tells it.
+    /// The kind of a list's items, if the list's kind shows it.
     kind: Option<String>,
 }
 
-/// Which of the two families of printers the apiserver uses.
+/// The family of printers that the apiserver uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Built-in types: keys in the order of the Go structs.
@@ -32,17 +32,17 @@ pub enum Style {
     Custom,
 }
 
-/// Why a list's envelope could not be learned.
+/// The reason why a list's envelope could not be learned.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvelopeError {
-    /// It is not a list in JSON.
+    /// The text is not a list in JSON.
     #[error("the list is malformed")]
     Malformed(#[source] serde_json::Error),
-    /// The list's own version is missing or unusable.
+    /// The list's own version is missing or invalid.
     #[error("the list has no usable resourceVersion")]
     Version,
-    /// It is a list, but printed in a way we would not reproduce.
-    #[error("the list is printed in an unknown way")]
+    /// The list is printed in a form that Listless cannot reproduce.
+    #[error("the list has an unknown printed form")]
     NotUnderstood,
 }
 
@@ -68,7 +68,7 @@ const CUSTOM_END: &str = "\"}}\n";
 // === impl Envelope ===
 
 impl Envelope {
-    /// Learns from everything before the first item and after the last one.
+    /// Learns from the text before the first item and after the last one.
     pub fn learn(header: &str, trailer: &str) -> Result<(Self, ResourceVersion), EnvelopeError> {
         let text = format!("{header}{trailer}");
         let outer: Outer<'_> = serde_json::from_str(&text).map_err(EnvelopeError::Malformed)?;
@@ -82,7 +82,7 @@ impl Envelope {
             .ok_or(EnvelopeError::NotUnderstood)
     }
 
-    /// None when the kind of a typed list's items cannot be told.
+    /// Returns `None` if the kind of a typed list's items is unknown.
     fn new(style: Style, list_kind: &str, api_version: &str) -> Option<Self> {
         let (kind, version) = (quoted(list_kind), quoted(api_version));
         let before_version = match style {
@@ -104,27 +104,27 @@ impl Envelope {
         Some(Self { style, before_version, prefix, api_version, kind })
     }
 
-    /// The kind of a list's items, where the list's kind tells it.
+    /// Returns the kind of a list's items, if the list's kind shows it.
     pub fn kind(&self) -> Option<&str> {
         self.kind.as_deref()
     }
 
-    /// The family.
+    /// Returns the family.
     pub fn style(&self) -> Style {
         self.style
     }
 
-    /// The apiVersion of the list and its items.
+    /// Returns the apiVersion of the list and its items.
     pub fn api_version(&self) -> &str {
         &self.api_version
     }
 
-    /// What a typed object has in front, in place of its `{`; `{` for custom ones.
+    /// Returns the start of a typed object, in place of its `{`; `{` for custom ones.
     pub fn object_prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// Everything before the first item.
+    /// Returns the text before the first item.
     pub fn header(&self, version: &ResourceVersion) -> String {
         match self.style {
             Style::Typed => format!(r#"{}{version}"}},"items":["#, self.before_version),
@@ -134,7 +134,7 @@ impl Envelope {
         }
     }
 
-    /// Everything after the last item, the newline included.
+    /// Returns the text after the last item, newline included.
     pub fn trailer(&self, version: &ResourceVersion) -> String {
         match self.style {
             Style::Typed => TYPED_TRAILER.to_owned(),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn both_families_are_learned_and_printed_back() {
+    fn both_families_are_learned_and_reproduced() {
         let version = ResourceVersion::parse("123").expect("a version");
         for (header, trailer, style, prefix) in [
             (
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_ways_of_printing_are_not_understood() {
+    fn unknown_printed_forms_are_rejected() {
         let typed = r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"}"#;
         for (header, trailer) in [
             (format!(r#"{typed},"items":["#), "]}".to_owned()),

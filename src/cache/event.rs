@@ -1,7 +1,7 @@
-//! One recent event: what happened, to whom a selector shows it, and how it is printed. Pure.
+//! A recent event: its change, the selectors that see it, and its printed form. Pure.
 //!
-//! Invariant: every watcher that is shown an event in the same form is given the same bytes, made
-//! at most once (S-WATCH-40).
+//! Invariant: every watcher that gets an event in the same form gets the same bytes, made at most
+//! once (S-WATCH-40).
 
 use std::sync::OnceLock;
 
@@ -18,60 +18,60 @@ use crate::{
     mutants::{Mutant, is_on},
 };
 
-/// What happened to one object at one version.
+/// A change of one object at one version.
 #[derive(Debug)]
 pub struct Event {
     /// The version of the collection after the event: the deletion's own for a deletion.
     pub version: ResourceVersion,
-    /// What happened.
+    /// The change.
     pub change: Change,
-    /// The object afterwards; for a deletion its last state at the deletion's version.
+    /// The object after the event; for a deletion its last state at the deletion's version.
     pub object: Object,
     before: Before,
     lines: Lines,
-    /// The same for each version of the metadata alone, which few ask for.
+    /// The lines for each version of metadata-only watches, which are rare.
     metadata_lines: [OnceLock<Box<Lines>>; 2],
 }
 
-/// One for each of [`Change`], as far as somebody was shown it.
+/// The lines for each [`Change`], made on first use.
 type Lines = [OnceLock<Option<Bytes>>; 3];
 
-/// What happened to an object.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It was not there before.
+    /// The object was not there before.
     Added,
-    /// It was there before.
+    /// The object was there before.
     Modified,
-    /// It is no longer there.
+    /// The object is no longer there.
     Deleted,
 }
 
-/// What selectors matched before the event (S-WATCH-23).
+/// The state before the event, as far as selectors can distinguish it (S-WATCH-23).
 #[derive(Debug)]
 enum Before {
-    /// Nothing: there was no such object.
+    /// There was no such object.
     Nothing,
-    /// What they match in the event's object: no selector can tell the two apart.
+    /// The same selectors match as after the event.
     Alike,
-    /// This.
+    /// This object.
     Object(Object),
 }
 
-/// What stands between an event's type and its object.
+/// The text between an event's type and its object.
 const OBJECT: &str = r#"","object":"#;
 
 const TYPE: &str = r#"{"type":""#;
 
 const END: &[u8] = b"}\n";
 
-/// Reference counts and allocator overhead of one event, roughly.
+/// The estimated reference counts and allocator overhead of one event.
 const OVERHEAD: usize = size_of::<Event>() + 64;
 
 // === impl Event ===
 
 impl Event {
-    /// Something happened to an object that was there `before`, or was not.
+    /// Creates the event of an object whose state `before` is given, or that was absent.
     pub fn new(
         version: ResourceVersion,
         change: Change,
@@ -87,12 +87,12 @@ impl Event {
         Self { version, change, object, before, lines, metadata_lines }
     }
 
-    /// The object's key.
+    /// Returns the object's key.
     pub fn key(&self) -> &ObjectKey {
         self.object.key()
     }
 
-    /// What it looks like to those who follow a query; nothing if they have no part in it
+    /// Returns the change as followers of a query see it; `None` if they do not see it
     /// (S-WATCH-22).
     pub fn seen_through(&self, query: &Query) -> Option<Change> {
         let now = selects(query, &self.object);
@@ -110,7 +110,7 @@ impl Event {
         }
     }
 
-    /// The line of a watch that shows it so; nothing if that is impossible.
+    /// Returns the line of a watch for the change; `None` if it cannot be printed.
     pub fn line(
         &self,
         seen: Change,
@@ -122,7 +122,8 @@ impl Event {
             if !leaves {
                 return line(seen, &self.object, representation, envelope);
             }
-            // It left the selection: its state before, at the version of the event (S-WATCH-22).
+            // The object left the selection: the line shows its state before, at the version of the
+            // event (S-WATCH-22).
             let before = match &self.before {
                 Before::Object(before) => before,
                 Before::Nothing | Before::Alike => return None,
@@ -142,7 +143,7 @@ impl Event {
         self.metadata_lines[index].get_or_init(Box::default)
     }
 
-    /// Memory held, estimated, as if it were printed once.
+    /// Returns the memory held, estimated, as if it were printed once.
     pub fn bytes(&self) -> usize {
         let before = match &self.before {
             Before::Object(before) => before.raw().len() + before.head_bytes(),
@@ -155,7 +156,7 @@ impl Event {
 // === impl Change ===
 
 impl Change {
-    /// The `type` of a watch event.
+    /// Returns the `type` of a watch event.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -165,7 +166,7 @@ impl Change {
     }
 }
 
-/// The line of a watch that shows an object; nothing if it cannot be shown so.
+/// Returns the line of a watch for an object; `None` if it cannot be printed.
 pub(super) fn line(
     seen: Change,
     object: &Object,
@@ -182,7 +183,7 @@ fn printed(
     envelope: &Envelope,
 ) -> Option<Bytes> {
     let Representation::Metadata(version) = representation else {
-        // What a typed object has in front stands in place of its `{`.
+        // The start of a typed object replaces its `{`.
         let rest = raw.get(1..).unwrap_or_default();
         return Some(joined(seen, envelope.object_prefix().as_bytes(), rest));
     };
@@ -213,12 +214,12 @@ mod tests {
     }
 
     #[test]
-    fn an_object_moves_in_and_out_of_selections_as_its_labels_change() {
+    fn an_object_enters_and_leaves_selections_as_its_labels_change() {
         let (old, new) = (pod("web", 5), pod("db", 7));
         let event = Event::new(version(7), Change::Modified, new.object(), Some(old.object()));
         assert_eq!(seen(&event, ""), Some((Change::Modified, new.event("MODIFIED"))));
         assert_eq!(seen(&event, "app=db"), Some((Change::Added, new.event("ADDED"))));
-        // Its state before, at the version of the event.
+        // The expected state is the one before, at the version of the event.
         let left = Pod { version: 7, ..old.clone() };
         assert_eq!(seen(&event, "app=web"), Some((Change::Deleted, left.event("DELETED"))));
         assert_eq!(seen(&event, "app=cache"), None);
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_is_shown_to_those_who_saw_the_object() {
+    fn a_deletion_is_shown_to_followers_that_saw_the_object() {
         let (old, last) = (pod("web", 5), pod("web", 9));
         let event = Event::new(version(9), Change::Deleted, last.object(), Some(old.object()));
         assert_eq!(seen(&event, "app=web"), Some((Change::Deleted, last.event("DELETED"))));
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_selector_can_tell_apart_is_not_held_twice() {
+    fn states_that_no_selector_distinguishes_are_held_once() {
         let new = pod("web", 7);
         let alike =
             Event::new(version(7), Change::Modified, new.object(), Some(pod("web", 5).object()));
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_given_the_same_bytes() {
+    fn all_watchers_get_the_same_bytes() {
         let event = Event::new(version(7), Change::Added, pod("web", 7).object(), None);
         for representation in [
             Representation::Object,
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_alone_is_shown_in_the_version_asked_for() {
+    fn metadata_is_printed_in_the_requested_version() {
         let (old, new) = (pod("web", 5), pod("db", 7));
         let event = Event::new(version(7), Change::Modified, new.object(), Some(old.object()));
         let shown = |labels: &str, version| {
@@ -281,7 +282,7 @@ mod tests {
             ("", MetadataVersion::V1, "MODIFIED", "meta.k8s.io/v1", &new),
             ("", MetadataVersion::V1Beta1, "MODIFIED", "meta.k8s.io/v1beta1", &new),
             ("app=db", MetadataVersion::V1, "ADDED", "meta.k8s.io/v1", &new),
-            // Its state before, at the version of the event.
+            // The expected state is the one before, at the version of the event.
             ("app=web", MetadataVersion::V1, "DELETED", "meta.k8s.io/v1", &left),
         ] {
             let line = shown(labels, version);

@@ -1,4 +1,4 @@
-//! A bounded table of values that are kept for a while, by keyed hash. Pure.
+//! A bounded table of values with an expiry, by keyed hash. Pure.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +6,11 @@ use tokio::time::Instant;
 
 use crate::hash::HashMap;
 
-/// Values that vanish at their time; a full table drops the one that would vanish first.
+/// Values that expire; a full table drops the one that would expire first.
 #[derive(Debug)]
 pub(super) struct Expiring<V> {
     entries: HashMap<u64, (V, Instant)>,
-    /// The keys by the time at which they vanish: no operation looks at every entry.
+    /// The keys by expiry: no operation visits every entry.
     order: BTreeSet<(Instant, u64)>,
     entries_max: usize,
 }
@@ -18,17 +18,17 @@ pub(super) struct Expiring<V> {
 // === impl Expiring ===
 
 impl<V: Copy> Expiring<V> {
-    /// Holds at most `entries_max` entries.
+    /// Creates a table of at most `entries_max` entries.
     pub(super) fn new(entries_max: usize) -> Self {
         Self { entries: HashMap::default(), order: BTreeSet::new(), entries_max }
     }
 
-    /// Returns the value, and the time at which it vanishes.
+    /// Returns the value and its expiry.
     pub(super) fn get(&self, key: u64, now: Instant) -> Option<(V, Instant)> {
         self.entries.get(&key).filter(|(_, until)| *until > now).copied()
     }
 
-    /// Keeps a value until a time; returns the value that was dropped to make room.
+    /// Stores a value until a time; returns the value that was dropped to make room.
     pub(super) fn insert(&mut self, key: u64, value: V, until: Instant) -> Option<V> {
         self.remove(key);
         let full = self.entries.len() >= self.entries_max;
@@ -45,7 +45,7 @@ impl<V: Copy> Expiring<V> {
         Some(value)
     }
 
-    /// Drops a value whose time has come, if there is one.
+    /// Drops an expired value, if there is one.
     pub(super) fn expire(&mut self, now: Instant) -> Option<V> {
         let (until, _) = self.order.first()?;
         if *until <= now { self.pop() } else { None }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn values_vanish_at_their_time_and_the_first_when_full() {
+    async fn values_expire_and_a_full_table_drops_the_first() {
         let mut table = Expiring::new(2);
         let now = Instant::now();
         let at = |seconds| now + Duration::from_secs(seconds);

@@ -1,4 +1,4 @@
-//! An apiserver played by the test: every request waits until the test answers it.
+//! A fake apiserver: every request waits until the test responds.
 
 use std::{
     pin::Pin,
@@ -18,13 +18,13 @@ use crate::{
     upstream::{Client, Error, Lane},
 };
 
-/// The client that replicas are given.
+/// The client that replicas get.
 pub(super) struct Fake(mpsc::UnboundedSender<Call>);
 
-/// The other side of it: the requests, in order.
+/// The requests to it, in order.
 pub(super) struct Calls(mpsc::UnboundedReceiver<Call>);
 
-/// One request to be answered; dropped, it breaks.
+/// A request to respond to; if it is dropped, the request fails.
 pub(super) struct Call {
     pub uri: String,
     pub lane: Lane,
@@ -32,16 +32,16 @@ pub(super) struct Call {
     answer: oneshot::Sender<Result<Response<Body>, Error>>,
 }
 
-/// A body that the test sends piece by piece; dropped, it ends cleanly.
+/// A body that the test sends in chunks; if it is dropped, the body ends cleanly.
 pub(super) struct Pipe(mpsc::UnboundedSender<Result<Bytes, BoxError>>);
 
 struct PipeBody(mpsc::UnboundedReceiver<Result<Bytes, BoxError>>);
 
-/// Tests wait at most so long, in virtual time.
+/// The longest wait of a test, in virtual time.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 pub(super) fn fake() -> (Arc<Fake>, Calls) {
-    #[expect(clippy::disallowed_methods, reason = "a test sends no more than it says")]
+    #[expect(clippy::disallowed_methods, reason = "a test sends a bounded number of messages")]
     let (sender, receiver) = mpsc::unbounded_channel();
     (Arc::new(Fake(sender)), Calls(receiver))
 }
@@ -55,7 +55,7 @@ impl Client for Fake {
         let (answer, answered) = oneshot::channel();
         let uri = request.uri().to_string();
         let headers = request.headers().clone();
-        // When the test is over nobody listens any more.
+        // The receiver is gone when the test is over.
         let _ = self.0.send(Call { uri, lane, headers, answer });
         async move { answered.await.unwrap_or_else(|gone| Err(Error::Broken(gone.into()))) }.boxed()
     }
@@ -66,20 +66,20 @@ impl Client for Fake {
 }
 
 impl Calls {
-    /// The next request.
+    /// Returns the next request.
     pub(super) async fn next(&mut self) -> Call {
         let next = tokio::time::timeout(PATIENCE, self.0.recv()).await;
         next.expect("a request in time").expect("the client lives")
     }
 
-    /// The next request, which must be for this URI.
+    /// Returns the next request, which must be for this URI.
     pub(super) async fn expect(&mut self, uri: &str) -> Call {
         let call = self.next().await;
         assert_eq!(call.uri, uri);
         call
     }
 
-    /// The next request must be a watch from this version.
+    /// Returns the next request, which must be a watch from this version.
     pub(super) async fn expect_watch(&mut self, version: u64) -> Call {
         let call = self.next().await;
         let part = format!(
@@ -89,7 +89,7 @@ impl Calls {
         call
     }
 
-    /// No request is made for so long.
+    /// Checks that no request arrives during that time.
     pub(super) async fn expect_none(&mut self, during: Duration) {
         if let Ok(call) = tokio::time::timeout(during, self.0.recv()).await {
             panic!("unexpected request for {:?}", call.map(|call| call.uri));
@@ -98,24 +98,24 @@ impl Calls {
 }
 
 impl Call {
-    /// Answers with JSON.
+    /// Responds with JSON.
     pub(super) fn json(self, status: u16, body: impl Into<String>) {
         self.with(status, "application/json", &[], Body::full(body.into()));
     }
 
-    /// Answers with anything.
+    /// Responds with any media type and headers.
     pub(super) fn with(self, status: u16, media: &str, headers: &[(&str, &str)], body: Body) {
         let mut answer = Response::builder().status(status).header("content-type", media);
         for (name, value) in headers {
             answer = answer.header(*name, *value);
         }
-        // A caller that went away meanwhile does not mind.
+        // The caller may have left meanwhile.
         let _ = self.answer.send(Ok(answer.body(body).expect("an answer")));
     }
 
-    /// Answers 200 with a body that is to come.
+    /// Responds 200 with a body that is still to come.
     pub(super) fn pipe(self) -> Pipe {
-        #[expect(clippy::disallowed_methods, reason = "a test sends no more than it says")]
+        #[expect(clippy::disallowed_methods, reason = "a test sends a bounded number of messages")]
         let (sender, receiver) = mpsc::unbounded_channel();
         self.with(200, "application/json", &[], Body::wrap(PipeBody(receiver)));
         Pipe(sender)
@@ -131,7 +131,7 @@ impl Pipe {
         self.0.send(Err("connection reset".into())).expect("somebody reads");
     }
 
-    /// Whether the reader went away.
+    /// Reports whether the reader has left.
     pub(super) fn is_closed(&self) -> bool {
         self.0.is_closed()
     }

@@ -1,4 +1,4 @@
-//! Objects, lists and queries for the cache's own tests.
+//! Objects, lists and queries for the tests of the cache.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::api::{
     version::ResourceVersion,
 };
 
-/// One pod, as far as tests care.
+/// A pod with the properties that tests use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pod {
     pub namespace: &'static str,
@@ -21,7 +21,7 @@ pub(super) struct Pod {
     pub version: u64,
     pub labels: Vec<(&'static str, &'static str)>,
     pub node: &'static str,
-    /// Makes the pod longer by so many bytes.
+    /// The number of bytes that are added to the pod.
     pub padding: usize,
 }
 
@@ -35,7 +35,7 @@ impl Pod {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// As an item of a LIST.
+    /// Returns the pod as an item of a LIST.
     pub(super) fn item(&self) -> String {
         let Self { namespace, name, uid, version, node, .. } = self;
         let labels: Vec<_> =
@@ -46,12 +46,12 @@ impl Pod {
         )
     }
 
-    /// As a GET's body, and in a watch event, but for the newline.
+    /// Returns the pod as in a GET's body and a watch event, without the newline.
     pub(super) fn whole(&self) -> String {
         format!(r#"{{"kind":"Pod","apiVersion":"v1",{}"#, &self.item()[1..])
     }
 
-    /// As a line of a watch.
+    /// Returns the pod as a line of a watch.
     pub(super) fn event(&self, kind: &str) -> String {
         format!("{{\"type\":\"{kind}\",\"object\":{}}}\n", self.whole())
     }
@@ -89,7 +89,7 @@ pub(super) fn list_header(version: u64) -> String {
     )
 }
 
-/// A LIST's body.
+/// Returns a LIST's body.
 pub(super) fn list(version: u64, pods: &[Pod]) -> String {
     let items: Vec<_> = pods.iter().map(Pod::item).collect();
     format!("{}{}]}}\n", list_header(version), items.join(","))
@@ -99,7 +99,7 @@ pub(super) fn envelope() -> Envelope {
     Envelope::learn(&list_header(1), "]}\n").expect("an envelope").0
 }
 
-/// A snapshot of pods in any order, following a previous one.
+/// Returns a snapshot of pods in any order, based on a previous one.
 pub(super) fn snapshot(base: Option<Arc<Snapshot>>, at: u64, pods: &[Pod]) -> Arc<Snapshot> {
     let mut rebuild = Rebuild::of(base);
     for pod in pods {
@@ -108,7 +108,7 @@ pub(super) fn snapshot(base: Option<Arc<Snapshot>>, at: u64, pods: &[Pod]) -> Ar
     Arc::new(rebuild.finish(version(at), envelope()).expect("no duplicate"))
 }
 
-/// All bytes of a body.
+/// Returns all bytes of a body.
 pub(super) fn text(chunks: impl IntoIterator<Item = bytes::Bytes>) -> String {
     let bytes: Vec<u8> = chunks.into_iter().flatten().collect();
     String::from_utf8(bytes).expect("UTF-8")

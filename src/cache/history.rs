@@ -1,8 +1,9 @@
 //! The window of recent events of one replica. Pure.
 //!
-//! Invariant: events are in version order without a gap from `floor` (exclusive) to `latest`, so
-//! a watch can start at any version in between and misses nothing. Bounded by count, bytes and age;
-//! who follows keeps a [`Cursor`], and nothing is kept for those who fall behind the window.
+//! Invariant: events are in version order without a gap from `floor` (exclusive) to `latest`: a
+//! watch can start at any version in between and misses nothing. The window is bounded by count,
+//! bytes and age. A follower holds a [`Cursor`]. Events are not kept for followers that fall behind
+//! the window.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -20,45 +21,46 @@ pub struct History {
     bounds: Bounds,
     events: VecDeque<Recorded>,
     bytes: usize,
-    /// The number of the first event held, counted from the beginning of the process.
+    /// The number of the first event held, counted from the start of the process.
     first: u64,
-    /// Counts breaks: what follows one cannot be told as events of what was before.
+    /// The number of breaks: no event leads from the state before a break to the one after it.
     generation: u32,
-    /// The versions the window begins and ends at; None before the first list.
+    /// The first and last version of the window; `None` before the first list.
     window: Option<(ResourceVersion, ResourceVersion)>,
 }
 
-/// How much is kept.
+/// The bounds of the window.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// At most so many events.
+    /// The limit of events.
     pub events_max: usize,
-    /// At most so many bytes, estimated, unless a single event has more.
+    /// The limit of bytes, estimated; a single event may have more.
     pub bytes_max: usize,
-    /// None older than this.
+    /// The age limit.
     pub age_max: Duration,
 }
 
-/// A place between two events. It counts events, not versions: several may share one (S-WATCH-27).
+/// A position between two events. It counts events, not versions: several events may share one
+/// version (S-WATCH-27).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     generation: u32,
     next: u64,
 }
 
-/// A watch cannot start from the window: events after its version are not held.
+/// The error of a watch from a version whose later events are not held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the version is older than the window of events")]
 pub struct TooOld;
 
-/// Why a watch cannot go on.
+/// The reason why a watch cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// The next events are no longer held: it followed too slowly.
+    /// The next events are no longer held: the watch read too slowly.
     #[error("the next event has left the window")]
     Behind,
-    /// What came after cannot be told as events.
-    #[error("the window has begun anew")]
+    /// A break: no event leads to the later state.
+    #[error("the window has restarted")]
     Reset,
 }
 
@@ -72,18 +74,18 @@ struct Recorded {
 // === impl History ===
 
 impl History {
-    /// An empty window.
+    /// Creates an empty window.
     pub fn new(bounds: Bounds) -> Self {
         Self { bounds, events: VecDeque::new(), bytes: 0, first: 0, generation: 0, window: None }
     }
 
-    /// Begins anew at the version of a list: what lies before can no longer be told as events.
+    /// Restarts at the version of a list: no event leads to it from the state before.
     pub fn reset(&mut self, version: ResourceVersion) {
         self.close();
         self.window = Some((version.clone(), version));
     }
 
-    /// Ends: nothing can start here, and nobody who follows can go on.
+    /// Closes the window: no watch can start here, and no follower can continue.
     pub fn close(&mut self) {
         self.first = self.end().next;
         self.events.clear();
@@ -105,7 +107,7 @@ impl History {
         self.evict(now);
     }
 
-    /// Notes that the collection is complete up to a version, as a bookmark tells.
+    /// Notes that the collection is complete up to a version, as a bookmark states.
     pub fn advance(&mut self, version: ResourceVersion) {
         match &mut self.window {
             Some((_, latest)) => *latest = version,
@@ -113,12 +115,12 @@ impl History {
         }
     }
 
-    /// Drops what is beyond the bounds.
+    /// Drops the events above the bounds.
     pub fn evict(&mut self, now: Instant) {
         while let Some(oldest) = self.events.front() {
             let too_old = now.saturating_duration_since(oldest.at) > self.bounds.age_max;
             let too_many = self.events.len() > self.bounds.events_max;
-            // The newest is kept however large it is: those who follow have yet to be told of it.
+            // The newest event is kept whatever its size: followers have not received it yet.
             let too_large = self.bytes > self.bounds.bytes_max && self.events.len() > 1;
             if !(too_old || too_many || too_large) {
                 break;
@@ -134,23 +136,23 @@ impl History {
         }
     }
 
-    /// The lowest version a watch can start at.
+    /// Returns the lowest version at which a watch can start.
     pub fn oldest(&self) -> Option<&ResourceVersion> {
         self.window.as_ref().map(|(floor, _)| floor)
     }
 
-    /// The version up to which everything is told.
+    /// Returns the version up to which the events are complete.
     pub fn latest(&self) -> Option<&ResourceVersion> {
         self.window.as_ref().map(|(_, latest)| latest)
     }
 
-    /// The place after the newest event.
+    /// Returns the position after the newest event.
     pub fn end(&self) -> Cursor {
         Cursor { generation: self.generation, next: self.first + self.events.len() as u64 }
     }
 
-    /// The place after all events up to a version that are held. If the version was not reached yet,
-    /// more of them may come (S-WATCH-03).
+    /// Returns the position after all held events up to a version. If the replica has not reached
+    /// the version, more of them may come (S-WATCH-03).
     pub fn start_at(&self, version: &ResourceVersion) -> Result<Cursor, TooOld> {
         self.window.as_ref().filter(|(floor, _)| version >= floor).ok_or(TooOld)?;
         let mut before = self.events.partition_point(|held| held.event.version <= *version);
@@ -160,7 +162,7 @@ impl History {
         Ok(Cursor { generation: self.generation, next: self.first + before as u64 })
     }
 
-    /// The events after a place, oldest first.
+    /// Returns the events after a position, oldest first.
     pub fn after(&self, cursor: Cursor) -> Result<impl Iterator<Item = &Arc<Event>>, Lost> {
         if cursor.generation != self.generation {
             return Err(Lost::Reset);
@@ -173,8 +175,8 @@ impl History {
         Ok(self.events.range(skipped..).map(|held| &held.event))
     }
 
-    /// The version of the last event in a span of versions that concerns a query, if there is one. The
-    /// whole span must lie in the window.
+    /// Returns the version of the last event within a span of versions that concerns a query, if
+    /// there is one. The whole span must lie in the window.
     pub fn last_concerning(
         &self,
         query: &Query,
@@ -190,7 +192,7 @@ impl History {
         Ok(last.map(|event| &event.version))
     }
 
-    /// Memory held, estimated.
+    /// Returns the memory held, estimated.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -199,7 +201,7 @@ impl History {
 // === impl Cursor ===
 
 impl Cursor {
-    /// The place after so many more events.
+    /// Returns the position `events` events later.
     pub fn forward(self, events: usize) -> Self {
         Self { next: self.next + events as u64, ..self }
     }

@@ -1,8 +1,8 @@
-//! LIST, GET and WATCH with nothing but metadata: PartialObjectMetadata (S-CT-03, S-LIST-63). Pure.
+//! LIST, GET and WATCH of metadata only: PartialObjectMetadata (S-CT-03, S-LIST-63). Pure.
 //!
-//! Built-in types print their metadata as a PartialObjectMetadata does, so it is cut out of their
-//! bytes; custom resources print its keys sorted, so it is put in order. Metadata that would not
-//! come out byte for byte as the apiserver's is not given at all.
+//! Built-in types print their metadata as a PartialObjectMetadata does: it is cut out of their
+//! bytes. Custom resources print its keys sorted: they are reordered. If the metadata would differ
+//! from the apiserver's in any byte, it is not returned.
 
 use std::{borrow::Cow, collections::VecDeque, str};
 
@@ -18,14 +18,14 @@ use super::{
 };
 use crate::api::{media::MetadataVersion, query::Query};
 
-/// An object of which only the metadata is read.
+/// An object of which only the metadata is parsed.
 #[derive(Deserialize)]
 struct Item<'a> {
     #[serde(borrow)]
     metadata: ObjectMeta<'a>,
 }
 
-/// ObjectMeta in the order the apiserver prints it; every value as it was.
+/// The members of ObjectMeta in the apiserver's order, with unchanged values.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ObjectMeta<'a> {
@@ -97,14 +97,14 @@ struct ManagedFieldsEntry<'a> {
     subresource: Option<&'a RawValue>,
 }
 
-/// Where an item of a built-in type's list has its metadata.
+/// The text before the metadata in an item of a built-in type's list.
 const TYPED_START: &str = r#"{"metadata":"#;
 
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// The apiserver's PartialObjectMetadataList for a query this snapshot covers; `None` when
-    /// some object's metadata is not as known.
+    /// Returns the apiserver's PartialObjectMetadataList for a query that this snapshot covers;
+    /// `None` if an object's metadata has an unknown form.
     pub fn metadata_list_body(&self, query: &Query, version: MetadataVersion) -> Option<ListBody> {
         let selection = self.select(query);
         let mut gather = Gather::new();
@@ -120,8 +120,8 @@ impl Snapshot {
         Some(ListBody { version: self.version().clone(), chunks, count: selection.len(), bytes })
     }
 
-    /// The apiserver's PartialObjectMetadata of one of this snapshot's objects; `None` when its
-    /// metadata is not as known.
+    /// Returns the apiserver's PartialObjectMetadata of one of this snapshot's objects; `None` if
+    /// its metadata has an unknown form.
     pub fn metadata_body(
         &self,
         object: &Object,
@@ -132,8 +132,8 @@ impl Snapshot {
     }
 }
 
-/// The PartialObjectMetadata of an object printed in a style; `None` when its metadata is not as
-/// known.
+/// Returns the PartialObjectMetadata of an object printed in a style; `None` if its metadata has an
+/// unknown form.
 pub(super) fn partial(raw: &[u8], style: Style, version: MetadataVersion) -> Option<String> {
     let text = str::from_utf8(raw).ok()?;
     let metadata: Cow<'_, str> = match style {
@@ -153,7 +153,7 @@ pub(super) fn partial(raw: &[u8], style: Style, version: MetadataVersion) -> Opt
 // === impl ObjectMeta ===
 
 impl ObjectMeta<'_> {
-    /// Whether nothing is there that a Go struct would leave out when printed.
+    /// Reports whether no member has a value that a Go struct omits when printed.
     fn is_usual(&self) -> bool {
         let of_managed = self.managed_fields.iter().flat_map(|entry| {
             [
@@ -181,7 +181,7 @@ impl ObjectMeta<'_> {
     }
 }
 
-/// What such an object or list begins with.
+/// Returns the start of such an object or list.
 pub(super) fn head(kind: &str, version: MetadataVersion) -> String {
     format!(r#"{{"kind":"{kind}","apiVersion":"{}","#, version.api_version())
 }
@@ -212,7 +212,7 @@ mod tests {
         Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All)
     }
 
-    /// The metadata of one custom object.
+    /// Returns the metadata of one custom object.
     fn metadata_of(raw: &str) -> Option<String> {
         let mut reader = Reader::new(GroupVersionResource::new("a.io", "v1", "things"), Scope::All);
         let (object, _) = reader.item(raw.as_bytes()).expect("an object");
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_of_a_built_in_type_is_cut_out_of_its_bytes() {
+    fn metadata_of_a_built_in_type_is_a_part_of_its_bytes() {
         let snapshot = pods(7, &[("d", "p", "u-1", 5, "web"), ("d", "q", "u-2", 6, "db")]);
         let list = snapshot.metadata_list_body(&all_pods(), MetadataVersion::V1).expect("a list");
         assert_eq!(list.count, 2);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_of_a_custom_resource_is_put_in_order() {
+    fn metadata_of_a_custom_resource_is_reordered() {
         let ordered = concat!(
             r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1beta1","metadata":"#,
             r#"{"name":"t-1","generateName":"t-","namespace":"n","#,
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_that_would_be_printed_otherwise_is_not_given() {
+    fn metadata_in_an_unknown_form_is_not_returned() {
         for (usual, odd) in [
             (r#""generation":1"#, r#""generation":0"#),
             (r#"["x"]"#, "[]"),

@@ -1,7 +1,7 @@
-//! One object: the apiserver's own bytes, and the few parts of them that reads need.
+//! An object: the apiserver's own bytes, and the parsed parts that reads need.
 //!
-//! Invariant: `raw` is valid JSON; of built-in types it lacks `kind` and `apiVersion`, as the
-//! items of a LIST do (S-LIST-61). Cloning copies two references.
+//! Invariant: `raw` is valid JSON. For built-in types it has no `kind` and `apiVersion`, like the
+//! items of a LIST (S-LIST-61). A clone copies two references.
 
 use std::{fmt, sync::Arc};
 
@@ -24,30 +24,29 @@ pub struct Object {
     raw: Bytes,
 }
 
-/// What was read out of an object's bytes.
+/// The parts that were parsed from an object's bytes.
 #[derive(Debug)]
 pub struct Head {
-    /// Where the object is stored.
+    /// The storage key.
     pub key: ObjectKey,
     /// The `metadata.uid`.
     pub uid: Uid,
     /// The `metadata.resourceVersion`.
     pub version: ResourceVersion,
-    /// The labels, and the non-empty values of fields that selectors may name, beyond name and
-    /// namespace.
+    /// The labels, and the non-empty values of selectable fields, without name and namespace.
     pub pairs: Box<[Arc<Pair>]>,
 }
 
-/// An object's uid, in as few bytes as it takes.
+/// An object's uid, in its most compact form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Uid {
     /// A UUID in its usual form.
     Uuid(Uuid),
-    /// Anything else.
+    /// Any other text.
     Other(Box<str>),
 }
 
-/// Where an object's version stands in its bytes.
+/// The position of an object's version in its bytes.
 #[derive(Deserialize)]
 struct Located<'a> {
     #[serde(borrow)]
@@ -60,13 +59,13 @@ struct LocatedMetadata<'a> {
     resource_version: &'a RawValue,
 }
 
-/// Reference counts and allocator overhead of one object's head, roughly.
+/// The estimated reference counts and allocator overhead of one object's head.
 const HEAD_OVERHEAD: usize = size_of::<Head>() + 96;
 
 // === impl Uid ===
 
 impl Uid {
-    /// Keeps a uid so that it can be told from every other text.
+    /// Stores a uid; different texts stay different.
     pub fn new(text: &str) -> Self {
         let uuid = Uuid::try_parse(text).ok();
         let usual =
@@ -94,32 +93,32 @@ impl fmt::Display for Uid {
 // === impl Object ===
 
 impl Object {
-    /// Joins what was read with the bytes it was read from.
+    /// Joins the parsed parts with their bytes.
     pub fn new(head: Arc<Head>, raw: Bytes) -> Self {
         Self { head, raw }
     }
 
-    /// The storage key.
+    /// Returns the storage key.
     pub fn key(&self) -> &ObjectKey {
         &self.head.key
     }
 
-    /// The uid.
+    /// Returns the uid.
     pub fn uid(&self) -> &Uid {
         &self.head.uid
     }
 
-    /// The object's own resource version.
+    /// Returns the object's own resource version.
     pub fn version(&self) -> &ResourceVersion {
         &self.head.version
     }
 
-    /// The bytes as an item of a LIST.
+    /// Returns the bytes as an item of a LIST.
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
 
-    /// The same bytes with another version in them.
+    /// Returns the same bytes with another version in them.
     pub fn raw_at(&self, version: &ResourceVersion) -> Option<Vec<u8>> {
         let located: Located<'_> = serde_json::from_slice(&self.raw).ok()?;
         let held = located.metadata.resource_version.get();
@@ -128,17 +127,17 @@ impl Object {
         Some([before, b"\"", version.as_str().as_bytes(), b"\"", after].concat())
     }
 
-    /// Whether no selector can tell the two apart: they have the same key, labels and fields.
+    /// Reports whether every selector treats both alike: they have the same key, labels and fields.
     pub fn is_selected_like(&self, other: &Self) -> bool {
         self.key() == other.key() && self.head.pairs == other.head.pairs
     }
 
-    /// Every pair a page filter must know.
+    /// Returns every pair that a page filter must know.
     pub fn pairs(&self) -> impl Iterator<Item = &Pair> {
         self.head.pairs.iter().map(|pair| &**pair)
     }
 
-    /// The labels.
+    /// Returns the labels.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         let labels = self.pairs().filter(|pair| pair.kind() == PairKind::Label);
         labels.map(|pair| (pair.key(), pair.value()))
@@ -148,18 +147,19 @@ impl Object {
         self.pairs().find(|pair| pair.kind() == kind && pair.key() == key).map(Pair::value)
     }
 
-    /// The same object on other bytes of equal content.
+    /// Returns the same object on other bytes of equal content.
     pub fn with_raw(&self, raw: Bytes) -> Self {
         debug_assert_eq!(raw, self.raw);
         Self { head: self.head.clone(), raw }
     }
 
-    /// The same object in an allocation of its own, so that it does not pin a page.
+    /// Returns the same object in an allocation of its own, which does not pin a page.
     pub fn detached(&self) -> Self {
         self.with_raw(Bytes::copy_from_slice(&self.raw))
     }
 
-    /// Memory of the head, estimated; the raw bytes and shared pairs are counted elsewhere.
+    /// Returns the memory of the head, estimated; the raw bytes and shared pairs are counted
+    /// elsewhere.
     pub fn head_bytes(&self) -> usize {
         let head = &*self.head;
         HEAD_OVERHEAD + head.key.as_str().len() + head.uid.bytes() + size_of_val(&*head.pairs)

@@ -1,7 +1,7 @@
-//! A page: neighbouring objects in one buffer, laid out as they stand in a LIST.
+//! A page: adjacent objects in one buffer, laid out as in a LIST.
 //!
-//! Invariant: `buffer` is `object,object,…,` in key order and every object's raw bytes are a slice
-//! of it, so that a LIST of whole pages copies nothing and holds nothing twice. Pages never change.
+//! Invariant: `buffer` is `object,object,…,` in key order, and every object's raw bytes are a slice
+//! of it. A LIST of whole pages copies nothing and holds nothing twice. Pages never change.
 
 use std::{ops::Range, sync::Arc};
 
@@ -19,26 +19,27 @@ pub struct Page {
     bytes: usize,
 }
 
-/// Says of a pair that no object of the page has it, or that some object may.
+/// A Bloom filter of pairs: no object of the page has the pair, or some object may.
 #[derive(Clone, Debug)]
 struct Filter([u64; FILTER_WORDS]);
 
-/// A list under construction reaches for pages of this size.
+/// The target size of pages while a list is read.
 pub(super) const PAGE_BYTES_TARGET: usize = 64 * 1024;
 
-/// A page grown beyond this is split.
+/// The size above which a page is split.
 const PAGE_BYTES_MAX: usize = 2 * PAGE_BYTES_TARGET;
 
-/// A page shrunk below this joins a neighbour.
+/// The size below which a page is merged with a neighbour.
 const PAGE_BYTES_MIN: usize = PAGE_BYTES_TARGET / 4;
 
-/// Objects a page aims at when they are small.
+/// The target number of objects in a page of small objects.
 pub(super) const PAGE_OBJECTS_TARGET: usize = 64;
 
-/// A page with more objects is split.
+/// The number of objects above which a page is split.
 const PAGE_OBJECTS_MAX: usize = 2 * PAGE_OBJECTS_TARGET;
 
-/// 1024 bits: with the pairs of a page about one page in thirty is searched in vain.
+/// The size of the filter: 1024 bits. With the pairs of a page, about one page in thirty is
+/// searched without a match.
 const FILTER_WORDS: usize = 16;
 
 // === impl Page ===
@@ -68,47 +69,48 @@ impl Page {
         Self { filter: Filter::of(&objects), buffer, objects, bytes }
     }
 
-    /// The objects, in key order.
+    /// Returns the objects, in key order.
     pub fn objects(&self) -> &[Object] {
         &self.objects
     }
 
-    /// The lowest key.
+    /// Returns the lowest key.
     pub fn first_key(&self) -> &ObjectKey {
         self.objects[0].key()
     }
 
-    /// Memory held, estimated.
+    /// Returns the memory held, estimated.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Where a key is, or would be.
+    /// Returns the position of a key, or the one it would have.
     pub fn search(&self, key: &ObjectKey) -> Result<usize, usize> {
         self.objects.binary_search_by(|object| object.key().cmp(key))
     }
 
-    /// Whether some object may have all pairs, given by their hashes.
+    /// Reports whether some object may have all pairs, given by their hashes.
     pub fn may_have(&self, pairs: &[u64]) -> bool {
         pairs.iter().all(|pair| self.filter.may_have(*pair))
     }
 
-    /// The bytes of neighbouring objects, separated by commas; `open` keeps the comma at the end.
+    /// Returns the bytes of adjacent objects, separated by commas; `open` keeps the comma at the
+    /// end.
     ///
-    /// `start` is where the first of them begins in the buffer: see [`Page::offset`].
+    /// `start` is the offset of the first of them in the buffer: see [`Page::offset`].
     pub fn run(&self, objects: Range<usize>, start: usize, open: bool) -> Bytes {
         let length = raw_bytes(&self.objects[objects]);
         let end = start + if open { length } else { length.saturating_sub(1) };
         self.buffer.slice(start..end)
     }
 
-    /// Where an object begins in the buffer.
+    /// Returns the offset of an object in the buffer.
     pub fn offset(&self, object: usize) -> usize {
         raw_bytes(&self.objects[..object])
     }
 }
 
-/// Appends objects in key order as pages of a good size; a small last page may take them in.
+/// Appends objects in key order as pages of a good size; a small last page may absorb them.
 pub(super) fn append(pages: &mut Vec<Arc<Page>>, mut objects: Vec<Object>, pool: &Arc<Pool>) {
     if objects.is_empty() {
         return;
@@ -133,7 +135,7 @@ pub(super) fn append(pages: &mut Vec<Arc<Page>>, mut objects: Vec<Object>, pool:
     }
 }
 
-/// How many of the objects fill a page.
+/// Returns the number of objects that fill a page.
 fn page_length(objects: &[Object]) -> usize {
     let mut bytes = 0;
     let full = objects.iter().take(PAGE_OBJECTS_TARGET).position(|object| {
@@ -143,7 +145,7 @@ fn page_length(objects: &[Object]) -> usize {
     full.map_or_else(|| objects.len().min(PAGE_OBJECTS_TARGET), |last| last + 1)
 }
 
-/// The length of `object,object,…,`.
+/// Returns the length of `object,object,…,`.
 fn raw_bytes(objects: &[Object]) -> usize {
     objects.iter().map(|object| object.raw().len() + 1).sum()
 }
@@ -165,7 +167,7 @@ impl Filter {
         Self::places(pair).into_iter().all(|(word, bit)| self.0[word] & bit != 0)
     }
 
-    /// Two independent bits of the filter, as word and mask.
+    /// Returns two independent bits of the filter, as word and mask.
     fn places(pair: u64) -> [(usize, u64); 2] {
         [pair, pair >> 32].map(|hash| ((hash >> 6) as usize % FILTER_WORDS, 1 << (hash % 64)))
     }

@@ -1,7 +1,7 @@
-//! Interned label and field pairs: the same `app=web` of a thousand pods is held once.
+//! Interned label and field pairs: the common `app=web` of a thousand pods is stored once.
 //!
-//! One interner belongs to one reflector; snapshots only hold its pairs. Pairs that no object
-//! holds any more are swept when the table has doubled.
+//! One interner belongs to one reflector; snapshots hold only its pairs. When the table has
+//! doubled, pairs that no object holds are removed.
 
 use std::{
     collections::HashMap,
@@ -9,12 +9,12 @@ use std::{
     sync::Arc,
 };
 
-/// What a pair says of an object.
+/// The kind of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PairKind {
     /// A label.
     Label,
-    /// The value of a field that selectors may name.
+    /// The value of a selectable field.
     Field,
 }
 
@@ -23,9 +23,9 @@ pub enum PairKind {
 pub struct Pair {
     hash: u64,
     kind: PairKind,
-    /// How many bytes of the text are the key.
+    /// The length of the key within the text.
     split: u32,
-    /// Key and value: one allocation, for many pairs belong to one object alone.
+    /// Key and value in one allocation, because many pairs belong to one object only.
     text: Box<str>,
 }
 
@@ -37,36 +37,36 @@ pub(super) struct Interner {
     sweep_at: usize,
 }
 
-/// Below this many pairs a sweep is not worth it.
+/// The number of pairs below which the table is not swept.
 const SWEEP_MIN: usize = 1024;
 
-/// Table slot, reference counts and allocator overhead of one pair, roughly.
+/// The estimated table slot, reference counts and allocator overhead of one pair.
 const PAIR_OVERHEAD: usize = size_of::<Pair>() + 64;
 
 // === impl Pair ===
 
 impl Pair {
-    /// The label key or field path.
+    /// Returns the label key or field path.
     pub fn key(&self) -> &str {
         &self.text[..self.split as usize]
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn value(&self) -> &str {
         &self.text[self.split as usize..]
     }
 
-    /// What it says of an object.
+    /// Returns the kind.
     pub fn kind(&self) -> PairKind {
         self.kind
     }
 
-    /// The number page filters know the pair by.
+    /// Returns the hash that page filters use.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// The number a pair with these parts has.
+    /// Returns the hash of a pair with these parts.
     pub fn hash_of(kind: PairKind, key: &str, value: &str) -> u64 {
         let mut hasher = DefaultHasher::new();
         (kind, key, value).hash(&mut hasher);
@@ -81,7 +81,7 @@ impl Pair {
 // === impl Interner ===
 
 impl Interner {
-    /// The shared pair with these parts, made if it is new.
+    /// Returns the shared pair with these parts; creates it if it is new.
     pub(super) fn pair(&mut self, kind: PairKind, key: &str, value: &str) -> Arc<Pair> {
         let hash = Pair::hash_of(kind, key, value);
         if let Some(pair) = self.pairs.get(&hash)
@@ -91,7 +91,7 @@ impl Interner {
         }
         let split = u32::try_from(key.len()).unwrap_or(u32::MAX);
         let pair = Arc::new(Pair { hash, kind, split, text: [key, value].concat().into() });
-        // On a collision the newer pair takes the slot; the older stays with its objects.
+        // On a hash collision the newer pair takes the slot; the older one stays with its objects.
         self.bytes += pair.bytes();
         if let Some(replaced) = self.pairs.insert(hash, pair.clone()) {
             self.bytes -= replaced.bytes();
@@ -100,7 +100,7 @@ impl Interner {
         pair
     }
 
-    /// Memory held by the table and its pairs, estimated.
+    /// Returns the memory of the table and its pairs, estimated.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_nobody_holds_are_swept() {
+    fn unused_pairs_are_swept() {
         let mut interner = Interner::default();
         let held = interner.pair(PairKind::Label, "app", "held");
         for number in 0..10 * SWEEP_MIN {

@@ -1,8 +1,8 @@
-//! Buffers of pages that are no longer held, kept for the next pages.
+//! Unused page buffers, kept for the next pages.
 //!
-//! Every change lays a page out anew. Allocators fill the holes that old pages leave with small
-//! things, after which no page fits any more; in a long churn that costs half as much memory
-//! again. Reused buffers leave no holes. What is kept is bounded.
+//! Every change lays out a page again. Allocators put small allocations into the holes that old
+//! pages leave, and no page fits there later. Under long churn, this costs half as much memory
+//! again. Reused buffers leave no holes. The kept memory is bounded.
 
 use std::{
     mem,
@@ -21,28 +21,28 @@ struct Free {
     bytes: usize,
 }
 
-/// A buffer in use; it returns when nobody holds any part of it.
+/// A buffer in use; it returns when no part of it is referenced.
 struct Lent {
     buffer: Vec<u8>,
     pool: Arc<Pool>,
 }
 
-/// Smaller buffers are not worth keeping.
+/// The smallest buffer that is kept.
 const KEPT_BYTES_MIN: usize = 16 * 1024;
 
-/// Capacities are multiples of this, so that buffers of similar pages fit each other.
+/// The granularity of capacities, which lets buffers of similar pages fit each other.
 const GRAIN: usize = 64;
 
-/// A kept buffer may be larger than needed by so much.
+/// The largest excess of a kept buffer over the requested size.
 const SLACK_BYTES_MAX: usize = 4 * 1024;
 
-/// So many bytes are kept at most.
+/// The limit of kept bytes.
 const KEPT_BYTES_MAX: usize = 1024 * 1024;
 
 // === impl Pool ===
 
 impl Pool {
-    /// An empty buffer for so many bytes.
+    /// Returns an empty buffer of this capacity.
     pub fn take(&self, length: usize) -> Vec<u8> {
         if length < KEPT_BYTES_MIN {
             return Vec::with_capacity(length);
@@ -60,7 +60,7 @@ impl Pool {
         buffer
     }
 
-    /// Makes a filled buffer shareable; it comes back when it is no longer shared.
+    /// Makes a filled buffer shareable; it returns to the pool when it is no longer shared.
     pub fn lend(self: &Arc<Self>, buffer: Vec<u8>) -> Bytes {
         if buffer.capacity() < KEPT_BYTES_MIN {
             return Bytes::from(buffer);
@@ -68,7 +68,7 @@ impl Pool {
         Bytes::from_owner(Lent { buffer, pool: self.clone() })
     }
 
-    /// Memory kept for later.
+    /// Returns the memory kept in the pool.
     pub fn bytes(&self) -> usize {
         self.free().bytes
     }
@@ -78,7 +78,7 @@ impl Pool {
         let mut free = self.free();
         free.bytes += buffer.capacity();
         free.buffers.push(buffer);
-        // The oldest fitted nothing for the longest time.
+        // The oldest buffer has fitted nothing for the longest time.
         while free.bytes > KEPT_BYTES_MAX {
             let oldest = free.buffers.remove(0);
             free.bytes -= oldest.capacity();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_returns_when_no_part_of_it_is_held() {
+    fn a_buffer_returns_when_no_part_of_it_is_referenced() {
         let pool = Arc::new(Pool::default());
         let whole = lent(&pool, 70_000);
         let (address, part) = (whole.as_ptr(), whole.slice(10..20));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_much_larger_than_needed_is_left_for_others() {
+    fn a_much_larger_buffer_is_not_reused() {
         let pool = Arc::new(Pool::default());
         drop(lent(&pool, 100_000));
         assert!(pool.take(60_000).capacity() < 70_000);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn small_buffers_and_too_many_are_not_kept() {
+    fn small_and_surplus_buffers_are_not_kept() {
         let pool = Arc::new(Pool::default());
         drop(lent(&pool, 1_000));
         assert_eq!(pool.bytes(), 0);

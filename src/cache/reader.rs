@@ -1,7 +1,7 @@
-//! Reads the few parts of an object that the cache needs out of its JSON. Pure.
+//! The parser of the object parts that the cache needs. Pure.
 //!
-//! The whole text is validated: what is not JSON, or lacks name, uid or version, or lies outside
-//! of the query's scope, never becomes an [`Object`].
+//! The whole text is validated. A text that is not JSON, lacks name, uid or version, or lies
+//! outside the query's scope never becomes an [`Object`].
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::api::{
     version::ResourceVersion,
 };
 
-/// Reads the objects of one query.
+/// The parser of one query's objects.
 #[derive(Debug)]
 pub(super) struct Reader {
     resource: GroupVersionResource,
@@ -31,23 +31,23 @@ pub(super) struct Reader {
     interner: Interner,
 }
 
-/// Why some bytes are not an object of the query.
+/// The reason why some bytes are not an object of the query.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
-    /// They are not UTF-8.
+    /// The bytes are not UTF-8.
     #[error("the object is not UTF-8")]
     NotUtf8(#[source] std::str::Utf8Error),
-    /// They are not JSON, or lack what every object has.
+    /// The bytes are not JSON, or lack a part of every object.
     #[error("the object is malformed")]
     Malformed(#[source] serde_json::Error),
-    /// A part that every stored object has is empty or unusable.
+    /// A part of every stored object is empty or invalid.
     #[error("the object has no usable {0}")]
     Unusable(&'static str),
-    /// The object lies in another namespace than asked for.
+    /// The object lies in another namespace than the query's.
     #[error("the object is out of scope")]
     OutOfScope,
-    /// The object is printed in a way we would not reproduce.
-    #[error("the object is printed in an unknown way")]
+    /// The object is printed in a form that Listless cannot reproduce.
+    #[error("the object has an unknown printed form")]
     NotUnderstood,
 }
 
@@ -75,7 +75,7 @@ struct Metadata<'a> {
     labels: Option<LabelTexts<'a>>,
 }
 
-/// A string, borrowed where it has no escapes.
+/// A string, borrowed if it has no escapes.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -87,28 +87,28 @@ struct LabelVisitor;
 // === impl Reader ===
 
 impl Reader {
-    /// Reads objects of a resource in a scope.
+    /// Creates a parser for objects of a resource in a scope.
     pub(super) fn new(resource: GroupVersionResource, scope: Scope) -> Self {
         let api_version = resource.api_version();
         Self { resource, api_version, scope, interner: Interner::default() }
     }
 
-    /// The `apiVersion` that lists and objects of the resource carry.
+    /// Returns the `apiVersion` of the resource's lists and objects.
     pub(super) fn api_version(&self) -> &str {
         &self.api_version
     }
 
-    /// Memory held by shared pairs, estimated.
+    /// Returns the memory of shared pairs, estimated.
     pub(super) fn bytes(&self) -> usize {
         self.interner.bytes()
     }
 
-    /// Reads an item of a LIST, and tells how it is printed.
+    /// Parses an item of a LIST; returns its style, too.
     pub(super) fn item(&mut self, raw: &[u8]) -> Result<(Object, Style), ObjectError> {
         self.read(Bytes::copy_from_slice(raw))
     }
 
-    /// Reads the object of a watch event, bringing it into the form of a LIST's item.
+    /// Parses the object of a watch event and converts it into the form of a LIST's item.
     pub(super) fn event(&mut self, raw: &str, envelope: &Envelope) -> Result<Object, ObjectError> {
         let rest = raw.strip_prefix(envelope.object_prefix()).ok_or(ObjectError::NotUnderstood)?;
         let mut item = Vec::with_capacity(rest.len() + 1);

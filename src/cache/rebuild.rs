@@ -1,9 +1,9 @@
-//! A whole list becoming a snapshot, object by object. Pure.
+//! The conversion of a whole list into a snapshot, object by object. Pure.
 //!
-//! Objects whose bytes equal those in the previous snapshot are taken from there, and pages without a
-//! difference are shared, so that two generations never stand side by side in memory. Equal versions
-//! do not mean equal bytes: a schema, a conversion or another release of the apiserver changes how an
-//! object is shown without a write. Nothing is visible until the list is complete.
+//! An object whose bytes equal those in the previous snapshot is taken from there. Pages without a
+//! difference are shared: two generations never coexist in memory. Equal versions do not imply
+//! equal bytes: a schema, a conversion or another release of the apiserver changes an object's form
+//! without a write. Nothing is visible until the list is complete.
 
 use std::sync::Arc;
 
@@ -20,26 +20,26 @@ use crate::{
     mutants::{Mutant, is_on},
 };
 
-/// A list under construction.
+/// A list in progress.
 #[derive(Debug, Default)]
 pub(super) struct Rebuild {
     base: Option<Arc<Snapshot>>,
     pool: Arc<Pool>,
-    /// The old page whose range of keys the pending objects are in.
+    /// The old page whose key range contains the pending objects.
     old: usize,
     pages: Vec<Arc<Page>>,
-    /// What belongs to the next page, in key order.
+    /// The objects of the next page, in key order.
     pending: Vec<Object>,
     pending_bytes: usize,
-    /// How many of the pending objects differ from the old page's.
+    /// The number of pending objects that differ from the old page's.
     differences: usize,
     last: Option<ObjectKey>,
-    /// Objects that came out of key order.
+    /// Objects that arrived out of key order.
     stragglers: Vec<Object>,
     bytes: usize,
 }
 
-/// The list has two objects at one key.
+/// A list with two objects at one key.
 #[derive(Debug, thiserror::Error)]
 #[error("the list holds {0:?} twice")]
 pub struct Duplicate(pub ObjectKey);
@@ -47,13 +47,13 @@ pub struct Duplicate(pub ObjectKey);
 // === impl Rebuild ===
 
 impl Rebuild {
-    /// An empty list, to follow a previous one if there is one.
+    /// Creates an empty list, based on a previous snapshot if there is one.
     pub(super) fn of(base: Option<Arc<Snapshot>>) -> Self {
         let pool = base.as_ref().map(|base| base.pool().clone()).unwrap_or_default();
         Self { base, pool, ..Self::default() }
     }
 
-    /// New memory held so far, estimated.
+    /// Returns the new memory held so far, estimated.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -62,7 +62,7 @@ impl Rebuild {
     pub(super) fn push(&mut self, object: Object) -> Result<(), Duplicate> {
         match &self.last {
             Some(last) if object.key() == last => return Err(Duplicate(last.clone())),
-            // The apiserver lists in key order; others may not.
+            // The apiserver lists in key order; other servers may not.
             Some(last) if object.key() < last => {
                 self.bytes += object.raw().len() + object.head_bytes();
                 self.stragglers.push(object);
@@ -94,7 +94,7 @@ impl Rebuild {
         Ok(())
     }
 
-    /// The list is complete, at this version.
+    /// Completes the list at this version.
     pub(super) fn finish(
         mut self,
         version: ResourceVersion,
@@ -136,7 +136,7 @@ impl Rebuild {
         next.is_some_and(|next| next.first_key() <= key)
     }
 
-    /// The same object, byte for byte, in the previous snapshot.
+    /// Returns the same object, byte for byte, from the previous snapshot.
     fn held(&self, object: &Object) -> Option<Object> {
         let page = self.old_page()?;
         let held = &page.objects()[page.search(object.key()).ok()?];

@@ -1,9 +1,9 @@
 //! List-and-watch: the only writer of one replica.
 //!
-//! Invariants: readers see whole states at one version each, never an older one than before but
-//! for a declared epoch (S-PROMISE-01); nothing of a malformed answer is ever seen; every failure
-//! is followed by a wait with jitter (S-PROMISE-06). Starting, stopping and bounding replicas is
-//! the cache's.
+//! Invariants: readers see complete states at one version each. They never see an older one than
+//! before unless a new epoch is declared (S-PROMISE-01). No part of a malformed response is ever
+//! visible. Every failure is followed by a wait with jitter (S-PROMISE-06). The cache starts, stops
+//! and bounds replicas.
 
 mod backoff;
 mod catch_up;
@@ -39,7 +39,7 @@ use crate::{
     upstream::Client,
 };
 
-/// Keeps one replica in step with the apiserver.
+/// The task that keeps one replica in step with the apiserver.
 pub struct Reflector {
     replica: Arc<Replica>,
     exchange: Exchange,
@@ -50,29 +50,30 @@ pub struct Reflector {
     reader: Reader,
     backoff: Backoff,
     catch_up: CatchUp,
-    /// How many lists in a row had unusable content.
+    /// The number of consecutive lists with invalid content.
     bad_lists: u32,
 }
 
-/// Numbers in 0..1.
+/// A source of random numbers in 0..1.
 pub type Random = Arc<dyn Fn() -> f64 + Send + Sync>;
 
-/// After so many lists with unusable content in a row there is no point in asking again.
+/// The number of consecutive lists with invalid content after which the reflector gives up.
 const BAD_LISTS_MAX: u32 = 5;
 
-/// At least this long a failed reflector rests, even if the apiserver answers others.
+/// The shortest wait of a failed reflector, even if the apiserver answers other requests.
 const NUDGED_REST: Duration = Duration::from_secs(1);
 
-/// An apiserver uses a changed definition so soon. A list before that may show the old one.
+/// The time in which an apiserver adopts a changed definition. An earlier list may show the old
+/// one.
 const REDEFINITION_SETTLES: Duration = Duration::from_secs(10);
 
-/// Error texts kept for status pages are cut to this length.
+/// The longest error text for status pages.
 const ERROR_CHARACTERS_MAX: usize = 300;
 
 // === impl Reflector ===
 
 impl Reflector {
-    /// Will feed a replica.
+    /// Creates the reflector of a replica.
     pub fn new(
         replica: Arc<Replica>,
         client: Arc<dyn Client>,
@@ -98,7 +99,7 @@ impl Reflector {
         }
     }
 
-    /// Lists and watches until told to stop or until it is of no use.
+    /// Lists and watches until it is stopped or gives up.
     pub async fn run(mut self, stop: CancellationToken) -> Ended {
         stop.run_until_cancelled(self.follow()).await.unwrap_or(Ended::Stopped)
     }
@@ -121,7 +122,7 @@ impl Reflector {
                     self.note(&failure);
                     self.bad_lists += u32::from(failure.is_bad_list());
                     match next {
-                        // Asking for it again and again would cost both sides too much.
+                        // Further retries would cost both sides too much.
                         Ok(_) if self.bad_lists >= BAD_LISTS_MAX => return Ended::NotReplicable,
                         Ok(next) => {
                             let wait = self.backoff.next((self.random)());
@@ -135,17 +136,17 @@ impl Reflector {
         }
     }
 
-    /// The next step after a watch that did not end as planned.
+    /// Returns the next step after a watch that ended unexpectedly.
     ///
-    /// A changed schema shows custom resources in other bytes at the versions they have. The apiserver
-    /// ends their watches then, and no event tells of it.
+    /// After a schema change, the apiserver returns custom resources with other bytes at the same
+    /// versions. It then ends their watches, without an event.
     fn after_interruption(&self) -> Step {
         let is_custom = !field::is_built_in_group(&self.replica.query().resource.group);
         if is_custom { Step::List(self.shown()) } else { Step::Watch }
     }
 
-    /// Waits before the next attempt: as long as the apiserver asked for, and then some time, which
-    /// ends early if word comes that it answers others again.
+    /// Waits before the next attempt: first as long as the apiserver asked for, then for a backoff.
+    /// The backoff ends early if the apiserver answers another request.
     async fn rest(&self, asked_for: Duration, mut wait: Duration) {
         if is_on(Mutant::PushbackIgnored) {
             wait += asked_for;
@@ -163,17 +164,17 @@ impl Reflector {
         }
     }
 
-    /// What readers see now.
+    /// Returns the published snapshot.
     fn snapshot(&self) -> Option<Arc<Snapshot>> {
         self.replica.published().snapshot.clone()
     }
 
-    /// The version that readers have seen.
+    /// Returns the published version.
     fn shown(&self) -> Option<ResourceVersion> {
         self.snapshot().map(|snapshot| snapshot.version().clone())
     }
 
-    /// Tells readers, pages and the log of a failure.
+    /// Records a failure for readers, status pages and the log.
     fn note(&self, failure: &Failure) {
         self.counters.failures.increment();
         let text = described(failure);
@@ -191,14 +192,14 @@ impl Reflector {
         }
     }
 
-    /// Forgets everything: versions have begun anew, and equal ones may mean different content.
+    /// Drops everything: the versions have restarted, and equal ones may mean different content.
     fn begin_epoch(&self) {
         self.counters.epochs.increment();
         self.forget_state(|published| published.epoch += 1);
     }
 
-    /// Stops answering, and lists again once every apiserver uses the new definition. Reads are
-    /// forwarded meanwhile.
+    /// Withdraws the snapshot, and lists again once every apiserver has adopted the new definition.
+    /// Reads are forwarded meanwhile.
     async fn await_redefinition(&self) -> Step {
         self.forget_state(|published| published.state = State::Failing);
         sleep(REDEFINITION_SETTLES).await;
@@ -216,12 +217,12 @@ impl Reflector {
     }
 }
 
-/// An error with its causes, in one line.
+/// Returns an error with its causes, in one line.
 fn described(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        // Writing to a String cannot fail.
+        // A write to a String cannot fail.
         let _ = write!(text, ": {cause}");
         source = cause.source();
     }

@@ -1,7 +1,7 @@
-//! LIST and GET bodies out of snapshots, byte for byte as the apiserver prints them. Pure.
+//! LIST and GET bodies from snapshots, byte for byte as the apiserver prints them. Pure.
 //!
-//! Large runs of objects are referred to, small ones gathered: many small pieces cost far more
-//! to send than to copy.
+//! Large runs of objects are referenced, small ones copied together: many small chunks cost far
+//! more to send than to copy.
 
 use std::collections::VecDeque;
 
@@ -13,36 +13,36 @@ use crate::{
     mutants::{Mutant, is_on},
 };
 
-/// A LIST's answer, ready to send.
+/// The response to a LIST, ready to send.
 #[derive(Debug)]
 pub struct ListBody {
     /// The version in the list's metadata.
     pub version: ResourceVersion,
     /// The body, in order.
     pub chunks: VecDeque<Bytes>,
-    /// How many items there are.
+    /// The number of items.
     pub count: usize,
     /// The length of the body: its exact Content-Length.
     pub bytes: usize,
 }
 
-/// Collects pieces into chunks of a good size.
+/// The collector of pieces into chunks of a good size.
 pub(super) struct Gather {
     chunks: VecDeque<Bytes>,
     open: Vec<u8>,
     bytes: usize,
 }
 
-/// Pieces of this size and above are referred to instead of copied.
+/// The size from which a piece is referenced instead of copied.
 const REFER_BYTES_MIN: usize = 16 * 1024;
 
-/// Gathered chunks are closed at this size.
+/// The size at which a chunk is closed.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// The apiserver's LIST body for a query this snapshot covers.
+    /// Returns the apiserver's LIST body for a query that this snapshot covers.
     pub fn list_body(&self, query: &Query) -> ListBody {
         let selection = self.select(query);
         let newest = || selection.iter().map(Object::version).max();
@@ -61,7 +61,7 @@ impl Snapshot {
         ListBody { version: self.version().clone(), chunks, count: selection.len(), bytes }
     }
 
-    /// The apiserver's GET body for one of this snapshot's objects.
+    /// Returns the apiserver's GET body for one of this snapshot's objects.
     pub fn object_body(&self, object: &Object) -> VecDeque<Bytes> {
         let mut gather = Gather::new();
         match self.envelope().style() {

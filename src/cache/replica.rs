@@ -1,7 +1,7 @@
-//! The local copy of one query as readers see it: what is published, and waiting for it.
+//! The local copy of one query as readers see it: its published state, and waits for it.
 //!
-//! Invariant: only the query's reflector publishes; a reader takes one [`View`] per request and
-//! sees nothing half done. Publishing never waits for readers.
+//! Invariant: only the query's reflector publishes. A reader takes one [`View`] per request, which
+//! is a complete state. A publication never waits for readers.
 
 use std::{
     fmt,
@@ -31,7 +31,7 @@ pub struct Replica {
     start: Start,
     started_at: Instant,
     published: ArcSwap<Published>,
-    /// The published snapshot at other versions that its content is known to be that of.
+    /// The published snapshot at later versions whose content is known to be equal.
     aliases: Mutex<Vec<Arc<Snapshot>>>,
     tick: Publisher<()>,
     nudge: Notify,
@@ -40,96 +40,96 @@ pub struct Replica {
     history: Mutex<History>,
     usage: Mutex<Usage>,
     bookmark: OnceLock<BookmarkForm>,
-    /// Whether some object's metadata would not come out as the apiserver's.
+    /// `true` if some object's metadata cannot be printed as the apiserver prints it.
     odd_metadata: AtomicBool,
     watchers: AtomicUsize,
-    /// The replica that goes on where this one has ended.
+    /// The replica that continues where this one has ended.
     successor: OnceLock<Arc<Self>>,
 }
 
-/// Keeps a replica in use until dropped.
+/// A guard that keeps a replica in use until it is dropped.
 #[derive(Debug)]
 pub struct Attached(Arc<Replica>);
 
-/// Why a replica was started.
+/// The reason why a replica was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// The configuration asks for it; it is never stopped for idleness.
+    /// The configuration requires it; it is never stopped as idle.
     Eager,
-    /// Reads of exactly its query were repeated.
+    /// Repeated reads of exactly its query.
     OnDemand,
-    /// It is to take the place of several narrower ones.
+    /// It replaces several narrower ones.
     Widening,
 }
 
-/// Whether a replica has something to answer from.
+/// The state of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The first list is under way.
+    /// The first list is in progress.
     Starting,
     /// There is a snapshot.
     Synced,
-    /// There is none, and the last attempt failed or the replica has ended.
+    /// There is no snapshot, and the last attempt failed or the replica has ended.
     Failing,
 }
 
-/// Whether news would arrive now.
+/// State of the watch connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// The watch is open.
     Up,
     /// The watch is not open.
     Lost {
-        /// Since when.
+        /// The time since when.
         since: Instant,
     },
 }
 
-/// One replica in figures, for pages, readiness and metrics.
+/// The status of one replica, for pages, readiness and metrics.
 #[derive(Clone, Debug)]
 pub struct ReplicaStatus {
-    /// What it follows.
+    /// The query that it follows.
     pub query: Query,
-    /// Why it was started.
+    /// The reason of its start.
     pub start: Start,
-    /// Whether it has something to answer from.
+    /// Its state.
     pub state: State,
-    /// Whether news would arrive now.
+    /// State of the watch connection.
     pub link: Link,
     /// The snapshot's version.
     pub version: Option<ResourceVersion>,
-    /// How many objects it holds.
+    /// The number of objects.
     pub objects: usize,
     /// Memory held, estimated.
     pub bytes: usize,
-    /// How often it listed again after the first time.
+    /// The number of lists after the first one.
     pub relists: u64,
-    /// How often it opened the watch again.
+    /// The number of watches after the first one.
     pub watch_restarts: u64,
-    /// What went wrong last, in words.
+    /// The last error, as text.
     pub last_error: Option<String>,
     /// Time since it was started.
     pub age: Duration,
     /// Time since a read last used it.
     pub idle: Duration,
-    /// Time since news last came.
+    /// Time since the last event, bookmark or list.
     pub unproven: Option<Duration>,
 }
 
-/// What changes without news for readers.
+/// The state that changes without a wake-up of readers.
 #[derive(Debug)]
 pub(super) struct Usage {
     pub used_at: Instant,
     pub relists: u64,
     pub watch_restarts: u64,
-    /// Whether a watch was opened before.
+    /// `true` if a watch was opened before.
     pub watched: bool,
     pub last_error: Option<String>,
     /// Memory of a list being read, of shared pairs and of the history.
     pub extra_bytes: usize,
 }
 
-/// So many other versions of a snapshot are kept, each in a few bytes.
+/// The limit of other versions of a snapshot, each of which takes a few bytes.
 const ALIASES_MAX: usize = 8;
 
 // === impl Replica ===
@@ -164,17 +164,17 @@ impl Replica {
         }
     }
 
-    /// What it follows.
+    /// Returns the query that it follows.
     pub fn query(&self) -> &Query {
         &self.query
     }
 
-    /// The newest picture.
+    /// Returns the current view.
     pub fn view(self: &Arc<Self>) -> View {
         View { replica: self.clone(), published: self.published() }
     }
 
-    /// Waits until the wanted is there, the replica fails, or the deadline; returns the newest view.
+    /// Waits for the wanted state, a failure or the deadline; returns the current view.
     pub async fn reach(self: &Arc<Self>, wanted: &Reach, deadline: Instant) -> View {
         let mut tick = self.tick.follow();
         loop {
@@ -188,17 +188,17 @@ impl Replica {
         }
     }
 
-    /// Tells the reflector that the apiserver answers, should it be resting after a failure.
+    /// Notifies a reflector that waits after a failure: the apiserver answers.
     pub fn nudge(&self) {
         self.nudge.notify_waiters();
     }
 
-    /// Waits for such word.
+    /// Waits for such a notification.
     pub(super) async fn nudged(&self) {
         self.nudge.notified().await;
     }
 
-    /// Wakes at everything published from now on.
+    /// Wakes at every publication from now on.
     pub(super) fn subscribe(&self) -> Follower<()> {
         self.tick.follow()
     }
@@ -209,22 +209,22 @@ impl Replica {
         Attached(self.clone())
     }
 
-    /// When a read last used it: now, while somebody watches.
+    /// Returns the time of the last read; now, while a watch follows it.
     pub(super) fn used_at(&self, now: Instant) -> Instant {
         if self.is_watched() { now } else { self.usage().used_at }
     }
 
-    /// Reports whether somebody follows it.
+    /// Reports whether a watch follows it.
     pub(super) fn is_watched(&self) -> bool {
         self.watchers.load(Ordering::Relaxed) > 0
     }
 
-    /// The version of what it shows.
+    /// Returns the published version.
     pub(super) fn version(&self) -> Option<ResourceVersion> {
         self.published().snapshot.as_ref().map(|held| held.version().clone())
     }
 
-    /// How long ago it was started.
+    /// Returns the time since its start.
     pub(super) fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.started_at)
     }
@@ -234,24 +234,24 @@ impl Replica {
         self.history().start_at(version).is_ok()
     }
 
-    /// The replica that goes on where this one has ended: nothing is added to this one's window.
+    /// Returns the replica that continues where this one has ended.
     pub(super) fn successor(&self) -> Option<&Arc<Self>> {
         self.successor.get()
     }
 
-    /// Tells the reflector that readers need more than is proven, though no event is to be expected.
+    /// Notifies the reflector that readers need a newer proof without an event.
     pub fn lags(&self) {
         self.lag.notify_waiters();
     }
 
-    /// Waits for such word.
+    /// Waits for such a notification.
     pub(super) async fn lagging(&self) {
         self.lag.notified().await;
     }
 
-    /// Tells the reflector that the apiserver may show the objects in other bytes from now on.
+    /// Notifies the reflector that the apiserver may return the objects with other bytes.
     pub(super) fn redefine(&self) {
-        // One notification is kept until the reflector takes it.
+        // One notification is stored until the reflector takes it.
         self.redefinition.notify_one();
     }
 
@@ -260,39 +260,39 @@ impl Replica {
         self.redefinition.notified().await;
     }
 
-    /// The window of recent events; not to be held across an await. What is published agrees with
-    /// it for as long as it is held.
+    /// Returns the window of recent events; it must not be held across an await. The published
+    /// state agrees with it while it is held.
     pub fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it showed, or would have shown, at exactly this version, which it has reached; nothing, if
-    /// what happened since `from` is no longer known.
+    /// Returns the snapshot at exactly this version, which the replica has reached; `None` if the
+    /// events since `from` are no longer held.
     pub fn rolled(&self, from: Arc<Snapshot>, to: &ResourceVersion) -> Option<Snapshot> {
         roll(&self.history(), from, to)
     }
 
-    /// Why it was started.
+    /// Returns the reason of its start.
     pub fn start(&self) -> Start {
         self.start
     }
 
-    /// How the apiserver prints bookmarks, once one came.
+    /// Returns the form of the apiserver's bookmarks, once one came.
     pub(super) fn bookmark(&self) -> Option<&BookmarkForm> {
         self.bookmark.get()
     }
 
-    /// Keeps the first form that came.
+    /// Stores the first form that came.
     pub(super) fn learn_bookmark(&self, form: BookmarkForm) {
         self.bookmark.get_or_init(|| form);
     }
 
-    /// Whether events may be shown with nothing but metadata: no object was found that may not.
+    /// Reports whether events may be printed as metadata only: no object prevents it.
     pub(super) fn prints_metadata(&self) -> bool {
         !self.odd_metadata.load(Ordering::Relaxed)
     }
 
-    /// Such an object was found.
+    /// Notes that an object prevents it.
     pub(super) fn cannot_print_metadata(&self) {
         self.odd_metadata.store(true, Ordering::Relaxed);
     }
@@ -301,12 +301,12 @@ impl Replica {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What its reflector last published.
+    /// Returns the state that its reflector last published.
     pub fn published(&self) -> Arc<Published> {
         self.published.load_full()
     }
 
-    /// The same content at a later version; the same snapshot each time, so that its bodies are kept.
+    /// Returns the same content at a later version; repeated calls return the same snapshot.
     pub fn also_at(&self, snapshot: &Arc<Snapshot>, version: ResourceVersion) -> Arc<Snapshot> {
         let alias = || Arc::new(snapshot.at(version.clone()));
         let mut aliases = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
@@ -324,7 +324,7 @@ impl Replica {
         aliases.last().expect("pushed above").clone()
     }
 
-    /// Replaces what readers see and wakes those who wait.
+    /// Replaces the published state and wakes waiting readers.
     pub(super) fn publish(&self, change: impl FnOnce(&mut Published)) {
         let mut next = Published::clone(&self.published.load());
         change(&mut next);
@@ -333,12 +333,12 @@ impl Replica {
         self.tick.change(|()| {});
     }
 
-    /// Its reflector has ended: there is nothing to answer from, now and later. Those who follow go on
+    /// Ends the replica after its reflector: it has no snapshot, now and later. Followers continue
     /// at a successor, whose window begins no later than this one ends.
     pub(super) fn end(&self, now: Instant, successor: Option<Arc<Self>>) {
         let mut history = self.history();
         match successor {
-            // Its window stays until everybody has read to its end.
+            // Its window stays until all followers have read to its end.
             Some(successor) => drop(self.successor.set(successor)),
             None => history.close(),
         }
@@ -350,7 +350,7 @@ impl Replica {
         });
     }
 
-    /// Memory held, estimated.
+    /// Returns the memory held, estimated.
     pub(super) fn bytes(&self) -> usize {
         let objects = self.published.load().snapshot.as_ref().map_or(0, |held| held.bytes());
         objects + self.usage().extra_bytes

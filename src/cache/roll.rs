@@ -1,7 +1,7 @@
-//! An earlier snapshot brought to a later version by the window of events. Pure.
+//! The replay of events on an earlier snapshot, up to a later version. Pure.
 //!
-//! What it makes is what a reader would have been shown at exactly that version, whatever has come
-//! since; nothing, if an event in between is no longer held.
+//! The result is exactly the state at that version, whatever has happened since. There is no result
+//! if an event in between is no longer held.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::api::version::ResourceVersion;
 
-/// The state at `to`, which is not before that of `from`.
+/// Returns the state at `to`, which is not before that of `from`.
 pub(super) fn roll(
     history: &History,
     from: Arc<Snapshot>,
@@ -50,7 +50,7 @@ mod tests {
         Pod::new("a", name, at)
     }
 
-    /// What happens after a list at 10 of `p` and `q`, at four versions.
+    /// Returns the events after a list at 10 of `p` and `q`, at four versions.
     fn history(events_max: usize) -> History {
         let age_max = Duration::from_secs(60);
         let mut history = History::new(Bounds { events_max, bytes_max: 100_000, age_max });
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn every_version_of_the_window_is_shown_as_it_was() {
+    fn every_version_of_the_window_is_replayed() {
         let (history, from) = (history(8), snapshot(None, 10, &[pod("p", 5), pod("q", 6)]));
         let (o, p, q) = (pod("o", 11), pod("p", 12), pod("q", 6));
         let later = pod("o", 14);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_any_more_or_not_yet_is_not_made_up() {
+    fn versions_outside_the_window_have_no_snapshot() {
         let from = snapshot(None, 10, &[pod("p", 5), pod("q", 6)]);
         assert!(roll(&history(8), from.clone(), &version(9)).is_none(), "back in time");
         assert!(roll(&history(8), from.clone(), &version(21)).is_none(), "yet to come");

@@ -1,7 +1,7 @@
-//! What a query selects in a snapshot: runs of neighbouring objects within pages. Pure.
+//! The objects that a query selects in a snapshot: runs of adjacent objects within pages. Pure.
 //!
-//! Scope becomes a range of keys; pairs that every match must carry skip pages by their filters;
-//! only what is left is matched object by object.
+//! The scope becomes a range of keys. Pairs that every match must have exclude pages by their
+//! filters. Only the remaining objects are matched one by one.
 
 use std::ops::Range;
 
@@ -15,25 +15,25 @@ use crate::{
     mutants::{Mutant, is_on},
 };
 
-/// The objects a query selects, in LIST order.
+/// The objects that a query selects, in LIST order.
 #[derive(Debug, Default)]
 pub struct Selection<'a> {
     runs: Vec<Run<'a>>,
     len: usize,
 }
 
-/// Neighbouring objects of one page.
+/// Adjacent objects of one page.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
     /// The page.
     pub page: &'a Page,
-    /// Which of its objects.
+    /// The range of its objects.
     pub objects: Range<usize>,
-    /// Where the first of them begins in the page's buffer.
+    /// The offset of the first of them in the page's buffer.
     pub start: usize,
 }
 
-/// A query prepared for matching many objects.
+/// A query, prepared to match many objects.
 #[derive(Debug)]
 pub struct Wanted<'a> {
     query: &'a Query,
@@ -43,7 +43,7 @@ pub struct Wanted<'a> {
     pairs: Vec<u64>,
 }
 
-/// Whether an object of the query's resource is among those it selects.
+/// Reports whether the query selects an object of its resource.
 pub fn selects(query: &Query, object: &Object) -> bool {
     let namespace = query.scope.namespace();
     let in_scope = namespace.is_none() || namespace == object.key().namespace();
@@ -55,27 +55,27 @@ pub fn selects(query: &Query, object: &Object) -> bool {
 // === impl Selection ===
 
 impl<'a> Selection<'a> {
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Reports whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The objects, in LIST order.
+    /// Returns the objects, in LIST order.
     pub fn iter(&self) -> impl Iterator<Item = &'a Object> {
         self.runs.iter().flat_map(|run| &run.page.objects()[run.objects.clone()])
     }
 
-    /// The same as runs.
+    /// Returns the same as runs.
     pub fn runs(&self) -> &[Run<'a>] {
         &self.runs
     }
 
-    /// Adds those of a page's objects that match.
+    /// Adds the matching objects of a page's range.
     pub fn add_matching(&mut self, page: &'a Page, objects: Range<usize>, wanted: &Wanted<'_>) {
         if objects.is_empty() || !page.may_have(&wanted.pairs) {
             return;
@@ -112,7 +112,7 @@ impl<'a> Wanted<'a> {
         let pinned = query.fields.pinned("metadata.namespace");
         let namespace = query.scope.namespace().or(pinned).filter(|pinned| !pinned.is_empty());
         let namespace = namespace.filter(|_| !is_on(Mutant::NamespaceIgnored));
-        // The byte after `/` is `0`, so `namespace0` bounds all of `namespace/…`.
+        // The byte after `/` is `0`: `namespace0` bounds all of `namespace/…`.
         let (from, end) = match namespace {
             Some(namespace) => (format!("{namespace}/"), Some(format!("{namespace}0"))),
             None => (String::new(), None),
@@ -131,22 +131,22 @@ impl<'a> Wanted<'a> {
         Self { query, namespace, from, end, pairs }
     }
 
-    /// The namespace all matches are in, when there is one.
+    /// Returns the namespace of all matches, if there is one.
     pub fn namespace(&self) -> Option<&'a str> {
         self.namespace
     }
 
-    /// The lowest key that may match.
+    /// Returns the lowest key that may match.
     pub fn from(&self) -> &str {
         &self.from
     }
 
-    /// Whether the key is below the range's end.
+    /// Reports whether the key is below the end of the range.
     pub fn is_before_end(&self, key: &str) -> bool {
         self.end.as_deref().is_none_or(|end| key < end)
     }
 
-    /// Those of some objects in key order whose keys are in range.
+    /// Returns the range of objects, given in key order, whose keys are in range.
     pub fn range(&self, objects: &[Object]) -> Range<usize> {
         if self.namespace.is_none() {
             return 0..objects.len();

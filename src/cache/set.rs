@@ -1,4 +1,4 @@
-//! Which replicas there are, and which should start or stop. No I/O; time is passed in.
+//! The set of replicas, and the decisions to start or stop one. No I/O; the time is a parameter.
 //!
 //! The set only decides; the cache starts and stops. At most one replica follows a query.
 
@@ -18,57 +18,57 @@ use crate::{
     hash::{HashMap, RandomState},
 };
 
-/// The replicas, and what is remembered about queries without one.
+/// The replicas, and the facts about queries without one.
 #[derive(Debug)]
 pub(super) struct Set {
     members: HashMap<GroupVersionResource, Vec<Member>>,
-    /// Queries that the configuration asks for.
+    /// The queries that the configuration requires.
     eager: HashSet<Query>,
     /// Unsafe reads of queries without a replica.
     demand: Demand,
-    /// Queries that were read once in a way that may be an informer's, by keyed hash.
+    /// The queries that were read once, perhaps by an informer, by keyed hash.
     initial: Expiring<()>,
-    /// Why queries cannot have a replica for now, by keyed hash.
+    /// The reasons why queries cannot have a replica for now, by keyed hash.
     absences: Expiring<Absence>,
     hasher: RandomState,
 }
 
-/// One replica and the way to stop it.
+/// A replica and its stop token.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     /// The replica.
     pub replica: Arc<Replica>,
-    /// Stops its reflector.
+    /// The token that stops its reflector.
     pub stop: CancellationToken,
 }
 
-/// Why a replica should stop.
+/// The reason why a replica should stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StopReason {
-    /// Nobody reads it.
+    /// It is not read.
     Idle,
-    /// A wider one took over.
+    /// A wider one has replaced it.
     Widened,
-    /// Memory is short, and it was used least recently.
+    /// The memory limit is exceeded, and it was used least recently.
     Memory,
 }
 
-/// Queries whose first read may be an informer's, at a time.
+/// The limit of queries whose first read may be an informer's.
 const INITIAL_MAX: usize = 4096;
 
-/// Queries that cannot have a replica for now, at a time.
+/// The limit of queries that cannot have a replica for now.
 const ABSENCES_MAX: usize = 4096;
 
-/// So long a replica with watches waits until it has reached the beginning of the one that replaces it.
+/// The longest wait of a replica with watches until it has reached the start of its successor.
 const HANDOVER_MAX: Duration = Duration::from_secs(120);
 
-/// What is dear and likely to fail again is tried after so many refusal times only.
+/// The factor of the refusal time for an expensive attempt that is likely to fail again.
 const PATIENCE: u32 = 10;
 
 // === impl Cache ===
 
 impl Cache {
-    /// Every replica of a resource, in whatever API version.
+    /// Returns every replica of a resource, in any API version.
     pub fn views(&self, resource: &GroupResource) -> Vec<View> {
         self.0.set().of_resource(resource).iter().map(Replica::view).collect()
     }
@@ -77,7 +77,7 @@ impl Cache {
 // === impl Set ===
 
 impl Set {
-    /// No replicas.
+    /// Creates an empty set.
     pub(super) fn new() -> Self {
         Self {
             members: HashMap::default(),
@@ -89,12 +89,12 @@ impl Set {
         }
     }
 
-    /// Every replica.
+    /// Returns every replica.
     pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
         self.members.values().flatten()
     }
 
-    /// The replicas of a resource, in whatever API version; always in the same order.
+    /// Returns the replicas of a resource, in any API version, in a stable order.
     pub(super) fn of_resource(&self, resource: &GroupResource) -> Vec<Arc<Replica>> {
         let served = self.members.iter().filter(|(served, _)| served.group_resource() == *resource);
         let mut served: Vec<_> = served.collect();
@@ -103,18 +103,18 @@ impl Set {
         members.map(|member| member.replica.clone()).collect()
     }
 
-    /// How many replicas there are.
+    /// Returns the number of replicas.
     pub(super) fn len(&self) -> usize {
         self.members.values().map(Vec::len).sum()
     }
 
-    /// The best replica that covers a query: one that can answer, with the fewest objects.
+    /// Returns the best replica that covers a query: one that can answer, with the fewest objects.
     pub(super) fn best(&self, query: &Query) -> Option<&Arc<Replica>> {
         let covering = self.of(query).iter().filter(|member| member.query().covers(query));
         covering.min_by_key(|member| member.rank()).map(|member| &member.replica)
     }
 
-    /// Whether a replica follows exactly this query.
+    /// Reports whether a replica follows exactly this query.
     pub(super) fn has(&self, query: &Query) -> bool {
         self.of(query).iter().any(|member| member.query() == query)
     }
@@ -126,7 +126,7 @@ impl Set {
         self.members.entry(query.resource.clone()).or_default().push(member);
     }
 
-    /// Takes a replica out; false when it was not in.
+    /// Removes a replica; returns `false` if it was not in the set.
     pub(super) fn remove(&mut self, replica: &Arc<Replica>) -> bool {
         let resource = &replica.query().resource;
         let Some(members) = self.members.get_mut(resource) else {
@@ -141,18 +141,18 @@ impl Set {
         removed
     }
 
-    /// Notes that the configuration asks for a query.
+    /// Notes that the configuration requires a query.
     pub(super) fn add_eager(&mut self, query: Query) {
         self.absences.remove(self.key(&query));
         self.eager.insert(query);
     }
 
-    /// Why a query cannot have a replica for now.
+    /// Returns the reason why a query cannot have a replica for now.
     pub(super) fn absence(&self, query: &Query, now: Instant) -> Option<Absence> {
         self.absences.get(self.key(query), now).map(|(absence, _)| absence)
     }
 
-    /// Remembers why a replica ended, so that it is not started again at once.
+    /// Stores the reason why a replica ended, to prevent a restart at once.
     pub(super) fn remember(
         &mut self,
         replica: &Replica,
@@ -167,7 +167,7 @@ impl Set {
         self.absences.insert(self.key(replica.query()), absence, now + ttl);
     }
 
-    /// Counts a read that no replica covers; returns the replica it calls for, if any.
+    /// Counts a read that no replica covers; returns the replica to start for it, if any.
     pub(super) fn demanded(
         &mut self,
         query: &Query,
@@ -196,20 +196,20 @@ impl Set {
         self.demand.take_dropped()
     }
 
-    /// Forgets what is no longer true.
+    /// Removes expired state.
     pub(super) fn expire(&mut self, now: Instant) {
         self.demand.expire(now);
         while self.initial.expire(now).is_some() {}
         while self.absences.expire(now).is_some() {}
     }
 
-    /// The configured queries that lack a replica.
+    /// Returns the configured queries that lack a replica.
     pub(super) fn missing_eager(&self, now: Instant) -> Vec<Query> {
         let missing = |query: &&Query| !self.has(query) && self.absence(query, now).is_none();
         self.eager.iter().filter(missing).cloned().collect()
     }
 
-    /// Which replicas should stop now, and why.
+    /// Returns the replicas to stop now, with the reason of each.
     pub(super) fn to_stop(&self, settings: &Settings, now: Instant) -> Vec<(Member, StopReason)> {
         let mut stops = Vec::new();
         let mut rest = Vec::new();
@@ -230,7 +230,7 @@ impl Set {
         stops
     }
 
-    /// The wider replicas that should start because there are too many narrow ones.
+    /// Returns the wider replicas to start because there are too many narrow ones.
     pub(super) fn to_widen(&self, settings: &Settings, now: Instant) -> Vec<Query> {
         let members = self.members.values();
         members
@@ -242,8 +242,8 @@ impl Set {
             .collect()
     }
 
-    /// The replica that should start because many different reads like this one came at once, as
-    /// when an operator reconciles everything: each of them once, so that none alone would count.
+    /// Returns the replica to start because many different reads like this one came at once. An
+    /// operator that reconciles everything sends each of them once, and none alone would count.
     fn for_storm(&self, query: &Query, settings: &Settings, now: Instant) -> Option<Query> {
         let single = demand::is_single(query);
         let many = if single { settings.storm_gets_max } else { settings.siblings_max };
@@ -259,7 +259,7 @@ impl Set {
         self.members.get(&query.resource).map_or(&[], Vec::as_slice)
     }
 
-    /// Replicas with watches that a wider one takes over once they have reached its beginning.
+    /// Returns replicas with watches that a wider one replaces once they have reached its start.
     pub(super) fn handing_over(&self) -> impl Iterator<Item = &Arc<Replica>> {
         let watched = self.members().filter(|member| member.replica.is_watched());
         let waits = |member: &&Member| {
@@ -269,7 +269,8 @@ impl Set {
         watched.filter(waits).map(|member| &member.replica)
     }
 
-    /// Whether another replica can answer all that this one does, without going back.
+    /// Reports whether another replica can answer everything that this one does, without going
+    /// back.
     fn is_replaced(&self, member: &Member, now: Instant) -> bool {
         self.taking_over(member).any(|other| {
             !member.replica.is_watched()
@@ -278,7 +279,7 @@ impl Set {
         })
     }
 
-    /// The wider replicas that have reached a member's version.
+    /// Returns the wider replicas that have reached a member's version.
     fn taking_over<'a>(&'a self, member: &'a Member) -> impl Iterator<Item = &'a Member> {
         let version = member.replica.version();
         self.of(member.query()).iter().filter(move |other| {
@@ -292,7 +293,7 @@ impl Set {
         })
     }
 
-    /// Reports whether watches of a member can go on at another without a gap.
+    /// Reports whether watches of a member can continue at another without a gap.
     fn leads_on(member: &Member, other: &Member) -> bool {
         let version = member.replica.version();
         version.is_some_and(|version| other.replica.goes_on_from(&version))
@@ -302,7 +303,8 @@ impl Set {
         self.eager.contains(member.query())
     }
 
-    /// Queries of replicas that were started for reads and that no other one will take over.
+    /// Returns the queries of replicas that were started for reads and that no other one will
+    /// replace.
     fn siblings<'a>(&self, members: &'a [Member]) -> Vec<&'a Query> {
         let is_covered = |query: &Query| {
             members.iter().any(|other| other.query() != query && other.query().covers(query))
@@ -311,7 +313,8 @@ impl Set {
         started.map(Member::query).filter(|query| !is_covered(query)).collect()
     }
 
-    /// The least recently used replicas without which the rest fits; configured ones go last.
+    /// Returns the least recently used replicas to stop until the rest fits; configured ones go
+    /// last.
     fn over_limit<'a>(
         &self,
         mut members: Vec<&'a Member>,
@@ -332,7 +335,8 @@ impl Set {
     }
 }
 
-/// What could take the place of too many siblings, best first: first selectors go, then scope.
+/// Returns the replacements of too many siblings, best first: first without selectors, then of all
+/// namespaces.
 fn wider(siblings: &[&Query], siblings_max: usize) -> Vec<Query> {
     let Some(first) = siblings.first().filter(|_| siblings.len() > siblings_max) else {
         return Vec::new();
@@ -361,7 +365,7 @@ impl Member {
         self.replica.query()
     }
 
-    /// Lower is better.
+    /// Returns the rank; lower is better.
     fn rank(&self) -> (u8, usize) {
         let published = self.replica.published();
         let state = match (published.state, published.link) {

@@ -1,38 +1,38 @@
-//! The bounds of the cache. Plain data.
+//! The limits of the cache. Plain data.
 
 use std::time::Duration;
 
 use super::history::Bounds;
 
-/// The bounds of the cache.
+/// The limits of the cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Memory all replicas together may hold; above it the least recently used are dropped.
+    /// The memory limit of all replicas together; above it the least recently used are dropped.
     pub memory_limit_bytes: usize,
-    /// After this time without a read a replica that was started on demand stops.
+    /// The time without a read after which a replica that was started on demand stops.
     pub idle_timeout: Duration,
-    /// How many unsafe reads within `demand_window` start a replica.
+    /// The number of unsafe reads within `demand_window` that start a replica.
     pub demand_reads: u32,
-    /// See `demand_reads`.
+    /// The time window of `demand_reads`.
     pub demand_window: Duration,
-    /// More narrow replicas of one resource than this are widened into one.
+    /// The limit of narrow replicas of one resource; above it they are widened into one.
     pub siblings_max: usize,
-    /// More GETs of different objects than this within `demand_window` start a replica of them all;
-    /// of different LISTs, `siblings_max`.
+    /// The limit of GETs of different objects within `demand_window`; above it a replica of all of
+    /// them starts. For different LISTs, the limit is `siblings_max`.
     pub storm_gets_max: usize,
-    /// How long a refusal, or a drop for memory, keeps a replica from being started again.
+    /// The time for which a refusal, or a drop for memory, prevents a restart of the replica.
     pub refusal_ttl: Duration,
-    /// How many replicas there may be.
+    /// The limit of replicas.
     pub replicas_max: usize,
-    /// The largest object believed; a larger one is taken for bad data.
+    /// The largest accepted object; a larger one counts as invalid data.
     pub item_bytes_max: usize,
-    /// How many recent events each replica keeps.
+    /// The limit of recent events in each replica.
     pub history_events_max: usize,
-    /// How many bytes of recent events each replica keeps.
+    /// The limit of the bytes of recent events in each replica.
     pub history_bytes_max: usize,
-    /// How long each replica keeps recent events.
+    /// The age limit of recent events in each replica.
     pub history_age_max: Duration,
-    /// A watch that is silent for this long is questioned by a small consistent list.
+    /// The silence of a watch after which a small consistent list checks it.
     pub quiet_after: Duration,
 }
 
@@ -59,7 +59,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The bounds of each replica's history.
+    /// Returns the bounds of each replica's history.
     pub(super) fn history_bounds(&self) -> Bounds {
         Bounds {
             events_max: self.history_events_max,

@@ -1,36 +1,36 @@
-//! Cuts a LIST body into its items while it arrives. Pure.
+//! The splitter of a LIST body into items while it arrives. Pure.
 //!
-//! Only the outer shape is followed here: the header up to `"items":[`, items that are objects
-//! separated by single commas, and the trailer. Whether each part is valid JSON is for those who
-//! read the parts; a body that ends early or goes on too long is an error here.
+//! It parses only the outer shape: the header up to `"items":[`, items that are objects separated
+//! by single commas, and the trailer. Other modules check that each part is valid JSON. A body that
+//! ends early or continues too long is an error here.
 
 use memchr::memchr2;
 
-/// A LIST body on its way.
+/// A LIST body in progress.
 #[derive(Debug)]
 pub(super) struct Splitter {
     state: State,
     header: Vec<u8>,
     trailer: Vec<u8>,
-    /// The beginning of an item whose end has not arrived.
+    /// The start of an incomplete item.
     partial: Vec<u8>,
     nesting: Nesting,
     item_bytes_max: usize,
 }
 
-/// Why a body cannot be cut.
+/// The reason why a body cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitError {
-    /// No items begin within the first bytes.
+    /// No items start within the first bytes.
     #[error("the list's header is too long")]
     HeaderTooLong,
-    /// The list goes on after its items for too long.
+    /// The list continues for too long after its items.
     #[error("the list's trailer is too long")]
     TrailerTooLong,
-    /// An item is larger than is believed.
+    /// An item is larger than the limit.
     #[error("an item of the list is too long")]
     ItemTooLong,
-    /// Something else than an object stands where an item should.
+    /// An item is not an object.
     #[error("the list's items are not separated objects")]
     NotAnItem,
     /// The header or trailer is not UTF-8.
@@ -41,7 +41,7 @@ pub enum SplitError {
     Truncated,
 }
 
-/// What is expected next.
+/// The expected next part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Header,
@@ -52,7 +52,7 @@ enum State {
     Trailer,
 }
 
-/// How deep in objects, arrays and strings the text is.
+/// The nesting depth in objects, arrays and strings.
 #[derive(Clone, Copy, Debug, Default)]
 struct Nesting {
     depth: usize,
@@ -60,13 +60,13 @@ struct Nesting {
     escaped: bool,
 }
 
-/// The longest header and trailer believed; real ones have about a hundred bytes.
+/// The limit of the header and trailer; real ones have about a hundred bytes.
 const ENDS_BYTES_MAX: usize = 4096;
 
 // === impl Splitter ===
 
 impl Splitter {
-    /// Believes no item above this size.
+    /// Creates a splitter that rejects larger items.
     pub(super) fn new(item_bytes_max: usize) -> Self {
         Self {
             state: State::Header,
@@ -78,7 +78,7 @@ impl Splitter {
         }
     }
 
-    /// Takes the next bytes; hands out each item that they complete.
+    /// Accepts the next bytes; passes on each item that they complete.
     pub(super) fn feed<E: From<SplitError>>(
         &mut self,
         mut bytes: &[u8],
@@ -108,7 +108,7 @@ impl Splitter {
         Ok(())
     }
 
-    /// The body is over: returns header and trailer, the brackets of `items` included.
+    /// Ends the body; returns header and trailer, with the brackets of `items`.
     pub(super) fn finish(self) -> Result<(String, String), SplitError> {
         if !matches!(self.state, State::Header | State::Trailer) {
             return Err(SplitError::Truncated);
@@ -133,7 +133,7 @@ impl Splitter {
         Ok(bytes.len())
     }
 
-    /// Whether the bracket just read opens the value of the outermost object's key `items`.
+    /// Reports whether the bracket just read opens the value of the outermost object's key `items`.
     fn opens_items(&self) -> bool {
         let is_items = [&b"{\"items\":["[..], b",\"items\":["];
         self.nesting.depth == 2
@@ -179,7 +179,7 @@ impl Splitter {
 // === impl Nesting ===
 
 impl Nesting {
-    /// Where the value that has begun is complete, if these bytes complete it.
+    /// Returns the end of the current value, if these bytes complete it.
     fn end_of_value(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut index = 0;
         while index < bytes.len() {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_cut_whatever_the_chunks() {
+    fn items_are_split_at_any_chunk_boundary() {
         let body = concat!(
             r#"{"kind":"L","metadata":{"items":["no"],"x":"\"items\":["},"items":["#,
             r#"{"a":"}\"]"},{"b":[{},{"c":"\\"}]},{}"#,
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_reader_ends_the_cutting() {
+    fn an_error_of_the_reader_ends_the_split() {
         #[derive(Debug, PartialEq)]
         struct Stop;
         impl From<SplitError> for Stop {

@@ -1,7 +1,7 @@
 //! Immutable snapshots of one query's objects. Pure.
 //!
-//! Invariant: a snapshot is exactly the collection at one resource version (S-LIST-67): that of
-//! the list it began with, or of the last event or bookmark. Snapshots share unchanged pages.
+//! Invariant: a snapshot is exactly the collection at one resource version (S-LIST-67): that of its
+//! list, or of the last event or bookmark. Snapshots share unchanged pages.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ pub struct Snapshot {
     version: ResourceVersion,
     envelope: Arc<Envelope>,
     pages: Arc<[Arc<Page>]>,
-    /// Where buffers of pages come from and return to.
+    /// The pool of page buffers.
     pool: Arc<Pool>,
     len: usize,
     bytes: usize,
 }
 
-/// A place between two objects of a snapshot, in LIST order.
+/// A position between two objects of a snapshot, in LIST order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     page: usize,
@@ -36,7 +36,7 @@ pub struct Position {
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// Takes pages whose objects follow each other in key order.
+    /// Creates a snapshot of pages whose objects are in key order.
     pub fn new(
         version: ResourceVersion,
         envelope: Arc<Envelope>,
@@ -49,59 +49,60 @@ impl Snapshot {
         Self { version, envelope, pages: pages.into(), pool, len, bytes }
     }
 
-    /// The same objects at a later version, as a bookmark tells.
+    /// Returns the same objects at a later version, as a bookmark states.
     pub fn at(&self, version: ResourceVersion) -> Self {
         Self { version, ..self.clone() }
     }
 
-    /// The version the whole snapshot is at.
+    /// Returns the version of the whole snapshot.
     pub fn version(&self) -> &ResourceVersion {
         &self.version
     }
 
-    /// How lists and objects are printed.
+    /// Returns the form of lists and objects.
     pub fn envelope(&self) -> &Arc<Envelope> {
         &self.envelope
     }
 
-    /// The pages, in key order.
+    /// Returns the pages, in key order.
     pub fn pages(&self) -> &[Arc<Page>] {
         &self.pages
     }
 
-    /// Where buffers of pages come from and return to.
+    /// Returns the pool of page buffers.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no objects.
+    /// Reports whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether its objects have namespaces; unknown while there are none.
+    /// Reports whether its objects have namespaces; `None` while there are none.
     pub fn is_namespaced(&self) -> Option<bool> {
         Some(self.pages.first()?.first_key().namespace().is_some())
     }
 
-    /// Memory held, estimated: raw bytes and overhead; pages may be shared with other snapshots.
+    /// Returns the memory held, estimated: raw bytes and overhead; pages may be shared with other
+    /// snapshots.
     pub fn bytes(&self) -> usize {
         self.bytes + self.pool.bytes()
     }
 
-    /// The object at a key.
+    /// Returns the object at a key.
     pub fn object(&self, key: &ObjectKey) -> Option<&Object> {
         let page = self.page_of(key.as_str())?;
         let object = page.search(key).ok()?;
         page.objects().get(object)
     }
 
-    /// The objects a query selects, in LIST order (S-LIST-60).
+    /// Returns the objects that a query selects, in LIST order (S-LIST-60).
     pub fn select(&self, query: &Query) -> Selection<'_> {
         let wanted = Wanted::new(query);
         let mut selection = Selection::default();
@@ -123,7 +124,7 @@ impl Snapshot {
         selection
     }
 
-    /// The next object after a place that a query selects, and the place after it.
+    /// Returns the next object after a position that a query selects, and the position after it.
     pub fn next(&self, query: &Query, mut from: Position) -> Option<(&Object, Position)> {
         while let Some(page) = self.pages.get(from.page) {
             let rest = page.objects().get(from.object..).unwrap_or_default();
@@ -136,11 +137,11 @@ impl Snapshot {
         None
     }
 
-    /// The only key a query can select, when it names one.
+    /// Returns the only key that a query can select, if it names one.
     fn pinned_key(&self, query: &Query, wanted: &Wanted<'_>) -> Option<ObjectKey> {
         let name = query.fields.pinned("metadata.name")?;
         let namespace = wanted.namespace();
-        // The name alone is a key only among cluster-scoped objects.
+        // The name alone is a key only for cluster-scoped objects.
         let namespaced = self.is_namespaced()?;
         (namespace.is_some() || !namespaced).then(|| ObjectKey::new(namespace, name))
     }
@@ -149,7 +150,7 @@ impl Snapshot {
         self.pages.get(self.page_index(key)).map(|page| &**page)
     }
 
-    /// The last page that does not begin after the key.
+    /// Returns the last page that does not begin after the key.
     fn page_index(&self, key: &str) -> usize {
         self.pages.partition_point(|page| page.first_key().as_str() <= key).saturating_sub(1)
     }

@@ -1,7 +1,7 @@
-//! One reader that follows a replica's events, with no queue of its own.
+//! A reader that follows a replica's events, without a queue of its own.
 //!
-//! Invariant: what it is given is the state at its start and every event after it, each once; where
-//! that cannot be kept up, it is told that it lost its place. Only a cursor and the query are held.
+//! Invariant: it gets the state at its start and every event after it, each once; otherwise it gets
+//! the error that it lost its position. It holds only a cursor and the query.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
     news::Follower,
 };
 
-/// A place in a replica's events.
+/// A position in a replica's events.
 pub struct Subscription {
     replica: Attached,
     query: Query,
@@ -30,67 +30,67 @@ pub struct Subscription {
     envelope: Arc<Envelope>,
     tick: Follower<()>,
     cursor: Cursor,
-    /// What is still to be given of the state at the start.
+    /// The rest of the initial state that is still to be sent.
     initial: Option<(Arc<Snapshot>, Position)>,
     started_at: ResourceVersion,
-    /// The version it started at, if the replica had not reached it: the reader is that far already.
+    /// The start version, if the replica had not reached it: the reader already has that state.
     ahead: Option<ResourceVersion>,
 }
 
-/// Where to start.
+/// The start of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// With the whole state, and then what happens after it.
+    /// The whole state, then the events after it.
     State,
-    /// With what happened after this version.
+    /// The events after this version.
     After(ResourceVersion),
-    /// With what happens from now on.
+    /// The events from now on.
     Now,
 }
 
-/// Why a reader cannot follow.
+/// The reason why a reader cannot follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// The version is not in the window of events.
     #[error(transparent)]
     Start(#[from] TooOld),
-    /// The replica no longer is what it was when asked.
-    #[error("the replica has ended or begun anew")]
+    /// The replica has changed since the decision.
+    #[error("the replica has ended or restarted")]
     Gone,
-    /// Some object of the replica cannot be shown so.
-    #[error("an object cannot be given in the representation asked for")]
+    /// An object of the replica cannot be printed in this form.
+    #[error("an object cannot be printed in the requested representation")]
     Unprintable,
 }
 
-/// What a reader is given.
+/// The next item for a reader.
 #[derive(Debug)]
 pub enum Next {
-    /// An object of the state at the start, as a line of a watch.
+    /// An object of the initial state, as a line of a watch.
     Object(Bytes),
-    /// The state at the start was given, at this version.
+    /// The end of the initial state, at this version.
     InitialEnd(ResourceVersion),
     /// An event.
     Event {
-        /// What happened.
+        /// The event.
         event: Arc<Event>,
-        /// What it looks like through the query.
+        /// The change as the query sees it.
         seen: Change,
-        /// The line of a watch that says so.
+        /// The line of a watch for it.
         line: Bytes,
     },
-    /// Everything up to this version was given.
+    /// Everything up to this version was sent.
     CaughtUp(ResourceVersion),
-    /// It cannot go on.
+    /// The reader cannot continue.
     Lost(Lost),
 }
 
-/// So many events are looked at before others may have the history.
+/// The number of events that are examined before the lock of the history is released.
 const SCAN_MAX: usize = 256;
 
 // === impl Subscription ===
 
 impl Subscription {
-    /// Starts where the replica is now, which must not be before `seen`.
+    /// Starts at the replica's current state, which must not be before `seen`.
     pub fn open(
         replica: &Arc<Replica>,
         seen: &Snapshot,
@@ -103,7 +103,7 @@ impl Subscription {
             return Err(OpenError::Unprintable);
         }
         let tick = replica.subscribe();
-        // What is published agrees with the history while it is held.
+        // The published state agrees with the history while it is locked.
         let history = replica.history();
         let view = replica.view();
         let snapshot = view.snapshot.clone().filter(|now| now.version() >= seen.version());
@@ -133,12 +133,12 @@ impl Subscription {
         })
     }
 
-    /// The version it started at.
+    /// Returns the start version.
     pub fn started_at(&self) -> &ResourceVersion {
         &self.started_at
     }
 
-    /// What comes next, as far as it is there.
+    /// Returns the next item, if it is available.
     pub fn take(&mut self) -> Next {
         if let Some((snapshot, position)) = &mut self.initial {
             if let Some((object, after)) = snapshot.next(&self.query, *position) {
@@ -168,7 +168,7 @@ impl Subscription {
         }
     }
 
-    /// Ends, and sees to it that who asks again is not answered from here.
+    /// Ends the subscription; later ones that need the same form cannot open.
     fn unprintable(&self) -> Next {
         if self.representation != Representation::Object {
             self.replica.get().cannot_print_metadata();
@@ -176,7 +176,7 @@ impl Subscription {
         Next::Lost(Lost::Reset)
     }
 
-    /// Moves over events that the query has no part in, to the next one it has.
+    /// Skips events that the query does not see, up to the next one it sees.
     fn scan(&mut self) -> Result<Scan, Lost> {
         let history = self.replica.get().history();
         let mut passed = 0;
@@ -205,7 +205,7 @@ impl Subscription {
         })
     }
 
-    /// Goes on at another replica from a version up to which everything was given.
+    /// Continues at another replica, from a version up to which everything was sent.
     fn go_over(
         &mut self,
         successor: &Arc<Replica>,
@@ -226,25 +226,25 @@ impl Subscription {
         };
         self.replica = successor.attach();
         if !is_on(Mutant::SuccessorFromItsStart) {
-            // The successor may have yet to reach the version.
+            // The successor may not have reached the version yet.
             self.ahead = self.ahead.take().max(Some(version.clone()));
         }
         self.started_at = self.started_at.clone().max(version);
         Ok(Scan::More)
     }
 
-    /// Waits until something was published after the last wait.
+    /// Waits until a publication after the last wait.
     pub async fn changed(&mut self) {
         self.tick.changed().await;
     }
 
-    /// The replica as it is now.
+    /// Returns the current state of the replica.
     pub fn published(&self) -> Arc<Published> {
         let replica = self.replica.get();
         replica.successor().unwrap_or(replica).published()
     }
 
-    /// The line of a bookmark; nothing if nobody knows how one is printed.
+    /// Returns the line of a bookmark; `None` if its form is unknown.
     pub fn bookmark(&self, version: &ResourceVersion, mark: Mark) -> Option<Bytes> {
         let learned = self.replica.get().bookmark();
         if let Representation::Metadata(metadata) = self.representation {
@@ -259,8 +259,8 @@ impl Subscription {
 
 enum Scan {
     Found(Arc<Event>, Change),
-    /// There is nothing more up to this version.
+    /// There are no more events up to this version.
     End(ResourceVersion),
-    /// It looked at enough for now.
+    /// The scan limit was reached.
     More,
 }

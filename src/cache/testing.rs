@@ -18,7 +18,7 @@ use crate::api::{GroupVersionResource, Scope, query::Query};
 /// A pod: namespace, name, uid, version and the `app` label.
 pub type Pod = (&'static str, &'static str, &'static str, u64, &'static str);
 
-/// All pods at a version.
+/// Returns a snapshot of these pods at a version.
 pub fn pods(version: u64, pods: &[Pod]) -> Arc<Snapshot> {
     let mut reader = Reader::new(GroupVersionResource::new("", "v1", "pods"), Scope::All);
     let mut list = Rebuild::of(None);
@@ -36,7 +36,7 @@ pub fn pods(version: u64, pods: &[Pod]) -> Arc<Snapshot> {
     Arc::new(list.finish(version, envelope).expect("no duplicate"))
 }
 
-/// What a replica of the query shows when it holds this snapshot and its watch is open.
+/// Returns the view of a replica of the query that holds this snapshot and has an open watch.
 pub fn view(query: Query, snapshot: Option<Arc<Snapshot>>, now: Instant) -> View {
     let state = if snapshot.is_some() { State::Synced } else { State::Starting };
     let history = History::new(Bounds { events_max: 1, bytes_max: 1, age_max: Duration::ZERO });

@@ -1,4 +1,4 @@
-//! The set of replicas against an apiserver played by the test, in virtual time.
+//! The set of replicas against a fake apiserver, in virtual time.
 
 use super::{
     fake::{Call, Calls, Pipe, fake},
@@ -27,7 +27,7 @@ impl Scene {
         }
     }
 
-    /// Reads often enough that a replica starts, and answers its list and watch.
+    /// Reads often enough to start a replica, and answers its list and watch.
     async fn synced(&mut self, query: &Query, at: u64, pods: &[Pod]) -> Pipe {
         assert_eq!(self.read(query).err(), Some(Absence::NotDemanded));
         assert_eq!(self.read(query).expect("started").state, State::Starting);
@@ -49,7 +49,7 @@ impl Scene {
         settle().await;
     }
 
-    /// The queries of all replicas, printed.
+    /// Returns the queries of all replicas, as text.
     fn held(&self) -> Vec<String> {
         let mut held: Vec<_> =
             self.cache.replicas().iter().map(|status| shown(&status.query)).collect();
@@ -63,7 +63,7 @@ fn shown(query: &Query) -> String {
     format!("{scope} {}{}", query.labels, query.fields)
 }
 
-/// Moves off the whole seconds, at which the cache tidies up.
+/// Moves off the whole seconds, at which the cache checks its replicas.
 async fn between_ticks() {
     crate::testing::pass(Duration::from_millis(500)).await;
 }
@@ -113,7 +113,7 @@ async fn twenty_first_readers_cost_one_list_and_one_watch() {
             .expect("no panic")
             .map_or(0, |view| view.snapshot.clone().expect("synced").len());
     }
-    // Only the first of them came before anybody had asked.
+    // The first read came before its query was in demand; all others waited for the replica.
     assert_eq!(synced, 19);
     scene.calls.expect_none(Duration::from_secs(60)).await;
     let counters = scene.cache.counters();
@@ -154,7 +154,7 @@ async fn the_smallest_replica_that_covers_and_can_answer_is_found() {
     let found = |asked: &Query| shown(scene.read(asked).expect("covered").replica.query());
     assert_eq!(found(&query(Some("b"), "", "")), "* ");
     assert_eq!(found(&query(Some("b"), "app=web,x=y", "metadata.name=q")), "* app=web");
-    // The wider one does not take over before it is as new.
+    // The wider one does not replace it before it is as new.
     pass(2).await;
     assert_eq!(scene.held(), ["* ", "* app=web"]);
     wide.send(Pod::new("a", "p", 21).event("MODIFIED"));
@@ -192,7 +192,7 @@ async fn a_refusal_is_remembered_for_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_loses_its_rights_answers_no_more() {
+async fn a_replica_that_loses_its_rights_stops_answering() {
     let mut scene = Scene::new(Settings::default());
     let watch = scene.synced(&everything(), 10, &[Pod::new("a", "p", 5)]).await;
     let view = scene.read(&everything()).expect("synced");
@@ -220,7 +220,7 @@ async fn too_many_selectors_in_a_scope_become_one_replica() {
     wide.json(200, fixture::list(10, &[]));
     let wide = scene.calls.expect_watch(10).await;
     pass(2).await;
-    // It does not take over before its watch is open.
+    // It does not replace it before its watch is open.
     assert_eq!(scene.held().len(), 6);
     let _wide = wide.pipe();
     pass(2).await;
@@ -231,7 +231,7 @@ async fn too_many_selectors_in_a_scope_become_one_replica() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storm_of_different_lists_becomes_one_replica_though_none_is_repeated() {
+async fn a_storm_of_different_lists_becomes_one_replica() {
     let mut scene = Scene::new(Settings::default());
     for name in ["1", "2", "3", "4"] {
         assert_eq!(scene.read(&job(name)).err(), Some(Absence::NotDemanded));
@@ -254,7 +254,7 @@ async fn reads_of_a_storm_that_is_over_do_not_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn gets_of_different_objects_become_one_replica_only_when_they_are_very_many() {
+async fn only_very_many_gets_of_different_objects_become_one_replica() {
     let scene = Scene::new(Settings::default());
     let get = |number: usize| query(Some("a"), "", &format!("metadata.name=pod-{number}"));
     let many = Settings::default().storm_gets_max;
@@ -266,7 +266,7 @@ async fn gets_of_different_objects_become_one_replica_only_when_they_are_very_ma
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_widening_leaves_the_narrow_ones_and_is_not_repeated_soon() {
+async fn a_refused_widening_keeps_the_narrow_replicas_and_is_not_repeated_soon() {
     let mut scene = Scene::new(Settings::default());
     let mut watches = Vec::new();
     between_ticks().await;
@@ -310,7 +310,7 @@ async fn too_many_namespaces_become_one_replica_with_the_same_selector() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn idle_replicas_stop_and_configured_ones_do_not() {
+async fn idle_replicas_stop_unless_they_are_configured() {
     let mut scene =
         Scene::new(Settings { quiet_after: Duration::from_secs(10_000), ..Settings::default() });
     scene.cache.start(query(Some("b"), "", ""));
@@ -337,7 +337,7 @@ async fn a_replica_that_is_configured_later_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_least_recently_used_is_dropped_when_memory_is_short() {
+async fn the_least_recently_used_replica_is_dropped_above_the_memory_limit() {
     let mut scene = Scene::new(Settings { memory_limit_bytes: 350_000, ..Settings::default() });
     let large = [Pod { padding: 100_000, ..Pod::new("a", "p", 5) }];
     scene.cache.start(job("configured"));
@@ -358,7 +358,7 @@ async fn the_least_recently_used_is_dropped_when_memory_is_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_configured_replica_is_tried_again_after_a_refusal() {
+async fn a_configured_replica_is_retried_after_a_refusal() {
     let mut scene = Scene::new(Settings::default());
     scene.cache.start(everything());
     scene.cache.start(everything());
@@ -369,7 +369,7 @@ async fn a_configured_replica_is_tried_again_after_a_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_are_no_more_replicas_than_allowed() {
+async fn the_number_of_replicas_is_limited() {
     let mut scene = Scene::new(Settings { replicas_max: 1, ..Settings::default() });
     let _watch = scene.synced(&job("1"), 10, &[]).await;
     assert!(scene.read(&job("2")).is_err());
@@ -377,7 +377,7 @@ async fn there_are_no_more_replicas_than_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_object_can_be_followed_alone() {
+async fn a_replica_can_follow_a_single_object() {
     let mut scene = Scene::new(Settings::default());
     let named = query(Some("a"), "", "metadata.name=p");
     assert!(scene.read(&named).is_err() && scene.read(&named).is_ok());
@@ -387,7 +387,7 @@ async fn one_object_can_be_followed_alone() {
     let _watch = scene.calls.expect_watch(10).await.pipe();
     settle().await;
     assert_eq!(scene.read(&named).expect("covered").snapshot.clone().expect("synced").len(), 1);
-    // Labels might hide the object, so a replica with labels never covers it.
+    // Labels might hide the object: a replica with labels never covers it.
     let _labelled = scene.synced(&query(Some("b"), "app=web", ""), 10, &[]).await;
     assert!(scene.read(&query(Some("b"), "", "metadata.name=p")).is_err());
 }
@@ -453,7 +453,7 @@ async fn a_replica_whose_task_panics_is_forgotten_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_that_are_read_together_share_the_memory_limit() {
+async fn concurrent_lists_share_the_memory_limit() {
     let settings = Settings { memory_limit_bytes: 100_000, ..Settings::default() };
     let mut scene = Scene::new(settings);
     let mut pipes = Vec::new();
@@ -466,7 +466,7 @@ async fn lists_that_are_read_together_share_the_memory_limit() {
         settle().await;
         pipes.push(pipe);
     }
-    // Each fits by itself: the second one ends, and the first goes on.
+    // Each fits alone: the second one ends, and the first continues.
     assert_eq!(pipes.iter().map(Pipe::is_closed).collect::<Vec<_>>(), [false, true]);
     assert_eq!(scene.held(), ["a "]);
 }

@@ -1,4 +1,4 @@
-//! A picture of a replica, as a request is decided by. Plain data.
+//! The view of a replica that decides a request. Plain data.
 
 #[cfg(test)]
 use std::ops::DerefMut;
@@ -12,33 +12,33 @@ use super::{
 };
 use crate::api::version::ResourceVersion;
 
-/// An immutable picture of a replica, taken once per request.
+/// An immutable view of a replica, taken once per request.
 #[derive(Clone)]
 pub struct View {
-    /// Where the picture was taken, to wait for a newer one.
+    /// The replica, to wait for a newer view.
     pub replica: Arc<Replica>,
-    /// What it shows.
+    /// The published state.
     pub(super) published: Arc<Published>,
 }
 
-/// What the reflector last published.
+/// The state that the reflector last published.
 #[derive(Clone)]
 pub struct Published {
-    /// Whether there is something to answer from.
+    /// The state of the replica.
     pub state: State,
-    /// The objects; present exactly when synced.
+    /// The objects; present if and only if synced.
     pub snapshot: Option<Arc<Snapshot>>,
-    /// Whether news would arrive now.
+    /// State of the watch connection.
     pub link: Link,
-    /// When the last event or bookmark, or the list, came.
+    /// The time of the last event, bookmark or list.
     pub proven_at: Option<Instant>,
-    /// Counts declared breaks in the sequence of versions, such as a restored etcd.
+    /// The number of declared breaks in the sequence of versions, such as a restore of etcd.
     pub epoch: u32,
-    /// The lowest version a watch can start at.
+    /// The lowest version at which a watch can start.
     pub oldest: Option<ResourceVersion>,
 }
 
-/// What a reader waits for.
+/// The state that a reader waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// Any snapshot.
@@ -59,7 +59,7 @@ impl Deref for View {
     }
 }
 
-/// Tests show what no reflector has published.
+/// Tests need views that no reflector has published.
 #[cfg(test)]
 impl DerefMut for View {
     fn deref_mut(&mut self) -> &mut Published {
@@ -68,7 +68,7 @@ impl DerefMut for View {
 }
 
 impl View {
-    /// Whether the wanted is already there.
+    /// Reports whether the wanted state is reached.
     pub fn reaches(&self, wanted: &Reach) -> bool {
         self.snapshot.as_ref().is_some_and(|snapshot| match wanted {
             Reach::Synced => true,
@@ -81,13 +81,13 @@ impl View {
 // === impl Published ===
 
 impl Published {
-    /// Before the first list.
+    /// Returns the state before the first list.
     pub(super) fn nothing(link: Link, epoch: u32) -> Self {
         let (state, snapshot, proven_at, oldest) = (State::Starting, None, None, None);
         Self { state, snapshot, link, proven_at, epoch, oldest }
     }
 
-    /// What is shown was the newest state at some moment.
+    /// Notes that the published state was the newest at some time.
     pub(super) fn prove(&mut self, at: Instant) {
         self.proven_at = self.proven_at.max(Some(at));
     }

@@ -22,7 +22,7 @@ pub enum Error {
     #[error("{0}: no answer")]
     Unanswered(String, #[source] upstream::Error),
     /// The answer broke off, or was too long.
-    #[error("{0}: the answer broke off")]
+    #[error("{0}: the response broke off")]
     Broken(String, #[source] BoxError),
     /// Nothing came in time.
     #[error("{0}: no answer in time")]

@@ -9,7 +9,7 @@ fn milliseconds(count: u64) -> Duration {
 }
 
 #[test]
-fn a_full_bucket_gives_its_burst_and_then_one_each_interval() {
+fn a_full_bucket_has_its_burst_and_then_one_token_each_interval() {
     let (rate, start) = (Rate::new(5.0, 20), Instant::now());
     let bucket = Bucket::full(start);
     for number in 0..20 {
@@ -23,7 +23,7 @@ fn a_full_bucket_gives_its_burst_and_then_one_each_interval() {
 }
 
 #[test]
-fn a_token_that_is_given_back_is_there_again() {
+fn a_returned_token_is_available_again() {
     let (rate, now) = (Rate::new(1.0, 1), Instant::now());
     let bucket = Bucket::full(now);
     assert_eq!(bucket.take(&rate, now), Ok(()));
@@ -33,7 +33,7 @@ fn a_token_that_is_given_back_is_there_again() {
 }
 
 #[test]
-fn all_who_come_while_one_waits_wait_for_the_same_token() {
+fn later_requests_wait_for_the_same_token() {
     let (rate, start) = (Rate::new(5.0, 1), Instant::now());
     let bucket = Bucket::full(start);
     let patience = Duration::from_secs(2);
@@ -47,13 +47,13 @@ fn all_who_come_while_one_waits_wait_for_the_same_token() {
     for _ in 0..4 {
         bucket.leave(&rate, released, Leaving::Answered, released);
     }
-    // They used one token together: the next is there an interval later.
+    // They used one token together: the next one is available an interval later.
     let next = Turn::At(released + milliseconds(200), Place::First);
     assert_eq!(bucket.join(&rate, patience, released), next);
 }
 
 #[test]
-fn the_token_of_those_who_all_went_away_is_given_back() {
+fn the_token_of_a_group_that_left_is_returned() {
     let (rate, start) = (Rate::new(5.0, 1), Instant::now());
     let patience = Duration::from_secs(2);
     for leaving in [Leaving::Away, Leaving::Answered] {
@@ -69,7 +69,7 @@ fn the_token_of_those_who_all_went_away_is_given_back() {
 }
 
 #[test]
-fn nobody_waits_with_those_who_went_away() {
+fn a_new_request_does_not_join_a_group_that_left() {
     let (rate, start) = (Rate::new(5.0, 1), Instant::now());
     let bucket = Bucket::full(start);
     let patience = Duration::from_secs(2);
@@ -81,7 +81,7 @@ fn nobody_waits_with_those_who_went_away() {
 }
 
 #[test]
-fn nobody_waits_beyond_the_patience_and_no_debt_is_left_behind() {
+fn a_wait_ends_with_its_patience_and_leaves_no_debt() {
     let (rate, start) = (Rate::new(0.1, 1), Instant::now());
     let bucket = Bucket::full(start);
     let patience = Duration::from_secs(2);
@@ -97,7 +97,7 @@ fn nobody_waits_beyond_the_patience_and_no_debt_is_left_behind() {
 }
 
 #[test]
-fn a_reservation_waits_its_turn_or_is_not_made() {
+fn a_reservation_waits_for_its_turn_or_fails() {
     let (rate, now) = (Rate::new(10.0, 2), Instant::now());
     let bucket = Bucket::full(now);
     let patience = milliseconds(250);
@@ -112,9 +112,9 @@ fn a_reservation_waits_its_turn_or_is_not_made() {
 }
 
 proptest! {
-    /// Whatever comes when: in no stretch of time are there more tokens than its burst and rate.
+    /// Checks that no time span has more tokens than its burst and rate, whatever the sequence.
     #[test]
-    fn no_stretch_of_time_has_more_tokens_than_its_rate(
+    fn no_time_span_has_more_tokens_than_its_rate(
         per_second in 1_u32..200,
         burst in 1_u32..30,
         gaps in prop::collection::vec(0_u64..300, 1..300),
@@ -138,9 +138,10 @@ proptest! {
         }
     }
 
-    /// Who is told how long to wait, and does, has its token then and not a millisecond before.
+    /// Checks that a request after the returned wait gets its token, and one a millisecond earlier
+    /// does not.
     #[test]
-    fn the_wait_that_is_told_is_exactly_long_enough(
+    fn the_returned_wait_is_exactly_long_enough(
         per_second in 1_u32..100,
         burst in 1_u32..10,
         gaps in prop::collection::vec(0_u64..50, 1..100),
@@ -161,9 +162,10 @@ proptest! {
         }
     }
 
-    /// However many come and however some go away: groups leave no closer together than the rate says.
+    /// Checks that groups leave no more often than the rate allows, whatever their size and whoever
+    /// leaves.
     #[test]
-    fn those_who_wait_together_cost_one_token_a_group(
+    fn a_group_of_waiters_costs_one_token(
         per_second in 1_u32..50,
         burst in 1_u32..5,
         arrivals in prop::collection::vec((0_u64..40, any::<bool>()), 1..300),

@@ -1,4 +1,4 @@
-//! Patterns for user agents: `*` stands for anything, everything else for itself. Pure.
+//! Patterns for user agents: `*` matches any text, every other character itself. Pure.
 
 use std::str::FromStr;
 
@@ -6,28 +6,28 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob(Box<str>);
 
-/// Why a text is no pattern.
+/// The reason why a text is not a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAGlob {
-    /// Nothing.
+    /// The text is empty.
     #[error("is empty; \"*\" stands for every user agent")]
     Empty,
-    /// Longer than any user agent.
+    /// The text is longer than any user agent.
     #[error("is longer than 256 characters")]
     TooLong,
-    /// What no header holds.
+    /// The text has a character that no header contains.
     #[error("has a character that no header has")]
     BadCharacter,
 }
 
-/// No user agent worth naming is longer.
+/// The longest pattern; no useful user agent is longer.
 const BYTES_MAX: usize = 256;
 
 // === impl Glob ===
 
 impl Glob {
-    /// Whether the whole text is as the pattern says. The time it takes grows with the product of
-    /// both lengths at worst.
+    /// Reports whether the pattern matches the whole text. The time is at worst proportional to the
+    /// product of both lengths.
     pub fn matches(&self, text: &[u8]) -> bool {
         let mut parts = self.0.as_bytes().split(|byte| *byte == b'*');
         let first = parts.next().unwrap_or_default();
@@ -40,7 +40,7 @@ impl Glob {
         rest.ends_with(last)
     }
 
-    /// As it was written.
+    /// Returns the written form.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_anything_and_all_else_for_itself() {
+    fn a_star_matches_any_text_and_other_characters_themselves() {
         for (pattern, text, expected) in [
             ("*", "", true),
             ("*", "curl/8", true),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn an_invalid_pattern_is_rejected() {
         let long = "x".repeat(BYTES_MAX + 1);
         for (text, reason) in [
             ("", NotAGlob::Empty),
@@ -111,7 +111,7 @@ mod tests {
         }
     }
 
-    /// The plain definition: a star takes nothing, or one more letter.
+    /// Matches by the plain definition: a star matches nothing, or one more character.
     fn plainly(pattern: &[u8], text: &[u8]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),
@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_pattern_matches_as_its_plain_definition_says(
+        fn every_pattern_matches_as_its_plain_definition(
             pattern in "[ab*]{1,8}",
             text in "[ab]{0,10}",
         ) {

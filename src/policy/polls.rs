@@ -16,11 +16,11 @@ use crate::{
 pub struct RepeatPolls {
     /// The rate of polls that reach the apiserver.
     pub rate: Rate,
-    /// The treatment of further ones.
+    /// The treatment of polls above the limit.
     pub action: RepeatAction,
     /// The longest hold of a poll that reaches the apiserver.
     pub max_delay: Duration,
-    /// The rate of identical, unchanged responses from memory.
+    /// The rate of identical, unchanged responses from the cache.
     pub from_memory: Rate,
 }
 
@@ -40,7 +40,7 @@ pub enum RepeatAction {
 // === impl RepeatAction ===
 
 impl RepeatAction {
-    /// The configuration's word.
+    /// Returns the configuration's word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pace => "pace",
@@ -50,8 +50,8 @@ impl RepeatAction {
     }
 }
 
-/// Whether leaders may be elected by this: whoever is held back loses the lead. Before there were
-/// leases, single config maps and endpoints were used.
+/// Reports whether this object may serve leader election: a client that is held would lose the
+/// lead. Before leases existed, single config maps and endpoints were used.
 pub fn elects_leaders(resource: &GroupVersionResource, name: Option<&str>) -> bool {
     if is_on(Mutant::LeasePaced) {
         return false;

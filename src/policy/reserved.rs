@@ -1,18 +1,19 @@
-//! Resources that are left alone unless a rule names them.
+//! Resources that no rule includes unless it names them.
 //!
-//! Confidential ones, the ones leader election depends on, the busiest ones, and the API groups known
-//! to be served by aggregated servers, whose answers may differ from caller to caller. An aggregated
-//! group missing here is still found out by discovery or by its answers; this list only comes first.
+//! These are confidential resources, those that leader election depends on, the busiest ones, and
+//! API groups of known aggregated servers. An aggregated server's responses may differ from caller
+//! to caller. An aggregated group that is missing here is still detected by discovery or by its
+//! responses; this list is only checked first.
 
 use crate::api::GroupResource;
 
-/// Whether "*" does not reach this resource.
+/// Reports whether "*" does not include this resource.
 pub fn is_reserved(resource: &GroupResource) -> bool {
     match (&*resource.group, &*resource.resource) {
         ("", "secrets" | "events" | "bindings") => true,
         ("coordination.k8s.io", "leases" | "leasecandidates") => true,
         ("events.k8s.io", "events") => true,
-        // Reviews and tokens: created, never stored.
+        // Reviews and tokens: they are created, never stored.
         ("authentication.k8s.io" | "authorization.k8s.io", _) => true,
         (group, _) => is_aggregated(group),
     }
@@ -26,7 +27,8 @@ fn is_aggregated(group: &str) -> bool {
         "packages.operators.coreos.com",
         "subresources.kubevirt.io",
     ];
-    // OpenShift serves these from openshift-apiserver and oauth-apiserver, and filters some per user.
+    // OpenShift serves these groups from openshift-apiserver and oauth-apiserver, and filters some
+    // per user.
     const OPENSHIFT: [&str; 11] = [
         "apps",
         "authorization",

@@ -1,4 +1,4 @@
-//! One checked rule: which resources and namespaces it matches, and what it says about them.
+//! One checked rule: the resources and reads that it matches, and its settings.
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
@@ -11,32 +11,32 @@ use crate::api::{GroupResource, GroupVersionResource, Scope, Verb, version::Fres
 /// One checked rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What it matches.
+    /// The resources that it matches.
     pub resources: Vec<ResourceName>,
-    /// Which reads of them.
+    /// The reads of them that it matches.
     pub reads: Reads,
-    /// When a replica may come to be.
+    /// The start of a replica.
     pub start: Start,
-    /// How fresh an answer to an unsafe read must be.
+    /// The freshness of a response to an unsafe read.
     pub freshness: Freshness,
-    /// How long a replica may answer after its link was lost.
+    /// The time for which a replica may answer after its link was lost.
     pub max_staleness: Duration,
-    /// What becomes of an unsafe read that must be forwarded; absent: as generally.
+    /// The rewriting of an unsafe read that must be forwarded; absent: the default.
     pub rewrite: Option<Rewrite>,
-    /// What becomes of polls that repeat; absent: as generally.
+    /// The limits on polls that repeat; absent: the default.
     pub repeat_polls: Option<RepeatPolls>,
 }
 
-/// Which reads of a resource a rule matches.
+/// The reads of a resource that a rule matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// In these namespaces; absent: in all of them, and of cluster-scoped resources.
+    /// The namespaces; absent: all of them, and cluster-scoped resources.
     pub namespaces: Option<Vec<Arc<str>>>,
-    /// With these verbs; absent: with all.
+    /// The verbs; absent: all.
     pub verbs: Option<Vec<ReadVerb>>,
-    /// Of clients that call themselves so; absent: of all.
+    /// The patterns of user agents; absent: all clients.
     pub user_agents: Option<Vec<Glob>>,
-    /// With or without a selector.
+    /// The selectors.
     pub selectors: Selectors,
 }
 
@@ -44,74 +44,75 @@ pub struct Reads {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ReadVerb {
-    /// One object.
+    /// A read of one object.
     Get,
-    /// A collection.
+    /// A read of a collection.
     List,
-    /// What becomes of a collection.
+    /// A watch of a collection.
     Watch,
 }
 
-/// Whether a read has a label or field selector.
+/// The condition on a read's label and field selectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Selectors {
-    /// It may have one or not.
+    /// Any read, with or without a selector.
     #[default]
     Any,
-    /// It has one.
+    /// Only with a selector.
     Present,
-    /// It has none.
+    /// Only without one.
     Absent,
 }
 
-/// A read, as far as rules tell reads apart.
+/// The properties of a read that rules depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// What it reads.
+    /// The resource.
     pub resource: &'a GroupResource,
     /// The namespace; absent for all namespaces and for cluster-scoped resources.
     pub namespace: Option<&'a str>,
-    /// How it reads.
+    /// The verb.
     pub verb: Verb,
-    /// What its client calls itself; empty when it does not say.
+    /// The user agent; empty if there is none.
     pub user_agent: &'a [u8],
-    /// Whether it has a selector.
+    /// `true` if it has a selector.
     pub selects: bool,
 }
 
-/// How a rule names a resource.
+/// A resource as a rule names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ResourceName {
     /// `*`: every resource that is not reserved.
     Any,
-    /// `pods`, `deployments.apps` or `deployments.v1.apps`; the version only chooses what an eager
-    /// rule follows.
+    /// `pods`, `deployments.apps` or `deployments.v1.apps`; the version only selects the version
+    /// that an eager rule follows.
     Named(GroupVersionResource),
 }
 
-/// Why a text names no resource.
+/// The reason why a text names no resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAResource {
-    /// Nothing, or nothing between two dots.
+    /// The text, or a part between two dots, is empty.
     #[error("has an empty part")]
     EmptyPart,
-    /// A slash.
+    /// It has a slash.
     #[error("names a subresource; subresources are always forwarded")]
     Subresource,
-    /// `*` beside other characters.
+    /// It has `*` beside other characters.
     #[error("uses \"*\" as a pattern; \"*\" stands alone and means every resource")]
     Pattern,
-    /// An upper-case letter.
+    /// It has an upper-case letter.
     #[error("has an upper-case letter; a resource is named by its lower-case plural, not its kind")]
     UpperCase,
-    /// Anything else that no name may have.
+    /// It has another character that no name contains.
     #[error("has a character other than lower-case letters, digits, \"-\" and \".\"")]
     BadCharacter,
-    /// A name without a group that the core group does not have.
+    /// It is a name without a group that the core group does not have; the payload is a similar
+    /// name.
     #[error("is not in the core group; did you mean {0:?}?")]
     DidYouMean(&'static str),
-    /// The same, with no name like it.
+    /// It is such a name, and no similar one is known.
     #[error(
         "is not in the core group; write the plural with its group, such as deployments.apps, as \
          kubectl api-resources shows them"
@@ -119,7 +120,7 @@ pub enum NotAResource {
     NotInCore,
 }
 
-/// How long a replica may answer after its link was lost, unless a rule says otherwise.
+/// The default time for which a replica may answer after its link was lost.
 pub const MAX_STALENESS: Duration = Duration::from_secs(5);
 
 /// The resources of the core group.
@@ -143,7 +144,7 @@ const CORE: &[&str] = &[
     "services",
 ];
 
-/// kubectl's short names, with the names they stand for.
+/// The short names of kubectl, with the names they stand for.
 const SHORT_NAMES: &[(&str, &str)] = &[
     ("cj", "cronjobs.batch"),
     ("cm", "configmaps"),
@@ -177,7 +178,7 @@ const DEFAULT_VERSION: &str = "v1";
 // === impl Rule ===
 
 impl Rule {
-    /// A rule for every read of these, with everything else at its default.
+    /// Creates a rule for every read of these resources, with default settings.
     pub fn of(resources: Vec<ResourceName>) -> Self {
         Self {
             resources,
@@ -190,17 +191,17 @@ impl Rule {
         }
     }
 
-    /// Whether "*" is among its resources.
+    /// Reports whether "*" is among its resources.
     pub fn names_any(&self) -> bool {
         self.resources.contains(&ResourceName::Any)
     }
 
-    /// Whether it names this resource itself.
+    /// Reports whether it names this resource itself.
     pub fn names(&self, resource: &GroupResource) -> bool {
         self.resources.iter().any(|name| name.group_resource().as_ref() == Some(resource))
     }
 
-    /// The scopes it speaks of, widest first.
+    /// Returns its scopes, widest first.
     pub fn scopes(&self) -> Vec<Scope> {
         match &self.reads.namespaces {
             None => vec![Scope::All],
@@ -212,17 +213,17 @@ impl Rule {
 // === impl Reads ===
 
 impl Reads {
-    /// Whether it matches every read.
+    /// Reports whether it matches every read.
     pub fn all(&self) -> bool {
         self.namespaces.is_none() && self.are_everybodys()
     }
 
-    /// Whether it matches, in its namespaces, however and by whomever is read.
+    /// Reports whether it matches every read within its namespaces, by every client.
     pub fn are_everybodys(&self) -> bool {
         self.verbs.is_none() && self.user_agents.is_none() && self.selectors == Selectors::Any
     }
 
-    /// Whether it matches this read.
+    /// Reports whether it matches this read.
     pub fn match_one(&self, subject: &Subject<'_>) -> bool {
         let namespace =
             |names: &Vec<Arc<str>>| names.iter().any(|name| subject.namespace == Some(&**name));
@@ -260,7 +261,7 @@ impl Selectors {
 // === impl Subject ===
 
 impl<'a> Subject<'a> {
-    /// Any read of a resource, made by nobody in particular.
+    /// Returns any read of a resource, without a client.
     pub fn any(resource: &'a GroupResource, namespace: Option<&'a str>) -> Self {
         Self { resource, namespace, verb: Verb::List, user_agent: b"", selects: false }
     }
@@ -269,12 +270,12 @@ impl<'a> Subject<'a> {
 // === impl ResourceName ===
 
 impl ResourceName {
-    /// The resource without its version; none for `*`.
+    /// Returns the resource without its version; `None` for `*`.
     pub fn group_resource(&self) -> Option<GroupResource> {
         self.versioned().map(|resource| resource.group_resource())
     }
 
-    /// The resource with the version to follow; none for `*`.
+    /// Returns the resource with the version to follow; `None` for `*`.
     pub fn versioned(&self) -> Option<GroupVersionResource> {
         match self {
             Self::Any => None,
@@ -319,7 +320,8 @@ fn check(text: &str) -> Result<(), NotAResource> {
     }
 }
 
-/// Refuses a name without a group that no apiserver serves: only Kubernetes itself adds to the core group.
+/// Refuses a name without a group that no apiserver serves: only Kubernetes itself adds to the core
+/// group.
 fn check_core(text: &str) -> Result<(), NotAResource> {
     let (resource, rest) = text.split_once('.').unwrap_or((text, ""));
     if CORE.contains(&resource) || !(rest.is_empty() || is_version(rest)) {
@@ -334,7 +336,7 @@ fn check_core(text: &str) -> Result<(), NotAResource> {
     Err(short.or(known).map_or(NotAResource::NotInCore, NotAResource::DidYouMean))
 }
 
-/// Whether a text is shaped like an API version: `v1`, `v2beta1`.
+/// Reports whether a text has the form of an API version: `v1`, `v2beta1`.
 fn is_version(text: &str) -> bool {
     let Some(rest) = text.strip_prefix('v') else { return false };
     let after_major = rest.trim_start_matches(|c: char| c.is_ascii_digit());

@@ -82,7 +82,7 @@ fn a_namespaced_rule_for_everything_reaches_resources_no_rule_names() {
 }
 
 #[test]
-fn reserved_resources_are_left_alone_by_a_rule_for_everything() {
+fn a_rule_for_everything_excludes_reserved_resources() {
     let policy = policy(&[rule(&["*"], Start::Eager)]);
     for (group, resource) in [
         ("", "secrets"),
@@ -103,7 +103,7 @@ fn reserved_resources_are_left_alone_by_a_rule_for_everything() {
 }
 
 #[test]
-fn naming_a_reserved_resource_opens_it_where_it_is_named() {
+fn a_rule_that_names_a_reserved_resource_includes_it() {
     let rules = [
         in_namespaces(rule(&["secrets", "events.events.k8s.io"], Start::OnDemand), &["shop"]),
         rule(&["*"], Start::OnDemand),
@@ -119,14 +119,14 @@ fn naming_a_reserved_resource_opens_it_where_it_is_named() {
 }
 
 #[test]
-fn without_rules_nothing_is_kept_but_reads_are_still_rewritten() {
+fn an_empty_policy_caches_nothing_and_still_rewrites_reads() {
     let policy = policy(&[]);
     let found = policy.resource(&pods(), Some("shop"));
     assert_eq!((found.start, found.rewrite), (Start::Never, Rewrite::NotOlderThan));
 }
 
 #[test]
-fn what_is_named_and_never_kept_is_not_rewritten_either() {
+fn a_resource_that_is_never_cached_is_not_rewritten() {
     let policy = policy(&[rule(&["pods"], Start::Never), rule(&["*"], Start::Never)]);
     assert_eq!(policy.resource(&pods(), None).rewrite, Rewrite::Keep);
     let others = policy.resource(&GroupResource::new("", "services"), None);
@@ -158,7 +158,7 @@ fn eager_rules_name_the_queries_to_follow() {
 }
 
 #[test]
-fn an_eager_rule_behind_another_that_decides_follows_nothing() {
+fn an_eager_rule_after_a_matching_one_follows_nothing() {
     let policy = policy(&[
         rule(&["pods"], Start::Never),
         in_namespaces(rule(&["pods", "services"], Start::Eager), &["shop"]),
@@ -184,7 +184,7 @@ fn resource_names_are_read_in_three_forms() {
 }
 
 #[test]
-fn what_names_no_resource_is_refused_with_its_reason() {
+fn an_invalid_resource_name_is_rejected_with_its_reason() {
     for (text, reason) in [
         ("", NotAResource::EmptyPart),
         ("pods.", NotAResource::EmptyPart),
@@ -204,7 +204,7 @@ fn what_names_no_resource_is_refused_with_its_reason() {
 }
 
 #[test]
-fn the_same_is_followed_while_observing() {
+fn mode_observe_follows_the_same_queries() {
     let rules = [rule(&["pods"], Start::Eager)];
     let observing = Policy::new(&general(Mode::Observe, Rewrite::Keep), &rules);
     assert_eq!(observing.eager(), policy(&rules).eager());
@@ -212,7 +212,7 @@ fn the_same_is_followed_while_observing() {
 }
 
 #[test]
-fn a_rule_may_be_for_some_verbs_some_clients_or_reads_with_a_selector_only() {
+fn a_rule_may_match_by_verb_client_and_selector() {
     let of = |reads| Rule { reads, ..rule(&["pods"], Start::Never) };
     let rules = [
         of(Reads { verbs: Some(vec![ReadVerb::Get, ReadVerb::Watch]), ..Reads::default() }),
@@ -246,7 +246,7 @@ fn a_rule_may_be_for_some_verbs_some_clients_or_reads_with_a_selector_only() {
 }
 
 #[test]
-fn a_rule_for_some_reads_keeps_nothing_from_being_eager_for_the_others() {
+fn a_rule_for_some_reads_does_not_prevent_an_eager_replica() {
     let some = Reads { user_agents: globs(&["curl/*"]), ..Reads::default() };
     let rules =
         [Rule { reads: some, ..rule(&["pods"], Start::Never) }, rule(&["pods"], Start::Eager)];
@@ -254,7 +254,7 @@ fn a_rule_for_some_reads_keeps_nothing_from_being_eager_for_the_others() {
 }
 
 #[test]
-fn a_rule_says_itself_what_becomes_of_reads_that_repeat_or_are_forwarded() {
+fn a_rule_overrides_the_rewriting_and_the_poll_limits() {
     let strict = RepeatPolls { action: RepeatAction::Reject, ..polls(RepeatAction::Pace) };
     let rules = [
         Rule {
@@ -279,7 +279,7 @@ fn a_rule_says_itself_what_becomes_of_reads_that_repeat_or_are_forwarded() {
 }
 
 #[test]
-fn what_leaders_are_elected_by_is_known() {
+fn objects_of_leader_election_are_detected() {
     for (group, resource, name, elects) in [
         ("coordination.k8s.io", "leases", Some("x"), true),
         ("coordination.k8s.io", "leases", None, true),

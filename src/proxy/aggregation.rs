@@ -1,8 +1,9 @@
-//! Which API groups may be answered by a server that filters by caller.
+//! API groups whose server may filter its responses by caller.
 //!
-//! What the apiserver serves itself, built-in or custom, is the same for all who may read it. An
-//! aggregated server may show each caller something else, so that what we hold may be too much for
-//! another. Whatever is not known to be the apiserver's own counts as aggregated.
+//! The responses of the apiserver itself, for built-in and custom resources, are the same for all
+//! callers who may read them. An aggregated server may show each caller different objects. A cached
+//! response could then show a caller too much. A group counts as aggregated unless it is known to
+//! be served by the apiserver itself.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -21,10 +22,10 @@ use crate::{
     upstream::{Client, Lane},
 };
 
-/// Who serves which group and version; asked in our own name, and remembered.
+/// The server of each group and version, queried with Listless's own identity and remembered.
 pub struct Aggregation {
     client: Arc<dyn Client>,
-    /// Takes memory only where bearers are answered.
+    /// The table; it takes memory only where bearers get responses from the cache.
     servers: LazyLock<Servers>,
 }
 
@@ -39,11 +40,11 @@ struct Known {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Server {
     Apiserver,
-    /// Another, or nobody would say.
+    /// Another server, or an unknown one.
     Other,
 }
 
-/// An `apiregistration.k8s.io/v1` APIService; without a service the apiserver is its server.
+/// An `apiregistration.k8s.io/v1` APIService; without a service, the apiserver serves it.
 #[derive(Deserialize)]
 struct ApiService {
     spec: ApiServiceSpec,
@@ -54,30 +55,30 @@ struct ApiServiceSpec {
     service: Option<IgnoredAny>,
 }
 
-/// No answer was had, or none that could be read.
+/// No response, or one that could not be parsed.
 struct NoAnswer;
 
-/// How long what was heard is believed; a group changes its server only when an operator does that.
+/// The lifetime of an entry; a group changes its server only when an operator changes it.
 const TTL: Duration = Duration::from_secs(60);
 
-/// How many groups and versions are remembered.
+/// The limit of remembered groups and versions.
 const KNOWN_MAX: u64 = 1024;
 
-/// How long the apiserver may take to say.
+/// The timeout of a query.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The largest answer that is read.
+/// The largest response that is read.
 const BYTES_MAX: usize = 256 * 1024;
 
 // === impl Aggregation ===
 
 impl Aggregation {
-    /// Asks through `client`.
+    /// Creates a table that sends its queries through `client`.
     pub fn new(client: Arc<dyn Client>) -> Self {
         Self { client, servers: LazyLock::new(nobody_asked) }
     }
 
-    /// Whether an aggregated server may answer reads of this resource.
+    /// Reports whether an aggregated server may serve this resource.
     pub async fn may_serve(&self, resource: &GroupVersionResource) -> bool {
         if field::is_built_in_group(&resource.group) {
             return false;
@@ -94,18 +95,18 @@ impl Aggregation {
         asked.await.map_or(true, |known| known.server == Server::Other)
     }
 
-    /// What is known of that without asking, however old.
+    /// Returns the remembered result without a query, however old it is.
     pub fn foretold(&self, resource: &GroupVersionResource) -> Option<bool> {
         if field::is_built_in_group(&resource.group) {
             return Some(false);
         }
         let key = (resource.group.clone(), resource.version.clone());
-        // What the table holds is there at once.
+        // A value in the table is ready at once.
         let known = self.servers.get(&key).now_or_never().flatten();
         known.map(|known| known.server == Server::Other)
     }
 
-    /// No answer is not remembered.
+    /// Asks for a server; a failed query is not remembered.
     async fn ask(&self, group: &str, version: &str) -> Result<Known, NoAnswer> {
         let at = Instant::now();
         let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{version}.{group}");

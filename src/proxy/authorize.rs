@@ -1,9 +1,9 @@
-//! May this caller have this from memory? The only maker of [`Authorized`].
+//! Authorization of cached responses; the only module that makes an [`Authorized`].
 //!
-//! The apiserver decides: a SelfSubjectAccessReview in the caller's own name, remembered for ten
-//! seconds, renewed ahead, and shared by concurrent reads. Our own user is asked about by its rules,
-//! which are believed for a minute. Whatever is not a clean "allowed" is forwarded. No token outlives
-//! the requests that brought it.
+//! The apiserver decides. A bearer's read needs a SelfSubjectAccessReview in the bearer's own name.
+//! Its result is kept for ten seconds, renewed early and shared by concurrent reads. For Listless's
+//! own user, a review of its rules is kept for a minute. Everything that is not clearly allowed is
+//! forwarded. No token is kept longer than the requests that carry it.
 
 mod attributes;
 mod decided;
@@ -40,17 +40,17 @@ use crate::{
     upstream::{Client, Lane},
 };
 
-/// Something the apiserver allowed this caller to have.
+/// A value that the apiserver allowed this caller to have.
 #[derive(Debug)]
 pub struct Authorized<T>(T);
 
-/// A caller and what proves it, for as long as its request goes on.
+/// A caller and its credential, for as long as its request lasts.
 ///
-/// It has neither `Debug` nor `Display`, so that no token can reach a log.
+/// It implements neither `Debug` nor `Display`, which keeps tokens out of logs.
 #[derive(Clone)]
 pub struct Asker {
     caller: Caller,
-    /// Of a bearer; our own user's is added on the way.
+    /// The credential of a bearer; the credential of Listless's own user is added on the way.
     credential: Option<HeaderValue>,
 }
 
@@ -60,59 +60,60 @@ pub struct Authorize {
     own: Arc<dyn Client>,
     plain: Arc<dyn Client>,
     reviews: moka::future::Cache<Question, Arc<Decided>, RandomState>,
-    /// What the apiserver did not answer, and for how long it wants not to be asked.
+    /// Reviews that the apiserver did not answer, and the time before which it must not be asked
+    /// again.
     postponed: moka::future::Cache<Question, Arc<Decided>, RandomState>,
-    /// The rules of our own user, by namespace.
+    /// The rules of Listless's own user, by namespace.
     rules: moka::future::Cache<Arc<str>, Arc<Rules>, RandomState>,
-    /// Reviews of bearers that may be under way at a time.
+    /// The permits for concurrent reviews of bearers.
     places: Arc<Semaphore>,
-    /// Reviews that may be asked in a while.
+    /// The rate limit of reviews.
     ceiling: Arc<Ceiling>,
     metrics: Metrics,
 }
 
-/// May this caller do that? No token is part of it.
+/// A caller and the attributes of a request, without a token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Question {
     caller: Caller,
     attributes: Attributes,
 }
 
-/// No review was had: neither allowed nor denied.
+/// A failed review: neither allowed nor denied.
 #[derive(Clone, Copy, Debug)]
 struct NoReview;
 
-/// How long a review is believed.
+/// The lifetime of a review.
 const REVIEW_TTL: Duration = Duration::from_secs(10);
 
-/// A review in use that is older than this is renewed while it is still believed, so that no read
-/// waits for one, and a short absence of the apiserver is bridged.
+/// The age from which a review in use is renewed. The old result stays valid meanwhile: no read
+/// waits for the renewal, and a short outage of the apiserver is bridged.
 const RENEW_AFTER: Duration = Duration::from_secs(5);
 
-/// How many reviews are remembered.
+/// The limit of remembered reviews.
 const REVIEWS_MAX: u64 = 10_000;
 
-/// How many reviews of bearers may be under way; the reads of others are forwarded meanwhile, so that
-/// callers with ever new tokens cost the apiserver hardly more than they would without us.
+/// The limit of concurrent reviews of bearers. Reads above it are forwarded. Callers that keep
+/// changing their tokens therefore cost the apiserver hardly more than they would without Listless.
 const BEARER_REVIEWS_MAX: usize = 128;
 
-/// How many reviews may be asked a second, and at once; the reads of others are forwarded meanwhile,
-/// which costs no more than without us.
+/// The limit of reviews per second. Reads above it are forwarded, which costs no more than without
+/// Listless.
 const REVIEWS_PER_SECOND: f64 = 500.0;
 
-/// See [`REVIEWS_PER_SECOND`].
+/// The burst above [`REVIEWS_PER_SECOND`].
 const REVIEWS_BURST: u32 = 1000;
 
-/// How long a review may take; the read is forwarded then.
+/// The timeout of a review; the read is then forwarded.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The largest answer to a review that is read.
+/// The largest response to a review that is read.
 const REVIEW_BYTES_MAX: usize = 64 * 1024;
 
 // === impl Authorized ===
 
 impl<T> Authorized<T> {
-    /// What was allowed.
+    /// Returns the allowed value.
     pub fn into_inner(self) -> T {
         self.0
     }
@@ -121,7 +122,8 @@ impl<T> Authorized<T> {
 // === impl Asker ===
 
 impl Asker {
-    /// Whoever sent these headers, whom [`Identify`](super::identify::Identify) took for `caller`.
+    /// Creates the asker of a request with these headers, whose caller
+    /// [`Identify`](super::identify::Identify) found.
     pub fn new(caller: Caller, headers: &HeaderMap) -> Self {
         let credential = match caller {
             Caller::Bearer(_) => headers.get(header::AUTHORIZATION).cloned().map(secret),
@@ -130,7 +132,7 @@ impl Asker {
         Self { caller, credential }
     }
 
-    /// Who it is.
+    /// Returns the caller.
     pub fn caller(&self) -> Caller {
         self.caller
     }
@@ -144,7 +146,7 @@ fn secret(mut value: HeaderValue) -> HeaderValue {
 // === impl Authorize ===
 
 impl Authorize {
-    /// Reviews in our own user's name through `own`, and in that of bearers through `plain`.
+    /// Creates the reviews: through `own` for Listless's own user, and through `plain` for bearers.
     pub fn new(own: Arc<dyn Client>, plain: Arc<dyn Client>, metrics: Metrics) -> Self {
         let (reviews, postponed, rules) = (remembering(), remembering(), remembering());
         let places = Arc::new(Semaphore::new(BEARER_REVIEWS_MAX));
@@ -153,8 +155,8 @@ impl Authorize {
         Self { own, plain, reviews, postponed, rules, places, ceiling, metrics }
     }
 
-    /// The thing, if the apiserver would give one like it to who asks; `remembered` is of this very
-    /// question, asked by this very caller.
+    /// Returns the value if the apiserver would give an equal one to the asker. `remembered`
+    /// belongs to this question of this caller.
     pub async fn grant<T>(
         &self,
         asker: &Asker,
@@ -165,7 +167,8 @@ impl Authorize {
         self.allows(asker, attributes, remembered).await.then_some(Authorized(thing))
     }
 
-    /// Whether the apiserver would let who asks do that; `remembered` as above.
+    /// Reports whether the apiserver would let the asker do that; `remembered` as in
+    /// [`Self::grant`].
     pub async fn allows(
         &self,
         asker: &Asker,
@@ -186,8 +189,8 @@ impl Authorize {
         allowed
     }
 
-    /// What was decided in the last few seconds, or is now; an older answer, as long as it is
-    /// believed at all, only if there is no newer one.
+    /// Returns a recent or concurrent decision. Returns an older one that is still valid only if
+    /// there is no newer one.
     async fn decided_lately(
         &self,
         asker: &Asker,
@@ -208,9 +211,9 @@ impl Authorize {
         newer
     }
 
-    /// Tells how many reviews are remembered.
+    /// Publishes the number of remembered reviews as a metric.
     pub async fn report(&self) {
-        // Without it, entries are counted only when the table gets round to it.
+        // Without this call, the table counts its entries only at some later time.
         self.reviews.run_pending_tasks().await;
         self.metrics.reviews_cached(self.reviews.entry_count());
     }
@@ -230,7 +233,7 @@ impl Authorize {
         self.reviews.try_get_with_by_ref(&question, review).await.ok()
     }
 
-    /// Asks again; without an answer the old one goes on until it has run out.
+    /// Repeats a review; if that fails, the old result stays until it expires.
     async fn renew(self, asker: Asker, question: Question, old: Arc<Decided>) {
         match self.review(&asker, &question).await {
             Ok(decided) => self.reviews.insert(question, decided).await,
@@ -284,7 +287,8 @@ impl Authorize {
         let (code, body) = self.exchange(client, request, question).await?;
         let allowed = match code {
             code if code.is_success() => message::is_allowed(&body).ok_or(NoReview)?,
-            // Nobody, or nobody who may ask: remembered, so that they are not asked about each time.
+            // An unknown token, or one without the right to ask. It is remembered, to ask only
+            // once.
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if credential.is_some() => false,
             _ => return Err(NoReview),
         };
@@ -294,7 +298,8 @@ impl Authorize {
         Ok(Decided { allowed, at, lifetime, renew_after: RENEW_AFTER, renewing: false.into() })
     }
 
-    /// Sends a review. If the apiserver asks for patience, the question is not asked again meanwhile.
+    /// Sends a review. If the apiserver answers with a retry delay, the question is not repeated
+    /// before it ends.
     async fn exchange(
         &self,
         client: &dyn Client,

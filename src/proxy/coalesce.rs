@@ -1,9 +1,10 @@
-//! One request upstream for identical concurrent reads.
+//! One upstream request for identical concurrent reads.
 //!
-//! Invariant: a read joins only a flight that is sent after the read arrived (S-CONS-40), so that a
-//! shared answer is as fresh as its own would have been. The key holds everything the answer
-//! depends on, the caller included. An answer too large to share is sent for by each alone. A failure is
-//! shared like an answer: reads of an apiserver that cannot be reached do not fail one after the other.
+//! Invariant: a read joins only an upstream request that is sent after the read arrived
+//! (S-CONS-40). The shared response is then as fresh as the read's own would be. The key holds
+//! everything that the response depends on, the caller included. If a response is too large to
+//! share, each read sends its own request. A failure is shared like a response: reads of an
+//! unreachable apiserver do not fail one after the other.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -25,13 +26,13 @@ use crate::{
     upstream,
 };
 
-/// The flights of the moment.
+/// The shared upstream requests in progress.
 #[derive(Default)]
 pub struct Coalesce {
     routes: Arc<Mutex<HashMap<CoalesceKey, Route>>>,
 }
 
-/// Everything a shared answer depends on.
+/// Everything that a shared response depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CoalesceKey {
     caller: Caller,
@@ -40,25 +41,26 @@ pub struct CoalesceKey {
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// How an answer was come by.
+/// The origin of a response.
 #[derive(Debug)]
 pub enum Landed {
-    /// This read sent for it.
+    /// This read sent the upstream request.
     Sent(Response<Body>),
-    /// Another read, sent after this one arrived, brought it.
+    /// Another read, sent after this one arrived, received it.
     Shared(Response<Body>),
 }
 
-/// When a read that is the one to send takes off.
+/// The time at which the upstream request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// As soon as no other is in the air.
+    /// At once, unless another identical request is in flight.
     AtOnce,
-    /// When all who were released together with it had the time to join.
+    /// After all reads that were released together had time to join.
     Together,
 }
 
-/// One flight at a time is in the air for a key; the next one gathers reads until it may start.
+/// The state of a key: one upstream request is in flight, and the next one gathers reads until it
+/// may start.
 struct Route {
     runway: Arc<Semaphore>,
     gathering: Option<watch::Receiver<Flight>>,
@@ -73,7 +75,7 @@ enum Flight {
     Failed(Arc<upstream::Error>),
 }
 
-/// An answer as it can be given several times.
+/// A response that can be returned several times.
 #[derive(Clone, Debug)]
 struct Picture {
     status: StatusCode,
@@ -81,7 +83,8 @@ struct Picture {
     chunks: VecDeque<Bytes>,
 }
 
-/// The read that sends for its flight; dropped before it landed or failed, the others gather anew.
+/// The read that sends the upstream request. If it is dropped before a result, the others gather
+/// again.
 struct Pilot {
     routes: Arc<Mutex<HashMap<CoalesceKey, Route>>>,
     key: CoalesceKey,
@@ -94,14 +97,14 @@ enum Seat {
     Passenger(watch::Receiver<Flight>),
 }
 
-/// The largest answer that is kept for sharing.
+/// The largest response that is shared.
 const SHARED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 // === impl CoalesceKey ===
 
 impl CoalesceKey {
-    /// The key of a bodyless read by this caller, to be rewritten so; of a caller who is known, it
-    /// holds no credential.
+    /// Returns the key of a read without a body. For an identified caller, the key holds no
+    /// credential.
     pub fn new<B>(caller: Caller, request: &Request<B>, rewriting: &Rewriting) -> Self {
         let mut headers: Vec<_> = request
             .headers()
@@ -121,7 +124,7 @@ impl CoalesceKey {
 // === impl Coalesce ===
 
 impl Coalesce {
-    /// The answer to this read; `send` is called only if this read is the one to send.
+    /// Returns the response to this read; calls `send` only if this read has to send the request.
     pub async fn fly<F>(
         &self,
         key: CoalesceKey,
@@ -145,7 +148,7 @@ impl Coalesce {
                         }
                         Ok(Flight::TooLarge) => return send().await.map(Landed::Sent),
                         Ok(Flight::Failed(error)) => return Err(error.copy()),
-                        // The pilot's client went away: gather anew.
+                        // The client of the sending read has left: gather again.
                         Ok(Flight::Open) | Err(_) => {}
                     }
                 }
@@ -207,7 +210,7 @@ impl Pilot {
         Ok(response)
     }
 
-    /// From here on the request is on its way: later reads must not share it.
+    /// Closes the request for further reads: reads that arrive after it is sent must not share it.
     fn close_boarding(&self) {
         if let Some(route) = lock(&self.routes).get_mut(&self.key) {
             let ours = |gathering: &watch::Receiver<Flight>| {
@@ -244,8 +247,7 @@ impl Picture {
     }
 }
 
-/// Reads an answer so that it can be given several times; one that is too large or breaks is
-/// given back as it streams.
+/// Reads a response to share it. Returns it as a stream if it is too large or breaks off.
 async fn photograph(response: Response<Body>) -> (Response<Body>, Flight) {
     let (parts, mut body) = response.into_parts();
     let mut chunks = VecDeque::new();
@@ -276,7 +278,7 @@ async fn photograph(response: Response<Body>) -> (Response<Body>, Flight) {
     (picture.response(), Flight::Landed(picture))
 }
 
-/// What was read already, then the rest.
+/// Returns a body of the chunks already read, followed by the rest.
 fn resumed(mut chunks: VecDeque<Bytes>, rest: Body) -> Body {
     let read = mem::take(&mut chunks).into_iter().map(|chunk| Ok(http_body::Frame::data(chunk)));
     let read = futures_util::stream::iter(read);
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_read_shares_only_a_flight_sent_after_it_arrived() {
+    async fn a_read_shares_only_a_request_sent_after_it_arrived() {
         let coalesce = Arc::new(Coalesce::default());
         let sent = Arc::new(AtomicUsize::new(0));
         let (release, _) = watch::channel(0_usize);
@@ -332,7 +334,8 @@ mod tests {
         while sent.load(Ordering::SeqCst) < 1 {
             tokio::task::yield_now().await;
         }
-        // These arrive while the first is in the air: they may not share it, but share the next.
+        // These reads arrive while the first request is in flight. They must not share it, but they
+        // share the next.
         let (second, third) = (read(), read());
         for _ in 0..20 {
             tokio::task::yield_now().await;
@@ -347,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reads_released_together_share_one_flight() {
+    async fn reads_released_together_share_one_request() {
         let coalesce = Arc::new(Coalesce::default());
         let sent = Arc::new(AtomicUsize::new(0));
         let reads: Vec<_> = (0..9)

@@ -1,7 +1,7 @@
-//! What becomes of a request. Pure: every forward has a reason, and all branching is here.
+//! The decision about a request. Pure: every forward has a reason, and every decision is made here.
 //!
-//! [`candidate`] asks whether memory could answer at all; [`decide`] whether what is held now may.
-//! Neither looks at a clock, a lock or a socket.
+//! [`candidate`] checks whether the cache could answer at all. [`decide`] checks whether its
+//! current state may. Neither uses a clock, a lock or a socket.
 
 mod document;
 mod forward;
@@ -45,14 +45,14 @@ pub use watch::{LocalWatch, WatchCandidate, decide_watch, watch_candidate};
 use poll::is_unsafe;
 use proof::{unproven, verdict};
 
-/// A read that memory could answer, if it holds what the read asks for.
+/// A read that the cache could answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// What it asks.
+    /// The read.
     pub read: &'a Read,
-    /// How fresh the answer must be.
+    /// The required freshness of the response.
     pub level: Level,
-    /// Whether it may start a replica.
+    /// The demand for a replica that the read counts as.
     pub demand: Demand,
     representation: Representation,
     rewrite: Rewrite,
@@ -60,81 +60,82 @@ pub struct Candidate<'a> {
     timeout: Option<Duration>,
 }
 
-/// What a read asks of the version, after configuration (S-CONS-30..35).
+/// The freshness that a read requires, after configuration (S-CONS-30..35).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// The version is unset: the configured level.
+    /// The resourceVersion is unset: the configured level.
     Configured(Freshness),
     /// resourceVersion=0.
     Any,
-    /// resourceVersion=N, not older.
+    /// resourceVersion=N, not older than it.
     NotOlderThan,
 }
 
-/// What [`decide`] comes to.
+/// The result of [`decide`].
 #[derive(Debug)]
 pub enum Step {
-    /// This is done.
+    /// Execute this plan.
     Act(Plan),
-    /// Wait until the replica reaches something, then decide again.
+    /// Wait until the replica reaches a state, then decide again.
     Await(Await),
 }
 
-/// What is done with a request.
+/// The plan for a request.
 #[derive(Debug)]
 pub enum Plan {
     /// Answer from this snapshot.
     Read(LocalRead),
-    /// Follow this replica.
+    /// Serve a watch from this replica.
     Watch(LocalWatch),
-    /// Give a document of discovery, or ask for it.
+    /// Return a document of discovery, or fetch it.
     Document(DocumentPlan),
-    /// Ask the apiserver, together with identical concurrent reads.
+    /// Forward it, together with identical concurrent reads.
     Share(Forward),
-    /// Send it to the apiserver.
+    /// Forward it to the apiserver.
     Forward(Forward),
-    /// Hold it back, then decide anew: it repeats too often.
+    /// Hold it, then decide again: it repeats too often.
     Pace(Pace),
     /// Refuse it for now: it repeats too often.
     Reject(Reject),
 }
 
-/// An answer that memory holds.
+/// A response from the cache.
 #[derive(Clone, Debug)]
 pub struct LocalRead {
-    /// What holds it.
+    /// The replica that holds it.
     pub replica: Arc<Replica>,
-    /// The state to answer from.
+    /// The snapshot to answer from.
     pub snapshot: Arc<Snapshot>,
-    /// The version of a list, if it is above the snapshot's: the content is that of both.
+    /// The version of a list, if it is higher than the snapshot's: the content at both versions is
+    /// equal.
     pub list_version: Option<ResourceVersion>,
-    /// What is given of each object.
+    /// The representation of each object.
     pub representation: Representation,
-    /// What the answer's Cache-Status tells of its freshness.
+    /// The level, for the response's Cache-Status.
     pub level: Level,
 }
 
-/// Something a replica is about to reach.
+/// A state that a replica will reach soon.
 #[derive(Debug)]
 pub struct Await {
     /// The replica.
     pub replica: Arc<Replica>,
-    /// What is awaited.
+    /// The state to wait for.
     pub reach: Reach,
-    /// For how long, counted from the arrival of the request.
+    /// The longest wait, counted from the arrival of the request.
     pub patience: Duration,
 }
 
-/// How long a read waits for its session's floor.
+/// The longest wait of a read for its session's floor.
 const SESSION_PATIENCE: Duration = Duration::from_millis(250);
 
-/// How long a read waits for a version it names itself, as the apiserver does (S-CONS-33).
+/// The longest wait of a read for the version it names, as in the apiserver (S-CONS-33).
 const VERSION_PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long a read waits for a replica's first LIST; well under any client's time-out.
+/// The longest wait of a read for a replica's first LIST; well below the timeout of any client.
 const START_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The request, if it reads a resource in the name of the session's owner.
+/// Returns the request if it reads a resource in the name of the session's owner.
 fn addressed(info: &RequestInfo, caller: Caller) -> Result<&ResourceRequest, Plan> {
     let RequestInfo::Resource(request) = info else {
         return Err(Plan::keep(ForwardReason::NonResource));
@@ -148,7 +149,8 @@ fn addressed(info: &RequestInfo, caller: Caller) -> Result<&ResourceRequest, Pla
     Ok(request)
 }
 
-/// Whether memory could answer this request, and otherwise how it is forwarded; `rules` apply to it.
+/// Returns the candidate if the cache could answer this request, or else the reason and form of its
+/// forward. `rules` apply to the request.
 pub fn candidate<'a>(
     info: &'a RequestInfo,
     caller: Caller,
@@ -171,7 +173,8 @@ pub fn candidate<'a>(
             let reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);
             return Err(candidate.forward(reason, session));
         }
-        // What memory cannot lay out is the dearest to make: identical reads share it.
+        // A response that the cache cannot encode is the most expensive one: identical reads share
+        // it.
         Negotiated::Unmodelled(media) => {
             let reason = ForwardReason::MediaType(media);
             return Err(Plan::Share(candidate.relaxed(reason, session)));
@@ -186,7 +189,8 @@ pub fn candidate<'a>(
     }
 }
 
-/// Whether what is held now may answer the candidate; `waited` says how long it waited already.
+/// Decides whether the current state may answer the candidate; `waited` is the time it waited
+/// already.
 pub fn decide(
     candidate: &Candidate<'_>,
     lookup: &Lookup,
@@ -243,8 +247,9 @@ pub fn decide(
     }
 }
 
-/// Whether the apiserver serves the read's path at all: a URL does not tell whether its resource
-/// has namespaces, and the wrong form is a 404 of another shape than an object's (S-URL-12).
+/// Reports whether the apiserver serves the read's path at all. A URL does not show whether its
+/// resource is namespaced. The wrong form is a 404 of another shape than the 404 of an object
+/// (S-URL-12).
 fn is_path_known(query: &Query, named: bool, replica: &Query, snapshot: &Snapshot) -> bool {
     match (&query.scope, &replica.scope) {
         (Scope::Namespace(_), Scope::Namespace(_)) => true,
@@ -261,13 +266,13 @@ impl Plan {
         Self::Forward(Forward::keep(reason))
     }
 
-    /// What becomes of a read that waited together with identical ones: memory answers it, or it is
-    /// sent together with them.
+    /// Returns the plan of a read that waited together with identical ones: a response from the
+    /// cache, or one shared forward.
     pub fn after_hold(self) -> Result<LocalRead, Forward> {
         match self {
             Self::Read(read) => Ok(read),
             Self::Share(forward) | Self::Forward(forward) => Err(forward),
-            // No read comes to this.
+            // The plan of a read is none of these.
             Self::Watch(_) | Self::Document(_) | Self::Pace(_) | Self::Reject(_) => {
                 Err(Forward::keep(request::NotModelled::NotARead.into()))
             }
@@ -278,7 +283,7 @@ impl Plan {
 // === impl LocalRead ===
 
 impl LocalRead {
-    /// The same answer, from a snapshot that has the version to give.
+    /// Returns the same response, from a snapshot with the version to show.
     #[must_use]
     pub fn at_list_version(self) -> Self {
         match self.list_version {
@@ -315,8 +320,9 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// A cut page promises a continue token, and only the apiserver can honour one (S-LIST-51);
-    /// with resourceVersion=0 it ignores the limit itself (S-LIST-23).
+    /// Reports whether the response is complete. A truncated page needs a continue token, which
+    /// only the apiserver can serve (S-LIST-51). With resourceVersion=0 the apiserver ignores the
+    /// limit itself (S-LIST-23).
     fn fits_one_page(&self, snapshot: &Snapshot) -> bool {
         let Some(limit) = self.read.limit else { return true };
         self.read.version == VersionMatch::Any
@@ -324,7 +330,8 @@ impl<'a> Candidate<'a> {
             || snapshot.select(&self.read.query).len() as u64 <= limit
     }
 
-    /// The version to give, if the answer is a list and not the snapshot's own version.
+    /// Returns the version to show, if the response is a list and the version is not the snapshot's
+    /// own.
     fn list_version(&self, session: &Session, held: Held<'_>) -> Option<ResourceVersion> {
         let is_list = self.read.name.is_none() && !is_on(Mutant::ListGoesBack);
         is_list.then(|| session.list_version(&self.read.query, held)).flatten()
@@ -337,7 +344,7 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// Waits, unless the patience is used up; never near the client's own time-out.
+    /// Waits, unless the longest wait is over; the wait ends well before the client's own timeout.
     fn wait(
         &self,
         view: &View,
@@ -354,7 +361,7 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// Forwards, sparing the apiserver a consistent read where that is allowed and safe.
+    /// Forwards; replaces a consistent read by a cheaper one where that is allowed and safe.
     fn forward(&self, reason: ForwardReason, session: &Session) -> Plan {
         Plan::Forward(self.relaxed(reason, session))
     }
@@ -376,7 +383,7 @@ impl<'a> Candidate<'a> {
 // === impl Level ===
 
 impl Level {
-    /// The `detail` of a Cache-Status hit.
+    /// Returns the `detail` of a Cache-Status hit.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Configured(freshness) => freshness.as_str(),

@@ -1,9 +1,10 @@
-//! Documents of discovery and OpenAPI, kept and given again while they are proven to hold.
+//! The cache of documents of discovery and OpenAPI, which are returned while they are proven to be
+//! valid.
 //!
-//! Invariants: a caller is given only what the apiserver itself has told that caller, or confirmed to
-//! it, in the last seconds; nothing is given without asking unless the watches of all that such
-//! documents are made from prove it. `/version` is not kept: it tells of the very process that
-//! answers, several of which may stand behind one address, and no watch shows them change.
+//! Invariants: a caller gets only a document that the apiserver has sent or confirmed to that
+//! caller in the last seconds. No document is returned from the cache unless the watches of all its
+//! sources prove it. `/version` is not cached: it describes the process that answers. Several of
+//! them may share one address, and no watch shows a change of them.
 
 mod answer;
 mod collect;
@@ -46,7 +47,7 @@ pub struct Discovery(Arc<Inner>);
 
 struct Inner {
     documents: Cache<Place, Arc<Document>, RandomState>,
-    /// Who was told what, and when.
+    /// The documents that each caller has received, and when.
     confirmations: Cache<(Caller, Key), Confirmation, RandomState>,
     release: Arc<Release>,
     watches: Arc<Watches>,
@@ -54,8 +55,8 @@ struct Inner {
     _end: DropGuard,
 }
 
-/// Where a document is kept. What a tag tells apart is the same for all who may have it; what has
-/// none is its caller's own.
+/// The key of a cached document. A document with an entity tag is the same for all who may have it.
+/// A document without one belongs to its caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
     owner: Option<Caller>,
@@ -64,55 +65,57 @@ struct Place {
 
 #[derive(Clone)]
 struct Confirmation {
-    /// A dropped document is not kept alive by those who know it.
+    /// A confirmation does not keep a dropped document alive.
     document: Weak<Document>,
     at: Instant,
     believed: Duration,
 }
 
-/// What is held of a document for one caller.
+/// The cached state of a document for one caller.
 #[derive(Debug)]
 pub enum Held {
-    /// The apiserver gave it to this caller, or confirmed it.
+    /// The apiserver has sent or confirmed it to this caller.
     Confirmed(Confirmed),
-    /// Somebody has it: if the apiserver confirms it to this caller, it need not be sent.
+    /// Another caller has it: if the apiserver confirms it to this caller, it need not be sent.
     Known(Arc<Document>),
-    /// Nothing.
+    /// Not cached.
     Nothing,
 }
 
-/// A document that the apiserver gave or confirmed to one caller.
+/// A document that the apiserver has sent or confirmed to one caller.
 #[derive(Clone, Debug)]
 pub struct Confirmed {
     /// The document.
     pub document: Arc<Document>,
-    /// When the apiserver was asked.
+    /// The time of that request.
     pub at: Instant,
-    /// For so long this is believed.
+    /// The time for which the confirmation is valid.
     pub believed: Duration,
 }
 
-/// The apiserver is asked again after this time whatever is proven, as it is with access reviews:
-/// rights end so, and so does what no watch shows, such as another release behind the same address.
+/// The lifetime of a confirmation, whatever the watches prove; the same as that of access reviews.
+/// It bounds the effect of withdrawn rights. It also bounds changes that no watch shows, such as
+/// another release behind the same address.
 const BELIEVED: Duration = Duration::from_secs(10);
 
-/// Documents are kept up to this many bytes in all.
+/// The limit of all documents together, in bytes.
 const DOCUMENTS_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// What nobody asks for is dropped after this time.
+/// The time after which an unused document is dropped.
 const DOCUMENT_IDLE_MAX: Duration = Duration::from_secs(600);
 
-/// What callers were told is remembered up to this many bytes in all.
+/// The limit of all confirmations together, in bytes.
 const CONFIRMATIONS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// What such a memory takes beside the document's key, estimated.
+/// The size of a confirmation without its key, estimated.
 const CONFIRMATION_BYTES: usize = 256;
 
 // === impl Discovery ===
 
 impl Discovery {
-    /// Nothing is kept or followed yet. Watches go through `client`, in our own name; waits with
-    /// jitter are drawn from `random`. The replicas list again when their definitions change.
+    /// Creates an empty cache without watches. Watches are opened through `client`, with Listless's
+    /// own identity; the jitter of waits is drawn from `random`. Replicas in `cache` list again
+    /// when their definitions change.
     pub fn new(
         client: Arc<dyn Client>,
         random: Random,
@@ -150,14 +153,14 @@ impl Discovery {
         }))
     }
 
-    /// What is held of a document for this caller.
+    /// Returns the cached state of a document for this caller.
     pub async fn held(&self, caller: Caller, key: &Key) -> Held {
         let confirmed = self.0.confirmations.get(&(told(caller), key.clone())).await;
         if let Some(Confirmation { document, at, believed }) = confirmed
             && let Some(document) = document.upgrade()
         {
             let owner = document.tag().is_none().then_some(caller);
-            // Marks it as used, and finds what someone else was given in its place.
+            // Marks the document as used, and finds one that another caller received in its place.
             let kept = self.0.documents.get(&Place { owner, key: key.clone() }).await;
             return match kept {
                 Some(kept) if !Arc::ptr_eq(&kept, &document) => Held::Known(kept),
@@ -168,36 +171,37 @@ impl Discovery {
         self.0.documents.get(&shared).await.map_or(Held::Nothing, Held::Known)
     }
 
-    /// What the watches prove now; they are opened if need be, and closed when nobody asks any more.
+    /// Returns what the watches prove now. Opens them if necessary; they close when no documents
+    /// are requested.
     pub fn standing(&self, now: Instant) -> Standing {
         self.0.watches.used_for_documents(now);
         self.0.watches.standing()
     }
 
-    /// The same for a document that is asked for the first time, which opens no watch.
+    /// Returns the same for a document that is requested for the first time, which opens no watch.
     pub fn proven(&self) -> Standing {
         self.0.watches.standing()
     }
 
-    /// What documents are made from was changed through us, or is about to be.
+    /// Notes that a source of documents was changed through Listless, or is about to be.
     pub fn disturbed(&self, now: Instant) {
         self.0.watches.disturbed(now);
     }
 
-    /// Follows the definitions of custom resources that have replicas, and the apiserver's release; to
-    /// be called regularly.
+    /// Follows the definitions of custom resources that have replicas, and the apiserver's release;
+    /// must be called regularly.
     pub fn tend(&self, now: Instant) {
         self.0.release.tend(now);
         self.0.watches.tend(now);
     }
 
-    /// How many documents are held, and how many bytes they take.
+    /// Publishes the number and the bytes of the cached documents as metrics.
     pub fn report(&self) {
         let documents = &self.0.documents;
         self.0.metrics.documents_held(documents.entry_count(), documents.weighted_size());
     }
 
-    /// The apiserver gave this document to this caller, who asked at that time.
+    /// Stores a document that the apiserver sent to this caller, who asked at that time.
     async fn keep(
         &self,
         caller: Caller,
@@ -211,7 +215,7 @@ impl Discovery {
         self.confirm(caller, headers, key, &kept, at).await;
     }
 
-    /// The apiserver said to this caller that the document still holds.
+    /// Stores that the apiserver confirmed the document to this caller.
     async fn confirm(
         &self,
         caller: Caller,
@@ -233,13 +237,13 @@ impl Discovery {
         self.0.confirmations.insert((told(caller), key.clone()), confirmation).await;
     }
 
-    /// The apiserver told this caller something else.
+    /// Drops the confirmation after the apiserver sent this caller another response.
     async fn forget(&self, caller: Caller, key: &Key) {
         self.0.confirmations.invalidate(&(told(caller), key.clone())).await;
     }
 }
 
-/// Whom a confirmation is for.
+/// Returns the caller that a confirmation is stored for.
 fn told(caller: Caller) -> Caller {
     if is_on(Mutant::CallersShareDocuments) { Caller::Own } else { caller }
 }

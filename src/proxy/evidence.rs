@@ -1,7 +1,8 @@
-//! Evidence from other replicas that an older one shows as much as a session was shown.
+//! Evidence from other replicas that an older replica shows as much as a session has seen.
 //!
-//! A session says which marks keep a replica from answering; the events and objects of replicas that
-//! reached those versions tell whether anything changed that concerns it. Nothing is asked upstream.
+//! A session returns the marks that keep a replica from answering. The events and objects of
+//! replicas that reached those versions show whether a relevant change happened. No request is sent
+//! upstream.
 
 use crate::{
     api::{GroupResource, query::Query, version::ResourceVersion},
@@ -13,7 +14,7 @@ use crate::{
     },
 };
 
-/// Clears the session's doubts about the replica that was found, as far as other replicas can.
+/// Clears the session's doubts about the found replica, as far as other replicas can.
 pub(super) fn weigh(cache: &Cache, session: &SharedSession, query: &Query, lookup: &Lookup) {
     let Lookup::Found(view) = lookup else { return };
     let Some(held) = held(view) else { return };
@@ -47,20 +48,22 @@ pub(super) fn weigh(cache: &Cache, session: &SharedSession, query: &Query, looku
     }
 }
 
-/// Makes the session forget what all these replicas, which are all of the resource, have reached.
+/// Removes from the session everything that all replicas of the resource, passed as `views`, have
+/// reached.
 pub(super) fn prune(session: &mut Session, resource: &GroupResource, views: &[View]) {
     let held: Vec<_> = views.iter().map(held).collect();
     session.prune(resource, &held);
 }
 
-/// The query and the objects of a replica that holds some.
+/// Returns the query and the objects of a replica that has some.
 pub(super) fn held(view: &View) -> Option<Held<'_>> {
     let snapshot = view.snapshot.as_deref()?;
     Some(Held { query: view.replica.query(), snapshot })
 }
 
-/// The version at which a replica comes to show all that another one has shown of what it selects, and
-/// up to which version that is known; none, if no other replica is ahead and can tell.
+/// Returns the version at which a replica shows everything that a wider replica has shown of its
+/// query. The second version is the one up to which this is known. Returns `None` if no other
+/// replica is ahead and has the events.
 pub(super) fn caught_up(
     view: &View,
     snapshot: &Snapshot,
@@ -79,8 +82,8 @@ pub(super) fn caught_up(
     known.max_by(|(_, one), (_, other)| one.cmp(other))
 }
 
-/// The version of the last change that a doubt is about and that concerns the replica, if there was
-/// any; none, if no other replica can tell.
+/// Returns the version of the last change that concerns the replica among those that a doubt is
+/// about, if there was one. Returns `None` if no other replica has the evidence.
 fn last_change(doubt: &Doubt, held: Held<'_>, views: &[View]) -> Option<Option<ResourceVersion>> {
     if is_on(Mutant::DoubtsWavedThrough) {
         return Some(None);
@@ -105,8 +108,8 @@ fn last_change(doubt: &Doubt, held: Held<'_>, views: &[View]) -> Option<Option<R
     })
 }
 
-/// The version of the newest object of the replica that a later state of another one changed, if there
-/// is any; none, if one is no longer there.
+/// Returns the version of the replica's newest object that another replica shows in a later state,
+/// if there is one. Returns `None` if an object is missing there.
 fn newest_difference(later: Held<'_>, held: Held<'_>) -> Option<Option<ResourceVersion>> {
     let shared = held.snapshot.select(later.query);
     if shared.iter().any(|object| later.snapshot.object(object.key()).is_none()) {

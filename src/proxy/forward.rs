@@ -1,8 +1,9 @@
-//! Sends a request to the apiserver and streams its answer back.
+//! Sends a request to the apiserver and streams its response back.
 //!
-//! Only what HTTP demands is changed: hop-by-hop headers, and the query where the plan says so.
-//! The caller's own identity is lent to nobody: a stranger's request carries what it came with.
-//! What an answer teaches is learned on the way by (see `lesson`), before the client has all of it.
+//! The request changes only where HTTP requires it: hop-by-hop headers, and the query if the plan
+//! says so. Listless adds its identity to no other caller's request: it carries only the caller's
+//! own credential. The session learns from a response before the client has all of it (see
+//! `lesson`).
 
 mod lesson;
 
@@ -36,7 +37,7 @@ use crate::{
 
 use lesson::{Armed, Lesson, Lessons, WatchLesson};
 
-/// The ways to the apiserver.
+/// The clients to the apiserver, and the counters of forwarded requests.
 pub struct Forwarder {
     clients: Clients,
     cache: Cache,
@@ -44,35 +45,36 @@ pub struct Forwarder {
     metrics: Metrics,
 }
 
-/// Who learns from an answer, unless the caller is a stranger.
+/// The learners from a response; an unauthenticated caller has none.
 #[derive(Clone, Copy)]
 pub struct Pupils<'a> {
     /// The session of the request.
     pub session: &'a SharedSession,
-    /// What it would be in mode `enforce`, and how the request would have been sent.
+    /// The session as mode `enforce` would have it, and the rewriting the request would have.
     pub foreseen: Option<(&'a SharedSession, &'a Rewriting)>,
-    /// Who counts what a write changes.
+    /// The observer of the changes by a write.
     pub witness: Option<&'a Witness>,
 }
 
-/// The ways a request can take.
+/// The clients to the apiserver, by identity.
 #[derive(Clone)]
 pub struct Clients {
-    /// With the identity Listless reads with, and nobody else's.
+    /// The client with the identity that Listless reads with.
     pub own: Arc<dyn Client>,
-    /// The same, asking to act as the user a request names: the apiserver decides whether it may.
+    /// The same, for requests to impersonate the user that they name: the apiserver decides whether
+    /// it may.
     pub impersonating: Arc<dyn Client>,
-    /// With what the caller sent, and nothing else.
+    /// The client that sends only what the caller sent.
     pub plain: Arc<dyn Client>,
 }
 
-/// How a watch says when it is to end.
+/// The parameter that sets the timeout of a watch.
 const TIME_LIMIT: &str = "timeoutSeconds=";
 
 // === impl Clients ===
 
 impl Clients {
-    /// The ways through real connections.
+    /// Creates the clients of real connections.
     pub fn new(plain: Pool, own: Own) -> Self {
         Self {
             impersonating: Arc::new(own.clone().allowing_impersonation()),
@@ -85,7 +87,7 @@ impl Clients {
 // === impl Pupils ===
 
 impl<'a> Pupils<'a> {
-    /// Nobody but the session itself.
+    /// Returns the session itself as the only learner.
     pub fn one(session: &'a SharedSession) -> Self {
         Self { session, foreseen: None, witness: None }
     }
@@ -113,12 +115,12 @@ impl<'a> Pupils<'a> {
 // === impl Forwarder ===
 
 impl Forwarder {
-    /// Sends through these, and counts it.
+    /// Creates a forwarder that sends through `clients` and counts its requests.
     pub fn new(clients: Clients, cache: Cache, insight: Insight, metrics: Metrics) -> Self {
         Self { clients, cache, insight, metrics }
     }
 
-    /// The apiserver's answer, and who learns from it.
+    /// Forwards a request; the learners learn from the response.
     pub async fn forward(
         &self,
         caller: Caller,
@@ -149,7 +151,7 @@ impl Forwarder {
         let (head, _) = request.into_parts();
         let relaxed = without_body(&head, head.uri.clone());
         let response = self.send(caller, info, relaxed, lesson(rewriting)).await?;
-        // Our version must not cost the client an answer: its own read names none.
+        // An added version must not cost the client a response: its own read names none.
         if !is_about_version(response.status()) {
             return Ok(response);
         }
@@ -157,7 +159,7 @@ impl Forwarder {
         self.send(caller, info, as_it_came, lesson(&Rewriting::Keep)).await
     }
 
-    /// Sends a short request of our own user, from which nothing is learned.
+    /// Sends a short request of Listless's own user; nothing is learned from its response.
     pub async fn send_own(
         &self,
         request: Request<Body>,
@@ -241,7 +243,7 @@ impl Forwarder {
     }
 }
 
-/// Copies bytes both ways until both sides have ended, reading a watch along.
+/// Copies bytes both ways until both sides have ended; parses a watch in them.
 async fn tunnel(
     downstream: OnUpgrade,
     upstream: OnUpgrade,
@@ -253,7 +255,7 @@ async fn tunnel(
     upstream::tunnel::splice(TokioIo::new(downstream), upstream).await
 }
 
-/// Requests whose answers may stay open for long must not take the place of short ones.
+/// Returns the lane of a request: long-lived streams must not block short requests.
 fn lane(info: &RequestInfo) -> Lane {
     let RequestInfo::Resource(request) = info else { return Lane::Short };
     let streams = matches!(
@@ -263,7 +265,7 @@ fn lane(info: &RequestInfo) -> Lane {
     if request.verb == Verb::Watch || streams { Lane::Long } else { Lane::Short }
 }
 
-/// What the apiserver is asked for.
+/// Returns the target of the upstream request.
 fn target(uri: &Uri, rewriting: &Rewriting, info: &RequestInfo) -> Uri {
     match info {
         RequestInfo::Resource(resource) => rewritten(uri, rewriting, resource),
@@ -297,7 +299,7 @@ fn path_and_query(uri: &Uri) -> Uri {
     Uri::from(target)
 }
 
-/// A copy for a target; only ever called for reads, which have no body.
+/// Copies a request for another target; called only for reads, which have no body.
 fn without_body(head: &request::Parts, target: Uri) -> Request<Body> {
     let mut copy = Request::new(Body::empty());
     *copy.method_mut() = head.method.clone();
@@ -306,18 +308,18 @@ fn without_body(head: &request::Parts, target: Uri) -> Request<Body> {
     copy
 }
 
-/// Whether the apiserver may say so because of the version a read names (S-LIST-40..41).
+/// Reports whether the version that a read names can cause this status (S-LIST-40..41).
 fn is_about_version(code: StatusCode) -> bool {
     code == StatusCode::GONE || code == StatusCode::GATEWAY_TIMEOUT
 }
 
-/// The target with a resource version added, for reads that carry none, or with another time limit,
-/// for watches.
+/// Returns the target with an added resource version, for reads without one, or with another
+/// timeout, for watches.
 fn rewritten(uri: &Uri, rewriting: &Rewriting, request: &ResourceRequest) -> Uri {
     let added = match rewriting {
         Rewriting::Keep => return path_and_query(uri),
         Rewriting::Any => "resourceVersion=0".to_owned(),
-        // A GET knows no resourceVersionMatch (S-GET-05).
+        // A GET has no resourceVersionMatch (S-GET-05).
         Rewriting::NotOlderThan(version) if request.verb == Verb::Get => {
             format!("resourceVersion={version}")
         }
@@ -329,7 +331,7 @@ fn rewritten(uri: &Uri, rewriting: &Rewriting, request: &ResourceRequest) -> Uri
     let target = match uri.query() {
         Some(query) if matches!(rewriting, Rewriting::Brief(_)) => {
             let kept = query.split('&').filter(|pair| !pair.starts_with(TIME_LIMIT));
-            // Of several the first counts, however its name is written (S-URL-06).
+            // The first of several values counts, however its name is encoded (S-URL-06).
             let all: Vec<&str> = [&*added].into_iter().chain(kept).collect();
             format!("{}?{}", uri.path(), all.join("&"))
         }
@@ -339,7 +341,7 @@ fn rewritten(uri: &Uri, rewriting: &Rewriting, request: &ResourceRequest) -> Uri
     target.parse().unwrap_or_else(|_| path_and_query(uri))
 }
 
-/// Whether the client asks for another protocol on this connection (S-NET-04).
+/// Reports whether the client asks for another protocol on this connection (S-NET-04).
 fn is_upgrade(headers: &HeaderMap) -> bool {
     headers.contains_key(header::UPGRADE)
         && headers
@@ -350,7 +352,7 @@ fn is_upgrade(headers: &HeaderMap) -> bool {
             .any(|token| token.trim().eq_ignore_ascii_case("upgrade"))
 }
 
-/// Removes what concerns one connection only (RFC 9110, section 7.6.1).
+/// Removes headers that belong to one connection only (RFC 9110, section 7.6.1).
 fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
@@ -360,7 +362,7 @@ fn strip_hop_by_hop(headers: &mut HeaderMap) {
         .filter_map(|token| token.trim().parse().ok())
         .collect();
     for name in named {
-        // A client must not be able to have its credential or other end-to-end fields removed.
+        // A client must not be able to remove its credential or other end-to-end fields.
         if !is_end_to_end(&name) {
             headers.remove(name);
         }

@@ -1,8 +1,9 @@
-//! Who is calling: the identity Listless reads with, the bearer of a token of its own, or anyone else.
+//! The identification of a caller: Listless's own user, the bearer of another token, or an
+//! unauthenticated caller.
 //!
-//! Memory answers only callers whose one credential is fully understood; everyone else is a stranger
-//! and is forwarded with what they sent (S-ID-01, S-ID-04). Nothing here keeps a credential: the
-//! bearer of a token is known by a keyed hash of it.
+//! The cache answers only callers whose only credential is fully parsed. Every other request is
+//! forwarded with its own headers (S-ID-01, S-ID-04). This module stores no credential: it knows
+//! the bearer of a token by a keyed hash of the token.
 
 mod known;
 
@@ -16,50 +17,52 @@ use http::{
 
 pub use self::known::KnownTokens;
 
-/// Who a request comes from.
+/// The caller of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Caller {
     /// The user whose identity Listless reads with.
     Own,
-    /// The bearer of a token that only the apiserver can judge.
+    /// The bearer of a token that only the apiserver can verify.
     Bearer(BearerId),
-    /// Anyone else, and why.
+    /// Any other caller, with the reason.
     Other(Stranger),
 }
 
-/// Why a caller is never answered from memory.
+/// The reason why a caller is never answered from the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stranger {
     /// No Authorization header.
     NoCredential,
-    /// Another credential, more than one, or one that cannot be read unambiguously.
+    /// Another credential, more than one, or an ambiguous one.
     OtherCredential,
-    /// Our own user, asking to act as someone else.
+    /// Listless's own user, impersonating another user.
     Impersonating,
-    /// The bearer of a token, asking to act as someone else.
+    /// The bearer of a token, impersonating another user.
     ImpersonatingBearer,
-    /// Anyone, while Listless only passes on what comes.
+    /// Any caller in safe mode, which forwards everything.
     SafeMode,
 }
 
-/// Stands for one token: its HMAC-SHA256 under a key that only this process has.
+/// The id of a token: its HMAC-SHA256 under a key that only this process has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BearerId([u8; 32]);
 
-/// How callers are told apart.
+/// The method that identifies callers.
 pub enum Identify {
-    /// Whoever has one of these tokens is the user Listless reads as; nobody else is anybody.
+    /// A caller with one of these tokens is the user Listless reads as; all others are
+    /// unauthenticated.
     Own(KnownTokens),
     /// Every caller is the bearer of its own token.
     Bearers(TokenHasher),
-    /// Nobody is anybody: everything is passed on as it came.
+    /// Every caller is unauthenticated: everything is forwarded unchanged.
     Nobody,
 }
 
-/// Makes a [`BearerId`] of a token.
+/// The maker of the [`BearerId`] of a token.
 pub struct TokenHasher(Box<hmac::Key>);
 
-/// Bearer tokens stand here for clients that cannot set headers, such as browsers.
+/// The prefix of a bearer token in a WebSocket sub-protocol, for clients that cannot set headers,
+/// such as browsers.
 const WEBSOCKET_BEARER: &[u8] = b"base64url.bearer.authorization.k8s.io.";
 
 /// The authentication scheme of bearer tokens.
@@ -68,7 +71,7 @@ const SCHEME: &[u8] = b"bearer ";
 // === impl Identify ===
 
 impl Identify {
-    /// Who sent these headers.
+    /// Returns the caller that sent these headers.
     pub fn caller(&self, headers: &HeaderMap) -> Caller {
         if let Self::Nobody = self {
             return Caller::Other(Stranger::SafeMode);
@@ -97,7 +100,7 @@ impl Identify {
         }
     }
 
-    /// Whose only credential this is.
+    /// Returns the caller whose only credential this is.
     fn known(&self, credential: &HeaderValue) -> Caller {
         match self {
             Self::Own(tokens) if tokens.has(credential) => Caller::Own,
@@ -114,7 +117,7 @@ impl Identify {
 // === impl TokenHasher ===
 
 impl TokenHasher {
-    /// Hashes under this key, which nobody else may know.
+    /// Creates a hasher with this key, which must be secret.
     pub fn new(key: &[u8; 32]) -> Self {
         Self(Box::new(hmac::Key::new(hmac::HMAC_SHA256, key)))
     }
@@ -128,22 +131,23 @@ impl TokenHasher {
 // === impl BearerId ===
 
 impl BearerId {
-    /// Half of it as text: enough to tell all callers of one process apart, and no token.
+    /// Returns half of the hash as text: enough to distinguish all callers of one process, and no
+    /// token.
     pub fn to_hex(self) -> String {
         self.0[..16].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
 impl fmt::Debug for BearerId {
-    /// Enough to tell callers of one process apart in a log.
+    /// Prints enough of the hash to distinguish the callers of one process in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0[..4].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-/// Whether this is one bearer token and nothing else (RFC 6750, section 2.1).
+/// Reports whether this is exactly one bearer token (RFC 6750, section 2.1).
 ///
-/// The apiserver takes the second word of some more forms; those are forwarded, for it to judge.
+/// The apiserver accepts the second word of some more forms; those are forwarded for it to verify.
 fn is_bearer_token(credential: &HeaderValue) -> bool {
     let bytes = credential.as_bytes();
     let Some((scheme, token)) = bytes.split_at_checked(SCHEME.len()) else { return false };
@@ -151,7 +155,7 @@ fn is_bearer_token(credential: &HeaderValue) -> bool {
     scheme.eq_ignore_ascii_case(SCHEME) && !token.is_empty() && token.iter().all(is_token)
 }
 
-/// Whether the request carries a token as a WebSocket sub-protocol: a second credential.
+/// Reports whether the request carries a token as a WebSocket sub-protocol: a second credential.
 fn has_websocket_bearer(headers: &HeaderMap) -> bool {
     let protocols = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
     protocols
@@ -159,12 +163,13 @@ fn has_websocket_bearer(headers: &HeaderMap) -> bool {
         .any(|protocol| protocol.trim_ascii().starts_with(WEBSOCKET_BEARER))
 }
 
-/// Whether the header asks to act as someone else.
+/// Reports whether the header asks for impersonation.
 pub fn is_impersonation(name: &HeaderName) -> bool {
     name.as_str().starts_with("impersonate-")
 }
 
-/// Whether only an authenticating proxy may send this header; it is never forwarded (S-ID-04).
+/// Reports whether only an authenticating proxy may send this header; it is never forwarded
+/// (S-ID-04).
 pub fn is_remote_user(name: &HeaderName) -> bool {
     name.as_str().starts_with("x-remote-")
 }
@@ -211,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_knows_the_bearers_of_tokens_and_nobody_else() {
+    fn a_gateway_knows_only_the_bearers_of_tokens() {
         let identify = Identify::Bearers(TokenHasher::new(&[7; 32]));
         let ann = ("authorization", "Bearer ann.b-C_9~+/=");
         for pairs in [vec![ann], vec![("authorization", "bearer x")], vec![ann, ("cookie", "a=b")]]
@@ -240,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn bearers_are_known_by_their_token_and_only_within_one_process() {
+    fn a_bearer_id_depends_on_the_token_and_the_process() {
         let of = |key: [u8; 32], token| {
             Identify::Bearers(TokenHasher::new(&key)).caller(&headers(&[("authorization", token)]))
         };

@@ -1,8 +1,8 @@
-//! Accepting clients: sockets, TLS, HTTP/1.1 and HTTP/2, bounds, and a graceful end.
+//! The listener: sockets, TLS, HTTP/1.1 and HTTP/2, limits, and a graceful drain.
 //!
-//! Invariants: a request whose framing is ambiguous is answered 400 and its connection closed,
-//! before anyone else sees it; connections are bounded; a drain ends within its deadline.
-//! Nothing here knows what a request asks for.
+//! Invariants: a request with ambiguous framing is answered with 400 and its connection is closed,
+//! before any other code sees it. The number of connections is limited. A drain ends within its
+//! deadline. This module does not interpret requests.
 
 mod connect;
 mod edge;
@@ -27,19 +27,19 @@ use crate::{
     tls,
 };
 
-/// How long to rest when the process has no file descriptor left.
+/// The pause when the process has no file descriptor left.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
-/// A socket that is bound and listens.
+/// A bound, listening socket.
 #[derive(Debug)]
 pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-/// Why a socket could not be bound; names the flag that asked for it.
+/// The reason why a socket could not be bound; names the flag that asked for it.
 #[derive(Debug, thiserror::Error)]
-#[error("{flag} {address}: cannot listen there")]
+#[error("{flag} {address}: cannot listen on this address")]
 pub struct BindError {
     flag: &'static str,
     address: SocketAddr,
@@ -47,31 +47,31 @@ pub struct BindError {
     source: io::Error,
 }
 
-/// The bounds of a listener.
+/// The limits of a listener.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections at a time, tunnels included.
+    /// Concurrent connections, tunnels included.
     pub connections_max: usize,
-    /// Those of one IP address, unless it is loopback.
+    /// Concurrent connections of one IP address, unless it is loopback.
     pub connections_per_peer_max: usize,
-    /// Requests at a time on one HTTP/2 connection.
+    /// Concurrent requests on one HTTP/2 connection.
     pub streams_max: u32,
-    /// How long a TLS handshake may take.
+    /// The timeout of a TLS handshake.
     pub handshake_timeout: Duration,
-    /// How long a request's head may take from its first byte on.
+    /// The timeout of a request's head, from its first byte.
     pub head_timeout: Duration,
-    /// How long a connection may idle between requests.
+    /// The longest idle time of a connection between requests.
     pub idle_timeout: Duration,
-    /// The most bytes of a request's head.
+    /// The largest request head.
     pub head_bytes_max: usize,
 }
 
-/// How a listener ends.
+/// The end of a listener.
 #[derive(Clone, Debug)]
 pub struct Drain {
-    /// Cancelled when no more connections should be accepted.
+    /// A token that is cancelled when no more connections should be accepted.
     pub begin: CancellationToken,
-    /// How long requests under way may go on after that.
+    /// The time that running requests get after that.
     pub deadline: Duration,
 }
 
@@ -87,19 +87,19 @@ pub enum Protocol {
 /// A client's connection.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// Unique within the process.
+    /// The id, unique within the process.
     pub id: u64,
     /// The client's address.
     pub peer: SocketAddr,
-    /// What is spoken on it.
+    /// The HTTP version.
     pub protocol: Protocol,
-    /// The version of TLS; absent on a plain-text listener.
+    /// The TLS version; absent on a plaintext listener.
     pub tls: Option<rustls::ProtocolVersion>,
 }
 
-/// Something that answers requests.
+/// A handler of requests.
 pub trait Serve: Send + Sync + 'static {
-    /// Answers one request; never fails, only answers with an error.
+    /// Responds to one request; a failure is an error response.
     fn serve(
         &self,
         connection: &Connection,
@@ -107,19 +107,19 @@ pub trait Serve: Send + Sync + 'static {
     ) -> impl Future<Output = Response<Body>> + Send;
 }
 
-/// How clients are met.
+/// The protocols of a listener.
 #[derive(Clone, Default)]
 pub struct Doors {
-    /// What TLS clients are shown; absent: everything is served in plain text.
+    /// The TLS configuration; without one, everything is served in plaintext.
     pub tls: Option<tls::Server>,
-    /// Where CONNECT may lead, with the same TLS inside; empty: nowhere.
+    /// The targets that CONNECT accepts, with the same TLS inside; if empty, CONNECT is refused.
     pub authorities: Authorities,
 }
 
 // === impl Bound ===
 
 impl Bound {
-    /// Binds `address`; `flag` is what the operator gave it with.
+    /// Binds `address`; `flag` is the operator's flag for it.
     pub async fn bind(flag: &'static str, address: SocketAddr) -> Result<Self, BindError> {
         let failed = |source| BindError { flag, address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
@@ -127,14 +127,14 @@ impl Bound {
         Ok(Self { listener, address })
     }
 
-    /// Takes over a socket that someone else has bound, such as a supervisor.
+    /// Adopts a socket that another process has bound, such as a supervisor.
     pub fn inherit(listener: std::net::TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         Ok(Self { listener: TcpListener::from_std(listener)?, address })
     }
 
-    /// The address with the port that was really bound.
+    /// Returns the address, with the port that was bound.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -157,7 +157,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Room for as many connections.
+    /// Returns the pool of connection slots.
     pub fn places(&self) -> Places {
         let (all_max, per_peer_max) = (self.connections_max, self.connections_per_peer_max);
         Places::new(Bounds { all_max, per_peer_max })
@@ -189,7 +189,7 @@ pub async fn serve<S: Serve>(
         }
     };
     if tokio::time::timeout(drain.deadline, ended).await.is_err() {
-        warn!("requests were still under way at the end of the drain and are cut off");
+        warn!("aborting requests that are still running at the end of the drain");
     }
 }
 
@@ -210,11 +210,11 @@ async fn accept<S: Serve>(listener: Arc<Listener<S>>, bound: Bound, places: Plac
                     }
                     Err(Full) => {
                         listener.metrics.limit_reached(Limit::Connections);
-                        debug!(%peer, "all connections are busy: a new one is refused");
+                        debug!(%peer, "refusing a connection: all connections are busy");
                     }
                 },
                 Err(error) => {
-                    // Out of file descriptors, an idle connection has one to give.
+                    // No file descriptor is left: an idle connection is closed to free one.
                     places.shed();
                     rest_after(&error).await;
                 }
@@ -223,7 +223,8 @@ async fn accept<S: Serve>(listener: Arc<Listener<S>>, bound: Bound, places: Plac
     }
 }
 
-/// Accepting fails for one connection, or because the process ran out of something.
+/// Waits after a failed accept, which concerns one connection or exhausted resources of the
+/// process.
 async fn rest_after(error: &io::Error) {
     let client_gave_up = matches!(
         error.kind(),

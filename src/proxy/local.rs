@@ -1,6 +1,6 @@
-//! Answers LIST and GET from a snapshot: the apiserver's own bytes, its headers, its 404.
+//! Responses to LIST and GET from a snapshot: the apiserver's own bytes, its headers, its 404.
 //!
-//! Invariant: takes only what [`Authorized`] vouches for, and never looks beyond one snapshot.
+//! Invariant: it accepts only an [`Authorized`] value and reads only one snapshot.
 
 mod bodies;
 
@@ -27,13 +27,13 @@ use bodies::{Bodies, Encoding};
 
 pub use bodies::Remembered;
 
-/// Makes answers, and remembers what was asked for of late.
+/// The builder of responses, with recently used bodies.
 #[derive(Default)]
 pub struct Local {
     bodies: Bodies,
 }
 
-/// A list that is asked for.
+/// A requested list.
 struct Wanted<'a> {
     snapshot: Arc<Snapshot>,
     query: &'a Query,
@@ -42,27 +42,27 @@ struct Wanted<'a> {
 
 type Chunks = Arc<VecDeque<Bytes>>;
 
-/// The apiserver compresses only bodies larger than this (S-HDR-01).
+/// The smallest body that the apiserver compresses (S-HDR-01).
 const GZIP_BYTES_MIN: usize = 128 * 1024;
 
-/// Lists up to this size are remembered as they are; larger ones are cheap to put together from
-/// whole pages, or dear to keep.
+/// The largest list whose plain body is kept. A larger one is cheap to build from whole pages, or
+/// expensive to keep.
 const PLAIN_BYTES_MAX: usize = 1024 * 1024;
 
-/// Compressed bodies are cut into pieces of this size.
+/// The chunk size of compressed bodies.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// Room for the headers of an answer, those included that others add.
+/// The capacity for a response's headers, with those that other code adds.
 const HEADERS: usize = 6;
 
-/// The header that joins a request with the apiserver's audit log (S-HDR-02).
+/// The header that links a request with the apiserver's audit log (S-HDR-02).
 pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 // === impl Local ===
 
 impl Local {
-    /// The apiserver's answer to this read at the snapshot's version; `None` when it cannot be
-    /// given in the representation asked for.
+    /// Returns the apiserver's response to this read at the snapshot's version; `None` if the cache
+    /// cannot produce the representation.
     pub async fn read(
         &self,
         read: &Read,
@@ -159,7 +159,7 @@ async fn object(
             snapshot.metadata_body(object, version)?
         }
         (None, Representation::Object) => return Some(not_found(&query.resource, name, headers)),
-        // How an error is laid out depends on what else the client would take (S-CT-06).
+        // The form of an error depends on the client's other accepted types (S-CT-06).
         (None, Representation::Metadata(_)) => return None,
     };
     if media::accepts_gzip(accept_encoding(headers)) && bytes(&chunks) > GZIP_BYTES_MIN {
@@ -174,7 +174,7 @@ fn not_found(resource: &GroupVersionResource, name: &str, headers: &HeaderMap) -
     answer(StatusCode::NOT_FOUND, Body::full(status), headers)
 }
 
-/// Whether the apiserver would encode this body so.
+/// Reports whether the apiserver would use this encoding for this body.
 fn is_right((encoding, chunks): &(Encoding, Chunks), accepts_gzip: bool) -> bool {
     match encoding {
         Encoding::Gzip => accepts_gzip,
@@ -195,12 +195,13 @@ fn gzipped(chunks: Chunks, request_headers: &HeaderMap) -> Response<Body> {
     response
 }
 
-/// The answer of a watch, whose events are yet to come (S-WATCH-40).
+/// Returns the response of a watch, whose events are still to come (S-WATCH-40).
 pub fn stream(body: Body, request_headers: &HeaderMap) -> Response<Body> {
     answer(StatusCode::OK, body, request_headers)
 }
 
-/// A JSON answer with the headers the apiserver gives resources (S-HDR-02, S-HDR-03).
+/// Returns a JSON response with the headers that the apiserver adds for resources (S-HDR-02,
+/// S-HDR-03).
 fn answer(code: StatusCode, body: Body, request_headers: &HeaderMap) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
@@ -212,7 +213,7 @@ fn answer(code: StatusCode, body: Body, request_headers: &HeaderMap) -> Response
     response
 }
 
-/// The request's own, or a new one.
+/// Returns the request's own audit id, or a new one.
 pub(super) fn audit_id(request_headers: &HeaderMap) -> HeaderValue {
     request_headers.get(AUDIT_ID).cloned().unwrap_or_else(|| {
         let mut text = uuid::Uuid::encode_buffer();
@@ -221,12 +222,13 @@ pub(super) fn audit_id(request_headers: &HeaderMap) -> HeaderValue {
     })
 }
 
-/// Of several lines the first counts, as in Go.
+/// Returns the first of several lines, as Go does.
 fn accept_encoding(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::ACCEPT_ENCODING)?.to_str().ok()
 }
 
-/// One gzip member over all chunks; off the request threads, for it takes long (S-CLI-02).
+/// Compresses all chunks into one gzip member, off the request threads, because it takes long
+/// (S-CLI-02).
 async fn compress(chunks: VecDeque<Bytes>) -> Chunks {
     let work = move || {
         let mut encoder = GzEncoder::new(Pieces::default(), Compression::fast());
@@ -242,7 +244,7 @@ async fn compress(chunks: VecDeque<Bytes>) -> Chunks {
     Arc::new(compressed.ok().and_then(Result::ok).expect("writing to memory does not fail"))
 }
 
-/// Collects written bytes in pieces, so that a large body needs no large allocation.
+/// A writer into chunks, which lets a large body need no large allocation.
 #[derive(Default)]
 struct Pieces {
     done: VecDeque<Bytes>,

@@ -1,4 +1,4 @@
-//! A way to the apiserver on which everything is counted.
+//! A client to the apiserver that counts its requests and bytes.
 
 use std::{
     pin::Pin,
@@ -21,7 +21,7 @@ use crate::{
     upstream::{Client, Error, Lane},
 };
 
-/// Counts what goes through a client on one behalf, and heeds the apiserver's warnings.
+/// A client that counts the requests of one origin and learns the apiserver's warnings.
 #[derive(Clone)]
 pub struct Metered {
     inner: Arc<dyn Client>,
@@ -41,7 +41,7 @@ struct Weighed {
 // === impl Metered ===
 
 impl Metered {
-    /// Counts what `inner` sends on behalf of `origin`.
+    /// Creates a client that counts what `inner` sends on behalf of `origin`.
     pub fn new(
         inner: Arc<dyn Client>,
         origin: Origin,
@@ -71,7 +71,7 @@ impl Metered {
         });
     }
 
-    /// What clients are sent is counted where it reaches them.
+    /// Counts the response's bytes; bytes to clients are counted elsewhere, as they are sent.
     fn weighed(&self, response: Response<Body>) -> Response<Body> {
         if self.origin == Origin::Client {
             return response;
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use crate::api::{GroupVersionResource, Verb};
 
-    /// Answers everything with an empty object.
+    /// Responds to everything with an empty object.
     struct Empty;
 
     impl Client for Empty {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_is_counted_as_its_sender_read_it() {
+    async fn a_request_is_counted_as_its_sender_parsed_it() {
         let metrics = Metrics::new();
         let insight = Insight::new(metrics.clone(), Instant::now());
         let warnings = Warnings::default();
@@ -210,7 +210,7 @@ mod tests {
             let url = "/api/v1/pods?watch=true&labelSelector=a%3Db";
             Request::get(url).body(Body::empty()).expect("a request")
         };
-        // Another resource than the URL's: it is not read again.
+        // The resource differs from the URL's: the URL is not parsed again.
         let widgets = GroupVersionResource::new("x.io", "v1", "widgets");
         let outline = Outline { verb: Verb::List, resource: Some(widgets), is_plain_read: true };
         way.send_read(request(), Lane::Short, outline.clone()).await.expect("an answer");

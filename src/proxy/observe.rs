@@ -1,7 +1,7 @@
-//! One record per request: its metrics, its log line and its `Cache-Status`.
+//! The record of a request: its metrics, its log line and its `Cache-Status`.
 //!
-//! Write-only: nothing in the data path reads it back. It closes when the answer's last byte has
-//! been handed on, or when the client went away.
+//! Write-only: no code on the data path reads it. It closes when the response's last byte has been
+//! passed on, or when the client has left.
 
 mod cache_status;
 mod counted;
@@ -50,7 +50,7 @@ pub struct RequestLog {
     records: Records,
     metrics: Metrics,
     client: Client,
-    /// Absent if nobody watched requests when it came.
+    /// The event for live viewers; absent if none were connected when the request arrived.
     told: Option<Told>,
     started: Instant,
     verb: Verb,
@@ -65,11 +65,11 @@ pub struct RequestLog {
     toll: Option<Toll>,
     /// The limit that held it, and for how long.
     held: Option<(PollLimit, Duration)>,
-    /// In mode `observe`: what enforce would have done, and why it would have been forwarded.
+    /// In mode `observe`: the outcome in mode `enforce`, and the reason of its forward.
     would: Option<Would>,
     would_detail: &'static str,
     fault: Option<Fault>,
-    /// Keeps a replica in use that a watch would have followed.
+    /// The replica that the watch would follow, kept in use.
     attached: Option<Attached>,
     asker: Option<Asker>,
     connection: u64,
@@ -80,24 +80,25 @@ pub struct RequestLog {
 /// The detail of a request whose client hung up before its response.
 const CLIENT_CLOSED: &str = "client-closed";
 
-/// What whoever watches requests is told of it.
+/// The event that live viewers of requests receive.
 struct Told {
     user_agent: Box<str>,
     target: Exposure,
 }
 
-/// What the account is told of an answer.
+/// The part of a response that the account records.
 #[derive(Clone, Copy, Debug, Default)]
 struct Said {
-    /// What it says, in short.
+    /// The fingerprint of the content.
     content: Option<u32>,
-    /// How many objects the replica holds that gave it.
+    /// The number of objects in the replica that answered.
     objects: Option<u32>,
-    /// A watch was told that its version had expired.
+    /// `true` if a watch ended because its version had expired.
     expired: bool,
 }
 
-/// The status of a request whose client hung up before its response, as in nginx and kube-apiserver.
+/// Returns the status of a request whose client hung up before its response, as in nginx and
+/// kube-apiserver.
 fn client_closed() -> StatusCode {
     StatusCode::from_u16(499).expect("a number of three digits")
 }
@@ -120,7 +121,7 @@ impl RequestLog {
             started: Instant::now(),
             verb: Verb::Other,
             target: None,
-            // Until there is a response.
+            // The value until there is a response.
             served_by: ServedBy::ClientClosed,
             detail: CLIENT_CLOSED,
             code: client_closed(),
@@ -139,7 +140,7 @@ impl RequestLog {
         }
     }
 
-    /// What it asks is known.
+    /// Records the parsed request.
     pub fn classified(&mut self, target: &Arc<Target>, asker: Asker) {
         asker.begins();
         self.asker = Some(asker);
@@ -149,7 +150,7 @@ impl RequestLog {
         self.present = Some(self.metrics.in_flight(lane));
     }
 
-    /// What will be done is known.
+    /// Records the plan.
     pub fn decided(&mut self, plan: &Plan) {
         match plan {
             Plan::Forward(forward) | Plan::Share(forward) => {
@@ -179,7 +180,7 @@ impl RequestLog {
         self.held = Some((limit, duration));
     }
 
-    /// What enforce would have done with it is known.
+    /// Records the outcome that the request would have in mode `enforce`.
     pub(super) fn foreseen(&mut self, foreseen: &mut Foreseen) {
         self.metrics.would_have(foreseen.would);
         if foreseen.paced {
@@ -191,24 +192,24 @@ impl RequestLog {
         self.toll = foreseen.toll.take();
     }
 
-    /// It waited for a replica.
+    /// Records a wait for a replica.
     pub fn waited(&self, reached: bool, duration: Duration) {
         let wait = if reached { Wait::Reached } else { Wait::GaveUp };
         self.metrics.waited(wait, duration);
     }
 
-    /// Whose account it is counted in.
+    /// Returns the account that the request belongs to.
     pub fn asker(&self) -> Option<&Asker> {
         self.asker.as_ref()
     }
 
-    /// What the answer from memory says, in short, and how many objects are held.
+    /// Records the fingerprint of a response from the cache and the number of objects held.
     pub fn said(&mut self, content: u32, objects: usize) {
         let objects = u32::try_from(objects).ok();
         self.said = Said { content: Some(content), objects, ..self.said };
     }
 
-    /// Memory answered, with the state at this version, or with what happens from now on.
+    /// Records a hit, with the state at this version, or with the events from now on.
     pub fn hit(
         &mut self,
         level: Level,
@@ -224,7 +225,7 @@ impl RequestLog {
         }
     }
 
-    /// The apiserver answered.
+    /// Records a response of the apiserver.
     pub fn forwarded(&mut self, reason: ForwardReason, response: Response<Body>) -> Response<Body> {
         self.served_by = ServedBy::Upstream;
         self.detail = reason.as_str();
@@ -232,7 +233,7 @@ impl RequestLog {
         self.with_status(response, &forwarded_as, reason.as_str())
     }
 
-    /// A document was given.
+    /// Records a document of discovery or OpenAPI.
     pub fn document(&mut self, result: DocumentResult, response: Response<Body>) -> Response<Body> {
         self.metrics.document(result);
         self.detail = ForwardReason::Discovery.as_str();
@@ -245,7 +246,7 @@ impl RequestLog {
         with_status(response, HeaderValue::from_static(given_of(result)))
     }
 
-    /// The apiserver answered an identical read.
+    /// Records a response that the apiserver gave to an identical read.
     pub fn coalesced(&mut self, reason: ForwardReason, response: Response<Body>) -> Response<Body> {
         self.metrics.coalesced();
         self.served_by = ServedBy::Coalesced;
@@ -254,7 +255,7 @@ impl RequestLog {
         self.with_status(response, &forwarded_as, reason.as_str())
     }
 
-    /// Nobody could answer.
+    /// Records a failure.
     pub fn failed(&mut self, error: &Error) {
         self.served_by = ServedBy::Proxy;
         self.detail = error.as_str();
@@ -265,7 +266,7 @@ impl RequestLog {
         self.target.as_ref()?.info.resource_request()
     }
 
-    /// The answer goes out; the record ends with its body.
+    /// Adds `Cache-Status`; the record ends with the response's body.
     pub fn close(mut self, response: Response<Body>) -> Response<Body> {
         self.code = response.status();
         if self.served_by == ServedBy::ClientClosed {
@@ -278,7 +279,7 @@ impl RequestLog {
         let response = if response.headers().contains_key(CACHE_STATUS) {
             response
         } else if self.fault == Some(Fault::Client) {
-            // It went nowhere.
+            // The request was not forwarded.
             with_status(response, said(&format!("listless; detail={}", self.detail)))
         } else {
             self.with_status(response, "fwd=miss", self.detail)
@@ -294,7 +295,7 @@ impl RequestLog {
         response.map(|inner| Body::wrap(Counted { inner, log: self, fingerprint }))
     }
 
-    /// To compare an answer of the apiserver's with the one before.
+    /// Returns the fingerprint that compares a response of the apiserver with the one before.
     fn fingerprint(&self, response: &Response<Body>) -> Option<Box<Fingerprint>> {
         let comparable = self.code == StatusCode::OK && self.said.content.is_none();
         let fingerprint = || Fingerprint::of(self.verb, response.headers());
@@ -326,7 +327,7 @@ impl RequestLog {
         }
     }
 
-    /// Shows it to those who watch requests now.
+    /// Sends the event to live viewers.
     fn tell(&self, phase: Phase, duration: Duration) {
         let (Some(told), true) = (&self.told, self.records.tap().is_watched()) else { return };
         let target = self.target.as_ref().filter(|_| told.target == Exposure::Clean);
@@ -339,7 +340,7 @@ impl RequestLog {
         self.records.tap().tell(&asked, answered);
     }
 
-    /// How it was answered, with the milliseconds it was held back.
+    /// Adds `Cache-Status`, with the milliseconds for which the request was held.
     fn with_status(&self, response: Response<Body>, how: &str, detail: &str) -> Response<Body> {
         let status = match self.held {
             None => format!("listless; {how}; detail={detail}"),

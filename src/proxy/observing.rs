@@ -1,8 +1,9 @@
-//! Mode `observe`: everything is forwarded unchanged, and what enforce would have done is found out.
+//! Mode `observe`: every request is forwarded unchanged, and the outcome in mode `enforce` is
+//! computed beside it.
 //!
-//! The same decision is made by the same code, with the same replicas, about a session that is what it
-//! would have been in mode `enforce`. Nobody waits for it: a wait that enforce would have made counts as
-//! if it had ended well, and an access review that is not known yet as refused.
+//! The same code makes the decision, with the same replicas and the session as mode `enforce` would
+//! have it. No request waits for it. A wait that `enforce` would make counts as successful. An
+//! access review that is not known yet counts as refused.
 
 use std::sync::Arc;
 
@@ -49,40 +50,40 @@ use crate::{
     websocket::Asked,
 };
 
-/// What enforce would have done with a request.
+/// The outcome of a request in mode `enforce`.
 pub(super) struct Foreseen {
-    /// In the end.
+    /// The final outcome.
     pub(super) would: Would,
-    /// Whether it would have been held back first.
+    /// `true` if it would have been held first.
     pub(super) paced: bool,
     /// The token it would have cost.
     pub(super) toll: Option<Toll>,
-    /// Why it would have been forwarded, if it would.
+    /// The reason of its forward, if it would have been forwarded.
     pub(super) reason: Option<ForwardReason>,
-    /// How it would have been sent.
+    /// The rewriting of that forward.
     rewriting: Rewriting,
-    /// The answer that memory would have given.
+    /// The response from the cache.
     answer: Option<Answer>,
-    /// Keeps the replica of a watch in use.
+    /// The replica of a watch, kept in use.
     pub(super) attached: Option<Attached>,
 }
 
-/// What memory would have answered with.
+/// A response from the cache.
 struct Answer {
     replica: Arc<Replica>,
     read: LocalRead,
 }
 
-/// Access reviews and the like that are asked for so that later requests can be foreseen.
+/// The background requests, such as access reviews, that the estimate of later requests needs.
 pub(super) struct Scouts(Arc<Semaphore>);
 
-/// So many may be under way.
+/// The limit of concurrent background requests.
 const SCOUTS_MAX: usize = 64;
 
 // === impl Proxy ===
 
 impl Proxy {
-    /// Forwards a request as it is, and accounts for what enforce would have done.
+    /// Forwards a request unchanged, and records its outcome in mode `enforce`.
     pub(super) async fn observe(
         &self,
         visit: &Visit,
@@ -125,7 +126,8 @@ impl Proxy {
         Ok(log.forwarded(ForwardReason::Observing, response))
     }
 
-    /// The same where no resource is asked for: a document is kept as often as enforce would ask for it.
+    /// Does the same for a request without a resource: a document is stored as often as `enforce`
+    /// would fetch it.
     async fn observe_document(
         &self,
         visit: &Visit,
@@ -151,7 +153,7 @@ impl Proxy {
         Ok(log.forwarded(reason, sent.map_err(|error| Error::upstream(error, info))?))
     }
 
-    /// What enforce would do, decided at once.
+    /// Returns the outcome in mode `enforce`, decided at once.
     fn foresee(
         &self,
         visit: &Visit,
@@ -248,7 +250,8 @@ impl Proxy {
         }
     }
 
-    /// What [`Proxy::may_know`] would come to, as far as is known; what is not, is asked for later.
+    /// Returns the remembered result of [`Proxy::may_know`]; an unknown one is requested in the
+    /// background.
     fn foretold(
         &self,
         visit: &Visit,
@@ -271,7 +274,7 @@ impl Proxy {
         }
     }
 
-    /// Asks the apiserver what it takes to foresee the next request like this one.
+    /// Asks the apiserver for the facts that the estimate of the next identical request needs.
     fn scout(&self, visit: &Visit, target: &Arc<Target>, attributes: Attributes) {
         let Some(place) = self.scouts.place() else { return };
         let (authorize, aggregation) = (self.authorize.clone(), self.aggregation.clone());
@@ -285,22 +288,22 @@ impl Proxy {
         });
     }
 
-    /// Whether the answer to this request is compared with what memory would have said.
+    /// Reports whether the response is compared with the one from the cache.
     fn check(&self, target: &Target, foreseen: &Foreseen, config: &Config) -> Option<Check> {
         let answer = foreseen.answer.as_ref()?;
         let read = target.info.resource_request()?.read.as_ref().ok()?;
-        // Any other answer may be older than memory.
+        // A response to another read may be older than the cache.
         if read.version != VersionMatch::MostRecent || self.cache.fraction() >= config.check_share {
             return None;
         }
         self.shadow.check(read, &answer.read, &answer.replica)
     }
 
-    /// Tells replicas what a forward teaches them.
+    /// Passes to the replicas the facts that a forward shows.
     pub(super) fn hint(&self, reason: ForwardReason, info: &RequestInfo) {
         match (reason, sought(info)) {
             (ForwardReason::LinkLost, Some((query, _))) => self.cache.nudge(query),
-            // What a request names itself may lie in a future that no bookmark reaches.
+            // A version that a request names may be a future one that no bookmark reaches.
             (ForwardReason::Behind, Some((query, version)))
                 if !matches!(version, VersionMatch::NotOlderThan(_)) =>
             {
@@ -352,7 +355,8 @@ impl Foreseen {
         }
     }
 
-    /// Who was held back is sent together with those it waited with.
+    /// Returns the same with the shared forward of a held read: it is sent together with those it
+    /// waited with.
     fn after_pacing(self, paced: bool) -> Self {
         let would = match self.would {
             Would::Forward if paced => Would::Share,
@@ -361,8 +365,9 @@ impl Foreseen {
         Self { would, paced, ..self }
     }
 
-    /// Whether the apiserver's answer would have taught the session something, too. A watch would show
-    /// only what its replica holds, in a form that is understood, whatever is forwarded in its place.
+    /// Reports whether the session would also have learned from the apiserver's response. A watch
+    /// would show only its replica's state, in a known format. This holds even if another request
+    /// is forwarded in its place.
     fn is_sent(&self) -> bool {
         matches!(self.would, Would::Share | Would::Forward)
     }

@@ -1,9 +1,10 @@
 //! Limits on repeated reads: one for reads that reach the apiserver, one for responses from memory.
 //!
-//! Invariants: at most [`HELD_MAX`] reads are held at once, and further ones are answered at once. A
-//! read whose client leaves while it is held returns its token. Nothing is kept of a read before its
-//! caller was allowed it: by an access review, or by a successful response of the apiserver. A read
-//! after a write of its session to that type, and a read with a changed response, is not counted.
+//! Invariants: at most [`HELD_MAX`] reads are held at once, and further ones are answered at once.
+//! A read whose client leaves while it is held returns its token. Nothing is kept of a read before
+//! its caller was allowed it: by an access review, or by a successful response of the apiserver.
+//! Two kinds of reads are not counted: those after a write of their session to that type, and those
+//! with a changed response.
 
 mod repeats;
 
@@ -39,7 +40,7 @@ pub(super) struct Pacing {
 /// The outcome of a check against the limits.
 #[derive(Default)]
 pub(super) struct Paced {
-    /// Holds or refuses the read; `None` lets it pass.
+    /// The plan that holds or refuses the read; `None` lets it pass.
     pub(super) plan: Option<Plan>,
     /// Settled when the response ends.
     pub(super) toll: Option<Toll>,
@@ -72,7 +73,7 @@ struct Waiting {
     leaving: Leaving,
 }
 
-/// Reads held at once.
+/// The limit of reads held at once.
 const HELD_MAX: usize = 1024;
 
 // === impl Pacing ===
@@ -114,7 +115,7 @@ impl Pacing {
         let key = || self.table.key(&poll.key());
         let found = self.table.find(key, &target.polls);
         let repeats = found.unwrap_or_else(|| self.table.make(key(), writes, now));
-        // Both are noted, whatever the other says.
+        // Both are recorded, whatever the other returns.
         if repeats.after_write(writes) | repeats.moved(version) {
             return Paced::default();
         }

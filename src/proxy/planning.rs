@@ -1,8 +1,9 @@
-//! From a request to its plan: what is asked before, in which order, and how long is waited.
+//! The steps from a request to its plan: the queries before the decision, their order, and the
+//! waits.
 //!
-//! What is decided is decided in [`decide`]; this is what it takes to ask it: the rules, the session,
-//! access reviews, the replicas. A plan is then checked against the limits on repeated reads; a read
-//! that is held is planned again when it is released.
+//! [`decide`] makes the decisions. This module collects their input: the rules, the session, access
+//! reviews, the replicas. A plan is then checked against the limits on repeated reads. A held read
+//! is planned again when it is released.
 
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
@@ -53,7 +54,8 @@ impl Proxy {
         paced.plan.unwrap_or(plan)
     }
 
-    /// Holds a poll back, then answers it by what is held by then, or sends it with all that waited.
+    /// Holds a poll, then answers it from the state at its release, or sends it with all that
+    /// waited.
     pub(super) async fn pace(
         &self,
         visit: &Visit,
@@ -106,7 +108,7 @@ impl Proxy {
         };
         let question = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
         if let Err(reason) = self.may_know(visit, target, question).await {
-            // Perhaps there was no answer: who really may not is refused by the apiserver.
+            // The review may have failed: the apiserver refuses a caller without the right itself.
             return Plan::Forward(Forward::detour(candidate.watch, reason));
         }
         let lookup = self.cache.lookup(&candidate.watch.query, Demand::Ignore);
@@ -142,11 +144,11 @@ impl Proxy {
         self.settle((&visit.session, &candidate.read.query), arrived, lookup, step, log).await
     }
 
-    /// Whether the caller may learn anything of a replica: whether there is one, and how it fares.
+    /// Checks whether the caller may know that a replica exists, and its state.
     ///
-    /// Our own user may know all of them: they were read in its name. A bearer must be allowed the
-    /// very read first, so that nobody starts a replica, waits for one or is told of one without it;
-    /// and what it may read must not depend on who it is.
+    /// Listless's own user may know all replicas: they were read in its name. A bearer must first
+    /// be allowed the same read. Without it, no caller starts a replica, waits for one or learns of
+    /// one. The content of the read must not depend on the caller.
     async fn may_know(
         &self,
         visit: &Visit,
@@ -165,7 +167,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Decides by what is held, again and again as long as it is worth waiting.
+    /// Decides by the current state, and repeats that while a wait can help.
     async fn settle(
         &self,
         (session, query): (&SharedSession, &Query),

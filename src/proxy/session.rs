@@ -1,9 +1,11 @@
-//! What one session has seen and written: marks, expectations and barriers per group-resource.
+//! The memory of one session, of everything it has seen and written: marks, expectations and
+//! barriers per group-resource.
 //!
-//! Pure state; time is passed in. [`Session::judge`] says whether a replica may answer a read: its own
-//! writes are shown, objects never age, and lists of one query never go back (S-WRITE-21, S-WRITE-22,
-//! S-CONS-32). An older version is no obstacle where the content is known to be the same. Every bound
-//! here errs towards the apiserver: what does not fit is collapsed into something stricter.
+//! Pure state; the time is a parameter. [`Session::judge`] decides whether a replica may answer a
+//! read. The session's own writes must be visible. Objects must never get older, and lists of one
+//! query must never go back (S-WRITE-21, S-WRITE-22, S-CONS-32). An older version is allowed where
+//! the content is known to be equal. Every limit here favours the apiserver: state that does not
+//! fit becomes stricter.
 
 mod lesson;
 mod record;
@@ -22,34 +24,35 @@ use record::Record;
 pub use record::{Doubt, Origin};
 pub use verdict::{Floor, Held, Imminence, Verdict};
 
-/// Everything remembered of one session (S-CONS-45).
+/// The state of one session (S-CONS-45).
 #[derive(Clone, Debug, Default)]
 pub struct Session {
     records: HashMap<GroupResource, Record>,
-    /// Something was seen or written, beyond what was inherited.
+    /// `true` if something was seen or written, beyond inherited state.
     lived: bool,
-    /// More group-resources than fit: those without a record are barred.
+    /// `true` if there were more group-resources than fit: those without a record are barred.
     overflowed: bool,
-    /// Something may have been seen of any resource before the session began.
+    /// `true` if the client may have seen any resource before the session began.
     past_unknown: bool,
 }
 
-/// Group-resources remembered per session; those an apiserver serves are far fewer.
+/// The limit of group-resources per session; apiservers serve far fewer.
 const RECORDS_MAX: usize = 2048;
 
 // === impl Session ===
 
 impl Session {
-    /// The session of clients that another process answered before.
+    /// Returns the session of clients that another process served before.
     ///
-    /// What a replica holds is newer than all they saw, for its first list is consistent and came after
-    /// it. A cache of the apiserver's need not be: reads that are forwarded stay consistent until
-    /// something newer was shown.
+    /// A replica's content is newer than everything they saw, because its first list is consistent
+    /// and came later. A cache in the apiserver may be older: forwarded reads stay consistent until
+    /// a newer version was shown.
     pub fn of_unknown_past() -> Self {
         Self { past_unknown: true, ..Self::default() }
     }
 
-    /// Whether a replica that covers `query` may answer it at the level `session` (S-CONS-32).
+    /// Decides whether a replica that covers `query` may answer it at the level `session`
+    /// (S-CONS-32).
     pub fn judge(&self, query: &Query, held: Held<'_>, now: Instant) -> Verdict {
         match self.record(query) {
             Some(record) => record.judge(query, held, now),
@@ -58,33 +61,34 @@ impl Session {
         }
     }
 
-    /// Like [`Session::judge`], for reads that only must not go back: resourceVersion=0 or N, and
-    /// the level `any`.
+    /// Decides like [`Session::judge`], for reads that only must not go back: resourceVersion=0 or
+    /// N, and the level `any`.
     pub fn judge_monotonic(&self, query: &Query, held: Held<'_>, now: Instant) -> Verdict {
         self.record(query).map_or(Verdict::Satisfied, |record| record.judge_shown(query, held, now))
     }
 
-    /// The version to give a list of `query` that the replica may answer, if it is above the
-    /// replica's: its content is that of both.
+    /// Returns the version for a list of `query` from the replica, if it is higher than the
+    /// replica's: the content at both versions is equal.
     pub fn list_version(&self, query: &Query, held: Held<'_>) -> Option<ResourceVersion> {
         self.record(query)?.list_version(query, held).cloned()
     }
 
-    /// The marks that keep the replica from answering `query`, although perhaps nothing changed that it
-    /// selects.
+    /// Returns the marks that keep the replica from answering `query`, although its objects may be
+    /// unchanged.
     pub fn doubts(&self, query: &Query, held: Held<'_>) -> Vec<Doubt> {
         self.record(query).map_or_else(Vec::new, |record| record.doubts(query, held))
     }
 
-    /// The replica shows all that a doubt is about: from its present version on, or `from` a later one,
-    /// at which the last change comes that concerns it.
+    /// Clears a doubt: the replica shows everything that it is about. It does so from its current
+    /// version on, or from `from`, the version of the last change that concerns it.
     pub fn clear(&mut self, doubt: &Doubt, replica: &Query, from: Option<ResourceVersion>) {
         if let Some(record) = self.records.get_mut(&replica.resource.group_resource()) {
             record.clear(doubt, replica, from);
         }
     }
 
-    /// Objects the replica lacks, which `query` selects or not by fields that the session was not told.
+    /// Returns objects that the replica lacks and whose selection by `query` depends on fields the
+    /// session has not seen.
     pub fn unseen(&self, query: &Query, held: Held<'_>) -> Vec<ObjectKey> {
         match self.record(query) {
             Some(record) if !query.fields.is_everything() => record.unseen(query, held),
@@ -92,19 +96,20 @@ impl Session {
         }
     }
 
-    /// At this version `query` does not select the object.
+    /// Notes that `query` does not select the object at this version.
     pub fn exclude(&mut self, query: &Query, key: &ObjectKey, at: &ResourceVersion) {
         if let Some(record) = self.records.get_mut(&query.resource.group_resource()) {
             record.exclude(key, at, query);
         }
     }
 
-    /// Whether a consistent read sent no earlier than `since` proves the replica (S-CONS-31).
+    /// Reports whether a consistent read sent no earlier than `since` proves the replica
+    /// (S-CONS-31).
     pub fn is_proven_since(&self, query: &Query, held: Held<'_>, since: Instant) -> bool {
         self.record(query).is_some_and(|record| record.is_proven_since(held, since))
     }
 
-    /// What a forwarded read of `query` must not be older than.
+    /// Returns the floor of a forwarded read of `query`.
     pub fn floor(&self, query: &Query) -> Floor {
         match self.record(query) {
             Some(record) if self.past_unknown && !record.has_consistent => Floor::Consistent,
@@ -114,26 +119,26 @@ impl Session {
         }
     }
 
-    /// Whether the next read must go upstream, because the last answer was 410 or 504.
+    /// Reports whether the next read must go upstream, because the last response was 410 or 504.
     pub fn must_go_upstream(&self, resource: &GroupResource) -> bool {
         self.records.get(resource).is_some_and(|record| record.upstream_next)
     }
 
-    /// A read of the resource was answered upstream as a consistent read.
+    /// Notes that the apiserver answered a consistent read of the resource.
     pub fn went_upstream(&mut self, resource: &GroupResource) {
         if let Some(record) = self.records.get_mut(resource) {
             record.upstream_next = false;
         }
     }
 
-    /// The session was told 410 or 504: the version it holds is of no use (S-CLI-03).
+    /// Notes a 410 or 504 response: the client's version is no longer usable (S-CLI-03).
     pub fn expired(&mut self, resource: &GroupResource) {
         if let Some(record) = self.record_mut(resource) {
             record.upstream_next = true;
         }
     }
 
-    /// A replica's state was shown, or a part of it.
+    /// Notes that all or a part of a replica's state was shown.
     pub fn shown_by(
         &mut self,
         replica: &Query,
@@ -146,14 +151,14 @@ impl Session {
         }
     }
 
-    /// A list of the apiserver's was shown.
+    /// Notes that a list from the apiserver was shown.
     pub fn listed(&mut self, list: List, now: Instant) {
         if let Some(record) = self.record_mut(&list.query.resource.group_resource()) {
             record.show_list(list, now);
         }
     }
 
-    /// Something of the resource was shown at this version, and it cannot be told what.
+    /// Notes that an unknown part of the resource was shown at this version.
     pub fn shown(
         &mut self,
         resource: &GroupResource,
@@ -166,7 +171,7 @@ impl Session {
         }
     }
 
-    /// Something was learned of one object at `now`; it replaces what was known of it.
+    /// Stores a fact about one object, learned at `now`; it replaces what was known of the object.
     pub fn expect(
         &mut self,
         resource: &GroupResource,
@@ -179,8 +184,8 @@ impl Session {
         }
     }
 
-    /// A consistent GET sent at `sent_at` shows now one object, or that there is none. It replaces
-    /// what was known before it was sent, and nothing that came to be known since.
+    /// Stores that a consistent GET sent at `sent_at` now shows one object, or that there is none.
+    /// It replaces facts from before it was sent, and none that were learned since.
     pub fn observe(
         &mut self,
         resource: &GroupResource,
@@ -193,7 +198,8 @@ impl Session {
         }
     }
 
-    /// A read that was not consistent showed one object; it only ever adds to what is known.
+    /// Stores that a read that was not consistent showed one object; it only adds to the known
+    /// facts.
     pub fn raise(
         &mut self,
         resource: &GroupResource,
@@ -206,8 +212,9 @@ impl Session {
         }
     }
 
-    /// Objects of which something is expected that a list of `query` at `version` settles if it lacks
-    /// them, with the version each was known at; it was sent at the given time if it was consistent.
+    /// Returns the objects whose expectations a list of `query` at `version` fulfils by not showing
+    /// them, with the version of each. `consistent_since` is the time the list was sent, if it was
+    /// consistent.
     pub fn settled_by(
         &self,
         query: &Query,
@@ -218,12 +225,12 @@ impl Session {
             .map_or_else(Vec::new, |record| record.settled_by(query, version, consistent_since))
     }
 
-    /// Whether something is expected of an object.
+    /// Reports whether an object has an expectation.
     pub fn expects(&self, resource: &GroupResource, key: &ObjectKey) -> bool {
         self.records.get(resource).is_some_and(|record| record.expects(key))
     }
 
-    /// A list showed an object; it was sent at the given time if it was consistent.
+    /// Notes that a list showed an object; the send time is set if the list was consistent.
     pub fn list(
         &mut self,
         resource: &GroupResource,
@@ -237,7 +244,7 @@ impl Session {
         }
     }
 
-    /// A list sent at `sent_at` did not have an object, as `left` says.
+    /// Notes that a list sent at `sent_at` lacked an object, as `left` states.
     pub fn leave(
         &mut self,
         resource: &GroupResource,
@@ -250,7 +257,7 @@ impl Session {
         }
     }
 
-    /// Adds a page of a list to those before it; nothing, if they are not known.
+    /// Adds a page of a list to the pages before it; returns `None` if they are unknown.
     pub fn page(
         &mut self,
         query: &Query,
@@ -260,39 +267,41 @@ impl Session {
         self.record_mut(&query.resource.group_resource())?.page(query, version, paging)
     }
 
-    /// Whether so much is expected of single objects that [`Session::prune`] is worth its while.
+    /// Reports whether there are enough expectations to make [`Session::prune`] worthwhile.
     pub fn is_crowded(&self, resource: &GroupResource) -> bool {
         self.records.get(resource).is_some_and(Record::is_crowded)
     }
 
-    /// Forgets what all replicas of the resource have reached; none of them is one that holds nothing.
+    /// Removes everything that all replicas of the resource have reached; every replica must hold a
+    /// snapshot.
     pub fn prune(&mut self, resource: &GroupResource, replicas: &[Option<Held<'_>>]) {
         if let Some(record) = self.records.get_mut(resource) {
             record.prune(replicas);
         }
     }
 
-    /// Whether a bound was reached since this was last asked.
+    /// Reports whether a limit was reached since the last call.
     pub fn has_overflowed(&mut self, resource: &GroupResource) -> bool {
         let record = self.records.get_mut(resource);
         record.is_some_and(|record| std::mem::take(&mut record.overflowed))
     }
 
-    /// Objects of a whole scope may have changed by `now` in ways no answer told.
+    /// Notes that objects of a whole scope may have changed by `now` in ways that no response
+    /// showed.
     pub fn swept(&mut self, resource: &GroupResource, scope: Scope, now: Instant) {
         if let Some(record) = self.record_mut(resource) {
             record.sweep(scope, now);
         }
     }
 
-    /// A watch that cannot be read along opened: until it ends, nothing is known of what it shows.
+    /// Notes that a watch opened that cannot be parsed: until it ends, its events are unknown.
     pub fn blinded(&mut self, resource: &GroupResource) {
         if let Some(record) = self.record_mut(resource) {
             record.blind_watches += 1;
         }
     }
 
-    /// Such a watch ended: what it showed is in the next consistent read.
+    /// Notes the end of such a watch: the next consistent read contains its events.
     pub fn sighted(&mut self, resource: &GroupResource, now: Instant) {
         if let Some(record) = self.record_mut(resource) {
             record.blind_watches = record.blind_watches.saturating_sub(1);
@@ -300,8 +309,8 @@ impl Session {
         }
     }
 
-    /// A consistent LIST sent at `sent_at` returned `version`: whatever was acknowledged before is
-    /// in it (S-CONS-20).
+    /// Notes that a consistent LIST sent at `sent_at` returned `version`: it contains everything
+    /// acknowledged before (S-CONS-20).
     pub fn proven(
         &mut self,
         resource: &GroupResource,
@@ -313,18 +322,18 @@ impl Session {
         }
     }
 
-    /// A session that demands whatever this one demands, and has not seen anything itself.
+    /// Returns a session with all demands of this one, which has not seen anything itself.
     #[must_use]
     pub fn heir(&self) -> Self {
         Self { lived: false, ..self.clone() }
     }
 
-    /// Whether it has seen or written anything itself.
+    /// Reports whether it has seen or written anything itself.
     pub fn has_lived(&self) -> bool {
         self.lived
     }
 
-    /// Makes `heir` demand everything this session demands, or more.
+    /// Makes `heir` demand everything that this session demands, or more.
     pub fn bequeath(&self, heir: &mut Self, now: Instant) {
         heir.overflowed |= self.overflowed;
         heir.past_unknown |= self.past_unknown;
@@ -335,17 +344,17 @@ impl Session {
         }
     }
 
-    /// Keeps of single objects only what their whole resource must then live up to.
+    /// Replaces the facts about single objects by floors of their whole resource.
     pub fn coarsen(&mut self, now: Instant) {
         self.records.values_mut().for_each(|record| record.collapse(now));
     }
 
-    /// How many expectations and barriers are held, for the metrics.
+    /// Returns the number of expectations and barriers, for the metrics.
     pub fn barriers(&self) -> usize {
         self.records.values().map(Record::barriers).sum()
     }
 
-    /// Memory held, estimated.
+    /// Returns the memory held, estimated.
     pub fn bytes(&self) -> usize {
         self.records.values().map(Record::bytes).sum()
     }

@@ -1,9 +1,9 @@
-//! Which session a request belongs to: our own user's, or that of the bearer of one token.
+//! The session of each request: the one of Listless's own user, or the one of a token's bearer.
 //!
-//! Bounded: sessions nobody uses are dropped, the least recently used first. What a dropped one
-//! demanded is not lost but kept, coarser and stricter, in one session that every new one begins
-//! as a copy of, for any new caller may be one that was dropped. So a caller who comes back is at
-//! worst sent to the apiserver once more, and never shown less than before.
+//! Bounded: unused sessions are dropped, the least recently used first. The demands of a dropped
+//! session are kept, coarser and stricter, in one shared session. Every new session starts as a
+//! copy of it, because any new caller may be one whose session was dropped. A returning caller is
+//! at worst sent to the apiserver once more, and never sees older state than before.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,29 +19,29 @@ use crate::{
     },
 };
 
-/// A session that requests and the answers still streaming share.
+/// A session that requests and their streaming responses share.
 #[derive(Clone, Debug, Default)]
 pub struct SharedSession(Arc<Mutex<Session>>);
 
-/// One request's caller, and the session it belongs to.
+/// A request's caller and its session.
 pub(super) struct Visit {
     pub(super) asker: Asker,
     pub(super) session: SharedSession,
 }
 
-/// What clients may have seen before this process answered any.
+/// The responses that clients may have seen before this process served any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Past {
-    /// Nothing that would bind us.
+    /// None that create a demand.
     None,
-    /// Answers of another process that ended without a word, such as a worker that crashed.
+    /// Responses of another process that ended without a handover, such as a crashed worker.
     Unknown,
 }
 
 /// The sessions of one process.
 pub struct Sessions {
     own: SharedSession,
-    /// Of strangers, whose answers teach nothing: always as new.
+    /// The session of unauthenticated callers, whose responses teach nothing: always empty.
     nobodys: SharedSession,
     bearers: Mutex<Bearers>,
     sessions_max: usize,
@@ -51,9 +51,9 @@ pub struct Sessions {
 #[derive(Default)]
 struct Bearers {
     held: HashMap<BearerId, Held>,
-    /// What dropped sessions demanded.
+    /// The demands of dropped sessions.
     past: Session,
-    /// Counts uses, to know which are the oldest.
+    /// The count of uses, which orders them.
     clock: u64,
 }
 
@@ -62,18 +62,18 @@ struct Held {
     used: u64,
 }
 
-/// How many sessions of bearers are held while they are not in use. Those in use are never dropped,
-/// since what their answers teach would be lost; they are fewer than the requests under way.
+/// The limit of bearers' sessions that are not in use. A session in use is never dropped, because
+/// the facts of its responses would be lost. There are never more of them than requests in flight.
 pub const SESSIONS_MAX: usize = 4096;
 
-/// How many expectations and barriers one bearer's session may hold, lest many tokens fill the memory;
-/// beyond it they become floors and barriers of whole resources.
+/// The limit of expectations and barriers in one bearer's session; it keeps many tokens from
+/// filling the memory. Above it, they become floors and barriers of whole resources.
 const BARRIERS_MAX: usize = 256;
 
-/// Whether a session holds more is looked at once in so many uses of any.
+/// The number of uses of any session between two checks of that limit.
 const USES_PER_LOOK: u64 = 16;
 
-/// When there is no room, this part of it is made at once.
+/// The part of the sessions that is dropped at once when there is no room.
 const PART_DROPPED: usize = 8;
 
 // === impl SharedSession ===
@@ -84,12 +84,12 @@ impl SharedSession {
         Self(Arc::new(Mutex::new(session)))
     }
 
-    /// Whether anybody else holds it, too.
+    /// Reports whether there is another reference to it.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// Held for a few instructions at a time, never across an await.
+    /// Locks the session; held for a few instructions, never across an await.
     pub fn lock(&self) -> MutexGuard<'_, Session> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -106,7 +106,7 @@ impl Visit {
 // === impl Sessions ===
 
 impl Sessions {
-    /// No sessions yet; at most `sessions_max` of bearers are held unused.
+    /// Creates an empty set that keeps at most `sessions_max` unused sessions of bearers.
     pub fn new(past: Past, sessions_max: usize, metrics: Metrics) -> Self {
         let past = match past {
             Past::None => Session::default(),
@@ -117,7 +117,7 @@ impl Sessions {
         Self { own, nobodys: SharedSession::default(), bearers, sessions_max, metrics }
     }
 
-    /// The session of this caller's requests.
+    /// Returns the session of this caller's requests.
     pub fn of(&self, caller: Caller, now: Instant) -> SharedSession {
         match caller {
             Caller::Own => self.own.clone(),
@@ -156,8 +156,8 @@ impl Sessions {
 // === impl Bearers ===
 
 impl Bearers {
-    /// Drops so many sessions that are not in use: first those that know nothing, such as those of
-    /// tokens the apiserver refuses, then the least recently used.
+    /// Drops `count` sessions that are not in use. Sessions without facts go first, such as those
+    /// of refused tokens, then the least recently used.
     fn make_room(&mut self, count: usize, now: Instant) {
         let idle = self.held.iter().filter(|(_, held)| !held.session.is_shared());
         let mut idle: Vec<_> =
@@ -210,7 +210,7 @@ mod tests {
         ResourceVersion::parse(&number.to_string()).expect("a version")
     }
 
-    /// What a session says of pods at version 10.
+    /// Returns the verdict of a session about pods at version 10.
     fn verdict(session: &SharedSession) -> Verdict {
         let query = Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All);
         judge(&session.lock(), &query)
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bearer_has_a_session_of_its_own_and_finds_it_again() {
+    fn every_bearer_keeps_its_own_session() {
         let sessions = sessions(8);
         let now = Instant::now();
         show(&sessions.of(bearer(1), now), 20);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_dropped_is_shown_nothing_older_than_before() {
+    fn the_caller_of_a_dropped_session_never_sees_older_state() {
         let sessions = sessions(8);
         let now = Instant::now();
         show(&sessions.of(bearer(0), now), 20);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dropped_session_did_without_a_version_bars_until_a_consistent_read() {
+    fn a_dropped_write_without_a_version_bars_until_a_consistent_read() {
         let sessions = sessions(1);
         let now = Instant::now();
         let key = ObjectKey::new(Some("shop"), "a");
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_in_use_are_kept_and_the_others_are_bounded() {
+    fn sessions_in_use_are_kept_and_unused_ones_are_bounded() {
         let sessions = sessions(16);
         let now = Instant::now();
         let watching = sessions.of(bearer(0), now);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_never_got_an_answer_do_not_displace_callers() {
+    fn refused_tokens_do_not_evict_the_sessions_of_callers() {
         let sessions = sessions(8);
         let now = Instant::now();
         show(&sessions.of(bearer(0), now), 20);

@@ -1,8 +1,8 @@
-//! Shadow checks: what memory would have said, held against what the apiserver said.
+//! Shadow checks: the response that the cache would give, compared with the apiserver's.
 //!
-//! In mode `observe` some answers are read along while they pass, unchanged. Afterwards the replica is
-//! brought to exactly the answer's version, and both bodies are compared byte for byte. What cannot be
-//! compared at one version is unknown, never different. No content reaches a log.
+//! In mode `observe`, some responses are copied while they pass, unchanged. The replica is then
+//! brought to exactly the response's version, and both bodies are compared byte for byte. Two
+//! bodies without a common version count as unknown, never as different. No content is logged.
 
 use std::{
     collections::VecDeque,
@@ -34,16 +34,16 @@ use crate::{
     metrics::{Limit, Metrics, Shadow},
 };
 
-/// The checks under way.
+/// The checks in progress.
 pub(super) struct Shadows {
     places: Arc<Semaphore>,
     metrics: Metrics,
 }
 
-/// One check, from the decision to the verdict.
+/// One check, from the decision to its result.
 pub(super) struct Check {
     read: Read,
-    /// What memory held when it was asked.
+    /// The snapshot at the time of the request.
     snapshot: Arc<Snapshot>,
     representation: Representation,
     replica: Arc<Replica>,
@@ -51,7 +51,7 @@ pub(super) struct Check {
     _place: OwnedSemaphorePermit,
 }
 
-/// An answer's body that is read along.
+/// A response body that is copied.
 struct Watched {
     inner: Body,
     chunks: VecDeque<Bytes>,
@@ -59,21 +59,21 @@ struct Watched {
     check: Option<Pending>,
 }
 
-/// What is known of the answer before its body.
+/// The facts about a response before its body.
 struct Pending {
     check: Check,
     code: StatusCode,
     is_gzip: bool,
 }
 
-/// What the apiserver said.
+/// The apiserver's response.
 struct Said {
     code: StatusCode,
     body: Vec<u8>,
     at: Instant,
 }
 
-/// The part of an answer that says which version it is of.
+/// The part of a response that contains its version.
 #[derive(Deserialize)]
 struct Versioned {
     metadata: Metadata,
@@ -85,13 +85,14 @@ struct Metadata {
     resource_version: String,
 }
 
-/// So many checks at once; each may hold an answer, and what memory held when it was asked.
+/// The limit of concurrent checks; each may hold a response and the snapshot at the time of the
+/// request.
 const CHECKS_MAX: usize = 8;
 
-/// The largest answer that is compared, compressed or not.
+/// The largest response that is compared, compressed or not.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// How long a replica may take to reach the answer's version: bookmarks come each minute.
+/// The longest wait for a replica to reach the response's version: bookmarks come each minute.
 const REACH_WAIT: Duration = Duration::from_secs(90);
 
 // === impl Shadows ===
@@ -101,8 +102,8 @@ impl Shadows {
         Self { places: Arc::new(Semaphore::new(CHECKS_MAX)), metrics }
     }
 
-    /// A check of the answer to this read, which memory would have answered so; none, if as many as
-    /// may be are under way.
+    /// Starts a check of this read, which the cache would have answered this way; returns `None` if
+    /// the limit is reached.
     pub(super) fn check(
         &self,
         read: &Read,
@@ -127,7 +128,7 @@ impl Shadows {
 // === impl Check ===
 
 impl Check {
-    /// The same answer, read along.
+    /// Returns the same response, whose body is copied as it passes.
     pub(super) fn attach(self, response: Response<Body>) -> Response<Body> {
         let code = response.status();
         let encoding = response.headers().get(header::CONTENT_ENCODING);
@@ -149,7 +150,7 @@ impl Check {
         let shadow = match said.code {
             StatusCode::OK => self.compare_state(said).await,
             StatusCode::NOT_FOUND if is_one_object => self.compare_absence(said).await,
-            // What the apiserver has no time for says nothing about what it holds.
+            // A refusal of an overloaded apiserver says nothing about its objects.
             code if code == StatusCode::TOO_MANY_REQUESTS || code.is_server_error() => {
                 Shadow::Unknown
             }
@@ -158,18 +159,18 @@ impl Check {
         if shadow == Shadow::Different {
             tracing::warn!(
                 resource = %query.resource, scope = query.scope.as_str(), one_object = is_one_object,
-                code, "memory would have said something else than the apiserver"
+                code, "shadow check failed: the cache would have answered differently than the apiserver"
             );
         }
         metrics.shadow_check(shadow);
     }
 
-    /// A list, or an object that is there.
+    /// Compares a list, or an object that exists.
     async fn compare_state(self, said: Said) -> Shadow {
         let Some(version) = version(&said.body) else { return Shadow::Unknown };
         let held = self.snapshot.version();
         let reached = if version <= *held && self.read.name.is_some() {
-            // It has not changed since; memory had it, too.
+            // It has not changed since, and the cache had it, too.
             self.snapshot.clone()
         } else {
             let deadline = said.at + REACH_WAIT;
@@ -186,7 +187,8 @@ impl Check {
         }
     }
 
-    /// Whether memory would have given exactly this body; nothing, if it could not give any.
+    /// Reports whether the cache would have returned exactly this body; `None` if it could not
+    /// return any.
     fn is_said(&self, snapshot: &Snapshot, body: &[u8]) -> Option<bool> {
         let query = &self.read.query;
         let chunks = match (&self.read.name, self.representation) {
@@ -213,15 +215,15 @@ impl Check {
         Some(is_prefix && rest.is_empty())
     }
 
-    /// An object that is not there: it must leave the replica, if it was there.
+    /// Compares a missing object: it must leave the replica, if it was there.
     async fn compare_absence(self, said: Said) -> Shadow {
         let resource = &self.read.query.resource;
         let named = GroupResource::new(&resource.group, &resource.resource);
         let Some(name) = self.read.name.clone() else { return Shadow::Unknown };
         let key = self.key(&name);
         if self.snapshot.object(&key).is_none() {
-            // How an error is laid out then depends on what else the client would take: memory would
-            // have left that to the apiserver (S-CT-06).
+            // The form of an error then depends on the client's other accepted types: the cache
+            // would have forwarded it (S-CT-06).
             if matches!(self.representation, Representation::Metadata(_)) {
                 return Shadow::Unknown;
             }
@@ -243,7 +245,7 @@ impl Check {
             if is_newest || Instant::now() >= deadline {
                 let had = self.snapshot.object(&key).map(|object| object.version().clone());
                 let has = snapshot.object(&key).map(|object| object.version().clone());
-                // Another of that name may have come to be.
+                // Another object of that name may have been created.
                 let same = is_newest && had == has;
                 return if same { Shadow::Different } else { Shadow::Unknown };
             }
@@ -276,7 +278,7 @@ impl Watched {
         }
     }
 
-    /// The client has all of it, or is about to.
+    /// Finishes the check: the client has the whole body, or is about to.
     fn conclude(&mut self) {
         let Some(Pending { check, code, is_gzip }) = self.check.take() else { return };
         let (chunks, at) = (std::mem::take(&mut self.chunks), Instant::now());
@@ -322,7 +324,7 @@ impl http_body::Body for Watched {
     }
 }
 
-/// The body as it is before compression; none, if it is too large or broken.
+/// Returns the body before compression; `None` if it is too large or broken.
 fn plain(chunks: &VecDeque<Bytes>, is_gzip: bool) -> Option<Vec<u8>> {
     let bytes = chunks.iter().map(|chunk| &**chunk).collect::<Vec<_>>().concat();
     if !is_gzip {

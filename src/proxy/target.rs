@@ -1,7 +1,7 @@
-//! What requests ask, remembered for those that repeat: a poll is read once.
+//! Parsed requests, remembered for repetition: a poll is parsed once.
 //!
-//! Invariant: a remembered target is used only for a request of the same caller, method and
-//! target text that announces no body, which is everything that [`RequestInfo::parse`] looks at.
+//! Invariant: a remembered target is used only for the same caller, method and target text without
+//! a body. [`RequestInfo::parse`] depends on nothing else.
 
 use std::{
     hash::BuildHasher,
@@ -26,38 +26,38 @@ use crate::{
     policy::{Policy, ResourcePolicy},
 };
 
-/// The targets asked for of late, each in the one place its text and caller give it.
+/// The recent targets, each in the slot that its text and caller select.
 pub struct Targets {
     places: Box<[Mutex<Option<Arc<Target>>>]>,
     hasher: RandomState,
 }
 
-/// What one caller asks with one request target.
+/// The parsed request of one caller for one target.
 pub struct Target {
     caller: Caller,
     text: Box<str>,
-    /// The target as the apiserver would read it.
+    /// The target, parsed as the apiserver would.
     pub info: RequestInfo,
-    /// Whether the caller may read this, as last heard.
+    /// The last access review of the caller for this read.
     pub review: authorize::Remembered,
-    /// The body the caller was last given.
+    /// The body that the caller last received.
     pub body: local::Remembered,
-    /// Who asked for it last, as the report tells them apart.
+    /// The account of its last request.
     pub asker: insight::Remembered,
     /// The counters of its repetitions.
     pub(super) polls: pacing::Remembered,
     rules: ArcSwapOption<Ruled>,
 }
 
-/// Which rules applied when they were last looked for.
+/// The rules of the last lookup.
 struct Ruled {
     policy: Arc<Policy>,
-    /// What the client called itself, where that matters.
+    /// The user agent, if the rules depend on it.
     user_agent: Option<HeaderValue>,
     rules: ResourcePolicy,
 }
 
-/// Targets remembered; of two that share a place the later stays.
+/// The limit of targets; of two in the same slot, the later one stays.
 const TARGETS_MAX: usize = 256;
 
 /// The longest target remembered.
@@ -66,7 +66,7 @@ const TEXT_BYTES_MAX: usize = 1024;
 // === impl Targets ===
 
 impl Targets {
-    /// What this request asks.
+    /// Returns the parsed request.
     pub fn read<B>(&self, caller: Caller, request: &Request<B>) -> Arc<Target> {
         let text = request.uri().path_and_query().map_or("", |target| target.as_str());
         if text.len() > TEXT_BYTES_MAX || !is_bare_get(request) {
@@ -96,17 +96,17 @@ impl Default for Targets {
 // === impl Target ===
 
 impl Target {
-    /// Who asks.
+    /// Returns the caller.
     pub fn caller(&self) -> Caller {
         self.caller
     }
 
-    /// The query of its URL, as sent.
+    /// Returns the query of its URL, as sent.
     pub(super) fn query(&self) -> &str {
         self.text.split_once('?').map_or("", |(_, query)| query)
     }
 
-    /// Whose account this is to be counted in.
+    /// Returns the account that the request belongs to.
     pub fn asker(&self, insight: &Insight, headers: &HeaderMap) -> insight::Asker {
         self.asker.of(headers, || {
             let question = insight::Question { info: &self.info, text: &self.text, headers };
@@ -127,7 +127,7 @@ impl Target {
         }
     }
 
-    /// Which rules of a policy apply to a request with these headers.
+    /// Returns the rules of a policy for a request with these headers.
     pub(super) fn rules(&self, policy: &Arc<Policy>, headers: &HeaderMap) -> ResourcePolicy {
         let user_agent = headers.get(header::USER_AGENT).filter(|_| policy.heeds_user_agents());
         if let Some(ruled) = &*self.rules.load()
@@ -144,7 +144,7 @@ impl Target {
     }
 }
 
-/// Whether nothing but the target tells what is asked.
+/// Reports whether the target alone defines the request.
 fn is_bare_get<B>(request: &Request<B>) -> bool {
     let headers = request.headers();
     request.method() == Method::GET
@@ -152,13 +152,13 @@ fn is_bare_get<B>(request: &Request<B>) -> bool {
         && !headers.contains_key(header::TRANSFER_ENCODING)
 }
 
-/// The read a request makes, when it makes one.
+/// Returns the read of a request, if it is one.
 pub(super) fn readable(info: &RequestInfo) -> Option<(&ResourceRequest, &Read)> {
     let request = info.resource_request()?;
     Some((request, request.read.as_ref().ok()?))
 }
 
-/// In which representation a request that is no watch is to be answered.
+/// Returns the representation of the response to a request other than a watch.
 pub(super) fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
     let pretty = readable(info).and_then(|(_, read)| read.pretty.as_deref());
     match Negotiated::of(headers, pretty) {
@@ -171,7 +171,7 @@ pub(super) fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
     }
 }
 
-/// What a read or a watch selects, and from which version.
+/// Returns the query and version of a read or a watch.
 pub(super) fn sought(info: &RequestInfo) -> Option<(&Query, &VersionMatch)> {
     let request = info.resource_request()?;
     match (&request.read, &request.watch) {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_differently_is_not_mixed_up() {
+    fn requests_that_parse_differently_are_kept_apart() {
         let targets = Targets::default();
         let body = |name, value| {
             Request::get(POLL).header(name, value).body(()).expect("a request with a body")
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_many_nor_long_targets_take_more_room() {
+    fn the_number_and_length_of_targets_are_bounded() {
         let targets = Targets::default();
         let long =
             request(Method::GET, &format!("/api/v1/pods?fieldSelector={}", "x".repeat(2000)));

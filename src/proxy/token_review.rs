@@ -1,9 +1,9 @@
-//! Reviews of a token that Listless made itself: the apiserver cannot know it.
+//! Reviews of a token that Listless itself created, which the apiserver cannot know.
 //!
-//! The review is sent to the apiserver first, whole, so that its checks and the caller's rights are
-//! the apiserver's. Only an answer that calls our own user's token unknown is completed, with the
-//! user that a SelfSubjectReview in our own name returns. Invariant: a token that is not ours, or a
-//! review that names audiences other than the issuer's, keeps the apiserver's answer.
+//! The review is first sent to the apiserver, complete: the apiserver checks it and the caller's
+//! rights. Only a response that calls the token of Listless's own user unknown is completed. The
+//! user comes from a SelfSubjectReview in Listless's own name. Invariant: the apiserver's response
+//! stays for any other token, and for a review of other audiences than the issuer's.
 
 use bytes::Bytes;
 use http::{
@@ -53,7 +53,7 @@ struct Verdict {
     authenticated: bool,
 }
 
-/// The answer to a SelfSubjectReview.
+/// The response to a SelfSubjectReview.
 #[derive(Deserialize)]
 struct SelfReview<'a> {
     #[serde(borrow)]
@@ -77,10 +77,10 @@ const GROUP: &str = "authentication.k8s.io";
 const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const ISSUER: &str = "/.well-known/openid-configuration";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// The largest review that is read; a larger one is forwarded unread.
+/// The largest review that is parsed; a larger one is forwarded unparsed.
 const REVIEW_BYTES_MAX: usize = 64 * 1024;
 
-/// Reports whether a request of our own user may review the token of that user.
+/// Reports whether a request of Listless's own user may review the token of that user.
 pub(super) fn is_one(caller: Caller, info: &RequestInfo, headers: &HeaderMap) -> bool {
     let is_review = |request: &ResourceRequest| {
         request.verb == Verb::Create
@@ -91,7 +91,7 @@ pub(super) fn is_one(caller: Caller, info: &RequestInfo, headers: &HeaderMap) ->
     caller == Caller::Own && info.resource_request().is_some_and(is_review) && is_short(headers)
 }
 
-/// Sends a review and completes the answer if the token is our own user's.
+/// Sends a review and completes the response if the token is that of Listless's own user.
 pub(super) async fn send(
     identify: &Identify,
     forwarder: &Forwarder,
@@ -136,24 +136,24 @@ fn reviewed(body: &[u8]) -> Option<Spec> {
     Some(serde_json::from_slice::<Asked>(body).ok()?.spec)
 }
 
-/// The status within an answer that calls the token unknown.
+/// Returns the status within a response that calls the token unknown.
 fn unknown(answer: &[u8]) -> Option<&str> {
     let status = serde_json::from_slice::<Answered<'_>>(answer).ok()?.status.get();
     let verdict: Verdict = serde_json::from_str(status).ok()?;
     (!verdict.authenticated).then_some(status)
 }
 
-/// The answer with another status in place of `status`, which is a part of it.
+/// Returns the response with another status in place of `status`, which is a part of it.
 fn spliced(answer: &[u8], status: &str, own: &str) -> Bytes {
     let begin = status.as_ptr().addr() - answer.as_ptr().addr();
     let (before, rest) = answer.split_at(begin);
     [before, own.as_bytes(), &rest[status.len()..]].concat().into()
 }
 
-/// The status that the apiserver would give a token of our own user.
+/// Returns the status that the apiserver would give a token of Listless's own user.
 async fn status_of_own(forwarder: &Forwarder, spec: &Spec) -> Option<String> {
     let audiences = match spec.audiences.as_deref() {
-        // Without audiences in the answer, the token is for the apiserver itself.
+        // A response without audiences is for the apiserver itself.
         None | Some([]) => String::new(),
         Some(asked) => {
             let issuer = read(forwarder, Request::get(ISSUER).body(Body::empty()).ok()?).await?;
@@ -169,7 +169,7 @@ async fn status_of_own(forwarder: &Forwarder, spec: &Spec) -> Option<String> {
     Some(format!("{{\"authenticated\":true,\"user\":{user}{audiences}}}"))
 }
 
-/// The body of a successful answer in JSON.
+/// Returns the body of a successful response in JSON.
 async fn read(forwarder: &Forwarder, mut request: Request<Body>) -> Option<Bytes> {
     request.headers_mut().insert(ACCEPT, JSON);
     let response = forwarder.send_own(request).await.ok()?;

@@ -1,6 +1,8 @@
-//! Warnings the apiserver attaches to every read of a resource, such as of a deprecated version.
+//! The warnings that the apiserver attaches to every read of a resource, such as of a deprecated
+//! version.
 //!
-//! What it said with its last own answer is said with ours (S-HDR-03): clients print it.
+//! A response from the cache repeats the warnings of the apiserver's last own response (S-HDR-03):
+//! clients print them.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -12,13 +14,13 @@ use crate::{api::GroupVersionResource, hash::HashMap};
 #[derive(Clone, Debug, Default)]
 pub struct Warnings(Arc<RwLock<HashMap<GroupVersionResource, Vec<HeaderValue>>>>);
 
-/// Resources with warnings that are remembered; an apiserver deprecates far fewer.
+/// The limit of resources with warnings; an apiserver deprecates far fewer.
 const RESOURCES_MAX: usize = 1024;
 
 // === impl Warnings ===
 
 impl Warnings {
-    /// Takes over what the apiserver's answer to a read of this resource says.
+    /// Stores the warnings of the apiserver's response to a read of this resource.
     pub fn learn(&self, resource: &GroupVersionResource, headers: &HeaderMap) {
         let said: Vec<_> = headers.get_all(header::WARNING).iter().cloned().collect();
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -34,7 +36,7 @@ impl Warnings {
         }
     }
 
-    /// Says the same in an answer of ours.
+    /// Adds the stored warnings to a response from the cache.
     pub fn repeat(&self, resource: &GroupVersionResource, headers: &mut HeaderMap) {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if known.is_empty() {
@@ -51,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_last_is_repeated_until_it_is_no_longer_said() {
+    fn the_last_warnings_are_repeated_until_they_end() {
         let warnings = Warnings::default();
         let resource = GroupVersionResource::new("", "v1", "componentstatuses");
         let said = HeaderMap::from_iter([(

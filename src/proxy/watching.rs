@@ -1,9 +1,9 @@
-//! Watches answered from replicas: what is sent when, and how they end.
+//! Watches from replicas: the order of their events, and their end.
 //!
-//! Invariants: the session has learned an event before its bytes can be read; a watch that told
-//! nothing yet does not end within two seconds (S-WATCH-28) unless its client asked for that; nothing
-//! is sent that is not proven, or after the caller's review has run out, however slowly it reads; there
-//! is no queue: who reads too slowly is cut off cleanly (S-WATCH-24).
+//! Invariants: the session has learned an event before its bytes can be read. A watch without any
+//! event does not end within two seconds (S-WATCH-28) unless its client asked for that. Nothing is
+//! sent that is not proven, or after the caller's review has expired, however slowly it reads.
+//! There is no queue: a client that reads too slowly is disconnected cleanly (S-WATCH-24).
 
 mod alarm;
 mod websocket;
@@ -39,7 +39,7 @@ use crate::{
     },
 };
 
-/// Opens watches, a bounded number at a time.
+/// The open watches, bounded in number.
 pub struct Watches {
     places: Arc<Semaphore>,
     closing: CancellationToken,
@@ -54,21 +54,23 @@ pub struct Watching {
     metrics: Metrics,
     bookmarks: bool,
     opened: Instant,
-    /// When it ends at the latest.
+    /// The latest end.
     deadline: Instant,
-    /// When the next bookmark is due.
+    /// The time of the next bookmark.
     bookmark_at: Option<Instant>,
     max_staleness: Duration,
     permit: Permit,
-    /// When it is asked whether the caller still may watch. The apiserver itself never asks again.
+    /// The time of the next access review. The apiserver itself never repeats its own check.
     review_at: Instant,
-    /// Nothing is sent later without another review.
+    /// The time after which nothing is sent without another review.
     believed_until: Instant,
-    /// A review under way: until when it is believed, or nothing if the caller may no longer watch.
+    /// The review in progress; its result is its expiry, or `None` if the caller may no longer
+    /// watch.
     review: Option<BoxFuture<'static, Option<Instant>>>,
-    /// Whether nothing was told yet.
+    /// `true` until the first event.
     silent: bool,
-    /// Waits since the watch opened, as the alarm does: to begin anew with each event is dear.
+    /// The shutdown signal. It waits since the watch opened, like the wake timer, because a new
+    /// wait for each event is expensive.
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
     alarm: Alarm,
     ending: Option<WatchEnd>,
@@ -76,55 +78,56 @@ pub struct Watching {
     _present: Presence,
 }
 
-/// How a watch is to be answered.
+/// The parameters of a watch.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// How its events reach the client.
+    /// The transport of its events.
     pub transport: Transport,
-    /// A number in 0..1 that decides when it ends, if the client does not say (S-WATCH-12).
+    /// A number in 0..1 that selects its length, if the client sets none (S-WATCH-12).
     pub fraction: f64,
-    /// When it opens.
+    /// The time at which it opens.
     pub now: Instant,
 }
 
-/// So many watches are answered from memory at a time; others are forwarded.
+/// The limit of watches from the cache; further ones are forwarded.
 const WATCHES_MAX: usize = 8192;
 
-/// A watch without `timeoutSeconds` ends after this time and up to as much again (S-WATCH-12).
+/// The shortest length of a watch without `timeoutSeconds`; the longest is twice as much
+/// (S-WATCH-12).
 const LENGTH_MIN: Duration = Duration::from_secs(1800);
 
-/// No watch lasts longer, whatever its client asks for.
+/// The longest watch, whatever its client asks for.
 const LENGTH_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// How often a watch is told how far it has come (S-WATCH-31).
+/// The interval of bookmarks (S-WATCH-31).
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
-/// The last bookmark comes so long before the end, but not sooner than a second after the start.
+/// The time of the last bookmark before the end; it is not sent in the first second of the watch.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 const BOOKMARK_FIRST: Duration = Duration::from_secs(1);
 
-/// From one review of a watch to the next at least so much time passes.
+/// The shortest interval between two reviews of a watch.
 const REVIEW_GAP: Duration = Duration::from_secs(1);
 
-/// Clients take a watch that ends sooner without an event for broken (S-WATCH-28).
+/// The shortest watch without an event: clients treat a shorter one as broken (S-WATCH-28).
 pub(super) const SILENT_MIN: Duration = Duration::from_secs(2);
 
 // === impl Watches ===
 
 impl Watches {
-    /// None are open.
+    /// Creates a set without watches.
     pub fn new(metrics: Metrics) -> Self {
         let (places, closing) = (Semaphore::new(WATCHES_MAX), CancellationToken::new());
         Self { places: Arc::new(places), closing, metrics }
     }
 
-    /// Ends all of them, as an apiserver does that is about to end itself.
+    /// Ends all of them, as an apiserver does before its own end.
     pub fn close(&self) {
         self.closing.cancel();
     }
 
-    /// Starts to follow what was allowed, or says why the apiserver must be asked after all; what the
-    /// watch shows is learned by `session`.
+    /// Opens a watch of the allowed replica, or returns the reason to forward it; `session` learns
+    /// its events.
     pub fn open(
         &self,
         watch: &Watch,
@@ -185,7 +188,7 @@ impl From<OpenError> for ForwardReason {
 // === impl Watching ===
 
 impl Watching {
-    /// The watch as the body of an answer: an event in each frame.
+    /// Returns the watch as a response body, with one event in each frame.
     pub fn into_body(self) -> Body {
         let frames = stream::unfold(Box::new(self), |mut watching| async move {
             let line = watching.next().await?;
@@ -194,7 +197,7 @@ impl Watching {
         Body::wrap(StreamBody::new(frames))
     }
 
-    /// The next line, as soon as there is one; nothing at the end. May be dropped and called again.
+    /// Returns the next line, once there is one; `None` at the end. Cancel-safe.
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(end) = self.ending {
@@ -238,7 +241,7 @@ impl Watching {
         line
     }
 
-    /// The session's next read must not be older than this event (S-PROMISE-01).
+    /// Makes the session learn this event: its next read must not be older (S-PROMISE-01).
     fn learn(&self, event: &Event, now: Instant) {
         if !is_on(Mutant::WatchTeachesNothing) {
             let mut session = self.session.lock();
@@ -246,7 +249,8 @@ impl Watching {
         }
     }
 
-    /// The mark at the end of the initial events, for those who want bookmarks (S-WATCH-33).
+    /// Returns the marker at the end of the initial events, for clients that asked for bookmarks
+    /// (S-WATCH-33).
     fn mark_initial_end(&mut self, version: &ResourceVersion) -> Option<Bytes> {
         if !self.bookmarks || is_on(Mutant::InitialEventsEndMissing) {
             return None;
@@ -255,7 +259,7 @@ impl Watching {
         Some(self.tell(Told::Bookmark, line))
     }
 
-    /// A bookmark, if one is due and its version is news (S-WATCH-31).
+    /// Returns a bookmark, if one is due and the client does not have its version yet (S-WATCH-31).
     fn due_bookmark(&mut self, version: &ResourceVersion, now: Instant) -> Option<Bytes> {
         if self.bookmark_at.is_none_or(|at| now < at) {
             return None;
@@ -279,7 +283,8 @@ impl Watching {
         self.bookmark_at = (due < self.deadline).then_some(due);
     }
 
-    /// Why nothing more may be sent now. Looked at before each event: who reads slowly may never catch up.
+    /// Returns the reason why nothing more may be sent. It is checked before each event: a slow
+    /// reader may never catch up.
     async fn checked(&mut self, now: Instant) -> Option<WatchEnd> {
         if self.review.is_none() && now >= self.review_at {
             self.review_at = now + self.permit.review_every();
@@ -312,13 +317,13 @@ impl Watching {
         proven.filter(|until| *until >= now)
     }
 
-    /// Waits until something may have changed: news, time, or what the caller may do.
+    /// Waits until something may have changed: the replica, the time, or the caller's rights.
     async fn wait(&mut self, now: Instant) {
         let proven = self.proven_until(now).map(|until| until + JUST_AFTER);
         let times = [self.bookmark_at, Some(self.review_at), proven];
         let until = times.into_iter().flatten().fold(self.deadline, Instant::min);
         tokio::select! {
-            // What ends it comes first, so that no stream of news can hold that up.
+            // The end is polled first: a stream of events cannot delay it.
             biased;
             reviewed = maybe(&mut self.review) => self.ending = self.reviewed(reviewed),
             () = self.closing.as_mut() => self.ending = Some(WatchEnd::Shutdown),
@@ -334,12 +339,13 @@ impl Watching {
     }
 }
 
-/// The next review: as planned, or when the last one has run out, as where a token ends soon.
+/// Returns the time of the next review: the planned one, or the expiry of the last one, as for a
+/// token that ends soon.
 fn review_at(planned: Instant, believed_until: Instant, now: Instant) -> Instant {
     planned.min(believed_until.max(now + REVIEW_GAP))
 }
 
-/// What is proven until a moment is no longer so after it.
+/// A margin: a proof that ends at an instant is no longer valid after it.
 const JUST_AFTER: Duration = Duration::from_millis(1);
 
 impl Drop for Watching {
@@ -348,7 +354,7 @@ impl Drop for Watching {
     }
 }
 
-/// The result of a future, if there is one; else never.
+/// Returns the result of a future, if there is one; waits for ever otherwise.
 async fn maybe<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
     match future {
         Some(future) => Pin::new(future).await,

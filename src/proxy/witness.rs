@@ -1,4 +1,5 @@
-//! Who sees whether a write changes anything: the version before is the replica's, or the one shown last.
+//! The observer of a write, which detects whether it changes anything. The version before is the
+//! replica's, or the last shown one.
 
 use crate::{
     api::{Verb, query::Query, request::RequestInfo, selector::FieldSelector},
@@ -6,7 +7,7 @@ use crate::{
     insight::{Asker, Insight, Witness},
 };
 
-/// Who is to see what the answer to this request tells: to a GET, an update or a patch of one object.
+/// Returns the observer of a GET, an update or a patch of one object.
 pub(super) fn of(
     info: &RequestInfo,
     asker: Option<&Asker>,

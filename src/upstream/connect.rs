@@ -1,7 +1,7 @@
-//! From an endpoint to a connection that is ready for HTTP: dial, proxy, TLS, ALPN.
+//! The steps from an endpoint to a connection that is ready for HTTP: dial, proxy, TLS, ALPN.
 //!
-//! Invariant: a connection carries a client certificate only if the endpoint's TLS configuration
-//! has one. Nothing here keeps connections; that is the pool's.
+//! Invariant: a connection has a client certificate only if the endpoint's TLS configuration has
+//! one. The pool keeps connections; this module does not.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,10 +18,10 @@ use super::{
     dial::{Dial, HttpProxy, Stream, bare_host},
 };
 
-/// How long dialling, the proxy's answer and the TLS handshake may take together.
+/// The timeout of dial, proxy response and TLS handshake together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the apiserver is, and how it proves that it is the apiserver.
+/// The address of the apiserver, and the verification of its certificate.
 #[derive(Clone)]
 pub struct Endpoint {
     scheme: Scheme,
@@ -37,21 +37,21 @@ struct Tls {
     server_name: ServerName<'static>,
 }
 
-/// Why a server URL cannot be used.
+/// The reason why a server URL is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// Neither `http` nor `https`.
+    /// The scheme is neither `http` nor `https`.
     #[error("server URL {0} is neither http:// nor https://")]
     Scheme(Uri),
-    /// Names no host.
-    #[error("server URL {0} names no host")]
+    /// The URL names no host.
+    #[error("server URL {0} has no host")]
     NoHost(Uri),
-    /// The name to verify the certificate against is not one.
-    #[error("{0:?} is not a server name that a certificate can have")]
+    /// The name for the verification of the certificate is not a valid one.
+    #[error("{0:?} is not a valid server name of a certificate")]
     ServerName(String),
 }
 
-/// Which protocols are offered.
+/// The protocols that are offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Offer {
     /// HTTP/2 if the server has it, else HTTP/1.1.
@@ -60,28 +60,28 @@ pub(super) enum Offer {
     Http1,
 }
 
-/// What the two sides agreed on.
+/// The negotiated protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Http2,
     Http1,
 }
 
-/// Why no connection came about; all who waited for it are told.
+/// The reason why no connection was made; every waiting request gets a copy.
 #[derive(Clone)]
 pub(super) enum ConnectError {
     TimedOut,
     Failed(Arc<dyn std::error::Error + Send + Sync>),
 }
 
-/// Opens connections to one endpoint.
+/// The opener of connections to one endpoint.
 pub(super) struct Connector {
     dialler: Arc<dyn Dial>,
     endpoint: Endpoint,
     tls: ArcSwapOption<Offers>,
 }
 
-/// One TLS configuration per offer.
+/// The TLS configuration of each offer.
 struct Offers {
     any: TlsConnector,
     http1: TlsConnector,
@@ -90,9 +90,9 @@ struct Offers {
 // === impl Endpoint ===
 
 impl Endpoint {
-    /// An endpoint at `server`; `config` is used when the scheme is `https`.
+    /// Creates an endpoint at `server`; `config` is used for the scheme `https`.
     ///
-    /// `server_name` replaces the URL's host when the certificate is verified.
+    /// `server_name` replaces the URL's host in the verification of the certificate.
     pub fn new(
         server: &Uri,
         config: Arc<ClientConfig>,
@@ -118,14 +118,14 @@ impl Endpoint {
         Ok(Self { scheme, authority, base_path, tls, proxy: None })
     }
 
-    /// The same endpoint, reached through a proxy.
+    /// Returns the same endpoint, reached through a proxy.
     #[must_use]
     pub fn through(mut self, proxy: HttpProxy) -> Self {
         self.proxy = Some(proxy);
         self
     }
 
-    /// The same endpoint with another TLS configuration.
+    /// Returns the same endpoint with another TLS configuration.
     #[must_use]
     pub(super) fn with_tls(mut self, config: Arc<ClientConfig>) -> Self {
         if let Some(tls) = &mut self.tls {
@@ -134,12 +134,12 @@ impl Endpoint {
         self
     }
 
-    /// Host and port as the server URL has them.
+    /// Returns host and port as in the server URL.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// The path every request's path is appended to; empty for most clusters.
+    /// Returns the path before every request's path; empty for most clusters.
     pub fn base_path(&self) -> &str {
         &self.base_path
     }
@@ -148,12 +148,12 @@ impl Endpoint {
         &self.scheme
     }
 
-    /// The host, without the brackets of an IPv6 address.
+    /// Returns the host, without the brackets of an IPv6 address.
     pub fn host(&self) -> String {
         bare_host(&self.authority)
     }
 
-    /// The port, which the server URL need not name.
+    /// Returns the port, which the server URL may omit.
     pub fn port(&self) -> u16 {
         let default = if self.tls.is_some() { 443 } else { 80 };
         self.authority.port_u16().unwrap_or(default)
@@ -177,7 +177,8 @@ impl Connector {
         &self.endpoint
     }
 
-    /// Uses another TLS configuration from now on, such as one with a renewed certificate.
+    /// Replaces the TLS configuration of later connections, for example after a certificate was
+    /// renewed.
     pub(super) fn replace_tls(&self, config: &ClientConfig) {
         if self.endpoint.tls.is_some() {
             self.tls.store(Some(Offers::new(config)));

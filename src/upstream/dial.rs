@@ -1,7 +1,7 @@
 //! Byte streams to the apiserver: TCP, or TCP through an HTTP proxy.
 //!
-//! The dialler is passed in, so that the whole upstream side runs over simulated networks. Nothing
-//! here knows TLS or HTTP beyond the proxy's CONNECT.
+//! The dialler is a parameter, to run the whole upstream side over simulated networks. This module
+//! knows nothing of TLS, and of HTTP only the proxy's CONNECT.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -13,13 +13,13 @@ use tokio::{
     net::{TcpSocket, TcpStream, lookup_host},
 };
 
-/// The longest answer to a CONNECT that is read.
+/// The longest response to a CONNECT that is read.
 const CONNECT_ANSWER_BYTES_MAX: usize = 8 * 1024;
 
-/// How long one of several addresses of a name may take before the next one is tried.
+/// The timeout of one of several addresses of a name, before the next one is tried.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a silent connection is trusted before its peer is probed.
+/// The silence of a connection after which its peer is probed.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 
 /// The time between probes.
@@ -30,7 +30,7 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for T {}
 
-/// Something that opens byte streams to `host:port`.
+/// An opener of byte streams to `host:port`.
 pub trait Dial: Send + Sync + 'static {
     /// Opens one stream; `host` is a name or an IP address without brackets.
     fn dial(&self, host: String, port: u16) -> BoxFuture<'static, io::Result<Box<dyn Stream>>>;
@@ -48,17 +48,17 @@ pub struct HttpProxy {
     authorization: Option<HeaderValue>,
 }
 
-/// Why a proxy URL cannot be used.
+/// The reason why a proxy URL is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// The scheme is not `http`.
     #[error("proxy-url has scheme {0:?}, only http:// is supported")]
     Scheme(String),
-    /// There is no host in it.
-    #[error("proxy-url names no host")]
+    /// The URL names no host.
+    #[error("proxy-url has no host")]
     NoHost,
-    /// User and password cannot stand in a header.
-    #[error("proxy-url has credentials that are not plain text")]
+    /// User and password are not valid in a header.
+    #[error("the credentials in proxy-url are not valid in a header")]
     Credentials,
 }
 
@@ -100,7 +100,7 @@ async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Small writes go out at once, and a peer that vanished without a word is noticed in a minute.
+/// Sends small writes at once, and detects within a minute that a peer has vanished.
 ///
 /// HTTP/2 has its own pings; this is for HTTP/1.1 and for tunnels.
 pub fn tune(stream: &TcpStream) -> io::Result<()> {
@@ -115,7 +115,7 @@ pub fn tune(stream: &TcpStream) -> io::Result<()> {
 // === impl HttpProxy ===
 
 impl HttpProxy {
-    /// Reads a `proxy-url`.
+    /// Parses a `proxy-url`.
     pub fn parse(url: &http::Uri) -> Result<Self, ProxyError> {
         match url.scheme_str() {
             Some("http") => {}
@@ -133,7 +133,7 @@ impl HttpProxy {
         Ok(Self { host, port: authority.port_u16().unwrap_or(80), authorization })
     }
 
-    /// Dials the proxy and asks it for a tunnel to `target`.
+    /// Dials the proxy and requests a tunnel to `target`.
     pub async fn dial(&self, dialler: &dyn Dial, target: &str) -> io::Result<Box<dyn Stream>> {
         let mut stream = dialler.dial(self.host.clone(), self.port).await?;
         let mut request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n").into_bytes();
@@ -150,7 +150,7 @@ impl HttpProxy {
     }
 }
 
-/// The host of an authority without port, credentials and IPv6 brackets.
+/// Returns the host of an authority without port, credentials and IPv6 brackets.
 pub(super) fn bare_host(authority: &Authority) -> String {
     authority.host().trim_start_matches('[').trim_end_matches(']').to_owned()
 }
@@ -180,12 +180,12 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Reads byte by byte up to the blank line: what follows it belongs to the tunnel.
+/// Reads byte by byte up to the blank line: later bytes belong to the tunnel.
 async fn read_head(stream: &mut dyn Stream) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(256);
     while !head.ends_with(b"\r\n\r\n") {
         if head.len() == CONNECT_ANSWER_BYTES_MAX {
-            return Err(io::Error::other("the proxy's answer to CONNECT is too long"));
+            return Err(io::Error::other("the proxy's response to CONNECT is too long"));
         }
         head.push(stream.read_u8().await?);
     }
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn proxy_is_asked_for_a_tunnel_and_later_bytes_stay_in_it() {
+    async fn a_proxy_opens_a_tunnel_and_later_bytes_stay_in_it() {
         let (asked, stream) = tunnel(b"HTTP/1.1 200 Connection established\r\n\r\nhello").await;
         assert_eq!(
             asked,
@@ -246,14 +246,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn proxy_that_refuses_is_named_with_its_status_line() {
+    async fn the_refusal_of_a_proxy_contains_its_status_line() {
         let (_, stream) = tunnel(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n").await;
         let error = stream.err().unwrap().to_string();
         assert!(error.contains("407 Proxy Authentication Required"), "{error}");
     }
 
     #[test]
-    fn only_plain_http_proxies_are_taken() {
+    fn only_plain_http_proxies_are_accepted() {
         let error = HttpProxy::parse(&"socks5://localhost:1080".parse().unwrap()).err().unwrap();
         assert!(error.to_string().contains("socks5"), "{error}");
     }

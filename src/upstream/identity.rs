@@ -1,7 +1,8 @@
-//! Where the apiserver is and who we are to it: from a kubeconfig or a service account.
+//! The apiserver's address and Listless's own identity, from a kubeconfig or a service account.
 //!
-//! Invariant: the endpoint for other people's requests never has our client certificate; only the
-//! [`Own`] client has our credentials. Kubeconfig formats and plugins are the `kube` crate's work.
+//! Invariant: the endpoint for other callers' requests never has Listless's client certificate;
+//! only the [`Own`] client has its credentials. The `kube` crate handles kubeconfig formats and
+//! plugins.
 
 mod credentials;
 mod follow;
@@ -33,16 +34,16 @@ use super::{
 };
 use crate::{body::BoxError, metrics::Metrics};
 
-/// An apiserver and our own identity there.
+/// An apiserver and Listless's own identity there.
 pub struct Access {
-    /// For requests that bring their own credentials.
+    /// The endpoint for requests with their own credentials.
     endpoint: Endpoint,
     credentials: Credentials,
-    /// The context or service account it was read from.
+    /// The source of both.
     source: Source,
 }
 
-/// What an [`Access`] was read from.
+/// The source of an [`Access`].
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A context of one or several kubeconfig files.
@@ -61,31 +62,31 @@ pub enum Source {
         /// The pod's namespace.
         namespace: String,
     },
-    /// Nothing: whoever started us said it.
+    /// None: the caller passed everything in.
     Given {
         /// The apiserver's URL.
         server: Uri,
     },
 }
 
-/// Why there is no access.
+/// The reason why there is no access.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kubeconfig could not be read, parsed or merged.
-    #[error("kubeconfig {files} cannot be read")]
+    #[error("cannot read kubeconfig {files}")]
     Kubeconfig {
         /// The file, or the files that were to be merged.
         files: String,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: Box<KubeconfigError>,
     },
-    /// There is no file, or it may not be read.
+    /// The kubeconfig file does not exist, or must not be read.
     #[error("cannot read kubeconfig {files}; pass --kubeconfig or set KUBECONFIG")]
     NoKubeconfig {
         /// The file, or the files that were to be merged.
         files: String,
-        /// The system's reason.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
@@ -96,7 +97,7 @@ pub enum Error {
     NoCurrentContext {
         /// The files.
         files: String,
-        /// The names it has.
+        /// The names of its contexts.
         available: String,
     },
     /// The context does not exist.
@@ -104,13 +105,15 @@ pub enum Error {
     NoSuchContext {
         /// The files.
         files: String,
-        /// The context asked for.
+        /// The requested context.
         context: String,
-        /// The names it has.
+        /// The names of its contexts.
         available: String,
     },
-    /// The context names something that does not exist.
-    #[error("context {context:?} of kubeconfig {files} names {kind} {name:?}, which is not there")]
+    /// The context names an entry that does not exist.
+    #[error(
+        "context {context:?} of kubeconfig {files} names {kind} {name:?}, which does not exist"
+    )]
     Dangling {
         /// The files.
         files: String,
@@ -118,33 +121,33 @@ pub enum Error {
         context: String,
         /// `cluster` or `user`.
         kind: &'static str,
-        /// The name that leads nowhere.
+        /// The name without an entry.
         name: String,
     },
-    /// The cluster's entry cannot be used.
-    #[error("the cluster of {origin} cannot be used")]
+    /// The cluster's entry is invalid.
+    #[error("cannot use the cluster of {origin}")]
     Cluster {
-        /// Where it stands.
+        /// The place of the entry.
         origin: String,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: BoxError,
     },
-    /// The user's entry cannot be used.
-    #[error("the credentials of {origin} cannot be used")]
+    /// The user's entry is invalid.
+    #[error("cannot use the credentials of {origin}")]
     Credentials {
-        /// Where they stand.
+        /// The place of the entry.
         origin: String,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: BoxError,
     },
     /// A file of the service account could not be read.
-    #[error("service account file {} cannot be read", .path.display())]
+    #[error("cannot read service account file {}", .path.display())]
     ServiceAccount {
         /// The file.
         path: PathBuf,
-        /// What happened.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -166,7 +169,7 @@ pub async fn from_kubeconfig(path: Option<&Path>, context: Option<&str>) -> Resu
     Access::new(config, None, Source::Kubeconfig { files, context, namespace }).await
 }
 
-/// Reads the service account mounted at `directory` for the apiserver at `host` and `port`.
+/// Reads the service account mounted at `directory`, for the apiserver at `host` and `port`.
 pub async fn in_cluster(directory: &Path, host: &str, port: u16) -> Result<Access, Error> {
     let source = |namespace| Source::ServiceAccount { directory: directory.to_owned(), namespace };
     let read = |name: &str| {
@@ -183,14 +186,15 @@ pub async fn in_cluster(directory: &Path, host: &str, port: u16) -> Result<Acces
     let server = format!("https://{host}:{port}").parse();
     let server = server.map_err(|error: http::uri::InvalidUri| unusable(error.into()))?;
     let roots = crate::tls::roots(bundle.as_bytes()).map_err(|error| unusable(error.into()))?;
-    drop(roots); // Only to refuse an unusable bundle here; the file is read again as it changes.
+    drop(roots); // It only checks the bundle here; the file is read again when it changes.
     let mut config = Config::new(server);
     config.root_cert = Some(Vec::new());
     config.root_cert_file = Some(directory.join("ca.crt"));
     Access::new(config, Some(directory.join("token")), source(namespace)).await
 }
 
-/// In a pod its service account, unless a kubeconfig or a context was named; else the kubeconfig.
+/// Reads the service account in a pod, unless a kubeconfig or a context was named; else the
+/// kubeconfig.
 pub async fn here(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
@@ -204,7 +208,8 @@ pub async fn here(
     }
 }
 
-/// The apiserver at a URL, trusted by the certificates in `authority_pem`, as the bearer of a token.
+/// Creates the access of a token's bearer to an apiserver at a URL, which the certificates in
+/// `authority_pem` verify.
 pub async fn from_token(server: Uri, authority_pem: &str, token: String) -> Result<Access, Error> {
     let source = Source::Given { server: server.clone() };
     let certificates: Result<Vec<_>, _> =
@@ -217,7 +222,7 @@ pub async fn from_token(server: Uri, authority_pem: &str, token: String) -> Resu
     Access::new(config, None, source).await
 }
 
-/// Host and port of the apiserver, as every pod of a cluster has them in its environment.
+/// Returns host and port of the apiserver from the environment of a pod.
 pub fn cluster_address() -> Option<(String, u16)> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let port = variable("KUBERNETES_SERVICE_PORT")?.parse().ok()?;
@@ -230,7 +235,7 @@ fn read(path: Option<&Path>, files: &str) -> Result<Kubeconfig, Error> {
         None => Kubeconfig::read(),
     };
     read.map_err(|source| match source {
-        // Its own text repeats the path.
+        // The error's own text repeats the path.
         KubeconfigError::ReadConfig(source, _) => {
             Error::NoKubeconfig { files: files.to_owned(), source }
         }
@@ -250,7 +255,7 @@ fn files(path: Option<&Path>) -> String {
     }
 }
 
-/// The context to use, and whether its cluster names a proxy itself.
+/// Returns the context to use, and whether its cluster names a proxy itself.
 fn checked_context(
     kubeconfig: &Kubeconfig,
     asked: Option<&str>,
@@ -307,17 +312,17 @@ impl Access {
         Ok(Self { endpoint, credentials, source })
     }
 
-    /// Where the apiserver is.
+    /// Returns the address of the apiserver.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Where all this was read.
+    /// Returns the source of the access.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Tells of the token, if it is a service account's.
+    /// Publishes metrics of the token, if it is a service account's.
     pub fn metered(self, metrics: &Metrics) -> Self {
         if let Source::ServiceAccount { .. } = self.source {
             self.credentials.metered(metrics.clone());
@@ -325,10 +330,10 @@ impl Access {
         self
     }
 
-    /// The two clients: one for requests with their own credentials, one with ours.
+    /// Returns the two clients: one for requests with their own credentials, one with Listless's.
     ///
-    /// They share connections, but for credentials that the apiserver has not accepted yet, and unless
-    /// ours carry a client certificate.
+    /// They share connections, except for credentials that the apiserver has not accepted yet. They
+    /// share none if Listless's credentials include a client certificate.
     pub fn clients(self, dialler: Arc<dyn Dial>, settings: Settings) -> (Pool, Own) {
         let plain = Pool::new(Arc::clone(&dialler), self.endpoint.clone(), settings.clone());
         let own = match self.credentials.tls() {
@@ -339,7 +344,7 @@ impl Access {
     }
 }
 
-/// The endpoint as those see it who bring their own credentials.
+/// Returns the endpoint for requests with their own credentials.
 fn endpoint(config: &Config) -> Result<Endpoint, BoxError> {
     let mut config = config.clone();
     config.auth_info = AuthInfo::default();
@@ -359,7 +364,7 @@ fn endpoint(config: &Config) -> Result<Endpoint, BoxError> {
 // === impl Source ===
 
 impl Source {
-    /// The namespace that goes with it: the context's or the pod's.
+    /// Returns the namespace of the source: the context's or the pod's.
     pub fn namespace(&self) -> &str {
         match self {
             Self::Kubeconfig { namespace, .. } | Self::ServiceAccount { namespace, .. } => {

@@ -1,7 +1,7 @@
-//! Requests in our own name.
+//! Requests with Listless's own identity.
 //!
-//! Invariant: whatever identity a request came with is removed before ours is added, so that no
-//! caller is ever mixed up with us.
+//! Invariant: any identity in a request is removed before Listless's own is added. A caller is
+//! never confused with Listless.
 
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header::AUTHORIZATION};
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::body::Body;
 
-/// A [`Client`] that sends everything with our own credentials.
+/// A [`Client`] that sends every request with Listless's own credentials.
 #[derive(Clone)]
 pub struct Own {
     pool: Pool,
@@ -22,11 +22,11 @@ pub struct Own {
     impersonation: Impersonation,
 }
 
-/// What becomes of a request's own `Impersonate-*` headers.
+/// The treatment of a request's own `Impersonate-*` headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Impersonation {
     Removed,
-    /// They go first: the apiserver decides whether we may act as that user.
+    /// They take precedence: the apiserver decides whether Listless may act as that user.
     Kept,
 }
 
@@ -37,7 +37,7 @@ impl Own {
         Self { pool, credentials, impersonation: Impersonation::Removed }
     }
 
-    /// The same identity for requests of its own user, who may act as somebody else.
+    /// Allows requests of Listless's own user to impersonate.
     #[must_use]
     pub fn allowing_impersonation(mut self) -> Self {
         self.impersonation = Impersonation::Kept;
@@ -69,7 +69,7 @@ impl Own {
         self.pool.upgrade(request).await
     }
 
-    /// Takes away whom the request claims to come from.
+    /// Replaces the identity that the request claims.
     fn introduce(&self, headers: &mut HeaderMap) {
         let claims: Vec<_> = headers.keys().filter(|name| self.is_claim(name)).cloned().collect();
         for name in &claims {
@@ -94,7 +94,7 @@ impl Own {
         Ok(request)
     }
 
-    /// Gets new credentials after a refusal; whether another try makes sense.
+    /// Renews the credentials after a refusal; reports whether a retry makes sense.
     async fn refreshed(&self, sent_at: Instant) -> bool {
         match self.credentials.refresh(sent_at).await {
             Ok(Refreshed::No) => false,
@@ -105,7 +105,7 @@ impl Own {
                 true
             }
             Err(error) => {
-                warn!(%error, "own credentials were refused and could not be renewed");
+                warn!(%error, "the apiserver refused the credentials, and their renewal failed");
                 false
             }
         }

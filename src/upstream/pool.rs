@@ -1,8 +1,8 @@
-//! Connections to one apiserver, shared by all requests that may share them.
+//! The connections to one apiserver, shared by all requests that may share them.
 //!
-//! Invariants: long requests never take a place from short ones; a request is sent a second time
-//! only if the apiserver certainly never looked at it; requests whose credential was not accepted
-//! yet have connections of their own; no credential is added here.
+//! Invariants: long requests never take a slot from short ones. A request is sent again only if the
+//! apiserver certainly never processed it. Requests whose credential was not accepted yet have
+//! their own connections. No credential is added here.
 
 mod http1;
 mod http2;
@@ -33,26 +33,26 @@ use super::{
 };
 use crate::body::Body;
 
-/// How often one request is tried when the apiserver keeps refusing it unseen.
+/// The limit of attempts for one request that the apiserver keeps refusing unprocessed.
 const ATTEMPTS_MAX: usize = 3;
 
 #[cfg(test)]
 pub(super) use self::stream::KEPT_BYTES_MAX;
 
-/// Headers that belong to one HTTP/1.1 connection, besides those that `Connection` names.
+/// The headers that belong to one HTTP/1.1 connection, besides those that `Connection` names.
 const CONNECTION_HEADERS: [HeaderName; 5] = [
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     TRANSFER_ENCODING,
     UPGRADE,
-    // The body is sent at once: nobody waits for a `100 Continue`.
+    // The body is sent at once, without a wait for `100 Continue`.
     EXPECT,
 ];
 
-/// The bounds of a pool.
+/// The limits of a pool.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Requests at a time on one HTTP/2 connection, if the server allows as many.
+    /// Concurrent requests on one HTTP/2 connection, if the server allows as many.
     pub streams_max: usize,
     /// HTTP/2 connections for short requests.
     pub short_connections_max: usize,
@@ -62,28 +62,28 @@ pub struct Settings {
     pub unproven_connections_max: usize,
     /// HTTP/1.1 connections per lane, for servers without HTTP/2.
     pub http1_connections_max: usize,
-    /// Requests per lane that may wait for a place.
+    /// Requests per lane that may wait for a slot.
     pub waiting_max: usize,
-    /// How long a request waits for a place.
+    /// The longest wait of a request for a slot.
     pub wait_max: Duration,
     /// Upgraded connections.
     pub tunnels_max: usize,
-    /// How long a connection is kept unused.
+    /// The time for which an unused connection is kept.
     pub idle_timeout: Duration,
-    /// How often a connection is probed.
+    /// The interval of pings.
     pub ping_interval: Duration,
-    /// How long the answer to a probe may take.
+    /// The timeout of a ping.
     pub ping_timeout: Duration,
 }
 
-/// A [`Client`] that passes requests on with the credentials they have.
+/// A [`Client`] that forwards requests with their own credentials.
 #[derive(Clone)]
 pub struct Pool {
     connector: Arc<Connector>,
     host: HeaderValue,
     proven: Lanes,
     unproven: Lanes,
-    /// Absent if every connection itself proves who sends.
+    /// The accepted credentials; absent if every connection itself authenticates its sender.
     trust: Option<Arc<Trust>>,
     tunnels: Tunnels,
 }
@@ -118,7 +118,7 @@ impl Default for Settings {
 // === impl Pool ===
 
 impl Pool {
-    /// A pool of connections to `endpoint`; nothing is dialled before the first request.
+    /// Creates a pool of connections to `endpoint`; nothing is dialled before the first request.
     pub fn new(dialler: Arc<dyn Dial>, endpoint: Endpoint, settings: Settings) -> Self {
         let host = HeaderValue::from_str(endpoint.authority().as_str())
             .expect("an authority is made of visible ASCII");
@@ -139,13 +139,14 @@ impl Pool {
         Self { connector, host, proven, unproven, trust: Some(Arc::default()), tunnels }
     }
 
-    /// The same for requests that all come from one user, known by a client certificate.
+    /// Returns the same for requests that all come from one user, authenticated by a client
+    /// certificate.
     #[must_use]
     pub fn of_one_user(self) -> Self {
         Self { trust: None, ..self }
     }
 
-    /// Uses another TLS configuration, and new connections, for the requests to come.
+    /// Uses another TLS configuration, and new connections, for later requests.
     pub fn replace_tls(&self, config: &rustls::ClientConfig) {
         self.connector.replace_tls(config);
         for lanes in [&self.proven, &self.unproven] {
@@ -208,7 +209,7 @@ impl Pool {
         self.tunnels.open(request, &self.host).await
     }
 
-    /// Where the endpoint has what was asked for.
+    /// Returns the URI of the request at the endpoint.
     fn uri(&self, asked: &Uri) -> Result<Uri, Error> {
         let endpoint = self.connector.endpoint();
         let path = match (asked.path_and_query(), endpoint.base_path()) {
@@ -252,10 +253,10 @@ impl Client for Pool {
     }
 }
 
-/// Refuses a switch of protocols: the request did not ask for one. Its connection is dropped.
+/// Rejects a switch of protocols that the request did not ask for. Its connection is dropped.
 fn final_answer(response: Response<Body>) -> Result<Response<Body>, Error> {
     if response.status().is_informational() {
-        return Err(Error::Broken(format!("unexpected answer {}", response.status()).into()));
+        return Err(Error::Broken(format!("unexpected response {}", response.status()).into()));
     }
     Ok(response)
 }

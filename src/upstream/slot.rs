@@ -1,7 +1,7 @@
-//! A place for one request on a connection, held until its response's body ended.
+//! A slot for one request on a connection, held until its response's body ended.
 //!
-//! Invariant: a connection never has more slots out than its limit, which is the peer's stream
-//! limit; so no stream waits inside the HTTP library where nobody would notice.
+//! Invariant: a connection never has more slots in use than its limit, which is the peer's stream
+//! limit. No stream then waits unnoticed inside the HTTP library.
 
 use std::sync::{
     Arc,
@@ -10,19 +10,19 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-/// More than any limit.
+/// A value above any limit.
 const CLOSED: usize = usize::MAX / 2;
 
-/// Counts the requests in flight on one connection.
+/// The counter of requests in flight on one connection.
 pub(super) struct Slots {
     used: AtomicUsize,
-    /// All slots ever taken: shows whether a connection was used between two looks.
+    /// The number of slots ever taken: it shows whether a connection was used between two checks.
     taken: AtomicU64,
-    /// Who waits for a slot on any connection of the lane.
+    /// The waiters for a slot on any connection of the lane.
     freed: Arc<Notify>,
 }
 
-/// One request's place; gives it back when dropped.
+/// The slot of one request, freed when it is dropped.
 pub(super) struct Slot(Arc<Slots>);
 
 // === impl Slots ===
@@ -40,7 +40,7 @@ impl Slots {
         self.taken.load(Ordering::Acquire)
     }
 
-    /// Takes a slot if fewer than `limit` are out.
+    /// Takes a slot if fewer than `limit` are in use.
     pub(super) fn take(self: &Arc<Self>, limit: usize) -> Option<Slot> {
         let below = |used| (used < limit).then_some(used + 1);
         self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, below).ok()?;
@@ -48,7 +48,7 @@ impl Slots {
         Some(Slot(Arc::clone(self)))
     }
 
-    /// Lets nobody take a slot again; refuses when one is out.
+    /// Closes the slots for good, unless one is in use.
     pub(super) fn close_if_unused(&self) -> bool {
         self.used.compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }

@@ -1,4 +1,4 @@
-//! A connection's byte stream with what must live and be seen exactly as long as it.
+//! A connection's byte stream, with the counters and the slot of its lifetime.
 
 use std::{
     io,
@@ -14,14 +14,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{dial::Stream, slot::Slot};
 
-/// A byte stream that counts its reads and holds a place until it is closed.
+/// A byte stream that counts its reads and holds a slot until it is closed.
 pub(super) struct Socket {
     stream: Box<dyn Stream>,
     reads: Reads,
     _place: Option<Slot>,
 }
 
-/// How often a stream brought bytes: proof that its peer lives.
+/// The number of reads with bytes: a proof that the peer is alive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reads(Arc<AtomicU64>);
 

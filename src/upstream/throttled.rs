@@ -1,8 +1,8 @@
-//! A ceiling on what Listless asks the apiserver for of its own accord.
+//! The rate limit of Listless's own requests to the apiserver.
 //!
-//! Replicas list, watch, probe and catch up; each is bounded by itself, and all of them together here,
-//! so that whatever goes wrong Listless does not add to it. Who comes too often waits its turn, and is
-//! told that there is no room if that takes too long.
+//! Replicas list, watch, probe and catch up. Each of these has its own limit, and this one limits
+//! all of them together: in a failure, Listless does not add load. A request above the limit waits
+//! its turn, and fails as saturated if that takes too long.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     metrics::{Limit, Metrics},
 };
 
-/// A client that sends no more often than its ceiling allows.
+/// A client that sends no more often than its limit allows.
 #[derive(Clone)]
 pub struct Throttled {
     inner: Arc<dyn Client>,
@@ -25,31 +25,31 @@ pub struct Throttled {
     metrics: Metrics,
 }
 
-/// A request whose turn has yet to come; dropped before, it leaves its turn to others.
+/// A queued request; if it is dropped before its turn, it leaves the turn to others.
 struct Turn {
     ceiling: Arc<Ceiling>,
     used: bool,
 }
 
-/// As many as a busy controller is allowed to send by itself.
+/// The rate, as high as a busy controller's own client allows.
 const PER_SECOND: f64 = 50.0;
 
-/// A start, or an end of an outage, lists and watches everything at once.
+/// The burst: a start, or an end of an outage, lists and watches everything at once.
 const BURST: u32 = 100;
 
-/// Nobody waits longer for its turn.
+/// The longest wait for a turn.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 // === impl Throttled ===
 
 impl Throttled {
-    /// Sends through `inner`.
+    /// Creates a client that sends through `inner`.
     pub fn new(inner: Arc<dyn Client>, metrics: Metrics) -> Self {
         let ceiling = Ceiling::new(Rate::new(PER_SECOND, BURST), Instant::now());
         Self { inner, ceiling: Arc::new(ceiling), metrics }
     }
 
-    /// Sends through another client, under the same ceiling.
+    /// Returns a client that sends through another client, under the same limit.
     pub fn beside(&self, inner: Arc<dyn Client>) -> Self {
         Self { inner, ceiling: self.ceiling.clone(), metrics: self.metrics.clone() }
     }
@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes when each request came.
+    /// Records the time of each request.
     #[derive(Clone, Default)]
     struct Noting(Arc<Mutex<Vec<Instant>>>);
 
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn beyond_the_burst_requests_go_out_at_the_rate_and_in_their_order() {
+    async fn requests_above_the_burst_are_sent_at_the_rate_and_in_order() {
         let noting = Noting::default();
         let client = Throttled::new(Arc::new(noting.clone()), Metrics::new());
         let start = Instant::now();
@@ -151,13 +151,13 @@ mod tests {
         let times = noting.0.lock().expect("no panic").clone();
         let at_once = times.iter().filter(|at| **at == start).count();
         assert_eq!(at_once, BURST as usize);
-        // A hundred more at fifty a second; timers are as fine as a millisecond.
+        // A hundred more at fifty a second; timers have a resolution of a millisecond.
         let took = *times.last().expect("requests") - start;
         assert!((1.9..2.1).contains(&took.as_secs_f64()), "{took:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_would_wait_too_long_is_told_so_and_the_bound_is_reported() {
+    async fn a_request_that_would_wait_too_long_fails_and_is_counted() {
         let metrics = Metrics::new();
         let client = Throttled::new(Arc::new(Noting::default()), metrics.clone());
         let sends = (0..1000).map(|_| client.send(request(), Lane::Short));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn two_ways_share_one_ceiling() {
+    async fn two_clients_share_one_limit() {
         let client = Throttled::new(Arc::new(Noting::default()), Metrics::new());
         let beside = client.beside(Arc::new(Noting::default()));
         for way in [&client, &beside].into_iter().cycle().take(BURST as usize) {
@@ -181,14 +181,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_stops_waiting_leaves_its_turn_to_others() {
+    async fn a_dropped_request_leaves_its_turn_to_others() {
         let noting = Noting::default();
         let client = Throttled::new(Arc::new(noting.clone()), Metrics::new());
         for _ in 0..BURST {
             client.send(request(), Lane::Short).await.expect("an answer");
         }
         for _ in 0..100 {
-            // Given up as soon as it waits.
+            // The request is dropped as soon as it waits.
             let _ = tokio::time::timeout(Duration::ZERO, client.send(request(), Lane::Short)).await;
         }
         let start = Instant::now();

@@ -1,7 +1,7 @@
 //! Connections that stop being HTTP: exec, attach, port-forward, proxy and WebSocket watches.
 //!
-//! Invariants: a tunnel's connection comes from no pool and goes back to none; nothing of what the
-//! client sends after its request goes upstream before the apiserver agreed (S-NET-04).
+//! Invariants: a tunnel's connection belongs to no pool. No byte after the client's request goes
+//! upstream before the apiserver agreed (S-NET-04).
 
 use std::{io, sync::Arc};
 
@@ -25,10 +25,10 @@ use super::{
 };
 use crate::body::Body;
 
-/// Bytes on their way in each direction of a tunnel.
+/// The buffer in each direction of a tunnel.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// Opens a dedicated connection for each upgrade.
+/// The opener of a dedicated connection for each upgrade.
 #[derive(Clone)]
 pub(super) struct Tunnels {
     connector: Arc<Connector>,
@@ -36,9 +36,9 @@ pub(super) struct Tunnels {
     tunnels_max: usize,
 }
 
-/// Copies bytes both ways until both sides have ended; returns how many went each way.
+/// Copies bytes both ways until both sides have ended; returns the number of bytes each way.
 ///
-/// One side's end is passed on while the other may still send.
+/// The end of one side is passed on while the other may still send.
 pub async fn splice(
     mut client: impl AsyncRead + AsyncWrite + Unpin,
     mut upstream: impl AsyncRead + AsyncWrite + Unpin,
@@ -53,7 +53,7 @@ impl Tunnels {
         Self { connector, places: Slots::new(Arc::new(Notify::new())), tunnels_max }
     }
 
-    /// Sends `request`, whose URI is the endpoint's; connection headers stay as they are.
+    /// Sends `request`, whose URI is the endpoint's; connection headers stay unchanged.
     pub(super) async fn open(
         &self,
         mut request: Request<Body>,
@@ -77,7 +77,7 @@ impl Tunnels {
     }
 }
 
-/// Refuses an answer that switches to something that was not asked for.
+/// Rejects a response that switches to a protocol that was not requested.
 fn agreed<B>(response: &Response<B>, asked: Option<&HeaderValue>) -> Result<(), Error> {
     let switched = response.headers().get(UPGRADE);
     let same = match (switched, asked) {
@@ -85,7 +85,9 @@ fn agreed<B>(response: &Response<B>, asked: Option<&HeaderValue>) -> Result<(), 
         _ => false,
     };
     if response.status() == StatusCode::SWITCHING_PROTOCOLS && !same {
-        return Err(Error::Broken("the apiserver switched to a protocol nobody asked for".into()));
+        return Err(Error::Broken(
+            "the apiserver switched to a protocol that was not requested".into(),
+        ));
     }
     Ok(())
 }

@@ -73,7 +73,7 @@ async fn observing_changes_no_answer(version: Version) {
     eprintln!("proof: observing on {}: {report}", cluster.plane().version().name());
     assert!(report.differences.is_empty(), "{report}\n{}", proxy.log());
     compared(&proxy).await;
-    assert!(!proxy.log().contains("something else than the apiserver"), "{}", proxy.log());
+    assert!(!proxy.log().contains("differently than the apiserver"), "{}", proxy.log());
 }
 
 /// Waits until answers were really compared with memory; none may differ.

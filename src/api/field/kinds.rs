@@ -8,26 +8,26 @@ pub(super) struct Kind {
     pub(super) group: &'static str,
     pub(super) versions: &'static [&'static str],
     pub(super) resource: &'static str,
-    /// Whether `metadata.namespace` is accepted.
+    /// `true` if `metadata.namespace` is accepted.
     pub(super) namespace: bool,
     /// The canonical paths accepted.
     pub(super) paths: &'static [&'static str],
     /// Other names of canonical paths.
     pub(super) aliases: &'static [(&'static str, &'static str)],
-    /// Where a path stands in the object's JSON, when that is elsewhere than the path says.
+    /// The place of a path in the object's JSON, if it differs from the path.
     pub(super) places: &'static [(&'static str, &'static str)],
-    /// What a path reads as when the JSON omits it, if not as "".
+    /// The value of a path that the JSON omits, if it is not "".
     pub(super) defaults: &'static [(&'static str, &'static str)],
-    /// Which path's value a path takes when it is empty itself.
+    /// The path whose value replaces an empty one.
     pub(super) fallbacks: &'static [(&'static str, &'static str)],
 }
 
-/// The row of a resource in a version the table lists.
+/// Returns the row of a resource in a version that the table lists.
 pub(super) fn kind_of(resource: &GroupVersionResource) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.is(resource) && kind.versions.contains(&&*resource.version))
 }
 
-/// Whether the table has the resource in some version.
+/// Reports whether the table has the resource in some version.
 pub(super) fn is_in_table(resource: &GroupVersionResource) -> bool {
     KINDS.iter().any(|kind| kind.is(resource))
 }
@@ -37,7 +37,7 @@ pub(super) fn find(pairs: &[(&'static str, &'static str)], path: &str) -> Option
     pairs.iter().find(|(from, _)| *from == path).map(|(_, to)| *to)
 }
 
-/// Whether the group is one of the apiserver's own.
+/// Reports whether the group is one of the apiserver's own.
 pub fn is_built_in_group(group: &str) -> bool {
     BUILT_IN_GROUPS.contains(&group)
 }
@@ -49,18 +49,18 @@ impl Kind {
         *self.resource == *resource.resource && *self.group == *resource.group
     }
 
-    /// The place of a canonical path in `paths`.
+    /// Returns the index of a canonical path in `paths`.
     pub(super) fn index(&self, path: &str) -> Option<usize> {
         self.paths.iter().position(|candidate| *candidate == path)
     }
 
-    /// Where in the JSON the value of a path stands, as keys joined by dots.
+    /// Returns the place of a path's value in the JSON, as keys joined by dots.
     pub(super) fn place(&self, path: &'static str) -> &'static str {
         find(self.places, path).unwrap_or(path)
     }
 }
 
-/// A kind with nothing but its name accepted, for the table to build on.
+/// A kind that accepts only its name, as a base for the table.
 const PLAIN: Kind = Kind {
     group: "",
     versions: &["v1"],
@@ -88,7 +88,7 @@ static KINDS: [Kind; 12] = [
             "status.nominatedNodeName",
         ],
         aliases: &[("spec.host", "spec.nodeName")],
-        // Accepted by the server but never filled there; the JSON holds an array.
+        // The server accepts this field and never fills it; the JSON contains an array.
         places: &[("status.podIPs", "")],
         defaults: &[("spec.hostNetwork", "false")],
         ..PLAIN
@@ -187,8 +187,8 @@ static KINDS: [Kind; 12] = [
     },
 ];
 
-/// The groups whose kinds, unless in the table, accept `metadata.namespace`, even those that lie
-/// in none.
+/// The groups whose kinds accept `metadata.namespace`, unless the table says otherwise; this
+/// includes cluster-scoped kinds.
 const BUILT_IN_GROUPS: [&str; 23] = [
     "",
     "admissionregistration.k8s.io",

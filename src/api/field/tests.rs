@@ -1,4 +1,4 @@
-//! The fields of each kind (S-SEL-12) against objects as the apiserver writes them.
+//! The fields of each kind (S-SEL-12) in objects as the apiserver writes them.
 
 use serde_json::json;
 
@@ -24,7 +24,7 @@ fn check(name: &str, object: &serde_json::Value, expected: &[(&str, &str)]) {
 }
 
 #[test]
-fn documented_fields_are_modelled_and_no_others() {
+fn exactly_the_documented_fields_are_modelled() {
     let table = [
         ("pods.v1", "metadata.name=x", true),
         ("pods.v1", "metadata.namespace=x,spec.nodeName=y,status.podIPs!=z", true),
@@ -63,7 +63,7 @@ fn documented_fields_are_modelled_and_no_others() {
 }
 
 #[test]
-fn a_custom_resource_has_a_namespace_field_only_where_it_surely_is_namespaced() {
+fn a_custom_resource_has_a_namespace_field_only_if_certainly_namespaced() {
     let (widgets, fields) = (resource("widgets.v1.example.com"), selector("metadata.namespace=x"));
     let namespace = Scope::Namespace("x".into());
     assert_eq!(canonical_fields(&widgets, &Scope::All, &fields), None);
@@ -158,7 +158,7 @@ fn the_newer_events_are_read_under_their_own_names() {
 }
 
 #[test]
-fn odd_or_malformed_objects_do_no_harm() {
+fn odd_or_malformed_objects_are_tolerated() {
     check("pods.v1", &json!([{"spec": {"nodeName": "no"}}]), &[("spec.hostNetwork", "false")]);
     let odd = json!({"spec": {"nodeName": {"x": 1}, "restartPolicy": [1], "schedulerName": 1.5}});
     check("pods.v1", &odd, &[("spec.hostNetwork", "false")]);

@@ -1,9 +1,9 @@
-//! The few facts both encodings are read for, and what they amount to.
+//! The facts that both encodings are parsed for, and their result.
 
 use super::{Learned, LearnedObject, Lifecycle, ListedObject, Unlearned};
 use crate::api::{ObjectKey, version::ResourceVersion};
 
-/// What has been read so far.
+/// The facts parsed so far.
 #[derive(Debug, Default)]
 pub(in crate::api) struct Facts {
     pub(in crate::api) api_version: String,
@@ -13,14 +13,14 @@ pub(in crate::api) struct Facts {
     uid: String,
     version: String,
     status: String,
-    /// The code of a Status, where it was read.
+    /// The code of a Status, if it was parsed.
     pub(in crate::api) code: u64,
     details_name: String,
     details_uid: String,
     labels: Vec<(String, String)>,
     /// metadata.continue of a list.
     next: String,
-    /// The items of a list, if they are of interest.
+    /// The items of a list, if they are needed.
     pub(in crate::api) items: Option<Items>,
     /// metadata.deletionTimestamp is set.
     pub(in crate::api) deletion: bool,
@@ -30,16 +30,16 @@ pub(in crate::api) struct Facts {
     pub(in crate::api) finalizers: bool,
 }
 
-/// The items of a list, as far as they were read and not yet taken.
+/// The items of a list that were parsed and not yet taken.
 #[derive(Debug, Default)]
 pub(in crate::api) struct Items {
-    /// The one being read.
+    /// The current item.
     current: Option<Item>,
     found: Vec<ListedObject>,
     bytes: usize,
-    /// How many began, rows of a Table included.
+    /// The number of started items, rows of a Table included.
     begun: usize,
-    /// How many were read.
+    /// The number of parsed items.
     read: usize,
 }
 
@@ -51,7 +51,7 @@ struct Item {
     labels: Vec<(String, String)>,
 }
 
-/// A string worth keeping.
+/// A string that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::api) enum Slot {
     ApiVersion,
@@ -63,11 +63,11 @@ pub(in crate::api) enum Slot {
     Status,
     DetailsName,
     DetailsUid,
-    /// The key of a label; begins a new one.
+    /// The key of a label; it starts a new one.
     LabelKey,
-    /// The value of the label begun last.
+    /// The value of the last started label.
     LabelValue,
-    /// Where the next page of a list begins.
+    /// The continue token of a list's next page.
     Continue,
 }
 
@@ -79,13 +79,13 @@ const META: &str = "meta.k8s.io/";
 
 const LABEL_BYTES_MAX: usize = 256 * 1024;
 
-/// Items that may wait to be taken: those of one piece of a body, decompressed.
+/// The size limit of items that are not taken yet: those of one chunk of a body, decompressed.
 const ITEMS_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 // === impl Facts ===
 
 impl Facts {
-    /// Keeps a string.
+    /// Stores a string.
     pub(in crate::api) fn set(&mut self, slot: Slot, text: String) -> Result<(), Unlearned> {
         if let Some(item) = self.items.as_mut().and_then(|items| items.current.as_mut()) {
             return item.set(slot, text);
@@ -106,28 +106,29 @@ impl Facts {
         Ok(())
     }
 
-    /// Whether the kind is `Status` of the core group.
+    /// Reports whether the kind is `Status` of the core group.
     pub(in crate::api) fn is_status(&self) -> bool {
         self.kind == "Status" && self.api_version == "v1"
     }
 
-    /// Whether the spec holds finalizers too (S-WRITE-04).
+    /// Reports whether the spec has finalizers, too (S-WRITE-04).
     pub(in crate::api) fn is_namespace(&self) -> bool {
         self.kind == "Namespace" && self.api_version == "v1"
     }
 
-    /// Whether it is a list, or a Table, which carries the version of what it shows.
+    /// Reports whether it is a list, or a Table, which has the version of its content.
     fn is_collection(&self) -> bool {
         self.kind.ends_with("List") || (self.kind == "Table" && self.api_version.starts_with(META))
     }
 
-    /// The version of a collection, as soon as it was read: long before the last item, mostly.
+    /// Returns the version of a collection once it was parsed, which is mostly long before the last
+    /// item.
     pub(in crate::api) fn collection_version(&self) -> Option<ResourceVersion> {
         let known = self.name.is_empty() && self.is_collection();
         known.then(|| ResourceVersion::parse(&self.version).ok()).flatten()
     }
 
-    /// What all of it amounts to.
+    /// Returns the result of all facts.
     pub(in crate::api) fn conclude(self) -> Learned {
         if self.is_status() {
             return self.conclude_status();
@@ -172,18 +173,18 @@ impl Facts {
 // === impl Items ===
 
 impl Items {
-    /// A row of a Table begins, which has its object within.
+    /// Starts a row of a Table, which contains its object.
     pub(in crate::api) fn begin_row(&mut self) {
         self.begun += 1;
     }
 
-    /// The metadata that follows is of an item.
+    /// Starts an item: the following metadata is its own.
     pub(in crate::api) fn begin(&mut self, in_row: bool) {
         self.begun += usize::from(!in_row);
         self.current = Some(Item::default());
     }
 
-    /// The item has ended.
+    /// Ends the item.
     pub(in crate::api) fn end(&mut self) {
         let Some(item) = self.current.take() else { return };
         self.bytes += size_of::<ListedObject>() + item.bytes();
@@ -197,7 +198,7 @@ impl Items {
         }
     }
 
-    /// Those that were read since they were last taken.
+    /// Returns the items that were parsed since the last call.
     pub(in crate::api) fn take(&mut self) -> Vec<ListedObject> {
         if self.bytes <= ITEMS_BYTES_MAX {
             self.bytes = 0;
@@ -205,7 +206,7 @@ impl Items {
         std::mem::take(&mut self.found)
     }
 
-    /// Whether all of them were read.
+    /// Reports whether all items were parsed.
     fn are_whole(&self) -> bool {
         self.begun == self.read
     }
@@ -239,7 +240,7 @@ impl Item {
     }
 }
 
-/// What a label costs beside its text.
+/// The size of a label without its text.
 const LABEL_OVERHEAD: usize = 48;
 
 fn set_label(

@@ -1,26 +1,26 @@
-//! Finds the facts in JSON that arrives in pieces of any size.
+//! The parser of the facts in JSON that arrives in chunks of any size.
 //!
-//! Follows keys only into the few objects that hold facts; every other value is skipped by
-//! counting brackets outside strings. Checks the structure where it follows it, not elsewhere.
+//! It follows keys only into the few objects with facts, and skips every other value by counting
+//! brackets outside strings. It checks the structure only where it follows it.
 
 use memchr::memchr2;
 
 use super::{Facts, Slot, TEXT_BYTES_MAX, Unlearned};
 
-/// Where the scan stands.
+/// The state of the parser.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     facts: Facts,
-    /// The objects entered and not yet left, outermost first; at most six.
+    /// The open objects that are followed, outermost first; at most six.
     places: Vec<Place>,
     state: State,
-    /// The key whose value comes next, as read.
+    /// The key of the next value.
     key: String,
-    /// The string being read, still escaped.
+    /// The current string, still escaped.
     raw: Vec<u8>,
 }
 
-/// An object whose keys are of interest.
+/// An object whose keys are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Root,
@@ -46,7 +46,7 @@ enum State {
     FirstKey,
     /// After `,`: a key.
     NextKey,
-    /// Inside a string that is read; `escaped` after a backslash.
+    /// Inside a string that is kept; `escaped` after a backslash.
     Text {
         purpose: Purpose,
         escaped: bool,
@@ -57,7 +57,7 @@ enum State {
     Value,
     /// Inside a number or literal.
     Scalar,
-    /// Inside a value of no interest.
+    /// Inside a value that is skipped.
     Skip {
         depth: usize,
         quoted: bool,
@@ -74,7 +74,7 @@ enum State {
     Failed(Unlearned),
 }
 
-/// What a string is read for.
+/// The purpose of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Key,
@@ -84,7 +84,7 @@ enum Purpose {
 // === impl Scanner ===
 
 impl Scanner {
-    /// Reads the next piece.
+    /// Parses the next chunk.
     pub(super) fn push(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             bytes = match self.state {
@@ -96,7 +96,7 @@ impl Scanner {
         }
     }
 
-    /// The facts read so far.
+    /// Returns the facts parsed so far.
     pub(super) fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -105,12 +105,12 @@ impl Scanner {
         &mut self.facts
     }
 
-    /// Whether the whole object was read.
+    /// Reports whether the whole object was parsed.
     pub(super) fn is_complete(&self) -> bool {
         self.state == State::Done
     }
 
-    /// The facts, if the whole object was read.
+    /// Returns the facts, if the whole object was parsed.
     pub(super) fn finish(self) -> Result<Facts, Unlearned> {
         match self.state {
             State::Done => Ok(self.facts),
@@ -119,7 +119,7 @@ impl Scanner {
         }
     }
 
-    /// Reads one byte between strings.
+    /// Parses one byte between strings.
     fn token<'a>(&mut self, state: State, bytes: &'a [u8]) -> &'a [u8] {
         let Some((&byte, rest)) = bytes.split_first() else { return bytes };
         if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') && state != State::Scalar {
@@ -160,7 +160,7 @@ impl Scanner {
         rest
     }
 
-    /// What the first byte of a value makes of it, given the key before it.
+    /// Returns the state after the first byte of a value, for the key before it.
     fn value(&mut self, byte: u8) -> State {
         let Some(&place) = self.places.last() else { return State::Failed(Unlearned::Malformed) };
         match (byte, place, &*self.key) {
@@ -219,7 +219,7 @@ impl Scanner {
         State::Text { purpose, escaped: false }
     }
 
-    /// Reads on in a string that is kept.
+    /// Continues in a string that is kept.
     fn text<'a>(&mut self, purpose: Purpose, escaped: bool, bytes: &'a [u8]) -> &'a [u8] {
         let (length, end) = string_end(escaped, bytes);
         if self.raw.len() + length > TEXT_BYTES_MAX {
@@ -251,7 +251,7 @@ impl Scanner {
         }
     }
 
-    /// A number or literal has ended; only one of them is of interest.
+    /// Ends a number or literal; only one of them is a fact.
     fn scalar(&mut self) -> State {
         let in_metadata = self.places.last() == Some(&Place::Metadata);
         if in_metadata && self.key == "deletionGracePeriodSeconds" {
@@ -260,7 +260,7 @@ impl Scanner {
         State::AfterValue
     }
 
-    /// Reads on in a value of no interest.
+    /// Continues in a value that is skipped.
     fn skip<'a>(
         &mut self,
         mut depth: usize,
@@ -297,16 +297,16 @@ impl Scanner {
     }
 }
 
-/// How a piece of a string ends.
+/// The end of a string within a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// At the closing quote.
     Quote,
-    /// At the end of the piece; `escaped` after a backslash.
+    /// At the end of the chunk; `escaped` after a backslash.
     Open { escaped: bool },
 }
 
-/// How many bytes of the piece lie before the closing quote.
+/// Returns the number of bytes before the closing quote, and the end.
 fn string_end(mut escaped: bool, bytes: &[u8]) -> (usize, End) {
     let mut position = 0;
     loop {
@@ -330,7 +330,7 @@ fn string_end(mut escaped: bool, bytes: &[u8]) -> (usize, End) {
     }
 }
 
-/// Which fact the string under a key is.
+/// Returns the fact that the string under a key is.
 fn slot(place: Place, key: &str) -> Option<Slot> {
     Some(match (place, key) {
         (Place::Root, "apiVersion") => Slot::ApiVersion,
@@ -348,7 +348,7 @@ fn slot(place: Place, key: &str) -> Option<Slot> {
     })
 }
 
-/// The text of a JSON string's inside.
+/// Returns the text of a JSON string, without its quotes.
 fn unescape(raw: &[u8]) -> Result<String, Unlearned> {
     if !raw.contains(&b'\\') {
         return String::from_utf8(raw.to_vec()).map_err(|_| Unlearned::Malformed);

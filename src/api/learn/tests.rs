@@ -1,4 +1,4 @@
-//! Answers in JSON as the apiserver writes them, in pieces, compressed, cut short.
+//! Responses in JSON as the apiserver writes them: in chunks, compressed, truncated.
 
 use std::io::Write;
 
@@ -65,7 +65,7 @@ fn a_cluster_scoped_object_has_no_namespace() {
 }
 
 #[test]
-fn a_deleted_object_is_told_from_one_still_held() {
+fn a_removed_object_is_distinguished_from_a_terminating_one() {
     let table = [
         (json!({}), Lifecycle::Live),
         (json!({"deletionTimestamp": null}), Lifecycle::Live),
@@ -94,7 +94,7 @@ fn a_deleted_object_is_told_from_one_still_held() {
 }
 
 #[test]
-fn a_namespace_is_held_by_the_finalizers_of_its_spec_too() {
+fn the_finalizers_in_its_spec_hold_a_namespace() {
     let namespace = |finalizers: &[&str]| {
         object(&json!({
             "kind": "Namespace", "apiVersion": "v1",
@@ -111,7 +111,7 @@ fn a_namespace_is_held_by_the_finalizers_of_its_spec_too() {
 }
 
 #[test]
-fn a_status_tells_whom_it_speaks_of() {
+fn a_status_names_its_object() {
     let success = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
         "details": {"name": "x", "group": "apps", "kind": "deployments", "uid": "u-9"},
@@ -140,7 +140,7 @@ fn a_list_teaches_its_own_version() {
 }
 
 #[test]
-fn answers_without_an_object_teach_nothing() {
+fn responses_without_an_object_teach_nothing() {
     let table = [
         (json!({}), Unlearned::NotAnObject),
         (json!({"metadata": {"name": "x", "resourceVersion": "1"}}), Unlearned::NotAnObject),
@@ -160,7 +160,7 @@ fn answers_without_an_object_teach_nothing() {
 }
 
 #[test]
-fn what_is_not_an_object_is_malformed() {
+fn a_body_that_is_not_an_object_is_malformed() {
     let table = [
         "[]",
         "null",
@@ -185,7 +185,7 @@ fn what_is_not_an_object_is_malformed() {
 }
 
 #[test]
-fn a_body_cut_short_teaches_nothing() {
+fn a_truncated_body_teaches_nothing() {
     let text = pod().to_string();
     for length in 0..text.len() {
         let learned = learn(&text.as_bytes()[..length], usize::MAX);
@@ -194,13 +194,13 @@ fn a_body_cut_short_teaches_nothing() {
 }
 
 #[test]
-fn whitespace_after_the_object_does_no_harm() {
+fn whitespace_after_the_object_is_ignored() {
     let text = format!(" \n{:#}\r\n\t ", pod());
     assert!(matches!(learn(text.as_bytes(), 1), Learned::Object(_)));
 }
 
 #[test]
-fn escapes_are_undone() {
+fn escapes_are_decoded() {
     let text = r#"{"kind":"Pod","metadata":{"n\u0061me":"a\u003cb\ud83d\ude00\"\/","resourceVersion":"1"}}"#;
     for piece in 1..text.len() {
         match learn(text.as_bytes(), piece) {
@@ -211,7 +211,7 @@ fn escapes_are_undone() {
 }
 
 #[test]
-fn a_large_object_is_learned_and_an_absurd_name_is_not_kept() {
+fn a_large_object_is_learned_and_an_oversized_name_is_rejected() {
     let mut large = pod();
     large["spec"]["blob"] = Value::from("x\\\"{".repeat(10_000) + &"x".repeat(3_000_000));
     assert_eq!(object(&large), object(&pod()));
@@ -225,7 +225,7 @@ fn a_large_object_is_learned_and_an_absurd_name_is_not_kept() {
 }
 
 #[test]
-fn compressed_answers_are_read() {
+fn compressed_responses_are_parsed() {
     let compress = |bytes: &[u8]| {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(bytes).expect("in memory");
@@ -248,7 +248,7 @@ fn compressed_answers_are_read() {
 }
 
 #[test]
-fn every_item_of_a_compressed_list_is_taken_before_its_end() {
+fn every_item_of_a_compressed_list_is_available_before_its_end() {
     let item = |number: u32| {
         json!({"metadata": {"name": format!("web-{number}"), "namespace": "shop",
                             "resourceVersion": number.to_string(), "uid": "u"}})
@@ -297,7 +297,7 @@ fn the_headers_choose_the_reader() {
     assert_eq!(Learner::of(&headers).finish(), nothing(Unlearned::UnknownEncoding));
 }
 
-/// Any JSON value with keys that might be mistaken for those of interest.
+/// Returns any JSON value, with keys that resemble those of the facts.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -318,7 +318,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn whatever_else_the_object_holds_its_metadata_is_found(
+    fn the_metadata_is_found_in_any_object(
         (annotations, spec, status, data) in (any_value(), any_value(), any_value(), any_value()),
         (indented, piece) in (any::<bool>(), 1usize..50),
     ) {
@@ -332,7 +332,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused_alike_in_any_pieces(
+    fn any_bytes_have_the_same_result_in_any_chunks(
         text in "[\\[\\]{}\":,a-z0-9\\\\ ]{0,80}",
         piece in 1usize..20,
     ) {

@@ -1,4 +1,4 @@
-//! Accept headers as clients send them, and as nobody should.
+//! Accept headers as clients send them, and invalid ones.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn negotiate(accept: &str) -> Negotiated {
     Negotiated::negotiate(Some(accept), None, Some(b"okhttp/3.12.12"))
 }
 
-/// `json`, `protobuf+json`, the conversion, or the reason.
+/// Returns `json`, `protobuf+json`, the conversion, or the reason.
 fn word(negotiated: Negotiated) -> &'static str {
     match negotiated {
         Negotiated::Metadata(Metadata { kind: MetadataKind::Object, version }) => match version {
@@ -27,7 +27,7 @@ fn word(negotiated: Negotiated) -> &'static str {
 }
 
 #[test]
-fn conversions_to_metadata_are_understood_when_they_are_exactly_known() {
+fn only_known_conversions_to_metadata_are_accepted() {
     let table = [
         ("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "object metadata v1"),
         ("application/json;as=PartialObjectMetadata;g=meta.k8s.io", "partial-object-metadata"),
@@ -120,7 +120,7 @@ fn an_absent_header_means_json() {
 }
 
 #[test]
-fn humans_get_indented_json_unless_the_parameter_says_otherwise() {
+fn browsers_get_indented_json_unless_the_parameter_differs() {
     let table = [
         (None, "curl/8.5.0", "pretty"),
         (None, "Wget/1.21", "pretty"),
@@ -143,7 +143,7 @@ fn humans_get_indented_json_unless_the_parameter_says_otherwise() {
             Negotiated::negotiate(Some("application/json"), pretty, Some(agent.as_bytes()));
         assert_eq!(word(negotiated), expected, "{pretty:?} {agent}");
     }
-    // Protobuf is never indented, so neither is what stands for it.
+    // Protobuf is never indented, and neither is the JSON in its place.
     let accept = "application/vnd.kubernetes.protobuf,application/json";
     let negotiated = Negotiated::negotiate(Some(accept), Some("true"), None);
     assert_eq!(negotiated, Negotiated::JsonInsteadOfProtobuf);
@@ -162,7 +162,7 @@ fn the_first_accept_line_counts() {
 }
 
 #[test]
-fn headers_with_more_clauses_than_the_stable_sort_takes_are_forwarded() {
+fn headers_with_too_many_clauses_for_a_stable_sort_are_forwarded() {
     let accept = |count: usize| vec!["application/json"; count].join(",");
     assert_eq!(word(negotiate(&accept(CLAUSES_MAX))), "json");
     assert_eq!(word(negotiate(&accept(CLAUSES_MAX + 1))), "other");
@@ -170,7 +170,7 @@ fn headers_with_more_clauses_than_the_stable_sort_takes_are_forwarded() {
 }
 
 #[test]
-fn only_the_bare_token_gzip_asks_for_compression() {
+fn only_the_bare_token_gzip_requests_compression() {
     let table = [
         (None, false),
         (Some(""), false),
@@ -191,7 +191,7 @@ fn only_the_bare_token_gzip_asks_for_compression() {
 
 proptest! {
     #[test]
-    fn no_header_makes_it_panic(accept in "[a-z*/;,=q0-9. ]{0,60}|\\PC{0,60}") {
+    fn no_header_causes_a_panic(accept in "[a-z*/;,=q0-9. ]{0,60}|\\PC{0,60}") {
         negotiate(&accept);
         accepts_gzip(Some(&accept));
     }

@@ -1,4 +1,4 @@
-//! Envelopes written by the apiserver's own serializer, whole and damaged.
+//! Envelopes written by the apiserver's own serializer, complete and damaged.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use proptest::prelude::*;
@@ -37,7 +37,7 @@ fn an_objects_metadata_is_learned() {
 }
 
 #[test]
-fn a_deleted_object_is_told_from_one_still_held() {
+fn a_removed_object_is_distinguished_from_a_terminating_one() {
     assert_eq!(object(GRACEFUL).lifecycle, Lifecycle::Terminating);
     assert_eq!(object(FINALIZED).lifecycle, Lifecycle::Terminating);
     assert_eq!(object(REMOVED).lifecycle, Lifecycle::Removed);
@@ -46,7 +46,7 @@ fn a_deleted_object_is_told_from_one_still_held() {
 }
 
 #[test]
-fn lists_and_statuses_are_told_apart_by_their_type() {
+fn lists_and_statuses_are_distinguished_by_their_type() {
     for (encoded, expected) in [(PODLIST, "456"), (PARTIAL, "789")] {
         match learn(&bytes(encoded), 1) {
             Learned::List { version, .. } => assert_eq!(version.as_str(), expected),
@@ -125,7 +125,7 @@ fn a_list_with_an_item_that_cannot_be_read_is_not_whole() {
 }
 
 #[test]
-fn the_size_of_the_pieces_does_not_matter() {
+fn the_size_of_the_chunks_does_not_matter() {
     for encoded in [POD, GRACEFUL, PODLIST, PARTIAL, STATUS] {
         let whole = bytes(encoded);
         for piece in 1..whole.len() {
@@ -135,10 +135,10 @@ fn the_size_of_the_pieces_does_not_matter() {
 }
 
 #[test]
-fn a_body_cut_short_teaches_nothing() {
+fn a_truncated_body_teaches_nothing() {
     for encoded in [POD, PODLIST, STATUS] {
         let whole = bytes(encoded);
-        // The last two fields of the envelope are empty: without them it is still whole.
+        // The last two fields of the envelope are empty: without them it is still complete.
         for length in 0..whole.len() - 4 {
             let learned = learn(&whole[..length], usize::MAX);
             assert_eq!(learned, Learned::Nothing(Unlearned::Truncated), "{length}");
@@ -163,14 +163,14 @@ fn lengths_that_reach_beyond_their_message_are_malformed() {
 }
 
 #[test]
-fn an_encoding_inside_the_envelope_is_not_read() {
+fn an_encoding_inside_the_envelope_is_rejected() {
     let bytes = b"k8s\0\x0a\x05\x12\x03Pod\x12\x00\x1a\x01x";
     assert_eq!(learn(bytes, 1), Learned::Nothing(Unlearned::UnknownEncoding));
 }
 
 proptest! {
     #[test]
-    fn damaged_envelopes_are_read_or_refused(
+    fn damaged_envelopes_are_parsed_or_rejected(
         flips in prop::collection::vec((4usize..200, any::<u8>()), 1..4),
         piece in 1usize..40,
     ) {

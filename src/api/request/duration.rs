@@ -17,10 +17,10 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Go counts nanoseconds in a signed 64-bit integer.
+/// The limit of Go's durations, which are signed 64-bit nanoseconds.
 const NANOSECONDS_MAX: u64 = i64::MAX as u64;
 
-/// Reads a timeout; the empty text, zero and negative durations mean none.
+/// Parses a timeout; the empty text, zero and negative durations mean none.
 pub(super) fn timeout(text: &str) -> Result<Option<Duration>, NotADuration> {
     if text.is_empty() {
         return Ok(None);
@@ -71,7 +71,7 @@ fn whole_part(digits: &str) -> Result<u64, NotADuration> {
     if digits.is_empty() { Ok(0) } else { digits.parse().map_err(|_| NotADuration) }
 }
 
-/// The nanoseconds of the digits after the point, rounded down; only eighteen digits count.
+/// Returns the nanoseconds of the digits after the point, rounded down; only eighteen digits count.
 fn fraction_part(digits: &str, unit: u64) -> u64 {
     let digits = &digits[..digits.len().min(18)];
     let scale = 10_u128.pow(u32::try_from(digits.len()).unwrap_or_default());

@@ -1,10 +1,10 @@
-//! The query string, taken apart as Go's `url.ParseQuery` does (S-URL-09).
+//! The query string, parsed as Go's `url.ParseQuery` does (S-URL-09).
 
 use std::borrow::Cow;
 
 use super::NotModelled;
 
-/// A parameter of GET, LIST or WATCH that we know.
+/// A known parameter of GET, LIST or WATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parameter {
     AllowWatchBookmarks,
@@ -22,17 +22,17 @@ pub(super) enum Parameter {
     Watch,
 }
 
-/// The parameters of one request; of a repeated one the first value counts.
+/// The parameters of one request; the first value of a repeated one counts.
 #[derive(Debug, Default)]
 pub(super) struct Parameters<'a> {
     values: [Option<Cow<'a, str>>; NAMES.len()],
-    /// A pair was dropped, as the apiserver drops it.
+    /// `true` if a pair was dropped, as the apiserver drops it.
     malformed: bool,
-    /// There is a parameter not in [`Parameter`].
+    /// `true` if there is a parameter that is not in [`Parameter`].
     unknown: bool,
-    /// A known parameter comes twice.
+    /// `true` if a known parameter is repeated.
     repeated: bool,
-    /// `dryRun` is present.
+    /// `true` if `dryRun` is present.
     pub(super) dry_run: bool,
 }
 
@@ -56,7 +56,7 @@ const NAMES: [&str; 13] = [
 // === impl Parameters ===
 
 impl<'a> Parameters<'a> {
-    /// Reads a raw query string; pairs that do not decode are dropped and remembered.
+    /// Parses a raw query string; pairs that do not decode are dropped and noted.
     pub(super) fn parse(raw: &'a str) -> Self {
         let mut parameters = Self::default();
         for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
@@ -69,29 +69,30 @@ impl<'a> Parameters<'a> {
         parameters
     }
 
-    /// The value of a parameter, when present.
+    /// Returns the value of a parameter, if present.
     pub(super) fn get(&self, parameter: Parameter) -> Option<&str> {
         self.values[parameter as usize].as_deref()
     }
 
-    /// The value of a parameter for which the empty value means the same as absence.
+    /// Returns the value of a parameter whose empty value means the same as absence.
     pub(super) fn get_set(&self, parameter: Parameter) -> Option<&str> {
         self.get(parameter).filter(|value| !value.is_empty())
     }
 
-    /// The value of a boolean parameter: any but `0` and `false` counts (S-URL-06).
+    /// Returns the value of a boolean parameter: any value except `0` and `false` is true
+    /// (S-URL-06).
     pub(super) fn flag(&self, parameter: Parameter) -> bool {
         let is_true = |value: &str| value != "0" && !value.eq_ignore_ascii_case("false");
         self.get(parameter).is_some_and(is_true)
     }
 
-    /// Whether no known parameter but these is present.
+    /// Reports whether no other known parameter is present.
     pub(super) fn only(&self, allowed: &[Parameter]) -> bool {
         let present = self.values.iter().enumerate().filter(|(_, value)| value.is_some());
         present.map(|(index, _)| index).all(|index| allowed.iter().any(|p| *p as usize == index))
     }
 
-    /// Whether every parameter is known, present once and readable.
+    /// Checks that every parameter is known, valid and not repeated.
     pub(super) fn check(&self) -> Result<(), NotModelled> {
         if self.malformed {
             return Err(NotModelled::MalformedQuery);
@@ -115,7 +116,7 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// Undoes percent-encoding as Go does; `None` when an escape is not two hexadecimal digits.
+/// Decodes percent-encoding as Go does; `None` if an escape is not two hexadecimal digits.
 pub(super) fn decode(encoded: &str, plus_is_space: bool) -> Option<Cow<'_, [u8]>> {
     let bytes = encoded.as_bytes();
     let special = |byte: &u8| *byte == b'%' || (plus_is_space && *byte == b'+');
@@ -139,7 +140,7 @@ pub(super) fn decode(encoded: &str, plus_is_space: bool) -> Option<Cow<'_, [u8]>
     Some(Cow::Owned(decoded))
 }
 
-/// Decodes a name or value of the query; `None` also when the result is not UTF-8.
+/// Decodes a name or value of the query; also `None` if the result is not UTF-8.
 pub fn decode_text(encoded: &str) -> Option<Cow<'_, str>> {
     match decode(encoded, true)? {
         Cow::Borrowed(_) => Some(Cow::Borrowed(encoded)),

@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use super::super::{GroupVersionResource, Scope};
 use super::parameters::decode;
 
-/// What the path of a resource request says.
+/// The parts of a resource request's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Path {
     pub(super) prefix: Option<Prefix>,
@@ -13,24 +13,24 @@ pub(super) struct Path {
     pub(super) scope: Scope,
     pub(super) name: Option<Arc<str>>,
     pub(super) subresource: Option<Arc<str>>,
-    /// Whether the path is written in a way we do not answer ourselves.
+    /// `true` if Listless does not answer this form of the path itself.
     pub(super) unusual: bool,
 }
 
-/// A deprecated word before the resource that decides the verb.
+/// A deprecated word before the resource that determines the verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prefix {
     Watch,
     Proxy,
 }
 
-/// The longest name that an object, a resource or a group can have.
+/// The longest name of an object, a resource or a group.
 pub(super) const NAME_BYTES_MAX: usize = 253;
 
 // === impl Path ===
 
 impl Path {
-    /// Reads a percent-encoded path; `None` when it addresses no resource.
+    /// Parses a percent-encoded path; `None` if it addresses no resource.
     pub(super) fn parse(encoded: &str) -> Option<Self> {
         let (decoded, lossless) = match decode(encoded, false)? {
             Cow::Borrowed(bytes) => (String::from_utf8_lossy(bytes), true),
@@ -75,7 +75,7 @@ impl Path {
             if let Some(inner) = subresource.filter(|part| !matches!(*part, "status" | "finalize"))
             {
                 (resource, name, subresource) = (inner, segments.next(), segments.next());
-                // There are no Namespaces in a namespace; the apiserver says so.
+                // A namespace contains no Namespaces; the apiserver returns the error.
                 unusual |= inner == "namespaces";
             }
         }

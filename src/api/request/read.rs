@@ -1,7 +1,7 @@
 //! The options of a GET or LIST as the apiserver decodes and checks them (S-LIST-01..27,
 //! S-GET-01..05).
 //!
-//! Nothing is refused here: what the apiserver would refuse gives a reason to forward.
+//! Nothing is refused here: a request that the apiserver would refuse has a reason to forward it.
 
 use super::{
     super::{
@@ -15,11 +15,11 @@ use super::{
     storage_scope,
 };
 
-/// The parameters that mean something to a GET; it ignores those of a LIST, we forward them.
+/// The parameters of a GET. It ignores those of a LIST; Listless forwards them.
 const GET_PARAMETERS: [Parameter; 4] =
     [Parameter::IncludeObject, Parameter::Pretty, Parameter::ResourceVersion, Parameter::Timeout];
 
-/// The parameters that do not stand in the way of adding a resourceVersion.
+/// The parameters that a request may have when a resourceVersion is added.
 const REWRITABLE_PARAMETERS: [Parameter; 7] = [
     Parameter::AllowWatchBookmarks,
     Parameter::FieldSelector,
@@ -30,27 +30,27 @@ const REWRITABLE_PARAMETERS: [Parameter; 7] = [
     Parameter::TimeoutSeconds,
 ];
 
-/// The longest selector that is read, in bytes.
+/// The longest selector that is parsed, in bytes.
 const SELECTOR_BYTES_MAX: usize = 4096;
 
-/// The most values of a selector that is read, in all of its requirements together.
+/// The limit of values in a selector that is parsed, in all of its requirements together.
 const SELECTOR_VALUES_MAX: usize = 64;
 
-/// Reads the options of a request whose path and method are those of a plain GET or LIST.
+/// Parses the options of a request whose path and method are those of a plain GET or LIST.
 pub(super) fn read(path: &Path, parameters: &Parameters<'_>) -> Result<Read, NotModelled> {
     parameters.check()?;
     check_include_object(parameters)?;
     if path.name.is_some() { get(path, parameters) } else { list(path, parameters) }
 }
 
-/// What a LIST continues, if it does.
+/// Returns the page of a LIST that continues an earlier one.
 pub(super) fn page(path: &Path, parameters: &Parameters<'_>) -> Option<Page> {
     let token = parameters.get_set(Parameter::Continue).filter(|_| path.name.is_none())?;
     let (labels, fields) = parameters.check().and_then(|()| selectors(path, parameters)).ok()?;
     Some(Page { query: query(path, labels, fields), token: token.into() })
 }
 
-/// Whether a resourceVersion may be added to such a request.
+/// Reports whether a resourceVersion may be added to such a request.
 pub(super) fn rewritable(path: &Path, parameters: &Parameters<'_>) -> bool {
     let allowed: &[Parameter] =
         if path.name.is_some() { &GET_PARAMETERS } else { &REWRITABLE_PARAMETERS };
@@ -99,7 +99,8 @@ fn list(path: &Path, parameters: &Parameters<'_>) -> Result<Read, NotModelled> {
     })
 }
 
-/// The table S-LIST-20..27, after the refusals S-LIST-01, S-LIST-03 and S-LIST-04.
+/// Returns the version by the table S-LIST-20..27, after the refusals S-LIST-01, S-LIST-03 and
+/// S-LIST-04.
 fn list_version(
     parameters: &Parameters<'_>,
     limit: Option<u64>,
@@ -112,14 +113,14 @@ fn list_version(
         (Some("0"), Some("Exact")) => Err(NotModelled::IllegalCombination),
         (Some(text), Some("Exact")) => Ok(VersionMatch::Exact(version(text)?)),
         (Some(text), Some("NotOlderThan")) => Ok(VersionMatch::NotOlderThan(version(text)?)),
-        // With a limit, a version alone has always meant exactly that one.
+        // A version alone, together with a limit, has always meant exactly that version.
         (Some(text), None) if limit.is_some() => Ok(VersionMatch::Exact(version(text)?)),
         (Some(text), None) => Ok(VersionMatch::NotOlderThan(version(text)?)),
         (None, Some(_)) | (Some(_), Some(_)) => Err(NotModelled::IllegalCombination),
     }
 }
 
-/// Both selectors of a LIST or WATCH.
+/// Returns both selectors of a LIST or WATCH.
 pub(super) fn selectors(
     path: &Path,
     parameters: &Parameters<'_>,
@@ -134,7 +135,7 @@ pub(super) fn selectors(
     Ok((labels, fields))
 }
 
-/// Reports whether a selector is too large to be read. Commas separate requirements and values.
+/// Reports whether a selector is too large to be parsed. Commas separate requirements and values.
 fn is_oversized(selector: &str) -> bool {
     let commas = || selector.bytes().filter(|byte| *byte == b',').count();
     selector.len() > SELECTOR_BYTES_MAX || commas() >= SELECTOR_VALUES_MAX
@@ -148,29 +149,30 @@ fn fields(path: &Path, text: &str) -> Result<FieldSelector, NotModelled> {
     let scope = storage_scope(&path.resource, &path.scope);
     let fields = selector::canonical_fields(&path.resource, &scope, &fields)
         .ok_or(NotModelled::UnmodelledField)?;
-    // The name is part of access reviews, which are remembered.
+    // The name is a part of access reviews, which are remembered.
     if fields.pinned(NAME_PATH).is_some_and(|name| name.len() > NAME_BYTES_MAX) {
         return Err(NotModelled::Oversized);
     }
-    // The apiserver authorises and reads by the first of several names (S-URL-07, S-SEL-22).
+    // The apiserver uses the first of several names for authorization and for the read (S-URL-07,
+    // S-SEL-22).
     if fields.pinned_pairs().filter(|(path, _)| *path == NAME_PATH).count() > 1 {
         return Err(NotModelled::IllegalCombination);
     }
     Ok(fields)
 }
 
-/// What the path and the selectors select together.
+/// Returns the query of the path and the selectors.
 pub(super) fn query(path: &Path, labels: LabelSelector, fields: FieldSelector) -> Query {
     let scope = storage_scope(&path.resource, &path.scope);
     Query { resource: path.resource.clone(), scope, labels, fields }
 }
 
-/// A version other than 0.
+/// Parses a version other than 0.
 pub(super) fn version(text: &str) -> Result<ResourceVersion, NotModelled> {
     ResourceVersion::parse(text).map_err(|_| NotModelled::BadVersion)
 }
 
-/// The value of a numeric parameter.
+/// Parses a numeric parameter.
 pub(super) fn integer(
     parameters: &Parameters<'_>,
     parameter: Parameter,
@@ -179,7 +181,8 @@ pub(super) fn integer(
     parameters.get(parameter).map(parse).transpose()
 }
 
-/// `includeObject` concerns Tables only, which are never answered here; a bad value is refused.
+/// Checks `includeObject`, which concerns only Tables; a Table is never answered from the cache. A
+/// bad value is refused.
 pub(super) fn check_include_object(parameters: &Parameters<'_>) -> Result<(), NotModelled> {
     match parameters.get(Parameter::IncludeObject) {
         None | Some("" | "None" | "Metadata" | "Object") => Ok(()),

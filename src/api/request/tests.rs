@@ -1,4 +1,4 @@
-//! The URL grammar and the option tables, row by row.
+//! The URL grammar and the tables of options, row by row.
 
 use http::HeaderValue;
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ fn version(text: &str) -> crate::api::version::ResourceVersion {
     crate::api::version::ResourceVersion::parse(text).expect("a version")
 }
 
-/// `verb resource scope name subresource`, `-` standing for nothing.
+/// Returns `verb resource scope name subresource`, with `-` for an absent part.
 fn summary(request: &ResourceRequest) -> String {
     let scope = request.scope.namespace().unwrap_or("-");
     let name = request.name.as_deref().unwrap_or("-");
@@ -40,7 +40,7 @@ fn summary(request: &ResourceRequest) -> String {
 }
 
 #[test]
-fn urls_are_read_as_the_apiserver_reads_them() {
+fn urls_are_parsed_as_the_apiserver_parses_them() {
     let table = [
         ("GET", "/api/v1/pods", "list pods.v1 - - -"),
         ("GET", "/api/v1/namespaces/shop/pods", "list pods.v1 shop - -"),
@@ -110,7 +110,7 @@ fn other_paths_address_no_resource() {
 }
 
 #[test]
-fn a_longer_name_than_any_object_has_is_not_understood_and_so_kept_nowhere() {
+fn an_oversized_name_is_rejected() {
     for (length, understood) in [(253, true), (254, false), (60_000, false)] {
         let long = "x".repeat(length);
         for uri in [
@@ -241,7 +241,7 @@ fn a_get_is_a_query_pinned_by_name() {
 }
 
 #[test]
-fn a_namespace_lies_in_no_namespace() {
+fn a_namespace_is_stored_outside_of_namespaces() {
     let request = resource("GET", "/api/v1/namespaces/shop");
     assert_eq!(request.scope, Scope::Namespace("shop".into()));
     assert_eq!(request.object_key().expect("a key").as_str(), "shop");
@@ -266,7 +266,7 @@ fn selectors_are_decoded_and_canonical() {
 }
 
 #[test]
-fn a_list_that_pins_a_name_stays_a_list_reviewed_by_that_name() {
+fn a_list_that_pins_a_name_is_a_list_and_reviewed_by_that_name() {
     let pinned = |name: &str| {
         read(&format!("/api/v1/namespaces/n/pods?fieldSelector=metadata.name%3D{name}"))
     };
@@ -279,7 +279,7 @@ fn a_list_that_pins_a_name_stays_a_list_reviewed_by_that_name() {
 }
 
 #[test]
-fn paths_written_unusually_are_forwarded() {
+fn unusual_paths_are_forwarded() {
     let table = [
         "/api/v1/pods/",
         "//api/v1/pods",
@@ -321,7 +321,7 @@ fn only_a_plain_get_is_a_read() {
 }
 
 #[test]
-fn a_version_may_be_added_only_where_it_just_relaxes_freshness() {
+fn a_version_may_be_added_only_if_it_just_relaxes_freshness() {
     let table = [
         ("/api/v1/pods", true),
         ("/api/v1/pods?labelSelector=a&fieldSelector=x%3Dy&timeoutSeconds=1&timeout=1s", true),
@@ -347,7 +347,7 @@ fn a_version_may_be_added_only_where_it_just_relaxes_freshness() {
 }
 
 #[test]
-fn a_list_is_waited_for_no_longer_than_either_of_its_time_outs_says() {
+fn the_shorter_timeout_of_a_list_counts() {
     for (query, seconds) in [
         ("timeout=7s&timeoutSeconds=5", Some(5)),
         ("timeout=3s&timeoutSeconds=5", Some(3)),
@@ -392,13 +392,13 @@ fn timeouts_are_go_durations() {
 }
 
 #[test]
-fn a_dry_run_is_seen_when_the_apiserver_sees_it() {
+fn a_dry_run_is_detected_as_the_apiserver_does() {
     let dry = |query: &str| resource("POST", &format!("/api/v1/pods?{query}")).dry_run;
     assert!(dry("dryRun=All"));
     assert!(dry("fieldManager=x&dryRun"));
     assert!(dry("dry%52un=All"));
     assert!(!dry("fieldManager=x"));
-    // Go drops a pair with a semicolon, so the write is real.
+    // Go drops a pair with a semicolon, and the write is real.
     assert!(!dry("dryRun=All;x"));
 }
 
@@ -412,7 +412,7 @@ fn metric_labels_are_those_of_the_apiserver() {
 }
 
 #[test]
-fn ten_thousand_parameters_are_read_in_linear_time() {
+fn ten_thousand_parameters_are_parsed_in_linear_time() {
     let many = |pair: &str, count: usize| format!("/api/v1/pods?{}", vec![pair; count].join("&"));
     assert_eq!(refusal(&many("a=b", 10_000)), NotModelled::UnknownParameter);
     assert_eq!(refusal(&many("limit=1", 5_000)), NotModelled::RepeatedParameter);
@@ -423,7 +423,7 @@ fn ten_thousand_parameters_are_read_in_linear_time() {
 
 proptest! {
     #[test]
-    fn no_url_makes_it_panic(
+    fn no_url_causes_a_panic(
         method in "GET|HEAD|POST|X",
         path in "(/(apis?|v1|watch|proxy|namespaces|pods|%2[Ff]|%|\\.\\.|[a-z%]{0,4})){0,8}/?",
         query in "((limit|watch|timeout|resourceVersion|labelSelector|fieldSelector|continue|x)\
@@ -441,7 +441,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_in_the_url_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn any_bytes_in_the_url_are_parsed_or_rejected(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
         if let Ok(uri) = Uri::try_from([b"/api/v1/pods?".as_slice(), &bytes].concat()) {
             RequestInfo::parse(&Method::GET, &uri, &HeaderMap::new());
         }

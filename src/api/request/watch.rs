@@ -1,6 +1,6 @@
 //! The options of a WATCH as the apiserver decodes and checks them (S-WATCH-01..12).
 //!
-//! Nothing is refused here: what the apiserver would refuse gives a reason to forward.
+//! Nothing is refused here: a request that the apiserver would refuse has a reason to forward it.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use super::{
     read,
 };
 
-/// Reads the options of a request whose path and method are those of a plain WATCH.
+/// Parses the options of a request whose path and method are those of a plain WATCH.
 pub(super) fn watch(path: &Path, parameters: &Parameters<'_>) -> Result<Watch, NotModelled> {
     parameters.check()?;
     read::check_include_object(parameters)?;
     if parameters.get_set(Parameter::Continue).is_some() {
         return Err(NotModelled::Continue);
     }
-    // Ignored, but refused if it is not a number.
+    // It is ignored, but refused if it is not a number.
     read::integer(parameters, Parameter::Limit)?;
     let version = match parameters.get_set(Parameter::ResourceVersion) {
         None => VersionMatch::MostRecent,
@@ -37,8 +37,8 @@ pub(super) fn watch(path: &Path, parameters: &Parameters<'_>) -> Result<Watch, N
     })
 }
 
-/// The table S-WATCH-01..09. Old-style watches are defaulted as where WatchList is on: where it is
-/// off, they lack no more than the mark at the end of the initial events.
+/// Returns the start by the table S-WATCH-01..09. Old-style watches get the defaults of servers
+/// with WatchList. On other servers, they lack only the marker at the end of the initial events.
 fn start(parameters: &Parameters<'_>, version: &VersionMatch) -> Result<Start, NotModelled> {
     let matching = parameters.get_set(Parameter::ResourceVersionMatch);
     match (parameters.get(Parameter::SendInitialEvents), matching) {
@@ -53,7 +53,8 @@ fn start(parameters: &Parameters<'_>, version: &VersionMatch) -> Result<Start, N
     }
 }
 
-/// Zero means that the server decides, and a negative number that there is no watch (S-WATCH-12).
+/// Parses the timeout: zero lets the server decide, and a negative number means no watch
+/// (S-WATCH-12).
 fn timeout(parameters: &Parameters<'_>) -> Result<Option<Duration>, NotModelled> {
     let Some(seconds) = read::integer(parameters, Parameter::TimeoutSeconds)? else {
         return Ok(None);
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_watch_starts_is_what_the_apiserver_makes_of_it() {
+    fn a_watch_starts_as_on_the_apiserver() {
         let at = |version: &str| {
             VersionMatch::NotOlderThan(ResourceVersion::parse(version).expect("a version"))
         };
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn bookmarks_and_the_end_are_as_asked_for() {
+    fn bookmarks_and_the_timeout_are_parsed() {
         let watch = understood("allowWatchBookmarks=true&timeout=7m5s&timeoutSeconds=425");
         assert!(watch.bookmarks);
         assert_eq!(watch.timeout, Some(Duration::from_secs(425)));
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_apiserver_refuses_or_we_do_not_know_is_not_understood() {
+    fn refused_and_unknown_parameters_are_not_modelled() {
         let rows = [
             ("sendInitialEvents=true", NotModelled::IllegalCombination),
             ("sendInitialEvents=1&resourceVersionMatch=Exact", NotModelled::IllegalCombination),

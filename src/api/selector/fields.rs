@@ -1,6 +1,6 @@
 //! Field selectors (S-SEL-10, S-SEL-11): syntax and matching.
 //!
-//! Which fields a resource has is `api::field`'s business.
+//! The module `api::field` knows the fields of each resource.
 
 use std::{fmt, sync::Arc};
 
@@ -10,7 +10,7 @@ use super::{Fields, REQUIREMENTS_MAX, SelectorError};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FieldSelector(Arc<[Term]>);
 
-/// One requirement: the field at a path equals a value, or does not.
+/// One requirement: the field at a path equals a value, or differs from it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Term {
     path: Box<str>,
@@ -30,19 +30,19 @@ pub(crate) const NAME_PATH: &str = "metadata.name";
 // === impl FieldSelector ===
 
 impl FieldSelector {
-    /// The selector without requirements.
+    /// Returns the selector without requirements.
     pub fn everything() -> Self {
         Self::default()
     }
 
-    /// The selector of the objects with this name.
+    /// Returns the selector of the objects with this name.
     pub fn name(name: &str) -> Self {
         let (path, operator) = (NAME_PATH.into(), Operator::Equals);
         Self([Term { path, operator, value: name.into() }].into())
     }
 
-    /// Reads the text of a `fieldSelector` parameter, already percent-decoded. Knows the syntax
-    /// only: any path parses.
+    /// Parses a `fieldSelector` parameter, already percent-decoded. It checks only the syntax: any
+    /// path parses.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut terms = Vec::new();
         for part in split_terms(text).filter(|part| !part.is_empty()) {
@@ -54,7 +54,7 @@ impl FieldSelector {
         Ok(Self::normalised(terms))
     }
 
-    /// Whether an object with these fields is selected.
+    /// Reports whether it selects an object with these fields.
     pub fn matches(&self, fields: &impl Fields) -> bool {
         self.0.iter().all(|term| {
             let equal = fields.field(&term.path).unwrap_or_default() == &*term.value;
@@ -62,34 +62,34 @@ impl FieldSelector {
         })
     }
 
-    /// Whether there are no requirements.
+    /// Reports whether there are no requirements.
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether each requirement follows from one of `other`'s, so that whatever `other` selects,
-    /// this selects too.
+    /// Reports whether each requirement follows from one of `other`'s: this selector then selects
+    /// everything that `other` selects.
     pub fn is_subset_of(&self, other: &Self) -> bool {
         self.0.iter().all(|weaker| other.0.iter().any(|stronger| stronger.implies(weaker)))
     }
 
-    /// The field paths named, in byte order; a path with several requirements comes repeatedly.
+    /// Returns the field paths, in byte order; a path with several requirements is repeated.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|term| &*term.path)
     }
 
-    /// The value the field is required to equal, if any; the first in byte order of several.
+    /// Returns the value that the field must equal, if any; the first in byte order of several.
     pub fn pinned(&self, path: &str) -> Option<&str> {
         self.pinned_pairs().find(|(pinned, _)| *pinned == path).map(|(_, value)| value)
     }
 
-    /// The (path, value) pairs every selected object must have, for the use of an index.
+    /// Returns the (path, value) pairs that every selected object must have, for an index.
     pub fn pinned_pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         let equals = self.0.iter().filter(|term| term.operator == Operator::Equals);
         equals.map(|term| (&*term.path, &*term.value))
     }
 
-    /// The same selector with each path replaced; `None` when one has no replacement.
+    /// Returns the same selector with each path replaced; `None` if one has no replacement.
     pub(crate) fn with_paths<'a>(
         &'a self,
         mut canonical: impl FnMut(&'a str) -> Option<&'a str>,
@@ -131,7 +131,7 @@ impl fmt::Display for FieldSelector {
 
 impl Term {
     fn parse(text: &str) -> Result<Self, SelectorError> {
-        // The leftmost `=` decides; a `!` just before it belongs to the operator.
+        // The leftmost `=` is the operator; a `!` just before it is a part of it.
         let Some(position) = text.find('=') else {
             return Err(SelectorError(format!("invalid selector: can't understand '{text}'")));
         };
@@ -143,7 +143,7 @@ impl Term {
         Ok(Self { path: path.into(), operator, value: unescape(value)?.into() })
     }
 
-    /// Whether whatever satisfies this term satisfies `weaker` too.
+    /// Reports whether everything that satisfies this term satisfies `weaker`, too.
     fn implies(&self, weaker: &Self) -> bool {
         if self.path != weaker.path {
             return false;
@@ -172,7 +172,7 @@ impl fmt::Display for Term {
     }
 }
 
-/// Splits at the commas that no backslash precedes.
+/// Splits at commas without a backslash before them.
 fn split_terms(text: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;
     text.split(move |character| {
@@ -182,7 +182,7 @@ fn split_terms(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Undoes `\\`, `\,` and `\=`; anything else escaped, or one of these bare, is an error.
+/// Decodes `\\`, `\,` and `\=`; any other escape, or an unescaped one of these, is an error.
 fn unescape(text: &str) -> Result<String, SelectorError> {
     let mut value = String::with_capacity(text.len());
     let mut characters = text.chars();

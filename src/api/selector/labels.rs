@@ -8,14 +8,14 @@ use super::{Labels, SelectorError, parser};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LabelSelector(Arc<[Requirement]>);
 
-/// One requirement: what the value under a key must satisfy.
+/// One requirement on the value of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Requirement {
     pub(super) key: Box<str>,
     pub(super) test: Test,
 }
 
-/// The test a requirement makes; value sets are sorted, unique and not empty.
+/// The test of a requirement; value sets are sorted, unique and not empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Test {
     /// The key is present with one of these values.
@@ -35,12 +35,12 @@ pub(super) enum Test {
 // === impl LabelSelector ===
 
 impl LabelSelector {
-    /// The selector without requirements.
+    /// Returns the selector without requirements.
     pub fn everything() -> Self {
         Self::default()
     }
 
-    /// Reads the text of a `labelSelector` parameter, already percent-decoded.
+    /// Parses a `labelSelector` parameter, already percent-decoded.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut requirements = parser::requirements(text)?;
         if requirements.is_empty() {
@@ -51,18 +51,18 @@ impl LabelSelector {
         Ok(Self(requirements.into()))
     }
 
-    /// Whether an object with these labels is selected.
+    /// Reports whether it selects an object with these labels.
     pub fn matches(&self, labels: &impl Labels) -> bool {
         self.0.iter().all(|requirement| requirement.test.accepts(labels.label(&requirement.key)))
     }
 
-    /// Whether there are no requirements.
+    /// Reports whether there are no requirements.
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether each requirement follows from one of `other`'s, so that whatever `other` selects,
-    /// this selects too.
+    /// Reports whether each requirement follows from one of `other`'s: this selector then selects
+    /// everything that `other` selects.
     pub fn is_subset_of(&self, other: &Self) -> bool {
         self.0.iter().all(|weaker| {
             let (key, test) = (&weaker.key, &weaker.test);
@@ -70,7 +70,7 @@ impl LabelSelector {
         })
     }
 
-    /// The (key, value) pairs every selected object must carry, for the use of an index.
+    /// Returns the (key, value) pairs that every selected object must have, for an index.
     pub fn pinned_pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().filter_map(|requirement| match &requirement.test {
             Test::In(values) => match &**values {
@@ -81,12 +81,12 @@ impl LabelSelector {
         })
     }
 
-    /// The keys named, in byte order; a key with several requirements comes repeatedly.
+    /// Returns the keys, in byte order; a key with several requirements is repeated.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|requirement| &*requirement.key)
     }
 
-    /// The requirements on one key; they are neighbours, because requirements are sorted.
+    /// Returns the requirements on one key; they are adjacent, because requirements are sorted.
     fn of_key(&self, key: &str) -> &[Requirement] {
         let start = self.0.partition_point(|requirement| &*requirement.key < key);
         let length = self.0[start..].partition_point(|requirement| &*requirement.key == key);
@@ -132,7 +132,7 @@ impl fmt::Display for Requirement {
 // === impl Test ===
 
 impl Test {
-    /// Whether the test holds for a label value, `None` standing for an absent label (S-SEL-02).
+    /// Reports whether the test accepts a label value; `None` is an absent label (S-SEL-02).
     fn accepts(&self, value: Option<&str>) -> bool {
         match self {
             Self::In(values) => value.is_some_and(|value| contains(values, value)),
@@ -144,7 +144,8 @@ impl Test {
         }
     }
 
-    /// Whether everything this test accepts, `weaker` accepts too. Never wrongly true.
+    /// Reports whether `weaker` accepts everything that this test accepts. It is never wrongly
+    /// true.
     fn implies(&self, weaker: &Self) -> bool {
         match (self, weaker) {
             (Self::In(values), _) => values.iter().all(|value| weaker.accepts(Some(value))),

@@ -1,7 +1,7 @@
 //! The grammar of label selectors (S-SEL-01, S-SEL-03, S-SEL-04).
 //!
-//! Everything the apiserver refuses is refused, including keys and values that no object could
-//! carry. Reads the text once, front to back.
+//! Everything that the apiserver refuses is refused, including keys and values that no object could
+//! have. The text is parsed once, from front to back.
 
 use super::{
     REQUIREMENTS_MAX, SelectorError,
@@ -11,7 +11,7 @@ use super::{
 const NAME_BYTES_MAX: usize = 63;
 const PREFIX_BYTES_MAX: usize = 253;
 
-/// The requirements of a selector in the order written.
+/// Returns the requirements of a selector in the written order.
 pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, SelectorError> {
     let mut parser = Parser::new(text);
     let mut requirements = Vec::new();
@@ -31,7 +31,7 @@ pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, SelectorError
     }
 }
 
-/// A token; `in` and `notin` are words, because they may be keys and values too.
+/// A token; `in` and `notin` are words, because they may also be keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token<'a> {
     Word(&'a str),
@@ -99,7 +99,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The one value after `=` and its like, which may be missing.
+    /// Returns the single value after an operator such as `=`; it may be missing.
     fn single(&mut self) -> Result<&'a str, SelectorError> {
         match self.peek() {
             Token::Comma | Token::End => Ok(""),
@@ -111,7 +111,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The values in brackets; each may be missing and then is the empty value.
+    /// Returns the values in brackets; a missing one is the empty value.
     fn set(&mut self) -> Result<Box<[Box<str>]>, SelectorError> {
         match self.next() {
             Token::Open => {}
@@ -165,7 +165,7 @@ impl Token<'_> {
     }
 }
 
-/// Takes one token off the front.
+/// Takes one token from the front.
 fn scan<'a>(rest: &mut &'a str) -> Token<'a> {
     let text = rest.trim_start_matches(is_whitespace);
     let Some(first) = text.bytes().next() else {
@@ -218,7 +218,7 @@ fn value(text: &str) -> Result<Box<str>, SelectorError> {
     }
 }
 
-/// An integer that is also a valid label value, so without a sign.
+/// Returns an integer that is also a valid label value, and has no sign.
 fn bound(text: &str) -> Result<i64, SelectorError> {
     let text = value(text)?;
     text.parse().map_err(|_| {
@@ -226,7 +226,8 @@ fn bound(text: &str) -> Result<i64, SelectorError> {
     })
 }
 
-/// At most 63 of `[-A-Za-z0-9_.]`, beginning and ending with a letter or digit.
+/// Reports whether the text is at most 63 of `[-A-Za-z0-9_.]` and begins and ends with a letter or
+/// digit.
 fn is_name(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     text.len() <= NAME_BYTES_MAX
@@ -235,7 +236,7 @@ fn is_name(text: &str) -> bool {
         && text.as_bytes().last().is_some_and(u8::is_ascii_alphanumeric)
 }
 
-/// At most 253 bytes of dotted lower-case DNS labels.
+/// Reports whether the text is at most 253 bytes of dotted lower-case DNS labels.
 fn is_subdomain(text: &str) -> bool {
     let is_outer = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_label = |label: &str| {

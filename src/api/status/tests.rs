@@ -1,4 +1,4 @@
-//! Every Status against the bytes the apiserver's own constructors and encoder give.
+//! Every Status, compared with the bytes of the apiserver's own constructors and encoder.
 
 use super::*;
 
@@ -84,7 +84,7 @@ fn each_status_is_written_as_the_apiserver_writes_it() {
 }
 
 #[test]
-fn a_retry_is_suggested_only_where_it_is_meant() {
+fn a_retry_is_suggested_only_by_some_statuses() {
     assert_eq!(Status::service_unavailable("gone", None).retry_after_seconds(), None);
     let unavailable = Status::service_unavailable("gone", Some(1));
     assert_eq!(unavailable.retry_after_seconds(), Some(1));

@@ -1,8 +1,8 @@
-//! Events of a watch in protobuf, read along (S-CT-20).
+//! The parser of a watch's events in protobuf (S-CT-20).
 //!
-//! Each is a length of four bytes and a WatchEvent as `k8s.io/apimachinery` writes it: its type, and
-//! in a RawExtension the object in its envelope. Nothing is kept of the object but a few facts, however
-//! large it is. Invariant: a field that is not expected makes the watch opaque.
+//! Each event is a length of four bytes and a WatchEvent as `k8s.io/apimachinery` writes it. That
+//! contains the type, and a RawExtension with the object in its envelope. Only a few facts of the
+//! object are kept, whatever its size. Invariant: an unexpected field makes the watch opaque.
 
 use super::{EVENT_BYTES_MAX, Kind, Opaque, Shown, ShownObject};
 use crate::api::{
@@ -10,12 +10,12 @@ use crate::api::{
     protobuf::{Scanner, Varint},
 };
 
-/// Where the reader is between two pieces.
+/// The state of the parser between two chunks.
 #[derive(Debug, Default)]
 pub(super) struct Delimited {
-    /// What came of the event before its object.
+    /// The bytes of the event before its object.
     head: Vec<u8>,
-    /// The object being read; none while the head is.
+    /// The current object; `None` while the head is parsed.
     object: Option<Box<Object>>,
 }
 
@@ -23,36 +23,36 @@ pub(super) struct Delimited {
 #[derive(Debug)]
 struct Object {
     kind: Kind,
-    /// How many of its bytes are to come.
+    /// The number of its remaining bytes.
     left: usize,
     scanner: Scanner,
 }
 
-/// What a head says of the object that follows.
+/// The facts in a head about the object after it.
 struct Head {
     kind: Kind,
     length: usize,
 }
 
-/// What is left of a head.
+/// The rest of a head.
 struct Rest<'a>(&'a [u8]);
 
-/// WatchEvent.type and RawExtension.raw, both the first field of their messages.
+/// The tag of WatchEvent.type and RawExtension.raw, both the first field of their messages.
 const FIRST: u8 = 1 << 3 | 2;
 
-/// WatchEvent.object.
+/// The tag of WatchEvent.object.
 const SECOND: u8 = 2 << 3 | 2;
 
-/// No type of an event is longer.
+/// The longest type of an event.
 const TYPE_BYTES_MAX: usize = 16;
 
-/// No head is longer: the frame's length, three tags, three lengths and a type.
+/// The longest head: the frame's length, three tags, three lengths and a type.
 const HEAD_BYTES_MAX: usize = 4 + 3 + 3 * 10 + TYPE_BYTES_MAX;
 
 // === impl Delimited ===
 
 impl Delimited {
-    /// Reads what arrived, and tells `shown` of each event that ended in it.
+    /// Parses a chunk, and calls `shown` for each event that ends in it.
     pub(super) fn push(
         &mut self,
         mut bytes: &[u8],
@@ -89,7 +89,7 @@ impl Delimited {
 // === impl Object ===
 
 impl Object {
-    /// What the client was shown by it, once it is whole.
+    /// Returns the fact that the complete event shows.
     fn conclude(self) -> Result<Option<Shown>, Opaque> {
         let facts = self.scanner.finish().map_err(|why| match why {
             Unlearned::TooLarge => Opaque::TooLarge,
@@ -123,7 +123,7 @@ impl From<Head> for Object {
 // === impl Head ===
 
 impl Head {
-    /// The head, once it is whole: what follows it is the object, and the event ends with that.
+    /// Returns the head, once it is complete: the object follows it and ends the event.
     fn parse(bytes: &[u8]) -> Result<Option<Self>, Opaque> {
         let Some((length, event)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
         let whole = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| Opaque::TooLarge)?;
@@ -149,7 +149,8 @@ impl Head {
 // === impl Rest ===
 
 impl<'a> Rest<'a> {
-    /// The length of the field with this tag, which must be the next; none while it is not all there.
+    /// Returns the length of the field with this tag, which must be the next; `None` while it is
+    /// incomplete.
     fn field(&mut self, tag: u8) -> Result<Option<usize>, Opaque> {
         let Some((first, mut rest)) = self.0.split_first() else { return Ok(None) };
         if *first != tag {

@@ -1,12 +1,12 @@
-//! Frames of a WebSocket as a server sends them (RFC 6455, section 5.2), read along.
+//! The parser of a server's WebSocket frames (RFC 6455, section 5.2).
 
 use super::Opaque;
 
-/// Where the reader is between two pieces.
+/// The state of the parser between two chunks.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     header: Vec<u8>,
-    /// What is left of the current frame's payload, and what it is; none while a header is read.
+    /// The rest of the current frame's payload, with its kind; `None` while a header is parsed.
     payload: Option<Payload>,
 }
 
@@ -28,7 +28,7 @@ const BINARY: u8 = 0x2;
 // === impl Frames ===
 
 impl Frames {
-    /// Hands each piece of a message to `message`, and whether the message ends with it.
+    /// Passes each chunk of a message to `message`, with `true` if the message ends with it.
     pub(super) fn push(
         &mut self,
         mut bytes: &[u8],
@@ -61,7 +61,7 @@ impl Frames {
     }
 }
 
-/// The frame that this header starts, once it is whole.
+/// Returns the frame that this header starts, once it is complete.
 fn parse(header: &[u8]) -> Result<Option<Payload>, Opaque> {
     let [first, second, extended @ ..] = header else { return Ok(None) };
     if first & RESERVED != 0 || second & MASKED != 0 {

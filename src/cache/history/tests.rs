@@ -43,7 +43,7 @@ fn nothing_starts_before_the_first_list() {
 }
 
 #[test]
-fn a_bookmark_moves_the_end_and_a_list_begins_anew() {
+fn a_bookmark_moves_the_end_and_a_list_restarts_the_window() {
     let mut history = filled(&[12]);
     history.advance(version(30));
     assert_eq!(started(&history, 30), Ok(vec![]));
@@ -55,17 +55,17 @@ fn a_bookmark_moves_the_end_and_a_list_begins_anew() {
 }
 
 #[test]
-fn the_oldest_go_when_there_are_too_many() {
+fn the_oldest_events_are_evicted_by_count() {
     let history = filled(&[11, 12, 13, 14, 15]);
     assert_eq!(started(&history, 10), Err(TooOld));
     assert_eq!(started(&history, 11), Ok(vec![12, 13, 14, 15]));
 }
 
 #[test]
-fn the_oldest_go_when_they_are_too_large() {
+fn the_oldest_events_are_evicted_by_size() {
     let mut history = filled(&[11]);
     history.push(event(12, Change::Modified, "q", 60_000), Instant::now());
-    // With what may be printed of it, the event is larger than all of the window may be.
+    // The event and its printed forms together are larger than the limit of the window.
     assert!(history.bytes() > 100_000);
     assert_eq!(started(&history, 10), Err(TooOld));
     assert_eq!(started(&history, 11), Ok(vec![12]));
@@ -76,7 +76,7 @@ fn the_oldest_go_when_they_are_too_large() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_go_with_time() {
+async fn the_oldest_events_are_evicted_by_age() {
     let mut history = filled(&[11]);
     tokio::time::advance(Duration::from_secs(40)).await;
     history.push(event(12, Change::Added, "q", 0), Instant::now());
@@ -92,13 +92,13 @@ fn events_of_one_version_stay_together() {
     assert_eq!(started(&history, 11), Ok(vec![12, 12, 12]));
     history.push(event(13, Change::Added, "r", 0), Instant::now());
     history.push(event(14, Change::Added, "s", 0), Instant::now());
-    // One of the three is gone, so nobody may start before them.
+    // One of the three is gone: no watch may start before them.
     assert_eq!(started(&history, 11), Err(TooOld));
     assert_eq!(started(&history, 12), Ok(vec![13, 14]));
 }
 
 #[test]
-fn a_deletion_carries_its_own_version() {
+fn a_deletion_has_its_own_version() {
     let mut history = History::new(BOUNDS);
     history.reset(version(10));
     history.push(event(12, Change::Deleted, "p", 0), Instant::now());
@@ -109,7 +109,7 @@ fn a_deletion_carries_its_own_version() {
 }
 
 #[test]
-fn a_cursor_goes_on_after_what_it_has_seen_even_at_the_same_version() {
+fn a_cursor_continues_between_events_of_one_version() {
     let mut history = filled(&[12, 15]);
     let followed = |history: &History, cursor| {
         let events = history.after(cursor)?;
@@ -118,7 +118,7 @@ fn a_cursor_goes_on_after_what_it_has_seen_even_at_the_same_version() {
     let cursor = history.start_at(&version(12)).expect("within").forward(1);
     assert_eq!(cursor, history.end());
     assert_eq!(followed(&history, cursor), Ok(vec![]));
-    // Leases that run out together delete several objects at one version.
+    // Leases that expire together delete several objects at one version.
     history.push(event(15, Change::Deleted, "q", 0), Instant::now());
     assert_eq!(followed(&history, cursor), Ok(vec!["15".to_owned()]));
     for at in [16, 17, 18, 19] {

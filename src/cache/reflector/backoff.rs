@@ -1,8 +1,8 @@
-//! How long to wait before the next attempt: exponential with full jitter. Pure.
+//! The wait before the next attempt: exponential with full jitter. Pure.
 
 use std::time::Duration;
 
-/// The number of failures in a row.
+/// The number of consecutive failures.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     failures: u32,
@@ -14,14 +14,14 @@ const CAP: Duration = Duration::from_secs(30);
 // === impl Backoff ===
 
 impl Backoff {
-    /// The wait after one more failure; `random` is in 0..1.
+    /// Returns the wait after one more failure; `random` is in 0..1.
     pub(super) fn next(&mut self, random: f64) -> Duration {
         let bound = BASE.saturating_mul(1 << self.failures.min(16)).min(CAP);
         self.failures = self.failures.saturating_add(1);
         bound.mul_f64(random.clamp(0.0, 1.0))
     }
 
-    /// Things work again.
+    /// Resets the wait after a success.
     pub(super) fn reset(&mut self) {
         self.failures = 0;
     }
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_cap_and_begin_anew() {
+    fn waits_double_up_to_the_limit_and_reset() {
         let mut backoff = Backoff::default();
         let waits: Vec<_> = (0..8).map(|_| backoff.next(1.0).as_millis()).collect();
         assert_eq!(waits, [800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);

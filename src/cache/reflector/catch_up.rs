@@ -1,7 +1,8 @@
-//! When a short watch is worth its price: an apiserver proves a quiet collection complete by the
-//! bookmark before a watch's end, and otherwise only about once a minute (S-CONS-21, S-WATCH-31).
+//! The schedule of short watches (S-CONS-21, S-WATCH-31). An apiserver proves a quiet collection
+//! complete by the bookmark before a watch's end. Without that, it does so only about once a
+//! minute.
 //!
-//! Pure; time is passed in. Bounded in rate, and rarer while it proves nothing.
+//! Pure; the time is a parameter. The rate is bounded, and lower while short watches prove nothing.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::mutants::{Mutant, is_on};
 
-/// Short watches of one reflector.
+/// The short watches of one reflector.
 #[derive(Debug)]
 pub(super) struct CatchUp {
     state: State,
@@ -20,19 +21,19 @@ pub(super) struct CatchUp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
-    /// The next watch is a short one.
+    /// The next watch is short.
     Due,
-    /// The watch that is open is a short one.
+    /// The open watch is short.
     Open,
 }
 
-/// The shortest time in which an apiserver sends a bookmark: it does so two seconds before the end.
+/// The shortest watch with a bookmark: the apiserver sends it two seconds before the end.
 const SHORT_WATCH: Duration = Duration::from_secs(3);
 
-/// From the end of one short watch to the next at least so much time passes,
+/// The shortest interval from the end of one short watch to the next.
 const REST_MIN: Duration = Duration::from_secs(10);
 
-/// and up to this much while none of them proves anything.
+/// The longest such interval, while short watches prove nothing.
 const REST_MAX: Duration = Duration::from_secs(10 * 60);
 
 // === impl CatchUp ===
@@ -42,7 +43,7 @@ impl CatchUp {
         Self { state: State::Idle, not_before: now, rest: REST_MIN }
     }
 
-    /// Readers lag behind; says whether the open watch should end for a short one.
+    /// Notes that readers lag behind; reports whether the open watch should end for a short one.
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
         let due = self.state == State::Idle && now >= self.not_before;
         if is_on(Mutant::NoCatchUp) {
@@ -54,7 +55,7 @@ impl CatchUp {
         due
     }
 
-    /// The length of the watch about to open, if it is to be a short one.
+    /// Returns the length of the next watch, if it is to be a short one.
     pub(super) fn begin(&mut self) -> Option<Duration> {
         (self.state != State::Idle).then(|| {
             self.state = State::Open;
@@ -62,7 +63,7 @@ impl CatchUp {
         })
     }
 
-    /// A watch has ended, having moved the version or not.
+    /// Notes the end of a watch and whether it advanced the version.
     pub(super) fn ended(&mut self, moved: bool, now: Instant) {
         if self.state != State::Open {
             return;
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_watch_is_opened_once_and_no_more_often_than_it_proves_something() {
+    fn the_rate_of_short_watches_depends_on_their_proofs() {
         let start = Instant::now();
         let mut catch_up = CatchUp::new(start);
         assert_eq!(catch_up.begin(), None);

@@ -1,4 +1,4 @@
-//! Watch events: cut from the stream by newlines, read one by one. Pure.
+//! Watch events: split at newlines, parsed one by one. Pure.
 
 use memchr::memchr;
 use serde::Deserialize;
@@ -18,17 +18,17 @@ use crate::{
 /// One event of a watch (S-WATCH-40).
 #[derive(Debug)]
 pub(super) enum WatchEvent {
-    /// ADDED or MODIFIED: which of the two is told by what was there before.
+    /// ADDED or MODIFIED; the previous state shows which of the two.
     Stored(Object),
     /// DELETED, with the last state at the deletion's version.
     Deleted(Object),
-    /// BOOKMARK: the collection is complete up to this version; and how it is printed.
+    /// BOOKMARK: the collection is complete up to this version; with the bookmark's form.
     Bookmark(ResourceVersion, Option<BookmarkForm>),
     /// ERROR: the stream will end.
     Error(Status),
 }
 
-/// Why a line is not an event.
+/// The reason why a line is not an event.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
     /// The line is not UTF-8.
@@ -37,28 +37,28 @@ pub enum EventError {
     /// The line is not an event in JSON.
     #[error("the event is malformed")]
     Malformed(#[source] serde_json::Error),
-    /// Its type is none that is known.
+    /// Its type is unknown.
     #[error("the event's type is unknown: {0:?}")]
     UnknownType(String),
-    /// Its object is not one of the query.
-    #[error("the event's object is unusable")]
+    /// Its object does not belong to the query.
+    #[error("the event's object is invalid")]
     Object(#[source] ObjectError),
-    /// A bookmark without a usable version.
+    /// A bookmark without a valid version.
     #[error("the bookmark has no usable resourceVersion")]
     Bookmark,
-    /// The line is longer than is believed.
+    /// The line is longer than the limit.
     #[error("the event is too long")]
     TooLong,
 }
 
-/// Cuts a stream into lines.
+/// The splitter of a stream into lines.
 #[derive(Debug)]
 pub(super) struct Lines {
     partial: Vec<u8>,
     line_bytes_max: usize,
 }
 
-// The order of the two members does not matter: other servers may print `object` first.
+// The two members may come in any order: other servers may print `object` first.
 #[derive(Deserialize)]
 struct Frame<'a> {
     r#type: &'a str,
@@ -81,7 +81,7 @@ struct BookmarkMetadata<'a> {
 // === impl WatchEvent ===
 
 impl WatchEvent {
-    /// Reads one line.
+    /// Parses one line.
     pub(super) fn read(
         line: &[u8],
         reader: &mut Reader,
@@ -113,12 +113,12 @@ fn bookmark_version(raw: &str) -> Result<ResourceVersion, EventError> {
 // === impl Lines ===
 
 impl Lines {
-    /// Believes no line above this size.
+    /// Creates a splitter that rejects longer lines.
     pub(super) fn new(line_bytes_max: usize) -> Self {
         Self { partial: Vec::new(), line_bytes_max }
     }
 
-    /// Takes the next bytes; hands out each line that they complete, without its newline.
+    /// Accepts the next bytes; passes on each line that they complete, without its newline.
     pub(super) fn feed(
         &mut self,
         mut bytes: &[u8],

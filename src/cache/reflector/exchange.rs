@@ -1,6 +1,6 @@
-//! The requests a reflector makes, and the first look at their answers.
+//! The requests of a reflector and the first check of their responses.
 //!
-//! Every wait has a bound. Credentials are the client's business: nothing here knows them.
+//! Every wait has a timeout. The client adds the credentials.
 
 use std::{fmt::Write, sync::Arc, time::Duration};
 
@@ -20,28 +20,28 @@ use crate::{
     upstream::{Client, Lane},
 };
 
-/// Asks the apiserver about one query.
+/// The requests about one query.
 pub(super) struct Exchange {
     client: Arc<dyn Client>,
     /// The collection with the query's selectors.
     all: String,
-    /// The collection with a selector that (nearly) nothing matches.
+    /// The collection with a selector that matches almost nothing.
     nothing: String,
 }
 
-/// The headers of an answer must be there by then.
+/// The timeout of a response's headers.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
 
-/// Between two pieces of a list at most so much time passes.
+/// The longest time between two chunks of a list.
 const PIECE_WAIT: Duration = Duration::from_secs(60);
 
-/// A probe is over by then.
+/// The timeout of a probe.
 const PROBE_WAIT: Duration = Duration::from_secs(10);
 
-/// The longest error answer that is read.
+/// The longest error response that is read.
 const STATUS_BYTES_MAX: usize = 64 * 1024;
 
-/// No object has this name; a list of it costs the apiserver next to nothing (S-CONS-05).
+/// A name that no object has; a list of it costs the apiserver almost nothing (S-CONS-05).
 const NOBODY: &str = "listless-probe";
 
 const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
@@ -49,7 +49,7 @@ const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
 // === impl Exchange ===
 
 impl Exchange {
-    /// Will ask about a query through a client.
+    /// Creates the requests about a query, sent through a client.
     pub(super) fn new(client: Arc<dyn Client>, query: &Query) -> Self {
         let path = query.resource.collection_path(&query.scope);
         let mut all = format!("{path}?");
@@ -67,11 +67,11 @@ impl Exchange {
         Self { client, all, nothing }
     }
 
-    /// Lists: not older than a version, or consistently.
+    /// Lists the collection: not older than a version, or consistently.
     pub(super) async fn list(&self, from: Option<&ResourceVersion>) -> Result<Body, Failure> {
         let mut uri = self.all.clone();
         if let Some(from) = from {
-            // Writing to a String cannot fail, here and below.
+            // A write to a String cannot fail, here and below.
             let _ = write!(uri, "resourceVersion={from}&resourceVersionMatch=NotOlderThan");
         }
         self.ask(&uri, Lane::Short).await
@@ -91,7 +91,7 @@ impl Exchange {
         self.ask(&uri, Lane::Long).await
     }
 
-    /// The version the apiserver's own data is at, at least as of now.
+    /// Returns a version that the apiserver's storage has reached by now.
     pub(super) async fn probe(&self) -> Result<ResourceVersion, Failure> {
         let probe = async {
             let mut body = self.ask(&self.nothing, Lane::Short).await?;
@@ -117,7 +117,7 @@ impl Exchange {
     }
 }
 
-/// The next piece of a list; None at its end.
+/// Returns the next chunk of a list; `None` at its end.
 pub(super) async fn next_piece(body: &mut Body) -> Result<Option<Bytes>, Failure> {
     loop {
         let frame = timeout(PIECE_WAIT, body.frame()).await;
@@ -145,7 +145,7 @@ async fn check(answer: Response<Body>) -> Result<Body, Failure> {
     Err(Failure::ContentType(content_type.to_owned()))
 }
 
-/// Reads what it can of an error's Status; the HTTP code counts.
+/// Parses an error's Status as far as possible; the HTTP code takes precedence.
 async fn status(answer: Response<Body>) -> Status {
     let code = answer.status().as_u16();
     let retry_after = retry_after(answer.headers());
@@ -170,7 +170,7 @@ fn add_selectors(uri: &mut String, query: &Query) {
     }
 }
 
-/// Percent-encodes all but the unreserved characters.
+/// Percent-encodes all characters except the unreserved ones.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len() * 3);
     for byte in text.bytes() {

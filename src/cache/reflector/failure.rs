@@ -1,4 +1,4 @@
-//! What can go wrong between a reflector and the apiserver, and what follows from it. Pure.
+//! The failures between a reflector and the apiserver, and the step after each. Pure.
 
 use std::time::Duration;
 
@@ -13,70 +13,70 @@ use crate::{
     upstream,
 };
 
-/// Why a list or watch did not do what it should.
+/// The reason why a list or watch failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// No answer came.
-    #[error("no answer from the apiserver")]
+    /// No response.
+    #[error("no response from the apiserver")]
     Upstream(#[source] upstream::Error),
     /// The query does not fit into a request.
-    #[error("the query cannot be asked for")]
+    #[error("the query does not fit into a request URI")]
     Uri(#[from] http::uri::InvalidUri),
-    /// No answer, or no more of it, came in time.
-    #[error("nothing came from the apiserver for {0:?}")]
+    /// A timeout of a response or of its next chunk.
+    #[error("the apiserver sent nothing for {0:?}")]
     Silence(Duration),
-    /// The answer broke off.
-    #[error("the answer broke off")]
+    /// The response broke off.
+    #[error("the response broke off")]
     Body(#[source] BoxError),
-    /// The apiserver said no.
-    #[error("the apiserver answered {}: {}", .0.code, .0.message)]
+    /// An error response of the apiserver.
+    #[error("the apiserver returned status {}: {}", .0.code, .0.message)]
     Status(Status),
-    /// The answer is not JSON.
-    #[error("the answer is not JSON but {0:?}")]
+    /// The response is not JSON.
+    #[error("the response is not JSON but {0:?}")]
     ContentType(String),
-    /// The list cannot be cut into items.
+    /// The list cannot be split into items.
     #[error("the list is malformed")]
     Split(#[from] SplitError),
-    /// The list around the items is unusable.
-    #[error("the list is unusable")]
+    /// The list around the items is invalid.
+    #[error("the list is invalid")]
     Envelope(#[from] EnvelopeError),
-    /// An item is unusable.
-    #[error("an item of the list is unusable")]
+    /// An item is invalid.
+    #[error("an item of the list is invalid")]
     Item(#[from] ObjectError),
     /// Two items have one key.
     #[error("the list is malformed")]
     Duplicate(#[from] Duplicate),
-    /// The list speaks of another resource or mixes ways of printing.
+    /// The list is of another resource or mixes printed forms.
     #[error("the list is not one of this resource")]
     NotUnderstood,
     /// The list does not fit into the memory limit.
     #[error("the list does not fit into the memory limit")]
     OutOfMemory,
-    /// The list is older than what was shown before.
-    #[error("the list at {listed} is older than {shown}, which was shown")]
+    /// The list is older than the published version.
+    #[error("the list at {listed} is older than the published version {shown}")]
     Older {
         /// The list's version.
         listed: ResourceVersion,
-        /// The version shown before.
+        /// The published version.
         shown: ResourceVersion,
     },
-    /// An event is unusable.
-    #[error("an event is unusable")]
+    /// An event is invalid.
+    #[error("an event is invalid")]
     Event(#[from] EventError),
-    /// An event or bookmark is older than what was shown before.
-    #[error("the watch went back from {shown} to {seen}")]
+    /// An event or bookmark is older than the published version.
+    #[error("the watch went back from version {shown} to {seen}")]
     Backwards {
         /// The event's version.
         seen: ResourceVersion,
-        /// The version shown before.
+        /// The published version.
         shown: ResourceVersion,
     },
-    /// The apiserver's own version is below what was shown: its data was restored.
-    #[error("the apiserver is at {current}, before {shown}, which was shown")]
+    /// The apiserver's own version is below the published one: its storage was restored.
+    #[error("the apiserver is at version {current}, before the published version {shown}")]
     Restored {
         /// The apiserver's version.
         current: ResourceVersion,
-        /// The version shown before.
+        /// The published version.
         shown: ResourceVersion,
     },
     /// The watch ended at once.
@@ -84,7 +84,7 @@ pub enum Failure {
     ShortWatch,
 }
 
-/// The parts of a Status that matter here.
+/// The parts of a Status that the reflector uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Status {
     /// The HTTP status code.
@@ -93,50 +93,50 @@ pub struct Status {
     /// The explanation.
     #[serde(default)]
     pub message: String,
-    /// More of it.
+    /// The details.
     #[serde(default)]
     pub details: Option<StatusDetails>,
 }
 
-/// The parts of a Status's details that matter here.
+/// The parts of a Status's details that the reflector uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct StatusDetails {
-    /// When to try again.
+    /// The retry delay, in seconds.
     #[serde(default, rename = "retryAfterSeconds")]
     pub retry_after_seconds: u32,
 }
 
-/// What the reflector was doing.
+/// The current step of the reflector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Reading the whole collection: at this version or later, or consistently.
+    /// A list of the collection: at this version or later, or consistent.
     List(Option<ResourceVersion>),
-    /// Following it.
+    /// A watch of the collection.
     Watch,
 }
 
-/// Why a reflector ended.
+/// The reason why a reflector ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was told to.
+    /// It was stopped.
     Stopped,
-    /// The apiserver does not let us.
+    /// The apiserver refuses the request.
     Refused {
         /// The HTTP status.
         code: u16,
     },
-    /// The collection is not printed in a way we could reproduce.
+    /// The collection is printed in a form that Listless cannot reproduce.
     NotReplicable,
     /// The collection does not fit into memory.
     OutOfMemory,
-    /// Its task ended by a bug.
+    /// Its task panicked.
     Panicked,
 }
 
 // === impl Failure ===
 
 impl Failure {
-    /// What to do next after this happened in a step; `shown` is the version readers have seen.
+    /// Returns the step after this failure in a step; `shown` is the published version.
     pub fn next(&self, step: &Step, shown: Option<&ResourceVersion>) -> Result<Step, Ended> {
         match self {
             Self::Status(status) if status.is_refusal() => {
@@ -144,12 +144,13 @@ impl Failure {
             }
             Self::OutOfMemory => Err(Ended::OutOfMemory),
             _ if self.is_not_understood() => Err(Ended::NotReplicable),
-            // Whoever cannot go on from the version shown is asked for the newest state.
+            // A server that cannot continue from the published version is asked for the newest
+            // state.
             Self::Restored { .. } | Self::Older { .. } => Ok(Step::List(None)),
             Self::Status(status) if *step != Step::Watch && status.is_about_version() => {
                 Ok(Step::List(None))
             }
-            // Never below what was shown (S-CONS-42).
+            // The list must not be below the published version (S-CONS-42).
             Self::Status(Status { code: 410, .. }) | Self::Backwards { .. } => {
                 Ok(Step::List(shown.cloned()))
             }
@@ -157,7 +158,7 @@ impl Failure {
         }
     }
 
-    /// What a watch ended of in which this happened.
+    /// Returns the reason of a watch's end by this failure.
     pub fn watch_end(&self) -> ReplicaWatchEnd {
         match self {
             Self::Upstream(_) => ReplicaWatchEnd::Unanswered,
@@ -182,7 +183,7 @@ impl Failure {
         }
     }
 
-    /// Whether a whole list came whose content is unusable.
+    /// Reports whether a complete list arrived whose content is invalid.
     pub fn is_bad_list(&self) -> bool {
         match self {
             Self::Split(error) => *error != SplitError::Truncated,
@@ -191,12 +192,12 @@ impl Failure {
         }
     }
 
-    /// Whether the apiserver has too much to do.
+    /// Reports whether the apiserver is overloaded.
     pub fn is_pushback(&self) -> bool {
         matches!(self, Self::Status(Status { code: 429, .. }))
     }
 
-    /// The wait the apiserver asked for.
+    /// Returns the retry delay that the apiserver asked for.
     pub fn retry_after(&self) -> Duration {
         match self {
             Self::Status(status) => status.retry_after(),
@@ -220,12 +221,13 @@ impl Failure {
 // === impl Status ===
 
 impl Status {
-    /// Whether trying again would not help: any client error but for those about time.
+    /// Reports whether a retry is useless: every client error except those about time.
     fn is_refusal(&self) -> bool {
         (400..500).contains(&self.code) && !matches!(self.code, 408 | 410 | 429)
     }
 
-    /// Whether the version asked for is too old or too new for the apiserver (S-LIST-40..41).
+    /// Reports whether the requested version is too old or too new for the apiserver
+    /// (S-LIST-40..41).
     fn is_about_version(&self) -> bool {
         self.code == 410
             || (self.code == 504 && self.message.contains("Too large resource version"))

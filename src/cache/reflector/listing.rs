@@ -24,18 +24,18 @@ use crate::{
     mutants::{Mutant, is_on},
 };
 
-/// A list on its way.
+/// A list in progress.
 struct Listing<'a> {
     reader: &'a mut Reader,
     rebuild: Rebuild,
-    /// How the items so far are printed.
+    /// The style of the items so far.
     style: Option<Style>,
 }
 
 // === impl Reflector ===
 
 impl Reflector {
-    /// Reads the collection anew, not older than a version or consistently.
+    /// Lists the collection again, not older than a version or consistently.
     pub(super) async fn list(&mut self, from: Option<ResourceVersion>) -> Result<Step, Failure> {
         let base = self.snapshot();
         self.counters.lists.increment();
@@ -46,7 +46,7 @@ impl Reflector {
         let asked_at = Instant::now();
         let body = self.exchange.list(from.as_ref()).await?;
         let snapshot = self.read_list(body, base.clone()).await;
-        // What was read of a failed list is gone again.
+        // The memory of a failed list is already free.
         let history_bytes = self.replica.history().bytes();
         self.replica.usage().extra_bytes = self.reader.bytes() + history_bytes;
         let snapshot = snapshot?;
@@ -55,13 +55,15 @@ impl Reflector {
         if let Some(shown) = base.map(|base| base.version().clone())
             && listed < shown
         {
-            // A consistent answer is below what was shown only if the data itself went back.
+            // A consistent response is below the published version only if the storage itself went
+            // back.
             return Err(match from {
                 Some(_) => Failure::Older { listed, shown },
                 None => Failure::Restored { current: listed, shown },
             });
         }
-        // Not older than what was shown is not the newest: it may be exactly what was shown.
+        // A list that is not older than the published version is not the newest: it may be equal to
+        // it.
         let is_newest = from.is_none() || is_on(Mutant::RelistProves);
         self.show_list(snapshot, is_newest.then_some(asked_at));
         Ok(Step::Watch)
@@ -84,7 +86,7 @@ impl Reflector {
             splitter.feed(&piece, |item| listing.add(item))?;
             let bytes = listing.rebuild.bytes() + listing.reader.bytes();
             self.replica.usage().extra_bytes = bytes;
-            // Lists that start together share the limit.
+            // Concurrent lists share the limit.
             if reserved.grow_to(bytes) > limit {
                 return Err(Failure::OutOfMemory);
             }

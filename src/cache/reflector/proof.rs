@@ -1,8 +1,8 @@
-//! What a watch proves of how recent the state is. Pure; time is passed in.
+//! The freshness that a watch proves. Pure; the time is a parameter.
 //!
-//! A watch that was just opened first tells what happened while nobody listened. Such an event may
-//! be as old as the gap, and the next may never come: it proves nothing until a bookmark came, or
-//! the version that the apiserver itself was at is reached.
+//! A new watch first sends the events that happened while no watch was open. Such an event may be
+//! as old as the gap, and the next one may never come. After a gap in the watch, only a bookmark,
+//! or reaching the apiserver's current version, proves the replica fresh.
 
 use tokio::time::Instant;
 
@@ -11,16 +11,16 @@ use crate::{
     mutants::{Mutant, is_on},
 };
 
-/// The standing of one open watch.
+/// The state of one open watch.
 #[derive(Debug)]
 pub(super) enum Proof {
-    /// What it tells has just happened.
+    /// Its events have just happened.
     Live,
-    /// What it tells may have happened long ago.
+    /// Its events may have happened long ago.
     Behind(Option<Awaited>),
 }
 
-/// Once a version is reached, the state is known to be as new as the question for it.
+/// A version that, once reached, proves the state as new as the request for that version.
 #[derive(Debug)]
 pub(super) struct Awaited {
     version: ResourceVersion,
@@ -30,13 +30,13 @@ pub(super) struct Awaited {
 // === impl Proof ===
 
 impl Proof {
-    /// A watch was opened.
+    /// Returns the state of a new watch.
     pub(super) fn opened() -> Self {
         if is_on(Mutant::GapProves) { Self::Live } else { Self::Behind(None) }
     }
 
-    /// Events led to a version, with a bookmark among them or not; since when is the state known to
-    /// be the newest?
+    /// Notes that events led to a version, with or without a bookmark; returns the time since when
+    /// the state is known to be the newest.
     pub(super) fn reached(
         &mut self,
         version: &ResourceVersion,
@@ -53,7 +53,7 @@ impl Proof {
         Some(proven_at)
     }
 
-    /// The apiserver was asked for its version; is what is shown the newest state?
+    /// Notes the apiserver's current version; reports whether the published state is the newest.
     pub(super) fn questioned(
         &mut self,
         shown: &ResourceVersion,

@@ -1,4 +1,4 @@
-//! A reflector against an apiserver played by the test, in virtual time.
+//! A reflector against a fake apiserver, in virtual time.
 
 mod following;
 mod listing;
@@ -22,7 +22,7 @@ use crate::{
 const LIST: &str = "/api/v1/pods";
 const PROBE: &str = "/api/v1/pods?fieldSelector=metadata.name%3Dlistless-probe";
 
-/// A running reflector with all that surrounds it.
+/// A running reflector and its environment.
 struct Scene {
     replica: Arc<Replica>,
     calls: Calls,
@@ -51,7 +51,7 @@ impl Scene {
         Self { replica, calls, counters, stop, task, _settings: sender }
     }
 
-    /// One whose list was answered and whose watch is open.
+    /// Returns a scene whose list was answered and whose watch is open.
     async fn watching(at: u64, pods: &[Pod]) -> (Self, Pipe) {
         let mut scene = Self::new();
         scene.calls.expect(LIST).await.json(200, fixture::list(at, pods));
@@ -60,7 +60,7 @@ impl Scene {
         (scene, watch)
     }
 
-    /// Lets everything happen that can happen without time passing.
+    /// Runs all tasks until they wait for time to pass.
     async fn settle(&self) {
         for _ in 0..50 {
             tokio::task::yield_now().await;
@@ -71,7 +71,7 @@ impl Scene {
         self.replica.view()
     }
 
-    /// What readers see, as `key@version` of each object.
+    /// Returns the published objects, as `key@version` of each.
     fn objects(&self) -> Vec<String> {
         let snapshot = self.view().snapshot.clone();
         let query = query(None, "", "");

@@ -1,6 +1,6 @@
-//! The watch half of a reflector: events in, snapshots out.
+//! The watch half of a reflector: from events to snapshots.
 //!
-//! What has arrived together is published together; nothing waits for more to arrive.
+//! Events that have arrived together are published together; no event waits for others.
 
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
@@ -36,32 +36,32 @@ struct Stream {
     body: Body,
     lines: Lines,
     envelope: Arc<Envelope>,
-    /// When the silence will be questioned.
+    /// The time of the next check of a silent watch.
     quiet_until: Instant,
-    /// How many times it was questioned in a row.
+    /// The number of consecutive checks.
     questioned: u32,
     proof: Proof,
 }
 
-/// Why reading a watch ended without a failure.
+/// The reason why a watch ended without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// The apiserver closed it.
     Closed,
     /// Readers need its bookmark sooner than it comes.
     Lagging,
-    /// The apiserver may show the objects in other bytes.
+    /// The apiserver may return the objects with other bytes.
     Redefined,
 }
 
-/// Events that arrived together, and how the stream stands after them.
+/// Events that arrived together, and the state of the stream after them.
 struct Arrived {
     events: Vec<WatchEvent>,
     bytes: usize,
     end: Result<ControlFlow<()>, Failure>,
 }
 
-/// The state that events build up.
+/// The state that the events are applied to.
 struct Progress<'a> {
     version: ResourceVersion,
     batch: Batch,
@@ -73,37 +73,37 @@ struct Progress<'a> {
 
 type NextFrame = Option<Result<Frame<Bytes>, BoxError>>;
 
-/// The apiserver ends watches after this time and up to as much again.
+/// The shortest requested length of a watch; the longest is twice as much.
 const WATCH_LENGTH: Duration = Duration::from_secs(300);
 
-/// A watch that ends without an item before this time has failed.
+/// The length below which a watch that ends without an item has failed.
 const SHORT_WATCH: Duration = Duration::from_secs(2);
 
-/// What was last proven so long ago is proven anew by a short watch: the first bookmark of a long one
-/// takes a minute, and memory stops answering half a minute later.
+/// The age of the last proof from which a short watch is used. The first bookmark of a long one
+/// takes a minute, and the cache stops answering half a minute later.
 const GAP: Duration = Duration::from_secs(20);
 
-/// A replica that nobody has read for so long needs no proof soon.
+/// The time without reads after which a replica needs no proof soon.
 const READ_LATELY: Duration = Duration::from_secs(90);
 
-/// At least this long a watch may be silent after it was opened: what it missed is on its way.
+/// The longest silence that a new watch is always allowed: the events it missed are on their way.
 const QUIET_AFTER_OPENING: Duration = Duration::from_secs(5);
 
-/// A silent watch that other news should have ended is opened again after so many periods.
+/// The number of checks of a silent watch after which it is reopened: it should have had events.
 const QUESTIONS_MAX: u32 = 2;
 
-/// So many bytes of events are published together at most.
+/// The limit of event bytes that are published together.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
 
-/// What an event has around its object is shorter than this.
+/// The limit of the text around the object of an event.
 const EVENT_FRAME_BYTES_MAX: usize = 1024;
 
 // === impl Reflector ===
 
 impl Reflector {
-    /// Follows events from the version shown; a clean end is normal.
+    /// Follows events from the published version; a clean end is normal.
     pub(super) async fn watch(&mut self) -> Result<Step, Failure> {
-        // Held no longer than this: a watch is long, and a snapshot pins all of its pages.
+        // The snapshot is released here: a watch is long, and a snapshot pins all of its pages.
         let held = self.snapshot().map(|held| (held.version().clone(), held.envelope().clone()));
         let Some((from, envelope)) = held else {
             return Ok(Step::List(None));
@@ -119,7 +119,8 @@ impl Reflector {
         let since = |at| now.saturating_duration_since(at);
         let is_read = since(self.replica.used_at(now)) < READ_LATELY;
         if is_read && proven_at.is_none_or(|at| since(at) > GAP) {
-            // Its bookmark comes soon; that of a long watch may come after memory had to stop.
+            // Its bookmark comes soon; the one of a long watch may come after the cache had to stop
+            // answering.
             self.catch_up.is_due(now);
         }
         let length = match self.catch_up.begin() {
@@ -145,7 +146,7 @@ impl Reflector {
         })
     }
 
-    /// Follows one watch to its end; `from` is the version shown.
+    /// Follows one watch to its end; `from` is the published version.
     async fn follow_from(
         &mut self,
         from: &ResourceVersion,
@@ -176,7 +177,7 @@ impl Reflector {
         let settings = self.settings.borrow();
         let lines = Lines::new(settings.item_bytes_max + EVENT_FRAME_BYTES_MAX);
         let now = Instant::now();
-        // Being opened proves nothing: what counts is when the last news came.
+        // A new watch proves nothing: the time of the last event counts.
         let last_news = self.replica.published().proven_at.unwrap_or(now);
         let quiet_until = (last_news + settings.quiet_after).max(now + QUIET_AFTER_OPENING);
         Stream { body, lines, envelope, quiet_until, questioned: 0, proof: Proof::opened() }
@@ -211,7 +212,7 @@ impl Reflector {
         }
     }
 
-    /// Decodes a frame and those that are there already.
+    /// Decodes a frame and all further frames that have arrived.
     fn arrived(&mut self, stream: &mut Stream, frame: NextFrame) -> Arrived {
         let mut arrived =
             Arrived { events: Vec::new(), bytes: 0, end: Ok(ControlFlow::Continue(())) };
@@ -236,7 +237,7 @@ impl Reflector {
         bytes: &mut usize,
     ) -> Result<ControlFlow<()>, Failure> {
         let Some(frame) = frame.transpose().map_err(Failure::Body)? else {
-            // What came of an unfinished event is not an event.
+            // An unfinished event is not an event.
             return Ok(ControlFlow::Break(()));
         };
         if let Ok(data) = frame.into_data() {
@@ -250,7 +251,8 @@ impl Reflector {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The watch is silent: is the collection, or the connection? (S-CONS-20, S-WATCH-31)
+    /// Checks whether a silent watch has a quiet collection or a dead connection (S-CONS-20,
+    /// S-WATCH-31).
     async fn question(&mut self, stream: &mut Stream) -> Result<(), Failure> {
         let quiet_after = self.settings.borrow().quiet_after;
         stream.questioned += 1;
@@ -264,7 +266,8 @@ impl Reflector {
         let asked_at = Instant::now();
         let current = match self.exchange.probe().await {
             Ok(current) => current,
-            // It is there, and asks for patience: a new watch would cost it more than this one.
+            // The apiserver is reachable and asks for a delay: a new watch would cost it more than
+            // this one.
             Err(failure) if failure.is_pushback() => {
                 stream.quiet_until = Instant::now() + failure.retry_after().max(quiet_after);
                 return Ok(());
@@ -282,7 +285,7 @@ impl Reflector {
         Ok(())
     }
 
-    /// Applies events in order up to the first that must not be, and publishes the result.
+    /// Applies events in order up to the first invalid one, and publishes the result.
     fn apply(&mut self, stream: &mut Stream, mut events: Vec<WatchEvent>) -> Result<(), Failure> {
         let Some(base) = self.snapshot() else {
             return Ok(());
@@ -291,7 +294,8 @@ impl Reflector {
             events.remove(0);
         }
         let now = Instant::now();
-        // Held until all is published, so that whoever holds it sees events and state agree.
+        // The lock is held until everything is published: its other holders see events and state
+        // agree.
         let mut history = self.replica.history();
         let mut progress = Progress::new(base, &mut history);
         let result = events.into_iter().try_for_each(|event| progress.add(event, now));
@@ -342,7 +346,7 @@ impl<'a> Progress<'a> {
             }
             WatchEvent::Deleted(object) => {
                 self.advance(object.version())?;
-                // What is not held cannot have been shown: there is nothing to tell.
+                // An object that is not held cannot have been shown: there is no event.
                 if let Some(before) = self.batch.delete(object.key()) {
                     let (version, change) = (self.version.clone(), Change::Deleted);
                     self.record(Event::new(version, change, object, Some(before)), now);

@@ -8,15 +8,15 @@ use crate::cache::{
     fixture::{self, Pod, query, snapshot, text, version},
 };
 
-/// What should be held: each pod with the object it is read as.
+/// The expected content: each pod with the object it is parsed as.
 type Model = BTreeMap<String, (Pod, Object)>;
 
-/// What may happen to the collection.
+/// A step of the test.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Puts and deletions that are published together.
+    /// Insertions and deletions that are published together.
     Batch(Vec<(Pod, bool)>),
-    /// A relist after these changes; the flag turns the list's order around.
+    /// A relist after these changes; the flag reverses the order of the list.
     Relist(Vec<(Pod, bool)>, bool),
 }
 
@@ -60,7 +60,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The apiserver's answer, computed naively.
+/// Returns the apiserver's response, computed naively.
 fn expected(model: &Model, at: u64, query: &Query) -> String {
     let selected: Vec<_> = model
         .values()
@@ -71,7 +71,7 @@ fn expected(model: &Model, at: u64, query: &Query) -> String {
     fixture::list(at, &selected)
 }
 
-/// Applies one change to the model; the version makes each put a new one.
+/// Applies one change to the model; the version makes each insertion different.
 fn change(model: &mut Model, pod: &Pod, put: bool, at: u64) -> Option<Pod> {
     let pod = Pod { version: at, ..pod.clone() };
     let object = pod.object();
@@ -105,7 +105,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_history_of_changes_renders_like_a_sorted_map(steps in prop::collection::vec(step(), 1..8)) {
+    fn any_sequence_of_changes_renders_like_a_sorted_map(steps in prop::collection::vec(step(), 1..8)) {
         let mut model = Model::new();
         let mut at = 10;
         let mut held = snapshot(None, at, &[]);
@@ -140,7 +140,7 @@ proptest! {
                 }
             }
             check(&held, &model, at);
-            // What readers still hold has not changed.
+            // Snapshots that readers still hold have not changed.
             check(&earlier.0, &earlier.1, earlier.2);
         }
     }
@@ -171,7 +171,7 @@ fn a_relist_shares_every_page_without_a_difference() {
 }
 
 #[test]
-fn a_relist_does_not_take_over_another_uid_or_version() {
+fn a_relist_does_not_reuse_another_uid_or_version() {
     let pod = Pod::new("a", "p", 5);
     let first = snapshot(None, 5, std::slice::from_ref(&pod));
     let recreated = Pod { uid: "other".to_owned(), padding: 3, ..pod };
@@ -181,7 +181,7 @@ fn a_relist_does_not_take_over_another_uid_or_version() {
 }
 
 #[test]
-fn a_list_with_one_key_twice_is_refused() {
+fn a_list_with_a_repeated_key_is_rejected() {
     let pod = Pod::new("a", "p", 5);
     for pods in [vec![&pod, &pod], vec![&pod, &Pod::new("a", "q", 5), &pod]] {
         let mut rebuild = super::super::rebuild::Rebuild::of(None);
@@ -212,7 +212,7 @@ fn whole_lists_are_not_copied() {
 }
 
 #[test]
-fn an_object_is_rendered_as_a_get_shows_it() {
+fn an_object_is_rendered_as_in_a_get() {
     for padding in [0, 100_000] {
         let pod = Pod { padding, ..Pod::new("a", "p", 5) };
         let held = snapshot(None, 5, std::slice::from_ref(&pod));
@@ -232,7 +232,7 @@ fn memory_of_typical_pods_stays_near_their_bytes() {
 }
 
 #[test]
-fn a_bookmark_moves_the_version_alone() {
+fn a_bookmark_changes_only_the_version() {
     let first = snapshot(None, 5, &many(20));
     let second = Batch::of(first.clone()).finish(version(8));
     assert_eq!((second.version(), second.len()), (&version(8), 20));

@@ -1,4 +1,4 @@
-//! What is asked about: `authorization.k8s.io/v1` ResourceAttributes. Pure.
+//! The attributes of an access review: `authorization.k8s.io/v1` ResourceAttributes. Pure.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     proxy::identify::Caller,
 };
 
-/// What is asked of the authorizer: `authorization.k8s.io/v1` ResourceAttributes.
+/// The `authorization.k8s.io/v1` ResourceAttributes of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Attributes {
     pub(super) verb: &'static str,
@@ -28,7 +28,8 @@ pub struct Attributes {
 // === impl Attributes ===
 
 impl Attributes {
-    /// `verb` on a resource; without a name, on all of its objects in the scope.
+    /// Returns the attributes of `verb` on a resource; without a name, on all of its objects in the
+    /// scope.
     pub fn new(
         verb: Verb,
         resource: &GroupVersionResource,
@@ -45,11 +46,12 @@ impl Attributes {
         }
     }
 
-    /// A read as this caller asks for it.
+    /// Returns the attributes of a read by this caller.
     ///
-    /// For a bearer these are the attributes the apiserver itself would judge (S-AUTHZ-03), but for
-    /// selectors: who may have all objects may have some. Our own user filled the replica, and is
-    /// asked about all objects of the scope, so that one review serves many reads.
+    /// For a bearer, these are the attributes that the apiserver itself would check (S-AUTHZ-03),
+    /// without selectors: a caller who may read all objects may read some. Listless's own user
+    /// filled the replica. Its review is for all objects of the scope, and one review serves many
+    /// reads.
     pub fn of_read(caller: Caller, request: &ResourceRequest, read: &Read) -> Self {
         let verb = if read.name.is_some() { Verb::Get } else { Verb::List };
         match caller {

@@ -1,4 +1,4 @@
-//! What a review came to, and for how long that is believed.
+//! The result of a review and its lifetime.
 
 use std::{
     sync::{Arc, atomic::AtomicBool},
@@ -8,45 +8,45 @@ use std::{
 use arc_swap::ArcSwapOption;
 use tokio::time::Instant;
 
-/// What a review came to, kept where the next identical question finds it without a search.
+/// The result of a review, kept where the next identical question finds it without a search.
 #[derive(Default)]
 pub struct Remembered(pub(super) ArcSwapOption<Decided>);
 
-/// What a review came to.
+/// The result of a review.
 pub(super) struct Decided {
-    /// Whether the apiserver said yes.
+    /// `true` if the apiserver allowed it.
     pub(super) allowed: bool,
-    /// When it was asked.
+    /// The time of the review.
     pub(super) at: Instant,
-    /// It is believed for so long.
+    /// The time for which the result is valid.
     pub(super) lifetime: Duration,
-    /// After so long it is renewed while it is in use.
+    /// The age from which a result in use is renewed.
     pub(super) renew_after: Duration,
-    /// Whether someone is asking again already.
+    /// `true` while a renewal is in progress.
     pub(super) renewing: AtomicBool,
 }
 
-/// How long a review of our own user is believed: its rights filled the replicas.
+/// The lifetime of a review of Listless's own user: its rights filled the replicas.
 pub(super) const OWN_TTL: Duration = Duration::from_secs(60);
 
-/// A review in use that is older than this is renewed while it is still believed.
+/// The age from which such a review is renewed if it is in use.
 pub(super) const OWN_RENEW_AFTER: Duration = Duration::from_secs(50);
 
 // === impl Decided ===
 
 impl Decided {
-    /// About our own user, asked at a time.
+    /// Returns a result for Listless's own user, asked at `at`.
     pub(super) fn of_own(allowed: bool, at: Instant) -> Self {
         let (lifetime, renew_after) = (OWN_TTL, OWN_RENEW_AFTER);
         Self { allowed, at, lifetime, renew_after, renewing: false.into() }
     }
 
-    /// When it has run out.
+    /// Returns the time of expiry.
     pub(super) fn believed_until(&self) -> Instant {
         self.at + self.lifetime
     }
 
-    /// Reports whether it is not yet time to ask again.
+    /// Reports whether a renewal is not yet due.
     pub(super) fn is_fresh(&self) -> bool {
         self.at.elapsed() < self.lifetime.min(self.renew_after)
     }
@@ -55,7 +55,7 @@ impl Decided {
 // === impl Remembered ===
 
 impl Remembered {
-    /// What was decided, until it is time to ask again.
+    /// Returns the result until a renewal is due.
     pub(super) fn fresh(&self) -> Option<Arc<Decided>> {
         self.0.load().as_ref().filter(|decided| decided.is_fresh()).cloned()
     }

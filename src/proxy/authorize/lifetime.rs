@@ -1,6 +1,6 @@
-//! How long a token will be good, as far as it says so itself.
+//! The remaining lifetime of a token, as its own claims state it.
 //!
-//! Nothing is verified: what is found may only shorten how long a review is believed. Pure.
+//! Nothing is verified: the result can only shorten the lifetime of a review. Pure.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,8 @@ use http::HeaderValue;
 
 use crate::upstream::expiry;
 
-/// What is left of the token in an Authorization header; nothing is known of one that does not say.
+/// Returns the remaining lifetime of the token in an Authorization header; `None` if the token does
+/// not state it.
 pub(in crate::proxy) fn left(credential: &HeaderValue, now: SystemTime) -> Option<Duration> {
     let end = expiry::unix_seconds(credential)?;
     let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs_f64();
@@ -31,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_believed_about_its_end_and_nothing_else() {
+    fn only_the_expiry_of_a_token_is_read() {
         assert_eq!(left_of(&token(r#"{"exp":1004,"sub":"x"}"#)), Some(Duration::from_secs(4)));
         assert_eq!(left_of(&token(r#"{"exp":1000.5}"#)), Some(Duration::from_millis(500)));
         for over in [r#"{"exp":1000}"#, r#"{"exp":3}"#, r#"{"exp":-1e300}"#] {

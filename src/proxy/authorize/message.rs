@@ -1,4 +1,4 @@
-//! What a review looks like on its way to the apiserver and back.
+//! The request and response of a review.
 
 use http::{HeaderValue, Method, Request, header};
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,8 @@ const REVIEW_PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreview
 
 const RULES_PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
 
-/// A review of these attributes in the name of whoever has the credential; absent: in our own.
+/// Builds a review of these attributes in the name of the credential's owner; without one, in
+/// Listless's own name.
 pub(super) fn request(
     attributes: &Attributes,
     credential: Option<&HeaderValue>,
@@ -52,7 +53,7 @@ pub(super) fn request(
     Some(request)
 }
 
-/// A review of all rules in a namespace, in our own name.
+/// Builds a review of all rules in a namespace, in Listless's own name.
 pub(super) fn rules_request(namespace: &str) -> Option<Request<Body>> {
     let spec = ReviewSpec { resource_attributes: None, namespace: Some(namespace) };
     post(RULES_PATH, "SelfSubjectRulesReview", spec)
@@ -70,7 +71,7 @@ fn post(path: &str, kind: &'static str, spec: ReviewSpec<'_>) -> Option<Request<
         .ok()
 }
 
-/// Whether the apiserver said yes; nothing, if its answer cannot be read.
+/// Returns `true` if the apiserver allowed it; `None` if its response cannot be parsed.
 pub(super) fn is_allowed(body: &[u8]) -> Option<bool> {
     let answer: ReviewAnswer = serde_json::from_slice(body).ok()?;
     Some(answer.status.allowed && !answer.status.denied)

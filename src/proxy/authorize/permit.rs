@@ -1,4 +1,4 @@
-//! Leave to watch, which may be withdrawn while the watch goes on.
+//! Watch authorization, re-checked while the watch is open.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,31 +13,33 @@ use crate::{
     proxy::identify::Caller,
 };
 
-/// Leave to watch, and what proves whose it is.
+/// Watch authorization, with the credential to check it again.
 #[derive(Clone)]
 pub struct Permit {
     authorize: Authorize,
     asker: Asker,
     attributes: Attributes,
-    /// Until then the last review is believed.
+    /// The expiry of the last review.
     believed_until: Instant,
 }
 
-/// How often a watch of a bearer's is to ask.
+/// The interval between reviews of a bearer's watch.
 const BEARER_REVIEW_EVERY: Duration = Duration::from_secs(5);
 
-/// The same for our own user: what is in memory was read in its name.
+/// The interval between reviews of a watch of Listless's own user, in whose name the replica was
+/// read.
 const OWN_REVIEW_EVERY: Duration = Duration::from_secs(30);
 
-// An answer that is enough for a watch is at most as old as the time from one review to the next. What
-// was withdrawn ends within the time other answers are believed for.
+// A review that permits a watch is at most one interval old. A withdrawn right then ends a watch
+// within the time for which other reviews are valid.
 const _: () = assert!(2 * BEARER_REVIEW_EVERY.as_secs() <= REVIEW_TTL.as_secs());
 const _: () = assert!(2 * OWN_REVIEW_EVERY.as_secs() <= OWN_TTL.as_secs());
 
 // === impl Attributes ===
 
 impl Attributes {
-    /// A watch as this caller asks for it; who may watch but one object is forwarded.
+    /// Returns the attributes of a watch by this caller. A watch of one named object only is
+    /// forwarded.
     pub fn of_watch(caller: Caller, request: &ResourceRequest, watch: &Watch) -> Self {
         match caller {
             Caller::Bearer(_) => Self::new(Verb::Watch, &request.resource, &request.scope, None),
@@ -51,8 +53,8 @@ impl Attributes {
 // === impl Authorize ===
 
 impl Authorize {
-    /// The thing, if the apiserver would give one like it to who asks, and what tells later whether
-    /// it still would.
+    /// Returns the value if the apiserver would give an equal one to the asker, and the permit that
+    /// re-checks this later.
     pub async fn permit<T>(
         &self,
         asker: &Asker,
@@ -70,8 +72,9 @@ impl Authorize {
 // === impl Permit ===
 
 impl Permit {
-    /// Until when it is believed, asked again; nothing if the apiserver says no by now. Without its answer
-    /// our own user's permit stands, and a bearer's does not: its token may have ended.
+    /// Repeats the review and returns its expiry; `None` if the apiserver now denies it. If the
+    /// review fails, the permit of Listless's own user stays valid. The permit of a bearer does
+    /// not: its token may have expired.
     pub async fn renewed(self) -> Option<Instant> {
         match (self.decided().await, self.asker.caller()) {
             (Some(decided), _) => decided.allowed.then(|| decided.believed_until()),
@@ -80,12 +83,12 @@ impl Permit {
         }
     }
 
-    /// Until when the last review is believed.
+    /// Returns the expiry of the last review.
     pub fn believed_until(&self) -> Instant {
         self.believed_until
     }
 
-    /// How often that is to be asked.
+    /// Returns the interval between reviews.
     pub fn review_every(&self) -> Duration {
         match self.asker.caller() {
             Caller::Bearer(_) => BEARER_REVIEW_EVERY,

@@ -1,7 +1,7 @@
-//! Everything that our own user may do in a namespace, asked at once.
+//! All rules of Listless's own user in a namespace, from one review.
 //!
-//! A SelfSubjectRulesReview settles every read of its namespace, if the apiserver says that its answer is
-//! complete. Where it is not, as with a webhook that authorizes, each question is asked by itself.
+//! A complete SelfSubjectRulesReview decides every read of its namespace. If the apiserver reports
+//! it as incomplete, as with a webhook authorizer, each question needs its own review.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use super::{Attributes, Authorize, Decided, NoReview, Question, message};
 use crate::metrics::Review;
 
-/// The rules of our own user in one namespace.
+/// The rules of Listless's own user in one namespace.
 pub(super) struct Rules {
-    /// Nothing if the apiserver does not know them all.
+    /// The rules; `None` if the apiserver does not know all of them.
     complete: Option<Vec<Rule>>,
     at: Instant,
 }
@@ -43,19 +43,20 @@ struct Rule {
     resource_names: Vec<String>,
 }
 
-/// Rules that are older are asked for again before they settle another question.
+/// The age from which rules are read again before they decide another question.
 const FRESH: Duration = Duration::from_secs(30);
 
-/// An apiserver that does not know all rules is not asked for them again so soon.
+/// The time before an apiserver that does not know all rules is asked again.
 const INCOMPLETE_TTL: Duration = Duration::from_secs(600);
 
-/// No namespace can have this name, so the rules in it are those that hold in all of them.
+/// The namespace to ask about for all namespaces. No namespace can have this name: the rules in it
+/// are those that hold everywhere.
 const EVERYWHERE: &str = "listless:everywhere";
 
 // === impl Authorize ===
 
 impl Authorize {
-    /// The answer to a question about our own user, if its rules settle it.
+    /// Decides a question about Listless's own user, if its rules are enough for that.
     pub(super) async fn by_rules(
         &self,
         question: &Question,
@@ -87,7 +88,7 @@ impl Authorize {
         let (code, body) = exchanged?;
         let complete = match code {
             code if code.is_success() => complete_rules(&body)?,
-            // The apiserver does not serve them, or not to this user.
+            // The apiserver does not serve rules, or not to this user.
             StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => None,
             _ => return Err(NoReview),
         };
@@ -95,7 +96,7 @@ impl Authorize {
     }
 }
 
-/// The rules in an answer, if they are all there are.
+/// Returns the rules in a response, if they are complete.
 fn complete_rules(body: &[u8]) -> Result<Option<Vec<Rule>>, NoReview> {
     let answer: RulesAnswer = serde_json::from_slice(body).map_err(|_| NoReview)?;
     let status = answer.status;
@@ -121,7 +122,8 @@ impl Rules {
 // === impl Rule ===
 
 impl Rule {
-    /// A rule about named objects allows no read of all of them.
+    /// Reports whether the rule allows a request; a rule about named objects does not allow a read
+    /// of all objects.
     fn allows(&self, asked: &Attributes) -> bool {
         let has = |entries: &[String], value: &str| {
             entries.iter().any(|entry| entry == "*" || entry == value)
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_may_not_be_all_settle_nothing() {
+    fn incomplete_rules_decide_nothing() {
         for (status, complete) in [
             (r#"{"resourceRules":[],"incomplete":false}"#, true),
             (r#"{"resourceRules":[],"incomplete":true}"#, false),

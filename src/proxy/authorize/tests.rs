@@ -11,7 +11,7 @@ use crate::{
     upstream,
 };
 
-/// Answers reviews with a fixed body, and keeps the credential each of them came with. It serves no
+/// A client that answers reviews with a fixed body and records the credential of each. It refuses
 /// reviews of rules, unless it has an answer to them.
 struct Reviewer {
     status: u16,
@@ -81,13 +81,13 @@ fn bearer(token: &str) -> Asker {
     Asker::new(Identify::Bearers(TokenHasher::new(&[1; 32])).caller(&headers), &headers)
 }
 
-/// Reviews by one reviewer each for our own user and for bearers.
+/// Creates the reviews with one reviewer for Listless's own user and one for bearers.
 fn authorize(own: &Arc<Reviewer>, plain: &Arc<Reviewer>) -> Authorize {
     Authorize::new(own.clone(), plain.clone(), Metrics::new())
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_many_reviews_are_remembered_is_told() {
+async fn the_number_of_remembered_reviews_is_published() {
     let (own_reviewer, plain) = (Reviewer::new(201, ALLOWED), Reviewer::new(201, DENIED));
     let metrics = Metrics::new();
     let authorize = Authorize::new(own_reviewer, plain, metrics.clone());
@@ -99,7 +99,7 @@ async fn how_many_reviews_are_remembered_is_told() {
     assert!(text.contains("\nlistless_access_reviews_cached 3\n"), "{text}");
 }
 
-/// Whether our own user is allowed, and how many reviews two reads cost.
+/// Returns whether Listless's own user is allowed, and the number of reviews for two reads.
 async fn allowed(status: u16, answer: &'static str) -> (bool, usize) {
     let reviewer = Reviewer::new(status, answer);
     let authorize = authorize(&reviewer, &Reviewer::new(201, ALLOWED));
@@ -110,17 +110,17 @@ async fn allowed(status: u16, answer: &'static str) -> (bool, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_clean_allow_opens_the_local_answer_and_it_is_remembered() {
+async fn only_an_explicit_allow_counts_and_it_is_remembered() {
     assert_eq!(allowed(201, ALLOWED).await, (true, 1));
     assert_eq!(allowed(201, DENIED).await, (false, 1));
     assert_eq!(allowed(201, r#"{"status":{"allowed":true,"denied":true}}"#).await, (false, 1));
-    // What is not a review is not remembered either.
+    // A response that is not a review is not remembered.
     assert_eq!(allowed(403, ALLOWED).await, (false, 2));
     assert_eq!(allowed(201, "{}").await, (false, 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_review_is_renewed_ahead_and_never_believed_longer_than_its_time() {
+async fn a_review_is_renewed_early_and_not_used_after_its_expiry() {
     let reviewer = Reviewer::new(201, ALLOWED);
     let authorize = authorize(&reviewer, &Reviewer::new(201, DENIED));
     let asked_after = async |wait| {
@@ -137,7 +137,7 @@ async fn a_review_is_renewed_ahead_and_never_believed_longer_than_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_answer_about_our_own_rules_settles_every_read_of_its_namespace() {
+async fn one_rules_review_decides_every_read_of_its_namespace() {
     let reviewer = Reviewer::with_rules(
         r#"{"status":{"resourceRules":[{"verbs":["list"],"apiGroups":[""],"resources":["*"]}]}}"#,
     );
@@ -157,12 +157,12 @@ async fn one_answer_about_our_own_rules_settles_every_read_of_its_namespace() {
         pass(Duration::from_secs(29)).await;
     }
     assert_eq!(reviewer.asked().len(), 2, "the namespace, and all of them");
-    // Bearers are not judged by our rules.
+    // The rules of Listless's own user do not apply to bearers.
     assert!(!authorize.allows(&bearer("ann"), list, &Remembered::default()).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_target_remembers_is_believed_no_longer_than_the_review_itself() {
+async fn the_review_in_a_target_expires_with_the_review() {
     let reviewer = Reviewer::new(201, ALLOWED);
     let authorize = authorize(&reviewer, &reviewer);
     let remembered = Remembered::default();
@@ -176,7 +176,7 @@ async fn what_a_target_remembers_is_believed_no_longer_than_the_review_itself() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn bearers_are_reviewed_with_their_own_token_and_each_for_itself() {
+async fn each_bearer_is_reviewed_with_its_own_token() {
     let (ours, theirs) = (Reviewer::new(201, ALLOWED), Reviewer::new(201, DENIED));
     let authorize = authorize(&ours, &theirs);
     assert!(authorize.allows(&own(), list, &Remembered::default()).await);
@@ -188,7 +188,7 @@ async fn bearers_are_reviewed_with_their_own_token_and_each_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn strangers_are_allowed_nothing_and_not_asked_about() {
+async fn unauthenticated_callers_are_denied_without_a_review() {
     let reviewer = Reviewer::new(201, ALLOWED);
     let authorize = authorize(&reviewer, &reviewer);
     for stranger in [Stranger::NoCredential, Stranger::OtherCredential, Stranger::Impersonating] {
@@ -199,7 +199,7 @@ async fn strangers_are_allowed_nothing_and_not_asked_about() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_is_refused_is_not_asked_about_each_time() {
+async fn a_refused_token_is_not_reviewed_each_time() {
     for status in [401, 403] {
         let reviewer = Reviewer::new(status, ALLOWED);
         let authorize = authorize(&reviewer, &reviewer);
@@ -214,7 +214,7 @@ async fn a_token_that_is_refused_is_not_asked_about_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ever_new_tokens_cannot_have_more_reviews_at_a_time_than_there_are_places() {
+async fn concurrent_reviews_of_new_tokens_are_limited() {
     let reviewer = Reviewer::new(201, ALLOWED);
     let authorize = authorize(&reviewer, &reviewer);
     let reads =
@@ -234,10 +234,10 @@ async fn ever_new_tokens_cannot_have_more_reviews_at_a_time_than_there_are_place
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_says_it_ends_is_not_believed_longer() {
+async fn a_review_is_not_used_after_the_expiry_of_its_token() {
     let reviewer = Reviewer::new(201, ALLOWED);
     let authorize = authorize(&reviewer, &reviewer);
-    // {"exp":1}, in 1970.
+    // The claims are {"exp":1}, in 1970.
     let ended = bearer("e30.eyJleHAiOjF9.c2ln");
     for _ in 0..3 {
         assert!(
@@ -249,7 +249,7 @@ async fn a_token_that_says_it_ends_is_not_believed_longer() {
 }
 
 #[test]
-fn a_bearer_is_asked_about_as_the_apiserver_would_judge_it_and_our_own_user_more_widely() {
+fn a_bearers_review_is_exact_and_that_of_our_own_user_covers_the_scope() {
     let told = |caller: Caller, path: &'static str| {
         let uri = http::Uri::from_static(path);
         let info = crate::api::request::RequestInfo::parse(&Method::GET, &uri, &HeaderMap::new());

@@ -1,7 +1,7 @@
-//! Whether a document of discovery or OpenAPI may be given without asking. Pure.
+//! The decision whether a document of discovery or OpenAPI may be returned from the cache. Pure.
 //!
-//! It may while both watches prove that nothing it is made from has changed since well before the
-//! apiserver itself last said to this very caller that it holds. Everything else is asked.
+//! It may if both watches prove that none of its sources has changed recently. The apiserver must
+//! have confirmed it to this caller after the last change. Every other request is forwarded.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,47 +17,47 @@ use crate::{
     },
 };
 
-/// What is done about a document.
+/// The plan for a document.
 #[derive(Debug)]
 pub struct DocumentPlan {
-    /// What is asked for.
+    /// The requested document.
     pub wanted: Box<Wanted>,
-    /// Where it comes from.
+    /// The source of the response.
     pub source: DocumentSource,
 }
 
-/// Where a document comes from.
+/// The source of a document.
 #[derive(Debug)]
 pub enum DocumentSource {
-    /// From memory.
+    /// The cache.
     Memory(Arc<Document>, Form),
-    /// From the apiserver, which need not send it again if it is still this one.
+    /// The apiserver. It need not send the document again if this one is still valid.
     Ask(Option<Arc<Document>>),
 }
 
-/// Whether documents may be kept at all.
+/// The documents that may be cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeping {
-    /// As far as they are proven.
+    /// All that are proven to be valid.
     Documents,
-    /// The configuration says no.
+    /// None, by configuration.
     Nothing,
 }
 
-/// After a change the apiserver may still show the old documents for a moment: it makes them anew
-/// beside the watches that tell of it, OpenAPI's every second. So long they are asked for each time.
+/// The time for which documents are forwarded after a change. The apiserver rebuilds them
+/// independently of its watches, OpenAPI every second, and may return the old ones for a moment.
 pub const SETTLING: Duration = Duration::from_secs(10);
 
 // === impl Keeping ===
 
 impl Keeping {
-    /// As configured.
+    /// Returns the configured value.
     pub fn of(discovery_cache: bool) -> Self {
         if discovery_cache { Self::Documents } else { Self::Nothing }
     }
 }
 
-/// The document asked for, if memory could answer; otherwise how the request is forwarded.
+/// Returns the requested document if the cache could answer, or else how the request is forwarded.
 pub fn document_candidate<B>(
     request: &Request<B>,
     caller: Caller,
@@ -72,7 +72,7 @@ pub fn document_candidate<B>(
     candidate.map_err(Plan::keep)
 }
 
-/// Where the document comes from, by what is held of it and what the watches prove.
+/// Selects the source of the document by its cached state and by the state of the watches.
 pub fn decide_document(wanted: Wanted, held: Held, standing: &Standing, now: Instant) -> Plan {
     let source = match held {
         Held::Confirmed(confirmed) => match form(&wanted.condition, &confirmed.document) {
@@ -87,7 +87,7 @@ pub fn decide_document(wanted: Wanted, held: Held, standing: &Standing, now: Ins
     Plan::Document(DocumentPlan { wanted: Box::new(wanted), source })
 }
 
-/// Whether the document is still what the apiserver would give this caller.
+/// Reports whether the apiserver would still return this document to this caller.
 fn holds(confirmed: &Confirmed, subject: &Subject, standing: &Standing, now: Instant) -> bool {
     let Some(proven_at) = standing.proven_at else { return false };
     let settling = if is_on(Mutant::DocumentsSettleAtOnce) { Duration::ZERO } else { SETTLING };
@@ -97,7 +97,8 @@ fn holds(confirmed: &Confirmed, subject: &Subject, standing: &Standing, now: Ins
         && !subject.is_told_by(&standing.remote)
 }
 
-/// The form of the answer, if it is known: a document without a tag knows no conditions.
+/// Returns the form of the response, if it is known: a document without an entity tag has no
+/// conditional form.
 fn form(condition: &Condition, document: &Document) -> Option<Form> {
     match (condition, document.tag()) {
         (Condition::Tag(asked), Some(tag)) if asked == tag => {

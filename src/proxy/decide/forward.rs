@@ -1,34 +1,34 @@
-//! A request that the apiserver is to answer, and what is changed in it. Pure.
+//! A request that is forwarded to the apiserver, and its rewriting. Pure.
 
 use std::time::Duration;
 
 use super::ForwardReason;
 use crate::api::{request::Watch, version::ResourceVersion};
 
-/// A request on its way to the apiserver.
+/// A request to forward.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// Why memory does not answer.
+    /// The reason why the cache does not answer.
     pub reason: ForwardReason,
-    /// What is changed in its query.
+    /// The change of its query.
     pub rewriting: Rewriting,
 }
 
-/// What is changed in a forwarded read's query.
+/// The change in the query of a forwarded read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Rewriting {
-    /// Nothing.
+    /// No change.
     Keep,
     /// resourceVersion=0 is added.
     Any,
     /// resourceVersion=N (and, for a LIST, resourceVersionMatch=NotOlderThan) is added.
     NotOlderThan(ResourceVersion),
-    /// A watch is to end after this time at the latest: memory may answer the next.
+    /// A watch is given this timeout at most: the cache may serve the next one.
     Brief(Duration),
 }
 
-/// A watch that memory would have answered at another moment is not kept from it any longer, or an
-/// outage would leave every watcher at the apiserver for up to an hour.
+/// The longest duration of a forwarded watch that the cache could serve at another time. Without
+/// it, an outage would leave every watcher at the apiserver for up to an hour.
 const DETOUR: Duration = Duration::from_secs(60);
 
 // === impl Forward ===
@@ -38,9 +38,9 @@ impl Forward {
         Self { reason, rewriting: Rewriting::Keep }
     }
 
-    /// A watch that memory cannot answer just now, unless the reason lasts. Its end costs the client
-    /// nothing (S-WATCH-24) if it goes on at the version of a bookmark, which the apiserver sends just
-    /// before (S-WATCH-31).
+    /// Forwards a watch that the cache cannot serve now, for a short time unless the reason is
+    /// permanent. Its end costs the client nothing (S-WATCH-24) if the client continues at the
+    /// version of a bookmark. The apiserver sends that bookmark just before the end (S-WATCH-31).
     pub fn detour(watch: &Watch, reason: ForwardReason) -> Self {
         let lasts = matches!(reason, ForwardReason::MediaType(_) | ForwardReason::MayBeAggregated);
         let longer = watch.timeout.is_none_or(|timeout| timeout > DETOUR);

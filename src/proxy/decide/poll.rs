@@ -88,7 +88,8 @@ pub fn poll<'a>(info: &'a RequestInfo, caller: Caller, rules: &ResourcePolicy) -
     Some(Poll { caller, read, terms, patience: patience(request) })
 }
 
-/// What asks for the most recent state, or lets the apiserver filter every object.
+/// Reports whether the read asks for the most recent state, or makes the apiserver filter every
+/// object.
 pub(super) fn is_unsafe(read: &Read) -> bool {
     match read.version {
         VersionMatch::MostRecent => true,
@@ -174,7 +175,8 @@ impl<'a> Poll<'a> {
     }
 }
 
-/// Rounded up, for an earlier return would be refused again; clients know neither zero nor fractions.
+/// Rounds up: an earlier retry would be refused again, and clients parse neither zero nor
+/// fractions.
 fn whole_seconds(wait: Duration) -> NonZeroU32 {
     let seconds = u32::try_from(wait.as_secs_f64().ceil() as u64).unwrap_or(u32::MAX);
     NonZeroU32::new(seconds).unwrap_or(NonZeroU32::MIN)

@@ -1,4 +1,4 @@
-//! What a replica proves of its freshness, and whether that is enough for a session. Pure.
+//! The freshness that a replica proves, and whether that is enough for a session. Pure.
 
 use std::time::Duration;
 
@@ -15,13 +15,15 @@ use crate::{
     proxy::session::{Held, Imminence, Session, Verdict},
 };
 
-/// After this long without an event or bookmark a replica proves nothing (bookmarks come each minute).
+/// The time without an event or bookmark after which a replica proves nothing; bookmarks come each
+/// minute.
 pub(super) const PROGRESS_MAX: Duration = Duration::from_secs(90);
 
-/// A replica opens its watch anew every few minutes, which costs those who follow it no event.
+/// The time that a replica needs to reopen its watch. It does so every few minutes, and its
+/// followers lose no event.
 const REOPENING: Duration = Duration::from_secs(2);
 
-/// Until when a replica's events may be believed to be all there are, unless news comes.
+/// Returns the time until which a replica's events count as complete, unless more arrive.
 pub fn proven_until(published: &Published, max_staleness: Duration) -> Option<Instant> {
     let progress = published.proven_at? + PROGRESS_MAX;
     Some(match published.link {
@@ -30,7 +32,7 @@ pub fn proven_until(published: &Published, max_staleness: Duration) -> Option<In
     })
 }
 
-/// Why the replica does not prove that it is up to date, if it does not.
+/// Returns the reason why the replica does not prove that it is current, if it does not.
 pub(super) fn unproven(
     view: &View,
     max_staleness: Duration,
@@ -51,7 +53,7 @@ pub(super) fn unproven(
     }
 }
 
-/// Whether the session may be shown a replica's state by a request at this level.
+/// Decides whether the session may see a replica's state by a request at this level.
 pub(super) fn verdict(
     query: &Query,
     level: Level,

@@ -1,4 +1,4 @@
-//! Why a request was forwarded: the words of the metric label, the log and Cache-Status.
+//! The forward reasons, as in the metric label, the log and Cache-Status.
 
 use crate::{
     api::{media::UnmodelledMedia, request::NotModelled},
@@ -6,63 +6,63 @@ use crate::{
     proxy::identify::Stranger,
 };
 
-/// Why memory does not answer a request.
+/// The reason why the cache does not answer a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ForwardReason {
-    /// Neither an API resource nor a document that may be kept: health, version.
+    /// Neither an API resource nor a document that may be cached: health, version.
     NonResource,
-    /// A document of discovery or OpenAPI that is not proven to hold, or not held.
+    /// A document of discovery or OpenAPI that is not cached, or not proven to be valid.
     Discovery,
-    /// It changes something, or may.
+    /// The request changes something, or may.
     Write,
-    /// The caller is not the one Listless reads as.
+    /// The caller is not authenticated by Listless.
     Caller(Stranger),
-    /// Its form is not one that memory can answer.
+    /// The cache does not support the form of the request.
     NotModelled(NotModelled),
-    /// Mode `observe`.
+    /// The mode is `observe`.
     Observing,
-    /// The rules keep this resource out of memory.
+    /// The rules exclude this resource from the cache.
     NeverCached,
-    /// The answer's form cannot be produced exactly.
+    /// The cache cannot produce the response's media type exactly.
     MediaType(UnmodelledMedia),
-    /// More objects match than the page it asks for.
+    /// More objects match than the requested page holds.
     Limited,
-    /// It asks for one exact version.
+    /// The read asks for one exact version.
     ExactVersion,
     /// The level is `mostRecent`.
     MostRecent,
-    /// The session was last told that its version had expired.
+    /// The last response to the session said that its version had expired.
     AfterExpiry,
-    /// No replica covers it, and why.
+    /// No replica covers the read; the payload says why.
     NotCovered(Absence),
     /// The replica has no first LIST yet.
     NotSynced,
-    /// Whether the resource has namespaces is not known, so that its path may not exist.
+    /// It is unknown whether the resource is namespaced. Its path may not exist.
     PathUnknown,
-    /// The replica's link to the apiserver was lost longer than `maxStaleness` ago.
+    /// The replica lost its link to the apiserver longer than `maxStaleness` ago.
     LinkLost,
-    /// Neither event nor bookmark came for too long.
+    /// The replica received neither an event nor a bookmark for too long.
     NoProgress,
-    /// A watch of a version that our window of events no longer holds.
+    /// A watch from a version that the replica's window of events no longer holds.
     BeforeWindow,
-    /// It asks to switch protocols in a way that a server may refuse.
+    /// The request asks for a protocol switch that a server may refuse.
     Upgrade,
-    /// As many watches as may be are answered from memory.
+    /// The limit of watches that are served from the cache is reached.
     TooManyWatches,
-    /// The replica is behind what the session has seen, written or asked for.
+    /// The replica is older than a version that the session has seen, written or asked for.
     Behind,
     /// The session did something whose version is unknown.
     Barred,
     /// An access review did not allow the read.
     NotAuthorized,
-    /// Its server may show each caller something else.
+    /// The resource's server may show each caller different objects.
     MayBeAggregated,
 }
 
 // === impl ForwardReason ===
 
 impl ForwardReason {
-    /// The metric label and the `detail` of Cache-Status.
+    /// Returns the metric label, which is also the `detail` of Cache-Status.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NonResource => "non-resource",
@@ -101,7 +101,7 @@ impl ForwardReason {
         }
     }
 
-    /// The `fwd` parameter of Cache-Status (RFC 9211, section 2.2).
+    /// Returns the `fwd` parameter of Cache-Status (RFC 9211, section 2.2).
     pub fn forwarded_as(self) -> &'static str {
         match self {
             Self::Write => "method",

@@ -1,4 +1,4 @@
-//! Which rules apply to a request, and whether memory may answer it by them. Pure.
+//! The rules that apply to a request, and whether they let the cache answer it. Pure.
 
 use super::{ForwardReason, Plan};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     proxy::session::Session,
 };
 
-/// What the rules say about a request of a client that calls itself so.
+/// Returns the rules for a request of a client with this user agent.
 pub fn rules(info: &RequestInfo, policy: &Policy, user_agent: &[u8]) -> ResourcePolicy {
     let Some(request) = info.resource_request() else { return ResourcePolicy::LEFT_ALONE };
     let selects = match (&request.read, &request.watch) {
@@ -20,7 +20,7 @@ pub fn rules(info: &RequestInfo, policy: &Policy, user_agent: &[u8]) -> Resource
     *policy.rules(&Subject { resource: &resource, namespace, verb, user_agent, selects })
 }
 
-/// Whether memory may answer by these rules now.
+/// Checks whether these rules let the cache answer now.
 pub(super) fn permit(
     rules: &ResourcePolicy,
     request: &ResourceRequest,

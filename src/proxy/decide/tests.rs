@@ -43,7 +43,7 @@ fn policy(freshness: Freshness, rewrite: Rewrite) -> Policy {
     Policy::new(&General { mode: Mode::Enforce, rewrite, repeat_polls }, &[rule])
 }
 
-/// What memory could answer for a client that does not say what it is.
+/// Returns the candidate of a request without a user agent.
 fn candidate<'a>(
     info: &'a RequestInfo,
     caller: Caller,
@@ -62,7 +62,8 @@ fn pod_resource() -> GroupResource {
     GroupResource::new("", "pods")
 }
 
-/// What becomes of a request before anything held is looked at; `None` if memory could answer.
+/// Returns the reason of a forward that does not depend on the cached state; `None` if the cache
+/// could answer.
 fn refused(target: &str, caller: Caller, media: Negotiated, policy: &Policy) -> Option<Plan> {
     candidate(&info(target), caller, media, policy, &Session::default()).err()
 }
@@ -74,7 +75,7 @@ fn reason(plan: &Plan) -> ForwardReason {
     }
 }
 
-/// What becomes of a LIST or GET of pods when a replica holds them at 10.
+/// Returns the step for a LIST or GET of pods when a replica holds them at 10.
 fn step(target: &str, policy: &Policy, session: &Session, waited: Duration) -> Step {
     let now = Instant::now();
     let info = info(target);
@@ -93,7 +94,7 @@ fn act(step: Step) -> Plan {
 }
 
 #[test]
-fn what_memory_can_never_answer_is_forwarded_with_its_reason() {
+fn a_request_the_cache_can_never_answer_is_forwarded_with_its_reason() {
     let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
     let rows = [
         ("/healthz", ForwardReason::NonResource),
@@ -123,7 +124,7 @@ fn what_memory_can_never_answer_is_forwarded_with_its_reason() {
 }
 
 #[test]
-fn nobody_but_our_own_user_is_answered_from_memory() {
+fn only_our_own_user_is_answered_from_the_cache() {
     let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
     for stranger in [Stranger::NoCredential, Stranger::OtherCredential, Stranger::Impersonating] {
         let plan = refused(PODS, Caller::Other(stranger), Negotiated::Json, &policy);
@@ -142,7 +143,7 @@ fn a_write_is_forwarded_as_a_write() {
 }
 
 #[test]
-fn what_cannot_be_printed_exactly_is_forwarded_yet_spared_a_consistent_read() {
+fn an_unsupported_media_type_is_forwarded_without_a_consistent_read() {
     let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
     let table = Negotiated::Unmodelled(UnmodelledMedia::Table);
     let plan = refused(PODS, Caller::Own, table, &policy);
@@ -154,19 +155,19 @@ fn what_cannot_be_printed_exactly_is_forwarded_yet_spared_a_consistent_read() {
 }
 
 #[test]
-fn a_most_recent_read_is_shared_and_never_answered_from_memory() {
+fn a_most_recent_read_is_shared_and_never_answered_from_the_cache() {
     let policy = policy(Freshness::MostRecent, Rewrite::NotOlderThan);
     let plan = refused(PODS, Caller::Own, Negotiated::Json, &policy);
     assert!(
         matches!(plan, Some(Plan::Share(forward)) if forward.reason == ForwardReason::MostRecent)
     );
-    // It is only the level of reads that name no version.
+    // The level applies only to reads that name no version.
     let versioned = format!("{PODS}?resourceVersion=0");
     assert!(refused(&versioned, Caller::Own, Negotiated::Json, &policy).is_none());
 }
 
 #[test]
-fn an_uncovered_read_is_rewritten_only_as_far_as_its_meaning_allows() {
+fn the_rewriting_of_an_uncovered_read_keeps_its_meaning() {
     let mut session = Session::default();
     let rewriting = |target: &str, rewrite, session: &Session| {
         let policy = policy(Freshness::Session, rewrite);
@@ -196,7 +197,7 @@ fn an_uncovered_read_is_rewritten_only_as_far_as_its_meaning_allows() {
 }
 
 #[test]
-fn a_covered_read_is_answered_from_memory() {
+fn a_covered_read_is_answered_from_the_cache() {
     let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
     for target in [
         PODS.to_owned(),
@@ -239,7 +240,7 @@ fn a_path_is_answered_only_when_it_is_known_to_exist() {
 }
 
 #[test]
-fn a_page_that_would_be_cut_is_forwarded() {
+fn a_list_longer_than_its_limit_is_forwarded() {
     let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
     let target = format!("{PODS}?limit=1");
     let plan = act(step(&target, &policy, &Session::default(), Duration::ZERO));
@@ -247,7 +248,7 @@ fn a_page_that_would_be_cut_is_forwarded() {
 }
 
 #[test]
-fn a_read_waits_for_its_own_write_for_a_moment_and_then_is_forwarded_with_the_floor() {
+fn a_read_waits_briefly_for_its_own_write_then_is_forwarded_with_the_floor() {
     let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
     let mut session = Session::default();
     let key = ObjectKey::new(Some("shop"), "a");
@@ -270,7 +271,7 @@ fn a_read_waits_for_its_own_write_for_a_moment_and_then_is_forwarded_with_the_fl
 }
 
 #[test]
-fn a_read_never_waits_near_its_own_time_out() {
+fn a_wait_ends_well_before_the_clients_timeout() {
     let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
     let target = format!("{PODS}?resourceVersion=11&timeout=1s");
     match step(&target, &policy, &Session::default(), Duration::ZERO) {
@@ -336,7 +337,7 @@ fn a_read_waits_for_a_replica_that_is_starting_but_not_for_one_that_fails() {
 }
 
 #[test]
-fn after_an_expiry_the_next_read_is_the_apiservers_own() {
+fn the_next_read_after_an_expiry_is_forwarded() {
     let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
     let mut session = Session::default();
     session.expired(&pod_resource());
@@ -347,7 +348,7 @@ fn after_an_expiry_the_next_read_is_the_apiservers_own() {
 }
 
 #[test]
-fn unsafe_reads_ask_for_a_replica_and_others_when_they_are_repeated() {
+fn unsafe_reads_start_a_replica_and_others_when_they_repeat() {
     let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
     let demand = |target: &str| {
         let (info, session) = (info(target), Session::default());
@@ -363,7 +364,7 @@ fn unsafe_reads_ask_for_a_replica_and_others_when_they_are_repeated() {
 }
 
 #[test]
-fn events_are_believed_to_be_all_there_are_until_the_proof_runs_out() {
+fn events_count_as_complete_until_the_proof_expires() {
     let now = Instant::now();
     let query = Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All);
     let mut view = view(query, Some(pods(1, &[])), now);

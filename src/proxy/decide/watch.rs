@@ -1,9 +1,10 @@
-//! What becomes of a watch. Pure, as all of `decide`.
+//! The decision about a watch. Pure, as all of `decide`.
 //!
-//! A watch is answered from a replica that covers it and whose state the session may be shown, or
-//! whose window of events holds its version or has yet to reach it; it never starts a replica. Where
-//! our window ends, the apiserver's may go on: what we cannot tell is forwarded, never refused
-//! (S-WATCH-26), and if only the moment is wrong, for a short time.
+//! A watch is served from a replica that covers it if the session may see the replica's state. It
+//! is also served if the replica's window of events holds the watch's version, or will reach it
+//! soon. A watch never starts a replica. The apiserver's window may reach further back than the
+//! replica's. A watch outside the replica's window is therefore forwarded, never refused
+//! (S-WATCH-26). If the cause is temporary, it is forwarded for a short time only.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,37 +29,38 @@ use crate::{
     websocket::Asked,
 };
 
-/// A watch that memory could answer, if it holds what the watch asks for.
+/// A watch that the cache could serve.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchCandidate<'a> {
-    /// What it asks.
+    /// The watch.
     pub watch: &'a Watch,
-    /// How fresh its start must be.
+    /// The required freshness of its start.
     pub level: Level,
     representation: Representation,
     max_staleness: Duration,
 }
 
-/// A watch that a replica answers.
+/// A watch that a replica serves.
 #[derive(Clone, Debug)]
 pub struct LocalWatch {
-    /// What it follows.
+    /// The replica that it follows.
     pub replica: Arc<Replica>,
-    /// The state it was decided by.
+    /// The state that the decision was made by.
     pub snapshot: Arc<Snapshot>,
     /// The epoch of that state.
     pub epoch: u32,
-    /// Where it starts.
+    /// The start of the watch.
     pub begin: Begin,
-    /// What is given of each object.
+    /// The representation of each object.
     pub representation: Representation,
-    /// What the answer's Cache-Status tells of its freshness.
+    /// The level, for the response's Cache-Status.
     pub level: Level,
-    /// How long it goes on without a link to the apiserver.
+    /// The longest time that it continues without a link to the apiserver.
     pub max_staleness: Duration,
 }
 
-/// Whether memory could answer this watch, and otherwise how it is forwarded; `rules` apply to it.
+/// Returns the candidate if the cache could serve this watch, or else how it is forwarded. `rules`
+/// apply to it.
 pub fn watch_candidate<'a>(
     info: &'a RequestInfo,
     caller: Caller,
@@ -90,7 +92,7 @@ pub fn watch_candidate<'a>(
     Ok(WatchCandidate { watch, level, representation, max_staleness: rules.max_staleness })
 }
 
-/// What is shown of each object; a watch tells of objects, never of a list of them.
+/// Returns the representation of each object; a watch shows objects, never a list of them.
 fn representation(media: Negotiated) -> Result<Representation, UnmodelledMedia> {
     match media {
         Negotiated::Json | Negotiated::JsonInsteadOfProtobuf => Ok(Representation::Object),
@@ -102,7 +104,7 @@ fn representation(media: Negotiated) -> Result<Representation, UnmodelledMedia> 
     }
 }
 
-/// Whether what is held now may answer the watch; `waited` says how long it waited already.
+/// Decides whether the current state may serve the watch; `waited` is the time it waited already.
 pub fn decide_watch(
     candidate: &WatchCandidate<'_>,
     lookup: &Lookup,
@@ -151,8 +153,9 @@ pub fn decide_watch(
             if view.oldest.as_ref().is_none_or(|oldest| version < oldest) {
                 return detour(ForwardReason::BeforeWindow);
             }
-            // It goes on where the client is: what the session saw elsewhere is yet to come, and where
-            // the client is ahead of the replica nothing is told up to there (S-WATCH-03).
+            // The watch continues at the client's version: changes that the session saw elsewhere
+            // are still to come. If the client is ahead of the replica, events up to its version
+            // are not sent (S-WATCH-03).
             return follow(candidate, view, snapshot, Begin::After(version.clone()));
         }
         _ => Begin::Now,

@@ -1,7 +1,6 @@
-//! The way of a request for a document: planned, answered from memory, or asked for and kept.
+//! A request for a document: planned, then answered from the cache or forwarded and stored.
 //!
-//! Branches over what the apiserver says, never over what it might: what is no 200 and no 304 is given
-//! to the client as it came.
+//! A response other than 200 and 304 is passed to the client unchanged.
 
 use std::sync::Arc;
 
@@ -27,26 +26,26 @@ use crate::{
     upstream,
 };
 
-/// A write under way of something that documents are made from.
+/// A write to a source of documents, in progress.
 pub(in crate::proxy) struct Noticed(Discovery);
 
-/// What is held of a document that is asked for.
+/// The cached state of a requested document.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::proxy) struct Known<'a> {
     pub(in crate::proxy) document: Option<&'a Arc<Document>>,
     pub(in crate::proxy) offered: Offer,
 }
 
-/// Whether the apiserver is told of it, so that it need not send it again.
+/// The condition of a request to the apiserver, which lets it omit a document that is cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::proxy) enum Offer {
-    /// By its tag.
+    /// The entity tag of the cached document.
     Tag,
-    /// It is not: the request stays as it came.
+    /// None: the request stays unchanged.
     Nothing,
 }
 
-/// What the documents are made from.
+/// The resources that documents are made from.
 const DEFINING: [(&str, &str); 2] = [
     ("apiextensions.k8s.io", "customresourcedefinitions"),
     ("apiregistration.k8s.io", "apiservices"),
@@ -55,7 +54,7 @@ const DEFINING: [(&str, &str); 2] = [
 // === impl Proxy ===
 
 impl Proxy {
-    /// What becomes of a request that addresses no resource.
+    /// Returns the plan for a request that addresses no resource.
     pub(in crate::proxy) async fn plan_document<B>(
         &self,
         caller: Caller,
@@ -72,7 +71,7 @@ impl Proxy {
         };
         let held = self.discovery.held(caller, &wanted.key).await;
         let now = Instant::now();
-        // A document that nobody has asked for before is asked for whatever the watches prove.
+        // A document that was never requested before is forwarded, whatever the watches prove.
         let standing = match &held {
             Held::Nothing => self.discovery.proven(),
             Held::Known(_) | Held::Confirmed(_) => self.discovery.standing(now),
@@ -111,7 +110,7 @@ impl Proxy {
         }
     }
 
-    /// Asks the apiserver, which need not send what is known; keeps what it says.
+    /// Asks the apiserver, which need not send a known document; stores its response.
     pub(in crate::proxy) async fn ask_for(
         &self,
         visit: &Visit,
@@ -168,8 +167,9 @@ impl Proxy {
 // === impl Discovery ===
 
 impl Discovery {
-    /// A request is about to be forwarded: if it changes what documents are made from, they count as
-    /// changed from now on, and once more when its answer is there or given up.
+    /// Notes a request that is about to be forwarded. If it changes a source of documents, they
+    /// count as changed now. They count as changed again when its response arrives or it is
+    /// abandoned.
     pub(in crate::proxy) fn notice(&self, info: &RequestInfo) -> Option<Noticed> {
         info.resource_request().is_some_and(defines).then(|| {
             self.disturbed(Instant::now());

@@ -1,6 +1,6 @@
-//! A body that is handed on as it comes, and kept beside it.
+//! A body that is streamed and copied.
 //!
-//! Invariant: what is kept is the whole of what was handed on, or nothing.
+//! Invariant: the copy is the whole of the streamed body, or nothing.
 
 use std::{
     collections::VecDeque,
@@ -14,24 +14,24 @@ use http_body::{Body as _, Frame, SizeHint};
 
 use crate::body::{Body, BoxError};
 
-/// Hands a body on, and its bytes to whoever waits for its end.
+/// A body that streams, and passes a copy of its bytes to a callback at its end.
 pub(super) struct Collecting<F> {
     inner: Body,
-    /// All there is to come, if the length is known: whoever has read so much looks no further.
+    /// The remaining length, if it is known: a reader that has all bytes does not poll again.
     announced: Option<u64>,
     read: VecDeque<Bytes>,
     bytes: usize,
-    /// Nothing once it has ended, is too large or broken.
+    /// The callback; `None` after the end, or if the body is too large or broken.
     whole: Option<F>,
 }
 
-/// A larger document is not kept.
+/// The largest document that is cached.
 const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 // === impl Collecting ===
 
 impl<F: FnOnce(VecDeque<Bytes>) + Send + Unpin + 'static> Collecting<F> {
-    /// `whole` is given the bytes when the body has come to its end.
+    /// Wraps a body; `whole` receives the bytes when the body has ended.
     pub(super) fn wrap(inner: Body, whole: F) -> Body {
         let announced = inner.size_hint().exact();
         let (read, bytes, whole) = (VecDeque::new(), 0, Some(whole));
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// What was kept, if anything.
+    /// The copied bytes, if any.
     type Kept = Arc<Mutex<Option<VecDeque<Bytes>>>>;
 
     fn collecting(body: Body) -> (Body, Kept) {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_whole_body_is_kept_with_its_last_byte() {
+    async fn a_complete_body_is_copied_with_its_last_byte() {
         for body in [Body::full("ab"), pieces(vec![Ok("a"), Ok("b")])] {
             let (mut body, kept) = collecting(body);
             assert_eq!(text(&kept), None);
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(text(&kept), Some(Vec::new()));
     }
 
-    /// Knows its length, and hears of its end only later.
+    /// A body that knows its length, and whose end comes only later.
     struct Late(Option<Bytes>);
 
     impl http_body::Body for Late {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_has_read_what_was_announced_need_not_look_for_the_end() {
+    async fn a_body_of_known_length_ends_without_a_last_poll() {
         let late = Body::wrap(Late(Some(Bytes::from("ab"))));
         let (mut body, kept) = collecting(late);
         body.frame().await.expect("a piece").expect("no error");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_breaks_off_is_not_kept() {
+    async fn a_body_that_breaks_off_is_not_kept() {
         let (mut body, kept) = collecting(pieces(vec![Ok("a"), Err("broken")]));
         while let Some(Ok(_)) = body.frame().await {}
         assert!(body.frame().await.is_none());
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_large_is_handed_on_and_not_kept() {
+    async fn a_body_that_is_too_large_is_streamed_and_not_kept() {
         let large = Bytes::from(vec![b'x'; DOCUMENT_BYTES_MAX]);
         let chunks = VecDeque::from([large, Bytes::from("y")]);
         let (mut body, kept) = collecting(Body::chunks(chunks));

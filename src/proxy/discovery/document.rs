@@ -1,6 +1,7 @@
-//! One answer of the apiserver, kept to be given again: its own bytes and headers.
+//! A cached response of the apiserver, with its own bytes and headers.
 //!
-//! Invariant: what belongs to one answer only (date, audit id, flow control) is never given twice.
+//! Invariant: a header that belongs to one response only (date, audit id, flow control) is never
+//! repeated.
 
 use std::{collections::VecDeque, fmt, sync::OnceLock};
 
@@ -15,42 +16,42 @@ use crate::{
     proxy::local::{AUDIT_ID, audit_id},
 };
 
-/// An answer that may be given again.
+/// A response that may be returned again.
 pub struct Document {
     tag: Option<HeaderValue>,
     headers: HeaderMap,
     chunks: VecDeque<Bytes>,
     bytes: usize,
     learned_at: Instant,
-    /// The headers of the apiserver's own "not modified", once it was seen.
+    /// The headers of the apiserver's own "not modified", after the first one.
     not_modified: OnceLock<HeaderMap>,
 }
 
-/// In which form a document is given.
+/// The form in which a document is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// With its body.
+    /// The document with its body.
     Whole,
-    /// The client has it already.
+    /// "Not modified": the client has it already.
     NotModified,
 }
 
-/// Flow control happens for each request anew (S-HDR-03).
+/// The prefix of flow control headers, which belong to one request each (S-HDR-03).
 const FLOW_CONTROL: &str = "x-kubernetes-pf-";
 
-/// What an answer may depend on and still be kept: the key has both.
+/// The headers that a cacheable response may vary by: the key has both.
 const VARY: [&str; 2] = ["accept", "accept-encoding"];
 
-/// What a document takes beside its body, estimated.
+/// The size of a document without its body, estimated.
 const OVERHEAD_BYTES: usize = 1024;
 
-/// How Go prints times, but for the zone.
+/// Go's format of times, without the zone.
 const GO_TIME: &str = "%a, %d %b %Y %H:%M:%S";
 
 // === impl Document ===
 
 impl Document {
-    /// Keeps a whole answer of status 200, unless it may depend on more than is looked at.
+    /// Stores a complete response of status 200, unless it may depend on more than the key holds.
     pub(in crate::proxy) fn of(
         headers: &HeaderMap,
         chunks: &VecDeque<Bytes>,
@@ -71,30 +72,30 @@ impl Document {
         })
     }
 
-    /// What tells this version of the document from others.
+    /// Returns the entity tag of this version.
     pub fn tag(&self) -> Option<&HeaderValue> {
         self.tag.as_ref()
     }
 
-    /// Memory held, estimated.
+    /// Returns the memory held, estimated.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether it is known how the apiserver says that a client has it already.
+    /// Reports whether the headers of the apiserver's "not modified" are known.
     pub fn knows_not_modified(&self) -> bool {
         self.not_modified.get().is_some()
     }
 
-    /// Takes over how the apiserver says that.
+    /// Stores the headers of the apiserver's "not modified".
     pub(in crate::proxy) fn learn_not_modified(&self, headers: &HeaderMap) {
-        // `Expires` tells a time, and is not worth the trouble.
+        // `Expires` contains a time, and recomputing it is not worth the effort.
         if !headers.contains_key(header::EXPIRES) {
             self.not_modified.get_or_init(|| lasting(headers));
         }
     }
 
-    /// The answer, as the apiserver would give it now; `request` has the client's headers.
+    /// Returns the response as the apiserver would send it now; `request` has the client's headers.
     pub(super) fn answer(&self, form: Form, request: &HeaderMap, now: Instant) -> Response<Body> {
         let mut response = match (form, self.not_modified.get()) {
             (Form::NotModified, Some(headers)) => {
@@ -116,7 +117,7 @@ impl Document {
         response
     }
 
-    /// The answer, after the apiserver has just said with these headers that it still holds.
+    /// Returns the response after the apiserver has just confirmed it with these headers.
     pub(super) fn renewed(&self, not_modified: &HeaderMap) -> Response<Body> {
         let mut response = self.whole();
         for (name, value) in not_modified {
@@ -135,7 +136,7 @@ impl Document {
 }
 
 impl fmt::Debug for Document {
-    /// Never prints what it holds.
+    /// Prints the type only, never the content.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Document").field("bytes", &self.bytes).finish_non_exhaustive()
     }
@@ -147,12 +148,12 @@ fn varies_as_expected(headers: &HeaderMap) -> bool {
     names.all(|name| VARY.iter().any(|known| name.trim().eq_ignore_ascii_case(known)))
 }
 
-/// Belongs to one answer only.
+/// Reports whether the header belongs to one response only.
 fn is_momentary(name: &HeaderName) -> bool {
     *name == AUDIT_ID || *name == header::DATE || name.as_str().starts_with(FLOW_CONTROL)
 }
 
-/// What every answer with this document has; its length is known from the body.
+/// Returns the headers that every response with this document has; the body gives its length.
 fn lasting(headers: &HeaderMap) -> HeaderMap {
     let kept = headers.iter().filter(|(name, _)| {
         !is_momentary(name) && *name != header::CONTENT_LENGTH && *name != header::CONNECTION
@@ -164,7 +165,7 @@ fn lasting(headers: &HeaderMap) -> HeaderMap {
     lasting
 }
 
-/// A time as Go prints it, so many seconds later, in whatever zone it is.
+/// Returns a time as Go prints it, some seconds later, in any zone.
 fn later(expires: &HeaderValue, seconds: u64) -> Option<HeaderValue> {
     let (time, zone) = expires.to_str().ok()?.rsplit_once(' ')?;
     let time: DateTime = strtime::parse(GO_TIME, time).ok()?.to_datetime().ok()?;
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_one_answer_is_not_given_again() {
+    fn headers_of_one_response_are_not_repeated() {
         let at = Instant::now();
         let kept = document(
             &[
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn not_modified_is_said_in_the_apiservers_own_words() {
+    fn not_modified_has_the_apiservers_own_headers() {
         let at = Instant::now();
         let kept = document(&[("etag", "\"A\""), ("content-type", "text/plain")], at);
         let kept = kept.expect("a document");
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_confirmed_document_carries_the_marks_of_the_confirmation() {
+    fn a_confirmed_document_has_the_headers_of_its_confirmation() {
         let kept = document(&[("etag", "\"A\""), ("vary", "Accept")], Instant::now());
         let confirmation = headers(&[("audit-id", "9"), ("vary", "x"), ("expires", "later")]);
         let answer = kept.expect("a document").renewed(&confirmation);
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expiry_moves_with_the_time() {
+    fn an_expires_header_is_shifted_in_any_zone() {
         let at = Instant::now();
         let expires = ("expires", "Sun, 31 Dec 2028 23:59:30 UTC");
         let kept = document(&[expires], at).expect("a document");
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_depend_on_more_is_not_kept() {
+    fn a_response_that_depends_on_other_headers_is_not_cached() {
         let at = Instant::now();
         for pair in [("vary", "*"), ("vary", "Origin"), ("set-cookie", "a=b"), ("warning", "299")] {
             assert!(document(&[pair], at).is_none(), "{pair:?}");

@@ -1,4 +1,4 @@
-//! Lists and watches of definitions, read for nothing but names, versions and foreign servers.
+//! Lists and watches of definitions, parsed only for names, versions and remote servers.
 
 use std::borrow::Cow;
 
@@ -11,13 +11,13 @@ use crate::body::{Body, BoxError};
 /// One line of a watch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// Something came to be or changed.
+    /// An object was created or changed.
     Changed(Definition),
-    /// Something is gone.
+    /// An object was deleted.
     Deleted(Definition),
-    /// Nothing happened up to this version.
+    /// Nothing changed up to this version.
     Bookmark(Definition),
-    /// The watch cannot go on.
+    /// The watch cannot continue.
     Error,
 }
 
@@ -26,9 +26,9 @@ pub(super) enum Event {
 pub(super) struct Definition {
     pub(super) name: Box<str>,
     pub(super) version: Box<str>,
-    /// Counts changes of the specification; nothing if the server does not count.
+    /// The count of specification changes; `None` if the server does not count them.
     pub(super) generation: Option<i64>,
-    /// Whether another server than the apiserver stands behind it.
+    /// `true` if another server than the apiserver serves it.
     pub(super) is_remote: bool,
 }
 
@@ -38,17 +38,17 @@ pub(super) struct Lines {
     read: BytesMut,
 }
 
-/// What was read is no event.
+/// A body that cannot be parsed as events.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
     /// The body broke off.
-    #[error("the answer broke off")]
+    #[error("the response broke off")]
     Broken(#[source] BoxError),
     /// A line is longer than any definition.
     #[error("a line is longer than {LINE_BYTES_MAX} bytes")]
     TooLong,
-    /// It is not what a definition looks like.
-    #[error("the answer is not understood")]
+    /// The line is not a definition.
+    #[error("cannot parse the response")]
     Malformed(#[from] serde_json::Error),
 }
 
@@ -56,7 +56,7 @@ pub(super) enum Unreadable {
 struct RawList<'a> {
     #[serde(borrow)]
     metadata: RawMetadata<'a>,
-    /// `null` where there are none (S-LIST-63).
+    /// The items; `null` if there are none (S-LIST-63).
     #[serde(borrow)]
     items: Option<Vec<RawObject<'a>>>,
 }
@@ -90,7 +90,7 @@ struct RawMetadata<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RawSpec {
-    /// Absent or null where the apiserver serves it itself.
+    /// The service; absent or null if the apiserver serves it itself.
     service: Option<IgnoredAny>,
 }
 
@@ -108,7 +108,7 @@ impl Lines {
         Self { body, read: BytesMut::new() }
     }
 
-    /// The next event; `None` at a clean end. May be dropped at any time without losing any.
+    /// Returns the next event; `None` at a clean end. Cancel-safe: no event is lost.
     pub(super) async fn next(&mut self) -> Result<Option<Event>, Unreadable> {
         loop {
             if let Some(at) = memchr::memchr(b'\n', &self.read) {
@@ -157,7 +157,7 @@ impl RawObject<'_> {
     }
 }
 
-/// A list: its version, and what it has.
+/// Reads a list; returns its version and its items.
 pub(super) async fn read_list(body: Body) -> Result<(Box<str>, Vec<Definition>), Unreadable> {
     let bytes = body.collect(LIST_BYTES_MAX).await.map_err(Unreadable::Broken)?;
     let list: RawList<'_> = serde_json::from_slice(&bytes)?;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn events_are_read_however_they_are_cut() {
+    async fn events_are_parsed_at_any_chunk_boundary() {
         let text = concat!(
             r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"5"},"spec":{"service":{"name":"s"}}}}"#,
             "\n",
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_event_is_no_answer() {
+    async fn a_body_without_events_is_an_error() {
         for text in ["null\n", "{}\n", "\u{0}\n", "{\"type\":1,\"object\":{}}\n"] {
             let mut lines = Lines::of(Body::full(text));
             assert!(lines.next().await.is_err(), "{text:?}");

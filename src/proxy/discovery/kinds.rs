@@ -1,10 +1,10 @@
-//! The two resources that documents are made from, and how they are asked for. Plain data.
+//! The two resources that documents are made from, and the requests for them. Plain data.
 
-/// One of the two.
+/// One of the two resources.
 pub(super) struct Kind {
     pub(super) role: Role,
     pub(super) path: &'static str,
-    /// What is needed of its lists, which may be the first item only.
+    /// The parameters of its list, which may ask for the first item only.
     pub(super) list: &'static str,
     pub(super) accept_list: &'static str,
     pub(super) accept_watch: &'static str,
@@ -13,11 +13,12 @@ pub(super) struct Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Definitions,
-    /// These tell which groups have servers of their own.
+    /// APIServices show which groups have servers of their own.
     Services,
 }
 
-/// Of definitions, whose schemas are large, only the metadata is asked for; APIServices are small.
+/// The followed resources. Of definitions, whose schemas are large, only the metadata is requested;
+/// APIServices are small.
 pub(super) const FOLLOWED: [Kind; 2] = [
     Kind {
         role: Role::Definitions,

@@ -1,7 +1,7 @@
-//! Which requests ask for a document that may be kept, and what their answers depend on. Pure.
+//! Requests for documents that may be cached, and everything that their responses depend on. Pure.
 //!
-//! Only plain forms are read; whatever could make the apiserver answer otherwise (another method, a
-//! range, an unknown parameter, a person's client) is not understood here and is forwarded.
+//! Only plain forms are accepted. A request that could get another response (another method, a
+//! range, an unknown parameter, a browser) is forwarded.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,29 +9,29 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
 
 use crate::api::{media, request::timeout};
 
-/// A request for a document that may be kept.
+/// A request for a document that may be cached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// What the document is made from.
+    /// The sources of the document.
     pub subject: Subject,
-    /// Everything its answer depends on but the caller.
+    /// Everything that its response depends on, without the caller.
     pub key: Key,
-    /// Which version the client has already.
+    /// The version that the client has already.
     pub condition: Condition,
 }
 
-/// What a document is made from, beyond the apiserver's own types.
+/// The sources of a document, beside the apiserver's own types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// What CustomResourceDefinitions and APIServices alone tell.
+    /// CustomResourceDefinitions and APIServices only.
     Cluster,
     /// The same, for one group and version: the name of its APIService.
     Version(Box<str>),
-    /// That, and what every aggregated server says of itself.
+    /// The same, and every aggregated server's own description.
     Everything,
 }
 
-/// What an answer depends on but the caller.
+/// Everything that a response depends on, without the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     target: Box<str>,
@@ -39,16 +39,16 @@ pub struct Key {
     accept_encoding: Option<HeaderValue>,
 }
 
-/// Which version of a document a client has already.
+/// The version of a document that a client has already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// None, or it does not say.
+    /// None, or unknown.
     Absent,
-    /// The one with this tag.
+    /// The version with this entity tag.
     Tag(HeaderValue),
 }
 
-/// Headers that could change an answer in ways not followed here.
+/// Headers that could change a response in ways that are not modelled here.
 const ODD: [HeaderName; 14] = [
     header::RANGE,
     header::IF_RANGE,
@@ -62,27 +62,27 @@ const ODD: [HeaderName; 14] = [
     header::EXPECT,
     header::CONTENT_LENGTH,
     header::TRANSFER_ENCODING,
-    // The addresses that `/api` names depend on where the client is.
+    // The addresses in `/api` depend on the client's own address.
     HeaderName::from_static("x-forwarded-for"),
     HeaderName::from_static("x-real-ip"),
 ];
 
-/// How an Accept header asks for all groups in one document (S-DISC-02).
+/// The Accept parameter that asks for all groups in one document (S-DISC-02).
 const AGGREGATED: &str = "as=APIGroupDiscoveryList";
 
-/// A longer target is not one of these documents'.
+/// The longest target that is accepted.
 const TARGET_BYTES_MAX: usize = 1024;
 
-/// What is accepted is remembered with each document, and so must not be long.
+/// The longest Accept header: it is stored with each document.
 const ACCEPT_BYTES_MAX: usize = 512;
 
-/// A client that gives up sooner is the apiserver's to disappoint.
+/// The shortest client timeout that is accepted; shorter ones are forwarded.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
 // === impl Wanted ===
 
 impl Wanted {
-    /// What a request asks for, if it is a document that may be kept, asked for in a plain form.
+    /// Returns the requested document, if it may be cached and the request has a plain form.
     pub fn of<B>(request: &Request<B>) -> Option<Self> {
         let (uri, headers) = (request.uri(), request.headers());
         let is_plain = request.method() == Method::GET
@@ -112,7 +112,8 @@ impl Wanted {
 // === impl Subject ===
 
 impl Subject {
-    /// Whether the document shows what one of these APIServices' own servers say.
+    /// Reports whether the document contains a description by the server of one of these
+    /// APIServices.
     pub fn is_told_by(&self, remote: &BTreeSet<Box<str>>) -> bool {
         match self {
             Self::Cluster => false,
@@ -125,21 +126,21 @@ impl Subject {
 // === impl Key ===
 
 impl Key {
-    /// Memory taken, estimated.
+    /// Returns the memory taken, estimated.
     pub(super) fn bytes(&self) -> usize {
         let length = |value: &Option<HeaderValue>| value.as_ref().map_or(0, HeaderValue::len);
         self.target.len() + length(&self.accept) + length(&self.accept_encoding)
     }
 }
 
-/// Whether this is one strong entity tag, which every handler of these documents reads alike: only
-/// OpenAPI's know lists, weak tags and `*`.
+/// Reports whether this is one strong entity tag. Every handler of these documents parses it alike;
+/// only OpenAPI's handlers accept lists, weak tags and `*`.
 pub(super) fn is_tag(value: &HeaderValue) -> bool {
     let inner = value.as_bytes().strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
     inner.is_some_and(|inner| !inner.is_empty() && inner.iter().all(u8::is_ascii_alphanumeric))
 }
 
-/// The one value of a header, if it has one; nothing at all if it has several.
+/// Returns the only value of a header, if it has one; `None` if it has several.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Option<&'a HeaderValue>> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -148,7 +149,7 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Option<&'a Head
     }
 }
 
-/// What the document at a path is made from; `/version` and health are none of these.
+/// Returns the sources of the document at a path; `None` for `/version` and health.
 fn subject(path: &str, accept: Option<&HeaderValue>) -> Option<Subject> {
     let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
     if !parts.iter().all(|part| is_plain(part)) {
@@ -168,13 +169,14 @@ fn subject(path: &str, accept: Option<&HeaderValue>) -> Option<Subject> {
     })
 }
 
-/// Whether a segment can only mean itself.
+/// Reports whether a path segment has only one reading.
 fn is_plain(part: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     !part.is_empty() && !matches!(part, "." | "..") && part.bytes().all(plain)
 }
 
-/// Path and query without what does not change the answer; nothing if a parameter is unknown.
+/// Returns path and query without parameters that do not change the response; `None` if a parameter
+/// is unknown.
 fn target(path: &str, query: &str) -> Option<Box<str>> {
     let (mut hash, mut limit) = (None, None);
     for pair in query.split('&').filter(|_| !query.is_empty()) {
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_documents_subject_is_what_its_path_and_accept_header_say() {
+    fn path_and_accept_header_select_the_subject_of_a_document() {
         let version = |name: &str| Some(Subject::Version(name.into()));
         let rows = [
             ("/api", Some(Subject::Cluster)),
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_is_not_understood() {
+    fn requests_in_other_forms_are_not_accepted() {
         for target in [
             "/",
             "/version",
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_holds_what_an_answer_depends_on_and_nothing_else() {
+    fn the_key_holds_exactly_what_the_response_depends_on() {
         let key = |target, headers: &[_]| asked(target, headers).expect("a document").key;
         let plain = key("/apis", &[]);
         assert_eq!(plain, key("/apis?timeout=32s", &[("user-agent", "kubectl/v1.36")]));
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_aggregated_servers_tell_is_told_apart() {
+    fn documents_of_aggregated_servers_are_recognised() {
         let remote = BTreeSet::from(["v1beta1.metrics.k8s.io".into()]);
         let told = |target| subject_of(target).is_some_and(|it| it.is_told_by(&remote));
         assert!(told("/openapi/v2"));

@@ -1,9 +1,10 @@
-//! Follows all that discovery documents are made from: CustomResourceDefinitions and APIServices.
+//! Watches of the sources of discovery documents: CustomResourceDefinitions and APIServices.
 //!
-//! Kept of them are the time of the last change, the generations of changed definitions, and the names
-//! of APIServices with servers of their own, whose documents no watch shows. Each watch runs while it is
-//! used: both for documents, that of definitions also for replicas of custom resources. Invariant: as
-//! long as [`Standing::proven_at`] says so, no change is missing from [`Standing::changed_at`].
+//! Three things are kept of them: the time of the last change, the generations of changed
+//! definitions, and the names of APIServices with their own servers. No watch shows changes of
+//! those servers' documents. Each watch runs while it is used: both for documents, the one of
+//! definitions also for replicas of custom resources. Invariant: up to [`Standing::proven_at`], no
+//! change is missing from [`Standing::changed_at`].
 
 use std::{
     collections::BTreeSet,
@@ -31,14 +32,14 @@ use crate::{
     upstream::{self, Client, Lane},
 };
 
-/// What the watches show of all that documents are made from.
+/// The state that the watches prove for all sources of documents.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// When both last proved to be complete; nothing if one is not open.
+    /// The time at which both watches last proved to be complete; `None` if one is not open.
     pub proven_at: Option<Instant>,
-    /// When something last changed, or might have.
+    /// The time of the last actual or possible change.
     pub changed_at: Instant,
-    /// The names of APIServices with servers of their own.
+    /// The names of APIServices with their own servers.
     pub remote: Arc<BTreeSet<Box<str>>>,
 }
 
@@ -69,29 +70,29 @@ enum Activity {
 struct Followed {
     used_at: Instant,
     activity: Activity,
-    /// Nothing while the watch is not open.
+    /// The time of the last proof; `None` while the watch is not open.
     proven_at: Option<Instant>,
     changed_at: Instant,
 }
 
-/// How a watch ended.
+/// The end of a watch.
 enum End {
-    /// As planned: nothing is missing if the next goes on from this version.
+    /// The planned end: nothing is missing if the next watch starts at this version.
     Planned(Box<str>),
-    /// Sooner: its server may have become another.
+    /// An early end: its server may have changed.
     Early,
 }
 
-/// Why a list or a watch came to nothing.
+/// The reason why a list or a watch failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    #[error("the apiserver refuses it with status {0}")]
+    #[error("the apiserver refused it with status {0}")]
     Refused(StatusCode),
-    #[error("the apiserver answered with status {0}")]
+    #[error("the apiserver returned status {0}")]
     Status(StatusCode, Duration),
-    #[error("no answer came within {ANSWER_MAX:?}")]
+    #[error("no response within {ANSWER_MAX:?}")]
     Silence,
-    #[error("its version is none")]
+    #[error("its resourceVersion is invalid")]
     Version,
     #[error(transparent)]
     Upstream(#[from] upstream::Error),
@@ -99,42 +100,43 @@ enum Failure {
     Unreadable(#[from] Unreadable),
 }
 
-/// So many generations are remembered. A definition whose generation is unknown counts as changed.
+/// The limit of remembered generations. A definition of unknown generation counts as changed.
 const GENERATIONS_MAX: usize = 4096;
 
-/// A watch is planned to be this long, and up to twice as long.
+/// The shortest planned length of a watch; the longest is twice as much.
 const WATCH_LENGTH: Duration = Duration::from_secs(300);
 
-/// A watch that ends so much sooner than planned has still ended as planned.
+/// The time by which a watch may end early and still count as planned.
 const WATCH_EARLY: Duration = Duration::from_secs(5);
 
-/// Bookmarks come each minute while anything happens in the cluster; a watch that is silent for longer
-/// is opened again, which shows that the apiserver is there.
+/// The longest silence of a watch. Bookmarks come each minute while anything happens in the
+/// cluster. A watch that is silent for longer is reopened, which shows that the apiserver is
+/// reachable.
 const QUIET_MAX: Duration = Duration::from_secs(75);
 
-/// What happened while a watch was not open is told at once when it is; so long it proves nothing.
+/// The time for which a new watch proves nothing: earlier changes arrive at once when it opens.
 const CATCHING_UP: Duration = Duration::from_secs(1);
 
-/// For so long a list, or the head of a watch, is waited for.
+/// The timeout of a list and of the head of a watch.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// Waits after failures double from the first to the second of these.
+/// The shortest and longest backoff; it doubles after each failure.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// After a refusal it is not asked sooner.
+/// The shortest wait after a refusal.
 const REFUSED_REST: Duration = Duration::from_secs(600);
 
-/// What we call ourselves towards the apiserver.
+/// The User-Agent of requests to the apiserver.
 pub(super) const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
 
-/// When nobody asks for documents any more, the watches end.
+/// The time without requests for documents after which the watches end.
 const IDLE_MAX: Duration = Duration::from_secs(600);
 
 // === impl Watches ===
 
 impl Watches {
-    /// Nothing is followed yet; everything ends with `stop`. Replicas in `cache` are told of changed
-    /// definitions.
+    /// Creates watches that are not open yet and that end with `stop`. Replicas in `cache` are
+    /// notified of changed definitions.
     pub(super) fn new(
         client: Arc<dyn Client>,
         random: Random,
@@ -153,7 +155,7 @@ impl Watches {
         Self { client, random, stop, cache, state: Mutex::new(state) }
     }
 
-    /// Begins to follow both if nobody does.
+    /// Opens both watches if they are not open.
     pub(super) fn used_for_documents(self: &Arc<Self>, now: Instant) {
         let mut state = self.state();
         for which in 0..FOLLOWED.len() {
@@ -161,7 +163,7 @@ impl Watches {
         }
     }
 
-    /// What they prove.
+    /// Returns the state that they prove.
     pub(super) fn standing(&self) -> Standing {
         let state = self.state();
         let proven = state.followed.iter().map(|followed| followed.proven_at);
@@ -174,7 +176,7 @@ impl Watches {
         }
     }
 
-    /// Follows definitions for as long as there are replicas of custom resources.
+    /// Follows definitions while there are replicas of custom resources.
     pub(super) fn tend(self: &Arc<Self>, now: Instant) {
         if self.cache.holds_custom() {
             self.used(&mut self.state(), DEFINITIONS, now);
@@ -189,7 +191,7 @@ impl Watches {
         }
     }
 
-    /// Something was changed, or is about to be.
+    /// Notes that something was changed, or is about to be.
     pub(super) fn disturbed(&self, now: Instant) {
         self.state().disturbed_at = now;
     }
@@ -206,7 +208,8 @@ impl Watches {
         }
     }
 
-    /// Waits until nobody has used it for long, and then stops under the lock that using takes.
+    /// Waits until the watch is unused for long enough; then stops it under the lock that each use
+    /// takes.
     async fn rested(&self, which: usize) {
         loop {
             let ends_at = {
@@ -223,7 +226,7 @@ impl Watches {
         }
     }
 
-    /// Follows one of them for ever.
+    /// Follows one resource without end.
     async fn follow(&self, which: usize) {
         let mut rest = BACKOFF.0;
         loop {
@@ -238,9 +241,9 @@ impl Watches {
                 }
             };
             if let Err(error) = failure {
-                tracing::debug!(path = FOLLOWED[which].path, %error, "not followed");
+                tracing::debug!(path = FOLLOWED[which].path, %error, "the watch of a discovery source failed");
             }
-            // The pause alone would be none after a watch that ended early.
+            // After a watch that ended early, the backoff alone would be zero.
             sleep(pause.max(BACKOFF.0).mul_f64(0.5 + (self.random)()).max(told)).await;
         }
     }
@@ -313,7 +316,7 @@ impl Watches {
         }
     }
 
-    /// Takes an event over; answers its version, or nothing if the watch cannot go on.
+    /// Applies an event. Returns its version, or `None` if the watch cannot continue.
     fn heard(&self, which: usize, event: Event, now: Instant) -> Option<Box<str>> {
         let (is_remote, definition) = match event {
             Event::Error => return None,
@@ -340,7 +343,7 @@ impl Watches {
         Some(definition.version)
     }
 
-    /// A definition is named after its resource and group.
+    /// Notifies the replicas. The name of a definition holds its resource and group.
     fn redefine(&self, name: &str) {
         if let Some((resource, group)) = name.split_once('.') {
             self.cache.redefine(&GroupResource::new(group, resource));
@@ -370,7 +373,7 @@ impl Watches {
 // === impl State ===
 
 impl State {
-    /// Reports whether the specification may be another than before.
+    /// Reports whether the specification may have changed.
     fn is_redefined(&mut self, definition: &Definition) -> bool {
         let Some(generation) = definition.generation else { return true };
         if self.generations.len() >= GENERATIONS_MAX {
@@ -383,7 +386,7 @@ impl State {
 // === impl Failure ===
 
 impl Failure {
-    /// How long the apiserver wants to be left alone.
+    /// Returns the retry delay that the apiserver asked for.
     fn retry_after(&self) -> Duration {
         match self {
             Self::Status(_, told) => *told,

@@ -1,7 +1,7 @@
-//! What a forwarded request's answer teaches its session (S-WRITE-01..24, S-CONS-20).
+//! The facts that a session learns from a forwarded request's response (S-WRITE-01..24, S-CONS-20).
 //!
-//! Invariant: a lesson is drawn before the client can have read the answer's last byte, and a write
-//! whose answer does not come whole leaves a barrier. Answers pass through unchanged.
+//! Invariants: the session learns before the client can have read the response's last byte. A write
+//! without a complete response leaves a barrier. Responses pass through unchanged.
 
 mod body;
 mod guard;
@@ -40,31 +40,31 @@ use body::LearningBody;
 pub(super) use guard::Armed;
 pub(super) use watch::WatchLesson;
 
-/// What is to be learned from one exchange, if anything.
+/// The facts to learn from one request and its response, if any.
 pub(super) struct Lesson(Option<Box<Exchange>>);
 
-/// The same for the session itself, and for what it would have been in mode `enforce`.
+/// The lessons of the session itself, and of the session as mode `enforce` would have it.
 pub(super) struct Lessons {
     pub(super) session: Lesson,
     pub(super) foreseen: Lesson,
 }
 
-/// One exchange of the session's owner about one resource.
+/// A request of the session's owner about one resource, and its response.
 struct Exchange {
     session: SharedSession,
     resource: GroupResource,
     scope: Scope,
     key: Option<ObjectKey>,
-    /// What a list selects, if that is understood.
+    /// The query of a list, if it was parsed.
     query: Option<Query>,
-    /// The page of it that was asked for.
+    /// The token of the requested page.
     token: Option<Arc<str>>,
     subresource: Option<Arc<str>>,
     subject: Subject,
     sent_at: Instant,
     witness: Option<Witness>,
     metrics: Option<Metrics>,
-    /// The replicas that what is shown is held against.
+    /// The replicas that the response is compared with.
     cache: Option<Cache>,
 }
 
@@ -78,18 +78,19 @@ enum Subject {
 // === impl Lessons ===
 
 impl Lessons {
-    /// The same answer, read along as it streams to the client.
+    /// Returns the same response, which is parsed as it streams to the client.
     pub(super) fn learn(self, response: Response<Body>) -> Response<Body> {
         self.foreseen.learn(self.session.learn(response))
     }
 
-    /// No answer came.
+    /// Notes that no response came.
     pub(super) fn failed(self, error: &upstream::Error) {
         self.session.failed(error);
         self.foreseen.failed(error);
     }
 
-    /// What a watch through a WebSocket will show; foreseen is only what other watches show.
+    /// Learns from a watch through a WebSocket; the session of mode `enforce` learns from other
+    /// watches only.
     pub(super) fn watch_tunnel(self) -> WatchLesson {
         self.session.watch_tunnel()
     }
@@ -98,12 +99,12 @@ impl Lessons {
 // === impl Lesson ===
 
 impl Lesson {
-    /// Nothing is learned.
+    /// Creates a lesson that learns nothing.
     pub(super) fn none() -> Self {
         Self(None)
     }
 
-    /// What this request's answer may teach.
+    /// Returns the lesson of this request's response.
     pub(super) fn of(
         request: &ResourceRequest,
         rewriting: &Rewriting,
@@ -154,7 +155,7 @@ impl Lesson {
         })))
     }
 
-    /// The same, and what is shown is held against these replicas.
+    /// Compares lists with these replicas.
     pub(super) fn beside(mut self, cache: &Cache) -> Self {
         if let Some(exchange) = &mut self.0 {
             exchange.cache = Some(cache.clone());
@@ -162,7 +163,7 @@ impl Lesson {
         self
     }
 
-    /// The same, and `witness` is told which version a write left its object at.
+    /// Tells `witness` the object's version after a write.
     pub(super) fn seen_by(mut self, witness: Option<Witness>) -> Self {
         if let Some(exchange) = &mut self.0 {
             exchange.witness = witness;
@@ -170,7 +171,7 @@ impl Lesson {
         self
     }
 
-    /// The same, and it is counted when a bound is reached.
+    /// Counts in `metrics` when a limit is reached.
     pub(super) fn counted_in(mut self, metrics: &Metrics) -> Self {
         if let Some(exchange) = &mut self.0 {
             exchange.metrics = Some(metrics.clone());
@@ -178,21 +179,21 @@ impl Lesson {
         self
     }
 
-    /// No answer came.
+    /// Notes that no response came.
     pub(super) fn failed(self, error: &upstream::Error) {
         if let (Some(exchange), upstream::Error::Broken(_)) = (self.0, error) {
             exchange.lost();
         }
     }
 
-    /// What a watch through a WebSocket will show.
+    /// Learns from a watch through a WebSocket.
     pub(super) fn watch_tunnel(self) -> WatchLesson {
         let watch =
             self.0.filter(|exchange| exchange.subject == Subject::Watch).map(|watch| *watch);
         WatchLesson::new(watch, Ok(WatchReader::websocket()))
     }
 
-    /// The same answer, read along as it streams to the client.
+    /// Returns the same response, which is parsed as it streams to the client.
     pub(super) fn learn(self, response: Response<Body>) -> Response<Body> {
         let Some(exchange) = self.0 else { return response };
         let code = response.status();
@@ -235,7 +236,7 @@ impl Lesson {
 // === impl Exchange ===
 
 impl Exchange {
-    /// The answer is an error whose body teaches nothing.
+    /// Notes an error response whose body teaches nothing.
     fn refused(self, code: StatusCode) {
         match self.subject {
             Subject::Write(_) if code.is_server_error() => self.lost(),
@@ -255,7 +256,7 @@ impl Exchange {
         }
     }
 
-    /// The outcome of a write is unknown.
+    /// Notes that the outcome of a write is unknown.
     fn lost(&self) {
         if !matches!(self.subject, Subject::Write(_)) || is_on(Mutant::BrokenWriteForgotten) {
             return;
@@ -268,7 +269,7 @@ impl Exchange {
         }
     }
 
-    /// The answer's body was read as far as needed.
+    /// Learns from a response whose body was read as far as needed.
     fn learned(&self, code: StatusCode, learned: Learned) {
         let now = Instant::now();
         match self.subject {
@@ -317,7 +318,7 @@ impl Exchange {
                     session.raise(&self.resource, key, expectation, now);
                 }
             }
-            // What was shown cannot be read, such as YAML: only a consistent read is surely newer.
+            // The response cannot be parsed, such as YAML: only a consistent read is surely newer.
             (_, Some(key)) => {
                 session.expect(&self.resource, key, Expectation::Uncertain, now);
             }
@@ -338,11 +339,11 @@ impl Exchange {
                 }
                 let uid = || Some(object.uid.as_str().into());
                 let expectation = match (verb, object.lifecycle) {
-                    // S-WRITE-05: the answer carries the version of the deletion.
+                    // S-WRITE-05: the response carries the version of the deletion.
                     (Verb::Delete, Lifecycle::Live | Lifecycle::Removed) => {
                         Expectation::Gone { uid: uid(), version: Some(object.version) }
                     }
-                    // S-WRITE-04: the answer carries the version before.
+                    // S-WRITE-04: the response carries the version before the deletion.
                     (_, Lifecycle::Removed) => Expectation::Gone { uid: uid(), version: None },
                     (_, Lifecycle::Live | Lifecycle::Terminating) => {
                         Expectation::AtLeast(object.version, self.known(object.labels))
@@ -365,13 +366,13 @@ impl Exchange {
         }
     }
 
-    /// A Scale has no labels of its object (S-WRITE-11).
+    /// Returns the object's labels; a Scale does not contain them (S-WRITE-11).
     fn known(&self, labels: Vec<(String, String)>) -> KnownLabels {
         let whole = self.subresource.as_deref() != Some("scale");
         whole.then(|| Arc::new(labels.into_iter().collect()))
     }
 
-    /// A conflict proves that what the client had seen was stale (S-WRITE-13).
+    /// Notes a conflict, which proves that the client's view was stale (S-WRITE-13).
     fn conflicted(&self, session: &mut Session, verb: Verb, learned: Learned, now: Instant) {
         match (verb, learned, self.key.clone()) {
             (Verb::Create, Learned::Status { name: Some(name), .. }, None) => {
@@ -384,12 +385,12 @@ impl Exchange {
     }
 }
 
-/// Whether a write to this subresource can change the object it belongs to (S-WRITE-12).
+/// Reports whether a write to this subresource can change its object (S-WRITE-12).
 fn teaches(subresource: Option<&str>) -> bool {
     !matches!(subresource, Some("exec" | "attach" | "portforward" | "proxy" | "log" | "token"))
 }
 
-/// Whether a GET of this subresource shows the version of the object it belongs to (S-GET-10).
+/// Reports whether a GET of this subresource shows its object's version (S-GET-10).
 fn shows(subresource: Option<&str>) -> bool {
     matches!(subresource, Some("status" | "scale"))
 }

@@ -1,6 +1,6 @@
-//! The tokens that stand for the user Listless reads as.
+//! The tokens of the user Listless reads as.
 //!
-//! Invariant: no token leaves here, and comparing tells nothing by its duration.
+//! Invariant: no token leaves this module, and a comparison takes constant time.
 
 use std::{
     sync::Arc,
@@ -12,39 +12,39 @@ use http::HeaderValue;
 
 use crate::proxy::authorize::token_left;
 
-/// Which tokens are known; cheap to clone, all clones know the same.
+/// The known tokens; cheap to clone, all clones share them.
 ///
-/// It has neither `Debug` nor `Display`, so that no token can reach a log.
+/// It implements neither `Debug` nor `Display`, which keeps tokens out of logs.
 #[derive(Clone)]
 pub struct KnownTokens(Arc<ArcSwap<Vec<Known>>>);
 
-/// One token, as it stands in a header.
+/// One token, in the form of the header.
 #[derive(Clone)]
 struct Known {
     credential: Vec<u8>,
-    /// Not known after this time, if the token says so itself.
+    /// The expiry, if the token states it.
     expires: Option<SystemTime>,
 }
 
-/// The current token and so many before it are known: clients read theirs from a file, each when it
-/// likes.
+/// The limit of known tokens: the current one and those before it. Each client rereads its token
+/// file at its own time.
 const TOKENS_MAX: usize = 4;
 
 // === impl KnownTokens ===
 
 impl KnownTokens {
-    /// Only this one, for good.
+    /// Creates a set of this token only, without expiry.
     pub fn one(token: &str) -> Self {
         let credential = format!("Bearer {token}").into_bytes();
         Self(Arc::new(ArcSwap::from_pointee(vec![Known { credential, expires: None }])))
     }
 
-    /// None yet.
+    /// Creates an empty set.
     pub fn none() -> Self {
         Self(Arc::default())
     }
 
-    /// From now on this is the current one; those before it are known until they expire.
+    /// Makes this token the current one; the ones before it stay known until they expire.
     pub fn learn(&self, token: &str, now: SystemTime) {
         let known = Known::new(token, now);
         let before = self.0.load();
@@ -55,7 +55,7 @@ impl KnownTokens {
         self.0.store(Arc::new(next));
     }
 
-    /// Forgets those that have expired.
+    /// Removes expired tokens.
     pub fn expire(&self, now: SystemTime) {
         if self.0.load().iter().any(|known| !known.is_good(now)) {
             let good = self.0.load().iter().filter(|known| known.is_good(now)).cloned().collect();
@@ -63,7 +63,7 @@ impl KnownTokens {
         }
     }
 
-    /// Whether this is one of them, byte for byte.
+    /// Reports whether the credential is one of the tokens, byte for byte.
     pub(super) fn has(&self, credential: &HeaderValue) -> bool {
         let known = self.0.load();
         known.iter().fold(false, |found, known| found | known.is(credential.as_bytes()))
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn those_before_the_current_one_are_known_until_they_expire() {
+    fn older_tokens_are_known_until_they_expire() {
         let (known, first, second) = (KnownTokens::none(), expiring(100), expiring(200));
         known.learn(&first, at(10));
         known.learn(&second, at(80));

@@ -1,7 +1,7 @@
-//! CONNECT: clients that take Listless for an HTTP proxy on their way to the apiserver.
+//! CONNECT, for clients that use Listless as an HTTP proxy to the apiserver.
 //!
-//! Invariant: a tunnel leads to nowhere but ourselves. Where the apiserver is, is known from the
-//! configuration; a client may only name it, and what it then sends is TLS that ends here and
+//! Invariant: a tunnel leads only to Listless itself. The apiserver's address comes from the
+//! configuration; a client can only name it. The bytes in the tunnel are TLS that ends here, and
 //! requests that are served like all others. Every other authority is refused.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,11 +15,11 @@ use crate::{
     metrics::{Connect, Metrics},
 };
 
-/// The hosts and ports under which clients know the apiserver.
+/// The hosts and ports by which clients know the apiserver.
 #[derive(Clone, Debug, Default)]
 pub struct Authorities(Vec<(String, u16)>);
 
-/// What CONNECT may do on one HTTP/1 connection; clones share what became of it.
+/// The allowed CONNECT requests of one HTTP/1 connection; clones share the opened tunnel.
 #[derive(Clone)]
 pub(super) struct Tunnels {
     authorities: Authorities,
@@ -28,16 +28,16 @@ pub(super) struct Tunnels {
     served: Served,
 }
 
-/// What else is served on a connection.
+/// The other requests that are served on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Served {
     /// Every request.
     Everything,
-    /// Nothing, for lack of TLS.
+    /// None, because the connection has no TLS.
     ConnectOnly,
 }
 
-/// What pods call the apiserver, without the cluster's domain.
+/// The apiserver's names for pods, without the cluster's domain.
 const NAMES_IN_CLUSTER: [&str; 3] = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"];
 
 /// The port of the apiserver's Service.
@@ -46,14 +46,14 @@ const PORT_IN_CLUSTER: u16 = 443;
 // === impl Authorities ===
 
 impl Authorities {
-    /// One more.
+    /// Adds an authority.
     #[must_use]
     pub fn and(mut self, host: &str, port: u16) -> Self {
         self.0.push((host.to_ascii_lowercase(), port));
         self
     }
 
-    /// Those that every pod of a cluster knows.
+    /// Adds the authorities that every pod of a cluster knows.
     #[must_use]
     pub fn and_cluster(self, cluster_domain: &str) -> Self {
         let whole = format!("{}.{cluster_domain}", NAMES_IN_CLUSTER[2]);
@@ -61,7 +61,7 @@ impl Authorities {
         names.fold(self, |known, name| known.and(name, PORT_IN_CLUSTER))
     }
 
-    /// Whether there are none, so that CONNECT is not served at all.
+    /// Reports whether there are none; CONNECT is then refused.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -79,18 +79,18 @@ impl Authorities {
 // === impl Tunnels ===
 
 impl Tunnels {
-    /// To these, on a connection where `served` says what else is served.
+    /// Creates tunnels to these authorities; `served` selects the other requests of the connection.
     pub(super) fn new(authorities: &Authorities, metrics: &Metrics, served: Served) -> Self {
         let (authorities, metrics) = (authorities.clone(), metrics.clone());
         Self { authorities, opened: Arc::default(), metrics, served }
     }
 
-    /// To nowhere: a connection that is in a tunnel already.
+    /// Creates tunnels to no target, for a connection that is in a tunnel already.
     pub(super) fn none(metrics: &Metrics) -> Self {
         Self::new(&Authorities::default(), metrics, Served::Everything)
     }
 
-    /// Answers what is no business of who serves requests: CONNECT, and all that comes without TLS.
+    /// Responds to CONNECT and to requests without TLS, which the request handler must not see.
     pub(super) fn answer(&self, request: &mut Request<Incoming>) -> Option<Response<Body>> {
         if request.method() == Method::CONNECT {
             return Some(self.connect(request));
@@ -113,12 +113,13 @@ impl Tunnels {
         }
         self.metrics.connect(Connect::Refused);
         let asked = asked.map_or("", Authority::as_str);
-        let message =
-            format!("CONNECT to {asked:?} is forbidden: listless leads to its own apiserver only");
+        let message = format!(
+            "CONNECT to {asked:?} is forbidden: listless connects to its own apiserver only"
+        );
         closing(refusal(StatusCode::FORBIDDEN, "Forbidden", &message))
     }
 
-    /// The tunnel that was opened, once its connection is no longer HTTP.
+    /// Returns the tunnel that was opened, once its connection is no longer HTTP.
     pub(super) fn take(&self) -> Option<OnUpgrade> {
         self.lock().take()
     }
@@ -133,7 +134,7 @@ fn closing(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
-/// Where CONNECT leads nowhere at all.
+/// Returns the response of a listener that has no CONNECT targets.
 pub(super) fn not_supported() -> Response<Body> {
     let reason = "MethodNotAllowed";
     refusal(StatusCode::METHOD_NOT_ALLOWED, reason, "CONNECT is not supported here")
@@ -144,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_names_and_ports_that_are_known_lead_somewhere() {
+    fn connect_accepts_only_known_names_and_ports() {
         let known = Authorities::default()
             .and("Api.Example.com", 6443)
             .and("10.0.0.1", 443)

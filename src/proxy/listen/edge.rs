@@ -1,4 +1,4 @@
-//! Requests that nobody behind the listener should see, and their answers.
+//! Requests that the listener itself refuses, and their responses.
 
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri,
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{body::Body, places::Busy};
 
-/// Answers a request of an HTTP/1 connection, whose framing may be wrong.
+/// Responds to a request of an HTTP/1 connection, whose framing may be wrong.
 pub(super) async fn answer_http1<S: Serve>(
     service: &S,
     connection: &Connection,
@@ -38,19 +38,19 @@ pub(super) async fn answer_http1<S: Serve>(
     let upgrade = request.headers().contains_key(UPGRADE);
     let mut response = answer(service, connection, request).await;
     if upgrade && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        // Whoever hoped for a tunnel may have sent bytes for it already.
+        // The client may already have sent bytes for the tunnel it expected.
         close(&mut response);
     }
     response
 }
 
-/// Answers a request unless the connection has just been closed to make room for another.
+/// Responds to a request unless the connection has just been closed to make room for another.
 pub(super) async fn while_busy(
     busy: Option<Busy>,
     answer: impl Future<Output = Response<Body>>,
 ) -> Response<Body> {
     let Some(busy) = busy else {
-        let message = "the connection was idle and is closed";
+        let message = "the connection was idle and was closed";
         return refusal(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message);
     };
     let response = answer.await;
@@ -82,15 +82,15 @@ pub(super) async fn answer<S: Serve>(
     response
 }
 
-/// Whether a target has the form that only CONNECT may have (RFC 9112 §3.2.3).
+/// Reports whether a target has the form that only CONNECT may have (RFC 9112 §3.2.3).
 fn is_bare_authority(target: &Uri) -> bool {
     target.scheme().is_none() && target.authority().is_some()
 }
 
-/// Reports whether an apiserver can read a target: it answers 400 to others, or breaks the stream.
+/// Reports whether an apiserver can parse a target. It answers 400 to others, or breaks the stream.
 fn is_whole(target: &Uri) -> bool {
     let mut parts = target.path().as_bytes().split(|byte| *byte == b'%');
-    // What stands before the first escape is none.
+    // The text before the first escape is not an escape.
     parts.next();
     let is_escape =
         |part: &[u8]| matches!(part, [a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
@@ -98,7 +98,7 @@ fn is_whole(target: &Uri) -> bool {
         && !target.path_and_query().is_some_and(|all| all.as_str().contains('\x7f'))
 }
 
-/// Reports whether a client asks to have proof of who it is removed on the way.
+/// Reports whether a client asks to remove its own credential on the way.
 fn nominates_credential(headers: &HeaderMap) -> bool {
     let named = headers
         .get_all(CONNECTION)
@@ -117,7 +117,7 @@ pub(super) fn close(response: &mut Response<Body>) {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
 }
 
-/// A refusal as an apiserver would word it: a Status.
+/// Returns a refusal in the apiserver's form: a Status.
 pub(super) fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
     let status = serde_json::json!({
         "kind": "Status",

@@ -1,8 +1,8 @@
-//! Watches the framing of HTTP/1 requests as they are read from the socket.
+//! The framing check of HTTP/1 requests, on the bytes from the socket.
 //!
-//! The HTTP library drops `Content-Length` when `Transfer-Encoding` stands beside it, so that
-//! nothing behind it can see the conflict that request smuggling lives from. This sees it and
-//! tells the service, which answers 400 and closes. It changes no byte.
+//! The HTTP library drops `Content-Length` if `Transfer-Encoding` is also present. Code behind it
+//! cannot see that conflict, which request smuggling depends on. This module sees it and tells the
+//! service, which answers 400 and closes the connection. It changes no byte.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -12,10 +12,10 @@ use std::{
     },
 };
 
-/// Beyond this the HTTP library has refused the head already.
+/// The largest head that is checked; the HTTP library has refused a larger one.
 const HEAD_BYTES_MAX: usize = 512 * 1024;
 
-/// What is wrong with the framing of a request.
+/// A violation of the framing rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Violation {
@@ -28,44 +28,44 @@ pub(super) enum Violation {
     Fragment,
 }
 
-/// Where the guard leaves what it found.
+/// The result of the guard, shared with the service.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Verdict(Arc<AtomicU8>);
 
-/// Follows the bytes of one connection.
+/// The parser of one connection's bytes.
 pub(super) struct Guard {
     state: State,
-    /// The head being read, from the request line on.
+    /// The current head, from the request line on.
     head: Vec<u8>,
-    /// The last head that came in one piece and that nothing follows: a poll repeats it.
+    /// The last valid head that came in one chunk with nothing after it: a poll repeats it.
     accepted: Option<Accepted>,
     hasher: RandomState,
     verdict: Verdict,
 }
 
-/// A head that was found in order, without what it says: it may hold a token.
+/// A valid head, without its content, which may contain a token.
 #[derive(Clone, Copy)]
 struct Accepted {
     length: usize,
-    /// Keyed, and by a strong hash: nobody can aim at another head with the same.
+    /// A keyed, strong hash: an attacker cannot make another head with the same one.
     hash: u64,
 }
 
 enum State {
     Head,
-    /// So many bytes of a body of known length are to come.
+    /// The remaining bytes of a body of known length.
     Body(u64),
     ChunkSize(Vec<u8>),
-    /// So many bytes of a chunk, its line end included, are to come.
+    /// The remaining bytes of a chunk, line end included.
     Chunk(u64),
     Trailers {
         line_empty: bool,
     },
-    /// Nothing more to follow: the connection is not HTTP any more, or will be closed.
+    /// The end of parsing: the connection is no longer HTTP, or will be closed.
     Blind,
 }
 
-/// What a head says about what follows it.
+/// The framing that a head announces.
 #[derive(Default)]
 struct Framing {
     lengths: usize,
@@ -98,7 +98,7 @@ impl Violation {
         match self {
             Self::LengthAndEncoding => "both Content-Length and Transfer-Encoding are set",
             Self::RepeatedLength => "Content-Length is set more than once",
-            Self::Encoding => "Transfer-Encoding is something else than chunked",
+            Self::Encoding => "Transfer-Encoding is not chunked",
             Self::Host => "exactly one Host header is required",
             Self::BareLineFeed => "a header line ends without a carriage return",
             Self::FoldedHeader => "a header is continued on another line",
@@ -137,12 +137,12 @@ impl Guard {
         self.verdict.clone()
     }
 
-    /// Whether a request's head has begun but not ended.
+    /// Reports whether a request's head has begun but not ended.
     pub(super) fn is_inside_head(&self) -> bool {
         matches!(self.state, State::Head) && !self.head.is_empty()
     }
 
-    /// Takes note of bytes that were read.
+    /// Checks bytes that were read.
     pub(super) fn observe(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             bytes = match self.state {
@@ -247,7 +247,7 @@ fn skip(bytes: &[u8], left: u64) -> (&[u8], u64) {
     (&bytes[skipped..], left - skipped as u64)
 }
 
-/// The head that these bytes begin with, when it came in one piece, as it nearly always does.
+/// Returns the head at the start of these bytes if it is complete, as it nearly always is.
 fn whole_head(bytes: &[u8]) -> Option<&[u8]> {
     let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
     memchr::memchr_iter(b'\n', bytes).find_map(|at| {
@@ -292,7 +292,7 @@ impl Framing {
     }
 
     fn header(&mut self, name: &[u8], value: &[u8]) {
-        // By length first: most headers are none of these.
+        // Compare the length first: most headers are none of these.
         match name.len() {
             4 | 7 | 14 | 17 => {}
             _ => return,
@@ -345,7 +345,7 @@ impl Framing {
 mod tests {
     use super::*;
 
-    /// What a guard finds in bytes that come in pieces of one size.
+    /// Returns the violation in bytes that arrive in chunks of one size.
     fn found(bytes: &str, piece: usize) -> Option<Violation> {
         let mut guard = Guard::new();
         for piece in bytes.as_bytes().chunks(piece) {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_head_lets_nothing_else_pass() {
+    fn a_repeated_head_does_not_let_another_head_pass() {
         let poll = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
         let write = "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nGE";
         let wrong = "GET /a HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n";
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicting_framing_is_found_in_any_order_and_on_a_later_request() {
+    fn conflicting_framing_is_found_in_any_order_and_request() {
         let conflict = Some(Violation::LengthAndEncoding);
         let te = "Transfer-Encoding: chunked\r\n";
         let cl = "content-length: 5\r\n";
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_ambiguity_is_named() {
+    fn every_other_ambiguity_is_reported() {
         let cases = [
             ("Host: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n", Violation::RepeatedLength),
             ("Host: x\r\nTransfer-Encoding: gzip, chunked\r\n", Violation::Encoding),
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn body_that_looks_like_a_request_is_a_body() {
+    fn a_body_that_looks_like_a_request_is_a_body() {
         let inner = "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
         let length = inner.len();
         let head = "POST / HTTP/1.1\r\nHost: x\r\n";
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_a_tunnel_are_not_requests() {
+    fn the_bytes_of_a_tunnel_are_not_requests() {
         let upgrade =
             "GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n";
         assert_found(&format!("{upgrade}GET / HTTP/1.1\n\n"), None);

@@ -1,4 +1,4 @@
-//! One client's connection: its greeting, TLS, the HTTP spoken on it, and the tunnel it may become.
+//! One client connection: its protocol detection, TLS, HTTP, and the tunnel it may become.
 
 use std::{
     convert::Infallible,
@@ -34,7 +34,7 @@ use crate::{
     upstream::dial::tune,
 };
 
-/// What all connections share.
+/// The state that all connections share.
 pub(super) struct Listener<S> {
     pub(super) doors: Doors,
     pub(super) service: Arc<S>,
@@ -43,40 +43,40 @@ pub(super) struct Listener<S> {
     pub(super) metrics: Metrics,
 }
 
-/// How a client begins on a port for TLS.
+/// The first bytes of a client on a TLS port.
 enum Greeting {
-    /// With what should be a TLS handshake.
+    /// A TLS handshake, as expected.
     Tls(TcpStream),
-    /// With plain HTTP, where that is of use.
+    /// Plain HTTP, on a listener that can serve it.
     Plain(TcpStream),
 }
 
-/// A place for a connection, or for what comes through a tunnel on it.
+/// A slot for a connection, or for the tunnel on it.
 #[derive(Clone, Copy)]
 struct Seat<'a> {
     place: &'a Place,
-    /// Reports whether it counts as a client's connection; a tunnel's outer one does already.
+    /// `true` if it counts as a client's connection; the outer connection of a tunnel already does.
     counted: bool,
 }
 
-/// Received bytes on one HTTP/2 connection that may wait for their readers.
+/// The received bytes on one HTTP/2 connection that may wait for their readers.
 const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 
 /// The same for one stream.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
 
-/// How long a client may take to hear that its idle HTTP/2 connection ends.
+/// The time that a client has to receive the end of its idle HTTP/2 connection.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a client sees that speaks plain HTTP to a TLS port, as from an apiserver.
+/// The apiserver's response to plain HTTP on a TLS port.
 const PLAIN_TEXT_ANSWER: &[u8] =
     b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
 // === impl Listener ===
 
 impl<S: Serve> Listener<S> {
-    /// Serves one connection until it ends, the drain has begun and its requests are done, or its
-    /// place goes to another.
+    /// Serves one connection until one of three events: it ends, the drain has begun and its
+    /// requests are done, or its slot is given to another.
     pub(super) async fn connection(
         self: Arc<Self>,
         stream: TcpStream,
@@ -86,13 +86,13 @@ impl<S: Serve> Listener<S> {
         tokio::select! {
             () = self.whole(stream, peer, &place) => {}
             () = place.closed() => {
-                debug!(%peer, "an idle connection made room for another");
+                debug!(%peer, "closed an idle connection for a new one");
             }
         }
     }
 
     async fn whole(&self, stream: TcpStream, peer: SocketAddr, place: &Place) {
-        // Fails only on a connection that is gone already.
+        // This call fails only on a closed connection.
         let _ = tune(&stream);
         let seat = Seat { place, counted: true };
         let (metrics, authorities) = (&self.metrics, &self.doors.authorities);
@@ -111,14 +111,14 @@ impl<S: Serve> Listener<S> {
                 plain = connection(peer, Protocol::Http1, None);
                 self.http1(stream, plain, seat, &tunnels).await;
             }
-            Err(error) => return debug!(%peer, %error, "no greeting"),
+            Err(error) => return debug!(%peer, %error, "cannot read the first bytes of a client"),
         }
         if let Some(tunnel) = tunnels.take() {
             self.inside(tls, tunnel, peer, place).await;
         }
     }
 
-    /// What the client begins with; whoever speaks plain HTTP where that leads nowhere is told so.
+    /// Detects the client's protocol; answers plain HTTP with an error if it cannot be served.
     async fn greet(&self, mut stream: TcpStream) -> io::Result<Greeting> {
         let mut first = [0];
         let peeked = tokio::time::timeout(self.limits.handshake_timeout, stream.peek(&mut first));
@@ -137,7 +137,7 @@ impl<S: Serve> Listener<S> {
         Err(io::Error::other("plain HTTP on a TLS port"))
     }
 
-    /// What comes through a tunnel that CONNECT opened, as on a connection of its own.
+    /// Serves the connection inside a tunnel that CONNECT opened.
     async fn inside(&self, tls: &tls::Server, tunnel: OnUpgrade, peer: SocketAddr, place: &Place) {
         match tunnel.await {
             Ok(stream) => {
@@ -145,7 +145,7 @@ impl<S: Serve> Listener<S> {
                 let seat = Seat { place, counted: false };
                 self.encrypted(tls, stream, peer, seat, &Tunnels::none(&self.metrics)).await;
             }
-            Err(error) => debug!(%peer, %error, "the tunnel did not open"),
+            Err(error) => debug!(%peer, %error, "cannot open the tunnel"),
         }
     }
 
@@ -169,7 +169,7 @@ impl<S: Serve> Listener<S> {
         }
     }
 
-    /// The TLS handshake; nothing when it fails, takes too long, or the drain begins.
+    /// Performs the TLS handshake; returns `None` if it fails, times out, or the drain begins.
     async fn shake<I>(&self, tls: &tls::Server, stream: I, peer: SocketAddr) -> Option<TlsStream<I>>
     where
         I: AsyncRead + AsyncWrite + Unpin,
@@ -198,15 +198,15 @@ impl<S: Serve> Listener<S> {
             async move {
                 let answer =
                     edge::answer_http1(&*service, &connection, &verdict, &tunnels, request);
-                // hyper keeps room for this future while the body is sent, which a watch does for
-                // hours: nine kilobytes, unless they stand elsewhere and are freed.
+                // hyper keeps this future in place while the body is sent, which takes hours for a
+                // watch. Boxed, its nine kilobytes are freed.
                 Ok::<_, Infallible>(edge::while_busy(busy, Box::pin(answer)).await)
             }
         });
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder
             .timer(TokioTimer::new())
-            // Counts from the end of the request before, so it is what bounds idling.
+            // It counts from the end of the previous request, and bounds the idle time.
             .header_read_timeout(self.limits.idle_timeout)
             .max_header_size(self.limits.head_bytes_max);
         let served = builder.serve_connection(TokioIo::new(socket), service).with_upgrades();
@@ -266,7 +266,7 @@ impl<S: Serve> Listener<S> {
     }
 }
 
-/// Waits until no request was under way for so long.
+/// Waits until the connection has had no request for that long.
 async fn unused(place: &Place, timeout: Duration) {
     loop {
         let left = timeout.saturating_sub(place.idle_for());

@@ -1,5 +1,5 @@
-//! A client's connection as the HTTP library reads it: guarded, counted, never half a head for
-//! long.
+//! A client connection as the HTTP library reads it: checked, counted, and with a timeout for
+//! heads.
 
 use std::{
     io,
@@ -19,23 +19,23 @@ use crate::{
     places,
 };
 
-/// A byte stream whose place among the connections is free once it is dropped, tunnels included.
+/// A byte stream that frees its connection slot when it is dropped, tunnels included.
 pub(super) struct Socket<S> {
     stream: S,
-    /// Only for HTTP/1.
+    /// The guard, for HTTP/1 only.
     guard: Option<HeadGuard>,
-    /// None inside a tunnel, whose outer connection has it.
+    /// The connection slot; `None` inside a tunnel, whose outer connection has it.
     place: Option<Place>,
 }
 
-/// A place among the connections, and the record of who has it.
+/// A connection slot and the record of its owner.
 pub(super) struct Place {
     metrics: Metrics,
     _place: places::Place,
     _present: Presence,
 }
 
-/// The framing guard, and how long a head may take once its first byte is there.
+/// The framing guard, and the timeout of a head from its first byte.
 struct HeadGuard {
     guard: Guard,
     timeout: Duration,

@@ -1,4 +1,4 @@
-//! Raw sockets and real clients against a listener.
+//! Tests of a listener with raw sockets and real clients.
 
 use std::{sync::Mutex, time::SystemTime};
 
@@ -18,7 +18,7 @@ use crate::{
     tls::{Authority, Leaf, Names},
 };
 
-/// Says what it was asked, after reading the body; remembers every path.
+/// Echoes the request after reading its body; records every path.
 #[derive(Default)]
 struct Echo {
     seen: Mutex<Vec<String>>,
@@ -85,7 +85,7 @@ impl Running {
 
     async fn connect(&self, config: ClientConfig) -> io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(self.address).await?;
-        // An address as server name: no SNI is sent.
+        // An address as server name: the client sends no SNI.
         let name = ServerName::try_from("127.0.0.1").unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }
@@ -93,7 +93,7 @@ impl Running {
     /// Sends bytes over HTTP/1 and reads until the server closes.
     async fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect(self.client(&["http/1.1"])).await.unwrap();
-        // The server may answer and close before it has read all.
+        // The server may respond and close before it has read everything.
         let _ = stream.write_all(bytes).await;
         read_all(&mut stream).await
     }
@@ -106,7 +106,7 @@ async fn read_all(stream: &mut (impl AsyncRead + Unpin)) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Reads until what was read ends with `end`.
+/// Reads until the bytes end with `end`.
 async fn read_until(stream: &mut (impl AsyncRead + Unpin), end: &str) -> String {
     let mut answer = String::new();
     while !answer.ends_with(end) {
@@ -198,7 +198,7 @@ async fn ambiguous_framing_is_answered_400_and_the_connection_closed() {
 }
 
 #[tokio::test]
-async fn conflict_on_a_kept_connection_is_found_too() {
+async fn a_framing_conflict_is_found_on_a_reused_connection() {
     let running = start(Limits::default()).await;
     let mut stream = running.connect(running.client(&[])).await.unwrap();
     stream.write_all(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
@@ -217,7 +217,7 @@ async fn conflict_on_a_kept_connection_is_found_too() {
 }
 
 #[tokio::test]
-async fn malformed_and_oversized_requests_get_a_clear_answer() {
+async fn malformed_and_oversized_requests_get_a_clear_error() {
     let running = start(Limits::default()).await;
     let query = |count: usize| {
         let parameters: Vec<_> = (0..count).map(|number| format!("p{number}=v")).collect();
@@ -249,7 +249,7 @@ async fn malformed_and_oversized_requests_get_a_clear_answer() {
 }
 
 #[tokio::test]
-async fn oversized_heads_are_refused_on_http2_while_other_streams_go_on() {
+async fn an_oversized_http2_head_does_not_disturb_other_streams() {
     let running = start(Limits::default()).await;
     let stream = running.connect(running.client(&["h2"])).await.unwrap();
     let (mut sender, connection) =
@@ -273,7 +273,7 @@ async fn oversized_heads_are_refused_on_http2_while_other_streams_go_on() {
 }
 
 #[tokio::test]
-async fn big_bodies_pass_and_unread_ones_harm_nobody() {
+async fn large_and_unread_bodies_do_not_disturb_other_requests() {
     let running = start(Limits::default()).await;
     let body = vec![b'x'; 3 << 20];
     let head = |path: &str, more: &str| {
@@ -290,7 +290,7 @@ async fn big_bodies_pass_and_unread_ones_harm_nobody() {
 }
 
 #[tokio::test]
-async fn half_a_head_is_not_waited_for_but_idling_is_allowed() {
+async fn an_incomplete_head_times_out_and_an_idle_connection_does_not() {
     let limits = Limits {
         head_timeout: Duration::from_millis(200),
         idle_timeout: Duration::from_secs(60),
@@ -306,7 +306,7 @@ async fn half_a_head_is_not_waited_for_but_idling_is_allowed() {
 }
 
 #[tokio::test]
-async fn idle_connection_is_closed_in_the_end() {
+async fn an_idle_connection_is_closed_after_its_timeout() {
     let limits = Limits { idle_timeout: Duration::from_millis(100), ..Limits::default() };
     let running = start(limits).await;
     let mut idle = running.connect(running.client(&[])).await.unwrap();
@@ -314,7 +314,7 @@ async fn idle_connection_is_closed_in_the_end() {
 }
 
 #[tokio::test]
-async fn strangers_to_tls_are_told_or_cut_off() {
+async fn clients_without_tls_get_an_error_or_are_disconnected() {
     let limits = Limits { handshake_timeout: Duration::from_secs(1), ..Limits::default() };
     let running = start(limits).await;
     let mut plain = TcpStream::connect(running.address).await.unwrap();
@@ -362,7 +362,7 @@ async fn pipelined_requests_are_answered_in_order() {
     assert!(places.is_sorted(), "{answer}");
 }
 
-/// So many connections that say nothing.
+/// Opens connections that send nothing.
 async fn silent(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     let mut held = Vec::new();
     for _ in 0..count {
@@ -372,7 +372,7 @@ async fn silent(address: SocketAddr, count: usize) -> Vec<TcpStream> {
 }
 
 #[tokio::test]
-async fn idle_connections_make_room_and_requests_under_way_stay() {
+async fn idle_connections_are_closed_for_new_ones_and_busy_ones_stay() {
     let running = start(Limits { connections_max: 20, ..Limits::default() }).await;
     let mut busy = running.connect(running.client(&[])).await.unwrap();
     busy.write_all(b"POST /busy HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\na").await.unwrap();
@@ -394,7 +394,7 @@ async fn idle_connections_make_room_and_requests_under_way_stay() {
 }
 
 #[tokio::test]
-async fn a_connection_that_no_idle_one_can_make_room_for_is_refused() {
+async fn a_connection_is_refused_when_no_other_is_idle() {
     let running = start(Limits { connections_max: 1, ..Limits::default() }).await;
     let mut stuck = running.connect(running.client(&[])).await.unwrap();
     stuck.write_all(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
@@ -409,7 +409,7 @@ async fn a_connection_that_no_idle_one_can_make_room_for_is_refused() {
 }
 
 #[tokio::test]
-async fn idle_http2_connection_is_closed_in_the_end_and_one_in_use_is_not() {
+async fn an_idle_http2_connection_times_out_and_a_busy_one_does_not() {
     let limits = Limits { idle_timeout: Duration::from_millis(300), ..Limits::default() };
     let running = start(limits).await;
     let open = async || {
@@ -472,6 +472,9 @@ async fn bind_error_names_the_flag_and_the_address() {
     let first = Bound::bind("--listen", "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let error = Bound::bind("--admin", first.address()).await.unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
-    assert_eq!(error.to_string(), format!("--admin {}: cannot listen there", first.address()));
+    assert_eq!(
+        error.to_string(),
+        format!("--admin {}: cannot listen on this address", first.address())
+    );
     assert!(source.contains("in use"), "{source}");
 }

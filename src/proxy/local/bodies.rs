@@ -1,7 +1,7 @@
-//! Bodies of lists asked for of late, each for as long as its snapshot is the one that answers.
+//! Recently used list bodies, each kept as long as its snapshot is current.
 //!
-//! Invariant: a body is given only for the very snapshot it was made from, so that nothing depends
-//! on versions being unique. It does not keep the snapshot alive.
+//! Invariant: a body is returned only for the snapshot it was made from. Versions need not be
+//! unique for this. A body does not keep its snapshot alive.
 
 use std::{
     collections::VecDeque,
@@ -24,16 +24,16 @@ use crate::{
 /// The bodies, one per query, representation and encoding.
 pub(super) struct Bodies(moka::future::Cache<Key, Kept, RandomState>);
 
-/// How a body is encoded.
+/// The encoding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Encoding {
-    /// Not at all.
+    /// Uncompressed.
     Identity,
-    /// In one gzip member.
+    /// One gzip member.
     Gzip,
 }
 
-/// A body as one target was last given it, found there without a search; it keeps nothing alive.
+/// The body that one target last received, found without a search; it keeps nothing alive.
 #[derive(Default)]
 pub struct Remembered(ArcSwapOption<Given>);
 
@@ -57,22 +57,22 @@ struct Kept {
     chunks: Chunks,
 }
 
-/// Bodies are kept up to this many bytes in all.
+/// The limit of all bodies together, in bytes.
 const BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// A body nobody asks for is dropped after this time.
+/// The time after which an unused body is dropped.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
 // === impl Bodies ===
 
 impl Bodies {
-    /// The body made from this snapshot, if there is one.
+    /// Returns the body made from this snapshot, if there is one.
     pub(super) async fn get(&self, wanted: &Wanted<'_>, encoding: Encoding) -> Option<Chunks> {
         let kept = self.0.get(&Key::of(wanted, encoding)).await?;
         kept.is_of(&wanted.snapshot).then_some(kept.chunks)
     }
 
-    /// Makes a body, once for all who ask for this snapshot at the same time, and keeps it.
+    /// Makes a body, once for all concurrent requests for this snapshot, and keeps it.
     pub(super) async fn keep(
         &self,
         wanted: &Wanted<'_>,
@@ -88,7 +88,7 @@ impl Bodies {
         let replace = |kept: &Kept| !kept.is_of(snapshot);
         let kept = self.0.entry(key).or_insert_with_if(first, replace).await.into_value();
         match make {
-            // Another's was in the making, which is joined whatever snapshot it is of.
+            // Another request's body was being made: it is awaited, whatever its snapshot.
             Some(make) if !kept.is_of(snapshot) => make.await,
             _ => kept.chunks,
         }
@@ -126,7 +126,7 @@ impl Kept {
 // === impl Remembered ===
 
 impl Remembered {
-    /// The body last given, if it is the one wanted and is still kept.
+    /// Returns the last returned body, if it is the requested one and is still kept.
     pub(super) fn of(&self, wanted: &Wanted<'_>) -> Option<(Encoding, Chunks)> {
         let given = self.0.load();
         let given = given.as_ref().filter(|given| given.is(wanted))?;
@@ -147,13 +147,15 @@ impl Remembered {
 // === impl Given ===
 
 impl Given {
-    /// The query is the target's own and need not be compared.
+    /// Reports whether this is the wanted body; the query is the target's own and need not be
+    /// compared.
     fn is(&self, wanted: &Wanted<'_>) -> bool {
         self.representation == wanted.representation && is_same(&self.snapshot, &wanted.snapshot)
     }
 }
 
-/// A weak reference keeps the place of a dropped snapshot from being taken by another.
+/// Reports whether both are the same snapshot; a weak reference prevents the reuse of a dropped
+/// snapshot's address.
 fn is_same(held: &Weak<Snapshot>, snapshot: &Arc<Snapshot>) -> bool {
     std::ptr::eq(held.as_ptr(), Arc::as_ptr(snapshot)) || is_on(Mutant::StaleBody)
 }
@@ -174,12 +176,12 @@ mod tests {
         Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All)
     }
 
-    /// A list of no pods; each has a snapshot of its own.
+    /// Returns a list of no pods; each has its own snapshot.
     fn wanted(query: &Query) -> Wanted<'_> {
         Wanted { snapshot: pods(7, &[]), query, representation: Representation::Object }
     }
 
-    /// The same list of metadata only.
+    /// Returns the same list, metadata only.
     fn metadata<'a>(wanted: &Wanted<'a>) -> Wanted<'a> {
         let representation = Representation::Metadata(MetadataVersion::V1);
         Wanted { snapshot: wanted.snapshot.clone(), query: wanted.query, representation }
@@ -188,7 +190,7 @@ mod tests {
     #[tokio::test]
     async fn a_body_is_given_only_for_the_snapshot_it_was_made_from() {
         let (bodies, all) = (Bodies::default(), all());
-        // The same version of the same query, yet not the same state.
+        // These are the same version of the same query, but different states.
         let (old, new) = (wanted(&all), wanted(&all));
         assert_eq!(bodies.get(&old, Encoding::Identity).await, None);
         let made = bodies.keep(&old, Encoding::Identity, async { body("old") }).await;
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_in_the_making_is_not_given_for_a_newer_snapshot() {
+    async fn an_unfinished_body_is_not_returned_for_a_newer_snapshot() {
         let (bodies, all) = (Bodies::default(), all());
         let (old, new) = (wanted(&all), wanted(&all));
         let (release, released) = tokio::sync::oneshot::channel::<()>();

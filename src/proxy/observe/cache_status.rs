@@ -1,4 +1,4 @@
-//! The words of `Cache-Status`: where an answer came from (RFC 9211).
+//! The values of `Cache-Status`: the source of a response (RFC 9211).
 
 use http::{HeaderName, HeaderValue, Response};
 
@@ -7,13 +7,14 @@ use crate::{api::version::Freshness, body::Body, metrics::DocumentResult, proxy:
 /// The header.
 pub(super) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
-/// Adds what is said of this answer.
+/// Adds the header to a response.
 pub(super) fn with_status(mut response: Response<Body>, status: HeaderValue) -> Response<Body> {
     response.headers_mut().append(CACHE_STATUS, status);
     response
 }
 
-/// Written out, because every answer from memory carries one of them.
+/// Returns the value for a hit. The values are constants, because every response from the cache has
+/// one.
 pub(super) fn hit_of(level: Level) -> &'static str {
     match level {
         Level::Configured(Freshness::MostRecent) => "listless; hit; detail=mostRecent",
@@ -24,7 +25,7 @@ pub(super) fn hit_of(level: Level) -> &'static str {
     }
 }
 
-/// The same for documents of discovery.
+/// Returns the value for a document of discovery.
 pub(super) fn given_of(result: DocumentResult) -> &'static str {
     match result {
         DocumentResult::Memory => "listless; hit; detail=discovery",
@@ -33,7 +34,7 @@ pub(super) fn given_of(result: DocumentResult) -> &'static str {
     }
 }
 
-/// The value of the header.
+/// Converts a value of the header.
 pub(super) fn said(status: &str) -> HeaderValue {
     HeaderValue::from_str(status).expect("made of our own words")
 }
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_word_of_a_hit_is_the_level() {
+    fn the_detail_of_a_hit_is_the_level() {
         let configured =
             [Freshness::MostRecent, Freshness::Session, Freshness::Bounded, Freshness::Any];
         let levels = configured.into_iter().map(Level::Configured);

@@ -1,4 +1,4 @@
-//! A body that reports to its record: how long it is, what it says, and when it is whole.
+//! A body that reports its length, its fingerprint and its end to its record.
 
 use std::{
     pin::Pin,
@@ -22,7 +22,7 @@ pub(super) struct Counted {
     pub(super) fingerprint: Option<Box<Fingerprint>>,
 }
 
-/// What the event that ends a watch of an expired version contains.
+/// A part of the event that ends a watch of an expired version.
 const EXPIRED: &[u8] = br#""code":410"#;
 
 // === impl Counted ===
@@ -71,7 +71,7 @@ impl Counted {
     }
 
     fn is_whole(&mut self) {
-        // The answer to HEAD has no body to compare.
+        // The response to HEAD has no body to compare.
         if let Some(fingerprint) = self.fingerprint.take()
             && self.log.bytes > 0
         {
@@ -80,7 +80,7 @@ impl Counted {
     }
 }
 
-/// Whether these bytes are the event that ends a watch of an expired version (S-WATCH-20).
+/// Reports whether these bytes are the event that ends a watch of an expired version (S-WATCH-20).
 fn says_expired(bytes: &[u8]) -> bool {
     bytes.starts_with(br#"{"type":"ERROR""#)
         && bytes.windows(EXPIRED.len()).any(|window| window == EXPIRED)

@@ -1,4 +1,4 @@
-//! The end of a request's record: its metrics, its account and its line in the log.
+//! The end of a request's record: its metrics, its account and its log line.
 
 use super::{
     RequestLog,
@@ -10,7 +10,7 @@ use crate::{
     tap::Phase,
 };
 
-/// Writes the line of a request at a level that the macro must know beforehand.
+/// Writes the log line of a request at a level that is a compile-time constant.
 macro_rules! line {
     ($level:ident, $log:expr, $duration:expr) => {{
         let log: &RequestLog = $log;

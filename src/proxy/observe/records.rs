@@ -1,7 +1,9 @@
-//! Who reads records but the metrics: the access log, and the audit of answers from memory.
+//! The receivers of request records beside the metrics: the access log, and the audit of responses
+//! from the cache.
 //!
-//! Invariant: neither is ever shown a credential, whichever header or parameter it stands in: of a
-//! client's name only what looks like one is taken, and what repeats the caller's token is left out.
+//! Invariant: neither receives a credential, in whichever header or parameter it is. A client's
+//! name is recorded only if it has the form of a name. A text that repeats the caller's token is
+//! omitted.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -22,7 +24,7 @@ use crate::{
     tap::Tap,
 };
 
-/// Where records go; cheap to clone.
+/// The receivers of records; cheap to clone.
 #[derive(Clone)]
 pub struct Records(Arc<Inner>);
 
@@ -32,28 +34,28 @@ struct Inner {
     random: Random,
 }
 
-/// Who hears of requests.
+/// The receivers of request records.
 pub struct Audience {
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
-    /// Who asks what.
+    /// The accounts of requests.
     pub insight: Insight,
-    /// What was answered from memory.
+    /// The audit of responses from the cache.
     pub audit: Audit,
-    /// Who watches requests now.
+    /// The live viewers of requests.
     pub tap: Tap,
 }
 
-/// What is taken down of a client beside what it asks.
+/// The recorded properties of a client, beside its request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Client {
-    /// What it calls itself.
+    /// Its user agent.
     pub(super) agent: Box<str>,
-    /// Whether its own token stands in the target.
+    /// The exposure of its token in the target.
     pub(super) target: Exposure,
 }
 
-/// Whether a request's target repeats the caller's token.
+/// The exposure of the caller's token in a request's target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Exposure {
     #[default]
@@ -61,39 +63,40 @@ pub(super) enum Exposure {
     Token,
 }
 
-/// Whether a request has a line of its own in the log.
+/// The choice whether a request has its own log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// It has.
+    /// It has one.
     Shown,
-    /// Only for whoever turned such lines on by the log's filter.
+    /// It has one only if the log's filter enables such lines.
     Filtered,
 }
 
 // === impl Records ===
 
 impl Records {
-    /// Goes by the configuration in force; which lines are shown is drawn from `random`.
+    /// Creates the receivers. They follow the current configuration; the sample of log lines is
+    /// drawn from `random`.
     pub fn new(audience: Audience, config: watch::Receiver<Arc<Config>>, random: Random) -> Self {
         Self(Arc::new(Inner { audience, config, random }))
     }
 
-    /// What is counted.
+    /// Returns the metrics.
     pub fn metrics(&self) -> &Metrics {
         &self.0.audience.metrics
     }
 
-    /// Who asks what.
+    /// Returns the accounts of requests.
     pub fn insight(&self) -> &Insight {
         &self.0.audience.insight
     }
 
-    /// Who watches requests now.
+    /// Returns the live viewers of requests.
     pub(super) fn tap(&self) -> &Tap {
         &self.0.audience.tap
     }
 
-    /// Takes down the client of a request, if anybody will look at it.
+    /// Records the client of a request, if any receiver needs it.
     pub(super) fn client<B>(&self, request: &Request<B>) -> Client {
         if self.access().level == AccessLevel::Off && !self.0.audience.audit.is_on() {
             return Client::default();
@@ -102,7 +105,7 @@ impl Records {
         Client { agent: credential::name_of_client(headers).into(), target: exposure(request) }
     }
 
-    /// Whether a request that ended so has a line in the log.
+    /// Selects whether a request with this result has a log line.
     pub(super) fn line(&self, code: StatusCode, served_by: ServedBy) -> Line {
         let AccessLog { level, sample } = self.access();
         let failed = code.is_server_error() || served_by == ServedBy::Proxy;
@@ -114,7 +117,7 @@ impl Records {
         if shown { Line::Shown } else { Line::Filtered }
     }
 
-    /// Tells of an answer from memory.
+    /// Writes a response from the cache to the audit.
     pub(super) fn audit(
         &self,
         target: &Target,
@@ -171,7 +174,7 @@ fn subject(info: &RequestInfo) -> Subject<'_> {
 fn of_resource(request: &ResourceRequest) -> Subject<'_> {
     let read = request.read.as_ref().map(|read| &read.query).ok();
     let query = read.or_else(|| request.watch.as_ref().map(|watch| &watch.query));
-    // The name in the path is a selector of ours, not of the client's.
+    // The name in the path becomes a selector here; the client did not send it as one.
     let fields = query.filter(|_| request.name.is_none()).map(|query| &query.fields);
     Subject {
         verb: request.verb.as_str(),
@@ -186,13 +189,13 @@ fn of_resource(request: &ResourceRequest) -> Subject<'_> {
     }
 }
 
-/// Whether a request's target repeats its token.
+/// Checks whether a request's target repeats its token.
 pub(super) fn exposure<B>(request: &Request<B>) -> Exposure {
     let target = request.uri().path_and_query().map_or("", |target| target.as_str());
     if credential::is_told(request.headers(), target) { Exposure::Token } else { Exposure::Clean }
 }
 
-/// A namespace that may stand in a log: a name, and not whatever a path may hold.
+/// Returns a namespace that may be logged: only a valid name, because a path may hold any text.
 pub(super) fn shown(namespace: Option<&str>) -> Option<&str> {
     const LENGTH_MAX: usize = 63;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -204,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_are_shown_as_namespaces() {
+    fn only_valid_names_are_logged_as_namespaces() {
         assert_eq!(shown(Some("shop-1")), Some("shop-1"));
         for odd in ["a\nb", "a b", "x".repeat(64).as_str()] {
             assert_eq!(shown(Some(odd)), None);

@@ -53,7 +53,7 @@ struct Last {
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct Remembered(Mutex<Weak<Repeats>>);
 
-/// Reads with counters.
+/// The limit of reads with counters.
 const REPEATS_MAX: usize = 8192;
 
 /// Memory of all counters together: a map holds up to twice as many slots as entries.
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_reads_come_the_table_is_bounded_and_the_busiest_stay() {
+    fn the_table_is_bounded_and_keeps_the_busiest_reads() {
         let (table, now) = (table(), Instant::now());
         let rate = Rate::new(1.0, 2);
         let busy: Vec<_> = (0..8).map(|key| table.make(key, 0, now)).collect();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_were_dropped_are_not_kept_where_they_were_remembered() {
+    fn a_reference_to_counters_does_not_keep_them_alive() {
         let (table, now) = (table(), Instant::now());
         let remembered = Remembered::default();
         table.make(1, 0, now);

@@ -1,4 +1,4 @@
-//! Facts that an answer teaches a session.
+//! The facts that a session learns from a response.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::{
     cache::digest::Digest,
 };
 
-/// A list that the apiserver answered.
+/// A list response of the apiserver.
 #[derive(Clone, Debug)]
 pub struct List {
     /// The query that selects it.
@@ -20,19 +20,19 @@ pub struct List {
     pub source: Source,
     /// Its content, if all of it was read.
     pub digest: Option<Digest>,
-    /// The replicas it was compared with, by query: from which version on each shows as much, apart
-    /// from what is expected of single objects.
+    /// The replicas it was compared with. Each has the version from which it shows as much, apart
+    /// from the expectations of single objects.
     pub compared: Vec<(Query, ResourceVersion)>,
-    /// When it was sent, if it was consistent and all of it was read.
+    /// The time it was sent, if it was consistent and read completely.
     pub consistent_since: Option<Instant>,
 }
 
-/// One page of a list, which may be all of it.
+/// One page of a list, which may be the whole list.
 #[derive(Clone, Debug)]
 pub struct Paging {
-    /// The token it was asked for by; none: it is the first.
+    /// The token of the request; `None` for the first page.
     pub token: Option<Arc<str>>,
-    /// The token of the next page; none: it is the last.
+    /// The token of the next page; `None` for the last page.
     pub next: Option<Arc<str>>,
     /// Its last key.
     pub last: Option<ObjectKey>,
@@ -40,63 +40,64 @@ pub struct Paging {
     pub digest: Digest,
 }
 
-/// The place of a page in its list.
+/// The range of a page in its list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// It holds what comes after this key.
+    /// The last key before the page.
     pub after: Option<ObjectKey>,
-    /// It holds nothing after this key.
+    /// The last key of the page.
     pub until: Option<ObjectKey>,
     /// The content of the whole list, if this was its last page.
     pub digest: Option<Digest>,
 }
 
-/// Where a version was seen.
+/// The source of a version.
 ///
-/// A consistent read of an old release has the revision of the whole storage; the cache of a quiet
-/// resource reaches it only with its next event or bookmark, and answers 504 until then.
+/// A consistent read of an old release returns the revision of the whole storage. The apiserver's
+/// cache of a quiet resource reaches it only with its next event or bookmark, and answers 504 until
+/// then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// In a consistent list, or one of ours.
+    /// A consistent list, or a list of a replica.
     Storage,
-    /// In an answer of the apiserver's cache, or in an object.
+    /// A response of the apiserver's cache, or an object.
     Cache,
 }
 
-/// Labels of an object as a write's answer or a GET showed them; `None` when they were not seen.
+/// The labels of an object in a write's response or a GET; `None` if they were not seen.
 pub type KnownLabels = Option<Arc<BTreeMap<String, String>>>;
 
-/// What the session knows of one object.
+/// The known state of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expectation {
     /// It was shown or written at this version.
     AtLeast(ResourceVersion, KnownLabels),
-    /// It was deleted; the version of the deletion is known where the answer was an object.
+    /// It was deleted; the version of the deletion is known if the response was an object.
     Gone {
-        /// The deleted object's uid, when the answer told it.
+        /// The deleted object's uid, if the response contained it.
         uid: Option<Arc<str>>,
-        /// The version of the deletion, when the answer told it.
+        /// The version of the deletion, if the response contained it.
         version: Option<ResourceVersion>,
     },
-    /// A list did not have it, though it should have been in it.
+    /// A list lacked it, though its selection matched.
     Left {
-        /// What selects the list.
+        /// The query of the list.
         selection: Arc<Query>,
-        /// The version it was known at before.
+        /// The object's version before.
         than: ResourceVersion,
         /// The list's version.
         version: ResourceVersion,
     },
     /// A create was refused because it exists.
     Exists,
-    /// A write's outcome is unknown, or it was refused because our view was stale.
+    /// A write's outcome is unknown, or a write was refused because the client's view was stale.
     Uncertain,
 }
 
 // === impl List ===
 
 impl List {
-    /// A list of which nothing is known but its version.
+    /// Returns a list of which only the version is known.
     pub fn unread(query: Query, version: ResourceVersion, source: Source) -> Self {
         let (digest, compared, consistent_since) = (None, Vec::new(), None);
         Self { query, version, source, digest, compared, consistent_since }
@@ -106,7 +107,7 @@ impl List {
 // === impl Expectation ===
 
 impl Expectation {
-    /// The version that was told, of the object or of what became of it.
+    /// Returns the version in the response, of the object or of its deletion.
     pub(super) fn version(&self) -> Option<&ResourceVersion> {
         match self {
             Self::AtLeast(version, _) | Self::Left { version, .. } => Some(version),

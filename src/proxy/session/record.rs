@@ -1,4 +1,4 @@
-//! What a session knows of one group-resource. Pure.
+//! The state of a session for one group-resource. Pure.
 
 mod expected;
 mod mark;
@@ -29,33 +29,33 @@ pub(super) use objects::{EXPECTED_BYTES_MAX, EXPECTED_MAX};
 /// Marks, expectations and barriers of one group-resource.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Record {
-    /// The highest version of anything shown to the session, and when it came to be known: what
-    /// forwarded reads must reach.
+    /// The highest version shown to the session, and the time it was learned: forwarded reads must
+    /// reach it.
     shown: Option<ShownVersion>,
     /// The collections that were shown.
     marks: Marks,
     pages: Pages,
-    /// Consistent reads of late: when each was sent, and the version it returned.
+    /// The recent consistent reads: the send time and the returned version of each.
     proofs: VecDeque<(Instant, ResourceVersion)>,
     expected: HashMap<ObjectKey, Expected>,
-    /// Memory of the expectations, estimated.
+    /// The memory of the expectations, estimated.
     expected_bytes: usize,
-    /// As many expectations are worth being looked through for superfluous ones.
+    /// The number of expectations from which a search for superfluous ones is worthwhile.
     crowd: usize,
-    /// The replicas by which the last superfluous ones were dropped, and the version each was at.
+    /// The replicas of the last removal of superfluous expectations, and the version of each.
     pruned_by: Vec<(Query, ResourceVersion)>,
     sweeps: Vec<Sweep>,
-    /// Watches being shown to the session whose events cannot be read along.
+    /// The open watches whose events cannot be parsed.
     pub(super) blind_watches: usize,
-    /// A consistent state was shown since the session began.
+    /// `true` if a consistent state was shown since the session began.
     pub(super) has_consistent: bool,
-    /// The last answer was 410 or 504.
+    /// `true` if the last response was 410 or 504.
     pub(super) upstream_next: bool,
-    /// A bound was reached since this was last asked.
+    /// `true` if a limit was reached since the last check.
     pub(super) overflowed: bool,
 }
 
-/// What a read asks of a replica.
+/// The requirements of a read on a replica.
 #[derive(Clone, Copy, Debug)]
 struct Demand<'a> {
     query: &'a Query,
@@ -69,7 +69,7 @@ struct ShownVersion {
     source: Source,
 }
 
-/// A write over a whole scope, such as deletecollection, or a list that could not be read.
+/// A write over a whole scope, such as deletecollection, or an unparsed list.
 #[derive(Clone, Debug)]
 struct Sweep {
     scope: Scope,
@@ -77,19 +77,19 @@ struct Sweep {
     proven: Option<ResourceVersion>,
 }
 
-/// Scope-wide barriers remembered per group-resource; beyond it they become one over everything.
+/// The limit of scope-wide barriers per group-resource; above it they become one over everything.
 const SWEEPS_MAX: usize = 64;
 
-/// Proofs remembered per group-resource.
+/// The limit of proofs per group-resource.
 const PROOFS_MAX: usize = 16;
 
-/// How long after it became known a version's event may be expected.
+/// The time after which a version's event is no longer expected soon.
 pub(super) const IMMINENT: Duration = Duration::from_secs(1);
 
 // === impl Record ===
 
 impl Record {
-    /// Whether a replica may answer a read of this query.
+    /// Decides whether a replica may answer a read of this query.
     pub(super) fn judge(&self, query: &Query, held: Held<'_>, now: Instant) -> Verdict {
         if self.blind_watches > 0 {
             return Verdict::Barred;
@@ -106,7 +106,7 @@ impl Record {
         verdict
     }
 
-    /// The same for a read that only must not go back.
+    /// Decides the same for a read that only must not go back.
     pub(super) fn judge_shown(&self, query: &Query, held: Held<'_>, now: Instant) -> Verdict {
         let demand = Demand { query, held };
         let mut verdict = self.marks.judge(&demand, now).stricter(self.judge_pruned(held));
@@ -117,7 +117,7 @@ impl Record {
         verdict
     }
 
-    /// A picture from before what was dropped as superfluous is not to be shown.
+    /// Refuses a snapshot from before the expectations that were removed as superfluous.
     fn judge_pruned(&self, held: Held<'_>) -> Verdict {
         let pruned_by = self.pruned_by.iter().find(|(replica, _)| replica == held.query);
         match pruned_by {
@@ -170,13 +170,13 @@ impl Record {
         }
     }
 
-    /// Anything of the resource was shown at this version.
+    /// Notes that any part of the resource was shown at this version.
     pub(super) fn show(&mut self, version: &ResourceVersion, source: Source, at: Instant) {
         self.reach(version, source, at);
         self.raise_mark(Mark::of_everything(version.clone(), at));
     }
 
-    /// A replica's state was shown, or a part of it.
+    /// Notes that all or a part of a replica's state was shown.
     pub(super) fn show_replica(
         &mut self,
         replica: &Query,
@@ -189,7 +189,7 @@ impl Record {
         self.raise_mark(Mark::new(of, Origin::Replica, version, at));
     }
 
-    /// A list of the apiserver's was shown.
+    /// Notes that a list from the apiserver was shown.
     pub(super) fn show_list(&mut self, list: List, at: Instant) {
         if let Some(sent_at) = list.consistent_since.filter(|_| list.query.selects_all()) {
             let settled =
@@ -214,7 +214,7 @@ impl Record {
         }
     }
 
-    /// What forwarded reads must reach from now on.
+    /// Raises the version that forwarded reads must reach.
     fn reach(&mut self, version: &ResourceVersion, source: Source, at: Instant) {
         self.has_consistent |= source == Source::Storage;
         let is_newer = |shown: &ShownVersion| (&shown.version, shown.source) < (version, source);
@@ -241,8 +241,8 @@ impl Record {
         }
     }
 
-    /// Demands of `heir` everything demanded here, or more: every version becomes a floor, and what
-    /// has none bars everything.
+    /// Adds all demands of this record to `heir`, or stricter ones: every version becomes a floor,
+    /// and a demand without a version bars everything.
     pub(super) fn bequeath(&self, heir: &mut Self, now: Instant) {
         if let Some(ShownVersion { version, at, .. }) = &self.shown {
             heir.show(version, Source::Storage, *at);
@@ -264,7 +264,7 @@ impl Record {
         self.expected.len() + self.sweeps.len() + self.marks.len()
     }
 
-    /// Memory held, estimated.
+    /// Returns the memory held, estimated.
     pub(super) fn bytes(&self) -> usize {
         self.expected_bytes + self.marks.bytes() + size_of_val(&*self.sweeps)
     }
@@ -294,20 +294,20 @@ impl Record {
         self.proofs.push_back((sent_at, version.clone()));
     }
 
-    /// Whether the data itself went back, as a restored etcd's: a consistent read came out below what
-    /// was shown before it was sent (S-CONS-09).
+    /// Reports whether the storage itself went back, as after a restore of etcd. A consistent read
+    /// then returns a version below one that was shown before it was sent (S-CONS-09).
     fn is_refuted_by(&self, sent_at: Instant, version: &ResourceVersion) -> bool {
         let refutes = |shown: &ShownVersion| *version < shown.version && shown.at < sent_at;
         self.shown.as_ref().is_some_and(refutes)
     }
 }
 
-/// Whether some object could be in both.
+/// Reports whether an object could be in both scopes.
 fn scopes_meet(one: &Scope, other: &Scope) -> bool {
     one.contains(other) || other.contains(one)
 }
 
-/// Whether the object of this key could be selected by the query, by its name and namespace.
+/// Reports whether the query could select the object of this key, by its name and namespace.
 fn touches(query: &Query, key: &ObjectKey) -> bool {
     let in_scope = query.scope.namespace().is_none_or(|namespace| {
         key.namespace().is_none_or(|key_namespace| key_namespace == namespace)
@@ -320,7 +320,7 @@ fn touches(query: &Query, key: &ObjectKey) -> bool {
             .is_none_or(|namespace| key.namespace() == Some(namespace))
 }
 
-/// Judges by a version when there is one, and says `otherwise` when there is none.
+/// Decides by a version if there is one; returns `otherwise` if there is none.
 fn by_version(
     version: &Option<ResourceVersion>,
     snapshot: &Snapshot,

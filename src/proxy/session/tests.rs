@@ -40,7 +40,8 @@ fn gone(uid: Option<&str>, at: Option<u64>) -> Expectation {
     Expectation::Gone { uid: uid.map(Into::into), version: at.map(version) }
 }
 
-/// What a session that learned one thing says of the pods `a` (uid `1`, version 5, app `web`) at 10.
+/// Returns the verdict of a session that learned one fact about the pods `a` (uid `1`, version 5,
+/// app `web`) at 10.
 fn judged(query: &Query, learn: impl FnOnce(&mut Session, Instant)) -> Verdict {
     let now = Instant::now();
     let mut session = Session::default();
@@ -52,7 +53,7 @@ fn everything() -> Query {
     query(None, "")
 }
 
-/// What it says of a replica of all pods.
+/// Returns its verdict about a replica of all pods.
 fn judge(session: &Session, query: &Query, snapshot: &Snapshot, now: Instant) -> Verdict {
     session.judge(query, Held { query: &everything(), snapshot }, now)
 }
@@ -62,12 +63,12 @@ fn behind(number: u64) -> Verdict {
 }
 
 #[test]
-fn a_session_that_saw_nothing_is_content_with_anything() {
+fn a_session_without_facts_accepts_any_snapshot() {
     assert_eq!(judged(&query(None, ""), |_, _| {}), Verdict::Satisfied);
 }
 
 #[test]
-fn nothing_older_than_what_was_shown_is_shown_whatever_the_query() {
+fn no_query_shows_older_state_than_was_shown() {
     for query in [query(None, ""), query(Some("shop"), "app=web"), query(Some("other"), "")] {
         let shown = |at| {
             judged(&query, |session, now| {
@@ -80,7 +81,7 @@ fn nothing_older_than_what_was_shown_is_shown_whatever_the_query() {
 }
 
 #[test]
-fn a_version_seen_long_ago_is_not_worth_waiting_for() {
+fn a_read_does_not_wait_for_a_version_seen_long_ago() {
     let now = Instant::now();
     let mut session = Session::default();
     session.shown(&resource(), &version(11), Source::Cache, now);
@@ -90,7 +91,7 @@ fn a_version_seen_long_ago_is_not_worth_waiting_for() {
 }
 
 #[test]
-fn an_own_write_is_awaited_only_where_it_could_be_seen() {
+fn a_read_waits_for_an_own_write_only_if_it_could_select_it() {
     let wrote = |name: &'static str, at, labels, query: &Query| {
         judged(query, |session, now| {
             session.expect(&resource(), key(name), Expectation::AtLeast(version(at), labels), now);
@@ -102,20 +103,20 @@ fn an_own_write_is_awaited_only_where_it_could_be_seen() {
     assert_eq!(wrote("b", 12, web(), &all), behind(12), "it is missing");
     assert_eq!(wrote("b", 9, web(), &all), Verdict::Satisfied, "it came and went");
     assert_eq!(wrote("b", 12, web(), &query(Some("shop"), "app=web")), behind(12));
-    // S-WRITE-23: outside the selection its event never comes.
+    // S-WRITE-23: outside the selection, its event never arrives.
     assert_eq!(wrote("b", 12, web(), &query(Some("shop"), "app=db")), Verdict::Satisfied);
     assert_eq!(wrote("b", 12, web(), &query(Some("other"), "")), Verdict::Satisfied);
-    // It is in the selection, and must be seen to leave it.
+    // It is in the selection, and the replica must show that it leaves it.
     let db = || Some(Arc::new(BTreeMap::from([("app".to_owned(), "db".to_owned())])));
     assert_eq!(wrote("a", 12, db(), &query(Some("shop"), "app=web")), behind(12));
-    // It was not in the selection and is not now.
+    // It was not in the selection and is not in it now.
     assert_eq!(wrote("a", 12, web(), &query(Some("shop"), "app=db")), Verdict::Satisfied);
-    // Labels that were not seen could match.
+    // Unknown labels could match.
     assert_eq!(wrote("b", 12, None, &query(Some("shop"), "app=db")), behind(12));
 }
 
 #[test]
-fn an_own_write_is_not_awaited_by_a_read_of_another_object() {
+fn a_read_of_another_object_does_not_wait_for_an_own_write() {
     let fields = FieldSelector::name("other");
     let get = Query { fields, ..query(Some("shop"), "") };
     let verdict = judged(&get, |session, now| {
@@ -125,7 +126,7 @@ fn an_own_write_is_not_awaited_by_a_read_of_another_object() {
 }
 
 #[test]
-fn a_deleted_object_must_leave_before_anything_is_shown() {
+fn a_deleted_object_must_leave_the_snapshot_first() {
     let deleted = |name: &'static str, expectation| {
         judged(&query(None, ""), |session, now| {
             session.expect(&resource(), key(name), expectation, now);
@@ -140,7 +141,7 @@ fn a_deleted_object_must_leave_before_anything_is_shown() {
 }
 
 #[test]
-fn what_lacks_a_deleted_object_does_not_show_it_and_what_has_one_of_its_name_waits() {
+fn a_snapshot_without_the_deleted_object_answers_and_a_namesake_waits() {
     let at_12 = || Expectation::AtLeast(version(12), web());
     let deleted = |query: &Query, name: &str, deletion: Expectation| {
         judged(query, |session, now| {
@@ -150,20 +151,20 @@ fn what_lacks_a_deleted_object_does_not_show_it_and_what_has_one_of_its_name_wai
     };
     let all = query(None, "");
     assert_eq!(deleted(&all, "b", gone(Some("2"), Some(14))), Verdict::Satisfied);
-    // Of another uid it may be the one before.
+    // An object with another uid may be the previous one.
     assert_eq!(deleted(&all, "a", gone(Some("2"), Some(14))), behind(14));
     for unknown in [gone(Some("2"), None), gone(None, None)] {
         assert_eq!(deleted(&all, "b", unknown.clone()), Verdict::Satisfied, "{unknown:?}");
         assert_eq!(deleted(&all, "a", unknown.clone()), behind(12), "{unknown:?}");
     }
     assert_eq!(deleted(&all, "b", Expectation::Uncertain), behind(12));
-    // It was not of these.
+    // It was not selected by this query.
     let others = query(None, "app=db");
     assert_eq!(deleted(&others, "b", gone(Some("2"), None)), Verdict::Satisfied);
 }
 
 #[test]
-fn an_uncertain_write_bars_what_it_touches_until_a_later_consistent_read_is_reached() {
+fn an_uncertain_write_bars_its_object_until_a_later_consistent_read() {
     let now = Instant::now();
     let before = now - Duration::from_millis(1);
     let uncertain = |proofs: &[(Instant, u64)]| {
@@ -183,7 +184,7 @@ fn an_uncertain_write_bars_what_it_touches_until_a_later_consistent_read_is_reac
 }
 
 #[test]
-fn a_sweep_bars_its_scope_and_whatever_contains_it() {
+fn a_sweep_bars_every_scope_that_overlaps_it() {
     let swept = |query: &Query, scope: Scope| {
         judged(query, |session, now| session.swept(&resource(), scope, now))
     };
@@ -195,7 +196,7 @@ fn a_sweep_bars_its_scope_and_whatever_contains_it() {
 }
 
 #[test]
-fn an_older_answer_that_comes_late_does_not_lower_what_is_expected() {
+fn a_late_older_response_does_not_lower_an_expectation() {
     let verdict = judged(&query(None, ""), |session, now| {
         for at in [12, 11] {
             let wrote = Expectation::AtLeast(version(at), web());
@@ -232,7 +233,7 @@ fn the_floor_of_a_forwarded_read_is_the_highest_version_it_must_show() {
 }
 
 #[test]
-fn what_does_not_fit_becomes_stricter_not_forgotten() {
+fn state_above_a_limit_becomes_stricter() {
     let now = Instant::now();
     let mut session = Session::default();
     for number in 0..=EXPECTED_MAX as u64 {
@@ -255,7 +256,7 @@ fn what_does_not_fit_becomes_stricter_not_forgotten() {
 }
 
 #[test]
-fn what_every_replica_has_reached_is_forgotten_and_nothing_else() {
+fn only_state_that_every_replica_has_reached_is_pruned() {
     let (now, all) = (Instant::now(), everything());
     let mut session = Session::default();
     let wrote = |at| Expectation::AtLeast(version(at), web());
@@ -280,14 +281,15 @@ fn what_every_replica_has_reached_is_forgotten_and_nothing_else() {
     assert_eq!(session.floor(&all), Floor::Consistent, "what was forgotten remains a floor");
 }
 
-/// A replica of one query at a version, with no objects, of a session that was shown `shown`.
+/// Returns the verdict about an empty replica of one query at a version, for a session that was
+/// shown `shown`.
 fn empty_at(session: &Session, read: &Query, replica: &Query, at: u64) -> Verdict {
     let snapshot = pods(at, &[]);
     session.judge(read, Held { query: replica, snapshot: &snapshot }, Instant::now())
 }
 
 #[test]
-fn a_replica_that_is_behind_another_answers_once_nothing_is_known_to_have_changed() {
+fn an_older_replica_answers_once_its_objects_are_known_unchanged() {
     let (now, wide, narrow) = (Instant::now(), everything(), query(Some("shop"), ""));
     let mut session = Session::default();
     session.shown_by(&wide, &version(20), Source::Storage, now);
@@ -302,7 +304,7 @@ fn a_replica_that_is_behind_another_answers_once_nothing_is_known_to_have_change
     assert_eq!(empty_at(&session, &narrow, &narrow, 10), Verdict::Satisfied);
     assert_eq!(empty_at(&session, &narrow, &narrow, 9), behind(10), "it went back");
     assert_eq!(session.list_version(&narrow, held), Some(version(20)), "lists never go back");
-    // More is shown, and only that is looked at.
+    // More is shown, and only the new part is examined.
     session.shown_by(&wide, &version(30), Source::Storage, now);
     let [doubt] = &session.doubts(&narrow, held)[..] else { panic!("one doubt") };
     assert_eq!((doubt.after.clone(), doubt.until.clone()), (version(20), version(30)));
@@ -312,7 +314,7 @@ fn a_replica_that_is_behind_another_answers_once_nothing_is_known_to_have_change
 }
 
 #[test]
-fn a_mark_binds_where_its_objects_can_be_and_whatever_their_labels() {
+fn a_mark_binds_the_scope_of_its_objects_with_any_labels() {
     let now = Instant::now();
     let mut session = Session::default();
     let list = List::unread(query(Some("shop"), "app=web"), version(20), Source::Storage);
@@ -330,7 +332,7 @@ fn a_mark_binds_where_its_objects_can_be_and_whatever_their_labels() {
 }
 
 #[test]
-fn a_list_of_the_same_content_answers_and_has_the_version_of_the_last() {
+fn a_list_of_equal_content_answers_at_the_last_shown_version() {
     let (now, all) = (Instant::now(), everything());
     let snapshot = pods(10, &[("shop", "a", "1", 5, "web")]);
     let held = Held { query: &all, snapshot: &snapshot };
@@ -349,7 +351,7 @@ fn a_list_of_the_same_content_answers_and_has_the_version_of_the_last() {
 }
 
 #[test]
-fn what_left_a_list_is_not_shown_in_it_again_but_elsewhere_as_it_became() {
+fn an_object_that_left_a_list_returns_only_elsewhere_and_changed() {
     let now = Instant::now();
     let web = query(Some("shop"), "app=web");
     let left = |than| Expectation::Left {
@@ -373,7 +375,7 @@ fn what_left_a_list_is_not_shown_in_it_again_but_elsewhere_as_it_became() {
 }
 
 #[test]
-fn marks_and_pages_are_bounded_and_the_rest_is_stricter() {
+fn marks_and_pages_are_bounded_and_become_stricter() {
     let now = Instant::now();
     let mut session = Session::default();
     for number in 0..=MARKS_MAX as u64 {
@@ -395,7 +397,7 @@ fn marks_and_pages_are_bounded_and_the_rest_is_stricter() {
 }
 
 #[test]
-fn after_an_expiry_the_next_read_goes_upstream_once() {
+fn one_read_after_an_expiry_goes_upstream() {
     let mut session = Session::default();
     assert!(!session.must_go_upstream(&resource()));
     session.expired(&resource());
@@ -405,7 +407,7 @@ fn after_an_expiry_the_next_read_goes_upstream_once() {
 }
 
 #[test]
-fn a_watch_that_cannot_be_read_bars_until_it_ended_and_was_followed_by_a_consistent_read() {
+fn an_unreadable_watch_bars_until_its_end_and_a_consistent_read() {
     let now = Instant::now();
     let mut session = Session::default();
     let snapshot = pods(10, &[]);
@@ -420,7 +422,7 @@ fn a_watch_that_cannot_be_read_bars_until_it_ended_and_was_followed_by_a_consist
 }
 
 #[test]
-fn a_bounded_read_needs_a_proof_that_is_young_enough_and_reached() {
+fn a_bounded_read_needs_a_recent_and_reached_proof() {
     let now = Instant::now();
     let mut session = Session::default();
     let all = query(None, "");
@@ -434,7 +436,7 @@ fn a_bounded_read_needs_a_proof_that_is_young_enough_and_reached() {
 }
 
 #[test]
-fn only_versions_that_caches_reach_become_floors_of_relaxed_reads() {
+fn only_versions_that_caches_reach_become_floors() {
     let now = Instant::now();
     let mut session = Session::default();
     let all = query(None, "");
@@ -449,7 +451,7 @@ fn only_versions_that_caches_reach_become_floors_of_relaxed_reads() {
 }
 
 #[test]
-fn after_an_unknown_past_forwarded_reads_are_consistent_until_something_consistent_was_shown() {
+fn forwarded_reads_after_an_unknown_past_stay_consistent_until_one_returned() {
     let now = Instant::now();
     let all = query(None, "");
     assert_eq!(Session::default().floor(&all), Floor::Unknown);
@@ -459,7 +461,7 @@ fn after_an_unknown_past_forwarded_reads_are_consistent_until_something_consiste
     past.bequeath(&mut of_dropped, now);
     for session in [&past, &heir, &of_dropped] {
         assert_eq!(session.floor(&all), Floor::Consistent);
-        // A replica's first list is consistent, and later than all that was seen.
+        // A replica's first list is consistent, and later than everything that was seen.
         assert_eq!(judge(session, &all, &pods(10, &[]), now), Verdict::Satisfied);
     }
     heir.shown(&resource(), &version(11), Source::Cache, now);

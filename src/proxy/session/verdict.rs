@@ -1,51 +1,50 @@
-//! Answers to the questions a session is asked.
+//! The results of a session's decisions.
 
 use crate::{
     api::{query::Query, version::ResourceVersion},
     cache::store::Snapshot,
 };
 
-/// A replica's query and what it holds.
+/// A replica's query and its content.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
-    /// What it follows.
+    /// The query that it follows.
     pub query: &'a Query,
     /// Its objects.
     pub snapshot: &'a Snapshot,
 }
 
-/// Whether a snapshot may answer a read of this session, from the mildest to the strictest.
+/// The decision whether a snapshot may answer a read of this session, from the mildest to the
+/// strictest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing shown or written is missing from it.
+    /// The snapshot lacks nothing that was shown or written.
     Satisfied,
-    /// It must first reach this version.
+    /// The snapshot must first reach this version.
     Behind(ResourceVersion, Imminence),
-    /// An object that was deleted must first leave it.
+    /// A deleted object must first leave the snapshot.
     Leaving,
     /// Something happened whose version is unknown; only the apiserver can answer.
     Barred,
 }
 
-/// Whether waiting a little for a version is likely to help.
+/// The prospect that a short wait for a version helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Imminence {
-    /// It was seen long enough ago for its event to have arrived: none is to be expected, and only
-    /// a bookmark will tell.
+    /// Its event should have arrived already: only a bookmark will show the version.
     Unlikely,
-    /// Its event should be on the way.
+    /// Its event should arrive soon.
     Likely,
 }
 
-/// What a forwarded read must not be older than.
+/// The floor of a forwarded read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Floor {
-    /// Nothing was shown or written yet.
+    /// None: nothing was shown or written yet.
     Unknown,
-    /// At least this version, which the apiserver's caches are sure to reach.
+    /// This version, which the apiserver's caches will certainly reach.
     At(ResourceVersion),
-    /// It must be consistent: something happened whose version is unknown, or which a cache may not
-    /// reach for a long time.
+    /// A consistent read: the version is unknown, or a cache may not reach it for a long time.
     Consistent,
 }
 

@@ -1,17 +1,17 @@
-//! When something that waits looks around again, though there is no news.
+//! The timer that wakes a waiting watch without an event.
 
 use std::pin::Pin;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A timer that is set anew only where it would go off too late, so that news which merely puts it
-/// off costs nothing: whoever waits for it may be woken too early, never too late.
+/// A timer that is reset only if it would fire too late. An event that only postpones it costs
+/// nothing. A waiter may wake too early, never too late.
 pub(super) struct Alarm(Pin<Box<Sleep>>);
 
 // === impl Alarm ===
 
 impl Alarm {
-    /// Goes off at this time.
+    /// Creates a timer that fires at this time.
     pub(super) fn at(time: Instant) -> Self {
         Self(Box::pin(sleep_until(time)))
     }
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_goes_off_early_once_when_it_was_put_off_and_never_late() {
+    async fn a_postponed_timer_fires_early_once_and_never_late() {
         let begun = Instant::now();
         let after = |seconds| begun + Duration::from_secs(seconds);
         let mut alarm = Alarm::at(after(10));

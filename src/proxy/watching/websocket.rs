@@ -1,4 +1,4 @@
-//! A watch as messages of a WebSocket: one text message for each event (S-WATCH-45).
+//! A watch over a WebSocket: one text message for each event (S-WATCH-45).
 
 use std::{io, time::Duration};
 
@@ -13,29 +13,29 @@ use tokio::{
 use super::Watching;
 use crate::websocket::{CLOSE, CLOSE_PROTOCOL_ERROR, Incoming, Message, pong, text_header};
 
-/// What a client sends is read in pieces of this size; a watch's client sends next to nothing.
+/// The size of reads from a client; a watch's client sends almost nothing.
 const READ_BYTES: usize = 512;
 
-/// A client that takes nothing for so long is gone.
+/// The time after which a client that reads nothing is disconnected.
 const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
 
-/// A client that was told of a switch and does not come to it is gone.
+/// The time after which a client that does not complete the protocol switch is disconnected.
 const SWITCH_MAX: Duration = Duration::from_secs(60);
 
 // === impl Watching ===
 
 impl Watching {
-    /// Sends the watch through a connection once it has switched protocols.
+    /// Sends the watch over a connection once it has switched protocols.
     pub fn send_over(self, connection: OnUpgrade) {
         tokio::spawn(async move {
             let Ok(Ok(connection)) = timeout(SWITCH_MAX, connection).await else { return };
             let outcome = converse(Box::new(self), TokioIo::new(connection)).await;
-            tracing::debug!(?outcome, "watch through a WebSocket ended");
+            tracing::debug!(?outcome, "watch over a WebSocket ended");
         });
     }
 }
 
-/// Until the watch or its client ends; events in between never wait for what the client sends.
+/// Runs until the watch or its client ends; events never wait for messages of the client.
 async fn converse<T>(mut watching: Box<Watching>, connection: T) -> io::Result<()>
 where
     T: AsyncRead + AsyncWrite,
@@ -79,7 +79,7 @@ where
     }
 }
 
-/// A message of a line, which is not copied.
+/// Returns the message of a line, without a copy.
 fn text(line: Bytes) -> impl Buf {
     Bytes::from(text_header(line.len())).chain(line)
 }

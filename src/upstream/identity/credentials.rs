@@ -1,7 +1,7 @@
-//! Our own credentials: an Authorization header that stays fresh, and a client certificate.
+//! Listless's own credentials: an Authorization header that stays fresh, and a client certificate.
 //!
-//! Invariants: nothing here can be printed; files are read again as they rotate; plugins are run
-//! on threads that may block, one at a time, and never for each refused request.
+//! Invariants: no credential can be printed. Files are read again as they rotate. Plugins run on
+//! threads that may block, one at a time, and never for each refused request.
 
 use std::{
     path::PathBuf,
@@ -25,29 +25,29 @@ use crate::{
     upstream::expiry,
 };
 
-/// How long a token read from a file is used; the kubelet renews it long before it ends.
+/// The time for which a token from a file is used; the kubelet renews it long before its expiry.
 const TOKEN_FILE_LIFETIME: Duration = Duration::from_secs(60);
 
-/// Refused credentials are obtained anew at most this often.
+/// The shortest interval between renewals of refused credentials.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Our own credentials towards one apiserver.
+/// Listless's own credentials for one apiserver.
 #[derive(Clone)]
 pub(in crate::upstream) struct Credentials(Arc<Shared>);
 
 struct Shared {
     config: Config,
-    /// `as`, `as-groups` and the like of a kubeconfig's user.
+    /// The headers for `as`, `as-groups` and the like of a kubeconfig's user.
     impersonation: HeaderMap,
     token_file: Option<PathBuf>,
     current: ArcSwap<Current>,
-    /// One obtains new ones while others wait.
+    /// The permit to renew the credentials, while others wait.
     gate: Semaphore,
-    /// Who hears of a service account's token.
+    /// The metrics of a service account's token.
     metrics: OnceLock<Metrics>,
 }
 
-/// Credentials as last obtained.
+/// The last credentials.
 struct Current {
     header: Header,
     tls: Option<Arc<ClientConfig>>,
@@ -58,16 +58,16 @@ struct Current {
 enum Header {
     None,
     Fixed(HeaderValue),
-    /// The `kube` crate's, which renews itself before it expires.
+    /// A credential of the `kube` crate, which renews itself before its expiry.
     Renewing(BoxCloneSyncService<Request<Body>, Response<Option<HeaderValue>>, BoxError>),
 }
 
-/// Whether new credentials may get a better answer.
+/// The result of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::upstream) enum Refreshed {
-    /// Others than those that were refused.
+    /// The credentials differ from the refused ones: a retry may succeed.
     Yes,
-    /// They were obtained only just now.
+    /// The credentials were renewed only just now.
     No,
 }
 
@@ -88,17 +88,17 @@ impl Credentials {
         })))
     }
 
-    /// Tells of a service account's token, now and whenever it is read again.
+    /// Publishes metrics of a service account's token, now and whenever it is read again.
     pub(super) fn metered(&self, metrics: Metrics) {
         self.0.current.load().header.tell_expiry(&metrics);
         self.0.metrics.get_or_init(|| metrics);
     }
 
-    /// The value of the Authorization header to send now.
+    /// Returns the current value of the Authorization header.
     pub(in crate::upstream) async fn authorization(&self) -> Result<Option<HeaderValue>, BoxError> {
         let mut current = self.0.current.load_full();
         if self.0.token_file.is_some() && current.obtained_at.elapsed() > TOKEN_FILE_LIFETIME {
-            // A file that cannot be read for the moment leaves us with the token we have.
+            // If a file cannot be read for the moment, the current token stays in use.
             let _ = self.obtain_after(current.obtained_at).await;
             current = self.0.current.load_full();
         }
@@ -111,17 +111,17 @@ impl Credentials {
         }
     }
 
-    /// Headers that go with every request of ours.
+    /// Returns the headers of every own request.
     pub(in crate::upstream) fn impersonation(&self) -> &HeaderMap {
         &self.0.impersonation
     }
 
-    /// The TLS configuration with our client certificate, if we have one.
+    /// Returns the TLS configuration with Listless's client certificate, if it has one.
     pub(in crate::upstream) fn tls(&self) -> Option<Arc<ClientConfig>> {
         self.0.current.load().tls.clone()
     }
 
-    /// Obtains them anew because the apiserver refused those of a request sent at `sent_at`.
+    /// Renews the credentials because the apiserver refused a request sent at `sent_at`.
     pub(in crate::upstream) async fn refresh(
         &self,
         sent_at: Instant,
@@ -137,7 +137,7 @@ impl Credentials {
         Ok(Refreshed::Yes)
     }
 
-    /// Replaces credentials obtained at `known`, unless another has done it meanwhile.
+    /// Replaces credentials obtained at `known`, unless another task has done it meanwhile.
     async fn obtain_after(&self, known: Instant) -> Result<(), BoxError> {
         let _turn = self.0.gate.acquire().await?;
         if self.0.current.load().obtained_at != known {
@@ -148,7 +148,7 @@ impl Credentials {
         let current = match obtained {
             Ok(current) => current,
             Err(error) => {
-                // Not again at once: what failed now fails in a moment too.
+                // It waits before a retry: a failure now would repeat in a moment.
                 let old = self.0.current.load_full();
                 let (header, tls) = (old.header.clone(), old.tls.clone());
                 self.0.current.store(Arc::new(Current {
@@ -163,7 +163,7 @@ impl Credentials {
         Ok(())
     }
 
-    /// Tells of what was obtained anew, unless it is what there was.
+    /// Publishes metrics of new credentials, unless they equal the old ones.
     fn tell(&self, obtained: Option<&Current>) {
         let Some(metrics) = self.0.metrics.get() else { return };
         let Some(current) = obtained else {
@@ -196,7 +196,7 @@ impl Header {
     }
 }
 
-/// The token file of a user who has nothing that goes before it.
+/// Returns the token file of a user, if no other credential takes precedence.
 fn plain_token_file(user: &AuthInfo) -> Option<PathBuf> {
     let other = user.auth_provider.is_some() || user.username.is_some() || user.token.is_some();
     user.token_file.as_ref().filter(|_| !other).map(PathBuf::from)
@@ -207,7 +207,7 @@ async fn obtain(config: &Config, token_file: Option<&PathBuf>) -> Result<Current
         Some(path) => Header::Fixed(read_token(path).await?),
         None => from_user(config).await?,
     };
-    // A plugin that gave a token would only be run once more for a certificate.
+    // A plugin that returned a token would only be run once more for a certificate.
     let ask = matches!(header, Header::None);
     let tls = certificate(config, ask).await?;
     Ok(Current { header, tls, obtained_at: Instant::now() })
@@ -220,7 +220,7 @@ async fn read_token(path: &PathBuf) -> Result<HeaderValue, BoxError> {
     Ok(value)
 }
 
-/// Whatever else the user has; may run a plugin.
+/// Returns the user's other credentials; may run a plugin.
 async fn from_user(config: &Config) -> Result<Header, BoxError> {
     let layer = if runs_a_plugin(&config.auth_info) {
         let config = config.clone();
@@ -235,7 +235,8 @@ async fn from_user(config: &Config) -> Result<Header, BoxError> {
     Ok(Header::Renewing(BoxCloneSyncService::new(service)))
 }
 
-/// A TLS configuration with the user's certificate, if it has one; a plugin is asked if `ask`.
+/// Returns a TLS configuration with the user's certificate, if it has one; a plugin runs for it if
+/// `ask`.
 async fn certificate(config: &Config, ask: bool) -> Result<Option<Arc<ClientConfig>>, BoxError> {
     let mut config = config.clone();
     if !ask {
@@ -249,12 +250,12 @@ async fn certificate(config: &Config, ask: bool) -> Result<Option<Arc<ClientConf
     Ok(tls.client_auth_cert_resolver.has_certs().then(|| Arc::new(tls)))
 }
 
-/// Whether asking for its token may take long.
+/// Reports whether the credentials come from a plugin, which may take long.
 fn runs_a_plugin(user: &AuthInfo) -> bool {
     user.exec.is_some() || user.auth_provider.is_some()
 }
 
-/// Whether it has a certificate, or a plugin that may give one.
+/// Reports whether the user has a certificate, or a plugin that may return one.
 fn has_certificate(user: &AuthInfo) -> bool {
     let own = user.client_certificate.is_some() || user.client_certificate_data.is_some();
     own || user.exec.is_some()

@@ -1,7 +1,8 @@
-//! What a kubeconfig means, followed while its files change: the context, its cluster, its user.
+//! The meaning of a kubeconfig, followed while its files change: the context, its cluster, its
+//! user.
 //!
-//! Only what a client could notice counts. Tokens that an old auth provider keeps writing into the file
-//! do not: they are the same user's.
+//! Only changes that matter to a client count. Tokens that an old auth provider keeps writing into
+//! the file do not: they are the same user's.
 
 use std::{
     fs,
@@ -13,7 +14,7 @@ use kube::config::{AuthInfo, Kubeconfig};
 
 use super::{Error, checked_context, files, read};
 
-/// A context that is served, and the files it was read from.
+/// The served context, and the files it was read from.
 pub struct Followed {
     path: Option<PathBuf>,
     asked: Option<String>,
@@ -23,18 +24,18 @@ pub struct Followed {
     latest: Meaning,
 }
 
-/// What the files mean now, if that is not what they meant when last looked at.
+/// A change of the files' meaning since the last check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Another context is the current one.
     Elsewhere(String),
-    /// The cluster or the user of the context that is served is another one.
+    /// The cluster or the user of the served context has changed.
     Changed,
-    /// Again what is served.
+    /// The served context is current again.
     Back,
 }
 
-/// What changes when a file is written or replaced.
+/// The properties that change when a file is written or replaced.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,
@@ -44,16 +45,16 @@ struct Stamp {
 #[derive(Clone, PartialEq)]
 struct Meaning {
     context: String,
-    /// As JSON, which can be compared.
+    /// The cluster, as JSON, which can be compared.
     cluster: Option<serde_json::Value>,
-    /// The same; never shown, for it holds the user's secrets.
+    /// The user, as JSON; never shown, because it contains secrets.
     user: Option<serde_json::Value>,
 }
 
 // === impl Followed ===
 
 impl Followed {
-    /// Notes what the files mean now; `path` and `asked` are as for reading them.
+    /// Notes the current meaning of the files; `path` and `asked` are as for reading them.
     pub fn begin(path: Option<&Path>, asked: Option<&str>) -> Result<Self, Error> {
         let files = places(path);
         let stamps = stamps(&files);
@@ -62,7 +63,7 @@ impl Followed {
         Ok(Self { path, asked, files, stamps, latest: served.clone(), served })
     }
 
-    /// Looks at the files, and reads them if they have changed.
+    /// Checks the files, and reads them if they have changed.
     pub fn look(&mut self) -> Result<Option<Turn>, Error> {
         let stamps = stamps(&self.files);
         if stamps == self.stamps {
@@ -83,7 +84,7 @@ impl Followed {
         }))
     }
 
-    /// The context that is served.
+    /// Returns the served context.
     pub fn context(&self) -> &str {
         &self.served.context
     }
@@ -114,7 +115,7 @@ impl Meaning {
     }
 }
 
-/// A user without what is written again and again.
+/// Returns a user without the fields that are written repeatedly.
 fn lasting(mut user: AuthInfo) -> Option<serde_json::Value> {
     if let Some(provider) = &mut user.auth_provider {
         provider.config.clear();
@@ -122,7 +123,7 @@ fn lasting(mut user: AuthInfo) -> Option<serde_json::Value> {
     serde_json::to_value(user).ok()
 }
 
-/// The files that a kubeconfig is read from.
+/// Returns the files that a kubeconfig is read from.
 pub fn places(path: Option<&Path>) -> Vec<PathBuf> {
     if let Some(path) = path {
         return vec![path.to_owned()];
@@ -172,7 +173,7 @@ current-context: prod
             file
         }
 
-        /// Clocks of file systems are coarse: each content has another length.
+        /// Writes content of a new length each time: the clocks of file systems are coarse.
         fn write(&mut self, text: &str) {
             self.written += 1;
             let blank = "\n".repeat(usize::try_from(self.written).expect("few"));
@@ -185,7 +186,7 @@ current-context: prod
     }
 
     #[test]
-    fn another_current_context_is_told_once_and_so_is_the_way_back() {
+    fn a_changed_current_context_is_reported_once_each_way() {
         let mut file = File::new();
         let mut followed = file.follow(None);
         assert_eq!((followed.look().unwrap(), followed.context()), (None, "prod"));
@@ -197,7 +198,7 @@ current-context: prod
     }
 
     #[test]
-    fn a_context_that_was_asked_for_stays_but_for_what_it_names() {
+    fn a_requested_context_stays_and_its_entries_may_change() {
         let mut file = File::new();
         let mut followed = file.follow(Some("prod"));
         file.write(&KUBECONFIG.replace("current-context: prod", "current-context: test"));
@@ -209,7 +210,7 @@ current-context: prod
     }
 
     #[test]
-    fn what_means_the_same_is_no_news() {
+    fn an_equal_meaning_is_no_change() {
         let mut file = File::new();
         let mut followed = file.follow(None);
         file.write(&KUBECONFIG.replace("access-token: a", "access-token: b"));
@@ -219,7 +220,7 @@ current-context: prod
     }
 
     #[test]
-    fn files_that_cannot_be_read_are_an_error_and_change_nothing() {
+    fn unreadable_files_are_an_error_and_change_nothing() {
         let mut file = File::new();
         let mut followed = file.follow(None);
         file.write("clusters: [");

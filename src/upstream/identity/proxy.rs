@@ -1,16 +1,17 @@
-//! `NO_PROXY`: which hosts an `HTTPS_PROXY` of the environment is not for.
+//! `NO_PROXY`: the hosts for which an `HTTPS_PROXY` of the environment is not used.
 //!
-//! A kubeconfig's own `proxy-url` is not subject to it, as with kubectl.
+//! It does not apply to a kubeconfig's own `proxy-url`, as with kubectl.
 
 use std::net::IpAddr;
 
-/// Whether the environment's proxy must not be used for `host`.
+/// Reports whether the environment's proxy must not be used for `host`.
 pub(super) fn is_exempt(host: &str) -> bool {
     let list = ["NO_PROXY", "no_proxy"].into_iter().find_map(|name| std::env::var(name).ok());
     is_listed(host.trim_start_matches('[').trim_end_matches(']'), &list.unwrap_or_default())
 }
 
-/// Loopback never goes through a proxy; other hosts do unless `list` names them.
+/// Reports whether a host bypasses the proxy: loopback always does, other hosts only if `list`
+/// names them.
 fn is_listed(host: &str, list: &str) -> bool {
     let address: Option<IpAddr> = host.parse().ok();
     if host == "localhost" || address.is_some_and(|address| address.is_loopback()) {
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_exempt_as_go_programs_see_it() {
+    fn hosts_are_exempt_as_in_go_programs() {
         let cases = [
             ("example.com", "example.com", true),
             ("a.example.com", "example.com", true),

@@ -1,4 +1,4 @@
-//! A kubeconfig that leads elsewhere: another server and authority, the same user.
+//! A redirected kubeconfig: another server and authority, the same user.
 
 use std::path::Path;
 
@@ -7,9 +7,9 @@ use kube::config::{AuthInfo, Cluster, Kubeconfig, NamedCluster};
 
 use super::{Error, checked_context, files, read};
 
-/// One context of a kubeconfig with its user as it is, and a cluster that is `server` now.
+/// Returns one context of a kubeconfig with its user unchanged, and with `server` as its cluster.
 ///
-/// Paths in it are absolute, so that it may stand in another directory.
+/// Its paths are absolute, which lets the result be in another directory.
 pub fn redirected(
     path: Option<&Path>,
     context: Option<&str>,
@@ -23,8 +23,8 @@ pub fn redirected(
     })
 }
 
-/// One context of a kubeconfig whose server is the same, but reached through a proxy, which shows
-/// certificates of the authority in `authority_data`.
+/// Returns one context of a kubeconfig with the same server, reached through a proxy. The authority
+/// in `authority_data` signs the proxy's certificates.
 pub fn proxied(
     path: Option<&Path>,
     context: Option<&str>,
@@ -60,7 +60,7 @@ fn redirect(
     Ok(kubeconfig)
 }
 
-/// Whether its users prove themselves by client certificates alone, which end at a proxy.
+/// Reports whether its users have only client certificates, which a proxy cannot forward.
 pub fn has_only_certificate(kubeconfig: &Kubeconfig) -> bool {
     let users = kubeconfig.auth_infos.iter().filter_map(|user| user.auth_info.as_ref());
     let mut users = users.peekable();
@@ -111,7 +111,7 @@ current-context: prod
     }
 
     #[test]
-    fn the_user_stays_and_the_cluster_is_nothing_but_the_new_server() {
+    fn the_user_stays_and_the_cluster_has_only_the_new_server() {
         let (written, certificate_only) = written(None);
         let cluster = serde_json::json!({
             "server": "https://127.0.0.1:1", "certificate-authority-data": "UEVN",
@@ -128,7 +128,7 @@ current-context: prod
     }
 
     #[test]
-    fn behind_a_proxy_the_server_stays_and_is_trusted_by_the_proxys_authority() {
+    fn a_proxied_server_stays_with_the_authority_of_the_proxy() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("config");
         std::fs::write(&file, KUBECONFIG).expect("written");
@@ -142,7 +142,7 @@ current-context: prod
     }
 
     #[test]
-    fn a_user_who_has_only_a_certificate_is_told_apart() {
+    fn a_user_with_only_a_certificate_is_detected() {
         let (written, certificate_only) = written(Some("test"));
         assert_eq!(written["current-context"], "test");
         assert!(certificate_only);

@@ -1,7 +1,7 @@
-//! HTTP/1.1 connections to servers that have no HTTP/2: one request at a time each.
+//! HTTP/1.1 connections to servers without HTTP/2, for one request at a time each.
 //!
-//! Invariant: a connection is used again only after its last response was read to its end; hyper
-//! closes it otherwise.
+//! Invariant: a connection is reused only after its last response was read to its end; hyper closes
+//! it otherwise.
 
 use std::{
     pin::Pin,
@@ -30,7 +30,7 @@ pub(super) struct Http1 {
     sender: SendRequest<Body>,
 }
 
-/// A response's body that gives its connection back at its end.
+/// A response's body that returns its connection at its end.
 struct Download {
     incoming: Incoming,
     connection: Option<Http1>,
@@ -40,7 +40,7 @@ struct Download {
 // === impl Http1 ===
 
 impl Http1 {
-    /// Starts a connection, which holds its place until it is closed.
+    /// Starts a connection, which holds its slot until it is closed.
     pub(super) async fn start(stream: Box<dyn Stream>, place: Slot) -> Result<Self, hyper::Error> {
         let stream = TokioIo::new(Socket::holding(stream, place));
         let (sender, connection) = Builder::new().handshake(stream).await?;
@@ -55,7 +55,7 @@ impl Http1 {
         self.sender.is_closed()
     }
 
-    /// Sends one request; the connection goes back to `lane` when the response was read.
+    /// Sends one request; the connection returns to `lane` when the response was read.
     pub(super) async fn send(
         mut self,
         head: &Parts,
@@ -69,7 +69,7 @@ impl Http1 {
         match self.sender.try_send_request(request(head, body, host)).await {
             Ok(mut response) => {
                 strip_connection_headers(response.headers_mut());
-                // After a switch of protocols nothing on it is HTTP any more.
+                // After a switch of protocols, the connection is no longer HTTP.
                 let connection = (!response.status().is_informational()).then_some(self);
                 Ok(response.map(|incoming| Body::wrap(Download { incoming, connection, lane })))
             }

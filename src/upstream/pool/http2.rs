@@ -1,8 +1,8 @@
 //! One HTTP/2 connection: its task, its limits, and requests on its streams.
 //!
-//! Built on `h2` itself, because a proxy must know exactly which requests the peer never looked at
-//! (refused, or above the last stream of a GOAWAY), and because a request then costs no task.
-//! Invariant: once the peer stops answering pings, every stream ends with an error.
+//! It uses `h2` directly, because a proxy must know exactly which requests the peer never
+//! processed. These are refused, or above the last stream of a GOAWAY. A request then also costs no
+//! task. Invariant: once the peer stops answering pings, every stream ends with an error.
 
 use std::{
     future::poll_fn,
@@ -37,16 +37,16 @@ use crate::{
     },
 };
 
-/// Streams opened before the peer has told its limit; every known server allows more.
+/// The limit of streams before the peer has sent its own; every known server allows more.
 const STREAMS_BEFORE_SETTINGS: usize = 10;
 
-/// What one unread stream may hold back, so what a slow reader costs in memory at most.
+/// The window of one unread stream, which bounds the memory of a slow reader.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
 
-/// The most bytes of response headers.
+/// The limit of response headers.
 const HEADER_BYTES_MAX: u32 = 256 * 1024;
 
-/// How long a connection that is given up may take to say goodbye.
+/// The timeout of a graceful close.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection that takes requests.
@@ -65,40 +65,40 @@ pub(super) struct Driver {
     freed: Arc<Notify>,
 }
 
-/// What the connection's task and the pool both look at.
+/// The state that the connection's task and the pool share.
 struct State {
     slots: Arc<Slots>,
-    /// The peer's stream limit, or ours if that is lower.
+    /// The peer's stream limit, or Listless's own if that is lower.
     limit: AtomicUsize,
-    /// Whether the peer has told its limit.
+    /// `true` once the peer has sent its limit.
     settled: AtomicBool,
     retired: AtomicBool,
-    /// Number of reads that brought bytes: proof of life besides pongs.
+    /// The number of reads with bytes: a proof of life besides pongs.
     reads: Reads,
 }
 
-/// Why a request got no response.
+/// The reason why a request got no response.
 pub(super) enum Failure {
-    /// The peer did not process it, and all of the body is there: it may be sent again.
+    /// The peer did not process it, and its whole body is available: it may be sent again.
     Unsent(Box<Body>, BoxError),
     /// It may have been processed.
     Broken(BoxError),
 }
 
-/// A response being waited for while the request's body is sent.
+/// A pending response, while the request's body is sent.
 struct Exchange {
     response: ResponseFuture,
     upload: Option<Upload>,
-    /// Reports whether the body has been sent, or is not wanted any more.
+    /// `true` if the body has been sent, or is not needed any more.
     uploaded: bool,
 }
 
-/// Why a connection is given up although its peer has not closed it.
+/// The reason to close a connection that its peer has not closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Pings go unanswered.
+    /// Pings are not answered.
     Dead,
-    /// Not used for long.
+    /// It was not used for a long time.
     Idle,
 }
 
@@ -110,7 +110,7 @@ enum ExchangeError {
 // === impl Http2 ===
 
 impl Http2 {
-    /// Starts a connection; `freed` is told about every slot that gets free.
+    /// Starts a connection; `freed` is notified of every free slot.
     pub(super) async fn start(
         stream: Box<dyn Stream>,
         settings: &Settings,
@@ -132,7 +132,7 @@ impl Http2 {
         Ok((Self { sender, state, budget }, driver))
     }
 
-    /// A slot, unless the connection is full or takes no more requests.
+    /// Returns a slot, unless the connection is full or accepts no more requests.
     pub(super) fn take_slot(&self) -> Option<Slot> {
         if self.is_retired() { None } else { self.state.slots.take(self.limit()) }
     }
@@ -145,12 +145,12 @@ impl Http2 {
         self.state.limit.load(Ordering::Acquire)
     }
 
-    /// Whether it may soon take more requests than now, because the peer's limit is unknown yet.
+    /// Reports whether it may soon accept more requests, because the peer's limit is still unknown.
     pub(super) fn is_unsettled(&self) -> bool {
         !self.state.settled.load(Ordering::Acquire)
     }
 
-    /// Whether it takes no more requests; those under way go on.
+    /// Reports whether it accepts no more requests; running ones continue.
     pub(super) fn is_retired(&self) -> bool {
         self.state.retired.load(Ordering::Acquire)
     }
@@ -159,7 +159,7 @@ impl Http2 {
         self.state.retired.store(true, Ordering::Release);
     }
 
-    /// Sends one request; the slot stays with the response's body.
+    /// Sends one request; the response's body holds the slot.
     pub(super) async fn send(
         mut self,
         head: &Parts,
@@ -189,9 +189,9 @@ impl Http2 {
         }
     }
 
-    /// The peer has answered while the body was still coming; it may want the rest.
+    /// Continues an upload whose response has already arrived; the peer may want the rest.
     ///
-    /// The stream stays open on this side, hence a slot of its own.
+    /// The stream stays open on this side and needs a slot of its own.
     fn finish(&self, mut rest: Upload) {
         rest.forget();
         let slot = self.state.slots.take(usize::MAX);
@@ -218,8 +218,8 @@ impl Http2 {
     }
 }
 
-/// Windows: every stream may fill its own and none of the others', so that one slow reader never
-/// stops them. The small-frame budget of `h2` is half of the connection's window.
+/// Sets the windows: every stream may fill its own and none of the others', and one slow reader
+/// never stops them. The small-frame budget of `h2` is half of the connection's window.
 fn builder(settings: &Settings) -> Builder {
     let streams_max = u32::try_from(settings.streams_max).unwrap_or(u32::MAX);
     let connection_window = STREAM_WINDOW_BYTES.saturating_mul(streams_max).min(i32::MAX as u32);
@@ -252,7 +252,7 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// RFC 9113 §8.7: the two signs that a request was certainly not processed.
+/// Reports whether a request was certainly not processed, by the two signs of RFC 9113 §8.7.
 fn is_unprocessed(error: &h2::Error) -> bool {
     error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
 }
@@ -268,7 +268,7 @@ impl Exchange {
                 Err(UploadError::Body(error)) => {
                     return Poll::Ready(Err(ExchangeError::RequestBody(error)));
                 }
-                // What the peer thinks of it, the response says.
+                // The response shows the peer's view of it.
                 Err(UploadError::Stream) | Ok(()) => self.uploaded = true,
             }
         }
@@ -293,11 +293,11 @@ impl Driver {
             biased;
             outcome = &mut served => debug!(?outcome, "connection to the apiserver ended"),
             end = supervise(pings, &state, &settings) => {
-                debug!(?end, "connection to the apiserver is given up");
+                debug!(?end, "closing a connection to the apiserver");
                 state.retired.store(true, Ordering::Release);
                 forget();
                 if end == End::Idle {
-                    // Without handles it says goodbye by itself.
+                    // Without handles, the connection closes gracefully by itself.
                     let _ = tokio::time::timeout(GOODBYE_TIMEOUT, served).await;
                 }
             }
@@ -307,7 +307,7 @@ impl Driver {
     }
 }
 
-/// Returns when the connection should be given up.
+/// Returns when the connection should be closed.
 async fn supervise(pings: Option<PingPong>, state: &State, settings: &Settings) -> End {
     let Some(mut pings) = pings else { return std::future::pending().await };
     let mut taken = state.slots.taken();
@@ -327,14 +327,15 @@ async fn supervise(pings: Option<PingPong>, state: &State, settings: &Settings) 
     }
 }
 
-/// Whether a ping was answered, or at least bytes kept coming: a pong may queue behind them.
+/// Reports whether a ping was answered, or at least bytes kept arriving: a pong may queue behind
+/// them.
 async fn answered(pings: &mut PingPong, state: &State, timeout: Duration) -> bool {
     let mut pong = pin!(pings.ping(Ping::opaque()));
     loop {
         let reads = state.reads.count();
         match tokio::time::timeout(timeout, &mut pong).await {
             Ok(Ok(_)) => return true,
-            // The connection has ended: its own future says so.
+            // The connection has ended: its own future returns the error.
             Ok(Err(_)) => return true,
             Err(_) if state.reads.count() == reads => return false,
             Err(_) => {}
@@ -345,7 +346,7 @@ async fn answered(pings: &mut PingPong, state: &State, timeout: Duration) -> boo
 // === impl State ===
 
 impl State {
-    /// What a peer sends first is its settings.
+    /// Applies the peer's settings, which are its first frame.
     fn learn_limit(&self, peer: usize, settings: &Settings, freed: &Notify) {
         let limit = peer.min(settings.streams_max);
         let raised = self.limit.swap(limit, Ordering::AcqRel) < limit;

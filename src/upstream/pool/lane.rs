@@ -1,7 +1,8 @@
-//! The connections of one lane: who gets a place on which, and when another one is opened.
+//! The connections of one lane: the assignment of requests to slots, and the opening of
+//! connections.
 //!
-//! Invariants: no lock is held across an await; a dial outlives the request that asked for it; one
-//! HTTP/2 dial at a time, whose failure reaches everyone who waited for it.
+//! Invariants: no lock is held across an await. A dial outlives the request that needed it. There
+//! is one HTTP/2 dial at a time, whose failure reaches every request that waited for it.
 
 use std::{
     collections::VecDeque,
@@ -23,17 +24,17 @@ use crate::upstream::{
     slot::{Slot, Slots},
 };
 
-/// HTTP/1.1 connections dialled at the same time.
+/// The limit of concurrent HTTP/1.1 dials.
 const HTTP1_DIALS_MAX: usize = 8;
 
-/// How long no other dial is tried after one failed while older connections still work.
+/// The pause after a failed dial while older connections still work.
 const REDIAL_DELAY: Duration = Duration::from_secs(1);
 
-/// How a lane grows.
+/// The growth of a lane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Growth {
     pub(super) connections_max: usize,
-    /// Another connection is opened ahead of need when all have this many requests.
+    /// The number of requests on every connection from which another one is opened ahead of need.
     pub(super) busy_at: usize,
 }
 
@@ -45,7 +46,7 @@ pub(super) struct Lane {
     budget: Budget,
     state: Mutex<State>,
     freed: Arc<Notify>,
-    /// Places for HTTP/1.1 connections, open or idle.
+    /// The slots for HTTP/1.1 connections, open or idle.
     http1_places: Arc<Slots>,
 }
 
@@ -58,9 +59,9 @@ pub(super) enum Lease {
 #[derive(Default)]
 struct State {
     http2: Vec<Http2>,
-    /// Each with the time it became idle; the oldest first.
+    /// The idle connections with the time since when; the oldest first.
     http1_idle: VecDeque<(Http1, Instant)>,
-    /// Reports whether a task closes idle HTTP/1.1 connections.
+    /// `true` while a task closes idle HTTP/1.1 connections.
     sweeping: bool,
     speaks: Speaks,
     dials: usize,
@@ -69,7 +70,7 @@ struct State {
     waiting: usize,
 }
 
-/// What the server was last seen to speak.
+/// The protocol that the server last used.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Speaks {
     #[default]
@@ -79,13 +80,13 @@ enum Speaks {
 }
 
 struct Failure {
-    /// Number of the dial that failed.
+    /// The number of the failed dial.
     dial: u64,
     error: ConnectError,
     at: Instant,
 }
 
-/// One of those who wait; counted.
+/// A waiting request; counted.
 struct Waiter<'a>(&'a Lane);
 
 enum Connection {
@@ -108,7 +109,7 @@ impl Lane {
         Arc::new(Self { connector, settings, growth, budget, state, freed, http1_places })
     }
 
-    /// Waits for a place on a connection; opens one when needed.
+    /// Waits for a slot on a connection; opens one if needed.
     pub(super) async fn acquire(self: &Arc<Self>) -> Result<Lease, Error> {
         if let Some(lease) = self.pick() {
             return Ok(lease);
@@ -131,12 +132,12 @@ impl Lane {
                 return Err(error);
             }
             self.dial_if_allowed();
-            // Nobody tells when a dial is allowed again after one has failed.
+            // After a failed dial, no notification says when another one is allowed.
             let _ = tokio::time::timeout(REDIAL_DELAY, freed).await;
         }
     }
 
-    /// The best place there is now; looks ahead and grows when all connections are busy.
+    /// Returns the best free slot; opens another connection when all are busy.
     fn pick(self: &Arc<Self>) -> Option<Lease> {
         let mut state = self.lock();
         while let Some((connection, _)) = state.http1_idle.pop_back() {
@@ -223,7 +224,7 @@ impl Lane {
         }
     }
 
-    /// Takes an idle HTTP/1.1 connection back.
+    /// Accepts an idle HTTP/1.1 connection back.
     pub(super) fn give_back(self: &Arc<Self>, connection: Http1) {
         if !connection.is_closed() {
             self.keep_idle(&mut self.lock(), connection);
@@ -231,7 +232,7 @@ impl Lane {
         self.freed.notify_one();
     }
 
-    /// Keeps an idle HTTP/1.1 connection; one task at a time closes those unused for long.
+    /// Stores an idle HTTP/1.1 connection; one task at a time closes those unused for long.
     fn keep_idle(self: &Arc<Self>, state: &mut State, connection: Http1) {
         state.http1_idle.push_back((connection, Instant::now()));
         if !state.sweeping {
@@ -240,7 +241,7 @@ impl Lane {
         }
     }
 
-    /// Sends no more requests over the connections there are.
+    /// Sends no more requests over the existing connections.
     pub(super) fn retire_all(&self) {
         let mut state = self.lock();
         state.http1_idle.clear();
@@ -281,7 +282,7 @@ impl State {
         self.http1_idle.retain(|(connection, _)| !connection.is_closed());
     }
 
-    /// Closes connections that were idle for too long; returns when the next one will have been.
+    /// Closes connections that were idle for too long; returns the time of the next one.
     fn close_idle(&mut self, now: Instant, idle_timeout: Duration) -> Option<Instant> {
         while let Some((_, since)) = self.http1_idle.front() {
             if now < *since + idle_timeout {
@@ -306,12 +307,13 @@ impl State {
         self.dials < dials_max && wanted && room && !resting
     }
 
-    /// The number of the dial whose outcome someone arriving now will see.
+    /// Returns the number of the dial whose result a new waiter will get.
     fn next_dial(&self) -> u64 {
         if self.dials > 0 { self.dials_started } else { self.dials_started + 1 }
     }
 
-    /// Why a wait that began at dial `first` is in vain: connecting fails and nothing is open.
+    /// Returns the reason why a wait that began at dial `first` is useless: dials fail and no
+    /// connection is open.
     fn failed_since(&self, first: u64) -> Option<Error> {
         let failure = self.failure.as_ref()?;
         let vain = failure.dial >= first && self.dials == 0 && self.http2.is_empty();

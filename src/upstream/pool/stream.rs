@@ -1,7 +1,7 @@
 //! The two directions of one HTTP/2 stream as bodies.
 //!
-//! Invariant: bytes move only as fast as the reader takes them, and a response that was cut off
-//! never looks complete.
+//! Invariant: bytes move only as fast as the reader takes them, and a truncated response never
+//! looks complete.
 
 use std::{
     collections::VecDeque,
@@ -22,20 +22,20 @@ use crate::{
     upstream::slot::Slot,
 };
 
-/// The most bytes of one request's body that are kept for sending it again.
+/// The limit of one request's body that is kept for a retry.
 pub(in crate::upstream) const KEPT_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// The most bytes of all bodies of one pool that are kept for sending them again.
+/// The limit of all bodies of one pool that are kept for a retry.
 const KEPT_TOTAL_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// A request's body on its way; resolves when all of it was handed to the connection.
+/// A request's body in progress; resolves when the connection has accepted all of it.
 pub(super) struct Upload {
     body: Body,
     stream: SendStream<Bytes>,
     kept: Kept,
 }
 
-/// The memory of one pool for bodies that may have to be sent again.
+/// The memory of one pool for bodies that are kept for a retry.
 #[derive(Clone, Default)]
 pub(super) struct Budget(Arc<AtomicUsize>);
 
@@ -53,11 +53,11 @@ struct Again {
     rest: Body,
 }
 
-/// Why an upload ended early.
+/// The reason why an upload ended early.
 pub(super) enum UploadError {
     /// The body could not be read; the stream was reset.
     Body(BoxError),
-    /// The peer wants no more of it.
+    /// The peer does not want the rest.
     Stream,
 }
 
@@ -84,7 +84,7 @@ impl Upload {
         Self { body, stream, kept }
     }
 
-    /// The body as it was before anything was taken from it, if that was kept.
+    /// Returns the body as it was before its first frame was taken, if that was kept.
     pub(super) fn again(self) -> Option<Body> {
         match (self.kept.whole, self.kept.frames.is_empty()) {
             (false, _) => None,
@@ -93,12 +93,12 @@ impl Upload {
         }
     }
 
-    /// Keeps nothing from now on: the request has been answered.
+    /// Keeps nothing from now on: the response has arrived.
     pub(super) fn forget(&mut self) {
         self.kept.forget();
     }
 
-    /// Waits until the peer wants bytes; fails when it wants none any more.
+    /// Waits until the peer wants bytes; fails when it does not want the rest.
     fn poll_wanted(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), UploadError>> {
         if self.stream.capacity() == 0 {
             self.stream.reserve_capacity(1);
@@ -239,7 +239,7 @@ impl http_body::Body for Again {
 // === impl Download ===
 
 impl Download {
-    /// The body of a response whose head said `length`.
+    /// Returns the body of a response whose head states `length`.
     pub(super) fn body(stream: RecvStream, length: Option<u64>, slot: Slot) -> Body {
         if stream.is_end_stream() {
             return Body::empty();
@@ -253,7 +253,7 @@ impl Download {
             Some(Err(error)) => return Poll::Ready(Some(Err(error))),
             None => return Poll::Ready(None),
         };
-        // Fails only on a stream that has ended, which has no window any more.
+        // This call fails only on an ended stream, which has no window any more.
         let _ = self.stream.flow_control().release_capacity(data.len());
         self.remaining = self.remaining.map(|left| left.saturating_sub(data.len() as u64));
         if self.stream.is_end_stream() {

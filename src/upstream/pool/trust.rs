@@ -1,8 +1,8 @@
 //! The credentials that the apiserver accepted.
 //!
-//! The apiserver closes HTTP/2 connections over which it answers 401, or somebody anonymous. So a
-//! request shares connections with others only if its credential is known to be good. Invariant:
-//! nothing is remembered of a credential that was not accepted.
+//! The apiserver closes HTTP/2 connections over which it answers 401, or an anonymous request. A
+//! request therefore shares connections with others only if its credential was accepted before.
+//! Invariant: nothing is stored of a credential that was not accepted.
 
 use std::{
     collections::HashSet,
@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
 
 use crate::hash::RandomState;
 
-/// The credentials of one pool, each as a keyed hash of eight bytes.
+/// The accepted credentials of one pool, each as a keyed hash of eight bytes.
 #[derive(Default)]
 pub(super) struct Trust {
     accepted: Mutex<Accepted>,
@@ -28,11 +28,11 @@ struct Accepted {
     old: HashSet<u64, RandomState>,
 }
 
-/// A request's credential as a key, if it is one bearer token and nothing else.
+/// The key of a request's credential, if it is one bearer token and nothing else.
 #[derive(Clone, Copy)]
 pub(super) struct Credential(Option<u64>);
 
-/// How many credentials a generation remembers.
+/// The limit of credentials in a generation.
 const GENERATION_MAX: usize = 8192;
 
 // === impl Trust ===
@@ -44,7 +44,7 @@ impl Trust {
             (Some(one), None) if is_bearer_token(one) => {
                 Credential(Some(self.hasher.hash_one(one.as_bytes())))
             }
-            // The apiserver takes anything else for nobody.
+            // The apiserver treats any other credential as anonymous.
             _ => Credential(None),
         }
     }
@@ -54,12 +54,12 @@ impl Trust {
         credential.0.is_some_and(|key| self.lock().has(key))
     }
 
-    /// Learns from the answer to a request.
+    /// Learns from the response to a request.
     pub(super) fn learn(&self, credential: Credential, status: StatusCode) {
         let Some(key) = credential.0 else { return };
         match status {
             StatusCode::UNAUTHORIZED => self.lock().remove(key),
-            // These come after the check of the credential, whoever may stand in between.
+            // These follow the check of the credential, whatever intermediaries there are.
             StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::CONFLICT => {
                 self.lock().insert(key);
             }
@@ -96,7 +96,7 @@ impl Accepted {
     }
 }
 
-/// Reports whether the apiserver takes this for a token: it answers 401 if it does not know it.
+/// Reports whether the apiserver parses this as a token: it answers 401 to an unknown one.
 fn is_bearer_token(credential: &HeaderValue) -> bool {
     let bytes = credential.as_bytes();
     let Some((scheme, token)) = bytes.split_at_checked(b"bearer ".len()) else { return false };
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_remembered_is_bounded_and_what_is_in_use_stays() {
+    fn accepted_credentials_are_bounded_and_used_ones_stay() {
         let trust = Trust::default();
         let credential = |number: usize| {
             let value = HeaderValue::try_from(format!("Bearer {number}")).unwrap();

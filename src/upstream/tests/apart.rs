@@ -1,4 +1,4 @@
-//! What keeps callers from disturbing each other: connections apart, and requests that are sent again.
+//! The isolation of callers: separate connections, and requests that are sent again.
 
 use std::sync::{
     Arc, Mutex,
@@ -21,10 +21,10 @@ use crate::{
 const HTTP2: &[&str] = &["h2", "http/1.1"];
 const HTTP1: &[&str] = &["http/1.1"];
 
-/// Which connection each path came over.
+/// The connection of each path.
 type Visits = Arc<Mutex<Vec<(String, usize)>>>;
 
-/// Answers 401 to every token but `good`, 403 to nobody, and notes the connection.
+/// Answers 401 to every token except `good`, 403 to anonymous requests, and records the connection.
 fn serve_noting(server: Server, http2: bool) -> Visits {
     let visits = Visits::default();
     let (noted, connections) = (Arc::clone(&visits), Arc::new(AtomicUsize::new(0)));
@@ -68,7 +68,7 @@ async fn ask(pool: &Pool, path: &str, credential: Option<&str>) -> StatusCode {
 }
 
 #[tokio::test]
-async fn who_is_not_known_to_be_good_shares_no_connection_with_those_who_are() {
+async fn unaccepted_credentials_have_their_own_connections() {
     for (protocols, http2) in [(HTTP2, true), (HTTP1, false)] {
         let (pool, _, server) = start_shared(protocols);
         let visits = serve_noting(server, http2);
@@ -129,7 +129,7 @@ async fn send_frame(stream: &mut TlsStream<DuplexStream>, kind: u8, id: u32, pay
     stream.write_all(&bytes).await.unwrap();
 }
 
-/// How the first connection gets rid of its request.
+/// The way in which the first connection rejects its request.
 #[derive(Clone, Copy, Debug)]
 enum Away {
     /// GOAWAY, whose last stream is below the request's.
@@ -140,7 +140,7 @@ enum Away {
     Processed,
 }
 
-/// The first connection goes away once it has seen some of a body; others echo.
+/// Closes the first connection once it has seen a part of a body; others echo.
 fn serve_away(server: Server, away: Away) -> Arc<AtomicUsize> {
     let connections = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&connections);
@@ -176,7 +176,7 @@ fn serve_away(server: Server, away: Away) -> Arc<AtomicUsize> {
 }
 
 #[tokio::test]
-async fn unprocessed_request_is_sent_again_with_the_body_that_was_sent_already() {
+async fn an_unprocessed_request_is_sent_again_with_its_body() {
     for away in [Away::Goaway, Away::Refused] {
         for pieces in [vec![vec![b'a'; 10]], vec![vec![b'a'; 100_000], vec![b'b'; 200_000]]] {
             let (pool, _, server) = start("", HTTP2, Settings::default());
@@ -201,7 +201,7 @@ async fn unprocessed_request_is_sent_again_with_the_body_that_was_sent_already()
 }
 
 #[tokio::test]
-async fn request_that_may_have_been_processed_is_not_sent_again_and_neither_is_half_a_body() {
+async fn a_possibly_processed_request_or_a_partial_body_is_not_sent_again() {
     let kept = super::super::pool::KEPT_BYTES_MAX;
     for (away, length) in [(Away::Processed, 10), (Away::Goaway, kept + 1)] {
         let (pool, _, server) = start("", HTTP2, Settings::default());

@@ -1,4 +1,4 @@
-//! An apiserver's transport: TLS on in-memory streams, so that time can be virtual.
+//! An apiserver's transport: TLS on in-memory streams, for virtual time.
 
 use std::{
     io,
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// What a listening server sees of a connection before TLS.
+/// The connections to a listening server, before TLS.
 pub(super) type Accepted = mpsc::UnboundedReceiver<DuplexStream>;
 
 /// A dialler whose every connection appears at a receiver.
@@ -38,11 +38,11 @@ pub(super) type Accepted = mpsc::UnboundedReceiver<DuplexStream>;
 pub(super) struct Network {
     connections: mpsc::UnboundedSender<DuplexStream>,
     dialled: Arc<AtomicUsize>,
-    /// Number of the dial to refuse.
+    /// The number of the dial to refuse.
     refused: Arc<AtomicUsize>,
 }
 
-/// A server's side of TLS, the authority it and its clients trust, and a user it knows.
+/// A server's side of TLS, the authority that it and its clients trust, and a user it knows.
 pub(super) struct Server {
     pub(super) accepted: Accepted,
     pub(super) authority: String,
@@ -83,7 +83,7 @@ impl Network {
 }
 
 impl Server {
-    /// The next connection, after its handshake.
+    /// Returns the next connection, after its handshake.
     pub(super) async fn accept(&mut self) -> TlsStream<DuplexStream> {
         let stream = self.accepted.recv().await.expect("the pool is alive");
         self.handshake(stream).await
@@ -107,7 +107,7 @@ impl Server {
     }
 }
 
-/// A server at `https://apiserver` with `path` below it, and a pool for it.
+/// Creates a server at `https://apiserver` with `path` below it, and a pool for it.
 pub(super) fn start(path: &str, protocols: &[&str], settings: Settings) -> (Pool, Network, Server) {
     let (network, server, client) = network(protocols);
     let uri = format!("https://apiserver{path}").parse().unwrap();
@@ -116,7 +116,7 @@ pub(super) fn start(path: &str, protocols: &[&str], settings: Settings) -> (Pool
     (pool, network, server)
 }
 
-/// The same with a pool for callers who need not trust each other.
+/// Creates the same with a pool for callers that do not trust each other.
 pub(super) fn start_shared(protocols: &[&str]) -> (Pool, Network, Server) {
     let (network, server, client) = network(protocols);
     let endpoint = Endpoint::new(&"https://apiserver".parse().unwrap(), client, None).unwrap();
@@ -124,7 +124,7 @@ pub(super) fn start_shared(protocols: &[&str]) -> (Pool, Network, Server) {
     (pool, network, server)
 }
 
-/// A server whose certificate is for `apiserver`, and a configuration that trusts it.
+/// Creates a server whose certificate is for `apiserver`, and a configuration that trusts it.
 pub(super) fn network(protocols: &[&str]) -> (Network, Server, Arc<rustls::ClientConfig>) {
     let ca = CertifiedIssuer::self_signed(ca_params(), KeyPair::generate().unwrap()).unwrap();
     let authority = ca.pem();
@@ -144,7 +144,7 @@ pub(super) fn network(protocols: &[&str]) -> (Network, Server, Arc<rustls::Clien
     let leaf = CertificateParams::new([]).unwrap();
     let user =
         User { certificate: leaf.signed_by(&key, &ca).unwrap().pem(), key: key.serialize_pem() };
-    #[expect(clippy::disallowed_methods, reason = "a test sends no more than it says")]
+    #[expect(clippy::disallowed_methods, reason = "a test sends a bounded number of messages")]
     let (connections, accepted) = mpsc::unbounded_channel();
     let client = tls::client_config(authority.as_bytes()).unwrap();
     let network = Network { connections, dialled: Arc::default(), refused: Arc::default() };
@@ -171,21 +171,21 @@ pub(super) async fn text(response: Response<Body>) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// The next piece of a body.
+/// Returns the next chunk of a body.
 pub(super) async fn piece(body: &mut Body) -> Option<Result<Bytes, BoxError>> {
     use http_body_util::BodyExt;
     let frame = within(body.frame()).await;
     frame.map(|frame| frame.map(|frame| frame.into_data().unwrap_or_default()))
 }
 
-/// What hangs, fails.
+/// Fails if the future hangs.
 async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(100), future).await.expect("it takes too long")
 }
 
-/// A body fed by hand.
+/// Returns a body that the test feeds.
 pub(super) fn fed() -> (mpsc::UnboundedSender<Bytes>, Body) {
-    #[expect(clippy::disallowed_methods, reason = "a test sends no more than it says")]
+    #[expect(clippy::disallowed_methods, reason = "a test sends a bounded number of messages")]
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let stream = futures_util::stream::poll_fn(move |cx| {
         receiver.poll_recv(cx).map(|data| data.map(|data| Ok::<_, BoxError>(Frame::data(data))))
@@ -198,7 +198,7 @@ pub(super) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !holds() {
         assert!(Instant::now() < deadline, "never: {what}");
-        // Not a yield: a paused clock moves on only while everything waits.
+        // A yield does not work: a paused clock advances only while everything waits.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

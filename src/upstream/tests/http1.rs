@@ -27,7 +27,7 @@ use crate::{
 
 const HTTP1: &[&str] = &["http/1.1"];
 
-/// Answers with what was asked; `/watch` begins a body and never ends it.
+/// Echoes the request; `/watch` starts a body and never ends it.
 async fn server(stream: TlsStream<DuplexStream>) {
     let service = service_fn(|request: Request<Incoming>| async move {
         let uri = request.uri().to_string();
@@ -45,7 +45,7 @@ async fn server(stream: TlsStream<DuplexStream>) {
 }
 
 #[tokio::test]
-async fn connection_is_kept_for_the_next_request() {
+async fn a_connection_is_kept_for_the_next_request() {
     let (pool, network, listening) = start("/base", HTTP1, Settings::default());
     listening.serve(server);
     for _ in 0..5 {
@@ -57,7 +57,7 @@ async fn connection_is_kept_for_the_next_request() {
 }
 
 #[tokio::test]
-async fn concurrent_requests_have_a_connection_each_up_to_the_limit() {
+async fn each_concurrent_request_has_a_connection_up_to_the_limit() {
     let settings = Settings { http1_connections_max: 3, ..Settings::default() };
     let (pool, network, listening) = start("", HTTP1, settings);
     listening.serve(server);
@@ -85,7 +85,7 @@ async fn concurrent_requests_have_a_connection_each_up_to_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connections_that_died_idle_cost_no_request() {
+async fn a_connection_that_closed_while_idle_fails_no_request() {
     let (pool, network, listening) = start("", HTTP1, Settings::default());
     let close = Arc::new(Notify::new());
     let closing = Arc::clone(&close);
@@ -104,7 +104,7 @@ async fn connections_that_died_idle_cost_no_request() {
     }
     let before = network.dialled();
     close.notify_waiters();
-    // Virtual time passes when every task has seen the end.
+    // Virtual time passes once every task has seen the end.
     crate::testing::pass(Duration::from_secs(1)).await;
     for _ in 0..3 {
         text(send(&pool, "/", Lane::Short).await.unwrap()).await;
@@ -113,7 +113,7 @@ async fn connections_that_died_idle_cost_no_request() {
 }
 
 #[tokio::test]
-async fn request_whose_bytes_were_sent_is_not_sent_again() {
+async fn a_request_whose_bytes_were_sent_is_not_sent_again() {
     let (pool, _, mut listening) = start("", HTTP1, Settings::default());
     let seen = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&seen);
@@ -143,13 +143,13 @@ fn serve_raw(listening: super::harness::Server, answers: &'static [&'static str]
             }
             stream.write_all(answer.as_bytes()).await.unwrap();
         }
-        // The rest is never answered.
+        // Further requests are never answered.
         while matches!(stream.read(&mut bytes).await, Ok(1..)) {}
     });
 }
 
 #[tokio::test(start_paused = true)]
-async fn unused_connection_is_closed_after_the_idle_timeout() {
+async fn an_unused_connection_is_closed_after_the_idle_timeout() {
     let (pool, network, listening) = start("", HTTP1, Settings::default());
     let open = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&open);
@@ -179,7 +179,7 @@ async fn unused_connection_is_closed_after_the_idle_timeout() {
 }
 
 #[tokio::test]
-async fn surplus_answer_never_reaches_a_later_request() {
+async fn a_surplus_response_never_reaches_a_later_request() {
     const TWICE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\none\
                          HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nsurplus";
     const EMPTY: &str = "HTTP/1.1 204 No Content\r\n\r\n\
@@ -196,7 +196,7 @@ async fn surplus_answer_never_reaches_a_later_request() {
 }
 
 #[tokio::test]
-async fn switch_of_protocols_that_nobody_asked_for_is_no_answer() {
+async fn an_unrequested_protocol_switch_is_an_error() {
     const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
                           Upgrade: websocket\r\n\r\nbytes of another protocol";
     let (pool, network, listening) = start("", HTTP1, Settings::default());

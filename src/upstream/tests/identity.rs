@@ -1,4 +1,4 @@
-//! Whose credentials a request carries, and where they come from.
+//! The credentials of a request, and their sources.
 
 use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Says which credentials came; 401 to those whose token begins with `bad`.
+/// Returns the credentials of the request; 401 if the token begins with `bad`.
 async fn apiserver(stream: TlsStream<DuplexStream>) {
     let certificate = stream.get_ref().1.peer_certificates().is_some();
     let service = service_fn(move |request: Request<Incoming>| async move {
@@ -97,7 +97,7 @@ async fn ask(client: &impl Client, headers: &[(&'static str, &str)]) -> (u16, St
 }
 
 #[tokio::test]
-async fn own_replaces_whatever_identity_a_request_claims() {
+async fn the_own_client_replaces_the_identity_of_a_request() {
     let kubeconfig = Kubeconfig::new(|_, _| "token: mine".to_owned());
     let (plain, own) = kubeconfig.clients().await;
     let claims = [
@@ -126,7 +126,7 @@ async fn own_replaces_whatever_identity_a_request_claims() {
 }
 
 #[tokio::test]
-async fn user_who_acts_as_another_does_so_unless_a_request_says_otherwise() {
+async fn a_configured_impersonation_applies_unless_a_request_has_its_own() {
     let user = "token: mine, as: deputy, as-groups: [g1, g2], as-user-extra: {k: [v]}";
     let kubeconfig = Kubeconfig::new(|_, _| user.to_owned());
     let (_, own) = kubeconfig.clients().await;
@@ -140,7 +140,7 @@ async fn user_who_acts_as_another_does_so_unless_a_request_says_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn token_file_is_read_again_as_it_rotates() {
+async fn a_rotated_token_file_is_read_again() {
     let kubeconfig = Kubeconfig::new(|directory, _| {
         std::fs::write(directory.join("token"), "one\n").unwrap();
         "tokenFile: token".to_owned()
@@ -157,7 +157,7 @@ async fn token_file_is_read_again_as_it_rotates() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_token_is_read_again_at_once_but_not_for_every_refusal() {
+async fn a_refused_token_is_read_again_at_a_limited_rate() {
     let kubeconfig = Kubeconfig::new(|directory, _| {
         std::fs::write(directory.join("token"), "bad1").unwrap();
         "tokenFile: token".to_owned()
@@ -168,7 +168,7 @@ async fn refused_token_is_read_again_at_once_but_not_for_every_refusal() {
     assert_eq!(ask(&own, &[]).await.0, 401, "read just now");
     crate::testing::pass(Duration::from_secs(11)).await;
     assert_eq!(ask(&own, &[]).await, (200, "authorization=Bearer good".to_owned()));
-    // What has a body is not sent a second time.
+    // A request with a body is not sent again.
     std::fs::write(&token, "bad2").unwrap();
     crate::testing::pass(Duration::from_secs(61)).await;
     let request = || Request::post("/").body(Body::full("{}")).unwrap();
@@ -179,7 +179,7 @@ async fn refused_token_is_read_again_at_once_but_not_for_every_refusal() {
     assert_eq!(own.send(request(), Lane::Short).await.unwrap().status(), 200, "the next one is");
 }
 
-/// A plugin that counts its runs in its output: `token` or `certificate`.
+/// Writes a plugin that counts its runs in its output: `token` or `certificate`.
 fn plugin(directory: &Path, status: &str) -> String {
     let script = directory.join("plugin.sh");
     let text = format!(
@@ -202,7 +202,7 @@ fn runs(kubeconfig: &Kubeconfig) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn plugin_runs_once_for_many_requests_and_again_when_its_token_is_refused() {
+async fn a_plugin_runs_once_and_again_after_a_refusal() {
     let status = r#""expirationTimestamp": "2999-01-01T00:00:00Z", "token": "$(
         if [ $n = 1 ]; then echo bad; else echo good; fi)$n""#;
     let kubeconfig = Kubeconfig::new(|directory, _| plugin(directory, status));
@@ -219,7 +219,7 @@ async fn plugin_runs_once_for_many_requests_and_again_when_its_token_is_refused(
 }
 
 #[tokio::test]
-async fn plugin_token_is_renewed_before_it_expires() {
+async fn a_plugins_token_is_renewed_before_its_expiry() {
     let status = r#""expirationTimestamp": "2001-01-01T00:00:00Z", "token": "t$n""#;
     let kubeconfig = Kubeconfig::new(|directory, _| plugin(directory, status));
     let (_, own) = kubeconfig.clients().await;
@@ -228,7 +228,7 @@ async fn plugin_token_is_renewed_before_it_expires() {
 }
 
 #[tokio::test]
-async fn plugin_that_fails_says_so() {
+async fn the_error_of_a_plugin_is_reported() {
     let (_, server, _) = network(&["h2"]);
     let directory = tempfile::tempdir().unwrap();
     let cluster = "server: https://apiserver, insecure-skip-tls-verify: true";
@@ -240,7 +240,7 @@ async fn plugin_that_fails_says_so() {
 }
 
 #[tokio::test]
-async fn client_certificate_goes_with_own_requests_only() {
+async fn a_client_certificate_is_used_for_own_requests_only() {
     let kubeconfig = Kubeconfig::new(|directory, server| {
         std::fs::write(directory.join("user.crt"), &server.user.certificate).unwrap();
         let key = STANDARD.encode(&server.user.key);
@@ -253,7 +253,7 @@ async fn client_certificate_goes_with_own_requests_only() {
 }
 
 #[tokio::test]
-async fn plugin_may_give_a_certificate() {
+async fn a_plugin_may_return_a_certificate() {
     let kubeconfig = Kubeconfig::new(|directory, server| {
         let field = |text: &str| serde_json::to_string(text).unwrap().replace("\\n", "\\\\n");
         let certificate = field(&server.user.certificate);
@@ -274,7 +274,7 @@ async fn basic_authentication_is_passed_on() {
 }
 
 #[tokio::test]
-async fn unverified_server_is_taken_only_when_asked_for() {
+async fn an_unverified_server_is_accepted_only_if_configured() {
     for (line, taken) in [("insecure-skip-tls-verify: true", true), ("tls-server-name: x", false)] {
         let (network, server, _) = network(&["h2"]);
         server.serve(apiserver);
@@ -289,7 +289,7 @@ async fn unverified_server_is_taken_only_when_asked_for() {
 }
 
 #[tokio::test]
-async fn service_account_is_read_from_its_directory() {
+async fn a_service_account_is_read_from_its_directory() {
     let (network, server, _) = network(&["h2"]);
     let directory = tempfile::tempdir().unwrap();
     let put = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
@@ -310,14 +310,14 @@ async fn service_account_is_read_from_its_directory() {
     assert_eq!(address.endpoint().authority().as_str(), "[fd00::1]:6443");
 }
 
-/// A token of a pod that ends then, in Unix time.
+/// Returns a token of a pod that expires at this Unix time.
 fn ending(at: u32) -> String {
     let claims = BASE64_URL_SAFE_NO_PAD.encode(format!("{{\"exp\":{at}}}"));
     format!("e30.{claims}.c2ln")
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_service_accounts_token_is_told_and_how_often_it_changed() {
+async fn metrics_show_the_expiry_and_changes_of_a_service_accounts_token() {
     const EXPIRY: &str = "listless_service_account_token_expiry_timestamp_seconds";
     const RELOADS: &str = "listless_service_account_token_reloads_total";
     let (network, server, _) = network(&["h2"]);
@@ -368,7 +368,7 @@ fn chain<T>(outcome: Result<T, identity::Error>) -> String {
 }
 
 #[tokio::test]
-async fn errors_name_the_file_the_context_and_what_there_is() {
+async fn errors_name_the_file_the_context_and_the_existing_ones() {
     let kubeconfig = Kubeconfig::new(|_, _| "token: t".to_owned());
     let path = kubeconfig.directory.path().join("config");
     let file = path.display().to_string();

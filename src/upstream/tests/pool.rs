@@ -1,4 +1,4 @@
-//! What the pool promises to those who send requests.
+//! The guarantees of the pool to the senders of requests.
 
 use std::{
     convert::Infallible,
@@ -26,7 +26,7 @@ use crate::{
 
 const HTTP2: &[&str] = &["h2", "http/1.1"];
 
-/// Streams open on one connection, now and at most.
+/// The open streams of one connection, now and at most.
 #[derive(Clone, Default)]
 struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
 
@@ -54,7 +54,7 @@ impl Drop for Counted {
     }
 }
 
-/// Answers `/watch` with an endless body, everything else with what was asked.
+/// Answers `/watch` with an endless body, and echoes everything else.
 async fn answer(request: Request<Incoming>, gauge: Gauge) -> Result<Response<Body>, Infallible> {
     let counted = gauge.enter();
     let path = request.uri().path_and_query().unwrap().to_string();
@@ -104,7 +104,7 @@ async fn requests_share_a_connection() {
 }
 
 #[tokio::test]
-async fn short_requests_pass_however_many_watches_are_open() {
+async fn watches_do_not_block_short_requests() {
     let (pool, network, server) = start("", HTTP2, Settings::default());
     let gauges = Arc::new(std::sync::Mutex::new(Vec::new()));
     let seen = Arc::clone(&gauges);
@@ -125,7 +125,7 @@ async fn short_requests_pass_however_many_watches_are_open() {
 }
 
 #[tokio::test]
-async fn dropped_body_cancels_the_request_and_frees_its_place() {
+async fn a_dropped_body_cancels_the_request_and_frees_its_slot() {
     let settings = Settings { long_connections_max: 1, ..Settings::default() };
     let (pool, network, server) = start("", HTTP2, settings);
     let gauge = Gauge::default();
@@ -143,7 +143,7 @@ async fn dropped_body_cancels_the_request_and_frees_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wait_for_a_place_is_bounded_in_number_and_time() {
+async fn waits_for_a_slot_are_bounded_in_number_and_time() {
     let settings = Settings { long_connections_max: 1, waiting_max: 1, ..Settings::default() };
     let (pool, _, server) = start("", HTTP2, settings);
     server.serve(|stream| http2(stream, 1, Gauge::default()));
@@ -159,7 +159,7 @@ async fn wait_for_a_place_is_bounded_in_number_and_time() {
 }
 
 #[tokio::test]
-async fn one_dial_serves_all_who_wait_for_it() {
+async fn one_dial_serves_all_waiting_requests() {
     let (pool, network, server) = start("", HTTP2, Settings::default());
     let requests: Vec<_> = (0..24).map(|_| send(&pool, "/", Lane::Short)).collect();
     server.serve(|stream| http2(stream, 100, Gauge::default()));
@@ -170,7 +170,7 @@ async fn one_dial_serves_all_who_wait_for_it() {
 }
 
 #[tokio::test]
-async fn failed_dial_is_told_to_all_who_wait_for_it() {
+async fn a_failed_dial_fails_all_waiting_requests() {
     let (pool, network, server) = start("", HTTP2, Settings::default());
     drop(server);
     let requests: Vec<_> = (0..8).map(|_| send(&pool, "/", Lane::Short)).collect();
@@ -183,7 +183,7 @@ async fn failed_dial_is_told_to_all_who_wait_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_dial_is_tried_again_for_those_who_wait_beside_full_connections() {
+async fn a_failed_dial_is_repeated_for_requests_beside_full_connections() {
     let (pool, network, server) = start("", HTTP2, Settings::default());
     server.serve(|stream| http2(stream, 1, Gauge::default()));
     network.refuse(2);
@@ -195,14 +195,14 @@ async fn failed_dial_is_tried_again_for_those_who_wait_beside_full_connections()
 }
 
 #[tokio::test(start_paused = true)]
-async fn silent_server_is_a_connect_timeout() {
+async fn a_silent_server_is_a_connect_timeout() {
     let (pool, _, _server) = start("", HTTP2, Settings::default());
     let answer = send(&pool, "/", Lane::Short).await;
     assert!(matches!(answer, Err(Error::ConnectTimeout)));
 }
 
 #[tokio::test]
-async fn certificate_for_another_name_is_refused() {
+async fn a_certificate_for_another_name_is_rejected() {
     let (network, server, config) = super::harness::network(HTTP2);
     server.serve(|stream| http2(stream, 100, Gauge::default()));
     let uri = "https://elsewhere".parse().unwrap();
@@ -215,7 +215,7 @@ async fn certificate_for_another_name_is_refused() {
 }
 
 #[tokio::test]
-async fn leaving_server_finishes_old_streams_while_new_requests_go_elsewhere() {
+async fn a_goaway_finishes_old_streams_and_moves_new_requests() {
     let (pool, network, server) = start("", HTTP2, Settings::default());
     let leave = Arc::new(Notify::new());
     let asked = Arc::clone(&leave);
@@ -248,7 +248,7 @@ async fn leaving_server_finishes_old_streams_while_new_requests_go_elsewhere() {
 }
 
 #[tokio::test]
-async fn refused_request_is_sent_again_elsewhere() {
+async fn a_refused_request_is_sent_again_on_another_connection() {
     let (pool, network, server) = start("", HTTP2, Settings::default());
     let first = AtomicUsize::new(0);
     server.serve(move |stream| {
@@ -269,7 +269,7 @@ async fn refused_request_is_sent_again_elsewhere() {
 }
 
 #[tokio::test]
-async fn request_that_may_have_been_seen_is_not_sent_again() {
+async fn a_request_that_may_have_been_seen_is_not_sent_again() {
     let (pool, network, mut server) = start("", HTTP2, Settings::default());
     let request = tokio::spawn({
         let pool = pool.clone();
@@ -283,7 +283,7 @@ async fn request_that_may_have_been_seen_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn response_that_is_cut_off_ends_with_an_error() {
+async fn a_truncated_response_ends_with_an_error() {
     for reason in [None, Some(h2::Reason::NO_ERROR), Some(h2::Reason::CANCEL)] {
         let (pool, _, mut server) = start("", HTTP2, Settings::default());
         let serving = tokio::spawn(async move {
@@ -347,7 +347,7 @@ async fn unanswered_pings_end_watches_with_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unused_connection_is_closed_and_the_next_request_opens_another() {
+async fn an_unused_connection_is_closed_and_the_next_request_opens_another() {
     let (pool, network, server) = start("", HTTP2, Settings::default());
     let open = Gauge::default();
     let seen = open.clone();
@@ -368,7 +368,7 @@ async fn unused_connection_is_closed_and_the_next_request_opens_another() {
 }
 
 #[tokio::test]
-async fn unread_stream_does_not_stop_the_others() {
+async fn an_unread_stream_does_not_block_the_others() {
     let (pool, network, server) = start("", HTTP2, Settings::default());
     server.serve(|stream| async move {
         let service = service_fn(|request: Request<Incoming>| async move {
@@ -389,7 +389,7 @@ async fn unread_stream_does_not_stop_the_others() {
 }
 
 #[tokio::test]
-async fn body_streams_both_ways_at_once() {
+async fn bodies_stream_both_ways_at_once() {
     let (pool, _, server) = start("", HTTP2, Settings::default());
     server.serve(echo);
     let (sender, upload) = fed();
@@ -419,7 +419,7 @@ async fn trailers_pass_both_ways() {
 }
 
 #[tokio::test]
-async fn head_is_made_one_for_the_endpoint() {
+async fn the_head_is_adapted_to_the_endpoint() {
     let (pool, _, server) = start("/k8s/clusters/x", HTTP2, Settings::default());
     server.serve(|stream| async move {
         let service = service_fn(|request: Request<Incoming>| async move {

@@ -1,4 +1,4 @@
-//! Upgrades, from a client through us to an apiserver.
+//! Upgrades, from a client through Listless to an apiserver.
 
 use std::{convert::Infallible, io};
 
@@ -27,7 +27,8 @@ fn switching(protocol: &str) -> Response<Body> {
     response
 }
 
-/// Switches to an echo that says goodbye after the other side has ended; refuses `/refused`.
+/// Switches to an echo that sends a last message after the other side has ended; refuses
+/// `/refused`.
 async fn apiserver(stream: TlsStream<DuplexStream>) {
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
     let service = service_fn(|mut request: Request<Incoming>| async move {
@@ -41,7 +42,7 @@ async fn apiserver(stream: TlsStream<DuplexStream>) {
         tokio::spawn(async move {
             let mut stream = TokioIo::new(upgrade.await.unwrap());
             let mut bytes = Vec::new();
-            // A client that breaks off is told nothing.
+            // A client that breaks off gets no message.
             if stream.read_to_end(&mut bytes).await.is_err() {
                 return;
             }
@@ -65,7 +66,7 @@ fn ask(path: &str, protocol: &str) -> Request<Body> {
         .unwrap()
 }
 
-/// Does for a client what the proxy's forward step does.
+/// Forwards for a client as the proxy's forward step does.
 async fn proxy(stream: DuplexStream, pool: Pool) {
     let service = service_fn(move |mut request: Request<Incoming>| {
         let pool = pool.clone();
@@ -88,7 +89,7 @@ async fn proxy(stream: DuplexStream, pool: Pool) {
 }
 
 #[tokio::test]
-async fn bytes_pass_both_ways_and_each_side_ends_by_itself() {
+async fn bytes_pass_both_ways_and_each_side_ends_separately() {
     let (pool, network, server) = start("/base", HTTP2, Settings::default());
     server.serve(apiserver);
     let (mut client, far) = tokio::io::duplex(1024);
@@ -110,7 +111,7 @@ async fn bytes_pass_both_ways_and_each_side_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn refusal_is_a_normal_answer() {
+async fn a_refusal_is_a_normal_response() {
     let (pool, _, server) = start("", HTTP2, Settings::default());
     server.serve(apiserver);
     let response = pool.upgrade(ask("/refused", "websocket")).await.unwrap();
@@ -119,7 +120,7 @@ async fn refusal_is_a_normal_answer() {
 }
 
 #[tokio::test]
-async fn switch_to_another_protocol_is_an_error() {
+async fn a_switch_to_another_protocol_is_an_error() {
     let (pool, _, server) = start("", HTTP2, Settings::default());
     server.serve(apiserver);
     let answer = pool.upgrade(ask("/", "wrong")).await;
@@ -127,7 +128,7 @@ async fn switch_to_another_protocol_is_an_error() {
 }
 
 #[tokio::test]
-async fn tunnels_are_counted_as_long_as_they_are_open() {
+async fn open_tunnels_are_counted() {
     let settings = Settings { tunnels_max: 1, ..Settings::default() };
     let (pool, _, server) = start("", HTTP2, settings);
     server.serve(apiserver);
@@ -140,7 +141,7 @@ async fn tunnels_are_counted_as_long_as_they_are_open() {
 }
 
 #[tokio::test]
-async fn headers_of_the_upgrade_arrive_as_they_were() {
+async fn the_headers_of_an_upgrade_arrive_unchanged() {
     let (pool, _, mut server) = start("/base", HTTP2, Settings::default());
     let asked = tokio::spawn(async move { pool.upgrade(ask("/a?b=c", "websocket")).await });
     let mut stream = server.accept().await;

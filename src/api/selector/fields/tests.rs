@@ -1,4 +1,4 @@
-//! The syntax as a table, and properties over random selectors and objects.
+//! The syntax as a table, and properties of random selectors and objects.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ fn every_form_is_printed_in_its_canonical_text() {
 }
 
 #[test]
-fn what_the_apiserver_refuses_does_not_parse() {
+fn selectors_that_the_apiserver_refuses_do_not_parse() {
     let many = vec!["a=1"; REQUIREMENTS_MAX + 1].join(",");
     let table = ["a", "a,b=1", "a in (b)", "a=b=c", "a===b", "a!==b", r"a=\", r"a=\x", &many];
     for text in table {
@@ -112,14 +112,14 @@ fn pins_are_the_required_values() {
 
 proptest! {
     #[test]
-    fn any_text_parses_to_what_it_prints_or_is_refused(text in r"[ab!=,\\ ]{0,16}|\PC{0,30}") {
+    fn any_text_is_rejected_or_parses_to_its_printed_form(text in r"[ab!=,\\ ]{0,16}|\PC{0,30}") {
         if let Ok(selector) = FieldSelector::parse(&text) {
             prop_assert_eq!(FieldSelector::parse(&selector.to_string()), Ok(selector));
         }
     }
 
     #[test]
-    fn a_subset_selects_all_that_the_other_selects(
+    fn a_subset_selects_everything_that_the_other_selects(
         weaker in "([ab]!?=[01]?,){0,2}",
         stronger in "([ab]!?=[01]?,){0,3}",
         a in "[01]?",

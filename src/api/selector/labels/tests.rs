@@ -1,4 +1,4 @@
-//! The grammar as a table, and properties over random selectors and objects.
+//! The grammar as a table, and properties of random selectors and objects.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ fn every_form_is_printed_in_its_canonical_text() {
 }
 
 #[test]
-fn what_the_apiserver_refuses_does_not_parse() {
+fn selectors_that_the_apiserver_refuses_do_not_parse() {
     let long_value = format!("a={}", "v".repeat(64));
     let long_name = "k".repeat(64);
     let long_prefix = format!("{}/k", "p".repeat(254));
@@ -223,7 +223,7 @@ fn only_single_values_are_pinned() {
     assert_eq!(pinned, [("a", "1"), ("b", "2"), ("h", "")]);
 }
 
-/// One requirement over two keys and a few values, so that selectors often concern each other.
+/// Returns one requirement over two keys and a few values, which makes selectors often overlap.
 fn requirement() -> impl Strategy<Value = String> {
     let value = prop::sample::select(vec!["", "1", "2", "10", "x"]);
     let key = prop::sample::select(vec!["a", "b"]);
@@ -260,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn a_subset_selects_all_that_the_other_selects(
+    fn a_subset_selects_everything_that_the_other_selects(
         (weaker, stronger, object) in (any_selector(), any_selector(), any_object())
     ) {
         if weaker.is_subset_of(&stronger) && stronger.matches(&object) {
@@ -269,7 +269,7 @@ proptest! {
     }
 
     #[test]
-    fn pinned_pairs_are_carried_by_every_match(
+    fn every_match_has_the_pinned_pairs(
         (selector, object) in (any_selector(), any_object())
     ) {
         if selector.matches(&object) {
@@ -280,7 +280,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_parses_or_is_refused_without_panic(text in "[ab!=<>(), inot/.-]{0,40}|\\PC{0,40}") {
+    fn any_text_parses_or_is_rejected_without_panic(text in "[ab!=<>(), inot/.-]{0,40}|\\PC{0,40}") {
         if let Ok(selector) = LabelSelector::parse(&text) {
             prop_assert_eq!(LabelSelector::parse(&selector.to_string()), Ok(selector));
         }

@@ -1,4 +1,4 @@
-//! Events written by the apiserver's own serializer, and made by hand: whole, cut and damaged.
+//! Events by the apiserver's own serializer and by hand: complete, truncated and damaged.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn real(encoded: &str) -> Vec<u8> {
     BASE64_STANDARD.decode(encoded).expect("base64")
 }
 
-/// What is shown of a stream that comes in these pieces, and how the reader stands after it.
+/// Returns the events of a stream in these chunks, and the state of the parser after it.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     let (mut reader, mut all) = (Delimited::default(), Vec::new());
     for piece in pieces {
@@ -25,7 +25,7 @@ fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     (all, Ok(()))
 }
 
-/// A field that has a length.
+/// Returns a field with a length.
 fn field(number: u8, value: &[u8]) -> Vec<u8> {
     let mut field = vec![number << 3 | 2];
     let mut length = value.len();
@@ -52,7 +52,7 @@ fn envelope(kind: &str, raw: &[u8]) -> Vec<u8> {
     [b"k8s\0".to_vec(), field(1, &kind), field(2, raw)].concat()
 }
 
-/// A Pod with an annotation so long.
+/// Returns a Pod with an annotation of this length.
 fn pod(name: &str, version: &str, labels: &BTreeMap<String, String>, ballast: usize) -> Vec<u8> {
     let mut meta = [field(1, name.as_bytes()), field(3, b"n"), field(5, b"u")].concat();
     meta.extend(field(6, version.as_bytes()));
@@ -80,7 +80,7 @@ fn web() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_apiservers_events_are_shown_wherever_they_are_cut() {
+fn events_are_parsed_at_any_chunk_boundary_of_the_stream() {
     let stream = [ADDED, BOOKMARK, METADATA, DELETED, GONE].map(real).concat();
     let shown = [false, false, true].map(|deleted| object("a", web(), deleted));
     let expected = ([&shown[..], &[Shown::Expired]].concat(), Ok(()));
@@ -94,7 +94,7 @@ fn the_apiservers_events_are_shown_wherever_they_are_cut() {
 }
 
 #[test]
-fn an_event_is_shown_by_its_last_byte_and_not_before() {
+fn an_event_is_reported_at_its_last_byte() {
     for (encoded, count) in [(ADDED, 1), (BOOKMARK, 0), (DELETED, 1), (GONE, 1)] {
         let whole = real(encoded);
         for length in 0..whole.len() {
@@ -105,7 +105,7 @@ fn an_event_is_shown_by_its_last_byte_and_not_before() {
 }
 
 #[test]
-fn of_errors_only_those_that_expire_what_the_client_holds_are_shown() {
+fn only_expiry_errors_are_reported() {
     for (code, shown) in [(410, vec![Shown::Expired]), (504, vec![Shown::Expired]), (500, vec![])] {
         assert_eq!(read([&*event("ERROR", &status(code))]), (shown, Ok(())), "{code}");
     }
@@ -114,7 +114,7 @@ fn of_errors_only_those_that_expire_what_the_client_holds_are_shown() {
 }
 
 #[test]
-fn a_large_object_is_read_and_not_kept() {
+fn a_large_object_is_parsed_and_not_kept() {
     let large = event("MODIFIED", &pod("a", "7", &web(), EVENT_BYTES_MAX - 4096));
     let mut reader = Delimited::default();
     let mut all = Vec::new();
@@ -126,7 +126,7 @@ fn a_large_object_is_read_and_not_kept() {
 }
 
 #[test]
-fn an_event_that_is_too_large_is_opaque_as_soon_as_it_says_so() {
+fn an_event_whose_length_is_too_large_is_opaque_at_once() {
     let length = u32::try_from(EVENT_BYTES_MAX + 1).expect("small").to_be_bytes();
     assert_eq!(read([&length[..]]), (Vec::new(), Err(Opaque::TooLarge)));
     let long = BTreeMap::from([("app".to_owned(), "x".repeat(4096))]);
@@ -135,7 +135,7 @@ fn an_event_that_is_too_large_is_opaque_as_soon_as_it_says_so() {
 }
 
 #[test]
-fn whatever_is_not_expected_is_opaque() {
+fn an_unexpected_field_is_opaque() {
     let pod = pod("a", "7", &web(), 0);
     let (added, extension) = (field(1, b"ADDED"), field(2, &field(1, &pod)));
     let table: [(&str, Vec<u8>); 16] = [
@@ -160,7 +160,7 @@ fn whatever_is_not_expected_is_opaque() {
         ("cut inside", event("ADDED", &pod[..pod.len() - 1])),
     ];
     for (what, stream) in table {
-        // What follows does not heal it.
+        // Later events do not repair the stream.
         let stream = [stream, real(ADDED)].concat();
         assert_eq!(read([&*stream]), (Vec::new(), Err(Opaque::Form)), "{what}");
         assert_eq!(read(stream.chunks(1)), (Vec::new(), Err(Opaque::Form)), "{what}");
@@ -171,7 +171,7 @@ fn whatever_is_not_expected_is_opaque() {
 
 proptest! {
     #[test]
-    fn every_object_is_shown_as_it_was_written(
+    fn every_object_is_reported_as_written(
         objects in prop::collection::vec(
             ("[a-z]{1,40}", prop::collection::btree_map("[a-z/]{1,70}", "[a-z]{0,63}", 0..4),
              0usize..3000, any::<bool>()), 1..5),
@@ -188,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_events_are_read_or_opaque_whatever_the_pieces(
+    fn damaged_events_are_parsed_or_opaque_in_any_chunks(
         flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         piece in 1usize..40,
     ) {
@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_is_never_shown(noise in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn noise_is_never_reported(noise in prop::collection::vec(any::<u8>(), 0..400)) {
         prop_assert_eq!(read([&*noise]).0, Vec::new());
     }
 }

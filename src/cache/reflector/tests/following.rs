@@ -1,4 +1,4 @@
-//! Readers that follow a replica's events while its reflector brings them.
+//! Readers that follow a replica's events while its reflector adds them.
 
 use super::*;
 use crate::{
@@ -26,7 +26,7 @@ fn follow(scene: &Scene, labels: &str, begin: &Begin) -> Result<Subscription, Op
     )
 }
 
-/// Everything that is there, each as the line of a watch or in a word.
+/// Returns everything available, each as the line of a watch or as a word.
 fn given(subscription: &mut Subscription) -> Vec<String> {
     let text = |line: bytes::Bytes| String::from_utf8(line.to_vec()).expect("UTF-8");
     let mut all = Vec::new();
@@ -61,7 +61,7 @@ async fn the_state_comes_first_and_then_each_event_once() {
             "caught up@10".into()
         ]
     );
-    // Before it has read on, p leaves its selection and q comes in.
+    // Before the reader continues, p leaves its selection and q enters it.
     watch.send(pod("p", 11).event("MODIFIED") + &web("q", 12).event("MODIFIED"));
     all.changed().await;
     watch.send(web("q", 13).event("DELETED") + &bookmark(20));
@@ -90,7 +90,7 @@ async fn the_state_comes_first_and_then_each_event_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_starts_at_any_version_of_the_window_and_at_no_other() {
+async fn a_subscription_starts_only_within_the_window() {
     let (scene, watch) = Scene::watching(10, &[]).await;
     watch.send(pod("p", 12).event("ADDED") + &pod("p", 14).event("MODIFIED"));
     scene.settle().await;
@@ -104,7 +104,7 @@ async fn it_starts_at_any_version_of_the_window_and_at_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_ahead_of_the_replica_is_told_only_what_is_news_there() {
+async fn a_reader_ahead_of_the_replica_gets_only_later_events() {
     let (scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
     let mut ahead = follow(&scene, "app=web", &Begin::After(version(13))).expect("open");
     assert_eq!(given(&mut ahead), ["caught up@10"]);
@@ -113,12 +113,12 @@ async fn who_is_ahead_of_the_replica_is_told_only_what_is_news_there() {
     assert_eq!(given(&mut ahead), ["caught up@12"]);
     watch.send(web("p", 13).event("MODIFIED") + &pod("q", 14).event("MODIFIED"));
     scene.settle().await;
-    // q comes to look so at 14, and came at 12, where the reader has been.
+    // q matches at 14; it appeared at 12, a version that the reader has already reached.
     assert_eq!(given(&mut ahead), [web("q", 14).event("DELETED"), "caught up@14".into()]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relist_is_never_told_as_events() {
+async fn a_relist_is_never_sent_as_events() {
     let (mut scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
     let mut following = follow(&scene, "", &Begin::Now).expect("open");
     let seen = scene.view();
@@ -130,7 +130,7 @@ async fn a_relist_is_never_told_as_events() {
     assert_eq!(given(&mut following), [format!("{:?}", Lost::Reset)]);
     let begin = Begin::After(version(10));
     assert_eq!(follow(&scene, "", &begin).err(), Some(OpenError::Start(TooOld)));
-    // What was seen in another epoch is no start either.
+    // A snapshot of another epoch is no start either.
     let old = seen.snapshot.clone().expect("synced");
     let query = query(None, "", "");
     let shown = Representation::Object;
@@ -140,7 +140,7 @@ async fn a_relist_is_never_told_as_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_too_slowly_loses_its_place() {
+async fn a_slow_reader_loses_its_position() {
     let settings = Settings { history_events_max: 2, ..Settings::default() };
     let mut scene = Scene::with(query(None, "", ""), settings);
     scene.calls.expect(LIST).await.json(200, fixture::list(10, &[]));
@@ -157,7 +157,7 @@ async fn who_reads_too_slowly_loses_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_are_printed_as_the_apiserver_printed_one() {
+async fn bookmarks_have_the_form_of_the_apiservers() {
     let (scene, watch) = Scene::watching(10, &[]).await;
     let following = follow(&scene, "", &Begin::Now).expect("open");
     let printed = |at| {

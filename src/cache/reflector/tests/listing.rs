@@ -6,7 +6,7 @@ fn header(call: &Call, name: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_list_is_consistent_whole_and_json() {
+async fn the_first_list_is_consistent_complete_and_json() {
     let mut scene = Scene::new();
     let call = scene.calls.expect(LIST).await;
     assert_eq!(call.lane, crate::upstream::Lane::Short);
@@ -35,7 +35,7 @@ async fn selectors_and_scope_are_part_of_every_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_may_come_in_any_pieces() {
+async fn a_list_may_arrive_in_any_chunks() {
     let mut scene = Scene::new();
     let pipe = scene.calls.next().await.pipe();
     let body = fixture::list(10, &[pod("p", 5), pod("q", 7)]);
@@ -50,7 +50,7 @@ async fn a_list_may_come_in_any_pieces() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_list_never_enters_and_is_asked_again() {
+async fn a_bad_list_is_dropped_and_retried() {
     let good = fixture::list(10, &[pod("p", 5), pod("q", 7)]);
     let bad = [
         good.replace(r#""uid":"uid-q","#, ""),
@@ -80,13 +80,13 @@ async fn a_bad_list_never_enters_and_is_asked_again() {
     let mut scene = Scene::new();
     scene.calls.expect(LIST).await.with(200, "text/html", &[], Body::full(good.clone()));
     scene.settle().await;
-    assert_eq!(scene.last_error(), r#"the answer is not JSON but "text/html""#);
+    assert_eq!(scene.last_error(), r#"the response is not JSON but "text/html""#);
     scene.calls.expect(LIST).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn lists_that_are_always_bad_are_not_replicable() {
-    // As of an aggregated API without storage: no versions, no uids.
+    // As from an aggregated API without storage: no versions, no uids.
     let body = r#"{"kind":"PodMetricsList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"p","namespace":"a"}}]}"#;
     let mut scene = Scene::new();
     for _ in 0..5 {
@@ -96,7 +96,7 @@ async fn lists_that_are_always_bad_are_not_replicable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_relist_leaves_the_old_state_in_place() {
+async fn a_bad_relist_keeps_the_old_state() {
     let (mut scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
     let bytes = scene.replica.bytes();
     watch.send(error_event(410, "too old"));
@@ -109,7 +109,7 @@ async fn a_bad_relist_leaves_the_old_state_in_place() {
     assert!(scene.replica.bytes() > bytes + 2_900_000);
     pipe.fail();
     let call = scene.calls.expect(&relist).await;
-    // But for some buffers that are kept for reuse.
+    // Except for some buffers that are kept for reuse.
     assert!(scene.replica.bytes() < bytes + 1_100_000);
     assert_eq!((scene.objects(), scene.shown()), (vec!["a/p@5".to_owned()], Some(10)));
     assert_eq!(scene.view().state, State::Synced);
@@ -119,7 +119,7 @@ async fn a_bad_relist_leaves_the_old_state_in_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_way_of_printing_is_not_replicable() {
+async fn an_unknown_printed_form_is_not_replicable() {
     let good = fixture::list(10, &[pod("p", 5)]);
     for body in [
         good.replace("]}\n", "]}"),
@@ -135,7 +135,7 @@ async fn an_unknown_way_of_printing_is_not_replicable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn custom_resources_are_kept_as_they_are() {
+async fn custom_resources_keep_their_bytes() {
     let mut query = query(Some("a"), "", "");
     query.resource = crate::api::GroupVersionResource::new("x.io", "v1", "things");
     let mut scene = Scene::with(query.clone(), Settings::default());
@@ -190,7 +190,7 @@ async fn a_list_beyond_the_memory_limit_ends_the_reflector() {
 
 #[tokio::test(start_paused = true)]
 async fn a_selector_too_long_for_a_request_ends_the_reflector() {
-    // A comma takes three characters once it is escaped.
+    // An escaped comma takes three characters.
     let values: Vec<_> = (1000..10_000).map(|number| number.to_string()).collect();
     let long = format!("app in ({}),b in ({})", values.join(","), values[..2400].join(","));
     assert!(long.len() < 58_000, "{}", long.len());
@@ -199,7 +199,7 @@ async fn a_selector_too_long_for_a_request_ends_the_reflector() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn overload_is_waited_out_as_long_as_asked() {
+async fn an_overload_is_waited_out_as_long_as_requested() {
     let mut scene = Scene::new();
     let started = Instant::now();
     scene.calls.next().await.json(429, status(429, "later", 7));
@@ -213,14 +213,14 @@ async fn overload_is_waited_out_as_long_as_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn word_that_others_are_answered_does_not_shorten_the_wait_the_apiserver_asked_for() {
+async fn a_nudge_does_not_shorten_the_requested_delay() {
     let mut scene = Scene::new();
     scene.calls.next().await.json(429, status(429, "later", 30));
     let refused_at = Instant::now();
     let nudging = scene.replica.clone();
     tokio::spawn(async move {
         loop {
-            // Far more often than a failed reflector would try again.
+            // Far more often than a failed reflector would retry.
             sleep(Duration::from_millis(500)).await;
             nudging.nudge();
         }
@@ -231,7 +231,7 @@ async fn word_that_others_are_answered_does_not_shorten_the_wait_the_apiserver_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_behind_is_asked_consistently_next() {
+async fn a_list_after_an_older_server_is_consistent() {
     let (mut scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
     watch.send(error_event(410, "too old"));
     let relist = format!("{LIST}?resourceVersion=10&resourceVersionMatch=NotOlderThan");
@@ -243,7 +243,7 @@ async fn a_server_behind_is_asked_consistently_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_older_list_is_refused_and_asked_again_consistently() {
+async fn an_older_list_is_rejected_and_repeated_consistently() {
     let (mut scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
     watch.send(error_event(410, "too old"));
     scene.calls.next().await.json(200, fixture::list(9, &[]));
@@ -255,7 +255,7 @@ async fn an_older_list_is_refused_and_asked_again_consistently() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn restored_data_begins_an_epoch_and_shares_nothing() {
+async fn restored_storage_starts_an_epoch_and_shares_nothing() {
     let (mut scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
     watch.send(error_event(410, "too old"));
     scene.calls.next().await.json(200, fixture::list(9, &[]));
@@ -263,7 +263,7 @@ async fn restored_data_begins_an_epoch_and_shares_nothing() {
     let call = scene.calls.expect(LIST).await;
     assert_eq!((scene.view().state, scene.view().epoch), (State::Starting, 1));
     assert!(scene.view().snapshot.is_none());
-    // The same uid and version as before, but other content.
+    // The same uid and version as before, with other content.
     let other = Pod { node: "other", ..pod("p", 5) };
     call.json(200, fixture::list(9, std::slice::from_ref(&other)));
     scene.calls.expect_watch(9).await;
@@ -280,18 +280,18 @@ async fn an_outage_costs_few_requests() {
         drop(scene.calls.next().await);
         requests += 1;
     }
-    // With jitter a half, 15 s each once the waits are at their longest.
+    // The jitter is a half: 15 s each once the waits have reached their limit.
     assert!((200..260).contains(&requests), "{requests}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_answer_is_given_up() {
+async fn a_stalled_response_is_abandoned() {
     let mut scene = Scene::new();
     let call = scene.calls.expect(LIST).await;
     let pipe = scene.calls.expect(LIST).await.pipe();
     drop(call);
     pipe.send("{");
     scene.calls.expect(LIST).await;
-    assert!(scene.last_error().starts_with("nothing came from the apiserver for 60s"));
+    assert!(scene.last_error().starts_with("the apiserver sent nothing for 60s"));
     assert!(pipe.is_closed());
 }

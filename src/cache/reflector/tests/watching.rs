@@ -53,7 +53,7 @@ async fn an_event_is_rendered_as_the_list_would_be() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_holds_what_is_no_longer_shown() {
+async fn replaced_snapshots_are_released() {
     let (scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
     let first = Arc::downgrade(&scene.view().snapshot.clone().expect("synced"));
     watch.send(pod("p", 11).event("MODIFIED"));
@@ -62,7 +62,7 @@ async fn nobody_holds_what_is_no_longer_shown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clean_end_is_followed_by_a_watch_from_the_last_version() {
+async fn the_next_watch_after_a_clean_end_starts_at_the_last_version() {
     let (mut scene, watch) = Scene::watching(10, &[]).await;
     watch.send(bookmark(15));
     scene.settle().await;
@@ -108,14 +108,14 @@ async fn an_expired_version_leads_to_a_relist_not_older_than_shown() {
         scene.calls.expect(&relist).await.json(200, fixture::list(50, &pods));
         scene.calls.expect_watch(50).await;
         assert_eq!(scene.objects(), ["a/q@12", "a/r@40"]);
-        // What happened in between is not told as events (S-WATCH-25).
+        // The changes in between are not sent as events (S-WATCH-25).
         let history = scene.replica.history();
         assert!(history.start_at(&version(12)).is_err() && history.start_at(&version(50)).is_ok());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_overloaded_watch_waits_and_does_not_relist() {
+async fn a_watch_waits_for_an_overloaded_apiserver_without_a_relist() {
     let (mut scene, watch) = Scene::watching(10, &[]).await;
     tokio::time::advance(Duration::from_secs(5)).await;
     drop(watch);
@@ -128,7 +128,7 @@ async fn an_overloaded_watch_waits_and_does_not_relist() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_taken_away_end_the_reflector() {
+async fn withdrawn_rights_end_the_reflector() {
     for code in [401, 403, 404] {
         let (mut scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
         watch.send(bookmark(11));
@@ -156,7 +156,7 @@ async fn a_broken_watch_resumes_after_a_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_before_a_malformed_one_count_and_none_after_it() {
+async fn only_the_events_before_a_malformed_one_are_applied() {
     for bad in [
         "nonsense\n",
         "{\"type\":\"ADDED\"}\n",
@@ -191,7 +191,7 @@ async fn a_watch_that_goes_back_is_relisted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_held_tells_additions_from_changes() {
+async fn the_held_state_distinguishes_additions_from_changes() {
     let (scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
     watch.send(pod("p", 11).event("ADDED"));
     watch.send(pod("q", 12).event("MODIFIED"));
@@ -206,7 +206,7 @@ async fn what_is_held_tells_additions_from_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_printed_otherwise_is_not_replicable() {
+async fn an_object_in_an_unknown_form_is_not_replicable() {
     let (scene, watch) = Scene::watching(10, &[]).await;
     watch.send(pod("p", 11).event("ADDED").replace(r#""kind":"Pod""#, r#""kind":"Pot""#));
     assert_eq!(scene.ended().await, Ended::NotReplicable);
@@ -223,7 +223,7 @@ async fn a_silent_watch_is_proven_by_a_probe() {
         scene.settle().await;
         assert_eq!(scene.view().proven_at, Some(asked));
     }
-    // No other request was made in all that time.
+    // No other request was sent in all that time.
     assert_eq!((scene.counters.probes.get(), scene.counters.watches.get()), (5, 1));
     watch.send(bookmark(11));
     scene.settle().await;
@@ -231,7 +231,7 @@ async fn a_silent_watch_is_proven_by_a_probe() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_misses_news_is_opened_again() {
+async fn a_watch_that_misses_events_is_reopened() {
     let (mut scene, _watch) = Scene::watching(10, &[]).await;
     let proven_at = scene.view().proven_at;
     let silent_since = Instant::now();
@@ -243,7 +243,7 @@ async fn a_watch_that_misses_news_is_opened_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_missed_proves_nothing_until_the_apiserver_is_caught_up_with() {
+async fn missed_events_prove_nothing_before_the_apiservers_version() {
     let (mut scene, watch) = Scene::watching(10, &[]).await;
     let listed_at = scene.view().proven_at;
     tokio::time::advance(Duration::from_secs(30)).await;
@@ -284,7 +284,7 @@ async fn a_list_not_older_than_shown_proves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_after_a_gap_is_short_so_that_its_bookmark_comes_soon() {
+async fn a_watch_after_a_gap_is_short() {
     for (gap, length) in [(15, "timeoutSeconds=450"), (25, "timeoutSeconds=3")] {
         let (mut scene, watch) = Scene::watching(10, &[]).await;
         tokio::time::advance(Duration::from_secs(gap)).await;
@@ -298,7 +298,7 @@ async fn a_watch_after_a_gap_is_short_so_that_its_bookmark_comes_soon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stalled_connection_is_given_up() {
+async fn a_stalled_connection_is_abandoned() {
     let (mut scene, watch) = Scene::watching(10, &[]).await;
     let silent_since = Instant::now();
     let _never_answered = scene.calls.expect(PROBE).await;
@@ -308,7 +308,7 @@ async fn a_stalled_connection_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_is_asked_to_wait_leaves_the_watch_alone() {
+async fn a_throttled_probe_keeps_the_watch() {
     let (mut scene, watch) = Scene::watching(10, &[]).await;
     scene.calls.expect(PROBE).await.json(429, status(429, "later", 100));
     let refused_at = Instant::now();
@@ -321,7 +321,7 @@ async fn a_probe_that_is_asked_to_wait_leaves_the_watch_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_below_what_is_shown_begins_an_epoch() {
+async fn a_probe_below_the_published_version_starts_an_epoch() {
     let (mut scene, _watch) = Scene::watching(10, &[pod("p", 5)]).await;
     scene.calls.expect(PROBE).await.json(200, fixture::list(8, &[]));
     scene.calls.expect(LIST).await.json(200, fixture::list(8, &[]));
@@ -330,7 +330,7 @@ async fn a_probe_below_what_is_shown_begins_an_epoch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_are_woken() {
+async fn waiting_readers_are_woken() {
     let mut scene = Scene::new();
     let deadline = Instant::now() + Duration::from_secs(100);
     let wait = |reach: Reach| {
@@ -357,7 +357,7 @@ async fn those_who_wait_are_woken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_for_a_failing_replica_are_let_go() {
+async fn readers_of_a_failing_replica_stop_waiting() {
     let mut scene = Scene::new();
     let replica = scene.replica.clone();
     let deadline = Instant::now() + Duration::from_secs(100);
@@ -369,7 +369,7 @@ async fn those_who_wait_for_a_failing_replica_are_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopped_reflector_leaves_its_watch() {
+async fn a_stopped_reflector_closes_its_watch() {
     let (scene, watch) = Scene::watching(10, &[]).await;
     scene.stop.cancel();
     assert_eq!(scene.ended().await, Ended::Stopped);
@@ -377,7 +377,7 @@ async fn a_stopped_reflector_leaves_its_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn why_a_watch_ended_is_counted() {
+async fn the_reason_of_a_watchs_end_is_counted() {
     let (mut scene, watch) = Scene::watching(10, &[]).await;
     watch.send(bookmark(11));
     scene.settle().await;
@@ -386,7 +386,7 @@ async fn why_a_watch_ended_is_counted() {
     watch.fail();
     scene.calls.expect_watch(11).await.json(500, status(500, "not now", 0));
     drop(scene.calls.expect_watch(11).await);
-    // The time a watch is asked for, with jitter, is 450 seconds.
+    // The requested length of a watch, with jitter, is 450 seconds.
     let watch = scene.calls.expect_watch(11).await.pipe();
     for version in (12..).take(45) {
         tokio::time::advance(Duration::from_secs(10)).await;

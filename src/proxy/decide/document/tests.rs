@@ -31,7 +31,7 @@ fn confirmed(document: &Arc<Document>, at: Instant) -> Held {
     Held::Confirmed(Confirmed { document: document.clone(), at, believed })
 }
 
-/// Both watches are open, and nothing has changed for a minute.
+/// Returns a standing with both watches open and no change for a minute.
 fn quiet(now: Instant) -> Standing {
     let changed_at = before(now, Duration::from_secs(60));
     Standing { proven_at: Some(now), changed_at, remote: Arc::default() }
@@ -48,7 +48,7 @@ fn is_from_memory(target: &str, held: Held, standing: &Standing, now: Instant) -
     matches!(source(wanted(target, None), held, standing, now), DocumentSource::Memory(..))
 }
 
-/// A moment at which a minute and more has passed already.
+/// Returns an instant more than a minute after the start of the clock.
 fn moment() -> Instant {
     Instant::now() + Duration::from_secs(3600)
 }
@@ -58,7 +58,7 @@ fn before(now: Instant, time: Duration) -> Instant {
 }
 
 #[test]
-fn what_is_confirmed_and_proven_is_answered_from_memory() {
+fn a_confirmed_and_proven_document_is_answered_from_the_cache() {
     let now = moment();
     for tag in [None, Some(TAG)] {
         let held = confirmed(&document(tag, now), now);
@@ -70,7 +70,7 @@ fn what_is_confirmed_and_proven_is_answered_from_memory() {
 }
 
 #[test]
-fn what_the_watches_do_not_prove_is_asked_for() {
+fn an_unproven_document_is_forwarded() {
     let now = moment();
     let quiet = quiet(now);
     let second = Duration::from_secs(1);
@@ -91,7 +91,7 @@ fn what_the_watches_do_not_prove_is_asked_for() {
 }
 
 #[test]
-fn a_confirmation_from_before_the_documents_had_settled_does_not_count_later() {
+fn a_confirmation_too_soon_after_a_change_does_not_count() {
     let now = moment();
     let changed_at = before(now, Duration::from_secs(15));
     let standing = Standing { changed_at, ..quiet(now) };
@@ -104,7 +104,7 @@ fn a_confirmation_from_before_the_documents_had_settled_does_not_count_later() {
 }
 
 #[test]
-fn a_confirmation_is_believed_for_a_while_only() {
+fn a_confirmation_expires() {
     let now = moment();
     let at = before(now, Duration::from_secs(10));
     let held = confirmed(&document(Some(TAG), at), at);
@@ -112,7 +112,7 @@ fn a_confirmation_is_believed_for_a_while_only() {
 }
 
 #[test]
-fn documents_that_aggregated_servers_tell_are_asked_for() {
+fn documents_of_aggregated_servers_are_forwarded() {
     let now = moment();
     let remote = Arc::new(BTreeSet::from(["v1beta1.metrics.k8s.io".into()]));
     let standing = Standing { remote, ..quiet(now) };
@@ -129,7 +129,7 @@ fn documents_that_aggregated_servers_tell_are_asked_for() {
 }
 
 #[test]
-fn a_client_that_has_the_document_is_told_so_once_it_is_known_how() {
+fn not_modified_is_returned_once_its_headers_are_known() {
     let now = moment();
     let kept = document(Some(TAG), now);
     let ask = |tag| source(wanted("/apis", Some(tag)), confirmed(&kept, now), &quiet(now), now);
@@ -144,7 +144,7 @@ fn a_client_that_has_the_document_is_told_so_once_it_is_known_how() {
 }
 
 #[test]
-fn only_known_callers_of_a_proxy_that_keeps_documents_are_served() {
+fn documents_are_served_only_to_known_callers_if_enabled() {
     let stranger = Caller::Other(Stranger::NoCredential);
     let rows = [
         ("/apis", Caller::Own, Keeping::Documents, None),

@@ -1,4 +1,4 @@
-//! Polls that repeat: which are held back or refused, and which are never touched.
+//! Polls that repeat: the ones that are held or refused, and the ones that never are.
 
 use super::*;
 use crate::{
@@ -14,7 +14,7 @@ fn ruled(action: RepeatAction) -> Policy {
     Policy::new(&general, &[everything()])
 }
 
-/// What becomes of a request that came too often, at `now`.
+/// Returns the plan for a request that came too often, at `now`.
 fn exhausted(info: &RequestInfo, caller: Caller, policy: &Policy, now: Instant) -> Option<Plan> {
     let poll = poll(info, caller, &rules(info, policy, b""))?;
     let limit = poll.upstream_limit()?;
@@ -35,7 +35,7 @@ fn paced(target: &str) -> Option<Pace> {
 }
 
 #[test]
-fn the_same_unsafe_read_over_and_over_is_held_back() {
+fn a_repeated_unsafe_read_is_held() {
     for target in [
         PODS,
         "/api/v1/namespaces/shop/pods/a",
@@ -51,7 +51,7 @@ fn the_same_unsafe_read_over_and_over_is_held_back() {
 }
 
 #[test]
-fn what_must_not_be_held_back_never_is() {
+fn exempt_requests_are_never_held() {
     for target in [
         "/healthz",
         "/version",
@@ -87,7 +87,7 @@ fn what_must_not_be_held_back_never_is() {
 }
 
 #[test]
-fn a_lease_is_never_held_back_even_if_a_rule_names_it() {
+fn a_lease_is_never_held_even_if_a_rule_names_it() {
     let named = "leases.coordination.k8s.io".parse().expect("a name");
     let repeat_polls = Some(polls(RepeatAction::Reject));
     let rule = Rule { repeat_polls, ..Rule::of(vec![named]) };
@@ -99,7 +99,7 @@ fn a_lease_is_never_held_back_even_if_a_rule_names_it() {
 }
 
 #[test]
-fn nobody_is_held_back_within_two_seconds_of_its_own_time_out() {
+fn a_hold_ends_two_seconds_before_the_clients_timeout() {
     for (query, patience) in [
         ("timeout=60s", Some(200)),
         ("timeout=2100ms", Some(100)),
@@ -121,7 +121,7 @@ fn nobody_is_held_back_within_two_seconds_of_its_own_time_out() {
 }
 
 #[test]
-fn a_refusal_says_when_to_come_again_in_whole_seconds_of_one_at_least() {
+fn retry_after_is_a_whole_number_of_seconds_and_at_least_one() {
     let now = Instant::now();
     let plan = exhausted(&info(PODS), Caller::Own, &ruled(RepeatAction::Reject), now);
     let Some(Plan::Reject(reject)) = plan else { panic!("{plan:?}") };
@@ -139,13 +139,13 @@ fn a_refusal_says_when_to_come_again_in_whole_seconds_of_one_at_least() {
 }
 
 #[test]
-fn polls_that_are_off_take_no_token() {
+fn polls_without_a_limit_take_no_token() {
     let now = Instant::now();
     assert!(exhausted(&info(PODS), Caller::Own, &ruled(RepeatAction::Off), now).is_none());
 }
 
 #[test]
-fn a_poll_is_the_same_however_it_is_written() {
+fn the_key_of_a_poll_ignores_its_spelling() {
     let policy = ruled(RepeatAction::Pace);
     let hasher = crate::hash::RandomState::default();
     let key = |target: &str| {

@@ -1,4 +1,4 @@
-//! Watches: where they may start, and why they are forwarded.
+//! Watches: their start, and the reasons to forward them.
 
 use super::*;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     websocket::Asked,
 };
 
-/// What becomes of a watch of pods when a replica holds them at 10 and events since 8.
+/// Returns the step for a watch of pods when a replica holds them at 10 and events since 8.
 fn watch_step(query: &str, freshness: Freshness, session: &Session, waited: Duration) -> Step {
     let now = Instant::now();
     let (info, policy) =
@@ -36,7 +36,7 @@ const INITIAL: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
 const NO_INITIAL: &str = "sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
 
 #[test]
-fn a_watch_starts_with_the_state_or_where_the_window_allows() {
+fn a_watch_starts_with_the_state_or_within_the_window() {
     let session = Session::default();
     let configured = Level::Configured(Freshness::Session);
     let at = |number: u64| format!("resourceVersion={number}");
@@ -59,7 +59,7 @@ fn a_watch_starts_with_the_state_or_where_the_window_allows() {
 }
 
 #[test]
-fn a_version_that_is_about_to_come_is_waited_for() {
+fn a_watch_waits_for_a_version_that_is_about_to_arrive() {
     let session = Session::default();
     let waits = |query: &str| match watch_step(query, Freshness::Session, &session, Duration::ZERO)
     {
@@ -71,7 +71,7 @@ fn a_version_that_is_about_to_come_is_waited_for() {
 }
 
 #[test]
-fn the_state_is_not_older_than_what_the_session_saw_but_events_go_on_from_where_it_is() {
+fn the_state_respects_the_session_and_events_continue_at_the_clients_version() {
     let mut session = Session::default();
     session.shown(&pod_resource(), &version(12), Source::Storage, Instant::now());
     for query in ["", "resourceVersion=0", INITIAL, NO_INITIAL] {
@@ -83,7 +83,7 @@ fn the_state_is_not_older_than_what_the_session_saw_but_events_go_on_from_where_
 }
 
 #[test]
-fn a_watch_from_the_most_recent_state_is_forwarded_where_that_is_configured() {
+fn a_most_recent_watch_is_forwarded_if_configured() {
     let session = Session::default();
     let forwarded =
         |query| match act(watch_step(query, Freshness::MostRecent, &session, Duration::ZERO)) {
@@ -96,7 +96,7 @@ fn a_watch_from_the_most_recent_state_is_forwarded_where_that_is_configured() {
 }
 
 #[test]
-fn what_cannot_be_answered_exactly_is_forwarded_with_its_reason() {
+fn a_watch_the_cache_cannot_serve_is_forwarded_with_its_reason() {
     let policy = policy(Freshness::Session, Rewrite::Keep);
     let session = Session::default();
     let refused = |target: &str, caller, media, asked: &Asked| {
@@ -130,7 +130,7 @@ fn what_cannot_be_answered_exactly_is_forwarded_with_its_reason() {
 }
 
 #[test]
-fn a_watch_whose_moment_is_wrong_is_passed_on_for_a_minute_if_it_can_go_on_from_a_bookmark() {
+fn a_watch_with_bookmarks_is_forwarded_for_a_minute_if_the_cause_is_temporary() {
     let session = Session::default();
     let rewriting =
         |query: &str| match act(watch_step(query, Freshness::Session, &session, Duration::MAX)) {

@@ -1,4 +1,5 @@
-//! A body that is read along: its last piece is passed on only when the lesson is drawn.
+//! A body that is parsed while it streams: its last chunk is passed on only after the session has
+//! learned.
 
 use std::{
     pin::Pin,
@@ -15,7 +16,7 @@ use crate::{
     body::{Body, BoxError},
 };
 
-/// The answer's body on its way to the client.
+/// The response's body on its way to the client.
 pub(super) struct LearningBody {
     inner: Body,
     held: Option<Frame<Bytes>>,
@@ -23,12 +24,12 @@ pub(super) struct LearningBody {
     lesson: Option<Pending>,
 }
 
-/// What is not learned yet.
+/// The lesson that is not learned yet.
 struct Pending {
     learner: Learner,
     exchange: Exchange,
     code: StatusCode,
-    /// The items of a list so far, if it is one that can be compared.
+    /// The items of a list so far, if the list can be compared.
     listing: Option<Listing>,
 }
 
@@ -46,7 +47,7 @@ impl LearningBody {
         body
     }
 
-    /// Reads a piece; the lesson of a read of one object is drawn as soon as enough was seen.
+    /// Parses a chunk; the session learns from a read of one object as soon as enough was parsed.
     fn read_along(&mut self, frame: &Frame<Bytes>) {
         let Some(pending) = &mut self.lesson else { return };
         let Some(bytes) = frame.data_ref() else { return };
@@ -66,8 +67,8 @@ impl LearningBody {
         }
     }
 
-    /// Whether the lesson is drawn when the last piece has been read, whatever follows: none is held
-    /// back before.
+    /// Reports whether the session learns when the last chunk has been parsed, whatever follows: no
+    /// chunk is held back before.
     fn tells_its_end(&self) -> bool {
         self.lesson.as_ref().is_some_and(|pending| pending.listing.is_some())
     }
@@ -139,7 +140,7 @@ impl http_body::Body for LearningBody {
 }
 
 impl Drop for LearningBody {
-    /// A write whose answer was not read to its end leaves a barrier, and a list a mark.
+    /// Leaves a barrier for a write whose response was not read to its end, and a mark for a list.
     fn drop(&mut self) {
         let Some(Pending { exchange, learner, .. }) = self.lesson.take() else { return };
         match (exchange.subject, &exchange.key) {

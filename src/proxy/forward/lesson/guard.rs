@@ -1,20 +1,22 @@
-//! A lesson whose request is on its way: if nobody waits for the answer any more, it is drawn at once.
+//! The lesson of a request in flight: it is completed at once if no one waits for the response any
+//! more.
 
 use super::{Lesson, Lessons};
 use crate::mutants::{Mutant, is_on};
 
-/// Dropped before it is disarmed, a write leaves a barrier: it may have happened.
+/// Leaves a barrier for a write if it is dropped before it is disarmed: the write may have
+/// happened.
 pub(in crate::proxy::forward) struct Armed(Option<Lessons>);
 
 // === impl Armed ===
 
 impl Armed {
-    /// To be made before the first byte is sent.
+    /// Arms the lessons; must be called before the first byte is sent.
     pub(in crate::proxy::forward) fn new(lessons: Lessons) -> Self {
         Self(Some(lessons))
     }
 
-    /// The outcome is known.
+    /// Disarms them once the outcome is known.
     pub(in crate::proxy::forward) fn disarm(mut self) -> Lessons {
         let none = || Lessons { session: Lesson::none(), foreseen: Lesson::none() };
         self.0.take().unwrap_or_else(none)

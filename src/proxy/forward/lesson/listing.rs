@@ -1,7 +1,8 @@
-//! What a forwarded list shows, held against the replicas there are.
+//! A forwarded list, compared with the replicas.
 //!
-//! Of equal content nothing is owed, whatever the versions; what differs is expected object by object. A
-//! list that could not be read leaves a mark of its version, or a barrier if that is not known either.
+//! If a replica has the same content, the session expects nothing of it, whatever the versions.
+//! Each different object becomes an expectation. A list that cannot be parsed leaves a mark of its
+//! version, or a barrier if the version is unknown.
 
 use std::{collections::HashSet, hash::BuildHasher, sync::Arc};
 
@@ -29,32 +30,33 @@ use crate::{
 pub(super) struct Listing {
     replicas: Vec<Compared>,
     hasher: RandomState,
-    /// Hashes of the keys.
+    /// The hashes of the keys.
     seen: HashSet<u64>,
     digest: Digest,
-    /// Items that some replica does not show yet, or of which something is expected.
+    /// The items that some replica does not show yet, or that have an expectation.
     differing: Vec<ListedObject>,
-    /// Memory held, estimated.
+    /// The memory held, estimated.
     bytes: usize,
     first: Option<ObjectKey>,
     last: Option<ObjectKey>,
 }
 
-/// A replica, as it was when the list began.
+/// A replica in its state at the start of the list.
 struct Compared {
     view: View,
     snapshot: Arc<Snapshot>,
-    /// The version from which it shows what another replica has shown, up to the version that has.
+    /// The version from which it shows everything that another replica has shown. The second
+    /// version is the one up to which this is known.
     caught_up: Option<(ResourceVersion, ResourceVersion)>,
 }
 
-/// What is remembered of one list while it streams; beyond it the list counts as unread.
+/// The memory limit of one list while it streams; a larger list counts as unread.
 const LISTING_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 // === impl Listing ===
 
 impl Listing {
-    /// Nothing was read; these are all replicas of the resource.
+    /// Creates an empty listing; `views` are all replicas of the resource.
     pub(super) fn new(views: Vec<View>) -> Self {
         let compared = |view: &View| {
             let snapshot = view.snapshot.clone()?;
@@ -99,7 +101,7 @@ impl Listing {
         self.seen.contains(&self.hasher.hash_one(key.as_str()))
     }
 
-    /// Objects that a replica shows and the list, which is newer, does not: they left its selection.
+    /// Returns objects that a replica shows and the newer list does not: they left its selection.
     fn left(&self, version: &ResourceVersion, page: &Range) -> Vec<(ObjectKey, ResourceVersion)> {
         let older = self.replicas.iter().filter(|replica| replica.snapshot.version() < version);
         let mut left = Vec::new();
@@ -116,7 +118,7 @@ impl Listing {
 // === impl Compared ===
 
 impl Compared {
-    /// Whether the replica may come to show the item older than it was listed.
+    /// Reports whether the replica may later show the item at an older version than the list did.
     fn lacks(&self, item: &ListedObject) -> bool {
         let is_known = self.caught_up.as_ref().is_some_and(|(_, until)| item.version <= *until);
         let scope = &self.view.replica.query().scope;
@@ -128,14 +130,15 @@ impl Compared {
             && held().is_none_or(|held| *held < item.version)
     }
 
-    /// The version from which the replica shows as much, apart from what is expected.
+    /// Returns the version from which the replica shows as much, apart from the expectations.
     fn shows_from(&self) -> ResourceVersion {
         let caught_up = self.caught_up.as_ref().map(|(from, _)| from);
         caught_up.unwrap_or_else(|| self.snapshot.version()).clone()
     }
 }
 
-/// The part of a list that one page of it is: keys after the last page's, up to its own last.
+/// The range of a list that one page covers: keys after the previous page's last, up to its own
+/// last.
 struct Range {
     query: Query,
     after: Option<ObjectKey>,
@@ -154,14 +157,14 @@ impl Range {
 // === impl Exchange ===
 
 impl Exchange {
-    /// What reads a list along, if this is one whose selection is understood.
+    /// Returns the parser of a list, if the list's selection is known.
     pub(super) fn listing(&self) -> Option<Listing> {
         let reads_list = matches!(self.subject, Subject::Read { .. }) && self.key.is_none();
         let cache = self.cache.as_ref().filter(|_| reads_list && self.query.is_some())?;
         Some(Listing::new(cache.views(&self.resource)))
     }
 
-    /// The list came to its end.
+    /// Learns from the complete list.
     pub(super) fn listed(&self, listing: Listing, learned: Learned) {
         let Learned::List { version, next, whole } = learned else { return self.unread(None) };
         if !whole || listing.is_too_large() {
@@ -180,7 +183,7 @@ impl Exchange {
             digest: listing.digest,
         };
         let Some(page) = session.page(query, &version, paging) else {
-            // It continues what was not seen.
+            // The page continues a list whose earlier pages were not seen.
             drop(session);
             return self.unread(Some(version));
         };
@@ -207,7 +210,7 @@ impl Exchange {
         self.tidy(&mut session);
     }
 
-    /// Expects of single objects what the list showed of them and some replica does not show yet.
+    /// Adds an expectation for each object that some replica does not show as the list did.
     fn settle(
         &self,
         session: &mut Session,
@@ -234,7 +237,7 @@ impl Exchange {
         }
     }
 
-    /// A list was shown, at least in part, of which only the version may be known.
+    /// Notes a list that was shown at least in part and was not parsed; its version may be known.
     pub(super) fn unread(&self, version: Option<ResourceVersion>) {
         let Subject::Read { consistent, source } = self.subject else { return };
         let now = Instant::now();
@@ -255,7 +258,7 @@ impl Exchange {
         }
     }
 
-    /// Drops what replicas have reached, and counts what did not fit.
+    /// Drops what the replicas have reached, and counts a limit that was reached.
     pub(super) fn tidy(&self, session: &mut Session) {
         if let Some(cache) = self.cache.as_ref().filter(|_| session.is_crowded(&self.resource)) {
             evidence::prune(session, &self.resource, &cache.views(&self.resource));

@@ -1,8 +1,10 @@
-//! What a forwarded watch shows the session: a later read must not be older (S-PROMISE-01).
+//! The events that a forwarded watch shows the session: a later read must not be older
+//! (S-PROMISE-01).
 //!
-//! Events are learned before the client can have them. A watch that cannot be read along keeps
-//! memory from answering about its resource until it ends and a consistent read follows. One that breaks
-//! off between two events ends cleanly: a reset would make its client list again.
+//! The session learns an event before the client can have it. A watch that cannot be parsed keeps
+//! the cache from answering about its resource. This lasts until the watch ends and a consistent
+//! read follows. A watch that breaks off between two events ends cleanly: after a reset, its client
+//! would list again.
 
 use std::{
     io,
@@ -31,27 +33,27 @@ use crate::{
 /// A watch that streams to the session's owner.
 pub(in crate::proxy::forward) struct WatchLesson {
     exchange: Option<Exchange>,
-    /// None once it turned out that it cannot be read along.
+    /// The parser; `None` once the watch turned out to be unreadable.
     reader: Option<WatchReader>,
 }
 
-/// A body whose events are read along.
+/// A body whose events are parsed.
 struct WatchedBody {
     inner: Body,
     lesson: WatchLesson,
     place: Place,
 }
 
-/// How far a watch has come.
+/// The position in a watch stream.
 struct Place {
     opened: Instant,
-    /// Whether each event is a line.
+    /// `true` if each event is a line.
     lines: bool,
-    /// The last byte that came.
+    /// The last byte.
     last: Option<u8>,
 }
 
-/// A connection whose incoming events are read along.
+/// A connection whose incoming events are parsed.
 pub(in crate::proxy::forward) struct WatchedIo<T> {
     inner: T,
     lesson: WatchLesson,
@@ -128,8 +130,8 @@ impl Exchange {
 // === impl Place ===
 
 impl Place {
-    /// Whether the watch can end here as watches do, so that its client goes on from what it was told
-    /// last. Who reads anything but lines takes half an event for an end too.
+    /// Reports whether the watch can end cleanly here, to let its client continue from the last
+    /// event. A client of another format than lines takes half an event for an end, too.
     fn may_end(&self, now: Instant) -> bool {
         match self.last {
             // S-WATCH-28.

@@ -1,4 +1,4 @@
-//! What a session knows of one object, and whether a snapshot shows it. Pure.
+//! The known state of one object, and whether a snapshot shows it. Pure.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,23 +18,23 @@ use crate::{
     mutants::{Mutant, is_on},
 };
 
-/// An object, and what a snapshot that shows it must live up to.
+/// An object, and the state that a snapshot must show of it.
 #[derive(Clone, Debug)]
 pub(super) struct Expected {
     expectation: Expectation,
     pub(super) at: Instant,
     pub(super) proven: Option<ResourceVersion>,
-    /// What was known before of an object whose version is not known any more.
+    /// The last known state of an object whose version is unknown now.
     before: Option<(ResourceVersion, KnownLabels)>,
-    /// What was shown since of an object whose version is not known.
+    /// The state that was shown later of an object whose version is unknown.
     after: Option<(ResourceVersion, KnownLabels)>,
-    /// Queries that did not select the object at what was expected or later.
+    /// The queries that did not select the object at the expected version or later.
     excluded: Vec<Query>,
-    /// The last list that showed this, or something before it.
+    /// The last list that showed this state or an earlier one.
     pub(super) listed_by: Option<Arc<Query>>,
 }
 
-/// Queries remembered per object; a forgotten one is looked up again.
+/// The limit of queries per object; a forgotten one is computed again.
 const EXCLUDED_MAX: usize = 8;
 
 // === impl Expected ===
@@ -56,17 +56,17 @@ impl Expected {
         }
     }
 
-    /// The version from which a snapshot is sure to hold what is expected.
+    /// Returns the version from which a snapshot certainly holds the expected state.
     pub(super) fn version(&self) -> Option<&ResourceVersion> {
         self.told().or(self.proven.as_ref())
     }
 
-    /// The version that was told, of the object or of what became of it.
+    /// Returns the version in the response, of the object or of its deletion.
     pub(super) fn told(&self) -> Option<&ResourceVersion> {
         self.expectation.version()
     }
 
-    /// The object's version as it was told, and the labels it had, if they were.
+    /// Returns the object's last version, and its labels if they were seen.
     pub(super) fn known(&self) -> Option<(ResourceVersion, KnownLabels)> {
         match &self.expectation {
             Expectation::AtLeast(version, labels) => Some((version.clone(), labels.clone())),
@@ -76,7 +76,7 @@ impl Expected {
         }
     }
 
-    /// The same as a floor. An object has a version only because an event has it, too.
+    /// Returns the same as a floor. An object's version always comes from an event.
     pub(super) fn floor(&self) -> Option<(&ResourceVersion, Source)> {
         let source = match &self.expectation {
             Expectation::AtLeast(..) | Expectation::Gone { version: Some(_), .. } => Source::Cache,
@@ -85,7 +85,7 @@ impl Expected {
         self.version().map(|version| (version, source))
     }
 
-    /// Memory held, estimated.
+    /// Returns the memory held, estimated.
     pub(super) fn bytes(&self, key: &ObjectKey) -> usize {
         let labels = match &self.expectation {
             Expectation::AtLeast(_, Some(labels)) => {
@@ -96,7 +96,7 @@ impl Expected {
         size_of::<Self>() + key.as_str().len() + labels
     }
 
-    /// The object was shown, and it is not known whether before or after what is expected of it.
+    /// Notes that the object was shown at a time that may be before or after the expected state.
     pub(super) fn also_shown(&mut self, version: &ResourceVersion, labels: &KnownLabels) {
         if self.after.as_ref().is_none_or(|(known, _)| known < version) {
             self.after = Some((version.clone(), labels.clone()));
@@ -113,8 +113,8 @@ impl Expected {
         }
     }
 
-    /// The version the object was known at last, if a list at `version` that lacks it tells what became
-    /// of it; the list was sent at the given time if it was consistent.
+    /// Returns the object's last version if a list at `version` that lacks it shows that it was
+    /// deleted or left. `consistent_since` is the time the list was sent, if it was consistent.
     pub(super) fn settled_by(
         &self,
         list: &Query,
@@ -123,7 +123,7 @@ impl Expected {
     ) -> Option<ResourceVersion> {
         match &self.expectation {
             Expectation::AtLeast(known, labels) => {
-                // What it did not select lacks nothing of it.
+                // An object that the list did not select is not missing from it.
                 let by_labels = || labels.is_some() && could_match(list, labels);
                 let selected = self.listed_by.as_deref() == Some(list)
                     || (list.fields.is_everything() && by_labels())
@@ -139,7 +139,7 @@ impl Expected {
         }
     }
 
-    /// Whether the snapshot may lack the object only because of fields, which were not told.
+    /// Reports whether the snapshot may lack the object only because of fields, which are unknown.
     pub(super) fn is_unseen(&self, key: &ObjectKey, demand: &Demand<'_>) -> bool {
         let Expectation::AtLeast(version, labels) = &self.expectation else { return false };
         let snapshot = demand.held.snapshot;
@@ -149,7 +149,8 @@ impl Expected {
             && !self.excluded.contains(demand.query)
     }
 
-    /// Whether a replica with this snapshot will satisfy this from now on, whatever it comes to.
+    /// Reports whether a replica with this snapshot will satisfy this expectation from now on, at
+    /// every later version.
     pub(super) fn is_reached(&self, key: &ObjectKey, snapshot: &Snapshot) -> bool {
         let after = self.after.as_ref().map(|(version, _)| version);
         let version =
@@ -188,7 +189,7 @@ impl Expected {
             }
             Expectation::AtLeast(version, _) => Verdict::Behind(version.clone(), Imminence::Likely),
             Expectation::Gone { .. } if is_on(Mutant::DeletionForgotten) => Verdict::Satisfied,
-            // What does not show it may lack it because it is from before it came.
+            // A snapshot that lacks the object may be from before its creation.
             Expectation::Gone { .. } | Expectation::Left { .. } if shown.is_none() => {
                 Verdict::Satisfied
             }
@@ -212,7 +213,8 @@ impl Expected {
                 }
                 Verdict::Leaving
             }
-            // Which labels it carries is unknown: only a read without label requirements can miss it.
+            // The object's labels are unknown: only a read without label requirements certainly
+            // selects it.
             Expectation::Exists if held.is_some() || !query.labels.is_everything() => {
                 Verdict::Satisfied
             }
@@ -222,8 +224,8 @@ impl Expected {
         }
     }
 
-    /// Whether a snapshot shows an object at this version or later, unless the query selects neither
-    /// what it holds nor what was told.
+    /// Reports whether a snapshot shows an object at this version or later. It need not if the
+    /// query selects neither the held nor the reported state.
     fn is_held(
         &self,
         held: Option<&Object>,
@@ -244,7 +246,7 @@ impl Expected {
     }
 }
 
-/// What a label costs beside its text.
+/// The size of a label without its text.
 const PAIR_OVERHEAD: usize = 64;
 
 fn could_match(query: &Query, labels: &KnownLabels) -> bool {

@@ -1,7 +1,7 @@
-//! The collections a session was shown, and the replicas known to show as much. Pure.
+//! The collections that a session has seen, and the replicas known to show as much. Pure.
 //!
-//! A mark binds a replica that has not reached its version, until it is cleared: by the events of a
-//! replica that reached it, or by a comparison with what the replica holds.
+//! A mark binds a replica that has not reached its version, until it is cleared. It is cleared by
+//! the events of a replica that reached the version, or by a comparison with the replica's content.
 
 use tokio::time::Instant;
 
@@ -16,13 +16,13 @@ use crate::{
 /// A collection that was shown at one version.
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
-    /// The query that selects it; none: any of the resource.
+    /// The query that selects it; `None` for any part of the resource.
     pub of: Option<Query>,
     pub origin: Origin,
     pub version: ResourceVersion,
-    /// When the version became known.
+    /// The time at which the version was learned.
     pub at: Instant,
-    /// The content at that version, if all of it was read.
+    /// The content at that version, if it was read completely.
     pub digest: Option<Digest>,
     cleared: Vec<Cleared>,
 }
@@ -30,33 +30,34 @@ pub(super) struct Mark {
 /// The way a collection was shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// By a replica of the query; reads of it may have selected less.
+    /// By a replica of the query; its reads may have selected less.
     Replica,
-    /// In a list of the apiserver's.
+    /// In a list from the apiserver.
     List,
 }
 
-/// A replica that a mark no longer binds from a version on.
+/// A replica that a mark does not bind from a version on.
 #[derive(Clone, Debug)]
 struct Cleared {
     /// The query of the replica.
     replica: Query,
     /// The version from which it shows as much.
     from: ResourceVersion,
-    /// The version of the mark up to which this is known.
+    /// The highest version of the mark for which this is known.
     until: ResourceVersion,
-    /// `true` if the replica's content is that of the mark's version, not only what must be awaited.
+    /// `true` if the replica's content equals that of the mark's version; `false` if it only lacks
+    /// nothing of it.
     exact: bool,
 }
 
-/// A mark that binds a replica, and the span of versions that must be looked at to clear it.
+/// A mark that binds a replica, and the versions to examine to clear it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// The collection that was shown; none: any of the resource.
+    /// The collection that was shown; `None` for any part of the resource.
     pub of: Option<Query>,
     /// The way it was shown.
     pub origin: Origin,
-    /// Everything up to this version is known not to matter.
+    /// The version up to which no change matters.
     pub after: ResourceVersion,
     /// The version of the mark.
     pub until: ResourceVersion,
@@ -66,10 +67,10 @@ pub struct Doubt {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marks(Vec<Mark>);
 
-/// Marks per group-resource; beyond it the oldest becomes part of one over everything.
+/// The limit of marks per group-resource; above it the oldest becomes part of one over everything.
 pub(in crate::proxy::session) const MARKS_MAX: usize = 128;
 
-/// Replicas per mark that are known not to be bound; a forgotten one is looked at again.
+/// The limit of unbound replicas per mark; a forgotten one is examined again.
 const CLEARED_MAX: usize = 32;
 
 // === impl Marks ===
@@ -80,7 +81,7 @@ impl Marks {
         verdicts.fold(Verdict::Satisfied, Verdict::stricter)
     }
 
-    /// The version a list must have at least, if it is above that of the snapshot.
+    /// Returns the lowest version that a list must show, if it is higher than the snapshot's.
     pub(super) fn list_version(&self, demand: &Demand<'_>) -> Option<&ResourceVersion> {
         let binding = self.0.iter().filter(|mark| mark.binds_list(demand.query));
         let versions = binding.map(|mark| &mark.version);
@@ -100,7 +101,7 @@ impl Marks {
                 held.join(mark);
                 return true;
             }
-            // Its replicas are looked at again from where they were known.
+            // Its replicas are examined again from their known versions.
             Some(held) if mark.origin == Origin::Replica => {
                 (held.version, held.at) = (mark.version, mark.at);
             }
@@ -130,7 +131,7 @@ impl Marks {
         self.0.len() * size_of::<Mark>() + cleared.sum::<usize>() * size_of::<Cleared>()
     }
 
-    /// Makes all of them one over everything.
+    /// Merges all marks into one over everything.
     pub(super) fn merge_all(&mut self) {
         let newest = self.0.drain(..).max_by(|a, b| a.version.cmp(&b.version));
         self.0.extend(newest.map(|Mark { version, at, .. }| Mark::of_everything(version, at)));
@@ -153,20 +154,20 @@ impl Mark {
         Self { of: Some(of), origin, version, at, digest: None, cleared: Vec::new() }
     }
 
-    /// Something of the resource that cannot be told.
+    /// Returns a mark of an unknown part of the resource.
     pub(super) fn of_everything(version: ResourceVersion, at: Instant) -> Self {
         let (origin, digest, cleared) = (Origin::List, None, Vec::new());
         Self { of: None, origin, version, at, digest, cleared }
     }
 
-    /// Notes that a replica was compared: it lacks nothing from a version on but what is expected of
-    /// single objects.
+    /// Notes a comparison: from a version on, the replica lacks nothing except expected single
+    /// objects.
     pub(super) fn compared(&mut self, replica: Query, from: ResourceVersion) {
         let until = self.version.clone();
         self.cleared.push(Cleared { replica, from, until, exact: false });
     }
 
-    /// Adds what else is known of the same collection at the same version.
+    /// Adds the facts of another mark of the same collection at the same version.
     fn join(&mut self, other: Self) {
         self.digest = self.digest.or(other.digest);
         let is_new = |new: &Cleared| self.cleared.iter().all(|held| held.replica != new.replica);
@@ -198,13 +199,13 @@ impl Mark {
         match &self.digest {
             _ if !is_its_list || cleared.exact => Verdict::Satisfied,
             Some(digest) if *digest == demand.content() => Verdict::Satisfied,
-            // The difference is on its way.
+            // The difference is about to arrive.
             Some(_) => Verdict::Leaving,
             None => unlikely(),
         }
     }
 
-    /// Whether lists of the query may have been shown at the mark's version.
+    /// Reports whether lists of the query may have been shown at the mark's version.
     fn binds_list(&self, query: &Query) -> bool {
         self.of.as_ref().is_some_and(|of| match self.origin {
             Origin::Replica => of.covers(query),
@@ -253,8 +254,8 @@ impl Mark {
         self.origin == Origin::Replica && self.of.as_ref() == Some(replica)
     }
 
-    /// Whether the query may select an object that was shown. Labels and most fields change: what was
-    /// shown with others is the same object nevertheless.
+    /// Reports whether the query may select an object that was shown. Labels and most fields can
+    /// change: an object shown with other values is still the same object.
     fn concerns(&self, query: &Query) -> bool {
         let Some(of) = &self.of else { return true };
         let apart = |path| match (of.fields.pinned(path), query.fields.pinned(path)) {

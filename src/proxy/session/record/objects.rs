@@ -1,4 +1,4 @@
-//! What a session expects of single objects. Pure.
+//! The expectations of single objects. Pure.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::{
     proxy::session::{Expectation, Held, Source},
 };
 
-/// Objects remembered per group-resource; beyond it the record is collapsed. Each costs every read
-/// of the resource a look into the snapshot.
+/// The limit of objects per group-resource; above it the record is collapsed. Each object costs
+/// every read of the resource a lookup in the snapshot.
 pub(in crate::proxy::session) const EXPECTED_MAX: usize = 512;
 
-/// Bytes of objects remembered per group-resource, names and labels included.
+/// The limit of their bytes per group-resource, names and labels included.
 pub(in crate::proxy::session) const EXPECTED_BYTES_MAX: usize = 256 * 1024;
 
-/// So many expectations are kept without being looked through.
+/// The number of expectations that are kept without a search for superfluous ones.
 const CROWD_MIN: usize = 32;
 
 // === impl Record ===
@@ -60,7 +60,8 @@ impl Record {
         expectation: Expectation,
         (sent_at, now): (Instant, Instant),
     ) {
-        // It may show what happened until it came: only what is sent later proves it or replaces it.
+        // The response may show the state up to its arrival: only a read sent later proves it or
+        // replaces it.
         if self.expected.get(&key).is_none_or(|known| known.at <= sent_at) {
             self.expect(key, expectation, now);
         }
@@ -73,7 +74,7 @@ impl Record {
         now: Instant,
     ) {
         let new = expectation.version();
-        // What has no version is only replaced by what is known to be consistent.
+        // A state without a version is replaced only by a consistent one.
         let is_newer = |known: &Expected| known.version().is_some_and(|at| Some(at) < new);
         if self.expected.get(&key).is_none_or(is_newer) {
             self.expect(key, expectation, now);
@@ -85,9 +86,9 @@ impl Record {
         }
     }
 
-    /// Objects of which something is expected, and which a list that lacks them settles: those that were
-    /// there at a version not above the list's, or whose version is unknown; with the version each was
-    /// known at last.
+    /// Returns the objects with expectations that a list fulfils by not showing them, with the last
+    /// version of each. These existed at a version not above the list's, or their version is
+    /// unknown.
     pub(in crate::proxy::session) fn settled_by(
         &self,
         query: &Query,
@@ -101,7 +102,7 @@ impl Record {
         settled.collect()
     }
 
-    /// A list showed the object; it was sent at the given time if it was consistent.
+    /// Notes that a list showed the object; the send time is set if the list was consistent.
     pub(in crate::proxy::session) fn list(
         &mut self,
         key: ObjectKey,
@@ -126,7 +127,7 @@ impl Record {
         self.expected.contains_key(key)
     }
 
-    /// A list did not have the object.
+    /// Notes that a list lacked the object.
     pub(in crate::proxy::session) fn leave(
         &mut self,
         key: ObjectKey,
@@ -152,7 +153,7 @@ impl Record {
         self.note_listed(&key, &list);
     }
 
-    /// Objects that a snapshot lacks and whose fields decide whether the query selects them.
+    /// Returns objects that a snapshot lacks and whose selection by the query depends on fields.
     pub(in crate::proxy::session) fn unseen(
         &self,
         query: &Query,
@@ -164,7 +165,7 @@ impl Record {
         unseen.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Another replica showed the object, which the query does not select.
+    /// Notes that another replica showed the object, which the query does not select.
     pub(in crate::proxy::session) fn exclude(
         &mut self,
         key: &ObjectKey,
@@ -176,14 +177,15 @@ impl Record {
         }
     }
 
-    /// Whether there are so many expectations that superfluous ones are worth looking for.
+    /// Reports whether there are enough expectations to make a search for superfluous ones
+    /// worthwhile.
     pub(in crate::proxy::session) fn is_crowded(&self) -> bool {
         self.expected.len() > self.crowd.max(CROWD_MIN)
             || self.expected_bytes > EXPECTED_BYTES_MAX / 2
     }
 
-    /// Drops what every replica there is has reached for good. One that is yet to come begins with a
-    /// list that is sent after all this was shown.
+    /// Drops expectations that every existing replica has reached for good. A future replica starts
+    /// with a list that is sent later than all of them were shown.
     pub(in crate::proxy::session) fn prune(&mut self, replicas: &[Option<Held<'_>>]) {
         let reached = |key: &ObjectKey, expected: &Expected| {
             replicas.iter().all(|held| match held {
@@ -217,7 +219,8 @@ impl Record {
         self.pruned_by = held.collect();
     }
 
-    /// Too many objects: raise the floor to the newest version, and bar what has none.
+    /// Collapses too many objects: raises the floor to the newest version, and bars objects without
+    /// a version.
     pub(in crate::proxy::session) fn collapse(&mut self, now: Instant) {
         let expected = std::mem::take(&mut self.expected);
         self.expected_bytes = 0;

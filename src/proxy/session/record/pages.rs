@@ -1,4 +1,4 @@
-//! Lists that come in pages: where the next one goes on. Pure.
+//! Lists in pages, and the place where the next page continues. Pure.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -8,7 +8,7 @@ use crate::{
     proxy::session::{Page, Paging},
 };
 
-/// Lists of which a page is still to come.
+/// The lists whose next page is still to come.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pages(VecDeque<Unfinished>);
 
@@ -21,13 +21,14 @@ struct Unfinished {
     digest: Digest,
 }
 
-/// Unfinished lists remembered per group-resource; of a forgotten one the next page counts as unread.
+/// The limit of unfinished lists per group-resource; the next page of a forgotten one counts as
+/// unread.
 const UNFINISHED_MAX: usize = 8;
 
 // === impl Pages ===
 
 impl Pages {
-    /// Adds a page to its list; nothing, if the one before it is not known.
+    /// Adds a page to its list; returns `None` if the previous page is unknown.
     pub(super) fn add(
         &mut self,
         query: &Query,

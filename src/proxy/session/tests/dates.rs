@@ -1,9 +1,9 @@
-//! A read in flight: what it shows is known when it came, and what it proves was so when it was sent.
+//! A read in flight: its content counts from its arrival, and its proof from the time it was sent.
 
 use super::*;
 
 #[test]
-fn a_read_that_was_sent_before_an_absence_was_known_proves_nothing_of_it() {
+fn a_read_sent_before_a_known_absence_does_not_prove_it() {
     let sent = Instant::now();
     let [between, now, later] = [1, 2, 3].map(|millis| sent + Duration::from_millis(millis));
     let proven = |sent_at: Instant| {
@@ -18,7 +18,7 @@ fn a_read_that_was_sent_before_an_absence_was_known_proves_nothing_of_it() {
 }
 
 #[test]
-fn a_list_sent_before_an_object_was_shown_is_no_restored_storage() {
+fn a_list_sent_before_a_shown_object_is_not_a_restored_storage() {
     let sent = Instant::now();
     let [between, now] = [1, 2].map(|millis| sent + Duration::from_millis(millis));
     let mut session = Session::default();
@@ -26,7 +26,7 @@ fn a_list_sent_before_an_object_was_shown_is_no_restored_storage() {
     session.observe(&resource(), key("a"), seen, (sent, now));
     let wrote = Expectation::AtLeast(version(8), web());
     session.expect(&resource(), key("b"), wrote, now);
-    // The replica has reached the first, which becomes the version that was shown.
+    // The replica has reached the first version, which becomes the shown one.
     let (query, held) = (query(None, ""), pods(9, &[("shop", "a", "1", 9, "web")]));
     session.prune(&resource(), &[Some(Held { query: &query, snapshot: &held })]);
     session.expect(&resource(), key("b"), Expectation::AtLeast(version(12), web()), now);
