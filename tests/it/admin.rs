@@ -134,7 +134,7 @@ async fn a_bad_question_is_answered_with_what_is_wrong() {
         ("url=http://[bad", "url: "),
         ("url=/api/v1/pods&method=G%20T", "method: "),
         ("url=/api/v1/pods&method=watch", "method: \"watch\" is not an HTTP method; use GET with"),
-        ("url=/api/v1/pods&header=nothing", "\"nothing\": expected NAME: VALUE"),
+        ("url=/api/v1/pods&header=nothing", "\"nothing\": write the header as NAME: VALUE"),
     ] {
         let answer = admin.get(&format!("/api/v1/explain?{query}")).await;
         assert_eq!(answer.status, 400, "{query}");

@@ -116,7 +116,7 @@ fn without_a_place_for_its_authority_it_serves_and_says_so() {
     let pod = Pod::new();
     fs::write(pod.0.path().join("state"), "in the way").expect("written");
     let log = pod.run();
-    assert!(log.contains("the authority cannot be kept"), "{log}");
+    assert!(log.contains("cannot store the authority"), "{log}");
     assert_eq!(certificates(&pod.mirrored("ca.crt")).len(), 2);
 }
 
