@@ -18,18 +18,11 @@ struct Document<'a> {
 pub(super) fn document(sources: &Sources, parameters: &Parameters) -> Result<String, String> {
     let method = explain::method(parameters.get("method").unwrap_or("GET"));
     let method = method.map_err(|error| format!("method: {error}"))?;
-    let url = parameters
-        .get("url")
-        .ok_or(
-            "set url to the request's path or URL, such as \
-                                           /api/v1/pods",
-        )?
-        .trim();
+    let url =
+        parameters.get("url").ok_or("url: required; pass a path such as /api/v1/pods")?.trim();
     let uri: Uri = url.parse().map_err(|error| format!("url: {error}"))?;
     if uri.path().is_empty() || uri.path() == "*" {
-        return Err(
-            "set url to a path or URL, such as /api/v1/pods: this one has no path".to_owned()
-        );
+        return Err("url: has no path; pass one such as /api/v1/pods".to_owned());
     }
     let headers = explain::headers(parameters.all("header")).map_err(|error| error.to_string())?;
     let question = Question { method: &method, uri: &uri, headers: &headers };

@@ -32,7 +32,7 @@ impl Wanted {
         for (name, value) in parameters.map(|pair| pair.split_once('=').unwrap_or((pair, ""))) {
             match name {
                 "limit" => {
-                    let limit = value.parse().map_err(|_| "set limit to a number")?;
+                    let limit = value.parse().map_err(|_| "limit: pass a number")?;
                     wanted.limit = Some(limit);
                 }
                 "sort" => wanted.sort = value.parse::<Sort>().map_err(|error| error.to_string())?,

@@ -76,7 +76,7 @@ async fn finds_nothing_wrong(version: Version) {
     checked.is("version", "pass", version.release());
     checked.is("features", "pass", "");
     checked.is("rights", "pass", "admin may list and watch deployments.apps");
-    checked.is("webhook", "skipped", "there is no webhook of Listless");
+    checked.is("webhook", "skipped", "this cluster has no webhook of Listless");
     checked.is("kubelets", "skipped", "there are no nodes");
     checked.is("left-out", "pass", "");
 
