@@ -137,7 +137,7 @@ fn what_it_needs_and_does_not_find_is_named() {
         let mut child = pod.command().spawn().expect("the binary runs");
         let mut told = String::new();
         let mut log = BufReader::new(child.stderr.take().expect("a pipe"));
-        while !told.contains("another takes its place") {
+        while !told.contains("starting another") {
             assert_ne!(log.read_line(&mut told).expect("a line"), 0, "{told}");
         }
         assert!(told.contains("listless: ") && told.contains("service account"), "{told}");
