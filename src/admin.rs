@@ -1,8 +1,8 @@
-//! What operators and probes ask: alive, ready, metrics, what is held, and the page that shows it.
+//! The admin server: health checks, metrics, replicas, reports and the status page.
 //!
-//! Plain HTTP on two addresses: one for probes and scrapes, and one, on loopback unless told otherwise,
-//! that also has the page and its data. It runs on a runtime of its own, so that the data path never
-//! waits for it and it still answers when the data path does not. It only reads.
+//! It serves plain HTTP on two addresses. One is for probes and scrapes. The other also has the
+//! page and its data, and listens on loopback by default. The server has its own runtime: the data
+//! path never waits for it, and it answers when the data path does not. It only reads.
 
 mod assets;
 mod events;
@@ -32,68 +32,69 @@ use crate::{
     timeline::Timeline,
 };
 
-/// Which questions an address answers.
+/// The set of paths that an address answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
-    /// Whether it lives and is ready, and what was counted.
+    /// Health checks and metrics.
     Probes,
-    /// Everything.
+    /// All paths.
     Operators,
 }
 
-/// What the answers are made of.
+/// The sources of the data that the admin server shows.
 pub struct Sources {
-    /// Which parts are ready.
+    /// The readiness of each part.
     pub ready: Ready,
-    /// Whether the end has begun; no longer ready then.
+    /// The drain flag. A draining process is not ready.
     pub draining: Draining,
-    /// Whether the data path still moves.
+    /// The heartbeat of the data path.
     pub heartbeat: Heartbeat,
-    /// Reports whether clients' connections find a place.
+    /// Reports whether the listener can accept another client connection.
     pub has_room: Box<dyn Fn() -> bool + Send + Sync>,
-    /// What was counted.
+    /// The metrics of this process.
     pub metrics: Metrics,
-    /// By which names, besides IP addresses and localhost, browsers may ask.
+    /// The host names that browsers may use, besides IP addresses and localhost.
     pub names: Vec<String>,
-    /// What is held.
+    /// Returns the state of each replica.
     pub replicas: Box<dyn Fn() -> Vec<ReplicaStatus> + Send + Sync>,
-    /// Who asks what.
+    /// Returns the report on clients and their requests.
     pub report: Box<dyn Fn() -> Report + Send + Sync>,
-    /// How it stands now.
+    /// Returns the current settings and uptime.
     pub standing: Box<dyn Fn() -> Standing + Send + Sync>,
-    /// What would happen to a request now.
+    /// Explains the outcome of a request.
     pub explain: Box<dyn Fn(Question<'_>) -> Explanation + Send + Sync>,
-    /// What happened of late.
+    /// The recent history, second by second.
     pub timeline: Arc<Timeline>,
-    /// The requests that are answered now.
+    /// The stream of requests as they are answered.
     pub tap: Tap,
 }
 
-/// What stays the same, or changes with the configuration only.
+/// Values that are constant, or change only with the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// What the configuration asks for: `enforce` or `observe`.
+    /// The configured mode: `enforce` or `observe`.
     pub mode: &'static str,
-    /// The apiserver behind it.
+    /// The address of the apiserver.
     pub upstream: String,
-    /// Time since it was started.
+    /// The time since the process started.
     pub up: Duration,
-    /// Memory that replicas may hold.
+    /// The memory limit of all replicas together.
     pub memory_limit_bytes: usize,
 }
 
-/// Connections of one address at a time, and those of one peer.
+/// The limits on concurrent connections of one address, in all and per peer.
 const BOUNDS: Bounds = Bounds { all_max: 256, per_peer_max: 32 };
-/// How long a request's head may take, and a connection may idle.
+/// The timeout for a request's head, and for an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection of probes and scrapes may last: it carries one request.
+/// The maximum lifetime of a probe connection. It carries one request.
 const PROBE_LIFETIME: Duration = Duration::from_secs(10);
-/// How long to rest when the process has no file descriptor left.
+/// The pause after the process runs out of file descriptors.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
-/// How long the data path may not move before it is taken for dead.
+/// The heartbeat age at which the data path counts as dead.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
 
-/// Serves one address until the task is dropped. Whoever connects finds a place: see [`Places`].
+/// Serves one address until the task is dropped. A new connection evicts an old one when all places
+/// are taken: see [`Places`].
 pub async fn serve(listener: TcpListener, audience: Audience, sources: Arc<Sources>) {
     let places = Places::new(BOUNDS);
     loop {
@@ -106,7 +107,7 @@ pub async fn serve(listener: TcpListener, audience: Audience, sources: Arc<Sourc
                 tokio::spawn(connection(stream, audience, sources.clone(), place));
             }
             Err(error) => {
-                tracing::warn!(%error, "accepting an admin connection failed");
+                tracing::warn!(%error, "cannot accept an admin connection");
                 if !places.shed() {
                     tokio::time::sleep(ACCEPT_REST).await;
                 }
@@ -139,7 +140,7 @@ async fn connection(stream: TcpStream, audience: Audience, sources: Arc<Sources>
         served = served => if let Err(error) = served {
             tracing::debug!(%error, "an admin connection ended early");
         },
-        () = place.closed() => tracing::debug!("an admin connection made room for another"),
-        () = lifetime => tracing::debug!("an admin connection lasted too long"),
+        () = place.closed() => tracing::debug!("closed an admin connection to make room for another"),
+        () = lifetime => tracing::debug!("closed an admin connection at its maximum lifetime"),
     }
 }

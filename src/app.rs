@@ -1,4 +1,4 @@
-//! Builds every part in order, binds all listeners first, owns the end.
+//! Builds all parts in order, binds every listener first, and ends the process.
 
 mod check;
 mod gateway;
@@ -52,27 +52,27 @@ pub use sidecar::sidecar;
 use shown::Shown;
 use ways::Ways;
 
-/// What a running proxy stands on.
+/// The inputs of a running proxy.
 pub struct Foundation {
-    /// Where clients connect.
+    /// The listeners for clients.
     pub listeners: Vec<Bound>,
-    /// How they are met.
+    /// The TLS and plain-text handling of accepted connections.
     pub doors: Doors,
-    /// How callers are told apart.
+    /// The method that identifies callers.
     pub identify: Identify,
-    /// What clients may have seen before.
+    /// The versions that clients may have seen from an earlier process.
     pub past: Past,
-    /// To the apiserver, as that user and otherwise.
+    /// The clients to the apiserver, with Listless's identity and with the caller's.
     pub clients: Clients,
-    /// The configuration in force.
+    /// The current configuration.
     pub config: watch::Receiver<Arc<Config>>,
-    /// What is counted.
+    /// The metrics of this process.
     pub metrics: Metrics,
-    /// The apiserver, as people are to see it.
+    /// The apiserver's address for display.
     pub upstream: String,
 }
 
-/// A proxy that runs.
+/// A running proxy.
 pub struct Running {
     proxy: Arc<Proxy>,
     cache: Cache,
@@ -83,18 +83,18 @@ pub struct Running {
     places: Places,
     begin_drain: CancellationToken,
     listening: JoinHandle<()>,
-    /// Tasks that end with it.
+    /// Background tasks that end with the proxy.
     helpers: Vec<JoinHandle<()>>,
 }
 
-/// How long requests under way may go on once the end has begun.
+/// The time that in-flight requests have to finish after a stop signal.
 pub const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long who is reached through a Service takes clients on once the end has begun: they are led to it until
-/// every node has heard of that.
+/// The time for which a Service's backend still accepts clients after a stop signal. Nodes need it
+/// to remove the endpoint.
 const LEAVE_TIME: Duration = Duration::from_secs(5);
 
-/// How often gauges are brought up to date.
+/// The period at which gauges are updated.
 const GAUGES_PERIOD: Duration = Duration::from_secs(1);
 
 // === impl Running ===
@@ -105,7 +105,7 @@ impl Running {
         Self::start_with(foundation, Arc::new(random_fraction))
     }
 
-    /// Starts serving; waits with jitter are drawn from `random`, whose numbers are in 0..1.
+    /// Starts serving. `random` returns the jitter's fractions in 0..1.
     pub fn start_with(foundation: Foundation, random: Random) -> Self {
         let Foundation { listeners, doors, identify, past, clients, config, metrics, upstream } =
             foundation;
@@ -176,24 +176,25 @@ impl Running {
         }
     }
 
-    /// What answers, for those who need no listener.
+    /// Returns the request handler, for callers without a listener.
     pub fn proxy(&self) -> &Arc<Proxy> {
         &self.proxy
     }
 
-    /// The replicas, for pages and readiness.
+    /// Returns the replicas, for pages and readiness.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// What the admin address shows of it.
+    /// Returns the data sources of the admin server.
     pub fn sources(&self, vitals: Vitals) -> admin::Sources {
         let places = self.places.clone();
         let shown = self.shown.sources(vitals, &self.cache, self.reporter());
         admin::Sources { has_room: Box::new(move || places.has_room()), ..shown }
     }
 
-    /// Makes the report: who asks what, what it costs, and what should be mended.
+    /// Returns a function that makes the report: clients, their requests, the cost and the
+    /// recommended fixes.
     pub fn reporter(&self) -> Box<dyn Fn() -> Report + Send + Sync> {
         let (insight, config) = (self.insight.clone(), self.config.clone());
         Box::new(move || {
@@ -202,23 +203,23 @@ impl Running {
         })
     }
 
-    /// Accepts no more, lets requests under way finish within [`DRAIN_DEADLINE`], then stops.
+    /// Stops accepting, waits up to [`DRAIN_DEADLINE`] for in-flight requests, then stops.
     pub async fn drain(self) {
         self.begin_drain.cancel();
         self.proxy.close_watches();
         if let Err(error) = self.listening.await {
-            tracing::error!(%error, "the listener ended abnormally");
+            tracing::error!(%error, "the listener task failed");
         }
         self.cache.shutdown().await;
         self.helpers.iter().for_each(JoinHandle::abort);
         let audit = self.audit;
         if tokio::task::spawn_blocking(move || audit.close()).await.is_err() {
-            tracing::error!("the audit did not end");
+            tracing::error!("the audit task did not end");
         }
     }
 }
 
-/// The cache's settings as the configuration in force says, for as long as it is published.
+/// Publishes the cache's settings of the current configuration until the configuration closes.
 fn cache_settings(
     mut config: watch::Receiver<Arc<Config>>,
 ) -> (watch::Receiver<cache::Settings>, JoinHandle<()>) {
@@ -232,12 +233,12 @@ fn cache_settings(
     (settings, task)
 }
 
-/// Starts what the configuration asks for and is not there yet.
+/// Starts the configured eager replicas that do not exist yet.
 fn start_eager(config: &Config, cache: &Cache) {
     config.policy.eager().into_iter().for_each(|query| cache.start(query));
 }
 
-/// The same whenever the configuration changes.
+/// Starts missing eager replicas after each change of configuration.
 async fn keep_starting_eager(mut config: watch::Receiver<Arc<Config>>, cache: Cache) {
     while config.changed().await.is_ok() {
         start_eager(&config.borrow_and_update(), &cache);
@@ -252,10 +253,10 @@ fn settings_of(config: &Config) -> cache::Settings {
     }
 }
 
-/// A fraction drawn evenly from 0 to 1.
+/// Returns an evenly distributed fraction from 0 to 1.
 fn random_fraction() -> f64 {
     let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
-    // The version bits stand lower: the upper 32 bits are random.
+    // The version bits are in the lower half; the upper 32 bits are random.
     f64::from((high >> 32) as u32) / f64::from(u32::MAX)
 }
 

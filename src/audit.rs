@@ -1,8 +1,8 @@
-//! A file that tells of every answer from memory: who was given what, of which version.
+//! The audit file: one line per response from memory, with caller and version.
 //!
-//! The apiserver's own audit log cannot have these reads, for it was not asked. Invariants: no request
-//! ever waits for the file (a full queue drops the line and counts it), and no token is in a line:
-//! callers are named by a keyed hash.
+//! The apiserver's audit log has no entry for these reads. Invariants: no request waits for the
+//! file (a full queue drops the line and counts it), and no line has a token (callers appear as a
+//! keyed hash).
 
 mod writer;
 
@@ -20,13 +20,13 @@ use crate::{
     metrics::{AuditResult, Limit, Metrics},
 };
 
-/// Takes lines for the file of the configuration in force; cheap to clone.
+/// A handle that sends lines to the configured file. It is cheap to clone.
 #[derive(Clone)]
 pub struct Audit(Arc<Inner>);
 
 struct Inner {
     metrics: Metrics,
-    /// Whether there is a file: looked at by every request.
+    /// `true` if a file is configured. Every request reads it.
     is_on: AtomicBool,
     current: Mutex<Option<Current>>,
 }
@@ -36,21 +36,21 @@ struct Current {
     writer: Writer,
 }
 
-/// One answer from memory.
+/// One response from memory.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry<'a> {
-    /// When it was given (RFC 3339).
+    /// The time of the response (RFC 3339).
     pub time: String,
-    /// The user Listless stands for, or the keyed hash of a caller's token.
+    /// Listless's own user, or the keyed hash of a caller's token.
     pub who: String,
-    /// What the client calls itself.
+    /// The client's user agent.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub user_agent: &'a str,
-    /// What was asked; empty for a document of discovery.
+    /// The subject of the request. Empty for a discovery document.
     #[serde(flatten)]
     pub subject: Subject<'a>,
-    /// The version that was shown.
+    /// The version of the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
     /// The level of freshness, or `discovery`.
@@ -59,31 +59,31 @@ pub struct Entry<'a> {
     pub code: u16,
 }
 
-/// What an answer shows.
+/// The subject of a request.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Subject<'a> {
-    /// `get`, `list`, `watch`, or `other`.
+    /// The verb: `get`, `list`, `watch`, or `other`.
     pub verb: &'static str,
     /// The API group.
     pub group: &'a str,
     /// The API version.
     pub version: &'a str,
-    /// The plural name; empty for a document.
+    /// The plural resource name. Empty for a discovery document.
     pub resource: &'a str,
     /// The namespace of the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<&'a str>,
-    /// The object of the path.
+    /// The object name of the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<&'a str>,
-    /// The selector of labels.
+    /// The label selector.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub label_selector: String,
-    /// The selector of fields.
+    /// The field selector.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub field_selector: String,
-    /// The path of a document.
+    /// The path of a discovery document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<&'a str>,
 }
@@ -91,13 +91,13 @@ pub struct Subject<'a> {
 // === impl Audit ===
 
 impl Audit {
-    /// Nothing is written yet.
+    /// Returns a handle without a file.
     pub fn new(metrics: Metrics) -> Self {
         let (is_on, current) = Default::default();
         Self(Arc::new(Inner { metrics, is_on, current }))
     }
 
-    /// Writes to the file the configuration names, now and whenever it names another.
+    /// Follows the configuration and writes to the file that it names.
     pub fn follow(&self, mut config: watch::Receiver<Arc<Config>>) -> JoinHandle<()> {
         self.use_file(config.borrow_and_update().audit.clone());
         let audit = self.clone();
@@ -109,7 +109,7 @@ impl Audit {
         })
     }
 
-    /// Takes one line over, if there is a file; what is to be told is asked for only then.
+    /// Queues one line if there is a file. `entry` runs only then.
     pub fn tell<'a>(&self, entry: impl FnOnce() -> Entry<'a>) {
         if !self.is_on() {
             return;
@@ -124,12 +124,12 @@ impl Audit {
         }
     }
 
-    /// Whether there is a file.
+    /// Reports whether a file is configured.
     pub fn is_on(&self) -> bool {
         self.0.is_on.load(Ordering::Relaxed)
     }
 
-    /// Writes what was taken over so far, and takes no more. Blocks until that is done.
+    /// Writes all queued lines and stops. It blocks until that is done.
     pub fn close(&self) {
         self.0.is_on.store(false, Ordering::Relaxed);
         let current = self.0.current.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -147,7 +147,8 @@ impl Audit {
         *current = wanted.and_then(|file| match Writer::start(&file, self.0.metrics.clone()) {
             Ok(writer) => Some(Current { file, writer }),
             Err(error) => {
-                tracing::error!(%error, "answers from memory are not audited: no thread");
+                tracing::error!(%error, "cannot audit responses from memory: no thread could be \
+                                         started");
                 None
             }
         });

@@ -1,4 +1,4 @@
-//! The one body type of answers and forwarded requests.
+//! The one body type of responses and forwarded requests.
 
 use std::{
     collections::VecDeque,
@@ -11,10 +11,10 @@ use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
 
-/// Whatever went wrong while a body was read.
+/// Any error while a body is read.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Bytes already in memory, bytes still arriving, or both behind one type.
+/// A body whose bytes are in memory, still arriving, or both.
 pub struct Body(Inner);
 
 enum Inner {
@@ -23,7 +23,7 @@ enum Inner {
     Boxed(UnsyncBoxBody<Bytes, BoxError>),
 }
 
-/// A body with what must live as long as it.
+/// A body and a guard that lives as long as it.
 struct Holding<G> {
     body: Body,
     _guard: G,
@@ -32,28 +32,29 @@ struct Holding<G> {
 // === impl Body ===
 
 impl Body {
-    /// No bytes.
+    /// Returns an empty body.
     pub fn empty() -> Self {
         Self::chunks(VecDeque::new())
     }
 
-    /// One piece.
+    /// Returns a body of one piece.
     pub fn full(bytes: impl Into<Bytes>) -> Self {
         Self::chunks(VecDeque::from([bytes.into()]))
     }
 
-    /// Several pieces, sent in order without copying; the length is known.
+    /// Returns a body of several pieces. They are sent in order without copying, and the length is
+    /// known.
     pub fn chunks(chunks: VecDeque<Bytes>) -> Self {
         let remaining = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         Self(Inner::Chunks { chunks, remaining })
     }
 
-    /// A body arriving from a peer.
+    /// Returns a body that arrives from a peer.
     pub fn incoming(incoming: Incoming) -> Self {
         Self(Inner::Incoming(incoming))
     }
 
-    /// Any other body.
+    /// Wraps any other body.
     pub fn wrap<B>(body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -62,7 +63,7 @@ impl Body {
         Self(Inner::Boxed(body.map_err(Into::into).boxed_unsync()))
     }
 
-    /// Keeps `guard` until the body has been sent; not for bytes that are in memory already.
+    /// Holds `guard` until the body is sent. Not for bytes that are already in memory.
     #[must_use]
     pub fn holding(self, guard: impl Send + Unpin + 'static) -> Self {
         match self.0 {
@@ -81,7 +82,7 @@ impl Body {
 }
 
 impl std::fmt::Debug for Body {
-    /// Never prints what the body holds.
+    /// Never prints the content of the body.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Body").finish_non_exhaustive()
     }

@@ -1,8 +1,8 @@
-//! `listless check`: what stands in Listless's way in a cluster, before it is in anybody's.
+//! `listless check`: the preflight checks of a cluster and of an installation.
 //!
-//! `fetch` asks, and the functions of the other parts judge what it found: they are pure. Invariant:
-//! nothing is changed in the cluster; the pod that is tried is sent with `dryRun=All`. What may not
-//! be looked at is skipped and says so, and never counts as passed.
+//! `fetch` reads the cluster. The other parts are pure functions that judge the result. Invariant:
+//! nothing in the cluster is changed; the test pod is sent with `dryRun=All`. A check without
+//! permission is skipped and says so, and never counts as passed.
 
 pub mod contact;
 mod fetch;
@@ -29,30 +29,30 @@ use self::{
     webhook::Webhook,
 };
 
-/// What one check came to.
+/// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It could not be looked at, or there is nothing to look at.
+    /// Not checked: not allowed, or nothing to check.
     Skipped,
     /// As it should be.
     Pass,
-    /// Something to know, or to mend some time.
+    /// A fact to know, or a problem to fix some time.
     Warn,
-    /// Something does not work.
+    /// A part does not work.
     Fail,
 }
 
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// What is checked; the same in every version.
+    /// The name of the check. It is the same in every version.
     pub name: &'static str,
-    /// What it came to.
+    /// The result.
     pub result: Outcome,
-    /// What was seen.
+    /// The observed state.
     pub detail: String,
-    /// What to do about it, if anything.
+    /// The recommended action, if any.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub hint: &'static str,
 }
@@ -63,76 +63,76 @@ pub struct Row {
 pub struct Report {
     /// The version of this program.
     pub version: &'static str,
-    /// Which apiserver was asked.
+    /// The apiserver that was checked.
     pub apiserver: String,
-    /// The worst of all results.
+    /// The worst result.
     pub result: Outcome,
     /// Every check, in a fixed order.
     pub checks: Vec<Row>,
 }
 
-/// Why something is not known.
+/// The reason for a missing fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The apiserver did not allow it.
+    /// The apiserver refused the request.
     Forbidden(String),
-    /// It is not there.
+    /// The object does not exist.
     Absent(String),
-    /// There was no usable answer.
+    /// There was no usable response.
     Failed(String),
 }
 
-/// Something, or why it is not known.
+/// A fact, or the reason for its absence.
 pub type Found<T> = Result<T, Missing>;
 
-/// All that was found out, for the checks to judge.
+/// All facts for the checks.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The apiserver: host and port.
     pub apiserver: String,
-    /// Its version.
+    /// The version of the apiserver.
     pub version: Found<String>,
-    /// The groups it serves with their versions, as `apps/v1`.
+    /// The served API groups with their versions, such as `apps/v1`.
     pub groups: Found<Vec<String>>,
-    /// Who asks.
+    /// The user of this check.
     pub user: Found<String>,
-    /// What may be read as that user.
+    /// The resources that the user can read.
     pub reads: Found<Vec<Read>>,
     /// The webhook, if there is one.
     pub webhook: Found<Option<Webhook>>,
-    /// What its server showed when asked directly.
+    /// The certificate that the webhook's server showed to a direct connection.
     pub contact: Contact,
-    /// What became of a pod that was never stored.
+    /// The result of the test pod, which is never stored.
     pub trial: Trial,
     /// The injector behind the webhook.
     pub injector: Found<Option<Injector>>,
-    /// What the injector may do.
+    /// The permissions of the injector.
     pub injector_rights: Found<Vec<Right>>,
     /// The pods, counted.
     pub pods: Found<Pods>,
-    /// The nodes' kubelets.
+    /// The kubelets of the nodes.
     pub kubelets: Found<Kubelets>,
 }
 
 // === impl Row ===
 
 impl Row {
-    /// All is well.
+    /// Returns a passed check.
     pub fn pass(name: &'static str, detail: impl Into<String>) -> Self {
         Self { name, result: Outcome::Pass, detail: detail.into(), hint: "" }
     }
 
-    /// Something to know.
+    /// Returns a warning.
     pub fn warn(name: &'static str, detail: impl Into<String>, hint: &'static str) -> Self {
         Self { name, result: Outcome::Warn, detail: detail.into(), hint }
     }
 
-    /// Something does not work.
+    /// Returns a failed check.
     pub fn fail(name: &'static str, detail: impl Into<String>, hint: &'static str) -> Self {
         Self { name, result: Outcome::Fail, detail: detail.into(), hint }
     }
 
-    /// Nothing could be seen.
+    /// Returns a skipped check.
     pub fn skipped(name: &'static str, detail: impl Into<String>, hint: &'static str) -> Self {
         Self { name, result: Outcome::Skipped, detail: detail.into(), hint }
     }
@@ -141,7 +141,7 @@ impl Row {
 // === impl Missing ===
 
 impl Missing {
-    /// The row of a check that has nothing to judge.
+    /// Returns the skipped row of a check without facts.
     pub fn skip(&self, name: &'static str, hint: &'static str) -> Row {
         Row::skipped(name, self.to_string(), hint)
     }
@@ -158,7 +158,7 @@ impl fmt::Display for Missing {
 // === impl Outcome ===
 
 impl Outcome {
-    /// The word for it.
+    /// Returns the word for the result.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Skipped => "skipped",
@@ -172,7 +172,7 @@ impl Outcome {
 // === impl Facts ===
 
 impl Facts {
-    /// Judges them all.
+    /// Runs all checks on the facts.
     pub fn report(&self, now: SystemTime) -> Report {
         let webhook = self.webhook.as_ref().ok().and_then(Option::as_ref);
         let injects = webhook.is_some();
@@ -203,9 +203,9 @@ impl Facts {
 // === impl Report ===
 
 impl Report {
-    /// As JSON.
+    /// Returns the report as JSON.
     pub fn to_json(&self) -> String {
-        // Names, words and lists can always be written.
+        // Names, words and lists always serialize.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 }

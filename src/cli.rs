@@ -1,8 +1,8 @@
-//! The command line: arguments in, one command run, an exit code out.
+//! The command line: parses arguments, runs one command, and returns an exit code.
 //!
-//! Exit codes: 0 done, 1 failed, 2 used wrongly (arguments, or a configuration file with its line and
-//! field named). Answers go to standard output, everything else to standard error; only this module
-//! and its parts print.
+//! Exit codes: 0 done, 1 failed, 2 wrong usage (arguments, or a configuration file with the line
+//! and field named). Results go to standard output, everything else to standard error. Only this
+//! module and its parts print.
 
 mod announce;
 mod ask;
@@ -39,7 +39,7 @@ pub use options::{
     Output, ServingOptions, SidecarOptions,
 };
 
-/// LIST less: a caching proxy between Kubernetes clients and their apiserver.
+/// LISTless: a caching proxy between Kubernetes clients and their apiserver.
 #[derive(Debug, Parser)]
 #[command(name = "listless", version, disable_help_subcommand = true, max_term_width = 100)]
 struct Cli {
@@ -53,38 +53,38 @@ struct Cli {
 enum Command {
     /// Serve one context of a kubeconfig on this machine.
     Local(LocalOptions),
-    /// Print what to export, so that clients go through a running Listless.
+    /// Print the KUBECONFIG export that sends clients through a running Listless.
     Kubeconfig(export::Arguments),
     /// Serve many callers, each with a token of its own.
     Gateway(GatewayOptions),
-    /// Serve the workload beside it in its pod.
+    /// Serve the workload in the same pod.
     Sidecar(SidecarOptions),
-    /// Tell by the exit code whether a Listless beside it has started, or lives.
+    /// Report by the exit code whether a Listless in the same container has started, or is alive.
     Probe(probe::Arguments),
-    /// Put a sidecar into pods on their way into the cluster: a mutating webhook.
+    /// Inject a sidecar into new pods: a mutating webhook.
     Injector(Box<InjectorOptions>),
-    /// Put a sidecar into the pods of manifests.
+    /// Inject a sidecar into the pods of manifests.
     Inject(inject::Arguments),
-    /// Take the sidecar out of the pods of manifests.
+    /// Remove the sidecar from the pods of manifests.
     Uninject(inject::Files),
-    /// Show what is saved: a simulated cluster, polled straight and through Listless.
+    /// Show the savings on a simulated cluster, polled directly and through Listless.
     Demo(demo::Args),
-    /// Show who asks a running Listless for what, live.
+    /// Show the clients of a running Listless and their requests, live.
     Top(top::Arguments),
-    /// Tell what a running Listless saved, who should be mended, and how.
+    /// Show what a running Listless saved and which clients to fix.
     Report(report::Arguments),
-    /// Tell what would happen to a request, and why.
+    /// Explain the outcome of a request.
     Explain(explain::Arguments),
-    /// Show the requests that a running Listless answers, as they come.
+    /// Show the requests that a running Listless answers, as they arrive.
     Tap(tap::Arguments),
-    /// Tell what stands in the way in a cluster: versions, rights, the webhook, injected pods.
+    /// Run preflight checks on a cluster: versions, permissions, the webhook, injected pods.
     Check(CheckOptions),
     /// Print or check configuration files.
     #[command(subcommand)]
     Config(configuration::Command),
 }
 
-/// Something used wrongly, beyond what the parser of arguments can see.
+/// Wrong usage that the argument parser cannot detect.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);
@@ -92,13 +92,13 @@ pub struct UsageError(pub String);
 const FAILED: u8 = 1;
 const USED_WRONGLY: u8 = 2;
 
-/// Runs the command that the arguments (the first being the program's name) ask for.
+/// Runs the command of the arguments. The first argument is the program's name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            // Nobody is left to tell when even this cannot be written.
+            // If this output fails, there is no other way to report it.
             let _unwritten = error.print();
             return if error.use_stderr() {
                 ExitCode::from(USED_WRONGLY)
@@ -117,7 +117,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(cli: Cli, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
-    // The demo's table is what people look at.
+    // The demo's main output is its table.
     let level = if matches!(cli.command, Command::Demo(_)) { "error" } else { "info" };
     log::start(&cli.log, level)?;
     match cli.command {
@@ -144,7 +144,7 @@ fn dispatch(cli: Cli, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Takes this process's place, with the same arguments; comes back only if that cannot be done.
+/// Replaces this process by a new one with the same arguments. Returns only on failure.
 #[cfg(unix)]
 fn start_again(arguments: &[OsString]) -> anyhow::Error {
     use std::os::unix::process::CommandExt;
@@ -153,16 +153,16 @@ fn start_again(arguments: &[OsString]) -> anyhow::Error {
         Ok(program) => std::process::Command::new(program).args(&arguments[1..]).exec(),
         Err(error) => error,
     };
-    anyhow::Error::new(failed).context("the other context cannot be served")
+    anyhow::Error::new(failed).context("cannot serve the other context")
 }
 
-/// Nothing takes a process's place here: who started it must do so again.
+/// Returns an error: this platform cannot replace a process, so the caller must restart it.
 #[cfg(not(unix))]
 fn start_again(_arguments: &[OsString]) -> anyhow::Error {
-    anyhow::anyhow!("another context is to be served: start again")
+    anyhow::anyhow!("the kubeconfig selects another context: restart listless")
 }
 
-/// Prints an answer; a reader that has had enough, such as `head`, is no failure.
+/// Prints a result. A reader that closes the pipe early, such as `head`, is no failure.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -171,7 +171,7 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// What went wrong with all its causes: one line, or one per problem of a file.
+/// Formats an error with all its causes: one line, or one per problem of a file.
 fn told(error: &anyhow::Error) -> String {
     match error.downcast_ref::<config::Error>() {
         Some(config::Error::Invalid { .. }) => error.to_string(),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_configuration_is_wrong_use_and_a_bad_network_is_not() {
+    fn a_bad_configuration_is_wrong_usage_and_a_bad_network_is_not() {
         let error = config::Config::from_bytes("c.yaml".as_ref(), b"").unwrap_err();
         let error = anyhow::Error::from(error);
         assert_eq!(exit_code(&error), USED_WRONGLY);

@@ -1,7 +1,7 @@
-//! The configuration file: its shape, its checks, its reload.
+//! The configuration file: its shape, its checks and its reload.
 //!
-//! A [`Config`] is made only by [`RawConfig::check`], so whoever holds one need not check again. It is
-//! published whole and never changed. Only this module and `tls` read files.
+//! Only [`RawConfig::check`] creates a [`Config`], so a `Config` is always valid. It is published
+//! as a whole and never changed. Only this module and `tls` read files.
 
 mod check;
 mod check_rule;
@@ -39,71 +39,72 @@ pub use reload::{Change, Reloader};
 /// A checked configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What may be kept in memory, and how fresh it must be.
+    /// The rules for replicas and for the freshness of responses.
     pub policy: Arc<Policy>,
-    /// How many bytes all replicas together may hold.
+    /// The memory limit of all replicas together, in bytes.
     pub memory_limit_bytes: usize,
-    /// How long a replica that nobody reads is kept.
+    /// The time after which an unread replica is evicted.
     pub idle_timeout: Duration,
-    /// In mode `observe`: which share of the answers that memory could have given is checked.
+    /// In mode `observe`: the fraction of possible responses from memory that is compared with the
+    /// apiserver's.
     pub check_share: f64,
-    /// Whether discovery documents are kept.
+    /// `true` if discovery documents are cached.
     pub discovery_cache: bool,
-    /// Which requests have a line in the log.
+    /// The selection of requests that are logged.
     pub access_log: AccessLog,
-    /// Where answers from memory are told of, if anywhere.
+    /// The audit file for responses from memory, if any.
     pub audit: Option<AuditFile>,
     warnings: Vec<Problem>,
     raw: RawConfig,
 }
 
-/// Which requests have a line in the log.
+/// The selection of requests that are logged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AccessLog {
-    /// Which kinds.
+    /// The kinds of requests.
     pub level: AccessLevel,
-    /// Of those that did not fail, this share.
+    /// The fraction of successful requests that is logged.
     pub sample: f64,
 }
 
-/// The file that tells of answers from memory.
+/// The audit file for responses from memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditFile {
     /// The file.
     pub file: PathBuf,
-    /// A larger one is begun anew.
+    /// The size at which the file is rotated.
     pub bytes_max: u64,
 }
 
-/// Why a file gives no configuration.
+/// The reason why a file has no valid configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It could not be read.
+    /// The file could not be read.
     #[error("cannot read configuration {}", .file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// It is larger than any configuration.
-    #[error("{}: is larger than {BYTES_MAX} bytes", .file.display())]
+    /// The file is too large.
+    #[error("{}: is larger than {BYTES_MAX} bytes; remove what is not configuration", .file.display())]
     TooLarge {
         /// The file.
         file: PathBuf,
     },
-    /// It is wrong.
+    /// The content is invalid.
     #[error("{}", lines(.file, .problems))]
     Invalid {
         /// The file.
         file: PathBuf,
-        /// In the order of the file; never empty.
+        /// The problems in the order of the file, at least one.
         problems: Vec<Problem>,
     },
 }
 
-/// How many bytes a configuration file may have.
+/// The maximum size of a configuration file.
 const BYTES_MAX: u64 = 1 << 20;
 
 // === impl Config ===
@@ -114,7 +115,7 @@ impl Config {
         Self::from_bytes(file, &read(file)?)
     }
 
-    /// Checks the content of a file, which is named in what is found wrong.
+    /// Checks the content of a file. The path appears in error messages.
     pub fn from_bytes(file: &Path, bytes: &[u8]) -> Result<Self, Error> {
         parse(bytes).map_err(|mut problems| {
             problems.sort_by_key(|problem| problem.place);
@@ -122,12 +123,12 @@ impl Config {
         })
     }
 
-    /// The file with every default filled in.
+    /// Returns the file with every default filled in.
     pub fn raw(&self) -> &RawConfig {
         &self.raw
     }
 
-    /// What is allowed but hardly meant.
+    /// Returns settings that are valid, but probably mistakes.
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
     }
@@ -135,11 +136,11 @@ impl Config {
 
 impl Default for Config {
     fn default() -> Self {
-        RawConfig::default().check().expect("the defaults are checked by a test")
+        RawConfig::default().check().expect("a test checks the defaults")
     }
 }
 
-/// Reads a file, but not more than a configuration may have.
+/// Reads a file up to the maximum size.
 fn read(file: &Path) -> Result<Vec<u8>, Error> {
     let unreadable = |source| Error::Unreadable { file: file.to_owned(), source };
     let mut bytes = Vec::new();
@@ -153,13 +154,13 @@ fn read(file: &Path) -> Result<Vec<u8>, Error> {
 
 fn parse(bytes: &[u8]) -> Result<Config, Vec<Problem>> {
     let text =
-        std::str::from_utf8(bytes).map_err(|_| vec![Problem::new("", "is not a text in UTF-8")])?;
+        std::str::from_utf8(bytes).map_err(|_| vec![Problem::new("", "is not UTF-8 text")])?;
     let places = Places::read(text);
     let empty: Vec<_> = places
         .without_value()
         .map(|(field, place)| Problem {
             place: Some(place),
-            ..Problem::new(field, "has no value; leave the key out for its default")
+            ..Problem::new(field, "has no value; set one, or remove the key for its default")
         })
         .collect();
     if !empty.is_empty() {
@@ -175,7 +176,7 @@ fn parse(bytes: &[u8]) -> Result<Config, Vec<Problem>> {
     Ok(config)
 }
 
-/// One line per problem, each beginning with the file.
+/// Formats one line per problem, each starting with the file.
 fn lines(file: &Path, problems: &[Problem]) -> String {
     let separator = |problem: &Problem| if problem.place.is_some() { ":" } else { ": " };
     let line = |problem: &Problem| format!("{}{}{problem}", file.display(), separator(problem));

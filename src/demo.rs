@@ -1,8 +1,8 @@
-//! `listless demo`: the same pollers straight at a simulated apiserver and through Listless.
+//! `listless demo`: the same pollers on a simulated apiserver, directly and through Listless.
 //!
-//! No cluster is needed: the apiserver is the simulator over TLS on loopback, Listless runs in
-//! this process as `listless local` would. Every figure shown is measured in this run, and every
-//! answer is checked by the poller that got it.
+//! It needs no cluster: the apiserver is the simulator over TLS on loopback, and Listless runs in
+//! this process like `listless local`. All figures are measured in this run, and each poller checks
+//! its responses.
 
 mod cluster;
 mod connection;
@@ -31,21 +31,21 @@ use self::{
     report::{Report, Table},
 };
 
-/// The flags of `listless demo`.
+/// The options of `listless demo`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// How long to measure, both halves together; Listless's warm-up comes on top.
+    /// The duration of the measurement, both halves together; Listless's warm-up is extra.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=3600))]
     pub seconds: u64,
-    /// How to show the result.
+    /// The output format.
     #[arg(short = 'o', long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
-    /// Where to show Listless's page while it runs; the polls then go on until Ctrl-C.
+    /// The address of Listless's page during the demo; the polls then continue until Ctrl-C.
     #[arg(long, value_name = "ADDRESS")]
     pub admin: Option<SocketAddr>,
 }
 
-/// How the result is shown.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Output {
     /// A table that updates in place, and a verdict.
@@ -54,34 +54,34 @@ pub enum Output {
     Json,
 }
 
-/// A server that pollers can be pointed at.
+/// A server for pollers.
 #[derive(Clone, Debug)]
 struct Server {
-    /// Where it listens, on loopback.
+    /// Its address, on loopback.
     address: SocketAddr,
-    /// What its certificate is to be verified with.
+    /// The authority of its certificate.
     ca_pem: String,
-    /// The token it lets in.
+    /// The token that it accepts.
     token: String,
 }
 
-/// The simulated apiserver, which Listless is to stand in front of.
+/// The simulated apiserver behind Listless.
 type Cluster = Server;
 
 /// A running Listless.
 struct Proxy {
-    /// Where pollers find it.
+    /// The server for pollers.
     server: Server,
-    /// Where it shows its page.
+    /// The address of its page.
     page: Option<SocketAddr>,
-    /// Ends it when dropped.
+    /// A guard that ends it when dropped.
     _guard: Box<dyn Any + Send>,
 }
 
-/// Starts Listless in front of a cluster, as `listless local` would.
+/// A function that starts Listless in front of a cluster, like `listless local`.
 type StartProxy = Box<dyn FnOnce(Cluster) -> BoxFuture<'static, anyhow::Result<Proxy>> + Send>;
 
-/// How large the simulated cluster is and how it is polled.
+/// The size of the simulated cluster and the rate of its polls.
 #[derive(Clone, Debug)]
 struct Scale {
     apps: usize,
@@ -92,7 +92,7 @@ struct Scale {
     warm_up_max: Duration,
 }
 
-/// Why the demo ends before its time.
+/// The reason why the demo ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Completed,
@@ -104,28 +104,28 @@ const PODS_PER_APP: usize = 50;
 const WRITES_PER_SECOND: u32 = 50;
 const POLLERS: usize = 20;
 
-/// What fabric8 users write in such loops.
+/// The usual period of such loops in fabric8 programs.
 const PERIOD: Duration = Duration::from_secs(3);
 
-/// Each poller polls at least this often in each phase, or polls faster.
+/// The minimum number of polls per poller and phase. Pollers poll faster if needed.
 const POLLS_MIN: u32 = 3;
 
-/// How long Listless may take until it answers every poller from memory.
+/// The maximum time until Listless answers every poller from memory.
 const WARM_UP_MAX: Duration = Duration::from_secs(15);
 
-/// How long the polls go on for who looks at the page.
+/// The maximum time of polls for viewers of the page.
 const LOOK_MAX: Duration = Duration::from_secs(3600);
 
 const REDRAW: Duration = Duration::from_millis(500);
 
-/// What a shell expects of a command that Ctrl-C ended.
+/// The conventional exit code after Ctrl-C.
 const INTERRUPTED_CODE: u8 = 130;
 
-/// Runs the demo on a runtime of its own and shows the result.
+/// Runs the demo on its own runtime and prints the result.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Runtime::new().context("the threads of the demo")?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the threads of the demo")?;
     let code = runtime.block_on(show(args));
-    // What is still under way then has nobody left to answer.
+    // Requests still in flight then are not needed.
     runtime.shutdown_background();
     code
 }
@@ -201,7 +201,10 @@ async fn measure<W: Write>(
     }
     if let Some(proxy) = proxy.filter(|proxy| proxy.page.is_some() && !report.interrupted) {
         if shown {
-            table.say("\nThe polls go on, to be looked at on the page; Ctrl-C ends them.")?;
+            table.say(
+                "\nThe polls continue so that you can look at the page; press Ctrl-C to end \
+                       them.",
+            )?;
         }
         let end = Instant::now() + LOOK_MAX;
         let mut phase = Phase::start(Kind::Shown, &cluster, &proxy.server, scale, end)?;
@@ -214,7 +217,7 @@ fn milliseconds(duration: Duration) -> u64 {
     duration.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
-/// Shows a phase until it is over or the user has had enough.
+/// Prints a phase until it ends or the user interrupts it.
 async fn follow(
     phase: &mut Phase<'_>,
     mut interrupt: impl Future<Output = ()> + Unpin,
@@ -236,7 +239,7 @@ async fn follow(
 // === impl Scale ===
 
 impl Scale {
-    /// The cluster of the demo, polled as often as the time allows.
+    /// Returns the demo's cluster, polled as often as the time allows.
     fn new(time: Duration) -> Self {
         Self {
             apps: APPS,
@@ -251,7 +254,7 @@ impl Scale {
     fn introduction(&self) -> String {
         let scaled = if self.period < PERIOD {
             format!(
-                " (sped up from every {} s, so that each polls {POLLS_MIN} times in each half)",
+                "(faster than every {} s, so that each polls {POLLS_MIN} times in each half)",
                 PERIOD.as_secs()
             )
         } else {
@@ -259,8 +262,9 @@ impl Scale {
         };
         format!(
             "Simulating an apiserver over TLS on loopback with {} pods of about 9 kB, {} status \
-             changes a second.\n{} clients LIST their {} pods by labelSelector every {:.1} s{scaled}, \
-             without a resourceVersion,\nas fabric8 does: first straight, then through Listless.\n",
+             changes a second.\n{} clients LIST their {} pods by labelSelector every {:.1} \
+             s{scaled}, without a resourceVersion,\nas fabric8 does: first directly, then through \
+             Listless.\n",
             self.apps * self.pods_per_app,
             self.writes_per_second,
             self.pollers,

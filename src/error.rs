@@ -1,7 +1,7 @@
-//! The one place that turns a failure into a Status answer.
+//! The only place that turns an error into a `Status` response.
 //!
-//! The client is told what happened and whether to try again, nothing of addresses, credentials or
-//! causes; those are for the log, where the failure is handled.
+//! The client gets the kind of error and whether to retry. It gets no addresses, credentials or
+//! causes. Those are logged where the error is handled.
 
 use std::{error, fmt, num::NonZeroU32};
 
@@ -19,51 +19,50 @@ use crate::{
     upstream,
 };
 
-/// Why a request has no answer of its own.
+/// The reason for an error response of Listless's own.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The apiserver did not answer.
     #[error("the apiserver did not answer")]
     Upstream {
-        /// Why.
+        /// The cause.
         #[source]
         source: upstream::Error,
-        /// Whether the client is asked to try again.
+        /// The retry advice for the client.
         retry: Retry,
     },
-    /// The client asks for the same again and again.
+    /// The client repeats the same read too often.
     #[error("the same read was repeated too often")]
     RepeatedPoll {
-        /// When it may come again.
+        /// The time after which the client may retry.
         retry_after_secs: NonZeroU32,
     },
 }
 
-/// Whose fault a failure is.
+/// The party at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The client asked for something impossible.
+    /// The client sent an impossible request.
     Client,
-    /// The apiserver, or the way to it.
+    /// The apiserver, or the network path to it.
     Upstream,
     /// Listless.
     Proxy,
 }
 
-/// Whether the client is asked to try again.
+/// The retry advice for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// After a second: asking again changes nothing.
+    /// Retry after a second. A retry changes nothing.
     Invite,
-    /// That is the client's to decide: the request may have had its effect, or is not known to be a
-    /// read.
+    /// The client decides: the request may have had its effect, or is not known to be a read.
     Leave,
 }
 
-/// Prints an error with everything that caused it, on one line.
+/// Prints an error and all its causes on one line.
 pub struct Chain<'a>(pub &'a (dyn error::Error + 'a));
 
-/// A `Status` as the apiserver sends them.
+/// A `Status` in the apiserver's form.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Failure<'a> {
@@ -88,13 +87,13 @@ struct Details {
     retry_after_seconds: u64,
 }
 
-/// How long a client that is asked to try again should wait.
+/// The delay that a retrying client is advised.
 const RETRY_AFTER_SECONDS: u64 = 1;
 
 // === impl Error ===
 
 impl Error {
-    /// The apiserver did not answer this request.
+    /// Returns the error for a request that the apiserver did not answer.
     pub fn upstream(error: upstream::Error, info: &RequestInfo) -> Self {
         let retry = match info.verb() {
             Verb::Get | Verb::List | Verb::Watch => Retry::Invite,
@@ -103,7 +102,7 @@ impl Error {
         Self::Upstream { source: error, retry }
     }
 
-    /// Whose fault it is.
+    /// Returns the party at fault.
     pub fn fault(&self) -> Fault {
         match self {
             Self::Upstream { source: upstream::Error::Credentials(_), .. } => Fault::Proxy,
@@ -113,7 +112,7 @@ impl Error {
         }
     }
 
-    /// The word for logs and Cache-Status.
+    /// Returns the word for logs and Cache-Status.
     pub fn as_str(&self) -> &'static str {
         let source = match self {
             Self::Upstream { source, .. } => source,
@@ -128,14 +127,14 @@ impl Error {
         }
     }
 
-    /// The answer.
+    /// Returns the response for the client.
     pub fn into_response(self) -> Response<Body> {
         let (source, retry) = match &self {
             Self::Upstream { source, retry } => (source, retry),
             Self::RepeatedPoll { retry_after_secs } => return repeated(*retry_after_secs),
         };
         let (code, reason) = match (source, retry) {
-            // The request may have had its effect: a gateway's failure, not the server's.
+            // The request may have had its effect: this is a gateway error, not a server error.
             (upstream::Error::Broken(_), Retry::Leave) => (StatusCode::BAD_GATEWAY, None),
             _ => (StatusCode::SERVICE_UNAVAILABLE, Some("ServiceUnavailable")),
         };
@@ -144,24 +143,25 @@ impl Error {
     }
 }
 
-/// Few clients heed it, and those only in whole seconds, in the header or in the Status.
+/// Returns the refusal of a repeated read. Few clients heed a delay, and those only in whole
+/// seconds, in the header or in the Status.
 fn repeated(retry_after_secs: NonZeroU32) -> Response<Body> {
     let retry_after = (!is_on(Mutant::NoRetryAfter)).then(|| retry_after_secs.get().into());
-    let message = "listless refuses this read for now: it was repeated too often";
+    let message = "listless refuses this read for now: it was repeated too often; retry later";
     answer(StatusCode::TOO_MANY_REQUESTS, Some("TooManyRequests"), retry_after, message)
 }
 
-/// What the client is told.
+/// Returns the message for the client.
 fn message(error: &upstream::Error) -> &'static str {
     match error {
         upstream::Error::Connect(_) => "listless cannot connect to the apiserver",
         upstream::Error::ConnectTimeout => "listless cannot connect to the apiserver in time",
         upstream::Error::Broken(_) => {
-            "the connection between listless and the apiserver broke before an answer came"
+            "the connection between listless and the apiserver broke before a response"
         }
         upstream::Error::Credentials(_) => "listless has no valid credentials of its own",
         upstream::Error::Saturated(_) => {
-            "listless has as many requests to the apiserver under way as it allows"
+            "listless has reached its limit of concurrent requests to the apiserver; retry later"
         }
     }
 }
@@ -216,7 +216,7 @@ impl fmt::Display for Chain<'_> {
         let mut cause = self.0.source();
         while let Some(error) = cause {
             let text = error.to_string();
-            // Some errors already tell their cause.
+            // Some errors already include their cause.
             if !told.ends_with(&text) {
                 write!(f, ": {text}")?;
                 told = text;
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reads_are_invited_to_try_again_in_both_ways_clients_look_for() {
+    async fn failed_reads_advise_a_retry_in_header_and_status() {
         for (error, uri) in [
             (unreachable(), "/api/v1/pods"),
             (broken(), "/api/v1/namespaces/shop/pods/web-0"),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn writes_are_not_invited_to_try_again() {
+    async fn failed_writes_advise_no_retry() {
         let pods = "/api/v1/namespaces/shop/pods";
         let (code, retry, status) = answered(unreachable(), Method::POST, pods).await;
         assert_eq!((code, retry), (503, None));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_poll_that_repeats_too_often_is_told_when_to_come_again() {
+    async fn a_throttled_poll_gets_a_retry_delay() {
         let retry_after_secs = NonZeroU32::new(7).unwrap();
         let error = Error::RepeatedPoll { retry_after_secs };
         assert_eq!((error.fault(), error.as_str()), (Fault::Client, "repeated-poll"));
@@ -301,15 +301,14 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_tells_every_cause_on_one_line() {
+    fn a_chain_names_every_cause_on_one_line() {
         let error = broken();
-        let expected =
-            format!("the connection to the apiserver broke before a response came: {SECRET}");
+        let expected = format!("the connection to the apiserver broke before a response: {SECRET}");
         assert_eq!(Chain(&error).to_string(), expected);
     }
 
     #[test]
-    fn a_cause_that_was_told_already_is_not_told_again() {
+    fn a_cause_is_named_only_once() {
         #[derive(Debug, thiserror::Error)]
         #[error("reading failed: {0}")]
         struct Talkative(#[source] io::Error);

@@ -1,8 +1,8 @@
-//! What would happen to a request, and why: for the command line, the admin address and the page.
+//! The explanation of a request's outcome, for the command line, the admin address and the page.
 //!
-//! The words are the data path's own: it is `decide` that is asked, once as if nothing were held, and
-//! where there are replicas once with what they hold. Asking changes nothing: no replica is started,
-//! marked as used or waited for.
+//! The explanation uses the data path's own `decide`. It decides once without replicas, and once
+//! with their content if there are any. It has no side effects: no replica is started, marked as
+//! used, or waited for.
 
 mod words;
 
@@ -32,23 +32,23 @@ use crate::{
 
 pub use self::words::{BadHeader, BadMethod, headers, method};
 
-/// What would happen to a request, topic by topic.
+/// The outcome of a request, topic by topic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// What is said, in the order in which it is to be read.
+    /// The statements in reading order.
     pub told: Vec<Told>,
 }
 
-/// What is said about one topic.
+/// The statement on one topic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// The topic, in a few words.
     pub topic: Cow<'static, str>,
-    /// What is said about it.
+    /// The statement.
     pub text: String,
 }
 
-/// What is asked about.
+/// The described request.
 #[derive(Clone, Copy)]
 pub struct Question<'a> {
     /// The method.
@@ -59,14 +59,14 @@ pub struct Question<'a> {
     pub headers: &'a HeaderMap,
 }
 
-/// Explains a request of the user that Listless stands for, in a session that has done nothing yet: in
-/// general, and if there are replicas, with what they hold now.
+/// Explains a request of Listless's own user in a new session. It gives the general outcome, and if
+/// there are replicas the outcome with their current content.
 pub fn explain(asked: Question<'_>, config: &Config, replicas: Option<&Cache>) -> Explanation {
     let Question { method, uri, headers } = asked;
     let info = RequestInfo::parse(method, uri, headers);
     let mut explanation = Explanation { told: Vec::new() };
     let Some(request) = info.resource_request() else {
-        explanation.say("request", format!("{method} of no resource"));
+        explanation.say("request", format!("{method}, which names no resource"));
         explanation.document(asked, config);
         return explanation;
     };
@@ -86,7 +86,8 @@ pub fn explain(asked: Question<'_>, config: &Config, replicas: Option<&Cache>) -
     if config.policy.mode() == Mode::Observe {
         explanation.say(
             "mode",
-            "observe: everything is forwarded unchanged; what follows is what would be".to_owned(),
+            "observe: everything is forwarded unchanged; below is the outcome in mode enforce"
+                .to_owned(),
         );
     }
     let session = Session::default();
@@ -109,7 +110,7 @@ impl Explanation {
         self.told.push(Told { topic: topic.into(), text });
     }
 
-    /// What becomes of a request for anything but a resource.
+    /// Explains a request without a resource.
     fn document(&mut self, asked: Question<'_>, config: &Config) {
         let mut request = Request::new(());
         (*request.method_mut(), *request.uri_mut()) = (asked.method.clone(), asked.uri.clone());
@@ -118,15 +119,15 @@ impl Explanation {
         match decide::document_candidate(&request, Caller::Own, keeping) {
             Err(plan) => self.say("outcome", outcome(&plan)),
             Ok(_) => {
-                let text =
-                    "answered from memory while its watches prove it, for ten seconds at a time";
-                self.say("once asked for", text.to_owned());
-                self.say("otherwise", "the apiserver is asked whether it changed".to_owned());
+                let text = "answered from memory while its watches prove it current, for ten seconds at a \
+                     time";
+                self.say("after the first request", text.to_owned());
+                self.say("otherwise", "revalidated with the apiserver".to_owned());
             }
         }
     }
 
-    /// The same for a watch.
+    /// Explains a watch.
     fn watch(
         &mut self,
         info: &RequestInfo,
@@ -256,7 +257,7 @@ fn too_often(polls: &RepeatPolls) -> String {
     match polls.action {
         RepeatAction::Pace => {
             let delay = span(polls.max_delay);
-            format!("{often}; further ones are held at most {delay} and share one response")
+            format!("{often}; further ones are delayed by at most {delay} and share one response")
         }
         RepeatAction::Reject => format!("{often}; further ones are refused with 429"),
         RepeatAction::Off => "not limited".to_owned(),
@@ -267,8 +268,8 @@ fn too_often_from_memory(polls: &RepeatPolls) -> String {
     let per_second = polls.from_memory.burst();
     let delay = crate::config::Span(decide::MEMORY_DELAY_MAX);
     format!(
-        "limited to {per_second} identical, unchanged responses a second; further ones are held at \
-         most {delay}, never refused"
+        "limited to {per_second} identical, unchanged responses a second; further ones are delayed \
+         by at most {delay}, never refused"
     )
 }
 
@@ -286,17 +287,17 @@ fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
 fn outcome(plan: &Plan) -> String {
     match plan {
         Plan::Read(_) | Plan::Watch(_) => "answered from memory".to_owned(),
-        Plan::Document(_) => "a document of discovery".to_owned(),
+        Plan::Document(_) => "a discovery document".to_owned(),
         Plan::Share(forward) => {
             format!("{}; identical concurrent reads share the answer", sent(forward))
         }
         Plan::Forward(forward) => sent(forward),
-        Plan::Pace(_) => "held back a while".to_owned(),
+        Plan::Pace(_) => "throttled".to_owned(),
         Plan::Reject(_) => "refused with 429".to_owned(),
     }
 }
 
-/// What would be done first.
+/// Names the step that comes before a decision.
 fn next(step: &Step) -> String {
     let wait = match step {
         Step::Act(plan) => return outcome(plan),
@@ -311,7 +312,7 @@ fn next(step: &Step) -> String {
     format!("waits until the replica {reach}, at most {patience} ms, and decides again")
 }
 
-/// The replica that would answer, as it is now.
+/// Describes the replica that would answer.
 fn held_now(held: &Lookup, now: Instant) -> String {
     let view = match held {
         Lookup::Found(view) => view,
@@ -325,7 +326,7 @@ fn held_now(held: &Lookup, now: Instant) -> String {
     let mut text = query.resource.to_string();
     text += &match &query.scope {
         Scope::Namespace(namespace) => format!(" in namespace {namespace}"),
-        Scope::All => " in the whole cluster".to_owned(),
+        Scope::All => "in the whole cluster".to_owned(),
     };
     if !query.labels.is_everything() {
         text += &format!(", labels {}", query.labels);
@@ -338,10 +339,10 @@ fn held_now(held: &Lookup, now: Instant) -> String {
 
 fn fares(view: &View, now: Instant) -> String {
     let state = match (view.state, view.link) {
-        (State::Starting, _) => ": its first list is under way",
+        (State::Starting, _) => ": its first list is in progress",
         (State::Failing, _) => ": its list failed",
         (State::Synced, Link::Up) => ": it follows the apiserver",
-        (State::Synced, Link::Lost { .. }) => ": its watch is cut off",
+        (State::Synced, Link::Lost { .. }) => ": its watch is disconnected",
     };
     let mut text = state.to_owned();
     if let Some(snapshot) = &view.snapshot {
@@ -349,7 +350,7 @@ fn fares(view: &View, now: Instant) -> String {
     }
     if let Some(at) = view.proven_at {
         let age = now.saturating_duration_since(at).as_secs_f64();
-        text += &format!(", last news {age:.1} s ago");
+        text += &format!(", last update {age:.1} s ago");
     }
     text
 }
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_is_told_what_it_asks_which_rule_applies_and_both_outcomes() {
+    fn a_poll_is_explained_with_its_rule_and_both_outcomes() {
         let url = "/api/v1/namespaces/shop/pods?labelSelector=app%3Dweb&limit=5";
         let told = explained(Method::GET, url, &Config::default());
         assert_eq!(told.about("request"), "list pods.v1 in namespace shop");
@@ -395,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_memory_never_answers_has_one_outcome_and_its_reason() {
+    fn a_request_that_memory_never_answers_has_one_outcome_and_a_reason() {
         for (method, url, outcome) in [
             (Method::POST, "/api/v1/namespaces/shop/pods", "forwarded unchanged: write"),
             (Method::GET, "/api/v1/secrets", "forwarded unchanged: never-cached"),
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_is_told_where_it_could_start() {
+    fn a_watch_is_explained_with_its_start() {
         for (url, start) in [
             ("/api/v1/pods?watch=1", "as soon as it is fresh enough (session)"),
             (
@@ -426,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_decides() {
+    fn the_configuration_decides_the_outcome() {
         let text = "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\n\
                     cache: {rules: [{resources: [pods], freshness: mostRecent}]}\n";
         let config = Config::from_bytes("c.yaml".as_ref(), text.as_bytes()).unwrap();
@@ -439,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_for_one_client_and_the_bound_of_polls_are_told() {
+    fn a_rule_for_one_client_and_the_poll_limit_are_named() {
         let text = "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\n\
                     cache: {rules: [{resources: [pods], userAgents: ['curl/*'], start: never}]}\n\
                     repeatPolls: {action: reject, perSecond: 0.5}\n";
@@ -455,8 +456,8 @@ mod tests {
         let limited =
             "limited to one per 2s after a burst of 20; further ones are refused with 429";
         assert_eq!(told.about("if forwarded"), limited);
-        let guarded = "limited to 200 identical, unchanged responses a second; further ones are held at \
-                       most 50ms, never refused";
+        let guarded = "limited to 200 identical, unchanged responses a second; further ones are \
+                       delayed by at most 50ms, never refused";
         assert_eq!(told.about("if from memory"), guarded);
     }
 }

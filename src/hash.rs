@@ -1,10 +1,10 @@
 //! The hasher of the data path.
 //!
-//! Several tables are asked for every request; the standard hasher took a tenth of the instructions
-//! of an answer from memory. This one is seeded per process, and every table it serves is bounded.
+//! Every request looks up several tables. The standard hasher took a tenth of the instructions of a
+//! response from memory. This one is seeded per process, and all its tables are bounded.
 
-/// Hashes the keys of tables that every request asks.
+/// The hasher of tables that every request looks up.
 pub type RandomState = foldhash::quality::RandomState;
 
-/// A map that every request asks.
+/// A map that every request looks up.
 pub type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;

@@ -1,7 +1,7 @@
-//! Getting a sidecar into pods: what must change in them, in files and on their way into the cluster.
+//! Sidecar injection: the needed changes of pods, in manifests and at admission.
 //!
-//! [`patch`] decides, and does nothing else. [`manifest`] makes its changes in files. [`review`]
-//! answers the apiserver with them; [`keeper`] looks after the certificates that this takes.
+//! [`patch`] computes the changes and has no side effects. [`manifest`] applies them to files.
+//! [`review`] returns them to the apiserver. [`keeper`] rotates the webhook's certificates.
 
 pub mod api;
 pub mod events;

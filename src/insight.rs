@@ -1,9 +1,9 @@
-//! Who asks what, how often, at what cost, and what should be mended.
+//! The accounts of clients: their requests, rate, cost, and recommended fixes.
 //!
-//! One account for each shape of requests: user agent, verb, resource, scope, and query without its
-//! values. Written by the data path, read by people; nothing is decided by it. Invariants: memory is
-//! bounded whatever is asked (what finds no account is counted together), and a request that was asked
-//! before costs no allocation.
+//! There is one account for each shape of requests: user agent, verb, resource, scope, and query
+//! without its values. The data path writes accounts and people read them; no decision depends on
+//! them. Invariants: memory is bounded for any load (requests without an account are counted
+//! together), and a repeated request needs no allocation.
 
 pub mod account;
 pub mod arrivals;
@@ -51,7 +51,7 @@ use crate::{
     metrics::{Limit, Metrics, Origin},
 };
 
-/// All accounts; cheap to clone.
+/// All accounts. It is cheap to clone.
 #[derive(Clone)]
 pub struct Insight(Arc<Shared>);
 
@@ -70,24 +70,24 @@ struct Table {
     accounts: HashMap<Shape, Arc<Account>>,
     kins: HashMap<u64, Arc<Kin>>,
     swept_at: u32,
-    /// What was counted in accounts that were given up.
+    /// The counts of closed accounts.
     given_up: Counts,
-    /// The shapes that have no account.
+    /// The estimated number of shapes without an account.
     untold: Sketch,
 }
 
-/// What went to the apiserver.
+/// The requests to the apiserver.
 #[derive(Debug, Default)]
 struct Sent {
-    /// Requests, by whomever.
+    /// All requests to the apiserver.
     requests: AtomicU64,
-    /// Bytes that Listless was sent for itself.
+    /// The bytes that the apiserver sent to Listless's own requests.
     own_bytes: AtomicU64,
-    /// Requests of clients that were passed on.
+    /// Forwarded requests of clients.
     passed_on: AtomicU64,
 }
 
-/// Where a request belongs: its account, and its place there.
+/// The account of a request and its place there.
 #[derive(Clone, Debug)]
 pub struct Asker {
     account: Arc<Account>,
@@ -95,46 +95,46 @@ pub struct Asker {
     version: Option<u64>,
 }
 
-/// The asker last seen with one target, so that a poll is looked up once.
+/// The last asker of one target, which saves the look-up of a repeated poll.
 #[derive(Debug, Default)]
 pub struct Remembered(Mutex<Option<(Box<[u8]>, Asker)>>);
 
-/// A request, as far as it decides where it belongs.
+/// The parts of a request that select its account.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// As the apiserver reads it.
+    /// The parsed request.
     pub info: &'a RequestInfo,
-    /// Path and query as sent.
+    /// The path and query as sent.
     pub text: &'a str,
     /// The headers.
     pub headers: &'a HeaderMap,
 }
 
-/// Sees what a write's answer tells.
+/// An observer of a write's response.
 #[derive(Clone)]
 pub struct Witness {
     insight: Insight,
     asker: Asker,
-    /// The version a replica holds, as a hash.
+    /// The version in a replica, as a hash.
     held: Option<u32>,
 }
 
-/// Accounts at a time; others are counted together.
+/// The maximum number of accounts. Further ones are counted together.
 pub const ACCOUNTS_MAX: usize = 4096;
 
-/// Arrivals remembered by all accounts together, beyond a few of each.
+/// The maximum number of stored arrivals of all accounts, beyond a few of each.
 const ARRIVALS_MAX: usize = 256 * 1024;
 
-/// How often room is sought among accounts that are no longer used.
+/// The number of new requests between two sweeps of unused accounts.
 const SWEEP_EVERY: u32 = 10_000;
 
-/// An account may rest for so long for each request it had.
+/// The idle time in milliseconds that an account may have per request.
 const REST_PER_REQUEST: u64 = 60_000;
 
 // === impl Insight ===
 
 impl Insight {
-    /// Nothing was counted yet.
+    /// Returns an empty set of accounts.
     pub fn new(metrics: Metrics, now: Instant) -> Self {
         let kin = Arc::default();
         Self(Arc::new(Shared {
@@ -155,7 +155,7 @@ impl Insight {
         }))
     }
 
-    /// Where a request belongs.
+    /// Returns the account of a request.
     pub fn asker(&self, question: &Question<'_>, now: Instant) -> Asker {
         let query = question.text.split_once('?').map(|(_, query)| query);
         let shape = match credential::is_told(question.headers, question.text) {
@@ -169,7 +169,7 @@ impl Insight {
         }
     }
 
-    /// A request ended.
+    /// Records the end of a request.
     pub fn record(&self, asker: &Asker, connection: u64, record: &Record) {
         let place = Place {
             value: asker.value,
@@ -180,40 +180,40 @@ impl Insight {
         asker.account.record(place, record, &self.0.budget);
     }
 
-    /// A request was sent to the apiserver.
+    /// Counts a request to the apiserver.
     pub fn sent(&self) {
         self.0.sent.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It was a client's, and is answered by the apiserver.
+    /// Counts a client request that the apiserver answers.
     pub fn passed_on(&self) {
         self.0.sent.passed_on.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The apiserver sent so many bytes to this origin.
+    /// Counts received bytes by the origin of the request.
     pub fn received(&self, origin: Origin, bytes: u64) {
         if origin != Origin::Client {
             self.0.sent.own_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
-    /// Who is to see what a write's answer tells; `held` is the version in memory.
+    /// Returns the observer of a write's response. `held` is the version in memory.
     pub fn witness(&self, asker: &Asker, held: Option<&ResourceVersion>) -> Witness {
         let held = held.map(|version| self.short(version));
         Witness { insight: self.clone(), asker: asker.clone(), held }
     }
 
-    /// A short hash of what an answer says, to compare it with another of the same.
+    /// Returns a short hash of a response's version, for comparison with another response.
     pub fn content(&self, version: &ResourceVersion) -> u32 {
         self.short(version)
     }
 
-    /// Everything that was counted and found.
+    /// Returns the report of all accounts.
     pub fn report(&self, mode: &str, now: Instant) -> Report {
         summary::report(self, mode, now)
     }
 
-    /// How many accounts there are.
+    /// Returns the number of accounts.
     pub fn accounts(&self) -> usize {
         self.table().accounts.len()
     }
@@ -237,7 +237,7 @@ impl Insight {
         account
     }
 
-    /// Which object or selection is asked for.
+    /// Returns a hash of the object or selection.
     fn value(&self, question: &Question<'_>) -> u64 {
         match shape::query_of(question.info) {
             Some(query) => self.hash_of(query),
@@ -249,7 +249,7 @@ impl Insight {
         self.0.hasher.hash_one(query)
     }
 
-    /// The version a read or watch names.
+    /// Returns a hash of the version in a read or watch.
     fn version(&self, info: &RequestInfo) -> Option<u64> {
         let request = info.resource_request()?;
         let read = request.read.as_ref().ok().map(|read| &read.version);
@@ -266,7 +266,7 @@ impl Insight {
         (self.0.hasher.hash_one(version) >> 32) as u32
     }
 
-    /// Since the counting began.
+    /// Returns the milliseconds since counting began.
     fn millis(&self, at: Instant) -> u32 {
         at.saturating_duration_since(self.0.started).as_millis() as u32
     }
@@ -279,7 +279,7 @@ impl Insight {
 // === impl Table ===
 
 impl Table {
-    /// Gives up accounts that rest for longer than their use warrants.
+    /// Closes accounts whose idle time exceeds their allowance.
     fn sweep(&mut self, shared: &Shared, now: u32) {
         if now.saturating_sub(self.swept_at) < SWEEP_EVERY {
             return;
@@ -303,7 +303,7 @@ impl Table {
 // === impl Asker ===
 
 impl Asker {
-    /// The watch it asks for begins.
+    /// Records the start of the requested watch.
     pub fn begins(&self) {
         if self.account.shape.verb == Verb::Watch {
             self.account.kin.opened(self.value, self.version);
@@ -314,7 +314,7 @@ impl Asker {
 // === impl Remembered ===
 
 impl Remembered {
-    /// The asker remembered for this user agent, or the one made now.
+    /// Returns the asker stored for this user agent, or a new one.
     pub fn of(&self, headers: &HeaderMap, make: impl FnOnce() -> Asker) -> Asker {
         let agent = headers.get(header::USER_AGENT).map_or(&[][..], |agent| agent.as_bytes());
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -332,20 +332,20 @@ impl Remembered {
     }
 }
 
-/// The longest user agent remembered with a target.
+/// The maximum length of a user agent that is stored with a target.
 const AGENT_BYTES_MAX: usize = 512;
 
 // === impl Witness ===
 
 impl Witness {
-    /// A read showed an object at this version.
+    /// Records the version of an object that a read showed.
     pub fn showed(&self, resource: &GroupResource, key: &ObjectKey, version: &ResourceVersion) {
         let shared = &self.insight.0;
         let object = shared.hasher.hash_one((resource, key));
         shared.versions.note(object, self.insight.short(version));
     }
 
-    /// The write was answered with this object.
+    /// Records the object in the write's response.
     pub fn answered(&self, resource: &GroupResource, key: &ObjectKey, version: &ResourceVersion) {
         let shared = &self.insight.0;
         let now = self.insight.short(version);
@@ -358,7 +358,7 @@ impl Witness {
     }
 }
 
-/// The whole time since the counting began.
+/// Returns the time since counting began.
 fn up(shared: &Shared, now: Instant) -> Duration {
     now.saturating_duration_since(shared.started)
 }

@@ -1,7 +1,7 @@
-//! Beginning and end: which parts are ready yet, and how all of them stop.
+//! Startup and shutdown: the readiness of parts, and their common drain.
 //!
-//! Nothing here decides when to stop; `app` does. A part takes part in both by holding a value: what it
-//! drops counts as done, so a part that fails cannot keep the others waiting.
+//! This module does not decide when to stop; `app` does. A part takes part by holding a value. A
+//! dropped value counts as done, so a failed part cannot block the others.
 
 mod heartbeat;
 mod signals;
@@ -16,41 +16,41 @@ use tokio::{
 pub use heartbeat::Heartbeat;
 pub use signals::Signals;
 
-/// The parts that must be ready before the whole is; cheap to clone.
+/// The readiness of all parts. It is cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Ready(Arc<Mutex<Vec<Part>>>);
 
-/// One part and whether it is ready.
+/// The readiness of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// What it is called.
+    /// The name of the part.
     pub name: &'static str,
-    /// Whether it is ready.
+    /// `true` if the part is ready.
     pub ready: bool,
 }
 
-/// Keeps a part from being ready until dropped.
+/// A guard that keeps a part unready until it is dropped.
 #[derive(Debug)]
-#[must_use = "the part is ready as soon as this is dropped"]
+#[must_use = "dropping this makes the part ready"]
 pub struct NotReady {
     parts: Ready,
     index: usize,
 }
 
-/// Begins the end of everything that watches it.
+/// The sender of the drain signal.
 #[derive(Debug)]
 pub struct Drain(watch::Sender<Option<Instant>>);
 
-/// Learns of the end; dropped by a part that has stopped.
+/// The receiver of the drain signal. A part drops it when it has stopped.
 #[derive(Clone, Debug)]
 pub struct Draining(watch::Receiver<Option<Instant>>);
 
-/// How a drain ended.
+/// The result of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
     /// Every part stopped.
     Complete,
-    /// This many had not stopped at the deadline.
+    /// The number of parts that had not stopped at the deadline.
     Cut(usize),
 }
 
@@ -64,12 +64,12 @@ impl Ready {
         NotReady { parts: self.clone(), index: parts.len() - 1 }
     }
 
-    /// Whether every part is ready.
+    /// Reports whether every part is ready.
     pub fn is_ready(&self) -> bool {
         self.lock().iter().all(|part| part.ready)
     }
 
-    /// Every part, in the order they were added.
+    /// Returns every part, in the order of registration.
     pub fn parts(&self) -> Vec<Part> {
         self.lock().clone()
     }
@@ -80,7 +80,7 @@ impl Ready {
 }
 
 impl NotReady {
-    /// Makes the part ready, or unready again.
+    /// Sets the readiness of the part.
     pub fn set_ready(&self, ready: bool) {
         if let Some(part) = self.parts.lock().get_mut(self.index) {
             part.ready = ready;
@@ -99,17 +99,17 @@ impl Drop for NotReady {
 // === impl Drain ===
 
 impl Drain {
-    /// Nothing ends yet.
+    /// Returns a drain that has not begun.
     pub fn new() -> Self {
         Self(watch::Sender::new(None))
     }
 
-    /// One more part that will have to stop.
+    /// Adds a part that has to stop.
     pub fn watch(&self) -> Draining {
         Draining(self.0.subscribe())
     }
 
-    /// Begins the end; what has not stopped at the deadline is cut off.
+    /// Begins the drain. Parts still running at the deadline are cut off.
     pub fn begin(&self, deadline: Instant) {
         self.0.send_replace(Some(deadline));
     }
@@ -132,18 +132,18 @@ impl Default for Drain {
 // === impl Draining ===
 
 impl Draining {
-    /// Waits until the end begins, which it also does when the [`Drain`] is dropped.
+    /// Waits until the drain begins. Dropping the [`Drain`] also begins it.
     pub async fn begun(&mut self) {
-        // An error means that nobody is left to begin the end.
+        // An error means that the sender is gone.
         let _dropped = self.0.wait_for(Option::is_some).await;
     }
 
-    /// Whether the end has begun.
+    /// Reports whether the drain has begun.
     pub fn is_begun(&self) -> bool {
         self.deadline().is_some() || self.0.has_changed().is_err()
     }
 
-    /// When what has not stopped is cut off, once the end has begun.
+    /// Returns the deadline of a drain that has begun.
     pub fn deadline(&self) -> Option<Instant> {
         *self.0.borrow()
     }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn parts_end_too_when_nobody_is_left_to_tell_them() {
+    async fn parts_also_end_when_the_drain_is_dropped() {
         let drain = Drain::new();
         let mut watching = drain.watch();
         drop(drain);

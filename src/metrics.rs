@@ -1,7 +1,8 @@
-//! Every metric: name, help, unit and labels, in one table, and one typed function to record each.
+//! All metrics in one table with name, help, unit and labels, and one typed function to record
+//! each.
 //!
-//! A [`Metrics`] is passed to whoever records; there is no global one, so that two proxies in one
-//! process do not mix. Recording never blocks, and never fails in a way its caller could notice.
+//! A [`Metrics`] is passed to each recorder. There is no global one, so two proxies in one process
+//! do not mix. Recording never blocks, and its failures are not visible to the caller.
 
 mod client;
 mod document;
@@ -42,11 +43,11 @@ pub use replica::{ReplicaSample, ReplicaTotals};
 pub use totals::Totals;
 pub use upstream::UpstreamSample;
 
-/// Records what happens; cheap to clone.
+/// A recorder of metrics. It is cheap to clone.
 #[derive(Clone)]
 pub struct Metrics(Arc<Inner>);
 
-/// Counts something as present until dropped.
+/// A guard that counts an item as present until it is dropped.
 pub struct Presence(Option<Gauge>);
 
 struct Inner {
@@ -64,7 +65,7 @@ struct Inner {
 // === impl Metrics ===
 
 impl Metrics {
-    /// A recorder of its own, with nothing recorded.
+    /// Returns a new recorder without values.
     pub fn new() -> Self {
         let recorder = Arc::new(recorder());
         Self(Arc::new(Inner {
@@ -80,20 +81,21 @@ impl Metrics {
         }))
     }
 
-    /// Everything recorded, in the Prometheus text format.
+    /// Returns all values in the Prometheus text format.
     pub fn render(&self) -> String {
         let mut out = self.0.handle.render();
         process::render(&mut out);
         out
     }
 
-    /// Folds histogram samples into their buckets; to be called every second or so, because samples
+    /// Folds histogram samples into their buckets. It must run about every second, because samples
     /// take memory until then.
     pub fn run_upkeep(&self) {
         self.0.handle.run_upkeep();
     }
 
-    /// The id to label a resource by; it gets labels of its own once it is proven to exist.
+    /// Returns the label id of a resource. A resource gets labels of its own once it is proven to
+    /// exist.
     fn resource_id(&self, resource: &GroupVersionResource, proven: bool) -> ResourceId {
         match self.0.resources.admit(resource, proven) {
             Admission::Own(id) => id,

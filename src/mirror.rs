@@ -1,8 +1,8 @@
-//! A copy of a service account's directory for the workload, whose `ca.crt` trusts Listless, too.
+//! A copy of a service account's directory for the workload, whose `ca.crt` also trusts Listless.
 //!
-//! Laid out as the kubelet lays out its own, so that clients never see half of a change: the files are
-//! links into `..data`, which is a link to a directory, which is replaced as a whole. Invariant: an
-//! empty token is never written, and what cannot be read or written leaves the copy as it was.
+//! It has the kubelet's layout, so that clients never see half of a change: the files are links
+//! into `..data`, a link to a directory that is replaced as a whole. Invariant: an empty token is
+//! never written, and a read or write error leaves the copy unchanged.
 
 use std::{
     collections::BTreeMap,
@@ -17,38 +17,38 @@ use std::{
 pub struct Mirror {
     source: PathBuf,
     target: PathBuf,
-    /// Put before the cluster's own authorities.
+    /// The authority that precedes the cluster's own.
     authority_pem: String,
     written: Option<Files>,
 }
 
-/// Why the copy is as it was.
+/// The reason why the copy is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or directory could not be read or written.
     #[error("{}", .path.display())]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// What happened.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// A file that every service account has is missing, or empty.
+    /// A required file of a service account is missing or empty.
     #[error("{} is missing or empty", .0.display())]
     Missing(PathBuf),
 }
 
-/// What looking at the source came to.
+/// The result of a check of the source.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Look {
-    /// It is as it was.
+    /// The source is unchanged.
     Same,
-    /// The copy is new, and so may be the token.
+    /// The copy is new, and the token may be.
     Written,
 }
 
-/// Names and contents.
+/// File names and contents.
 type Files = BTreeMap<String, File>;
 
 #[derive(Clone, PartialEq, Eq)]
@@ -59,19 +59,19 @@ struct File {
 
 const TOKEN: &str = "token";
 const AUTHORITIES: &str = "ca.crt";
-/// The link that the kubelet and we replace.
+/// The link that is replaced on each change.
 const DATA: &str = "..data";
 const NEXT_DATA: &str = "..data_tmp";
 
 // === impl Mirror ===
 
 impl Mirror {
-    /// Nothing is read or written before the first look.
+    /// Returns a mirror. It reads and writes nothing before the first check.
     pub fn new(source: PathBuf, target: PathBuf, authority_pem: String) -> Self {
         Self { source, target, authority_pem, written: None }
     }
 
-    /// Whether there has been a copy in this directory.
+    /// Reports whether this directory has had a copy.
     pub fn is_in(target: &Path) -> bool {
         target.join(DATA).symlink_metadata().is_ok()
     }
@@ -96,13 +96,13 @@ impl Mirror {
         Ok(Look::Written)
     }
 
-    /// The token as it was copied last.
+    /// Returns the last copied token.
     pub fn token(&self) -> Option<&str> {
         let file = self.written.as_ref()?.get(TOKEN)?;
         std::str::from_utf8(file.content.trim_ascii()).ok()
     }
 
-    /// All files of one moment: those of the kubelet's current directory.
+    /// Reads all files of the kubelet's current directory, at one moment.
     fn read(&self) -> Result<Files, Error> {
         let current = fs::canonicalize(self.source.join(DATA));
         let directory = current.unwrap_or_else(|_| self.source.clone());
@@ -132,7 +132,8 @@ impl Mirror {
         let name = format!("..{}.{:09}", since.as_secs(), since.subsec_nanos());
         let directory = target.join(&name);
         let result = self.write_generation(files, &directory, Path::new(&name));
-        // A reader of the previous generation may finish. After an error, either may be the live one.
+        // A reader of the previous generation may finish. After an error, either may be the live
+        // one.
         let keep = [before, live()];
         self.remove_but(&keep);
         result
@@ -160,7 +161,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Removes old generations and links that lead nowhere; what cannot be removed is in nobody's way.
+    /// Removes old generations and dead links. A failure is harmless.
     fn remove_but(&self, keep: &[Option<PathBuf>]) {
         let Ok(entries) = fs::read_dir(&self.target) else { return };
         for entry in entries.flatten() {
@@ -185,11 +186,11 @@ fn write_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
     file.write_all(content)?;
-    // Whatever the mask of new files is, the workload must read what it could read before.
+    // The workload must be able to read the files whatever the umask is.
     file.set_permissions(Permissions::from_mode(mode))
 }
 
-/// Puts a link in place of another, without a moment in which there is none.
+/// Replaces a link atomically.
 fn replace_link(leads_to: &Path, next: &Path, link: &Path) -> io::Result<()> {
     match fs::remove_file(next) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

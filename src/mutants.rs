@@ -1,13 +1,13 @@
-//! Bugs that are there on purpose, one at a time, to see that the tests find them.
+//! Deliberate bugs, enabled one at a time, that the tests must find.
 //!
-//! Without the feature `mutants` [`is_on`] is constantly false and nothing of this is left in the
-//! program; with it, the environment names the one that is on. `tests/it/mutants.rs` turns on each of
-//! them and says which test must fail.
+//! Without the feature `mutants` [`is_on`] is always false and the program contains no mutant. With
+//! it, an environment variable names the enabled one. `tests/it/mutants.rs` enables each and names
+//! the test that must fail.
 
-/// Declares the mutants, and with the feature a list of them with their descriptions.
+/// Declares the mutants and, with the feature, a list of them with descriptions.
 macro_rules! mutants {
     ($($(#[doc = $words:literal])+ $name:ident,)+) => {
-        /// A bug of the kind that is made in practice, at the place where it would be made.
+        /// A realistic bug at the place where it would occur.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Mutant {
             $($(#[doc = $words])+ $name,)+
@@ -15,14 +15,14 @@ macro_rules! mutants {
 
         #[cfg(feature = "mutants")]
         impl Mutant {
-            /// All of them, each with what it breaks.
+            /// All mutants with their descriptions.
             pub const ALL: &[(Self, &str)] = &[$((Self::$name, concat!($($words),+)),)+];
         }
     };
 }
 
 mutants! {
-    /// Of events that arrive together the first is lost.
+    /// Of several events that arrive together, the first is lost.
     LostEvent,
     /// A deletion is read and not applied.
     LostDeletion,
@@ -32,152 +32,153 @@ mutants! {
     WindowOffByOne,
     /// Events leave the window, and it claims to begin where it did.
     WindowClaimsTooMuch,
-    /// A watch that is opened again begins at the present instead of where its client is.
+    /// A reopened watch starts at the present instead of its client's version.
     WindowSkipped,
-    /// A reader that falls behind the window goes on where the window begins.
+    /// A reader that falls behind the window resumes at the window's start.
     SlowReaderSkips,
-    /// A new list goes on with the window of events, though what led to it was never told.
+    /// A new list keeps the old window of events, although the events between are missing.
     WindowOutlivesRelist,
-    /// A list reuses an object of equal version though its bytes differ.
+    /// A list reuses an object of equal version although its bytes differ.
     EqualVersionsReused,
-    /// A watch that goes on at another replica misses what that one knows already.
+    /// A watch that moves to another replica misses the events that replica already has.
     SuccessorFromNow,
-    /// A watch that goes on at another replica is told again what it was told before.
+    /// A watch that moves to another replica repeats earlier events.
     SuccessorFromItsStart,
-    /// The rights of a watch are looked at only when its reader has caught up.
+    /// The permission of a watch is checked only when its reader has caught up.
     SlowReaderUnreviewed,
-    /// Who follows a query is told to have seen everything after a part of it.
+    /// A follower of a query counts as caught up after a part of it.
     CaughtUpTooSoon,
-    /// An object that leaves a selection is not told as deleted.
+    /// An object that leaves a selection is not sent as deleted.
     LeavingUntold,
-    /// The events of a namespace are those of all namespaces.
+    /// A watch of one namespace gets the events of all namespaces.
     EventsOfOtherNamespaces,
     /// The mark at the end of the initial events is missing.
     InitialEventsEndMissing,
     /// Events pass through a WebSocket in binary messages.
     BinaryMessages,
-    /// What a watch showed does not count for later reads.
+    /// Objects shown by a watch do not raise the floor of later reads.
     WatchTeachesNothing,
-    /// Right after a change a document counts as settled.
+    /// A document counts as settled right after a change.
     DocumentsSettleAtOnce,
-    /// What was told one caller of discovery counts as told to all.
+    /// A discovery document for one caller counts for all callers.
     CallersShareDocuments,
-    /// A list's body is given again for a state it was not made from.
+    /// A list's cached body is reused for another state.
     StaleBody,
     /// A list ignores its label selector.
     LabelSelectorIgnored,
     /// A list ignores its field selector.
     FieldSelectorIgnored,
-    /// A list of one namespace is that of all.
+    /// A list of one namespace returns all namespaces.
     NamespaceIgnored,
     /// A list carries the version of its newest item.
     VersionOfNewestItem,
-    /// A list with a limit is answered whole.
+    /// A list with a limit returns all items.
     LimitIgnored,
-    /// Who takes protobuf and nothing else is given JSON.
+    /// A client that accepts only protobuf gets JSON.
     ProtobufAnsweredInJson,
-    /// A large answer is compressed for those who did not ask for it.
+    /// A large response is compressed for a client that did not request it.
     GzipUnasked,
-    /// A compressed answer has a gzip member for each of its chunks.
+    /// A compressed response has a gzip member for each chunk.
     GzipInMembers,
-    /// A version that a read names itself is not awaited.
+    /// A read does not wait for the version it names.
     VersionNotAwaited,
-    /// A replica that proves nothing any more goes on answering.
+    /// A replica without proof of freshness still answers.
     UnprovenAnswers,
-    /// A watch that is silent while the collection moves on is believed to be complete.
+    /// A silent watch counts as complete although the collection changes.
     SilenceBelieved,
-    /// The first events of a watch, which may be as old as the gap before it, prove the state new.
+    /// The first events of a watch, which may be as old as the gap before it, count as proof.
     GapProves,
-    /// A list that may be as old as what was shown proves the state new.
+    /// A list that may be as old as the shown state counts as proof.
     RelistProves,
     /// An etcd restored from a backup is not noticed.
     EpochUnnoticed,
-    /// A quiet collection waits for its next bookmark, however many readers need it.
+    /// A quiet collection waits for its next bookmark even if many readers need it.
     NoCatchUp,
-    /// The answer to a write teaches nothing if it is JSON.
+    /// A write's JSON response does not raise the floor.
     JsonWriteUnlearned,
-    /// The answer to a write teaches nothing if it is protobuf.
+    /// A write's protobuf response does not raise the floor.
     ProtobufWriteUnlearned,
-    /// What a watch shows teaches nothing if it is protobuf.
+    /// A protobuf watch does not raise the floor.
     ProtobufWatchUnlearned,
-    /// A write whose answer is lost leaves no barrier.
+    /// A write whose response is lost leaves no barrier.
     BrokenWriteForgotten,
     /// An object known to be deleted may be shown.
     DeletionForgotten,
-    /// What a session was shown in collections is forgotten.
+    /// Objects shown to a session in collections are forgotten.
     ShownForgotten,
-    /// Whatever was shown, every read of the resource must reach its version.
+    /// Every read of the resource must reach the highest shown version.
     GlobalFloors,
-    /// A replica answers before it had the last change that the session was shown.
+    /// A replica answers before it has the last change that the session saw.
     ClearedTooEarly,
-    /// A list has its replica's version, though the query was listed at a later one.
+    /// A list has its replica's version, although the query was listed at a later one.
     ListGoesBack,
-    /// An older replica is believed to show as much without looking.
+    /// An older replica is used without checking the shown objects.
     DoubtsWavedThrough,
-    /// A change that took an object out of a selection lets its old state be shown there.
+    /// An object that left a selection may be shown there in its old state.
     MovedObjectAges,
-    /// What a forwarded list showed of objects that replicas do not show yet is forgotten.
+    /// Objects in a forwarded list that replicas lack are forgotten.
     ListedObjectsUnexpected,
-    /// What a forwarded list no longer showed may be shown again.
+    /// Objects missing from a forwarded list may be shown again.
     LeavingUnexpected,
-    /// A list that could not be read binds nobody.
+    /// A list that could not be parsed raises no floor.
     UnreadListForgotten,
-    /// A write whose client went away after it was sent leaves no barrier.
+    /// A sent write whose client disconnected leaves no barrier.
     CancelledWriteForgotten,
-    /// After a deletion the one of that name before it is taken for the next.
+    /// After a deletion, the earlier object of that name is taken for its successor.
     PredecessorShown,
-    /// A barrier is lifted by a read that was sent before the write.
+    /// A read that was sent before the write lifts its barrier.
     BarrierLiftedEarly,
-    /// A read that was allowed to be old counts as consistent.
+    /// A read that was allowed to be stale counts as consistent.
     RelaxedReadProves,
-    /// A read shares a request that was sent before it came.
+    /// A read joins a request that was sent before it arrived.
     OlderFlightJoined,
     /// Reads of different callers share one request.
     CallersShareFlight,
-    /// What one caller may do, another is believed to be allowed.
+    /// One caller's permission counts for another caller.
     CallersShareReview,
-    /// A stranger's request goes out in our own name.
+    /// An unidentified caller's request uses Listless's own identity.
     StrangerInOurName,
-    /// A lease is held back like any other poll.
+    /// A lease read is throttled like any other poll.
     LeasePaced,
-    /// A poll is held back however soon its client gives up.
+    /// A poll is throttled regardless of its client's timeout.
     TimeoutIgnored,
-    /// A poll is refused without saying when to come again.
+    /// A poll is refused without Retry-After.
     NoRetryAfter,
-    /// A poll that was held back is answered by what was held when it came.
+    /// A throttled poll is answered with the state of its arrival.
     DecidedBeforeHold,
-    /// A read is rewritten though it is only observed.
+    /// A read is rewritten in mode observe.
     ObservedRewritten,
-    /// Somebody who asks the apiserver for patience is asked again as soon as others are answered.
+    /// After a Retry-After of the apiserver, its next request goes out as soon as others are
+    /// answered.
     PushbackIgnored,
-    /// A sidecar starts after the init containers that it should serve.
+    /// The sidecar starts after the init containers that it should serve.
     SidecarLast,
-    /// The address that leads to a sidecar comes after variables that refer to it.
+    /// The sidecar's address comes after variables that refer to it.
     AddressLast,
-    /// A proxy stands before the sidecar.
+    /// An HTTP proxy is used for the sidecar.
     ProxyNotExcepted,
-    /// A sidecar runs as its own user where all others of its pod share one.
+    /// The sidecar runs as its own user although all others of its pod share one.
     SidecarAsItself,
-    /// Containers that other webhooks add later go to the apiserver.
+    /// Containers that other webhooks add later use the apiserver directly.
     LaterContainersForgotten,
-    /// What was taken out of a pod does not come back into it.
+    /// Removed parts of a pod are not restored.
     UndoForgets,
 }
 
-/// Whether this bug is to be there.
+/// Reports whether this bug is enabled.
 #[cfg(not(feature = "mutants"))]
 pub const fn is_on(_: Mutant) -> bool {
     false
 }
 
-/// Whether this bug is to be there: whether [`VARIABLE`] names it.
+/// Reports whether this bug is enabled: [`VARIABLE`] names it.
 #[cfg(feature = "mutants")]
 pub fn is_on(mutant: Mutant) -> bool {
     static ON: std::sync::OnceLock<Option<Mutant>> = std::sync::OnceLock::new();
     *ON.get_or_init(named) == Some(mutant)
 }
 
-/// The environment variable that names the one mutant that is on.
+/// The environment variable that names the one enabled mutant.
 #[cfg(feature = "mutants")]
 pub const VARIABLE: &str = "LISTLESS_MUTANT";
 

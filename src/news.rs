@@ -1,8 +1,7 @@
-//! A value that others wait to change, and who waited first is woken first.
+//! A value whose waiters are woken in the order in which they began to wait.
 //!
-//! `tokio::sync::watch` wakes those who wait in random order, so that nothing built on it happens
-//! twice in the same way; whoever wants a run to be reproducible waits here. As there, who waits
-//! sees the newest value and may miss those in between.
+//! `tokio::sync::watch` wakes waiters in random order, so runs that use it are not reproducible.
+//! Like there, a waiter sees the newest value and may miss those in between.
 
 use std::{
     pin::pin,
@@ -11,15 +10,15 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// Where a value is changed.
+/// The sender of a value.
 #[derive(Debug)]
 pub struct Publisher<T>(Arc<Shared<T>>);
 
-/// Where a value is looked at and waited for.
+/// The receiver of a value.
 #[derive(Debug)]
 pub struct Follower<T> {
     shared: Arc<Shared<T>>,
-    /// The change that was last noticed.
+    /// The last noticed change.
     seen: u64,
 }
 
@@ -38,13 +37,13 @@ struct Held<T> {
 // === impl Publisher ===
 
 impl<T> Publisher<T> {
-    /// Nothing has changed yet.
+    /// Returns a publisher without changes.
     pub fn new(value: T) -> Self {
         let held = Mutex::new(Held { value, changes: 0 });
         Self(Arc::new(Shared { held, changed: Notify::new() }))
     }
 
-    /// Changes the value and wakes those who wait.
+    /// Changes the value and wakes the waiters.
     pub fn change(&self, change: impl FnOnce(&mut T)) {
         {
             let mut held = self.0.lock();
@@ -54,7 +53,7 @@ impl<T> Publisher<T> {
         self.0.changed.notify_waiters();
     }
 
-    /// Notices what changes from now on.
+    /// Returns a follower that notices changes from now on.
     pub fn follow(&self) -> Follower<T> {
         let seen = self.0.lock().changes;
         Follower { shared: self.0.clone(), seen }
@@ -70,10 +69,10 @@ impl<T: Default> Default for Publisher<T> {
 // === impl Follower ===
 
 impl<T> Follower<T> {
-    /// Waits until the value is another than when this was last asked, or made.
+    /// Waits for a change since the last call, or since creation.
     pub async fn changed(&mut self) {
         let mut notified = pin!(self.shared.changed.notified());
-        // From here on no change is missed.
+        // No change is missed from here on.
         notified.as_mut().enable();
         let changes = self.shared.lock().changes;
         if changes == self.seen {
@@ -82,7 +81,7 @@ impl<T> Follower<T> {
         self.seen = self.shared.lock().changes;
     }
 
-    /// Waits until the value is as wanted, and returns it.
+    /// Waits until the value satisfies a condition, and returns it.
     pub async fn until(&mut self, wanted: impl Fn(&T) -> bool) -> T
     where
         T: Copy,
@@ -96,7 +95,7 @@ impl<T> Follower<T> {
         }
     }
 
-    /// The value as it is now.
+    /// Returns the present value.
     pub fn value(&self) -> T
     where
         T: Copy,
@@ -118,14 +117,14 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_waited_first_is_woken_first() {
+    async fn the_first_waiter_is_woken_first() {
         let publisher = Publisher::new(0);
         let woken = Arc::new(Mutex::new(Vec::new()));
         let wait = |number: usize| {
             let (mut follower, woken) = (publisher.follow(), woken.clone());
             tokio::spawn(async move {
                 let value = follower.until(|value| *value == 7).await;
-                woken.lock().expect("no panic holds it").push((number, value));
+                woken.lock().expect("no panic occurs while it is locked").push((number, value));
             })
         };
         let waiting: Vec<_> = (0..100).map(wait).collect();
@@ -136,11 +135,11 @@ mod tests {
             waiting.await.expect("no panic");
         }
         let expected: Vec<_> = (0..100).map(|number| (number, 7)).collect();
-        assert_eq!(*woken.lock().expect("no panic holds it"), expected);
+        assert_eq!(*woken.lock().expect("no panic occurs while it is locked"), expected);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_is_noticed_once_however_late_and_the_next_is_awaited() {
+    async fn a_late_follower_notices_a_change_once_and_waits_for_the_next() {
         let publisher = Publisher::new(());
         let mut follower = publisher.follow();
         publisher.change(|()| {});

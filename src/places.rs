@@ -1,8 +1,9 @@
-//! Places for the connections of one listener, bounded in all and for each peer.
+//! Places for the connections of one listener, limited in all and per peer.
 //!
-//! Nobody waits for a place: when there is none, the longest idle connection of the peer that has
-//! the most is closed. A connection is idle while no request is under way on it, its TLS handshake
-//! included. Invariant: a connection with a request under way is never closed to make room.
+//! No connection waits for a place. Without a free one, the longest idle connection of the peer
+//! with the most connections is closed. A connection is idle while it has no request in flight, and
+//! during its TLS handshake. Invariant: a connection with a request in flight is never closed to
+//! make room.
 
 use std::{
     collections::HashMap,
@@ -17,34 +18,34 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The places of one listener; clones share them.
+/// The places of one listener. Clones share them.
 #[derive(Clone)]
 pub struct Places(Arc<Shared>);
 
-/// How many connections there may be.
+/// The maximum numbers of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// All of them.
+    /// The maximum of all connections.
     pub all_max: usize,
-    /// Those of one IP address; loopback is not held to it, for everybody shares it there.
+    /// The maximum for one IP address. Loopback is exempt, because all local clients share it.
     pub per_peer_max: usize,
 }
 
-/// One connection's place; clones share it, and the last one that is dropped frees it.
+/// The place of one connection. Clones share it, and dropping the last one frees it.
 #[derive(Clone)]
 pub struct Place(Arc<Holder>);
 
-/// A request under way on a connection; the connection is not idle until this is dropped.
+/// A request in flight. The connection is not idle until this is dropped.
 pub struct Busy(Option<Arc<Holder>>);
 
-/// No place was free, and no connection idle.
+/// The error when no place is free and no connection is idle.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Full;
 
 struct Shared {
     bounds: Bounds,
     began: Instant,
-    /// When a connection was refused last, in milliseconds since the beginning, plus one.
+    /// The time of the last refused connection, in milliseconds since the start, plus one.
     refused: AtomicU64,
     peers: Mutex<Peers>,
 }
@@ -61,35 +62,35 @@ struct Holder {
     peer: IpAddr,
     number: u64,
     state: Arc<State>,
-    /// Reports whether another connection was closed for it.
+    /// `true` if another connection was closed for it.
     made_room: bool,
 }
 
-/// What is known of a connection.
+/// The state of a connection.
 struct State {
-    /// Requests under way, or [`CLOSED`].
+    /// The number of requests in flight, or [`CLOSED`].
     busy: AtomicUsize,
-    /// In milliseconds since the beginning.
+    /// The start of the idle time, in milliseconds since the start.
     idle_since: AtomicU64,
     closed: CancellationToken,
 }
 
-/// More than any number of requests.
+/// A value above any number of requests.
 const CLOSED: usize = usize::MAX / 2;
 
-/// How long after a refusal there is said to be no room.
+/// The time after a refusal during which the listener counts as full.
 const REFUSED_RECENTLY: Duration = Duration::from_secs(5);
 
 // === impl Places ===
 
 impl Places {
-    /// As many as the bounds say, all of them free.
+    /// Returns the places for these limits, all free.
     pub fn new(bounds: Bounds) -> Self {
         let (refused, peers) = (AtomicU64::new(0), Mutex::default());
         Self(Arc::new(Shared { bounds, began: Instant::now(), refused, peers }))
     }
 
-    /// Takes a place for a peer's connection; closes an idle one if there is none.
+    /// Takes a place for a peer's connection. Closes an idle one if none is free.
     pub fn take(&self, peer: IpAddr) -> Result<Place, Full> {
         let peer = peer.to_canonical();
         let mut peers = self.0.lock();
@@ -101,7 +102,7 @@ impl Places {
             (false, full) => !full || peers.close_idle(),
         };
         if !closed {
-            // A peer that has its share says nothing of the room for others.
+            // A peer over its own limit does not make the listener count as full.
             if !over_share {
                 self.0.refused.store(self.0.now() + 1, Ordering::Release);
             }
@@ -120,12 +121,12 @@ impl Places {
         Ok(Place(Arc::new(Holder { shared, peer, number, state, made_room })))
     }
 
-    /// Closes the longest idle connection: the process has run out of something.
+    /// Closes the longest idle connection, because the process has run out of a resource.
     pub fn shed(&self) -> bool {
         self.0.lock().close_idle()
     }
 
-    /// How many are taken.
+    /// Returns the number of taken places.
     pub fn taken(&self) -> usize {
         self.0.lock().taken
     }
@@ -140,14 +141,14 @@ impl Places {
 // === impl Place ===
 
 impl Place {
-    /// Marks a request under way; nothing if the connection was closed to make room.
+    /// Marks a request as in flight. `None` if the connection was closed to make room.
     pub fn begin(&self) -> Option<Busy> {
         let below = |busy| (busy < CLOSED).then_some(busy + 1);
         let begun = self.0.state.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, below);
         begun.is_ok().then(|| Busy(Some(Arc::clone(&self.0))))
     }
 
-    /// Reports whether another connection was closed for this one: a bound was reached.
+    /// Reports whether another connection was closed for this one: a limit was reached.
     pub fn made_room(&self) -> bool {
         self.0.made_room
     }
@@ -157,7 +158,7 @@ impl Place {
         self.0.state.closed.cancelled().await;
     }
 
-    /// How long no request was under way.
+    /// Returns the time without a request in flight.
     pub fn idle_for(&self) -> Duration {
         let idle = self.0.state.busy.load(Ordering::Acquire) == 0;
         let since = self.0.state.idle_since.load(Ordering::Acquire);
@@ -169,7 +170,7 @@ impl Place {
 // === impl Busy ===
 
 impl Busy {
-    /// Leaves the connection busy until it ends: it is no longer one of requests.
+    /// Keeps the connection busy until it ends, because it no longer carries requests.
     pub fn keep(mut self) {
         self.0 = None;
     }
@@ -198,7 +199,8 @@ impl Shared {
 // === impl Peers ===
 
 impl Peers {
-    /// Closes the longest idle connection of the peer that has the most and an idle one.
+    /// Closes the longest idle connection of the peer with the most connections among those with an
+    /// idle one.
     fn close_idle(&mut self) -> bool {
         let mut peers: Vec<(usize, IpAddr)> =
             self.by_address.iter().map(|(peer, own)| (own.len(), *peer)).collect();
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_greediest_peers_longest_idle_connection_makes_room() {
+    async fn the_largest_peers_longest_idle_connection_makes_room() {
         let places = Places::new(Bounds { all_max: 4, per_peer_max: 3 });
         let mut greedy = Vec::new();
         let modest = places.take(peer(2)).unwrap();
@@ -268,13 +270,13 @@ mod tests {
         let closed: Vec<_> = greedy.iter().map(is_closed).collect();
         assert_eq!(closed, [false, true, false], "the first was in use a moment ago");
         assert!(!is_closed(&modest) && !is_closed(&newcomer) && places.has_room());
-        assert!(greedy[1].begin().is_none(), "a closed connection serves nothing any more");
+        assert!(greedy[1].begin().is_none(), "a closed connection serves no more requests");
         drop(greedy);
         assert_eq!(places.taken(), 2, "a place is freed once");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_beyond_its_share_makes_room_itself_and_loopback_has_none() {
+    async fn a_peer_over_its_limit_makes_room_itself_and_loopback_has_no_limit() {
         let places = Places::new(Bounds { all_max: 10, per_peer_max: 2 });
         let other = places.take(peer(2)).unwrap();
         let own: Vec<_> = (0..3).map(|_| places.take(peer(1)).unwrap()).collect();
@@ -287,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_under_way_are_never_cut_and_a_refusal_is_seen_for_a_while() {
+    async fn busy_connections_are_never_closed_and_a_refusal_is_visible_for_a_while() {
         let places = Places::new(Bounds { all_max: 2, per_peer_max: 2 });
         let taken = [places.take(peer(1)).unwrap(), places.take(peer(1)).unwrap()];
         let busy: Vec<_> = taken.iter().map(|place| place.begin().unwrap()).collect();

@@ -1,8 +1,9 @@
-//! An apiserver inside the process: real list, watch and write rules over raw JSON objects.
+//! A simulated apiserver inside the process: real list, watch and write rules over raw JSON
+//! objects.
 //!
-//! It serves `listless demo` and the hermetic tests, over TLS or without any socket. It shares no
-//! code with the proxy's replicas and rendering, so that each checks the other. It speaks JSON
-//! only, enforces no schemas and keeps no field owners.
+//! It serves `listless demo` and the hermetic tests, over TLS or without sockets. It shares no code
+//! with the proxy's replicas and rendering, so that each checks the other. It supports only JSON,
+//! enforces no schemas and tracks no field owners.
 
 mod access;
 mod answer;
@@ -61,43 +62,43 @@ use journal::Journal;
 use random::Random;
 use store::Store;
 
-/// A simulated apiserver; clones share it.
+/// A simulated apiserver. Clones share it.
 #[derive(Clone)]
 pub struct Simulator(Arc<Core>);
 
-/// How a simulated apiserver behaves; the default is a recent release.
+/// The settings of a simulated apiserver. The default is a recent release.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What uids and generated names are drawn from.
+    /// The seed of uids and generated names.
     pub seed: u64,
-    /// What the server can do.
+    /// The features of the server.
     pub features: Features,
     /// The revision before the first write.
     pub first_revision: u64,
     /// The wall clock when the simulator starts.
     pub epoch: Timestamp,
-    /// How many changes of each resource watches and exact reads can go back.
+    /// The number of changes per resource that are kept for watches and exact reads.
     pub history_changes_max: usize,
-    /// How often etcd tells idle caches its revision (S-WATCH-32).
+    /// The period at which etcd notifies idle caches of its revision (S-WATCH-32).
     pub notification_interval: Duration,
-    /// How often a watch gets a bookmark (S-WATCH-31).
+    /// The period of bookmarks (S-WATCH-31).
     pub bookmark_interval: Duration,
-    /// How many requests the journal remembers.
+    /// The maximum number of requests in the journal.
     pub journal_records_max: usize,
 }
 
-/// What differs between releases and set-ups.
+/// The differences between releases and set-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
     /// `sendInitialEvents`, and old-style watches defaulted to it (S-WATCH-01).
     pub watch_list: bool,
-    /// Whether consistent lists come from the cache, and so bring it up to date (S-CONS-01).
+    /// `true` if consistent lists come from the cache, and so update it (§0.1).
     pub consistent_list_from_cache: bool,
-    /// Whether deleting a scheduled pod marks it first, as with a kubelet.
+    /// `true` if deleting a scheduled pod marks it first, as with a kubelet.
     pub graceful_pods: bool,
 }
 
-/// What the parts of a simulator share.
+/// The shared state of a simulator.
 struct Core {
     settings: Settings,
     started: Instant,
@@ -111,7 +112,7 @@ struct Core {
     upgrades: AtomicU64,
 }
 
-/// How often all open watches were ended, and how often broken.
+/// The numbers of times that all open watches were ended, and broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Interruption {
     ends: u64,
@@ -121,7 +122,7 @@ struct Interruption {
 // === impl Simulator ===
 
 impl Simulator {
-    /// A simulated apiserver with the built-in resources and no objects.
+    /// Returns a simulated apiserver with the built-in resources and no objects.
     pub fn new(settings: Settings) -> Self {
         let started = Instant::now();
         let mut store = Store::new(
@@ -145,15 +146,15 @@ impl Simulator {
         }))
     }
 
-    /// Begins to serve a resource, such as a custom one.
+    /// Serves a further resource, such as a custom one.
     pub fn register(&self, kind: ResourceType) {
         self.0.store().register(kind);
     }
 
-    /// Writes an object as it is, status included, as controllers together would; answers its
-    /// version. Missing uid and creation time are filled in.
+    /// Writes an object as it is, status included, as all controllers together would. Returns its
+    /// version. A missing uid and creation time are added.
     ///
-    /// Nothing is written when the resource is not served or the JSON has no name.
+    /// It writes nothing if the resource is not served or the JSON has no name.
     pub fn put(&self, resource: &GroupResource, json: impl Into<Json>) -> Option<u64> {
         let mut json = json.into();
         json.str_at(&["metadata", "name"])?;
@@ -172,21 +173,21 @@ impl Simulator {
         store.put(resource, json, Instant::now()).map(|object| object.version)
     }
 
-    /// Takes over an object of another apiserver, version and all; tells whether it could.
+    /// Stores an object of another apiserver with its version. Returns `false` if it cannot.
     ///
-    /// To be used before anything reads; set [`Settings::first_revision`] to the other's revision.
+    /// Call it before any read, and set [`Settings::first_revision`] to the other's revision.
     pub fn restore(&self, resource: &GroupResource, json: impl Into<Json>) -> bool {
         self.0.store().restore(resource, json.into()).is_some()
     }
 
-    /// Serves the objects of a resource in another shape at the versions they have, as after a change
-    /// of their schema. Watches from earlier versions answer 410; open ones end with
-    /// [`Simulator::end_watches`].
+    /// Serves the objects of a resource in another shape at their present versions, as after a
+    /// change of their schema. Watches from earlier versions get 410; [`Simulator::end_watches`]
+    /// ends open ones.
     pub fn reshape(&self, resource: &GroupResource, change: impl Fn(&mut Json)) {
         self.0.store().reshape(resource, change);
     }
 
-    /// What is served, each at its preferred version.
+    /// Returns the served resources, each at its preferred version.
     pub fn resources(&self) -> Vec<GroupVersionResource> {
         let store = self.0.store();
         let kinds = store.collections().map(|collection| &collection.kind);
@@ -197,44 +198,44 @@ impl Simulator {
         resources
     }
 
-    /// Deletes an object at once, whatever holds it; answers the revision of the deletion.
+    /// Deletes an object at once, even with finalizers. Returns the revision of the deletion.
     pub fn remove(&self, resource: &GroupResource, key: &ObjectKey) -> Option<u64> {
         self.0.store().remove(resource, key, Instant::now()).map(|object| object.version)
     }
 
-    /// An object as a GET would show it.
+    /// Returns an object as a GET shows it.
     pub fn object(&self, resource: &GroupResource, key: &ObjectKey) -> Option<Json> {
         let store = self.0.store();
         let collection = store.collection(resource)?;
         collection.object(key).map(|object| object.to_json(&collection.kind))
     }
 
-    /// How many objects of a resource there are.
+    /// Returns the number of objects of a resource.
     pub fn count(&self, resource: &GroupResource) -> usize {
         self.0.store().collection(resource).map_or(0, |found| found.objects().len())
     }
 
-    /// The current revision.
+    /// Returns the current revision.
     pub fn revision(&self) -> u64 {
         self.0.store().revision()
     }
 
-    /// Raises the revision as writes to resources served elsewhere would.
+    /// Raises the revision, as writes to resources served elsewhere do.
     pub fn skip_revisions(&self, count: u64) -> u64 {
         self.0.store().skip_revisions(count, Instant::now())
     }
 
-    /// Compacts everything below a revision: exact reads of it answer 410.
+    /// Compacts everything below a revision: exact reads of it get 410.
     pub fn compact(&self, revision: u64) {
         self.0.store().compact(revision);
     }
 
-    /// Forgets all history: watches from any earlier version answer 410.
+    /// Drops the whole history: watches from any earlier version get 410.
     pub fn forget_history(&self) {
         self.0.store().forget_history();
     }
 
-    /// Ends every open watch cleanly, as the server does when its caches start anew.
+    /// Ends every open watch cleanly, as the server does when its caches restart.
     pub fn end_watches(&self) {
         self.0.interruptions.change(|so_far| so_far.ends += 1);
     }
@@ -244,8 +245,8 @@ impl Simulator {
         self.0.interruptions.change(|so_far| so_far.resets += 1);
     }
 
-    /// Lets the watch caches lag: watches and reads at any age stand still at this revision, while
-    /// writes and consistent reads go on.
+    /// Stops the watch caches at the present revision. Watches and reads at any version see no
+    /// later one; writes and consistent reads continue.
     pub fn hold_caches(&self) {
         self.0.store().hold_caches();
     }
@@ -255,28 +256,28 @@ impl Simulator {
         self.0.store().release_caches();
     }
 
-    /// Goes down: open watches break, nothing is answered until [`Simulator::start`].
+    /// Stops the server: open watches break, and nothing is answered until [`Simulator::start`].
     pub fn stop(&self) {
         self.0.stopped.store(true, Ordering::SeqCst);
         self.break_watches();
     }
 
-    /// Comes back with everything it held.
+    /// Starts the server again with all its objects.
     pub fn start(&self) {
         self.0.stopped.store(false, Ordering::SeqCst);
     }
 
-    /// Adds a scripted fault; faults are tried in the order they were added.
+    /// Adds a scripted fault. Faults are tried in the order of their addition.
     pub fn inject(&self, fault: Fault) {
         self.0.faults.add(fault);
     }
 
-    /// Drops every fault that is left.
+    /// Drops all remaining faults.
     pub fn clear_faults(&self) {
         self.0.faults.clear();
     }
 
-    /// Lets a token in as a user. From the first one on, callers need one; until then everybody
+    /// Accepts a token for a user. After the first one, callers need a token; before it, everybody
     /// may do everything.
     pub fn admit(&self, token: &str, user: User) {
         self.0.access.admit(token, user);
@@ -287,22 +288,22 @@ impl Simulator {
         self.0.access.expel(token);
     }
 
-    /// Answers reviews of rules as incomplete from now on, as with a webhook that authorizes.
+    /// Answers rules reviews as incomplete from now on, as with an authorization webhook.
     pub fn hide_rules(&self) {
         self.0.access.hide_rules();
     }
 
-    /// The requests so far, oldest first, as many as the journal remembers.
+    /// Returns the requests in the journal, oldest first.
     pub fn records(&self) -> Vec<Record> {
         self.0.journal.records()
     }
 
-    /// The sums over all requests so far.
+    /// Returns the sums over all requests so far.
     pub fn counters(&self) -> Counters {
         self.0.journal.counters()
     }
 
-    /// Answers one request, or says why there is no answer.
+    /// Answers one request, or returns the reason why there is no response.
     pub async fn answer(&self, request: Request<Body>) -> Result<Response<Body>, Interrupted> {
         self.0.clone().answer(request).await
     }
@@ -361,7 +362,7 @@ const EPOCH_SECOND: i64 = 1_767_225_600;
 // === impl Features ===
 
 impl Features {
-    /// A release before 1.31: no WatchList, every consistent list out of etcd.
+    /// A release before 1.31: no WatchList, and every consistent list comes from etcd.
     pub const OLD: Self =
         Self { watch_list: false, consistent_list_from_cache: false, graceful_pods: false };
 }
@@ -379,7 +380,7 @@ impl Core {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The simulated wall clock, as the API prints it.
+    /// Returns the simulated wall clock in the API's format.
     fn timestamp(&self, at: Instant) -> String {
         let elapsed = SignedDuration::try_from(at.saturating_duration_since(self.started));
         let now = self.settings.epoch.saturating_add(elapsed.unwrap_or_default());

@@ -1,8 +1,8 @@
-//! The first process of a sidecar: it holds the listening sockets and keeps a worker behind them.
+//! The first process of a sidecar: it holds the listening sockets and keeps a worker running.
 //!
-//! Invariants: it answers nobody and reads nothing a client sends, so nothing a client sends can end
-//! it; while a worker is missing, clients wait in the sockets' queues instead of being refused; it
-//! ends only when asked to, or when it or its worker is used wrongly at the first start.
+//! Invariants: it answers no client and reads no client data, so no client can end it. While a
+//! worker is missing, clients wait in the sockets' queues instead of being refused. It ends only on
+//! request, or when it or its worker reports wrong usage at the first start.
 
 mod ends;
 mod restarts;
@@ -31,73 +31,74 @@ pub use restarts::{Restarts, Role};
 
 use crate::{error::Chain, lifecycle::Signals, metrics::WorkerEnd};
 
-/// The sockets that stay while workers come and go.
+/// The sockets that outlive workers.
 #[derive(Debug)]
 pub struct Sockets {
-    /// Where the workload connects.
+    /// The listeners for the workload.
     pub data: Vec<TcpListener>,
-    /// Where operators connect.
+    /// The listener for operators.
     pub admin: TcpListener,
-    /// Where probes connect.
+    /// The listener for probes.
     pub health: TcpListener,
 }
 
-/// Where the sockets are to listen.
+/// The addresses of the sockets.
 #[derive(Debug)]
 pub struct Addresses<'a> {
-    /// Where the workload connects; the first is a must, further ones only where the pod has them.
+    /// The addresses for the workload. The first is required; further ones are used only if the pod
+    /// has them.
     pub data: &'a [SocketAddr],
-    /// Where operators connect.
+    /// The address for operators.
     pub admin: SocketAddr,
-    /// Where probes connect.
+    /// The address for probes.
     pub health: SocketAddr,
 }
 
-/// How one worker's time ended.
+/// The reason why a worker's run ended.
 enum End {
     /// It ended by itself.
     Crashed(ExitStatus),
     /// Safe mode has lasted long enough.
     SafeModeOver,
-    /// We were asked to end.
+    /// A signal stopped the supervisor.
     Asked(&'static str),
 }
 
-/// The first descriptor that a worker inherits beside its standard ones.
+/// The first inherited descriptor of a worker, after its standard ones.
 const FIRST_FD: i32 = 3;
 
-/// Tells a worker how many sockets it inherits.
+/// The variable with the number of inherited sockets.
 const INHERITED: &str = "LISTEN_FDS";
 
-/// How long a worker may take to end once asked; longer than it gives its requests.
+/// The time that a worker has to end on request. It is longer than the worker's drain.
 const END_PATIENCE: Duration = Duration::from_secs(12);
 
-/// The exit code of wrong use.
+/// The exit code of wrong usage.
 const USED_WRONGLY: i32 = 2;
 
-/// Keeps workers behind these sockets until a signal asks to stop; they are this program with
-/// `arguments`, and the words that [`worker_arguments`] makes.
+/// Keeps workers running behind these sockets until a stop signal. Workers are this program with
+/// `arguments` and those of [`worker_arguments`].
 pub fn run(sockets: &Sockets, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_all().build().context("the runtime cannot be started")?;
+    let runtime = builder.enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(supervise(sockets, arguments))
 }
 
 async fn supervise(sockets: &Sockets, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
-    let mut signals = Signals::listen().context("signals cannot be heard")?;
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
     let mut restarts = Restarts::default();
     loop {
         let role = restarts.role();
         restarts.started();
         let rest = match spawn(sockets, arguments, role, restarts.ends()) {
             Err(error) => {
-                tracing::error!(%error, "a worker cannot be started");
+                tracing::error!(%error, "cannot start a worker");
                 restarts.crashed(WorkerEnd::NotStarted, Instant::now())
             }
             Ok(mut worker) => match attend(&mut worker, &mut signals, &restarts).await? {
                 End::Asked(signal) => return stop(worker, signal, &mut signals).await,
                 End::SafeModeOver => {
-                    tracing::info!("safe mode is over");
+                    tracing::info!("safe mode is over; starting a normal worker");
                     end(&mut worker).await;
                     restarts.safe_mode_ended();
                     Duration::ZERO
@@ -108,7 +109,7 @@ async fn supervise(sockets: &Sockets, arguments: &[OsString]) -> anyhow::Result<
                 End::Crashed(status) => {
                     let rest = restarts.crashed(ends::of(status), Instant::now());
                     let next = restarts.role().as_str();
-                    tracing::error!(%status, ?rest, next, "the worker ended; another takes its place");
+                    tracing::error!(%status, ?rest, next, "the worker ended; starting another");
                     rest
                 }
             },
@@ -127,7 +128,7 @@ fn is_wrong_use(status: ExitStatus) -> bool {
     status.code() == Some(USED_WRONGLY)
 }
 
-/// Waits until something must be done.
+/// Waits for the next thing to do.
 async fn attend(
     worker: &mut Child,
     signals: &mut Signals,
@@ -144,7 +145,7 @@ async fn attend(
     loop {
         tokio::select! {
             status = worker.wait() => {
-                return Ok(End::Crashed(status.context("a worker cannot be waited for")?));
+                return Ok(End::Crashed(status.context("cannot wait for a worker")?));
             }
             () = &mut safe_mode_over => return Ok(End::SafeModeOver),
             signal = signals.next() => return Ok(End::Asked(signal)),
@@ -153,29 +154,29 @@ async fn attend(
     }
 }
 
-/// Lets a worker finish what is under way; a second signal, or too long a wait, cuts it off.
+/// Lets a worker drain. A second signal, or a timeout, kills it.
 async fn stop(
     mut worker: Child,
     signal: &'static str,
     signals: &mut Signals,
 ) -> anyhow::Result<ExitCode> {
-    tracing::info!("{signal}: the worker finishes what is under way");
+    tracing::info!("{signal}: the worker drains; send another signal to stop at once");
     tokio::select! {
         () = end(&mut worker) => Ok(ExitCode::SUCCESS),
         signal = signals.next() => {
-            worker.kill().await.context("the worker cannot be killed")?;
-            bail!("{signal} again: what was under way is cut off");
+            worker.kill().await.context("cannot kill the worker")?;
+            bail!("{signal} again: cut off the requests in flight");
         }
     }
 }
 
-/// Asks a worker to end, and makes it.
+/// Asks a worker to end, and kills it after a timeout.
 async fn end(worker: &mut Child) {
     tell(worker, Signal::TERM);
     if timeout(END_PATIENCE, worker.wait()).await.is_err()
         && let Err(error) = worker.kill().await
     {
-        tracing::error!(%error, "a worker cannot be killed");
+        tracing::error!(%error, "cannot kill a worker");
     }
 }
 
@@ -185,15 +186,15 @@ fn tell(worker: &Child, signal: Signal) {
     if let Some(pid) = pid
         && let Err(error) = rustix::process::kill_process(pid, signal)
     {
-        tracing::warn!(%error, "a worker cannot be told");
+        tracing::warn!(%error, "cannot signal a worker");
     }
 }
 
 fn spawn(sockets: &Sockets, arguments: &[OsString], role: Role, ends: Ends) -> io::Result<Child> {
-    // The running program, even if its file was replaced meanwhile.
+    // The running program, even if its file has been replaced.
     let mut command = Command::new("/proc/self/exe");
     command.args(arguments).args(worker_arguments(role, ends)).stdin(Stdio::null());
-    // A key press at a terminal is for us; we tell the worker.
+    // A key press in a terminal signals only the supervisor, which signals the worker.
     command.process_group(0);
     let fds = sockets.duplicates()?;
     command.env(INHERITED, fds.len().to_string()).env_remove("LISTEN_PID");
@@ -203,12 +204,12 @@ fn spawn(sockets: &Sockets, arguments: &[OsString], role: Role, ends: Ends) -> i
     tokio::process::Command::from(command).kill_on_drop(true).spawn()
 }
 
-/// What a worker is told beside the arguments of its supervisor.
+/// Returns the arguments of a worker in addition to its supervisor's.
 pub fn worker_arguments(role: Role, ends: Ends) -> [String; 2] {
     [format!("--worker={}", role.as_str()), format!("--restarts={ends}")]
 }
 
-/// Makes a worker end with its supervisor, however that ends.
+/// Makes a worker end when its supervisor ends for any reason.
 pub fn end_with_supervisor() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
@@ -218,7 +219,7 @@ pub fn end_with_supervisor() -> io::Result<()> {
 // === impl Sockets ===
 
 impl Sockets {
-    /// Binds them all.
+    /// Binds all sockets.
     pub fn bind(addresses: &Addresses<'_>) -> anyhow::Result<Self> {
         let mut data = Vec::new();
         for &address in addresses.data {
@@ -228,7 +229,8 @@ impl Sockets {
                 // A pod without IPv6 has no ::1.
                 Err(error) => {
                     let error = Chain(error.as_ref());
-                    tracing::warn!(%error, "the workload cannot connect there");
+                    tracing::warn!(%error, "cannot listen there; the workload cannot use this \
+                                            address");
                 }
             }
         }
@@ -239,7 +241,7 @@ impl Sockets {
         })
     }
 
-    /// Those of the supervisor that started this process; none without one.
+    /// Returns the sockets of the supervisor that started this process. `None` without one.
     pub fn inherited() -> io::Result<Option<Self>> {
         let mut inherited = ListenFd::from_env();
         let mut sockets = Vec::new();
@@ -250,14 +252,14 @@ impl Sockets {
         Ok(Some(Self { data: sockets, admin, health }))
     }
 
-    /// In the order in which [`Sockets::inherited`] takes them.
+    /// Duplicates them in the order that [`Sockets::inherited`] expects.
     fn duplicates(&self) -> io::Result<Vec<OwnedFd>> {
         let all = self.data.iter().chain([&self.admin, &self.health]);
         all.map(|listener| Ok(listener.try_clone()?.into())).collect()
     }
 }
 
-/// Binds, and says where: the port may have been left to the system.
+/// Binds a socket and logs its address, because the system may have chosen the port.
 fn bind_in_plain_text(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     let listener = bind(flag, address)?;
     tracing::info!("{flag}: http://{}", listener.local_addr()?);
@@ -265,6 +267,10 @@ fn bind_in_plain_text(flag: &str, address: SocketAddr) -> anyhow::Result<TcpList
 }
 
 fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address)
-        .with_context(|| format!("{flag} {address}: cannot listen on this address"))
+    TcpListener::bind(address).with_context(|| {
+        format!(
+            "{flag} {address}: cannot listen; pass \
+                                                        another address"
+        )
+    })
 }

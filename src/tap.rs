@@ -1,8 +1,8 @@
-//! Live requests for whoever watches them, with nothing in them that must stay secret.
+//! The stream of live requests for viewers, without secrets.
 //!
-//! Invariants: a request that nobody watches costs one relaxed load; a listener that reads too slowly
-//! loses requests and learns how many, and nothing ever waits for it. Of a request's headers only
-//! User-Agent is told, of its parameters only the API's own options.
+//! Invariants: an unwatched request costs one relaxed load. A slow listener loses requests and gets
+//! their number; nothing waits for it. Of a request's headers only User-Agent is included, and of
+//! its parameters only the API's own options.
 
 mod redact;
 
@@ -25,12 +25,12 @@ use crate::{
 
 pub use redact::shown;
 
-/// Where requests are told; cheap to clone.
+/// The sender of requests to listeners. It is cheap to clone.
 #[derive(Clone)]
 pub struct Tap(Arc<Shared>);
 
 struct Shared {
-    /// How many listeners want requests, to be read without the lock.
+    /// The number of listeners that want requests, readable without the lock.
     listening: AtomicUsize,
     listeners: Mutex<Vec<Listener>>,
     metrics: Metrics,
@@ -38,13 +38,13 @@ struct Shared {
 
 struct Listener {
     id: u64,
-    /// None: no request at all, only a place among the streams.
+    /// `None`: no requests, only a place among the streams.
     filter: Option<Filter>,
     queue: mpsc::Sender<Arc<Tapped>>,
     lost: Arc<AtomicU64>,
 }
 
-/// Listens until dropped.
+/// A listener. It listens until it is dropped.
 pub struct Listening {
     tap: Tap,
     id: u64,
@@ -52,7 +52,7 @@ pub struct Listening {
     lost: Arc<AtomicU64>,
 }
 
-/// Which requests a listener wants; what is absent does not matter.
+/// The requests that a listener wants. An absent field matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// The verb, such as `list`.
@@ -61,28 +61,28 @@ pub struct Filter {
     pub resource: Option<String>,
     /// A part of the user agent.
     pub user_agent: Option<String>,
-    /// What answered: `cache`, `coalesced`, `upstream` or `proxy`.
+    /// The source of the response: `cache`, `coalesced`, `upstream` or `proxy`.
     pub served_by: Option<String>,
 }
 
-/// What the record of a request knows of it.
+/// The facts about a request from its record.
 pub struct Asked<'a> {
-    /// What it asks, once that is known, and if it may be told.
+    /// The parsed request, if it is known and may be shown.
     pub info: Option<&'a RequestInfo>,
     /// The query of its URL, as sent.
     pub query: &'a str,
-    /// What the client calls itself, without a credential.
+    /// The client's user agent, without credentials.
     pub user_agent: &'a str,
 }
 
-/// How a request was answered, so far or in the end.
+/// The facts about a response, so far or final.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered {
-    /// Now.
+    /// The present time.
     pub at: SystemTime,
-    /// Whether there is more to come.
+    /// The phase of the response.
     pub phase: Phase,
-    /// What answered.
+    /// The source of the response.
     pub served_by: ServedBy,
     /// The word of its Cache-Status.
     pub detail: &'static str,
@@ -90,46 +90,46 @@ pub struct Answered {
     pub code: StatusCode,
     /// Bytes of the body sent.
     pub bytes: u64,
-    /// Time since the request came.
+    /// The time since the request arrived.
     pub duration: Duration,
 }
 
-/// Whether an answer has ended.
+/// The phase of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
-    /// A watch has begun; it is told again when it ends.
+    /// A watch has begun; another record follows at its end.
     Began,
-    /// The answer is over.
+    /// The response has ended.
     Ended,
 }
 
-/// One request as it is told.
+/// One request as it is shown.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tapped {
-    /// When this was told, in Unix time.
+    /// The time of this record, in Unix time.
     pub at: f64,
-    /// Whether it is over.
+    /// The phase of the response.
     pub phase: Phase,
-    /// What it does.
+    /// The verb.
     pub verb: &'static str,
-    /// The resource it addresses, such as `deployments.v1.apps`, or the path if it addresses none.
+    /// The resource, such as `deployments.v1.apps`, or the path if it is no resource.
     pub resource: String,
     /// The namespace of the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The object of the path.
+    /// The object name of the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The part of the object.
+    /// The subresource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subresource: Option<String>,
     /// The API's own options of the query, in readable form.
     pub query: String,
-    /// What the client calls itself.
+    /// The client's user agent.
     pub user_agent: String,
-    /// What answered.
+    /// The source of the response.
     pub served_by: &'static str,
     /// The word of its Cache-Status.
     pub detail: &'static str,
@@ -137,38 +137,38 @@ pub struct Tapped {
     pub code: u16,
     /// Bytes of the body sent.
     pub bytes: u64,
-    /// Time since the request came.
+    /// The time since the request arrived.
     pub seconds: f64,
     #[serde(skip)]
     group_resource: Option<GroupVersionResource>,
 }
 
-/// There are as many listeners as allowed.
+/// The error at the maximum number of listeners.
 #[derive(Debug, thiserror::Error)]
-#[error("{} streams are open already", LISTENERS_MAX)]
+#[error("{} streams are open already; close one first", LISTENERS_MAX)]
 pub struct TooMany;
 
-/// Listeners at a time.
+/// The maximum number of listeners.
 pub const LISTENERS_MAX: usize = 16;
 
-/// Requests that wait for one listener; what comes then is lost to it.
+/// The maximum number of queued requests per listener. Further ones are lost.
 pub const QUEUE_MAX: usize = 1024;
 
 // === impl Tap ===
 
 impl Tap {
-    /// Nobody listens yet.
+    /// Returns a tap without listeners.
     pub fn new(metrics: Metrics) -> Self {
         let (listening, listeners) = (AtomicUsize::new(0), Mutex::default());
         Self(Arc::new(Shared { listening, listeners, metrics }))
     }
 
-    /// Whether anybody listens.
+    /// Reports whether there is a listener.
     pub fn is_watched(&self) -> bool {
         self.0.listening.load(Ordering::Relaxed) > 0
     }
 
-    /// Tells one request, which is made out only if somebody listens.
+    /// Sends one request to the listeners. It is formatted only if there is one.
     pub fn tell(&self, asked: &Asked<'_>, answered: Answered) {
         if !self.is_watched() {
             return;
@@ -182,7 +182,7 @@ impl Tap {
         }
     }
 
-    /// Takes a place among the listeners: for the requests that a filter lets through, or for none.
+    /// Adds a listener for the requests that a filter matches, or for none.
     pub fn listen(&self, filter: Option<Filter>) -> Result<Listening, TooMany> {
         let (sender, queue) = mpsc::channel(QUEUE_MAX);
         let lost = Arc::new(AtomicU64::new(0));
@@ -222,12 +222,12 @@ impl Listener {
 // === impl Listening ===
 
 impl Listening {
-    /// The next requests, at most so many, once there is one.
+    /// Waits for requests and returns a limited number of them.
     pub async fn next(&mut self, requests: &mut Vec<Arc<Tapped>>, requests_max: usize) {
         self.queue.recv_many(requests, requests_max).await;
     }
 
-    /// How many requests were lost since this was last asked.
+    /// Returns the number of lost requests since the last call.
     pub fn lost(&self) -> u64 {
         self.lost.swap(0, Ordering::Relaxed)
     }
@@ -244,7 +244,7 @@ impl Drop for Listening {
 // === impl Filter ===
 
 impl Filter {
-    /// Whether a request is one of those.
+    /// Reports whether a request matches.
     pub fn wants(&self, tapped: &Tapped) -> bool {
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(found))
@@ -291,7 +291,7 @@ impl Tapped {
         }
     }
 
-    /// Whether it addresses this resource: its plural name, or that with the group.
+    /// Reports whether it has this resource: the plural name, with or without the group.
     fn is_of(&self, wanted: &str) -> bool {
         let Some(resource) = &self.group_resource else { return self.resource == wanted };
         wanted == &*resource.resource

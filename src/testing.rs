@@ -1,11 +1,11 @@
-//! What tests of several modules need.
+//! Helpers for the tests of several modules.
 
 use std::time::Duration;
 
 use tokio::time;
 
-/// Lets virtual time pass: everything due until then happens first. Takes no real time, and panics
-/// in a test whose clock runs.
+/// Advances virtual time after everything due until then has run. It takes no real time, and panics
+/// in a test with a real clock.
 pub(crate) async fn pass(duration: Duration) {
     time::advance(Duration::ZERO).await;
     time::sleep(duration).await;

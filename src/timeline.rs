@@ -1,7 +1,7 @@
-//! What happened of late, second by second: requests of clients, requests upstream, and incidents.
+//! The recent history, second by second: client requests, upstream requests, and incidents.
 //!
-//! Nothing on the data path writes here: sums that are kept anyway are read once a second, and what
-//! grew is a point or a mark. Bounded in time; time is passed in.
+//! The data path does not write here: existing sums are read once a second, and their growth
+//! becomes a point or a mark. The history is bounded, and time is passed in.
 
 use std::{
     collections::VecDeque,
@@ -16,7 +16,7 @@ use crate::metrics::{Limit, Outcome, ServedBy, Totals};
 /// The last minutes, second by second.
 pub struct Timeline {
     lines: Mutex<Lines>,
-    /// How many points there were so far.
+    /// The number of points so far.
     news: watch::Sender<u64>,
 }
 
@@ -27,18 +27,18 @@ struct Lines {
     marks: VecDeque<Mark>,
 }
 
-/// What has grown since the start, and how replicas fare.
+/// The growing sums since the start, and the state of replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// What was counted of requests, bounds and configuration files.
+    /// The sums over requests, limits and configuration files.
     pub totals: Totals,
-    /// Lists asked because events could not be resumed, as after a 410.
+    /// Lists after events that could not be resumed, for example after a 410.
     pub relists: u64,
-    /// Times the apiserver's versions went back for good.
+    /// Permanent steps back of the apiserver's versions.
     pub epochs: u64,
     /// Replicas dropped because they did not fit into memory.
     pub memory_drops: u64,
-    /// Replicas with something to answer from whose watch is cut off now.
+    /// Synced replicas whose watch is disconnected now.
     pub links_lost: u64,
 }
 
@@ -48,55 +48,55 @@ pub struct Sums {
 pub struct Point {
     /// Its end, in Unix time.
     pub at: u64,
-    /// Requests of clients that were answered.
+    /// Answered client requests.
     pub client: u64,
-    /// Those of them that memory answered, or that shared an answer.
+    /// Client requests that memory answered, or that shared a response.
     pub saved: u64,
-    /// Requests that the apiserver answered, on whosever behalf.
+    /// Requests that the apiserver answered, from any originator.
     pub upstream: u64,
 }
 
-/// Something worth knowing that happened within a second.
+/// An incident within a second.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Mark {
     /// The end of that second, in Unix time.
     pub at: u64,
-    /// What happened.
+    /// The kind of the incident.
     pub kind: Incident,
-    /// How often.
+    /// The number of occurrences.
     pub count: u64,
-    /// What happened, in words.
+    /// The description.
     pub text: String,
 }
 
-/// What is marked.
+/// The kind of an incident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Incident {
-    /// A replica listed anew.
+    /// A replica relisted.
     Relist,
-    /// The watch of a replica was cut off.
+    /// The watch of a replica was disconnected.
     LinkLost,
     /// The apiserver's versions went back.
     EpochChange,
     /// A replica was dropped to keep within the memory limit.
     MemoryDrop,
-    /// A changed configuration file was taken over.
+    /// A changed configuration file was applied.
     ConfigReload,
     /// A changed configuration file was refused.
     ConfigRefused,
-    /// A bound was reached.
+    /// A limit was reached.
     BoundReached,
 }
 
-/// The whole of it.
+/// The whole history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Document {
-    /// Seconds from one point to the next.
+    /// The seconds between two points.
     pub period_seconds: u64,
-    /// How many points are kept.
+    /// The maximum number of points.
     pub points_max: usize,
     /// The points, the oldest first.
     pub points: Vec<Point>,
@@ -104,21 +104,21 @@ pub struct Document {
     pub marks: Vec<Mark>,
 }
 
-/// Seconds that are kept.
+/// The maximum number of stored seconds.
 pub const POINTS_MAX: usize = 15 * 60;
 
-/// Marks that are kept.
+/// The maximum number of stored marks.
 pub const MARKS_MAX: usize = 256;
 
 // === impl Timeline ===
 
 impl Timeline {
-    /// Nothing has happened.
+    /// Returns an empty history.
     pub fn new() -> Self {
         Self { lines: Mutex::default(), news: watch::Sender::new(0) }
     }
 
-    /// Adds what has grown since the last time; the first time is where counting begins.
+    /// Adds the growth since the last call. The first call sets the baseline.
     pub fn add(&self, at: u64, sums: Sums) {
         let is_added = self.lines().add(at, &sums);
         if is_added {
@@ -126,7 +126,7 @@ impl Timeline {
         }
     }
 
-    /// All points and marks after this second.
+    /// Returns all points and marks after this second.
     pub fn since(&self, at: u64) -> Document {
         let lines = self.lines();
         Document {
@@ -137,7 +137,7 @@ impl Timeline {
         }
     }
 
-    /// Tells of every new point.
+    /// Returns a receiver that notifies of every new point.
     pub fn follow(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
     }
@@ -176,12 +176,12 @@ impl Lines {
             (
                 Incident::Relist,
                 grown(|sums| sums.relists),
-                "a replica listed anew: its events were gone (410)",
+                "a replica relisted: its events had expired (410)",
             ),
             (
                 Incident::LinkLost,
                 grown(|sums| sums.links_lost),
-                "the watch of a replica was cut off",
+                "the watch of a replica was disconnected",
             ),
             (
                 Incident::EpochChange,
@@ -196,7 +196,7 @@ impl Lines {
             (
                 Incident::ConfigReload,
                 reloads(now, &last, Outcome::Success),
-                "a changed configuration was taken over",
+                "a changed configuration file was applied",
             ),
             (
                 Incident::ConfigRefused,
@@ -209,7 +209,7 @@ impl Lines {
         for &limit in Limit::ALL {
             let of = |sums: &Sums| sums.totals.limits[limit as usize];
             let count = of(now).saturating_sub(of(&last));
-            let text = format!("the bound {} was reached", limit.as_str());
+            let text = format!("the limit {} was reached", limit.as_str());
             self.mark(at, Incident::BoundReached, count, &text);
         }
         true
@@ -228,7 +228,7 @@ fn reloads(now: &Sums, last: &Sums, outcome: Outcome) -> u64 {
     of(now).saturating_sub(of(last))
 }
 
-/// Adds to the end; of too many the oldest goes.
+/// Appends an item, and drops the oldest beyond the maximum.
 fn push<T>(line: &mut VecDeque<T>, length_max: usize, item: T) {
     if line.len() == length_max {
         line.pop_front();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_is_what_has_grown_within_its_second() {
+    fn a_point_is_the_growth_within_its_second() {
         let timeline = Timeline::new();
         let mut news = timeline.follow();
         timeline.add(100, sums(5, 5));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_is_marked_with_its_number() {
+    fn incidents_are_marked_with_their_number() {
         let timeline = Timeline::new();
         let mut now = sums(0, 0);
         (now.relists, now.links_lost) = (3, 1);
@@ -291,11 +291,11 @@ mod tests {
             (3, Incident::LinkLost, 2),
         ];
         assert_eq!(found, expected);
-        assert_eq!(marks[5].text, "the bound watches was reached");
+        assert_eq!(marks[5].text, "the limit watches was reached");
     }
 
     #[test]
-    fn the_past_is_forgotten() {
+    fn old_points_are_dropped() {
         let timeline = Timeline::new();
         let mut now = sums(0, 0);
         for second in 0..=2 * POINTS_MAX as u64 {

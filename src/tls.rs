@@ -1,7 +1,8 @@
-//! Certificates of our own and TLS configurations for both sides.
+//! Listless's own certificates, and the TLS configurations of both sides.
 //!
 //! Invariant: one crypto provider (aws-lc-rs), TLS 1.2 and 1.3, keys on disk readable by their
-//! owner only. What the kubeconfig says about the apiserver's certificate is `upstream::identity`'s.
+//! owner only. `upstream::identity` handles the kubeconfig's settings for the apiserver's
+//! certificate.
 
 mod files;
 mod server;
@@ -33,15 +34,16 @@ pub use trust::{certificates, expires, is_trusted, roots};
 
 const CA_FILE: &str = "ca.crt";
 const CA_KEY_FILE: &str = "ca.key";
-/// How long an authority is valid.
+/// The lifetime of an authority.
 pub const CA_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-/// How long a server's certificate is valid.
+/// The lifetime of a server certificate.
 pub const LEAF_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Clocks differ: certificates are valid from this long before they are made.
+/// The allowance for clock differences: certificates are valid from this long before their
+/// creation.
 const BACKDATING: Duration = Duration::from_secs(3600);
 
-/// Why certificates or TLS configurations could not be made.
+/// The reason why certificates or TLS configurations could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file could not be read or written.
@@ -49,37 +51,37 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What happened.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// A file does not hold the PEM it should.
+    /// A file does not have the expected PEM.
     #[error("{} does not hold usable PEM", .path.display())]
     Pem {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A bundle of certificates has none that can be used.
+    /// A bundle has no usable certificate.
     #[error("no usable certificate in the bundle")]
     NoCertificate,
-    /// The authorities of clients cannot be used.
-    #[error("no client could be verified")]
+    /// The clients' authorities are not usable.
+    #[error("cannot verify clients with these authorities")]
     Clients(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// What should hold a key does not.
+    /// A file has no usable key.
     #[error("no usable key")]
     NoKey,
-    /// A certificate could not be made.
-    #[error("making a certificate failed")]
+    /// A certificate could not be issued.
+    #[error("cannot issue a certificate")]
     Issue(#[from] rcgen::Error),
-    /// A configuration could not be made.
-    #[error("making a TLS configuration failed")]
+    /// A configuration could not be created.
+    #[error("cannot create a TLS configuration")]
     Config(#[from] rustls::Error),
 }
 
-/// A certificate authority of our own.
+/// A certificate authority of Listless's own.
 pub struct Authority {
     certificate: CertificateDer<'static>,
     pem: String,
@@ -92,7 +94,7 @@ pub struct Leaf {
     key: PrivateKeyDer<'static>,
 }
 
-/// The names a server's certificate is valid for.
+/// The names that a server certificate is valid for.
 #[derive(Clone, Debug)]
 pub struct Names(Vec<Name>);
 
@@ -105,13 +107,13 @@ enum Name {
 // === impl Authority ===
 
 impl Authority {
-    /// A new authority, valid from `now`.
+    /// Returns a new authority, valid from `now`.
     pub fn generate(now: SystemTime) -> Result<Self, Error> {
         Self::of(authority_params(now))
     }
 
-    /// A new authority that can vouch for servers of these names and on loopback, and for no others:
-    /// who steals its key can stand for nobody else.
+    /// Returns a new authority that is restricted to servers of these names and on loopback. A
+    /// thief of its key can impersonate no other server.
     pub fn generate_for(names: &Names, now: SystemTime) -> Result<Self, Error> {
         let mut params = authority_params(now);
         params.name_constraints = Some(names.constraints());
@@ -126,12 +128,12 @@ impl Authority {
         Ok(Self { certificate, pem, issuer: Issuer::new(params, key) })
     }
 
-    /// The authority kept in `directory`; made for `names` and kept there if there is none.
+    /// Loads the authority of `directory`, or creates one for `names` there.
     pub fn load_or_create(directory: &Path, names: &Names, now: SystemTime) -> Result<Self, Error> {
         Self::kept(directory, now, || Self::generate_for(names, now))
     }
 
-    /// The authority kept in `directory`; made and kept there if there is none.
+    /// Loads the authority of `directory`, or creates one there.
     pub fn kept(
         directory: &Path,
         now: SystemTime,
@@ -149,7 +151,7 @@ impl Authority {
         Ok(authority)
     }
 
-    /// Whether anything of an authority is kept in `directory`.
+    /// Reports whether a directory has any part of an authority.
     pub fn is_kept(directory: &Path) -> bool {
         [CA_FILE, CA_KEY_FILE].into_iter().any(|file| directory.join(file).exists())
     }
@@ -163,17 +165,17 @@ impl Authority {
         let der = CertificateDer::from_pem_slice(pem.as_bytes())
             .map_err(|error| unusable(certificate, error.into()))?;
         let pair = KeyPair::from_pem(&read(key)?).map_err(|error| unusable(key, error.into()))?;
-        // Issuing needs the authority's name and key only, and the name is always the same.
+        // Issuing needs only the authority's name and key, and the name is always the same.
         let issuer = Issuer::new(authority_params(now), pair);
         Ok(Self { certificate: der, pem, issuer })
     }
 
-    /// The authority's certificate as clients are given it.
+    /// Returns the authority's certificate for clients.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// Makes a server certificate, valid for a year from `now`.
+    /// Issues a server certificate, valid for a year from `now`.
     pub fn issue(&self, names: &Names, now: SystemTime) -> Result<Leaf, Error> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let certificate = leaf_params(names, now)?.signed_by(&key, &self.issuer)?;
@@ -221,14 +223,14 @@ fn read(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
-/// Makes a directory of mode 0700, unless it is there.
+/// Creates a directory of mode 0700, unless it exists.
 fn make_private(directory: &Path) -> Result<(), Error> {
     use std::os::unix::fs::DirBuilderExt;
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     made.map_err(|source| Error::File { path: directory.to_owned(), source })
 }
 
-/// Writes a file of mode 0600 so that it is there completely or not at all.
+/// Writes a file of mode 0600 atomically.
 fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     use std::{io::Write, os::unix::fs::OpenOptionsExt};
     let unfinished = path.with_extension("new");
@@ -246,9 +248,9 @@ fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 // === impl Names ===
 
 impl Names {
-    /// What clients call an apiserver on loopback or inside a cluster.
+    /// Returns the names of an apiserver on loopback or inside a cluster.
     ///
-    /// Loopback addresses stand as addresses: clients refuse them written as DNS names.
+    /// Loopback addresses are IP names, because clients refuse them as DNS names.
     pub fn of_apiserver(cluster_domain: &str) -> Self {
         let mut names = Self(Vec::new())
             .and("127.0.0.1")
@@ -263,7 +265,7 @@ impl Names {
         names
     }
 
-    /// One more name or address.
+    /// Adds a name or address.
     #[must_use]
     pub fn and(mut self, name: &str) -> Self {
         let name = match name.parse() {
@@ -276,7 +278,7 @@ impl Names {
         self
     }
 
-    /// What an authority for servers of these names may vouch for.
+    /// Returns the name constraints of an authority for servers of these names.
     fn constraints(&self) -> NameConstraints {
         let own = self.0.iter().map(|name| match name {
             Name::Dns(name) => GeneralSubtree::DnsName(name.clone()),
@@ -296,7 +298,7 @@ impl Names {
 // === impl Leaf ===
 
 impl Leaf {
-    /// A chain and key from PEM files, such as a mounted `kubernetes.io/tls` secret.
+    /// Loads a chain and key from PEM files, such as a mounted `kubernetes.io/tls` secret.
     pub fn load(certificate: &Path, key: &Path) -> Result<Self, Error> {
         let unusable = |path: &Path, source: rustls::pki_types::pem::Error| Error::Pem {
             path: path.to_owned(),
@@ -310,12 +312,12 @@ impl Leaf {
         Ok(Self { chain, key })
     }
 
-    /// When the first certificate of the chain ends, if that can be read.
+    /// Returns the expiry time of the chain's first certificate, if readable.
     pub fn expires(&self) -> Option<SystemTime> {
         self.chain.iter().filter_map(validity::not_after).min()
     }
 
-    /// A chain and key that were not read from files.
+    /// Parses a chain and key that are not in files.
     pub fn from_pem(certificate: &str, key: &str) -> Result<Self, Error> {
         let chain = CertificateDer::pem_slice_iter(certificate.as_bytes())
             .collect::<Result<Vec<_>, _>>()
@@ -324,18 +326,18 @@ impl Leaf {
         Ok(Self { chain, key })
     }
 
-    /// Whether clients that trust a bundle take this as the certificate of that name.
+    /// Reports whether a client with this bundle trusts the certificate for a name.
     pub fn is_trusted(&self, bundle: &str, name: &str, now: SystemTime) -> bool {
         is_trusted(&self.chain, bundle, name, now)
     }
 }
 
-/// The one crypto provider.
+/// Returns the one crypto provider.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-/// A client's configuration that trusts the certificates in `pem` and has none of its own.
+/// Returns a client configuration that trusts the certificates in `pem` and has none of its own.
 pub fn client_config(pem: &[u8]) -> Result<ClientConfig, Error> {
     let builder =
         ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;

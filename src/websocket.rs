@@ -1,7 +1,7 @@
-//! The server's side of a WebSocket, as far as watches need it (RFC 6455, S-WATCH-45).
+//! The server side of a WebSocket, as far as watches need it (RFC 6455, S-WATCH-45).
 //!
-//! A handshake that is fully understood, text messages out, and what a client sends read for pings
-//! and its end. No extension is ever agreed on. Nothing here reads or writes a connection.
+//! It accepts only a fully understood handshake, sends text messages, and reads pings and the close
+//! message. No extension is ever negotiated. This module does no I/O.
 
 mod incoming;
 mod sha1;
@@ -16,31 +16,31 @@ use crate::{
 
 pub use incoming::{Broken, Incoming, Message};
 
-/// What a client asked for when it asked to speak WebSocket.
+/// A client's WebSocket handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handshake {
     accept: HeaderValue,
     protocol: Option<HeaderValue>,
 }
 
-/// What a request says about switching protocols.
+/// The protocol switch that a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Nothing.
+    /// None.
     No,
-    /// To speak WebSocket, in a way we can answer.
+    /// A WebSocket that this server can accept.
     WebSocket(Handshake),
-    /// To speak something else, or in a way that a server may refuse.
+    /// Another protocol, or a form that a server may refuse.
     Other,
 }
 
-/// What a WebSocket key is hashed with.
+/// The suffix that is hashed with a WebSocket key.
 const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// The only version there is.
+/// The only WebSocket version.
 const VERSION: &str = "13";
 
-/// A subprotocol of this kind carries a credential (S-WATCH-46).
+/// The prefix of a subprotocol with a credential (S-WATCH-46).
 const BEARER_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 const FINAL_TEXT: u8 = 0x81;
@@ -53,13 +53,13 @@ pub const CLOSE: [u8; 4] = [0x88, 0x02, 0x03, 0xe8];
 /// A close message of status 1002: the client broke the protocol.
 pub const CLOSE_PROTOCOL_ERROR: [u8; 4] = [0x88, 0x02, 0x03, 0xea];
 
-/// The longest header of a message.
+/// The maximum size of a message header.
 const HEADER_BYTES_MAX: usize = 10;
 
 // === impl Asked ===
 
 impl Asked {
-    /// Reads the headers of a request.
+    /// Parses the headers of a request.
     pub fn of(headers: &HeaderMap) -> Self {
         if !headers.contains_key(header::UPGRADE) {
             return Self::No;
@@ -84,7 +84,7 @@ impl Handshake {
             None => None,
             Some(_) => {
                 let offered = single(headers, &header::SEC_WEBSOCKET_PROTOCOL)?.trim();
-                // Of several the apiserver takes none.
+                // The apiserver accepts none of several.
                 if offered.is_empty() || offered.contains([',', ' ']) {
                     return None;
                 }
@@ -98,7 +98,7 @@ impl Handshake {
         understood.then_some(Self { accept, protocol })
     }
 
-    /// The answer that agrees.
+    /// Returns the accepting response.
     pub fn into_response(self) -> Response<Body> {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -113,12 +113,12 @@ impl Handshake {
     }
 }
 
-/// What proves to a client that its key was read.
+/// Returns the proof for a client that its key was read.
 pub fn accept(key: &str) -> String {
     STANDARD.encode(sha1::digest(format!("{}{KEY_SUFFIX}", key.trim()).as_bytes()))
 }
 
-/// Whether the Connection headers name an option.
+/// Reports whether the Connection headers contain an option.
 pub fn has_token(headers: &HeaderMap, token: &str) -> bool {
     let values = headers.get_all(header::CONNECTION).iter();
     values
@@ -127,12 +127,12 @@ pub fn has_token(headers: &HeaderMap, token: &str) -> bool {
         .any(|part| part.trim().eq_ignore_ascii_case(token))
 }
 
-/// What stands before the payload of an unmasked text message of this length.
+/// Returns the header of an unmasked text message of this length.
 pub fn text_header(length: usize) -> Vec<u8> {
     header(if is_on(Mutant::BinaryMessages) { FINAL_BINARY } else { FINAL_TEXT }, length)
 }
 
-/// The answer to a ping.
+/// Returns the response to a ping.
 pub fn pong(payload: &[u8]) -> Vec<u8> {
     let mut message = header(FINAL_PONG, payload.len());
     message.extend_from_slice(payload);
@@ -156,14 +156,14 @@ fn header(first: u8, length: usize) -> Vec<u8> {
     header
 }
 
-/// The value of a header that is there exactly once.
+/// Returns the value of a header that is present exactly once.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)
 }
 
-/// The apiserver refuses a missing or malformed origin.
+/// Reports whether an origin is well-formed. The apiserver refuses others.
 fn is_origin(text: &str) -> bool {
     let uri: Result<Uri, _> = text.parse();
     uri.is_ok_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some())
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_apiserver_may_refuse_is_not_accepted_here() {
+    fn a_handshake_that_the_apiserver_may_refuse_is_not_accepted() {
         for missing in 0..FABRIC8.len() {
             let mut pairs = FABRIC8.to_vec();
             let (name, _) = pairs.remove(missing);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_subprotocol_offered_is_taken() {
+    fn the_only_offered_subprotocol_is_accepted() {
         let mut pairs = FABRIC8.to_vec();
         pairs.push(("sec-websocket-protocol", "v4.channel.k8s.io"));
         let Asked::WebSocket(handshake) = asked(&pairs) else { panic!("a handshake") };
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_tell_their_length_in_the_shortest_form() {
+    fn messages_encode_their_length_in_the_shortest_form() {
         for (length, head) in [
             (5, vec![0x81, 5]),
             (125, vec![0x81, 125]),

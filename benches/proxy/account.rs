@@ -1,4 +1,4 @@
-//! What it costs to count a request in its account: in this process, with the code that is shipped.
+//! The cost of recording a request in its account: measured in this process, with the shipped code.
 
 use std::{hint::black_box, time::Duration};
 
@@ -15,13 +15,13 @@ use tokio::time::Instant;
 
 use crate::cell::median;
 
-/// Requests of one round.
+/// The requests of one round.
 const REQUESTS: u32 = 500_000;
 const ROUNDS: usize = 9;
-/// Connections they come on.
+/// The number of connections.
 const CONNECTIONS: u32 = 8;
 
-/// Nanoseconds to find a poll's account again and to count it there, the median of some rounds.
+/// Returns the nanoseconds to look up and record one poll: the median of several rounds.
 pub(crate) fn nanoseconds() -> f64 {
     let start = Instant::now();
     let insight = Insight::new(Metrics::new(), start);

@@ -1,8 +1,8 @@
-//! What this machine allows: a bare HTTP server and relay, from the same libraries, that knows
-//! nothing of Kubernetes.
+//! The baseline of this machine: a bare HTTP server and relay from the same libraries, without any
+//! Kubernetes code.
 //!
-//! It gives the bytes it was started with, and passes every other request on over one HTTP/2
-//! connection, as Listless does. It runs as a process of its own, this program started again.
+//! It serves the responses it was started with, and forwards every other request over one HTTP/2
+//! connection, like Listless. It runs as a process of its own: this program, started again.
 
 use std::{
     collections::HashMap,
@@ -38,22 +38,22 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::{rig::process::Process, wire::Endpoint};
 
-/// The argument that makes this program the server instead.
+/// The argument that runs this program as the server.
 pub(crate) const FLAG: &str = "--bare-server";
 
 const START_LIMIT: Duration = Duration::from_secs(20);
 const AUTHORITY_FILE: &str = "ca.pem";
 const ADDRESS_FILE: &str = "address";
-/// Files with a target on their first line and its answer after it.
+/// The prefix of files with a target on the first line and its response below.
 const ANSWER_PREFIX: &str = "answer-";
 
-/// Who asks for this is sent its answer whenever somebody asks for [`TELL`].
+/// A request for this path receives its event whenever somebody requests [`TELL`].
 pub(crate) const WATCH: &str = "/watch";
 pub(crate) const TELL: &str = "/tell";
-/// More than are sent before the slowest has read the first.
+/// The maximum number of unread events per watcher.
 const UNREAD_MAX: usize = 64;
 
-/// The headers an answer from memory has besides its length and date.
+/// The headers of a response from memory, besides length and date.
 const HEADERS: [(HeaderName, &str); 4] = [
     (HeaderName::from_static("audit-id"), "00000000-0000-4000-8000-000000000000"),
     (header::CACHE_CONTROL, "no-cache, private"),
@@ -65,13 +65,13 @@ const HEADERS: [(HeaderName, &str); 4] = [
 pub(crate) struct Bare {
     pub(crate) endpoint: Endpoint,
     process: Process,
-    // Declared last: removed after the process has ended.
+    // Declared last: it is removed after the process has ended.
     _folder: TempDir,
 }
 
 type Upstream = client::conn::http2::SendRequest<Incoming>;
 
-/// What the server holds.
+/// The content of the server.
 struct Served {
     answers: HashMap<String, Bytes>,
     told: broadcast::Sender<()>,
@@ -81,7 +81,7 @@ struct Served {
 // === impl Bare ===
 
 impl Bare {
-    /// Starts it with these answers, in front of the apiserver of `kubeconfig`.
+    /// Starts the server with these responses, in front of the apiserver of `kubeconfig`.
     pub(crate) fn start(
         kubeconfig: &Path,
         upstream: &Endpoint,
@@ -98,7 +98,11 @@ impl Bare {
         let address = folder.path().join(ADDRESS_FILE);
         let begun = Instant::now();
         while !address.exists() {
-            ensure!(begun.elapsed() < START_LIMIT, "no bare server: {}", process.log_tail(20));
+            ensure!(
+                begun.elapsed() < START_LIMIT,
+                "cannot start the bare server: {}",
+                process.log_tail(20)
+            );
             std::thread::yield_now();
         }
         let pem = fs::read(folder.path().join(AUTHORITY_FILE))?;
@@ -111,10 +115,10 @@ impl Bare {
     }
 }
 
-/// Is the server, until killed.
+/// Runs the server until it is killed.
 pub(crate) fn serve(mut arguments: impl Iterator<Item = String>) -> Result<()> {
     let (Some(folder), Some(kubeconfig)) = (arguments.next(), arguments.next()) else {
-        bail!("{FLAG} is for this program itself");
+        bail!("{FLAG} is for this program only");
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(listen(&PathBuf::from(folder), &PathBuf::from(kubeconfig)))
@@ -125,12 +129,12 @@ async fn listen(folder: &Path, kubeconfig: &Path) -> Result<()> {
     let leaf = authority.issue(&Names::of_apiserver(""), SystemTime::now())?;
     let tls = TlsAcceptor::from(tls::Server::new(leaf)?.current());
     let upstream = Endpoint::from_kubeconfig(kubeconfig)?;
-    #[expect(clippy::disallowed_methods, reason = "the load counts what its watchers are told")]
+    #[expect(clippy::disallowed_methods, reason = "the load counts the events of its watchers")]
     let told = broadcast::Sender::new(UNREAD_MAX);
     let served = Arc::new(Served { answers: answers(folder)?, told, upstream });
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     fs::write(folder.join(AUTHORITY_FILE), authority.pem())?;
-    // Written under another name first: who waits for it must find it whole.
+    // It is written under another name first, so that a waiting reader finds it complete.
     let unfinished = folder.join("unfinished");
     fs::write(&unfinished, listener.local_addr()?.to_string())?;
     fs::rename(unfinished, folder.join(ADDRESS_FILE))?;
@@ -166,7 +170,7 @@ async fn connection(tls: TlsAcceptor, stream: TcpStream, served: Arc<Served>) ->
             match (target, served.answers.get(target)) {
                 (WATCH, Some(event)) => Ok(answered(served.follow(event.clone()))),
                 (TELL, None) => {
-                    // Fails if nobody is there to be told.
+                    // It fails if there is no watcher.
                     let _ = served.told.send(());
                     Ok(answered(Body::empty()))
                 }
@@ -181,7 +185,7 @@ async fn connection(tls: TlsAcceptor, stream: TcpStream, served: Arc<Served>) ->
 // === impl Served ===
 
 impl Served {
-    /// A body that is sent this whenever somebody asks for [`TELL`].
+    /// Returns a body that receives this event on each request for [`TELL`].
     fn follow(&self, event: Bytes) -> Body {
         let told = stream::unfold((self.told.subscribe(), event), |(mut told, event)| async move {
             told.recv().await.ok()?;

@@ -1,7 +1,7 @@
-//! The cells of the benchmark matrix that this version answers, and how each is measured.
+//! The cells of the benchmark matrix, and their measurement.
 //!
-//! A figure is a ratio of processor time per request between servers in adjacent slots; their
-//! order alternates, so that a machine that slows down slows all of them.
+//! A figure is a ratio of CPU time per request between servers in adjacent slots. Their order
+//! alternates, so that a machine that slows down slows all of them.
 
 use anyhow::{Context, Result};
 
@@ -18,48 +18,49 @@ use crate::{
 pub(crate) struct Cell {
     pub(crate) id: &'static str,
     pub(crate) what: &'static str,
-    /// Path and query below the pods of the load namespace.
+    /// The path and query below the pods of the load namespace.
     suffix: &'static str,
     pub(crate) gate: Option<Gate>,
 }
 
-/// What a cell must reach: apiserver ÷ Listless.
+/// The required ratio of a cell: apiserver ÷ Listless.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gate {
     pub(crate) times: f64,
-    /// What a bare server reached where the gate was set. Where it reaches less, the gate is so
-    /// much lower: the kernel's part of a small answer differs much from machine to machine.
+    /// The ratio of a bare server on the machine on which the gate was set. If it is lower
+    /// elsewhere, the gate is lowered in proportion: the kernel's share of a small response differs
+    /// much between machines.
     pub(crate) ceiling: f64,
 }
 
 // === impl Gate ===
 
 impl Gate {
-    /// The gate on a machine where a bare server reaches `ceiling`.
+    /// Returns the gate on a machine on which a bare server reaches `ceiling`.
     pub(crate) fn at(self, ceiling: f64) -> f64 {
         self.times * (ceiling / self.ceiling).min(1.0)
     }
 }
 
-/// What was found for a cell.
+/// The result of a cell.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) cell: Cell,
     pub(crate) body_bytes: usize,
     pub(crate) requests: [u64; 2],
-    /// Microseconds of processor time per request, per round: apiserver, etcd, Listless.
+    /// CPU time per request in microseconds, per round: apiserver, etcd, Listless.
     pub(crate) apiserver: Vec<f64>,
     pub(crate) etcd: Vec<f64>,
     pub(crate) listless: Vec<f64>,
     /// The same for a server that only has the bytes.
     pub(crate) bare: Vec<f64>,
-    /// Requests per second through Listless, the load generator included on the same cores.
+    /// Requests per second through Listless, with the load generator on the same cores.
     pub(crate) rate: f64,
-    /// Processor time the apiserver used while Listless answered, per request.
+    /// The apiserver's CPU time per request while Listless answered.
     pub(crate) apiserver_meanwhile: f64,
 }
 
-/// The cells of the matrix in `docs`' order; P2 has no gate in this version.
+/// The cells of the matrix, in the order of the documentation. P2 has no gate in this version.
 pub(crate) const CELLS: &[Cell] = &[
     Cell {
         id: "P1",
@@ -88,10 +89,10 @@ pub(crate) const CELLS: &[Cell] = &[
     },
 ];
 
-// The sizes in the names of P4 and P5, for the default of 5 000 pods.
+// P4 and P5 are named by their sizes for the default of 5 000 pods.
 const _: () = assert!(5_000 / APPS == 10 && 5_000 / POLLERS == 50);
 
-/// Measures one cell: the answers must be equal first, then rounds of ABC, CBA.
+/// Measures one cell. The responses must be equal first; then rounds of ABC, CBA follow.
 pub(crate) fn measure(
     cell: &Cell,
     direct: &Expected,
@@ -132,7 +133,7 @@ pub(crate) fn measure(
     Ok(measured)
 }
 
-/// Whom a slot loads.
+/// The server under load in a slot.
 #[derive(Clone, Copy)]
 enum Side {
     Direct,
@@ -140,14 +141,14 @@ enum Side {
     Through,
 }
 
-/// Asks the apiserver once; its answer is what Listless must give too.
+/// Requests the apiserver once. Listless must return the same response.
 pub(crate) fn expected(cell: &Cell, setup: &Setup) -> Result<Expected> {
     let target = format!("{}{}", setup.data.collection(), cell.suffix);
     let mut connection = Connection::open(&setup.direct)?;
     let answer = connection.exchange(&setup.direct.request(&target))?;
     let body = load::without_version(answer.body);
     let expected = Expected { target, body, cache_status: None };
-    load::check_whole(&answer, &expected).context("the apiserver's own answer")?;
+    load::check_whole(&answer, &expected).context("the apiserver's own response")?;
     Ok(expected)
 }
 
@@ -169,12 +170,12 @@ fn bare_slot(expected: &Expected, bare: &Bare, options: &Options) -> Result<Slot
 // === impl Measured ===
 
 impl Measured {
-    /// Apiserver ÷ Listless, round by round, in order of size.
+    /// Returns apiserver ÷ Listless per round, sorted.
     pub(crate) fn ratios(&self) -> Vec<f64> {
         ratios(&self.apiserver, &self.listless)
     }
 
-    /// Apiserver ÷ the bare server: what this machine allows.
+    /// Returns apiserver ÷ the bare server: the limit of this machine.
     pub(crate) fn ceiling(&self) -> f64 {
         median(&ratios(&self.apiserver, &self.bare))
     }
@@ -197,20 +198,20 @@ impl Measured {
     }
 }
 
-/// Processor time beyond what the process uses when nobody asks it anything.
+/// Returns the CPU time above that of the idle process.
 fn micros_per_request(slot: &Slot, process: usize, idle_cores: f64) -> f64 {
     let beyond = slot.cpu_seconds[process] - idle_cores * slot.elapsed.as_secs_f64();
     beyond * 1e6 / slot.requests.max(1) as f64
 }
 
-/// One ÷ the other, round by round, in order of size.
+/// Returns one ÷ the other per round, sorted.
 pub(crate) fn ratios(over: &[f64], under: &[f64]) -> Vec<f64> {
     let mut ratios: Vec<f64> = over.iter().zip(under).map(|(over, under)| over / under).collect();
     ratios.sort_by(f64::total_cmp);
     ratios
 }
 
-/// The middle value; zero of none.
+/// Returns the median. Zero for no values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

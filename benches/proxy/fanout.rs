@@ -1,6 +1,7 @@
-//! One change told to a thousand watchers: what that costs the apiserver, and what Listless.
+//! The cost of one change for a thousand watchers: apiserver against Listless.
 //!
-//! The apiserver's work on the writes themselves is seen while Listless delivers, and taken off.
+//! The apiserver's work on the writes themselves is measured while Listless delivers, and
+//! subtracted.
 
 use std::time::{Duration, Instant};
 
@@ -16,61 +17,61 @@ use crate::{
     writer::Writer,
 };
 
-/// Watchers of each slot.
+/// The number of watchers of each slot.
 pub(crate) const WATCHERS: usize = 1_000;
-/// Kept low: all of them decrypt on the cores of the servers.
+/// The rate is low, because all watchers decrypt on the servers' cores.
 const EVENTS_PER_SECOND: f64 = 10.0;
 const ROUNDS_MAX: u32 = 3;
-/// Slots are so many times as long as those of requests: processor time comes in ticks of 10 ms.
+/// The length of a slot, as a multiple of a request slot: CPU time has a resolution of 10 ms.
 const SLOT_TIMES: u32 = 2;
 
-/// A size of what changes.
+/// A size of the changed object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) what: &'static str,
     label: &'static str,
     bytes: usize,
-    /// Where it is gated.
+    /// Its gate, if any.
     pub(crate) gate: Option<Gate>,
 }
 
-/// The sizes measured.
+/// The measured sizes.
 pub(crate) const SIZES: [Size; 2] = [
     Size {
         what: "15 KB",
         label: "large",
         bytes: 14_600,
-        // Or four fifths of what a bare server reaches.
+        // Or four fifths of the bare server's ratio.
         gate: Some(Gate { times: 2.5, ceiling: 2.5 / 0.8 }),
     },
     Size { what: "2 KB", label: "small", bytes: 1_600, gate: None },
 ];
 
-/// What was found.
+/// The result.
 #[derive(Clone, Debug)]
 pub(crate) struct Fanout {
     pub(crate) size: Size,
-    /// Bytes of an event as told.
+    /// Bytes of a delivered event.
     pub(crate) event_bytes: usize,
-    /// Events delivered to watchers on each side.
+    /// Delivered events on each side.
     pub(crate) delivered: [u64; 2],
-    /// Microseconds of processor time per delivered event, per round.
+    /// CPU time per delivered event in microseconds, per round.
     pub(crate) apiserver: Vec<f64>,
     pub(crate) listless: Vec<f64>,
-    /// The same for a server from the same libraries that has the event and does nothing else.
+    /// The same for a server from the same libraries that only has the event.
     pub(crate) bare: Vec<f64>,
 }
 
-/// Processor time of one slot per delivered event, in microseconds.
+/// CPU time of one slot per delivered event, in microseconds.
 struct Slot {
     delivered: u64,
-    /// What each was told, once.
+    /// The event that each watcher received once.
     event: Vec<u8>,
     apiserver: f64,
     listless: f64,
 }
 
-/// Measures one size: rounds of AB, BA.
+/// Measures one size in rounds of AB, BA.
 pub(crate) async fn measure(
     size: Size,
     setup: &Setup,
@@ -96,7 +97,7 @@ pub(crate) async fn measure(
     Ok(found)
 }
 
-/// Memory of Listless for each of as many watchers that nothing is told, in bytes.
+/// Returns Listless's memory per idle watcher, in bytes.
 pub(crate) async fn idle_memory(setup: &Setup) -> Result<f64> {
     let writer = Writer::new(setup, "idle", 1, 100).await?;
     let target = writer.watch_from(&writer.settled(setup).await?);
@@ -104,13 +105,13 @@ pub(crate) async fn idle_memory(setup: &Setup) -> Result<f64> {
     let mut watchers = Watchers::open(&setup.through, &target, WATCHERS, Some("hit")).await?;
     setup.settle().await;
     let after = setup.listless_resident_bytes()?;
-    // They do follow.
+    // The watchers do follow.
     writer.settled(setup).await?;
     watchers.are_told(1).await?;
     Ok(after.saturating_sub(before) as f64 / WATCHERS as f64)
 }
 
-/// What it costs a bare server to deliver as many of the same events, in microseconds for each.
+/// Returns a bare server's cost per event for as many of the same events, in microseconds.
 async fn bare_slot(setup: &Setup, through: &Slot) -> Result<f64> {
     let bare = setup.bare(vec![(bare::WATCH.to_owned(), through.event.clone())])?;
     let mut watchers = Watchers::open(&bare.endpoint, bare::WATCH, WATCHERS, None).await?;
@@ -148,10 +149,7 @@ async fn slot(
     let (apiserver, listless) = (setup.apiserver_cpu()?, setup.listless_cpu()?);
     told.are_told(events).await?;
     let (first, expected) = (watchers.first().text, told.first().text);
-    ensure!(
-        first == expected,
-        "the first watcher was told something else than the apiserver's own"
-    );
+    ensure!(first == expected, "the first watcher received another event than the apiserver's own");
     let delivered = events * WATCHERS as u64;
     let micros = |seconds: f64| seconds * 1e6 / delivered as f64;
     Ok(Slot {
@@ -165,17 +163,17 @@ async fn slot(
 // === impl Fanout ===
 
 impl Fanout {
-    /// Apiserver ÷ Listless, round by round, in order of size.
+    /// Returns apiserver ÷ Listless per round, sorted.
     pub(crate) fn ratios(&self) -> Vec<f64> {
         ratios(&self.apiserver, &self.listless)
     }
 
-    /// Apiserver ÷ the bare server: what this machine allows.
+    /// Returns apiserver ÷ the bare server: the limit of this machine.
     pub(crate) fn ceiling(&self) -> f64 {
         median(&ratios(&self.apiserver, &self.bare))
     }
 
-    /// Events a processor second of Listless delivers.
+    /// Returns the events per CPU second of Listless.
     pub(crate) fn per_second(&self) -> f64 {
         1e6 / median(&self.listless)
     }
@@ -184,7 +182,7 @@ impl Fanout {
         self.event_bytes = through.event.len();
         self.delivered[0] += straight.delivered;
         self.delivered[1] += through.delivered;
-        // What the apiserver did while Listless delivered, it did for the writes.
+        // The apiserver's work while Listless delivered was for the writes.
         self.apiserver.push(straight.apiserver - through.apiserver);
         self.listless.push(through.listless);
     }

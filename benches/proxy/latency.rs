@@ -1,8 +1,8 @@
-//! What passing through adds: the same GET straight and through Listless, sample by sample in turn.
+//! The added latency: the same GET directly and through Listless, alternating sample by sample.
 //!
-//! The request carries a parameter nobody knows, so that Listless must forward it, and
-//! `resourceVersion=0`, so that the apiserver answers from its own memory: the fastest direct GET
-//! there is, hence the hardest to stay close to.
+//! The request has an unknown parameter, so Listless must forward it, and `resourceVersion=0`, so
+//! the apiserver answers from its own memory. That is the fastest direct GET, and so the strictest
+//! comparison.
 
 use std::{
     sync::Arc,
@@ -28,12 +28,12 @@ use crate::{
 
 const WARM_UP: usize = 200;
 
-/// Sorted samples of each way.
+/// The sorted samples of each way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latency {
     direct: Vec<Duration>,
     through: Vec<Duration>,
-    /// Through a bare relay; empty where none was asked.
+    /// Samples through a bare relay. Empty if there is none.
     relayed: Vec<Duration>,
 }
 
@@ -59,7 +59,7 @@ struct Http2 {
     token: String,
 }
 
-/// Over one kept-alive HTTP/1.1 connection each.
+/// Measures with one kept-alive HTTP/1.1 connection each.
 pub(crate) fn http1(setup: &Setup, bare: &Bare, options: &Options) -> Result<Latency> {
     let target = target(setup);
     let mut ways = [
@@ -85,13 +85,13 @@ pub(crate) fn http1(setup: &Setup, bare: &Bare, options: &Options) -> Result<Lat
             );
             latency.add(*way, took, sample);
         }
-        // Nobody always comes after the same other.
+        // The order changes, so that no way always follows the same other.
         ways.rotate_left(1);
     }
     Ok(latency.sorted())
 }
 
-/// Over one HTTP/2 connection each.
+/// Measures with one HTTP/2 connection each.
 pub(crate) async fn http2(setup: &Setup, options: &Options) -> Result<Latency> {
     let target = target(setup);
     let mut direct = Http2::open(&setup.direct).await?;
@@ -162,7 +162,7 @@ impl Http2 {
         tcp.set_nodelay(true)?;
         let name = ServerName::try_from(endpoint.host().to_owned())?;
         let tls = TlsConnector::from(Arc::clone(&endpoint.tls(b"h2")?)).connect(name, tcp).await?;
-        ensure!(tls.get_ref().1.alpn_protocol() == Some(b"h2"), "HTTP/2 was not agreed on");
+        ensure!(tls.get_ref().1.alpn_protocol() == Some(b"h2"), "HTTP/2 was not negotiated");
         let (sender, connection) =
             http2::handshake(TokioExecutor::new(), TokioIo::new(tls)).await?;
         tokio::spawn(connection);
@@ -180,6 +180,6 @@ impl Http2 {
             .body(Empty::new())?;
         let response = self.sender.send_request(request).await?;
         ensure!(response.status() == 200, "status {}", response.status());
-        Ok(response.into_body().collect().await.context("the body broke off")?.to_bytes())
+        Ok(response.into_body().collect().await.context("the body ended early")?.to_bytes())
     }
 }

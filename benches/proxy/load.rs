@@ -1,6 +1,7 @@
-//! Closed-loop load: each connection sends its next request when the last answer is read whole.
+//! Closed-loop load: each connection sends its next request after the last response is read
+//! completely.
 //!
-//! Every answer is checked: status, length and `Cache-Status` always, the whole body now and then.
+//! Every response is checked: status, length and `Cache-Status` always, the whole body sometimes.
 
 use std::{
     thread,
@@ -11,46 +12,46 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::wire::{ANSWER_LIMIT, Answer, Connection, Endpoint};
 
-/// Bodies are compared whole this often; comparing costs the load generator, not the server.
+/// The interval of whole-body comparisons. Their cost is the load generator's, not the server's.
 const WHOLE_BODY_EVERY: u64 = 64;
-/// By how many digits the version in a list's metadata may grow during a run.
+/// The number of digits by which the version in a list's metadata may grow during a run.
 const VERSION_DIGITS: usize = 4;
 
-/// A request, and what a right answer to it looks like.
+/// A request and its expected response.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
     pub(crate) target: String,
-    /// The body the apiserver gave, less the version of the list.
+    /// The apiserver's body without the version of the list.
     pub(crate) body: Vec<u8>,
-    /// What `Cache-Status` must contain, if the server is Listless.
+    /// The required text in `Cache-Status`, if the server is Listless.
     pub(crate) cache_status: Option<&'static str>,
 }
 
 // === impl Expected ===
 
 impl Expected {
-    /// The target and an answer to it, as a server without versions would give it.
+    /// Returns the target and a response for it from a server without versions.
     pub(crate) fn answer(&self) -> (String, Vec<u8>) {
         (self.target.clone(), self.body.clone())
     }
 }
 
-/// What one slot of load did.
+/// The result of one slot of load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     pub(crate) requests: u64,
     pub(crate) elapsed: Duration,
-    /// Processor seconds of the processes under test, in the order they were given.
+    /// CPU seconds of the measured processes, in the order given.
     pub(crate) cpu_seconds: [f64; 2],
 }
 
-/// Reads the processor time of up to two processes.
+/// A function that reads the CPU time of up to two processes.
 pub(crate) type Meter<'a> = &'a (dyn Fn() -> Result<[f64; 2]> + Sync);
 
-/// Loads a server for a while and meters processes meanwhile; a wrong answer is an error.
+/// Loads a server for a while and meters processes. A wrong response is an error.
 ///
-/// One thread looks after all connections and never sleeps while they are busy, so that no server
-/// is charged for waking it.
+/// One thread drives all connections and never sleeps while they are busy, so no server pays for
+/// waking it.
 pub(crate) fn run(
     endpoint: &Endpoint,
     expected: &Expected,
@@ -58,7 +59,7 @@ pub(crate) fn run(
     length: Duration,
     meter: Meter<'_>,
 ) -> Result<Slot> {
-    // Handshakes and the first request stay outside the measure.
+    // Handshakes and the first request are not measured.
     let connect = |_| connect(endpoint, expected);
     let mut connections: Vec<_> = (0..connections).map(connect).collect::<Result<_>>()?;
     let request = endpoint.request(&expected.target);
@@ -70,7 +71,7 @@ pub(crate) fn run(
     let mut busy = connections.len();
     while busy > 0 {
         let may_go_on = started.elapsed() < length;
-        ensure!(started.elapsed() < length + ANSWER_LIMIT, "no answer: {}", expected.target);
+        ensure!(started.elapsed() < length + ANSWER_LIMIT, "no response: {}", expected.target);
         let mut idle = true;
         for connection in connections.iter_mut().filter(|connection| connection.awaits()) {
             if !connection.receive()? {
@@ -93,7 +94,7 @@ pub(crate) fn run(
     Ok(Slot { requests, elapsed, cpu_seconds })
 }
 
-/// The body without the version of the list: it moves on while the objects stay the same.
+/// Returns the body without the version of the list, which changes while the objects stay the same.
 pub(crate) fn without_version(body: &[u8]) -> Vec<u8> {
     const FIELD: &[u8] = b"\"metadata\":{\"resourceVersion\":\"";
     match memchr::memmem::find(body, FIELD) {
@@ -106,7 +107,7 @@ pub(crate) fn without_version(body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Whether an answer is right in every byte.
+/// Checks every byte of a response.
 pub(crate) fn check_whole(answer: &Answer<'_>, expected: &Expected) -> Result<()> {
     check(answer, expected)?;
     ensure!(without_version(answer.body) == expected.body, "another body: {}", expected.target);

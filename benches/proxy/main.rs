@@ -1,7 +1,8 @@
-//! Side by side in one run: a real kube-apiserver and Listless in front of it, same requests, same
-//! machine. `cargo bench --bench proxy` prints the table; `-- --gate` fails when a gate is missed.
+//! A comparison in one run: a real kube-apiserver and Listless in front of it, with the same
+//! requests on the same machine. `cargo bench --bench proxy` prints the table; `-- --gate` fails
+//! when a gate is missed.
 //!
-//! `docs/performance.md` says how to read the figures.
+//! `benches/README.md` explains the figures.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is its output")]
 
 mod account;
@@ -12,7 +13,7 @@ mod latency;
 mod load;
 mod options;
 mod report;
-#[expect(dead_code, unreachable_pub, reason = "shared with the cluster tests; used in part here")]
+#[expect(dead_code, unreachable_pub, reason = "shared with the cluster tests; partly used here")]
 #[path = "../../tests/cluster/rig.rs"]
 mod rig;
 mod setup;
@@ -47,10 +48,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The cell whose request costs Listless least.
+/// The cell with the cheapest request for Listless.
 const CHEAPEST: &str = "P3";
 
-/// How many gates were missed, if that matters.
+/// Returns the number of missed gates, if gates are enabled.
 fn measure(arguments: impl Iterator<Item = String>) -> Result<usize> {
     let options = Options::parse(arguments)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -58,7 +59,7 @@ fn measure(arguments: impl Iterator<Item = String>) -> Result<usize> {
     Ok(missed * usize::from(options.gate))
 }
 
-/// Measures everything wanted and returns how many gates were missed.
+/// Measures all selected cells and returns the number of missed gates.
 async fn run(options: &Options) -> Result<usize> {
     let setup = Setup::start(options).await?;
     let mut report = Report::new(options, &setup);
@@ -67,7 +68,7 @@ async fn run(options: &Options) -> Result<usize> {
     report.memory(&setup)?;
     let idle = setup.idle_load()?;
     report.idle(idle);
-    // Before any load: what that leaves free would be taken for nothing.
+    // This comes before any load, whose freed memory would count as free.
     if options.wants("P19") {
         report.idle_watchers(fanout::idle_memory(&setup).await?);
     }
@@ -105,7 +106,7 @@ async fn run(options: &Options) -> Result<usize> {
     Ok(report.missed())
 }
 
-/// What those cost that watch, and how late they are.
+/// Measures the cost and the delay of watches.
 async fn watches(
     options: &Options,
     setup: &Setup,

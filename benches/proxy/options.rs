@@ -1,4 +1,4 @@
-//! The few options of the harness, read without a library.
+//! The few options of the harness, parsed without a library.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rou
 /// The cargo profile of the binary that ships.
 pub(crate) const SHIPPED: &str = "dist";
 
-/// What to measure and how long.
+/// The cells and the length of the measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) gate: bool,
@@ -65,10 +65,10 @@ impl Options {
             }
         }
         if options.gate && options.profile != SHIPPED {
-            bail!("gates are for the binary as it is shipped\n{USAGE}");
+            bail!("gates need the shipped binary: omit --profile\n{USAGE}");
         }
         if options.rounds == 0 || options.slot.is_zero() || options.pods < 1_000 {
-            bail!("too little to measure\n{USAGE}");
+            bail!("too little to measure: raise the values\n{USAGE}");
         }
         Ok(options)
     }

@@ -1,4 +1,4 @@
-//! The table: units in the head, medians with their range, gates with a verdict.
+//! The table: units in the heading, medians with their range, gates with a verdict.
 
 use anyhow::Result;
 
@@ -13,14 +13,15 @@ use crate::{
 
 const ADDED_MICROS_MAX: f64 = 100.0;
 const TIMES_DIRECT_MAX: f64 = 1.3;
-/// What may be added ÷ what a bare relay adds, where that is more: as where the gate was set.
+/// The maximum added latency as a multiple of a bare relay's, if that is more: the ratio on the
+/// machine on which the gate was set.
 const TIMES_RELAY_MAX: f64 = 2.0;
 const TIMES_JSON_MAX: f64 = 1.3;
 const WATCHER_KILOBYTES_MAX: f64 = 32.0;
 const ACCOUNT_PERCENT_MAX: f64 = 3.0;
 const STALENESS_MILLIS_MAX: f64 = 10.0;
 
-/// Prints as it goes and keeps the gates for the end.
+/// A report that prints as it goes and keeps the gates for the end.
 pub(crate) struct Report {
     options: Options,
     version: &'static str,
@@ -28,14 +29,14 @@ pub(crate) struct Report {
     head_printed: bool,
 }
 
-/// A figure that must keep its side of a limit.
+/// A figure with a limit.
 struct Gate {
     cell: &'static str,
     what: &'static str,
     found: f64,
     side: Side,
     limit: f64,
-    /// The limit as it holds on this machine, when that is another one, and what a bare server has.
+    /// The limit on this machine if it differs, and the bare server's figure.
     here: Option<(f64, f64)>,
 }
 
@@ -53,7 +54,7 @@ impl Report {
         Self { options, version, gates: Vec::new(), head_printed: false }
     }
 
-    /// The machine, the servers and the method.
+    /// Prints the machine, the servers and the method.
     pub(crate) fn opening(&self) {
         let options = &self.options;
         println!(
@@ -62,12 +63,12 @@ impl Report {
             self.version
         );
         if options.profile != SHIPPED {
-            println!("profile {}: not the binary that ships", options.profile);
+            println!("profile {}: not the shipped binary", options.profile);
         }
         println!("machine: {}", machine());
         println!(
-            "load: {} pods; {} kept-alive HTTP/1.1 connections, TLS 1.3 AES-128-GCM, closed loop; {} rounds \
-             of {} s a slot; every answer checked",
+            "load: {} pods; {} kept-alive HTTP/1.1 connections, TLS 1.3 AES-128-GCM, closed loop; \
+             {} rounds of {} s a slot; every response checked",
             options.pods,
             options.connections,
             options.rounds,
@@ -77,7 +78,7 @@ impl Report {
 
     pub(crate) fn memory(&mut self, setup: &Setup) -> Result<()> {
         let (resident, json) = (setup.listless_resident_bytes()? as f64, setup.json_bytes as f64);
-        println!("\nmemory with {} pods held, before any load", self.options.pods);
+        println!("\nmemory with {} cached pods, before any load", self.options.pods);
         self.gate("RSS", "resident ÷ JSON", resident / json, Side::AtMost, TIMES_JSON_MAX);
         println!(
             "  {:.1} MB resident, {:.1} MB of JSON: {:.2}",
@@ -100,7 +101,7 @@ impl Report {
 
     pub(crate) fn idle(&self, idle: IdleLoad) {
         println!(
-            "idle: apiserver {:.1} %, etcd {:.1} %, listless {:.1} % of a core (taken off below)",
+            "idle: apiserver {:.1} %, etcd {:.1} %, listless {:.1} % of a core (subtracted below)",
             idle.apiserver * 100.0,
             idle.etcd * 100.0,
             idle.listless * 100.0
@@ -110,7 +111,7 @@ impl Report {
     pub(crate) fn cell(&mut self, measured: &Measured) {
         if !self.head_printed {
             self.head_printed = true;
-            println!("\nprocessor time per request of the serving process, µs (median of rounds)");
+            println!("\nCPU time per request of the serving process, µs (median of rounds)");
             println!(
                 "{:<4} {:<27} {:>9} {:>10} {:>7} {:>9} {:>8} {:>19} {:>10} {:>17} {:>11}",
                 "cell",
@@ -149,7 +150,7 @@ impl Report {
 
     pub(crate) fn latency(&mut self, id: &'static str, latency: &Latency) {
         println!(
-            "\n{id}: a forwarded GET, one connection each way, {} samples in turn, µs",
+            "\n{id}: a forwarded GET, one connection each way, {} alternating samples, µs",
             latency.samples()
         );
         for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
@@ -161,7 +162,7 @@ impl Report {
             }
             println!();
         }
-        // Only HTTP/1.1 is gated; HTTP/2 is shown beside it.
+        // Only HTTP/1.1 has a gate; HTTP/2 is for information.
         if id == "P15" {
             self.gate_latency(latency.quantile(0.5));
         }
@@ -192,17 +193,16 @@ impl Report {
         });
     }
 
-    /// What counting takes, beside what the whole request takes.
+    /// Prints the cost of recording, beside that of the whole request.
     pub(crate) fn account(&mut self, nanoseconds: f64, request_micros: f64) {
         let share = nanoseconds / 10.0 / request_micros;
-        println!("account: {nanoseconds:.0} ns to count a request of {request_micros:.2} µs");
+        println!("account: {nanoseconds:.0} ns to record a request of {request_micros:.2} µs");
         self.gate("account", "% of the cheapest request", share, Side::AtMost, ACCOUNT_PERCENT_MAX);
     }
 
     pub(crate) fn idle_watchers(&mut self, bytes: f64) {
         println!(
-            "\nP19: {} watchers that nothing is told, a TLS connection each: {:.1} KB of memory for \
-             each",
+            "\nP19: {} idle watchers, a TLS connection each: {:.1} KB of memory for each",
             fanout::WATCHERS,
             bytes / 1e3
         );
@@ -213,10 +213,10 @@ impl Report {
         let (ratios, size) = (fanout.ratios(), fanout.size);
         let (low, high) = (ratios[0], ratios[ratios.len() - 1]);
         println!(
-            "\nP18: {} watchers, changes of {} ({} B an event); {} / {} events delivered\n  \
-             processor time per delivered event: apiserver {:.2} µs (its writes taken off), listless \
-             {:.2} µs, a bare server {:.2} µs; listless delivers {:.0} events per processor second\n  \
-             ratio {:.2}× ({low:.2}-{high:.2}), of a bare server {:.2}×",
+            "\nP18: {} watchers, changes of {} ({} B an event); {} / {} events delivered\n  CPU \
+             time per delivered event: apiserver {:.2} µs (its writes subtracted), listless {:.2} \
+             µs, a bare server {:.2} µs; listless delivers {:.0} events per CPU second\n  ratio \
+             {:.2}× ({low:.2}-{high:.2}), of a bare server {:.2}×",
             fanout::WATCHERS,
             size.what,
             fanout.event_bytes,
@@ -236,7 +236,8 @@ impl Report {
 
     pub(crate) fn staleness(&mut self, staleness: &Staleness) {
         println!(
-            "\nP20: how much later an event comes than straight, {} events at {} per second, ms",
+            "\nP20: delay of an event compared with the direct watch, {} events at {} per second, \
+             ms",
             staleness.samples(),
             staleness::EVENTS_PER_SECOND
         );
@@ -262,7 +263,7 @@ impl Report {
         });
     }
 
-    /// What all of the above cost the apiserver besides the direct halves.
+    /// Prints the apiserver's load from all of the above, besides the direct halves.
     pub(crate) async fn requests_upstream(&self, setup: &Setup) -> Result<()> {
         let (_, watches) = setup.arrived().await?;
         println!("watches of pods that reached the apiserver in the whole run: {watches}");
@@ -271,8 +272,8 @@ impl Report {
 
     pub(crate) fn closing(&self) {
         println!(
-            "\n*  processor time of the apiserver per request that Listless answered meanwhile\n\
-             ** a server from the same libraries that has the bytes and does nothing else\n"
+            "\n*  CPU time of the apiserver per request that Listless answered meanwhile\n** a \
+             server from the same libraries that only has the bytes\n"
         );
         self.gates.iter().for_each(Gate::print);
         println!("gates: {} passed, {} failed", self.gates.len() - self.missed(), self.missed());
@@ -282,15 +283,15 @@ impl Report {
         self.gates.iter().filter(|gate| !gate.holds()).count()
     }
 
-    /// Whether a gate of the cell measured last is missed.
+    /// Reports whether the last cell missed a gate.
     pub(crate) fn missed_last(&self) -> bool {
         let last = self.gates.last().map(|gate| gate.cell);
         self.gates.iter().any(|gate| Some(gate.cell) == last && !gate.holds())
     }
 
-    /// The cell measured last is measured once more; what was found the first time stays printed.
+    /// Discards the last cell's gates for a second measurement. Its figures stay printed.
     pub(crate) fn again(&mut self) {
-        println!("     missed; a machine that is busy otherwise does that, so once more:");
+        println!("missed; other load on the machine can cause that, so it is measured again:");
         let last = self.gates.last().map(|gate| gate.cell);
         self.gates.retain(|gate| Some(gate.cell) != last);
     }
@@ -299,7 +300,7 @@ impl Report {
 // === impl Gate ===
 
 impl Gate {
-    /// A ratio that is not a number holds nothing.
+    /// Reports whether the figure meets its limit. A ratio that is not a number does not.
     fn holds(&self) -> bool {
         let limit = self.here.map_or(self.limit, |(limit, _)| limit);
         match self.side {
@@ -332,7 +333,7 @@ impl Side {
     }
 }
 
-/// Processor, cores, memory and kernel; nothing that names the machine.
+/// Describes the processor, cores, memory and kernel, without the machine's name.
 fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");

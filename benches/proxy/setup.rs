@@ -1,4 +1,4 @@
-//! What is measured: a control plane full of pods, and `listless local` as it is shipped.
+//! The measured system: a control plane with many pods, and the shipped `listless local`.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,9 +20,9 @@ use crate::{
     wire::{Connection, Endpoint},
 };
 
-/// Values of the label `app`: ten pods each of 5 000.
+/// The number of values of the label `app`: ten pods each of 5 000.
 pub(crate) const APPS: u32 = 500;
-/// Values of the label `poller`: fifty pods each of 5 000.
+/// The number of values of the label `poller`: fifty pods each of 5 000.
 pub(crate) const POLLERS: u32 = 100;
 
 const SYNC_LIMIT: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ const SETTLE: Duration = Duration::from_secs(3);
 const WATCHERS_SETTLE: Duration = Duration::from_secs(1);
 const IDLE_MEASURE: Duration = Duration::from_secs(8);
 
-/// Pods are held from the start and every other read goes upstream unchanged.
+/// Pods are cached from the start; every other read is forwarded unchanged.
 const CONFIG: &str = "\
 apiVersion: listless.dev/v1alpha1
 kind: ProxyConfiguration
@@ -49,7 +49,7 @@ repeatPolls:
   action: off
 ";
 
-/// Everything under test, running.
+/// The running system under test.
 pub(crate) struct Setup {
     pub(crate) direct: Endpoint,
     pub(crate) through: Endpoint,
@@ -61,7 +61,7 @@ pub(crate) struct Setup {
     plane: ControlPlane,
 }
 
-/// Cores used while nobody asks anything.
+/// The cores used without requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdleLoad {
     pub(crate) apiserver: f64,
@@ -69,8 +69,7 @@ pub(crate) struct IdleLoad {
     pub(crate) listless: f64,
 }
 
-/// Builds the binary with a cargo profile: the one that cargo built beside this program has the features
-/// of the tests.
+/// Builds the binary with a cargo profile. The binary beside this program has test features.
 fn build(profile: &str) -> Result<PathBuf> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let status = Command::new(cargo)
@@ -80,7 +79,7 @@ fn build(profile: &str) -> Result<PathBuf> {
     ensure!(status.success(), "the build with the profile {profile} failed");
     // TARGET/release/listless, beside which each profile has its folder.
     let built = Path::new(env!("CARGO_BIN_EXE_listless"));
-    let target = built.ancestors().nth(2).context("no target folder")?;
+    let target = built.ancestors().nth(2).context("there is no target folder")?;
     Ok(target.join(profile).join("listless"))
 }
 
@@ -104,12 +103,12 @@ impl Setup {
         synced(&through, &data).with_context(|| listless.log())?;
         let list = request_once(&direct, &data.collection())?;
         let counted = list.matches("\"uid\":").count();
-        ensure!(counted >= data.pods as usize, "only {counted} objects are there");
+        ensure!(counted >= data.pods as usize, "only {counted} objects were created");
         pause(SETTLE);
         Ok(Self { direct, through, data, json_bytes: list.len(), counts_before, listless, plane })
     }
 
-    /// The bare server with these answers.
+    /// Starts the bare server with these responses.
     pub(crate) fn bare(&self, answers: Vec<(String, Vec<u8>)>) -> Result<Bare> {
         Bare::start(&self.plane.kubeconfig(User::Admin)?, &self.direct, &answers)
     }
@@ -130,17 +129,17 @@ impl Setup {
         self.listless.resident_bytes()
     }
 
-    /// A client that writes straight, several requests at a time.
+    /// Returns a client that writes directly, several requests at a time.
     pub(crate) fn writing_client(&self) -> Result<Client> {
         self.plane.client(User::Admin, Protocol::Http1)
     }
 
-    /// A client that reads through Listless.
+    /// Returns a client that reads through Listless.
     pub(crate) fn reading_client(&self) -> Client {
         self.listless.client(Protocol::Http1)
     }
 
-    /// Lets connections that were opened or closed come to rest.
+    /// Waits until opened and closed connections have settled.
     pub(crate) async fn settle(&self) {
         tokio::time::sleep(WATCHERS_SETTLE).await;
     }
@@ -149,14 +148,15 @@ impl Setup {
         self.plane.version().release()
     }
 
-    /// LISTs and WATCHes of pods that reached the apiserver since before Listless was started.
+    /// Returns the LISTs and WATCHes of pods that reached the apiserver since before the start of
+    /// Listless.
     pub(crate) async fn arrived(&self) -> Result<(u64, u64)> {
         let now = self.plane.request_counts().await?;
         let since = |verb| now.arrived(verb, "pods") - self.counts_before.arrived(verb, "pods");
         Ok((since("LIST"), since("WATCH")))
     }
 
-    /// What the processes use by themselves: informers, leases, bookmarks.
+    /// Measures the processes' own load: informers, leases, bookmarks.
     pub(crate) fn idle_load(&self) -> Result<IdleLoad> {
         let read = || {
             Ok::<_, anyhow::Error>([self.apiserver_cpu()?, self.etcd_cpu()?, self.listless_cpu()?])
@@ -180,7 +180,7 @@ fn synced(through: &Endpoint, data: &LoadData) -> Result<()> {
             return Ok(());
         }
         if Instant::now() > deadline {
-            bail!("no answer from memory: {} {}", answer.status, answer.cache_status());
+            bail!("no response from memory: {} {}", answer.status, answer.cache_status());
         }
         pause(Duration::from_millis(100));
     }
@@ -193,7 +193,7 @@ fn request_once(endpoint: &Endpoint, target: &str) -> Result<String> {
     Ok(String::from_utf8(answer.body.to_vec())?)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the measures are of stretches of time")]
+#[expect(clippy::disallowed_methods, reason = "measurements are over real time")]
 fn pause(length: Duration) {
     std::thread::sleep(length);
 }

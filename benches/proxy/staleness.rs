@@ -1,4 +1,4 @@
-//! How much later an event comes through Listless than straight, event by event.
+//! The delay of an event through Listless against the direct watch, event by event.
 
 use std::time::Duration;
 
@@ -6,13 +6,14 @@ use anyhow::{Result, ensure};
 
 use crate::{setup::Setup, watchers::Watchers, writer::Writer};
 
-/// The rate the target names.
+/// The rate in the target.
 pub(crate) const EVENTS_PER_SECOND: f64 = 100.0;
 const LENGTH: Duration = Duration::from_secs(20);
-/// Events of writes under way at once must not wait for each other's objects.
+/// The number of objects. Concurrent writes must not wait for each other's objects.
 const OBJECTS: u64 = 20;
 
-/// Delays behind the direct watch in milliseconds, in order of size; negative where it was slower.
+/// The sorted delays behind the direct watch in milliseconds. Negative if the direct watch was
+/// slower.
 #[derive(Clone, Debug)]
 pub(crate) struct Staleness(Vec<f64>);
 
@@ -27,7 +28,7 @@ pub(crate) async fn measure(setup: &Setup) -> Result<Staleness> {
     straight.are_told(events).await?;
     through.are_told(events).await?;
     let (straight, through) = (straight.first(), through.first());
-    ensure!(straight.text == through.text, "the two were told different things");
+    ensure!(straight.text == through.text, "the two watchers received different events");
     let behind = straight.at.iter().zip(&through.at).map(|(straight, through)| {
         let later = through.saturating_duration_since(*straight).as_secs_f64();
         (later - straight.saturating_duration_since(*through).as_secs_f64()) * 1e3
@@ -44,7 +45,7 @@ impl Staleness {
         self.0.len()
     }
 
-    /// The delay that so large a share does not exceed.
+    /// Returns the delay that this fraction does not exceed.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         let index = (self.0.len() as f64 * share) as usize;
         self.0.get(index.min(self.0.len().saturating_sub(1))).copied().unwrap_or_default()

@@ -1,7 +1,7 @@
-//! Many watches of the same objects, each on a connection of its own and read as it comes.
+//! Many watches of the same objects, each read on a connection of its own.
 //!
-//! All must be told the same: the first keeps what it was told, of the others events and bytes are
-//! counted.
+//! All must receive the same events: the first watcher's are stored, the others' events and bytes
+//! are counted.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -24,15 +24,15 @@ use crate::wire::Endpoint;
 const OPENED_AT_ONCE: usize = 32;
 const TOLD_LIMIT: Duration = Duration::from_secs(60);
 
-/// Open watches.
+/// The open watches.
 pub(crate) struct Watchers {
     told: Vec<watch::Receiver<Told>>,
-    /// What the first was told.
+    /// The events of the first watcher.
     first: Arc<Mutex<First>>,
     _tasks: JoinSet<()>,
 }
 
-/// What one watcher was told so far.
+/// The counts of one watcher so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Told {
     events: u64,
@@ -40,18 +40,18 @@ struct Told {
     ended: bool,
 }
 
-/// What the first watcher was told, and when.
+/// The events of the first watcher and their times.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct First {
     pub(crate) text: Vec<u8>,
-    /// One for each event.
+    /// One time for each event.
     pub(crate) at: Vec<Instant>,
 }
 
 // === impl Watchers ===
 
 impl Watchers {
-    /// Opens so many; `served` is what `Cache-Status` must say.
+    /// Opens this many watches. `served` is the required `Cache-Status`.
     pub(crate) async fn open(
         endpoint: &Endpoint,
         target: &str,
@@ -70,7 +70,7 @@ impl Watchers {
         Ok(Self { told, first, _tasks: tasks })
     }
 
-    /// Waits until all were told so many events, and all the same number of bytes.
+    /// Waits until all have received this many events and the same number of bytes.
     pub(crate) async fn are_told(&mut self, events: u64) -> Result<()> {
         let whole = |told: &Told| told.ended || told.events >= events;
         for told in &mut self.told {
@@ -80,12 +80,12 @@ impl Watchers {
         let first = of(&self.told[0]);
         ensure!(first.events == events && !first.ended, "{events} events are {first:?}");
         match self.told.iter().map(of).find(|told| *told != first) {
-            Some(other) => bail!("one was told {first:?}, another {other:?}"),
+            Some(other) => bail!("one received {first:?}, another {other:?}"),
             None => Ok(()),
         }
     }
 
-    /// What the first was told.
+    /// Returns the events of the first watcher.
     pub(crate) fn first(&self) -> First {
         self.first.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -118,7 +118,7 @@ async fn read(mut body: Incoming, told: watch::Sender<Told>, kept: Option<Arc<Mu
     while let Some(Ok(frame)) = body.frame().await {
         let now = Instant::now();
         let Ok(data) = frame.into_data() else { continue };
-        // An event ends with the only line break it has.
+        // An event ends with its only line break.
         let events = memchr::memchr_iter(b'\n', &data).count();
         if let Some(kept) = &kept {
             let mut first = kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
-//! One kept-alive HTTP/1.1 connection over TLS, as lean as a client can be: the load shares the
-//! cores with the servers it measures.
+//! One kept-alive HTTP/1.1 connection over TLS with minimal overhead, because the load shares the
+//! cores with the servers.
 //!
-//! It trusts the server under test to frame correctly and fails loudly when it does not.
+//! It expects correct framing from the server, and fails otherwise.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -23,7 +23,7 @@ use rustls::{
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 const READ_BYTES: usize = 64 * 1024;
 
-/// Where a server listens, whom it is trusted by, and the token to show it.
+/// The address of a server, its trusted roots, and a token for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     pub(crate) authority: String,
@@ -31,23 +31,23 @@ pub(crate) struct Endpoint {
     roots: Arc<RootCertStore>,
 }
 
-/// A connection that is used for one request after the other.
+/// A connection that is used for sequential requests.
 pub(crate) struct Connection {
     stream: StreamOwned<ClientConnection, TcpStream>,
-    /// What was read and not yet consumed.
+    /// Bytes read but not yet consumed.
     buffer: Vec<u8>,
     filled: usize,
-    /// An answer is to come.
+    /// `true` while a response is expected.
     awaits: bool,
-    /// How the answer being read is framed, once its head is there.
+    /// The framing of the current response, once its head is read.
     framing: Option<Framing>,
     head_end: usize,
     next_chunk: usize,
-    /// The body as far as it came in chunks.
+    /// The decoded chunks of the body so far.
     unchunked: Vec<u8>,
 }
 
-/// An answer, valid until the next request.
+/// A response, valid until the next request.
 #[derive(Clone, Copy)]
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
@@ -55,7 +55,7 @@ pub(crate) struct Answer<'a> {
     pub(crate) body: &'a [u8],
 }
 
-/// How the body of an answer is framed.
+/// The framing of a response's body.
 #[derive(Clone, Copy)]
 enum Framing {
     Length(usize),
@@ -65,7 +65,7 @@ enum Framing {
 // === impl Endpoint ===
 
 impl Endpoint {
-    /// The first cluster and user of a kubeconfig with embedded credentials.
+    /// Reads the first cluster and user of a kubeconfig with embedded credentials.
     pub(crate) fn from_kubeconfig(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)?;
         let config: serde_json::Value = serde_saphyr::from_str(&text)?;
@@ -85,13 +85,14 @@ impl Endpoint {
         })
     }
 
-    /// Another server for the same token.
+    /// Returns another server for the same token.
     pub(crate) fn at(&self, authority: &str, roots: RootCertStore) -> Self {
         let token = self.token.clone();
         Self { authority: authority.to_owned(), token, roots: Arc::new(roots) }
     }
 
-    /// TLS 1.3 with AES-128-GCM only: both servers must pay for the same cipher.
+    /// Returns a configuration with TLS 1.3 and AES-128-GCM only: both servers must use the same
+    /// cipher.
     pub(crate) fn tls(&self, protocol: &[u8]) -> Result<Arc<ClientConfig>> {
         let provider = CryptoProvider {
             cipher_suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
@@ -105,12 +106,12 @@ impl Endpoint {
         Ok(Arc::new(config))
     }
 
-    /// The host without the port.
+    /// Returns the host without the port.
     pub(crate) fn host(&self) -> &str {
         self.authority.rsplit_once(':').map_or(&self.authority, |(host, _)| host)
     }
 
-    /// The bytes of a GET request.
+    /// Returns the bytes of a GET request.
     pub(crate) fn request(&self, target: &str) -> Vec<u8> {
         format!(
             "GET {target} HTTP/1.1\r\nHost: {}\r\nUser-Agent: listless-bench\r\nAccept: \
@@ -147,17 +148,17 @@ impl Connection {
         })
     }
 
-    /// From now on reading does not wait for bytes.
+    /// Makes reads non-blocking from now on.
     pub(crate) fn set_nonblocking(&self) -> Result<()> {
         Ok(self.stream.sock.set_nonblocking(true)?)
     }
 
-    /// Sends a request made by [`Endpoint::request`] and waits for its whole answer.
+    /// Sends a request made by [`Endpoint::request`] and waits for its whole response.
     pub(crate) fn exchange(&mut self, request: &[u8]) -> Result<Answer<'_>> {
         let begun = Instant::now();
         self.send(request)?;
         while !self.receive()? {
-            ensure!(begun.elapsed() < ANSWER_LIMIT, "no answer in {ANSWER_LIMIT:?}");
+            ensure!(begun.elapsed() < ANSWER_LIMIT, "no response in {ANSWER_LIMIT:?}");
         }
         self.answer()
     }
@@ -170,7 +171,7 @@ impl Connection {
         Ok(self.stream.flush()?)
     }
 
-    /// Reads once; true when the answer is there whole.
+    /// Reads once. Returns `true` when the response is complete.
     pub(crate) fn receive(&mut self) -> Result<bool> {
         let whole = self.read_once()?;
         self.awaits = !whole;
@@ -198,7 +199,7 @@ impl Connection {
         match self.framing {
             Some(Framing::Length(length)) => {
                 let end = self.head_end + length;
-                ensure!(self.filled <= end, "{} bytes after the answer", self.filled - end);
+                ensure!(self.filled <= end, "{} bytes after the response", self.filled - end);
                 Ok(self.filled == end)
             }
             Some(Framing::Chunked) => self.take_chunks(),
@@ -206,12 +207,12 @@ impl Connection {
         }
     }
 
-    /// Whether an answer is still to come, or to come whole.
+    /// Reports whether a response is still incomplete.
     pub(crate) fn awaits(&self) -> bool {
         self.awaits
     }
 
-    /// The answer that [`Connection::receive`] found to be whole.
+    /// Returns the complete response that [`Connection::receive`] found.
     pub(crate) fn answer(&self) -> Result<Answer<'_>> {
         let head = std::str::from_utf8(&self.buffer[..self.head_end])?;
         let status = head.get(9..12).context("no status line")?.parse()?;
@@ -222,7 +223,7 @@ impl Connection {
         Ok(Answer { status, head, body })
     }
 
-    /// Takes the chunks that are there; true after the last.
+    /// Consumes the chunks that have arrived. Returns `true` after the last one.
     fn take_chunks(&mut self) -> Result<bool> {
         loop {
             let rest = &self.buffer[self.next_chunk..self.filled];
@@ -243,12 +244,12 @@ impl Connection {
 // === impl Answer ===
 
 impl Answer<'_> {
-    /// A header's value; names are compared without regard to case.
+    /// Returns a header's value. Names are compared without case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         header(self.head, name)
     }
 
-    /// What Listless says it did; empty from anyone else.
+    /// Returns the Cache-Status of Listless. Empty from other servers.
     pub(crate) fn cache_status(&self) -> &str {
         self.header("cache-status").unwrap_or_default()
     }
@@ -265,6 +266,6 @@ fn framing(head: &str) -> Result<Framing> {
     }
     match header(head, "transfer-encoding") {
         Some("chunked") => Ok(Framing::Chunked),
-        other => bail!("an answer without length, transfer-encoding {other:?}"),
+        other => bail!("a response without length, transfer-encoding {other:?}"),
     }
 }

@@ -1,6 +1,6 @@
-//! Config maps that change at a steady rate, straight at the apiserver.
+//! Config maps that change at a steady rate, written directly to the apiserver.
 //!
-//! Their managed fields are short, so that a write costs the apiserver as little as it can.
+//! Their managed fields are short, so that a write costs the apiserver little.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     setup::Setup,
 };
 
-/// The namespace of what changes; Listless holds its config maps from the start.
+/// The namespace of the changing objects. Listless caches its config maps from the start.
 pub(crate) const NAMESPACE: &str = "fanout";
 
 const CAUGHT_UP_LIMIT: Duration = Duration::from_secs(30);
@@ -30,7 +30,7 @@ pub(crate) struct Writer {
 // === impl Writer ===
 
 impl Writer {
-    /// Makes the objects, told apart from others by a label.
+    /// Creates the objects with a label of their own.
     pub(crate) async fn new(
         setup: &Setup,
         label: &'static str,
@@ -55,7 +55,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// A watch of its objects from a version on.
+    /// Returns a watch of the objects from a version.
     pub(crate) fn watch_from(&self, version: &str) -> String {
         format!(
             "{}?watch=1&labelSelector=bench%3D{}&resourceVersion={version}",
@@ -64,7 +64,7 @@ impl Writer {
         )
     }
 
-    /// Writes once and waits until Listless knows of it; the version of that write.
+    /// Writes once and waits until Listless has the change. Returns the version of that write.
     pub(crate) async fn settled(&self, setup: &Setup) -> Result<String> {
         let version = self.write(0, 0).await?;
         let target = format!("{}?labelSelector=bench%3D{}", collection(), self.label);
@@ -79,18 +79,18 @@ impl Writer {
             if hit && at.parse::<u64>()? >= version.parse::<u64>()? {
                 return Ok(version);
             }
-            ensure!(Instant::now() < deadline, "Listless does not hold {target}");
+            ensure!(Instant::now() < deadline, "Listless does not cache {target}");
         }
     }
 
-    /// Writes at a rate for a while; how many writes there were.
+    /// Writes at a rate for a while. Returns the number of writes.
     pub(crate) async fn write_for(&self, length: Duration, per_second: f64) -> Result<u64> {
         let writes = (length.as_secs_f64() * per_second).round() as u64;
         let mut ticks = tokio::time::interval(Duration::from_secs_f64(per_second.recip()));
         let mut under_way: JoinSet<Result<()>> = JoinSet::new();
         for at in 1..=writes {
             ticks.tick().await;
-            // No object is written by two at a time, however slow the machine.
+            // No object has two concurrent writes, however slow the machine is.
             if under_way.len() as u64 >= self.objects
                 && let Some(written) = under_way.join_next().await
             {
@@ -113,7 +113,7 @@ impl Writer {
     }
 
     fn request(&self, number: u64, at: u64) -> Request {
-        // Never what is there already: that would be no event.
+        // The content always changes, because an equal one would cause no event.
         let stamp = format!("{at}-{:?}", std::time::SystemTime::now());
         let patch = json!({"data": {"at": stamp}}).to_string();
         Request::new(Method::PATCH, &format!("{}/{}", collection(), self.name(number)))

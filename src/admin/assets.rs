@@ -1,4 +1,4 @@
-//! The page itself: three files that are part of the program and load nothing from elsewhere.
+//! The three files of the page. They are compiled in and load nothing from other hosts.
 
 use http::{
     HeaderValue, Response,
@@ -33,11 +33,12 @@ const ASSETS: &[Asset] = &[
     Asset { path: "/page.svg", content_type: "image/svg+xml", text: include_str!("page/page.svg") },
 ];
 
-/// Nothing but these files and the data of this address; no script or style within a document.
+/// The content security policy: only these files and this address's data; no inline script or
+/// style.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The file at a path, if it is one of the page.
+/// Returns the page's file at a path.
 pub(super) fn find(path: &str) -> Option<Response<Body>> {
     let asset = ASSETS.iter().find(|asset| asset.path == path)?;
     let mut response = Response::new(Body::full(asset.text));

@@ -1,6 +1,6 @@
-//! A stream of events: requests as they are answered, each second of the timeline, how it stands.
+//! The event stream: requests as they are answered, each second of the timeline, and the status.
 //!
-//! Bounded by what the tap allows; a reader that is too slow loses requests and is told how many. The
+//! The tap bounds the number of streams. A slow reader loses requests and receives their count. The
 //! data path never waits for a stream.
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
@@ -18,27 +18,27 @@ use crate::{
     tap::{Filter, Listening, Tapped, TooMany},
 };
 
-/// Which events a stream has.
+/// The kinds of events in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kinds {
-    /// All of them.
+    /// All events.
     All,
-    /// Requests.
+    /// Requests only.
     Requests,
-    /// The timeline, and how it stands.
+    /// The timeline and the status only.
     Status,
 }
 
-/// One stream.
+/// One open stream.
 struct Events {
     sources: Arc<Sources>,
     kinds: Kinds,
     tapped: Listening,
     points: watch::Receiver<u64>,
-    /// The second that was last told.
+    /// The last second of the timeline that was sent.
     told_until: u64,
     status_at: Instant,
-    /// What is to be sent before anything else.
+    /// The events to send before all others.
     first: VecDeque<String>,
 }
 
@@ -47,16 +47,16 @@ struct Lost {
     lost: u64,
 }
 
-/// Requests that are sent in one piece.
+/// The maximum number of requests in one chunk.
 const REQUESTS_MAX: usize = 64;
 
-/// How often it is told how it stands.
+/// The period of status events.
 const STATUS_PERIOD: Duration = Duration::from_secs(2);
 
-/// A browser whose stream broke off comes back after so many milliseconds.
+/// The time after which a browser reconnects a broken stream.
 const RETRY: &str = "retry: 2000\n\n";
 
-/// A stream of what the parameters ask for.
+/// Opens a stream of the events that the parameters select.
 pub(super) fn open(sources: &Arc<Sources>, parameters: &Parameters) -> Result<Body, TooMany> {
     let text = |name| parameters.get(name).map(str::to_owned);
     let filter = Filter {
@@ -93,7 +93,7 @@ pub(super) fn open(sources: &Arc<Sources>, parameters: &Parameters) -> Result<Bo
 // === impl Events ===
 
 impl Events {
-    /// What is to be sent next; waits until there is something.
+    /// Waits for the next chunk and returns it.
     async fn next(&mut self) -> String {
         if let Some(first) = self.first.pop_front() {
             return first;
@@ -105,7 +105,7 @@ impl Events {
             () = tokio::time::sleep_until(self.status_at) => {
                 self.status_at = Instant::now() + STATUS_PERIOD;
                 match self.kinds {
-                    // A comment at least: it shows that the other side is still there.
+                    // An empty comment at least: a write detects a closed connection.
                     Kinds::Requests => ":\n\n".to_owned(),
                     Kinds::All | Kinds::Status => self.status(),
                 }
@@ -138,7 +138,7 @@ impl Events {
     }
 }
 
-/// JSON has no line breaks of its own, so that one line is enough.
+/// Formats one event. JSON has no raw line breaks, so one `data` line is enough.
 fn event(kind: &str, data: &impl Serialize) -> String {
     let data = serde_json::to_string(data).expect("texts and numbers are JSON");
     format!("event: {kind}\ndata: {data}\n\n")

@@ -1,4 +1,4 @@
-//! What would happen to a request that is described by parameters: `method`, `url`, `header`.
+//! The explanation of a request given by the parameters `method`, `url` and `header`.
 
 use http::Uri;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{Sources, parameters::Parameters};
 use crate::explain::{self, Question, Told};
 
-/// The question and its answer.
+/// The described request and its explanation.
 #[derive(Serialize)]
 struct Document<'a> {
     method: &'a str,
@@ -14,14 +14,15 @@ struct Document<'a> {
     told: Vec<Told>,
 }
 
-/// The answer as JSON, or what is wrong with the question.
+/// Returns the explanation as JSON, or the error in the parameters.
 pub(super) fn document(sources: &Sources, parameters: &Parameters) -> Result<String, String> {
     let method = explain::method(parameters.get("method").unwrap_or("GET"));
     let method = method.map_err(|error| format!("method: {error}"))?;
-    let url = parameters.get("url").ok_or("url: required, such as /api/v1/pods")?.trim();
+    let url =
+        parameters.get("url").ok_or("url: required; pass a path such as /api/v1/pods")?.trim();
     let uri: Uri = url.parse().map_err(|error| format!("url: {error}"))?;
     if uri.path().is_empty() || uri.path() == "*" {
-        return Err("url: has no path".to_owned());
+        return Err("url: has no path; pass one such as /api/v1/pods".to_owned());
     }
     let headers = explain::headers(parameters.all("header")).map_err(|error| error.to_string())?;
     let question = Question { method: &method, uri: &uri, headers: &headers };

@@ -1,25 +1,25 @@
-//! Whom a browser believes it talks to: no other site may read the admin address through it.
+//! The host check: no other site may read the admin address through a browser.
 //!
-//! A name that an attacker owns can be made to lead to this machine (DNS rebinding), so only addresses,
-//! localhost and names the operator gave are answered. What has no names in it stays open: health and
-//! metrics, which are scraped under any name.
+//! An attacker can point a host name of theirs at this machine (DNS rebinding). Only IP addresses,
+//! localhost and the operator's names are accepted as host. Health checks and metrics name no
+//! objects and accept any host, because scrapers use any name.
 
 use std::net::IpAddr;
 
 use http::{HeaderMap, Request, header::HOST};
 
-/// Whether the answer may be read under the name that was asked for.
+/// The result of the host check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It may.
+    /// The host is accepted.
     Welcome,
-    /// The name could be anybody's.
+    /// The host is unknown and may belong to anybody.
     Misdirected,
-    /// Another site asks, in a browser.
+    /// A page of another site sent the request.
     CrossSite,
 }
 
-/// Looks at a request's host, and at what a browser says of who asks.
+/// Checks a request's host and the origin that the browser reports.
 pub(super) fn verdict<B>(request: &Request<B>, names: &[String]) -> Verdict {
     let absolute = request.uri().authority().map(http::uri::Authority::as_str);
     let mut hosts = request.headers().get_all(HOST).iter();
@@ -43,13 +43,14 @@ fn is_known(authority: &str, names: &[String]) -> bool {
 fn without_port(authority: &str) -> &str {
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     match authority.rsplit_once(':') {
-        // The colons of an address of version 6 stand in brackets.
+        // The colons of an IPv6 address are in brackets.
         Some((host, port)) if is_port(port) && (host.ends_with(']') || !host.contains(':')) => host,
         _ => authority,
     }
 }
 
-/// A page of another site cannot read the answer, but could hold streams open.
+/// Reports whether another site's page sent the request. It cannot read the response, but it could
+/// hold streams open.
 fn is_cross_site(headers: &HeaderMap) -> bool {
     headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site")
         && headers.get("sec-fetch-mode").is_none_or(|mode| mode != "navigate")
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_localhost_and_given_names_are_welcome() {
+    fn addresses_localhost_and_configured_names_are_accepted() {
         let names = ["listless.shop.svc".to_owned()];
         for host in [
             "127.0.0.1",
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_could_be_anybodys_is_not() {
+    fn an_unknown_name_is_refused() {
         for host in [
             "evil.example",
             "evil.example:7444",
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_another_site_is_refused_and_a_link_on_it_is_followed() {
+    fn a_request_of_another_sites_page_is_refused_and_a_link_is_followed() {
         let mut request = asked("localhost");
         request.headers_mut().insert("sec-fetch-site", "cross-site".parse().unwrap());
         assert_eq!(verdict(&request, &[]), Verdict::CrossSite);

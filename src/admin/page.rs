@@ -1,4 +1,4 @@
-//! One answer per path.
+//! The routes of the admin server.
 
 use std::sync::Arc;
 
@@ -21,15 +21,15 @@ const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 
-/// What there is on the two addresses, told to who asks for anything else.
+/// The path list in the response to an unknown path.
 const PROBE_PATHS: &str = "/livez\n/readyz\n/readyz?verbose\n/metrics\n";
 const OPERATOR_PATHS: &str = "/\n/debug/replicas\n/api/v1/status\n/api/v1/report\n\
                               /api/v1/top\n/api/v1/timeline\n\
                               /api/v1/explain?method=GET&url=/api/v1/pods\n/api/v1/events\n";
 
-/// Said to who came under a name that could be anybody's.
-const MISDIRECTED: &str = "this address is shown under IP addresses, localhost and the names that \
-                           --admin-name gives\n";
+/// The response to an unknown host.
+const MISDIRECTED: &str = "this host name is not accepted here: use an IP address or localhost, or \
+                           pass the name with --admin-name\n";
 
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
@@ -67,12 +67,19 @@ fn find<B>(sources: &Arc<Sources>, audience: Audience, request: &Request<B>) -> 
         (_, Audience::Operators) => match guard::verdict(request, &sources.names) {
             Verdict::Welcome => shown(sources, method, uri),
             Verdict::Misdirected => page(StatusCode::MISDIRECTED_REQUEST, TEXT, MISDIRECTED.into()),
-            Verdict::CrossSite => page(StatusCode::FORBIDDEN, TEXT, "another site asks\n".into()),
+            Verdict::CrossSite => page(
+                StatusCode::FORBIDDEN,
+                TEXT,
+                "requests from other sites are \
+                                                                     refused: open this address \
+                                                                     directly\n"
+                    .into(),
+            ),
         },
     }
 }
 
-/// What tells of requests and objects.
+/// Answers the paths that show requests and objects.
 fn shown(sources: &Arc<Sources>, method: &Method, uri: &Uri) -> Response<Body> {
     let parameters = Parameters::of(uri);
     match uri.path() {
@@ -101,10 +108,10 @@ fn json(document: String) -> Response<Body> {
 }
 
 fn not_found(paths: &str) -> Response<Body> {
-    page(StatusCode::NOT_FOUND, TEXT, format!("not found; there is:\n{paths}"))
+    page(StatusCode::NOT_FOUND, TEXT, format!("not found; use one of these paths:\n{paths}"))
 }
 
-/// A document, or what is wrong with the question.
+/// Responds with a document, or with the error in the parameters.
 fn told(document: Result<String, String>) -> Response<Body> {
     match document {
         Ok(document) => json(document),
@@ -131,7 +138,7 @@ fn all_pass(parts: &[Part]) -> bool {
     parts.iter().all(|part| part.ready)
 }
 
-/// The apiserver's form: `ok`, or a line for each check when asked for or when one fails.
+/// Formats checks like the apiserver: `ok`, or one line per check if verbose or failed.
 fn checks(name: &str, parts: &[Part], verbose: bool) -> Response<Body> {
     let passed = all_pass(parts);
     let code = if passed { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -221,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn readiness_names_what_is_not_ready() {
+    async fn readiness_names_the_part_that_is_not_ready() {
         let setup = setup();
         let listener = setup.sources.ready.register("listener");
         drop(setup.sources.ready.register("upstream"));
@@ -244,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_drain_ends_readiness_and_not_life() {
+    async fn a_drain_ends_readiness_but_not_liveness() {
         let setup = setup();
         setup.drain.begin(tokio::time::Instant::now());
         let (code, text) = setup.probe("/readyz").await;
@@ -254,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_data_path_that_no_longer_moves_is_not_alive() {
+    async fn a_stuck_data_path_is_not_alive() {
         let setup = setup();
         advance(HEARTBEAT_MAX + Duration::from_secs(1)).await;
         let expected = "[-]data-path failed\nlivez check failed\n";
@@ -264,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn probes_are_not_shown_what_operators_see() {
+    async fn probe_addresses_do_not_serve_operator_paths() {
         let setup = setup();
         for uri in ["/debug/replicas", "/api/v1/report", "/api/v1/top"] {
             assert_eq!(setup.probe(uri).await.0, 404, "{uri}");
@@ -273,9 +280,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn probes_and_operators_are_shown_the_same_metrics() {
+    async fn both_audiences_see_the_same_metrics() {
         let setup = setup();
-        // The process's own figures change from one moment to the next; the order is by chance.
+        // The process's own figures change at any time, and their order is random.
         let steady = |(code, text): (u16, String)| {
             let lines = text.lines().filter(|line| !line.starts_with("process_"));
             (code, lines.map(str::to_owned).collect::<BTreeSet<_>>())
@@ -287,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_that_is_not_understood_is_refused() {
+    async fn invalid_parameters_are_refused() {
         let setup = setup();
         for uri in ["/api/v1/report?limit=many", "/api/v1/top?sort=colour", "/api/v1/top?x=1"] {
             assert_eq!(setup.get(Audience::Operators, uri).await.0, 400, "{uri}");
@@ -295,12 +302,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_path_that_is_listed_exists() {
+    async fn every_listed_path_exists() {
         let setup = setup();
         for audience in [Audience::Probes, Audience::Operators] {
             let (code, list) = setup.get(audience, "/nothing").await;
             assert_eq!(code, 404);
-            // A stream of events has no end to wait for.
+            // An event stream never ends, so its body is not collected.
             for path in list.lines().skip(1).filter(|path| *path != "/api/v1/events") {
                 let path: &'static str = path.to_owned().leak();
                 assert_eq!(setup.get(audience, path).await.0, 200, "{path}");
@@ -309,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_metrics_tell_readiness() {
+    async fn the_metrics_report_readiness() {
         let setup = setup();
         let (_, text) = setup.get(Audience::Operators, "/metrics").await;
         assert!(text.contains("\nlistless_ready 1\n"), "{text}");
@@ -319,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_can_be_changed() {
+    async fn only_read_methods_are_allowed() {
         let setup = setup();
         let request = Request::post("/metrics").body(()).unwrap();
         let response = answer(&setup.sources, Audience::Operators, &request);

@@ -9,7 +9,7 @@ use crate::{
     cache::{Link, ReplicaStatus, Start, State},
 };
 
-/// One replica; names may be added to it, not taken away.
+/// One replica. Fields may be added, but not removed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Replica<'a> {
@@ -40,7 +40,7 @@ struct Document<'a> {
     replicas: Vec<Replica<'a>>,
 }
 
-/// All replicas, one JSON document.
+/// Returns all replicas as one JSON document.
 pub(super) fn document(replicas: &[ReplicaStatus]) -> String {
     let document = Document { replicas: replicas.iter().map(Replica::from).collect() };
     serde_json::to_string_pretty(&document).expect("texts and numbers are JSON") + "\n"
@@ -80,7 +80,7 @@ impl<'a> From<&'a ReplicaStatus> for Replica<'a> {
     }
 }
 
-/// Whole milliseconds are enough for a page.
+/// Rounds to milliseconds.
 fn seconds(duration: Duration) -> f64 {
     duration.as_millis() as f64 / 1000.0
 }
@@ -91,7 +91,7 @@ mod tests {
     use crate::api::{GroupVersionResource, Scope, query::Query};
 
     #[test]
-    fn a_replica_is_told_in_kubernetes_words() {
+    fn a_replica_is_described_in_kubernetes_terms() {
         let pods = GroupVersionResource::new("", "v1", "pods");
         let status = ReplicaStatus {
             query: Query::all(pods, Scope::Namespace("shop".into())),

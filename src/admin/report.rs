@@ -2,23 +2,23 @@
 
 use crate::insight::{report::Report, sort::Sort};
 
-/// What may be asked of the report.
+/// The parameters of a report.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wanted {
-    /// At most so many polls.
+    /// The maximum number of polls.
     limit: Option<usize>,
     sort: Sort,
 }
 
-/// Rows that `top` shows unless it is told.
+/// The default number of rows for `top`.
 const TOP_ROWS: usize = 50;
 
-/// The report as JSON, or what is wrong with the question.
+/// Returns the report as JSON, or the error in the query.
 pub(super) fn report(report: Report, query: Option<&str>) -> Result<String, String> {
     Ok(Wanted::of(query)?.cut(report, usize::MAX).to_json())
 }
 
-/// Its first rows.
+/// Returns the first rows of the report.
 pub(super) fn top(report: Report, query: Option<&str>) -> Result<String, String> {
     Ok(Wanted::of(query)?.cut(report, TOP_ROWS).to_json())
 }
@@ -32,11 +32,11 @@ impl Wanted {
         for (name, value) in parameters.map(|pair| pair.split_once('=').unwrap_or((pair, ""))) {
             match name {
                 "limit" => {
-                    let limit = value.parse().map_err(|_| "limit: expected a number")?;
+                    let limit = value.parse().map_err(|_| "limit: pass a number")?;
                     wanted.limit = Some(limit);
                 }
                 "sort" => wanted.sort = value.parse::<Sort>().map_err(|error| error.to_string())?,
-                _ => return Err("expected limit=N or sort=WORD".to_owned()),
+                _ => return Err("use limit=N or sort=WORD".to_owned()),
             }
         }
         Ok(wanted)
@@ -55,7 +55,7 @@ mod tests {
     use crate::insight::report::Poll;
 
     #[test]
-    fn as_many_polls_as_asked_for_in_the_order_asked_for() {
+    fn a_report_has_the_requested_limit_and_order() {
         let poll = |requests| Poll { requests, ..Poll::default() };
         let all = Report { polls: (0..60).map(poll).collect(), ..Report::default() };
         let asked = |json: Result<String, String>| -> Vec<u64> {

@@ -1,4 +1,4 @@
-//! How Listless stands, in a few figures.
+//! The status document: a few key figures.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::{
     metrics::{ServedBy, Totals},
 };
 
-/// The whole of it; names may be added, not taken away.
+/// The whole document. Fields may be added, but not removed.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Status {
@@ -23,7 +23,7 @@ pub(super) struct Status {
     replicas: Replicas,
 }
 
-/// Requests of clients by what answered them, and what the apiserver answered.
+/// Client requests by what answered them, and the apiserver's responses.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Requests {
@@ -37,7 +37,7 @@ struct Requests {
     upstream_for_itself: u64,
 }
 
-/// What the apiserver did not have to answer, its work for Listless itself deducted.
+/// The load saved for the apiserver, net of Listless's own requests.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Saved {
@@ -58,7 +58,7 @@ struct Replicas {
 // === impl Status ===
 
 impl Status {
-    /// How it stands now.
+    /// Returns the current status.
     pub(super) fn of(sources: &Sources) -> Self {
         let Standing { mode, upstream, up, memory_limit_bytes } = (sources.standing)();
         let parts = page::ready_parts(sources);
@@ -78,7 +78,7 @@ impl Status {
         }
     }
 
-    /// The same as JSON, on one line.
+    /// Returns the status as one line of JSON.
     pub(super) fn document(&self) -> String {
         serde_json::to_string(self).expect("texts and numbers are JSON")
     }
@@ -133,7 +133,7 @@ mod tests {
     use crate::metrics::Origin;
 
     #[test]
-    fn what_listless_asks_for_itself_is_not_saved() {
+    fn listless_own_requests_are_not_saved() {
         let mut totals = Totals::default();
         assert_eq!(Saved::of(&totals), Saved { requests: 0, share: 0.0 });
         totals.answered[ServedBy::Cache as usize] = 70;

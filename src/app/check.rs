@@ -1,4 +1,4 @@
-//! `listless check`: asks as a kubeconfig's user, or as the pod's service account, and judges.
+//! `listless check`: runs preflight checks as a kubeconfig's user or the pod's service account.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -13,10 +13,10 @@ use crate::{
 
 use super::serve;
 
-/// Finds out what stands in Listless's way.
+/// Runs the preflight checks.
 pub fn check(options: &CheckOptions) -> anyhow::Result<Report> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_all().build().context("the runtime cannot be started")?;
+    let runtime = builder.enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(checked(options))
 }
 

@@ -1,7 +1,7 @@
-//! `listless gateway`: shared by many callers, each of whom comes with a token of its own.
+//! `listless gateway`: one proxy for many callers, each with a token of its own.
 //!
-//! Replicas are read with the identity of the pod's service account, or of a kubeconfig's user; no
-//! caller is ever lent it.
+//! Replicas are read with the identity of the pod's service account or of a kubeconfig's user. No
+//! caller ever gets that identity.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// Where the apiserver is known from.
+/// The source of the apiserver's address.
 enum Place {
     /// The pod's environment: host and port.
     Cluster(String, u16),
@@ -34,15 +34,15 @@ enum Place {
     Outside,
 }
 
-/// Whose certificate the listener shows.
+/// The source of the listener's certificate.
 enum Certificate {
-    /// The operator's, followed as its files change.
+    /// The operator's files, reloaded when they change.
     Files(tls::Files),
-    /// That of an authority of our own, made at each start.
+    /// A private authority, created at each start.
     Own,
 }
 
-/// Serves until a signal asks to stop.
+/// Serves until a stop signal.
 pub fn gateway(options: &GatewayOptions) -> anyhow::Result<()> {
     serve::run(&options.serving, async |shared| start(options, shared).await).map(drop)
 }
@@ -94,14 +94,20 @@ async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Star
     })
 }
 
-/// Under a key that ends with this process.
+/// Returns a token hasher with a random key that lives as long as the process.
 fn hasher() -> anyhow::Result<TokenHasher> {
     let mut key = [0; 32];
-    aws_lc_rs::rand::fill(&mut key).map_err(|_| anyhow::anyhow!("there are no random numbers"))?;
+    aws_lc_rs::rand::fill(&mut key).map_err(|_| {
+        anyhow::anyhow!(
+            "cannot read random numbers for \
+                                                                 the token key"
+        )
+    })?;
     Ok(TokenHasher::new(&key))
 }
 
-/// The user's entry stays as it is: every caller comes with its own.
+/// Writes a kubeconfig for the gateway. The user entry is copied unchanged: every caller sends its
+/// own token.
 fn write_kubeconfig(
     options: &GatewayOptions,
     server: &str,
@@ -113,8 +119,8 @@ fn write_kubeconfig(
         identity::redirected(path.as_deref(), context.as_deref(), server, authority_pem)?;
     if identity::has_only_certificate(&redirected) {
         tracing::warn!(
-            "the context's user has only a client certificate, which ends here: its requests \
-             arrive without a credential; use listless local for it"
+            "the context's user has only a client certificate, which a gateway cannot forward: its \
+             requests would have no credentials; use listless local for it"
         );
     }
     cli::write_kubeconfig(&redirected, file)?;
@@ -131,8 +137,7 @@ impl Place {
         let Some((host, port)) = identity::cluster_address() else { return Ok(Self::Outside) };
         if options.write_kubeconfig.is_some() {
             return Err(UsageError(
-                "--write-kubeconfig: in a cluster there is no kubeconfig to write it from; name \
-                 one with --kubeconfig"
+                "--write-kubeconfig: there is no kubeconfig to copy in a cluster; pass --kubeconfig"
                     .to_owned(),
             ));
         }
@@ -151,7 +156,7 @@ impl Place {
         }
     }
 
-    /// Outside, clients know this process and no Service.
+    /// Returns the leave time. Outside a cluster no Service leads clients here, so it is zero.
     fn leave_time(&self) -> Duration {
         match self {
             Self::Cluster(..) => LEAVE_TIME,
@@ -159,7 +164,7 @@ impl Place {
         }
     }
 
-    /// What CONNECT may lead to.
+    /// Returns the hosts that CONNECT may open.
     fn authorities(&self, access: &Access) -> Authorities {
         let known = serve::authorities(access.endpoint());
         match self {
@@ -179,15 +184,16 @@ impl Certificate {
             }
             (.., Place::Outside) => Ok(Self::Own),
             (.., Place::Cluster(..)) => Err(UsageError(
-                "--tls-cert and --tls-key are required in a cluster: its clients could not trust \
-                 an authority that is made anew at each start"
+                "--tls-cert and --tls-key are required in a cluster: clients cannot trust a \
+                 private authority that changes at each start; set both"
                     .to_owned(),
             )
             .into()),
         }
     }
 
-    /// What the listener shows, and the authority that clients must trust if it is ours.
+    /// Returns the listener's TLS settings, and the authority that clients must trust if it is
+    /// private.
     fn serve(
         self,
         hosts: &[String],

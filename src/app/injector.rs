@@ -1,7 +1,7 @@
-//! `listless injector`: the mutating webhook, and the care for its certificates.
+//! `listless injector`: the mutating webhook and its certificate rotation.
 //!
-//! Its listener is that of the data path, with another service behind it. What an answer came to is
-//! logged and counted, and told to the pod's owner by events if that was asked for.
+//! Its listener is that of the data path, with another service. Each outcome is logged and counted.
+//! It is also reported as an event to the pod's owner if configured.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -40,21 +40,21 @@ use crate::{
     },
 };
 
-/// What answers the apiserver.
+/// The webhook's request handler.
 struct Webhook {
     settings: Settings,
     events: Option<Events>,
     metrics: Metrics,
 }
 
-/// Where the apiserver asks.
+/// The path of the admission webhook.
 const PATH: &str = "/inject";
-/// The apiserver sends no larger objects.
+/// The maximum body size. The apiserver sends no larger objects.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// How long a body may take; the apiserver itself waits for five seconds in all.
+/// The timeout for a body. The apiserver waits five seconds in all.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves until a signal asks to stop.
+/// Serves until a stop signal.
 pub fn injector(options: &InjectorOptions) -> anyhow::Result<()> {
     let runtime = serve::runtime("injector", 1)?;
     let admin = serve::runtime("admin", 1)?;
@@ -66,7 +66,7 @@ pub fn injector(options: &InjectorOptions) -> anyhow::Result<()> {
 }
 
 async fn run(shared: &Shared, options: &InjectorOptions) -> anyhow::Result<()> {
-    let mut signals = Signals::listen().context("signals cannot be heard")?;
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
     let mut settings = options.sidecar.settings(Origin::Admission)?;
     let listening = shared.ready.register("listener");
     let bound = Bound::bind("--listen", options.listen).await?;
@@ -111,7 +111,7 @@ async fn run(shared: &Shared, options: &InjectorOptions) -> anyhow::Result<()> {
     shared.drain.begin(Instant::now() + LEAVE_TIME + DRAIN_DEADLINE);
     serve::leave(LEAVE_TIME, signal, &mut signals).await;
     begin.cancel();
-    serving.await.context("the listener ended abnormally")
+    serving.await.context("the listener task failed")
 }
 
 fn serving(options: &InjectorOptions) -> ServingOptions {
@@ -119,7 +119,8 @@ fn serving(options: &InjectorOptions) -> ServingOptions {
     ServingOptions { admin, admin_names: Vec::new(), health, config: None, worker_threads: 1 }
 }
 
-/// As the pod's service account, unless a kubeconfig was named or there is no pod.
+/// Connects as the pod's service account, or as a kubeconfig's user if one is given or there is no
+/// pod.
 async fn access(options: &InjectorOptions) -> anyhow::Result<Access> {
     let upstream = &options.upstream;
     let (kubeconfig, context) = (upstream.kubeconfig.as_deref(), upstream.context.as_deref());
@@ -130,13 +131,12 @@ fn namespace(options: &InjectorOptions, access: &Access) -> Result<String, Usage
     let own = Some(access.source().namespace()).filter(|namespace| !namespace.is_empty());
     let namespace = options.namespace.as_deref().or(own);
     namespace.map(str::to_owned).ok_or_else(|| {
-        UsageError(
-            "nothing says in which namespace the injector is; name it with --namespace".to_owned(),
-        )
+        UsageError("the injector's namespace is unknown; pass --namespace".to_owned())
     })
 }
 
-/// Starts looking after the certificates; until the first look, what is shown is trusted by nobody.
+/// Starts the certificate rotation. Until its first run the listener shows an untrusted
+/// certificate.
 fn look_after_certificates(
     shared: &Shared,
     options: &InjectorOptions,
@@ -191,10 +191,12 @@ impl Serve for Webhook {
         let started = Instant::now();
         match tokio::time::timeout(BODY_TIMEOUT, body).await {
             Ok(Ok(body)) => self.answer(&body.to_bytes(), started),
-            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-                self.refuse(StatusCode::PAYLOAD_TOO_LARGE, "larger than any object\n", started)
-            }
-            Ok(Err(_)) => self.refuse(StatusCode::BAD_REQUEST, "the body broke off\n", started),
+            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => self.refuse(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the body is larger than any object\n",
+                started,
+            ),
+            Ok(Err(_)) => self.refuse(StatusCode::BAD_REQUEST, "the body ended early\n", started),
             Err(_) => self.refuse(StatusCode::REQUEST_TIMEOUT, "the body took too long\n", started),
         }
     }
@@ -206,13 +208,16 @@ impl Webhook {
             Ok(answered) => answered,
             Err(error) => {
                 let error = Chain(&error);
-                tracing::warn!(%error, "a question cannot be answered");
+                tracing::warn!(%error, "cannot answer an admission review");
                 return self.refuse(StatusCode::BAD_REQUEST, "no AdmissionReview\n", started);
             }
         };
         self.tell(&verdict, started);
         let Ok(body) = serde_json::to_vec(&answer) else {
-            return said(StatusCode::INTERNAL_SERVER_ERROR, "the answer cannot be written\n");
+            return said(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "cannot write the admission response\n",
+            );
         };
         let mut response = Response::new(Body::full(Bytes::from(body)));
         let json = header::HeaderValue::from_static("application/json");
@@ -235,12 +240,12 @@ impl Webhook {
             }
             Err(skip) => {
                 let reason = skip.reason.as_str();
-                tracing::info!(namespace, pod, owner = owner_name, reason, %skip, "left as it is");
+                tracing::info!(namespace, pod, owner = owner_name, reason, %skip, "not injected");
                 (Injection::Skipped, reason)
             }
         };
         self.metrics.injection(result, reason, started.elapsed());
-        // The second call for the same pod, after other webhooks, is no news.
+        // A repeated call for the same pod, after other webhooks, is not logged again.
         let is_news =
             !matches!(&verdict.outcome, Err(skip) if skip.reason == SkipReason::AlreadyInjected);
         if let Some(events) = self.events.as_ref().filter(|_| is_news) {

@@ -1,4 +1,4 @@
-//! `listless local`: one context of a kubeconfig, served on this machine to its own user.
+//! `listless local`: serves one context of a kubeconfig on this machine to its own user.
 
 use std::{
     path::{Path, PathBuf},
@@ -32,10 +32,11 @@ use crate::{
     },
 };
 
-/// How often the kubeconfig is looked at.
+/// The period at which the kubeconfig is checked for changes.
 const LOOK_PERIOD: Duration = Duration::from_secs(2);
 
-/// Serves until a signal asks to stop, or the kubeconfig means something else and that is followed.
+/// Serves until a stop signal, or until the kubeconfig selects another context and --follow-context
+/// is set.
 pub fn local(options: &LocalOptions) -> anyhow::Result<Ended> {
     serve::run(&options.serving, async |shared| start(options, shared).await)
 }
@@ -90,7 +91,7 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
 
 fn kubeconfig_to_write(options: &LocalOptions) -> Result<PathBuf, UsageError> {
     options.kubeconfig_to_write().ok_or_else(|| {
-        UsageError("there is no home directory; name a file with --write-kubeconfig".to_owned())
+        UsageError("there is no home directory; pass a file with --write-kubeconfig".to_owned())
     })
 }
 
@@ -115,7 +116,7 @@ fn written_kubeconfig(
     })
 }
 
-/// Looks whether the kubeconfig still means what is served, and says so or ends serving if not.
+/// Follows the kubeconfig. On a change, logs it or ends serving.
 async fn follow(mut followed: Followed, mut follower: Follower) {
     let mut ticks = tokio::time::interval(LOOK_PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -128,49 +129,46 @@ async fn follow(mut followed: Followed, mut follower: Follower) {
         let now = match followed.look() {
             Ok(None) => continue,
             Ok(Some(Turn::Back)) => {
-                tracing::info!(served, "the kubeconfig means again what is served");
+                tracing::info!(served, "the kubeconfig again selects the context that is served");
                 continue;
             }
             Ok(Some(Turn::Changed)) => served.clone(),
             Ok(Some(Turn::Elsewhere(context))) => context,
             Err(error) => {
                 let error = Chain(&error);
-                tracing::warn!(%error, served, "the kubeconfig has changed, and cannot be used");
+                tracing::warn!(%error, served, "the kubeconfig changed and cannot be used");
                 continue;
             }
         };
         match follower.switched {
             Some(switched) => {
-                tracing::info!(
-                    served,
-                    now,
-                    "the kubeconfig has changed; serving what it means now"
-                );
+                tracing::info!(served, now, "the kubeconfig changed; serving its new context");
                 return switched.cancel();
             }
             None => tracing::warn!(
                 served,
                 now,
-                "the kubeconfig has changed; what was begun with is served until a restart, or \
-                 always what it means with --follow-context"
+                "the kubeconfig changed; still serving the earlier context; restart, or pass \
+                 --follow-context to switch automatically"
             ),
         }
     }
 }
 
-/// What clients may have seen: those of an authority that was kept come from before.
+/// Returns the versions that clients may have seen. Clients of a stored authority may be older than
+/// this process.
 fn past(options: &LocalOptions) -> Past {
     let is_kept = options.state.as_deref().is_some_and(tls::Authority::is_kept);
     if is_kept { Past::Unknown } else { Past::None }
 }
 
-/// The token that clients come with: the one they have, where the authority is kept too.
+/// Returns the clients' token: the written one if the authority is stored too, else a new one.
 fn token(options: &LocalOptions, written: &Path, context: &str) -> String {
     let kept = options.state.as_ref().and_then(|_| token_of(written, context));
     kept.unwrap_or_else(new_token)
 }
 
-/// A secret that no one can guess; the prefix keeps YAML from reading it as a number.
+/// Returns a random secret. The prefix stops YAML from reading it as a number.
 fn new_token() -> String {
     format!("listless-{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
 }

@@ -1,4 +1,4 @@
-//! What all commands that serve do alike: threads, addresses for operators, reload, the end.
+//! The common part of all serving commands: threads, admin addresses, reload and drain.
 
 use std::{
     io,
@@ -28,68 +28,68 @@ use crate::{
     upstream::Endpoint,
 };
 
-/// What the parts of the process share.
+/// The shared parts of the process.
 pub(super) struct Shared {
     pub(super) ready: Ready,
     pub(super) drain: Drain,
     pub(super) heartbeat: Heartbeat,
     pub(super) metrics: Metrics,
-    /// Threads apart from the data path.
+    /// The admin runtime, apart from the data path.
     pub(super) admin: Handle,
-    /// Ends serving, for another context.
+    /// Ends serving so that another context can be served.
     pub(super) switched: CancellationToken,
 }
 
-/// Why serving ended without a failure.
+/// The reason for which serving ended without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// A signal asked for it.
+    /// A stop signal.
     Asked,
-    /// Another context is to be served instead.
+    /// A switch to another context.
     Switched,
 }
 
-/// How a task that follows something learns of the end, and may bring it about.
+/// The part of the shutdown that a following task uses. It waits for the end and may cause it.
 pub(super) struct Follower {
     pub(super) draining: Draining,
-    /// None if it may not.
+    /// `None` if the task may not end serving.
     pub(super) switched: Option<CancellationToken>,
 }
 
-/// What must be closed or named by the end of the start.
+/// The result of a start, needed until the end of the process.
 pub(super) struct Started {
     pub(super) running: Running,
-    /// Absent where another process has told it already.
+    /// The ready announcement. Absent if another process has printed it.
     pub(super) announcement: Option<Announcement>,
-    /// Published for as long as this is held.
+    /// The configuration, which is published while this is held.
     pub(super) _configuration: Configuration,
-    /// How long clients are taken on after a signal to stop.
+    /// The time for which clients are accepted after a stop signal.
     pub(super) leave_time: Duration,
 }
 
-/// The configuration in force, and who publishes it.
+/// The current configuration and its publisher.
 pub(super) struct Configuration {
     pub(super) current: watch::Receiver<Arc<Config>>,
     reloader: Option<Reloader>,
-    /// Without a file it is published by nobody else.
+    /// The publisher without a file. It keeps the channel open.
     _publisher: Option<watch::Sender<Arc<Config>>>,
 }
 
-/// The addresses that people and probes ask.
+/// The listeners for operators and probes.
 pub(super) struct AdminListeners {
     operators: TcpListener,
     probes: TcpListener,
-    /// By which names browsers may ask for the operators' one.
+    /// The host names that browsers may use for the operators' address.
     names: Vec<String>,
 }
 
-/// The domain that in-cluster names end in, unless the cluster was told otherwise.
+/// The default domain of in-cluster names.
 pub(super) const CLUSTER_DOMAIN: &str = "cluster.local";
 
-/// What is left to tasks after the drain.
+/// The time that tasks have after the drain.
 const RUNTIME_REST: Duration = Duration::from_millis(200);
 
-/// Serves what `start` builds, until a signal asks to stop.
+/// Serves the result of `start` until a stop signal.
 pub(super) fn run(
     options: &ServingOptions,
     start: impl AsyncFnOnce(&Shared) -> anyhow::Result<Started>,
@@ -106,22 +106,23 @@ pub(super) fn run(
 pub(super) fn runtime(name: &str, threads: usize) -> anyhow::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(threads).thread_name(name).enable_all();
-    builder.build().context("threads cannot be started")
+    builder.build().context("cannot start threads")
 }
 
-/// One thread is this one: another would have an arena of memory of its own.
+/// Builds the data runtime. The calling thread is one of its threads, because each extra one has a
+/// memory arena of its own.
 fn data_runtime(threads: usize) -> anyhow::Result<Runtime> {
     if threads > 1 {
         return runtime("data", threads);
     }
-    Builder::new_current_thread().enable_all().build().context("the runtime cannot be started")
+    Builder::new_current_thread().enable_all().build().context("cannot start the runtime")
 }
 
 async fn serve(
     shared: Shared,
     start: impl AsyncFnOnce(&Shared) -> anyhow::Result<Started>,
 ) -> anyhow::Result<Ended> {
-    let mut signals = Signals::listen().context("signals cannot be heard")?;
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
     let started = tokio::select! {
         started = start(&shared) => started?,
         signal = signals.next() => {
@@ -140,25 +141,25 @@ async fn serve(
     if !started.leave_time.is_zero() {
         leave(started.leave_time, why, &mut signals).await;
     }
-    tracing::info!("{why}: finishing what is under way; another signal ends at once");
+    tracing::info!("{why}: draining; send another signal to stop at once");
     tokio::select! {
         () = started.running.drain() => tracing::info!("done"),
-        signal = signals.next() => bail!("{signal} again: what was under way is cut off"),
+        signal = signals.next() => bail!("{signal} again: cut off the requests in flight"),
     }
     Ok(ended)
 }
 
-/// Goes on as before for a while, or until another signal.
+/// Serves on for a while, or until another signal.
 pub(super) async fn leave(time: Duration, why: &str, signals: &mut Signals) {
-    tracing::info!("{why}: answering for {time:?} more, unless another signal comes");
+    tracing::info!("{why}: serving for {time:?} more; send another signal to drain now");
     tokio::select! {
         () = tokio::time::sleep(time) => {}
         signal = signals.next() => tracing::info!("{signal} again"),
     }
 }
 
-/// A certificate of an authority of our own, made now unless one is kept in `state`: the authority
-/// clients trust, and what the listener shows.
+/// Returns a certificate of a private authority, which is created unless `state` stores one: the
+/// authority for clients and the listener's TLS settings.
 pub(super) fn own_certificates(
     state: Option<&Path>,
     names: &tls::Names,
@@ -176,9 +177,10 @@ pub(super) fn own_certificates(
     Ok((authority, serving))
 }
 
-/// What CONNECT may lead to: the apiserver as its clients know it.
+/// Returns the hosts that CONNECT may open: the apiserver's as its clients know it.
 ///
-/// One below a path of its own is not offered: its clients send that path, and so would we.
+/// An apiserver below a path gets none: its clients send that path already, and Listless would add
+/// it again.
 pub(super) fn authorities(endpoint: &Endpoint) -> Authorities {
     match endpoint.base_path() {
         "" => Authorities::default().and(&endpoint.host(), endpoint.port()),
@@ -186,7 +188,7 @@ pub(super) fn authorities(endpoint: &Endpoint) -> Authorities {
     }
 }
 
-/// The apiserver as people know it: host and port.
+/// Returns the apiserver's host and port for display.
 pub(super) fn authority_of(endpoint: &Endpoint) -> String {
     format!("{}:{}", endpoint.host(), endpoint.port())
 }
@@ -205,13 +207,13 @@ impl Shared {
         }
     }
 
-    /// For a task that may end serving, or only look on.
+    /// Returns a follower for a task. It can end serving only if `may_end`.
     pub(super) fn follower(&self, may_end: bool) -> Follower {
         let switched = may_end.then(|| self.switched.clone());
         Follower { draining: self.drain.watch(), switched }
     }
 
-    /// Its signs of life, and the names under which browsers may ask.
+    /// Returns the process's health and the host names that browsers may use.
     fn vitals(&self, names: Vec<String>) -> Vitals {
         Vitals {
             ready: self.ready.clone(),
@@ -225,7 +227,7 @@ impl Shared {
 // === impl Configuration ===
 
 impl Configuration {
-    /// The file's, which is followed, or the default one, which stays.
+    /// Loads the file, or the default configuration without one.
     pub(super) fn load(file: Option<&Path>, metrics: &Metrics) -> anyhow::Result<Self> {
         if let Some(file) = file {
             let (reloader, current) = Reloader::start(file.to_owned(), metrics.clone())?;
@@ -242,7 +244,8 @@ impl Configuration {
         let draining = shared.drain.watch();
         shared.admin.spawn(async move {
             if let Err(error) = reloader.run(draining).await {
-                tracing::error!(%error, "the configuration file is no longer followed");
+                tracing::error!(%error, "cannot follow the configuration file; restart to apply \
+                                         changes");
             }
         });
     }
@@ -251,7 +254,7 @@ impl Configuration {
 // === impl AdminListeners ===
 
 impl AdminListeners {
-    /// Takes over what a supervisor has bound.
+    /// Takes over the listeners that a supervisor has bound.
     pub(super) fn inherit(
         operators: TcpListener,
         probes: TcpListener,
@@ -263,7 +266,7 @@ impl AdminListeners {
         Ok(Self { operators, probes, names })
     }
 
-    /// Binds both; whoever reaches these addresses needs no login.
+    /// Binds both addresses. They require no login.
     pub(super) fn bind(options: &ServingOptions) -> anyhow::Result<Self> {
         let listeners = Self {
             operators: bind("--admin", options.admin)?,
@@ -274,13 +277,13 @@ impl AdminListeners {
         Ok(listeners)
     }
 
-    /// Serves both on the admin runtime, for as long as that runs.
+    /// Serves both addresses on the admin runtime until that ends.
     pub(super) fn serve(self, shared: &Shared, running: &Running) -> anyhow::Result<()> {
         let vitals = shared.vitals(self.names.clone());
         self.serve_to(shared, Audience::Operators, running.sources(vitals))
     }
 
-    /// The same for a process that stands before no apiserver: nobody has more to ask than probes.
+    /// Serves the vitals of a process without an apiserver. It has only probe paths.
     pub(super) fn serve_vitals(self, shared: &Shared) -> anyhow::Result<()> {
         let sources = shown::nothing(shared.vitals(Vec::new()), shared.metrics.clone());
         self.serve_to(shared, Audience::Probes, sources)
@@ -302,11 +305,14 @@ impl AdminListeners {
     }
 }
 
-/// Says so in the log if others than this machine reach what has no login.
+/// Logs a warning if other machines can reach an address without login.
 pub(super) fn warn_of_openness(options: &ServingOptions) {
     for (flag, address) in [("--admin", options.admin), ("--health", options.health)] {
         if !address.ip().is_loopback() {
-            tracing::warn!("{flag} {address} is open to other machines, without TLS or login");
+            tracing::warn!(
+                "{flag} {address} is open to other machines, without TLS or login; bind \
+                            it to loopback or restrict it by a network policy"
+            );
         }
     }
 }
@@ -318,5 +324,5 @@ fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
         tracing::info!("{flag}: http://{}", listener.local_addr()?);
         Ok(listener)
     };
-    bind().with_context(|| format!("{flag} {address}: cannot listen on this address"))
+    bind().with_context(|| format!("{flag} {address}: cannot listen; pass another address"))
 }

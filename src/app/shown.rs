@@ -1,4 +1,4 @@
-//! What the admin address shows of a running proxy, gathered from its parts.
+//! The data that the admin server shows of a running proxy.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,22 +17,22 @@ use crate::{
     timeline::{Sums, Timeline},
 };
 
-/// Signs of life that belong to the process, not to the proxy.
+/// Health of the process, apart from the proxy.
 pub struct Vitals {
-    /// Which parts are ready.
+    /// The readiness of each part.
     pub ready: Ready,
-    /// Whether the end has begun.
+    /// The drain flag.
     pub draining: Draining,
-    /// Whether the data path still moves.
+    /// The heartbeat of the data path.
     pub heartbeat: Heartbeat,
-    /// By which names, besides addresses and localhost, browsers may ask.
+    /// The host names that browsers may use, besides IP addresses and localhost.
     pub names: Vec<String>,
 }
 
-/// Makes the report.
+/// A function that makes the report.
 type Reporter = Box<dyn Fn() -> Report + Send + Sync>;
 
-/// What is kept only to be shown.
+/// State that is kept only for display.
 pub(super) struct Shown {
     pub(super) tap: Tap,
     pub(super) timeline: Arc<Timeline>,
@@ -88,10 +88,10 @@ impl Shown {
     }
 }
 
-/// A watch that is opened anew every few minutes is away for shorter than this.
+/// The gap below which a closed watch is no incident: a watch reopens every few minutes.
 const REOPENING: Duration = Duration::from_secs(3);
 
-/// What is shown of a process that stands before no apiserver: nothing but its vitals.
+/// Returns the sources for a process without an apiserver: only its vitals.
 pub(super) fn nothing(vitals: Vitals, metrics: Metrics) -> Sources {
     let Vitals { ready, draining, heartbeat, names } = vitals;
     let insight = Insight::new(metrics.clone(), Instant::now());
@@ -118,7 +118,7 @@ pub(super) fn nothing(vitals: Vitals, metrics: Metrics) -> Sources {
     }
 }
 
-/// What the timeline is drawn from.
+/// Returns the sums from which the timeline is computed.
 pub(super) fn sums(
     totals: Totals,
     counters: &Counters,
@@ -149,7 +149,7 @@ mod tests {
     };
 
     #[test]
-    fn a_watch_that_is_opened_anew_is_no_incident() {
+    fn a_reopened_watch_is_no_incident() {
         let (since, query) = (Instant::now(), GroupVersionResource::new("", "v1", "pods"));
         let replica = ReplicaStatus {
             query: Query::all(query, Scope::All),

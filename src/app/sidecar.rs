@@ -1,9 +1,9 @@
-//! `listless sidecar`: beside one workload, whose service account it reads as.
+//! `listless sidecar`: serves one workload with the identity of the pod's service account.
 //!
-//! The workload finds the service account's directory as it would without Listless, but that its
-//! `ca.crt` trusts an authority of this pod. Whoever presents a token that was mirrored is the service
-//! account; all others are forwarded as they came. What serves is a worker; its supervisor has the
-//! sockets and starts another one should it end.
+//! The workload reads a copy of the service account's directory at the usual path. Its `ca.crt`
+//! trusts an authority of this pod. A caller with a mirrored token is the service account. All
+//! other requests are forwarded unchanged. A worker serves; its supervisor holds the sockets and
+//! restarts it.
 
 use std::{ffi::OsString, io, path::Path, process::ExitCode, sync::Arc, time::SystemTime};
 
@@ -32,19 +32,20 @@ use crate::{
     upstream::{self, dial::Tcp, identity},
 };
 
-/// How often the service account's files are looked at; a kubelet takes a minute to bring new ones.
+/// The period at which the service account's files are checked. A kubelet takes about a minute to
+/// update them.
 const LOOK_PERIOD: Duration = Duration::from_secs(5);
 
-/// The listener's certificate is made anew when so much of its life is left.
+/// The remaining life at which the listener's certificate is renewed.
 const RENEWED_BEFORE_END: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Serves until a signal asks to stop.
+/// Serves until a stop signal.
 ///
-/// Its supervisor starts workers with the same `arguments`.
+/// The supervisor starts its workers with the same `arguments`.
 pub fn sidecar(options: &SidecarOptions, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let Some(role) = options.worker else { return supervise(options, arguments) };
-    supervisor::end_with_supervisor().context("the supervisor's end cannot be followed")?;
-    let sockets = Sockets::inherited().context("the supervisor's sockets cannot be taken over")?;
+    supervisor::end_with_supervisor().context("cannot watch for the supervisor's end")?;
+    let sockets = Sockets::inherited().context("cannot take over the supervisor's sockets")?;
     let sockets = sockets.ok_or_else(|| UsageError("a worker needs a supervisor".to_owned()))?;
     serve::run(&options.serving, async |shared| start(options, role, sockets, shared).await)?;
     Ok(ExitCode::SUCCESS)
@@ -59,7 +60,7 @@ fn supervise(options: &SidecarOptions, arguments: &[OsString]) -> anyhow::Result
     supervisor::run(&sockets, arguments)
 }
 
-/// Where the cluster says its apiserver is.
+/// Returns the apiserver's host and port from the pod's environment.
 fn apiserver() -> Result<(String, u16), UsageError> {
     identity::cluster_address().ok_or_else(|| {
         UsageError(
@@ -78,7 +79,7 @@ async fn start(
 ) -> anyhow::Result<Started> {
     let (host, port) = apiserver()?;
     shared.metrics.worker(role == Role::Safe, options.restarts.all());
-    // What made workers crash may be what the file asks for.
+    // The configuration file may be the cause of the crashes.
     let file = options.serving.config.as_deref().filter(|_| role != Role::Safe);
     let mut configuration = Configuration::load(file, &shared.metrics)?;
     let listening = shared.ready.register("listener");
@@ -87,7 +88,7 @@ async fn start(
         AdminListeners::inherit(sockets.admin, sockets.health, names)?
     };
     let data: io::Result<Vec<_>> = sockets.data.into_iter().map(Bound::inherit).collect();
-    let data = data.context("the supervisor's sockets cannot be taken over")?;
+    let data = data.context("cannot take over the supervisor's sockets")?;
     let access = identity::in_cluster(&options.service_account, &host, port).await?;
 
     let now = SystemTime::now();
@@ -109,7 +110,7 @@ async fn start(
         known: KnownTokens::none(),
         metrics: shared.metrics.clone(),
     };
-    follower.look(now).context("the service account cannot be mirrored")?;
+    follower.look(now).context("cannot mirror the service account")?;
     let identify = match role {
         Role::Safe => Identify::Nobody,
         Role::First | Role::Again => Identify::Own(follower.known.clone()),
@@ -138,40 +139,40 @@ async fn start(
     Ok(Started { running, announcement, _configuration: configuration, leave_time: Duration::ZERO })
 }
 
-/// What the workload may have seen: nothing only if this is the pod's first worker.
+/// Returns the versions that the workload may have seen: none only for the pod's first worker.
 ///
-/// A container that starts again has a new supervisor, whose first worker is not the pod's. The copy
-/// and the authority are both written before anybody is answered, and stay as long as the pod does, so
-/// that none of them is there only where nobody was answered yet.
+/// A restarted container has a new supervisor, whose first worker is not the pod's first. The copy
+/// and the authority are written before the first response and stay as long as the pod. If either
+/// is absent, no client was answered yet.
 fn past(options: &SidecarOptions, role: Role) -> Past {
     let is_pristine = !Mirror::is_in(&options.mirror) && !tls::Authority::is_kept(&options.state);
     if role == Role::First && is_pristine { Past::None } else { Past::Unknown }
 }
 
-/// What is told once, by the first worker; the supervisor's log tells of the others.
+/// Returns the announcement of the first worker. The supervisor logs the later ones.
 fn announcement(role: Role, data: &[Bound], source: String) -> Option<Announcement> {
     let first = data.first().filter(|_| role == Role::First)?;
     let server = format!("https://{}", reachable(first.address()));
     Some(Announcement { server, source, kubeconfig: None })
 }
 
-/// The pod's own authority, kept where containers of the pod that start again find it.
+/// Returns the pod's authority, stored where restarted containers of the pod find it.
 ///
-/// Without a place to keep it there is one for this process: the workload trusts it once it reads
-/// its bundle again, which is better than no Listless.
+/// If it cannot be stored, the process uses an authority of its own. The workload trusts it after
+/// it re-reads its bundle.
 fn authority(state: &Path, names: &tls::Names) -> anyhow::Result<tls::Authority> {
     let now = SystemTime::now();
     match tls::Authority::load_or_create(state, names, now) {
         Ok(authority) => Ok(authority),
         Err(error) => {
             let error = Chain(&error);
-            tracing::error!(%error, "the authority cannot be kept; it will be another one after a restart");
+            tracing::error!(%error, "cannot store the authority; a restart will create a new one");
             Ok(tls::Authority::generate_for(names, now)?)
         }
     }
 }
 
-/// The certificate that the workload is shown, and who makes the next.
+/// The workload's certificate and its issuer.
 struct Serving {
     authority: tls::Authority,
     names: tls::Names,
@@ -180,10 +181,10 @@ struct Serving {
     expires: SystemTime,
 }
 
-/// Keeps the copy and what is known of its tokens.
+/// Maintains the mirror and the known tokens.
 struct Follower {
     mirror: Mirror,
-    /// Other accounts: whoever presents one of their tokens is a stranger.
+    /// Other service accounts. A caller with one of their tokens is not identified.
     others: Vec<Mirror>,
     known: KnownTokens,
     metrics: Metrics,
@@ -205,7 +206,7 @@ impl Serving {
         Ok(Self { authority, names, server, metrics, expires })
     }
 
-    /// Makes the next certificate before the present one ends.
+    /// Issues the next certificate before the current one expires.
     fn renew(&mut self, now: SystemTime) -> Result<(), tls::Error> {
         if self.expires.duration_since(now).is_ok_and(|left| left > RENEWED_BEFORE_END) {
             return Ok(());
@@ -237,7 +238,7 @@ impl Follower {
         look.map(drop)
     }
 
-    /// Without one of them the workload can do what it is here for.
+    /// The workload works without them, so a failure is only logged.
     fn look_at_others(&mut self, now: SystemTime) {
         for other in &mut self.others {
             match other.look(now) {
@@ -246,7 +247,8 @@ impl Follower {
                 Err(error) => {
                     self.metrics.service_account_mirrored(Outcome::Failure);
                     let error = Chain(&error);
-                    tracing::error!(%error, "another mirrored service account stays as it is");
+                    tracing::error!(%error, "cannot update a further mirrored service account; its \
+                                             copy is unchanged");
                 }
             }
         }
@@ -261,11 +263,12 @@ impl Follower {
                 _ = ticks.tick() => {
                     if let Err(error) = self.look(SystemTime::now()) {
                         let error = Chain(&error);
-                        tracing::error!(%error, "the mirrored service account stays as it is");
+                        tracing::error!(%error, "cannot update the mirrored service account; its \
+                                                 copy is unchanged");
                     }
                     if let Err(error) = serving.renew(SystemTime::now()) {
                         let error = Chain(&error);
-                        tracing::error!(%error, "the listener's certificate cannot be renewed");
+                        tracing::error!(%error, "cannot renew the listener's certificate");
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! The ways to the apiserver, each counted on the behalf of whoever uses it.
+//! The clients to the apiserver, each counted by its use.
 
 use std::sync::Arc;
 
@@ -12,24 +12,24 @@ use crate::{
     upstream::{Client, Throttled},
 };
 
-/// Who sends to the apiserver.
+/// The clients of a running proxy.
 pub(super) struct Ways {
-    /// For replicas.
+    /// The client for replicas.
     pub(super) follower: Arc<dyn Client>,
-    /// For watches that tell of changes to documents of discovery.
+    /// The client for watches on which discovery documents depend.
     pub(super) discoverer: Arc<dyn Client>,
-    /// For what clients ask.
+    /// The client for forwarded requests.
     pub(super) clients: Clients,
-    /// Asks what callers may.
+    /// The client for access reviews.
     pub(super) authorize: Authorize,
-    /// Asks who serves which group.
+    /// The client for aggregated API groups.
     pub(super) aggregation: Arc<Aggregation>,
 }
 
 // === impl Ways ===
 
 impl Ways {
-    /// All of them over these clients.
+    /// Builds all of them over the given clients.
     pub(super) fn new(
         clients: &Clients,
         metrics: &Metrics,
@@ -76,7 +76,7 @@ mod tests {
         upstream::{Error, Lane},
     };
 
-    /// Answers everything with an empty object.
+    /// A client that answers every request with an empty object.
     struct Empty;
 
     impl Client for Empty {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_clients_ask_counts_as_theirs() {
+    async fn only_client_requests_count_as_client_requests() {
         let metrics = Metrics::new();
         let insight = Insight::new(metrics.clone(), Instant::now());
         let [own, impersonating, plain] =

@@ -1,4 +1,4 @@
-//! Counts connections to the apiserver, and their bytes as they are on the wire.
+//! Counts connections to the apiserver and their bytes on the wire.
 
 use std::{
     io,
@@ -15,13 +15,13 @@ use crate::{
     upstream::dial::{Dial, Stream},
 };
 
-/// A dialler whose connections are counted.
+/// A dialler that counts its connections.
 pub(super) struct MeteredDial<D> {
     inner: Arc<D>,
     metrics: Metrics,
 }
 
-/// A connection that counts.
+/// A counted connection.
 struct MeteredStream {
     inner: Box<dyn Stream>,
     metrics: Metrics,
@@ -31,7 +31,7 @@ struct MeteredStream {
 // === impl MeteredDial ===
 
 impl<D> MeteredDial<D> {
-    /// Counts what `inner` opens.
+    /// Counts the connections that `inner` opens.
     pub(super) fn new(inner: D, metrics: Metrics) -> Self {
         Self { inner: Arc::new(inner), metrics }
     }
@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives its one end of a pipe away, then fails.
+    /// Returns its end of a pipe once, then fails.
     struct Once(Mutex<Option<DuplexStream>>);
 
     impl Dial for Once {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_and_their_bytes_are_counted_while_they_last() {
+    async fn connections_and_their_bytes_are_counted_while_open() {
         let metrics = Metrics::new();
         let shows = |line: &str| {
             let text = metrics.render();

@@ -1,6 +1,7 @@
-//! The thread that writes the file, and begins a new one when it has grown too large.
+//! The thread that writes the audit file and rotates it by size.
 //!
-//! An error loses lines, never a request: it is logged when it begins, and every lost line counts.
+//! An error loses lines, but never a request. It is logged once when it begins, and every lost line
+//! is counted.
 
 use std::fs::{self, File, OpenOptions};
 use std::{
@@ -16,17 +17,17 @@ use crate::{
     metrics::{AuditResult, Metrics},
 };
 
-/// The way to the thread, which ends once this is dropped and all is written.
+/// The queue to the thread. Dropping it ends the thread after the last line.
 pub(super) struct Writer {
     lines: SyncSender<Vec<u8>>,
     thread: JoinHandle<()>,
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Output {
     path: PathBuf,
     bytes_max: u64,
-    /// Nothing before the first line, and after an error.
+    /// The open file. `None` before the first line and after an error.
     open: Option<Open>,
     metrics: Metrics,
     health: Health,
@@ -37,26 +38,26 @@ struct Open {
     bytes: u64,
 }
 
-/// Whether the last line could be written: a full disk is told of once.
+/// The result of the last write. A full disk is logged once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
     Good,
     Bad,
 }
 
-/// Lines that wait to be written at most.
+/// The maximum number of queued lines.
 const LINES_MAX: usize = 4096;
 
-/// Lines that are written together at most.
+/// The maximum size of one batch of lines.
 const BATCH_BYTES_MAX: usize = 256 * 1024;
 
-/// Nobody but the owner reads or writes it.
+/// The file mode: only the owner reads and writes.
 const MODE: u32 = 0o600;
 
 // === impl Writer ===
 
 impl Writer {
-    /// Starts the thread; the file is opened with the first line.
+    /// Starts the thread. It opens the file with the first line.
     pub(super) fn start(file: &AuditFile, metrics: Metrics) -> io::Result<Self> {
         let (lines, taken) = sync_channel(LINES_MAX);
         let (path, bytes_max) = (file.file.clone(), file.bytes_max);
@@ -66,16 +67,16 @@ impl Writer {
         Ok(Self { lines, thread })
     }
 
-    /// Whether there was room for the line.
+    /// Queues a line. Returns `false` if the queue is full.
     pub(super) fn take(&self, line: Vec<u8>) -> bool {
         self.lines.try_send(line).is_ok()
     }
 
-    /// Waits until everything is written.
+    /// Waits until all lines are written.
     pub(super) fn close(self) {
         drop(self.lines);
         if self.thread.join().is_err() {
-            tracing::error!("the audit thread has panicked");
+            tracing::error!("the audit thread panicked");
         }
     }
 }
@@ -85,7 +86,7 @@ impl Writer {
 impl Output {
     fn run(mut self, taken: &Receiver<Vec<u8>>) {
         while let Ok(mut batch) = taken.recv() {
-            // How much is in it already; what goes wrong is told when it is written to.
+            // The current size of the file. An error here also shows on the first write.
             let _ = self.opened();
             let mut lines = 1;
             while batch.len() < BATCH_BYTES_MAX
@@ -111,7 +112,7 @@ impl Output {
             Err(error) => {
                 if self.health == Health::Good {
                     let file = self.path.display();
-                    tracing::error!(%file, %error, "answers from memory are not audited");
+                    tracing::error!(%file, %error, "cannot write the audit file: lines are lost");
                 }
                 self.health = Health::Bad;
                 self.open = None;
@@ -139,7 +140,7 @@ impl Output {
         }
     }
 
-    /// Whether the file would be too large with so many more bytes.
+    /// Reports whether `more` bytes would exceed the maximum size.
     fn is_too_much(&self, more: usize) -> bool {
         self.open.as_ref().map_or(0, |open| open.bytes) + more as u64 > self.bytes_max
     }
@@ -155,7 +156,7 @@ impl Open {
     }
 }
 
-/// Where a file goes that has grown too large.
+/// Returns the path of the rotated file.
 fn older(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".1");
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_appended_for_the_owner_alone() {
+    fn lines_are_appended_and_only_the_owner_reads_them() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("audit");
         let metrics = write(&file, 1000, &["a", "b"]);
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_grows_too_large_becomes_the_older_one() {
+    fn a_file_over_the_maximum_size_is_rotated() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("audit");
         for line in ["aaaa", "bbbb", "cccc", "dddd", "eeee"] {
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_counted() {
+    fn lines_that_cannot_be_written_are_counted() {
         let directory = tempfile::tempdir().expect("a directory");
         let metrics = write(&directory.path().join("missing/audit"), 1000, &["a", "b", "c"]);
         assert!(metrics.render().contains("listless_audit_lines_total{result=\"failed\"} 3"));

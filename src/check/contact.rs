@@ -1,4 +1,4 @@
-//! The webhook's certificate: the one its server shows, held against what the apiserver trusts; pure.
+//! The check of the webhook's certificate against the bundle that the apiserver trusts. Pure.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,96 +7,102 @@ use jiff::Timestamp;
 use super::{Row, webhook::Webhook};
 use crate::tls;
 
-/// What was learned of the certificate.
+/// The facts about the certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contact {
     /// There is no webhook.
     NoWebhook,
-    /// Its server showed a certificate that the bundle vouches for.
+    /// The server's certificate is trusted by the bundle.
     Trusted {
-        /// When it ends.
+        /// The end of its validity.
         until: Option<SystemTime>,
     },
-    /// Its server showed another one.
+    /// The server's certificate is not trusted by the bundle.
     Refused(String),
-    /// Its server cannot be reached from here, but its Secret can be read.
+    /// The server is not reachable from here, but its Secret is readable.
     Kept {
-        /// Why it cannot be reached.
+        /// The reason why it is not reachable.
         why: String,
-        /// Whether the bundle vouches for the certificate there.
+        /// `true` if the bundle trusts the certificate in the Secret.
         trusted: bool,
-        /// When that ends.
+        /// The end of its validity.
         until: Option<SystemTime>,
     },
-    /// Neither.
+    /// Neither the server nor the Secret is readable.
     Unreached(String),
 }
 
-/// A week is the life of a certificate, and it is replaced after half of it.
+/// The minimum remaining life of a certificate. It is valid for a week and replaced after half of
+/// it.
 const LEAF_LEFT_MIN: Duration = Duration::from_secs(24 * 3600);
-/// The authority is replaced after two thirds of its year.
+/// The minimum remaining life of the authority. It is replaced after two thirds of its year.
 const AUTHORITY_LEFT_MIN: Duration = Duration::from_secs(14 * 24 * 3600);
 
-const NEGLECTED: &str = "the injector should have replaced it; look at its log";
+const NEGLECTED: &str = "the injector should have replaced it; see its log";
 
-/// Whether the apiserver can trust whom it asks.
+/// Checks that the apiserver can trust the webhook's server.
 pub fn certificate(webhook: Option<&Webhook>, contact: &Contact, now: SystemTime) -> Row {
     let name = "certificate";
-    let Some(webhook) = webhook else { return Row::skipped(name, "no webhook is known", "") };
+    let Some(webhook) = webhook else { return Row::skipped(name, "there is no known webhook", "") };
     let bundle = tls::certificates(webhook.bundle());
     let Some(authority_until) = bundle.iter().filter_map(tls::expires).max() else {
-        let hint = "the injector writes it within ten seconds of its start; look at its log";
+        let hint = "the injector writes it within ten seconds of its start; see its log";
         return Row::fail(name, "the caBundle has no certificate", hint);
     };
     if authority_until <= now {
-        let detail = format!("the caBundle ended at {}", moment(authority_until));
+        let detail = format!("the caBundle expired at {}", moment(authority_until));
         return Row::fail(name, detail, NEGLECTED);
     }
     let until = match contact {
-        Contact::NoWebhook => return Row::skipped(name, "no webhook is known", ""),
+        Contact::NoWebhook => return Row::skipped(name, "there is no known webhook", ""),
         Contact::Refused(why) => {
-            let detail =
-                format!("{} shows what the caBundle does not vouch for: {why}", webhook.place);
+            let detail = format!(
+                "{} shows a certificate that the caBundle does not trust: {why}",
+                webhook.place
+            );
             return Row::fail(
                 name,
                 detail,
-                "is something else at this address? else see the injector's log",
+                "check that the injector listens at this address; see its log",
             );
         }
         Contact::Kept { trusted: false, .. } => {
-            let detail = "the caBundle does not vouch for the certificate in the injector's Secret";
-            return Row::fail(name, detail, "look at the injector's log");
+            let detail = "the caBundle does not trust the certificate in the injector's Secret";
+            return Row::fail(name, detail, "see the injector's log");
         }
         Contact::Unreached(why) => {
-            let detail = format!("{} cannot be reached from here: {why}", webhook.place);
-            return Row::skipped(name, detail, "run it in the cluster: helm test does");
+            let detail = format!("{} is not reachable from here: {why}", webhook.place);
+            return Row::skipped(name, detail, "run the check in the cluster, as helm test does");
         }
         Contact::Trusted { until } | Contact::Kept { until, .. } => *until,
     };
     let Some(until) = until else {
-        return Row::warn(name, "nobody can read when the certificate ends", NEGLECTED);
+        return Row::warn(name, "cannot read the expiry time of the certificate", NEGLECTED);
     };
     let seen = match contact {
         Contact::Kept { .. } => "in the injector's Secret",
         _ => "shown",
     };
-    let detail = format!("the one {seen} is trusted, until {}", moment(until));
+    let detail = format!("the certificate {seen} is trusted, until {}", moment(until));
     if until <= now {
-        return Row::fail(name, format!("the one {seen} ended at {}", moment(until)), NEGLECTED);
+        return Row::fail(
+            name,
+            format!("the certificate {seen} expired at {}", moment(until)),
+            NEGLECTED,
+        );
     }
     if until <= now + LEAF_LEFT_MIN {
         return Row::warn(name, detail, NEGLECTED);
     }
     if authority_until <= now + AUTHORITY_LEFT_MIN {
-        let detail = format!("{detail}; the caBundle ends at {}", moment(authority_until));
+        let detail = format!("{detail}; the caBundle expires at {}", moment(authority_until));
         return Row::warn(name, detail, NEGLECTED);
     }
     Row::pass(name, detail)
 }
 
 fn moment(time: SystemTime) -> String {
-    Timestamp::try_from(time)
-        .map_or_else(|_| "a time nobody can read".to_owned(), |at| at.to_string())
+    Timestamp::try_from(time).map_or_else(|_| "an unreadable time".to_owned(), |at| at.to_string())
 }
 
 #[cfg(test)]
@@ -118,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_row_follows_from_who_vouches_for_what_and_for_how_long() {
+    fn the_result_follows_from_trust_and_remaining_life() {
         let made = SystemTime::now();
         let authority = tls::Authority::generate(made).expect("an authority");
         let webhook = webhook(authority.pem());
@@ -143,12 +149,12 @@ mod tests {
         }
         let late = made + tls::CA_LIFETIME;
         let fresh = Contact::Trusted { until: Some(late + DAY * 5) };
-        assert_eq!(judge(&fresh, late - DAY * 3), Outcome::Warn, "the authority ends soon");
-        assert_eq!(judge(&fresh, late + DAY), Outcome::Fail, "the authority has ended");
+        assert_eq!(judge(&fresh, late - DAY * 3), Outcome::Warn, "the authority expires soon");
+        assert_eq!(judge(&fresh, late + DAY), Outcome::Fail, "the authority has expired");
     }
 
     #[test]
-    fn without_a_webhook_there_is_nothing_to_trust_and_without_a_bundle_nobody() {
+    fn without_a_webhook_the_check_is_skipped_and_without_a_bundle_it_fails() {
         let now = SystemTime::now();
         let trusted = Contact::Trusted { until: None };
         assert_eq!(certificate(None, &trusted, now).result, Outcome::Skipped);

@@ -1,7 +1,7 @@
-//! Asks the apiserver, and the webhook's server, for all that the checks judge.
+//! Reads all facts for the checks from the apiserver and the webhook's server.
 //!
-//! Every question is bounded in time and size. What is refused is noted with the apiserver's words; only
-//! an apiserver that does not answer at all ends it.
+//! Every request has a limit in time and size. A refusal is recorded with the apiserver's words.
+//! Only an unreachable apiserver ends the check.
 
 mod server;
 
@@ -29,43 +29,43 @@ use crate::{
     upstream::Client,
 };
 
-/// Who asks, and whom.
+/// The client and the apiserver of a check.
 pub struct Asker {
-    /// To the apiserver, as the user.
+    /// The client to the apiserver, as the user.
     pub client: Arc<dyn Client>,
     /// The apiserver: host and port.
     pub apiserver: String,
-    /// From where.
+    /// The network position of this process.
     pub vantage: Vantage,
 }
 
-/// Where the question comes from.
+/// The network position of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vantage {
-    /// A pod, which reaches the addresses of Services.
+    /// In a pod, which reaches the addresses of Services.
     Pod,
-    /// Elsewhere, where somebody else may have such an address.
+    /// Outside, where a Service's address may belong to another host.
     Outside,
 }
 
-/// What is asked about.
+/// The subject of a check.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// The MutatingWebhookConfiguration, if it was named.
+    /// The MutatingWebhookConfiguration, if one was named.
     pub webhook_configuration: Option<String>,
-    /// Where a pod is tried, if that was said.
+    /// The namespace of the test pod, if one was named.
     pub namespace: Option<String>,
     /// The user's own namespace.
     pub own_namespace: String,
-    /// What the user means to read.
+    /// The resources that the user wants to read.
     pub resources: Vec<GroupResource>,
 }
 
-/// Objects of one answer; larger pages of pods would be longer than answers may be.
+/// The page size of a list. Larger pages of pods would exceed the body limit.
 const PAGE_OBJECTS: usize = 100;
-/// Pages of one list.
+/// The maximum number of pages of one list.
 const PAGES_MAX: usize = 1000;
-/// Which namespaces ask for sidecars, as a parameter of a list.
+/// The label selector of namespaces with injection, as a query parameter.
 const INJECTION: &str = "listless.dev%2Finjection%3Denabled";
 
 const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
@@ -74,12 +74,12 @@ const REVIEWS: &str = "/apis/authorization.k8s.io/v1";
 // === impl Asker ===
 
 impl Asker {
-    /// Finds out everything.
+    /// Collects all facts.
     pub async fn facts(&self, subject: &Subject) -> Facts {
         let version = self.get("/version").await;
         let version = version.and_then(|version| match version["gitVersion"].as_str() {
             Some(text) => Ok(text.to_owned()),
-            None => Err(Missing::Failed("/version names no version".to_owned())),
+            None => Err(Missing::Failed("/version has no version".to_owned())),
         });
         let mut facts = Facts::unknown(self.apiserver.clone(), version);
         if facts.version.is_err() {
@@ -116,7 +116,7 @@ impl Asker {
         let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
         let review = self.review(path, &review).await?;
         let name = review["status"]["userInfo"]["username"].as_str();
-        name.map(str::to_owned).ok_or_else(|| Missing::Failed("it has no name".to_owned()))
+        name.map(str::to_owned).ok_or_else(|| Missing::Failed("the object has no name".to_owned()))
     }
 
     async fn reads(&self, subject: &Subject) -> Found<Vec<Read>> {
@@ -145,7 +145,7 @@ impl Asker {
         Ok(true)
     }
 
-    /// Whether somebody may do something; nobody is the user who asks.
+    /// Reports whether a user has a permission. `None` stands for the user of the check.
     async fn may(&self, who: Option<&str>, asked: [&str; 5]) -> Found<bool> {
         let [verb, group, resource, namespace, name] = asked;
         let attributes = json!({"verb": verb, "group": group, "resource": resource,
@@ -174,10 +174,10 @@ impl Asker {
         }
     }
 
-    /// The Service that the webhook leads to.
+    /// Reads the Service of the webhook.
     async fn service(&self, webhook: &Webhook) -> Found<Value> {
         match &webhook.place {
-            Place::Url(url) => Err(Missing::Absent(format!("the webhook leads to {url}"))),
+            Place::Url(url) => Err(Missing::Absent(format!("the webhook uses the URL {url}"))),
             Place::Service { namespace, name, .. } => {
                 self.get(&format!("/api/v1/namespaces/{namespace}/services/{name}")).await
             }
@@ -199,7 +199,7 @@ impl Asker {
 
     async fn injector_rights(&self, injector: &Found<Option<Injector>>) -> Found<Vec<Right>> {
         let Ok(Some(injector)) = injector else {
-            return Err(Missing::Absent("there is no injector to ask about".to_owned()));
+            return Err(Missing::Absent("there is no injector to check".to_owned()));
         };
         let Injector { namespace, service_account, .. } = injector;
         let user = format!("system:serviceaccount:{namespace}:{service_account}");
@@ -215,7 +215,7 @@ impl Asker {
     fn server(&self, webhook: &Webhook, service: &Found<Value>) -> Result<Server, String> {
         let server = Server::of(webhook, service.as_ref().ok(), self.vantage)?;
         if tls::certificates(webhook.bundle()).is_empty() {
-            return Err("it is trusted by no certificate".to_owned());
+            return Err("no certificate is trusted for it".to_owned());
         }
         Ok(server)
     }
@@ -243,7 +243,8 @@ impl Asker {
         }
     }
 
-    /// Tries a pod; if pods may not be created, or come without a sidecar, the webhook is asked.
+    /// Sends a test pod. If the user may not create pods, or the pod gets no sidecar, it calls the
+    /// webhook directly.
     async fn trial(
         &self,
         webhook: &Webhook,
@@ -284,7 +285,7 @@ impl Asker {
         }
     }
 
-    /// Those whose pods get a sidecar.
+    /// Returns the namespaces with injection.
     async fn namespaces(&self) -> Found<Vec<String>> {
         let mut names = Vec::new();
         let path = format!("/api/v1/namespaces?labelSelector={INJECTION}&");
@@ -311,7 +312,7 @@ impl Asker {
         Ok(kubelets)
     }
 
-    /// Shows every object of a list, which is fetched page by page; `path` has room for parameters.
+    /// Calls `show` for every object of a list, page by page. `path` must have a query.
     async fn each(&self, path: &str, mut show: impl FnMut(&Value)) -> Found<()> {
         let mut rest = String::new();
         for _ in 0..PAGES_MAX {
@@ -322,18 +323,18 @@ impl Asker {
                 Some(token) => rest = format!("&continue={token}"),
             }
         }
-        Err(Missing::Failed(format!("more than {} objects", PAGES_MAX * PAGE_OBJECTS)))
+        Err(Missing::Failed(format!("the list has more than {} objects", PAGES_MAX * PAGE_OBJECTS)))
     }
 }
 
-/// The groups of a list of them, with their versions.
+/// Returns the group versions of an API group list.
 fn served(groups: &Value) -> Vec<String> {
     let groups = groups["groups"].as_array().into_iter().flatten();
     let versions = groups.flat_map(|group| group["versions"].as_array().into_iter().flatten());
     versions.filter_map(|version| version["groupVersion"].as_str().map(str::to_owned)).collect()
 }
 
-/// The texts of an answer's warnings, which stand in quotes after a code and a name.
+/// Returns the texts of the response's warning headers. Each is quoted, after a code and a name.
 fn warnings(headers: &HeaderMap) -> Vec<String> {
     let all = headers.get_all(header::WARNING).iter().filter_map(|value| value.to_str().ok());
     let text = |warning: &str| {
@@ -363,10 +364,10 @@ impl From<Error> for Missing {
 // === impl Facts ===
 
 impl Facts {
-    /// Nothing is known but, at best, the version.
+    /// Returns facts in which only the version may be known.
     fn unknown(apiserver: String, version: Found<String>) -> Self {
         fn not_asked<T>() -> Found<T> {
-            Err(Missing::Absent("no webhook is known".to_owned()))
+            Err(Missing::Absent("there is no known webhook".to_owned()))
         }
         Self {
             apiserver,

@@ -1,4 +1,4 @@
-//! The injector's Deployment: whether it runs, and what it was told; pure.
+//! The check of the injector's Deployment and its options. Pure.
 
 use serde_json::Value;
 
@@ -14,25 +14,25 @@ pub struct Injector {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// The version it says it is.
+    /// The version that it reports.
     pub version: String,
-    /// The image that sidecars get.
+    /// The image of injected sidecars.
     pub sidecar_image: String,
-    /// How many are wanted.
+    /// The number of desired replicas.
     pub wanted: u64,
-    /// How many are ready.
+    /// The number of ready replicas.
     pub ready: u64,
     /// Its service account.
     pub service_account: String,
-    /// The Secret it keeps its certificates in.
+    /// The Secret with its certificates.
     pub secret: String,
-    /// The configuration that leads to it.
+    /// The webhook configuration that calls it.
     pub webhook_configuration: String,
-    /// Whether it tells owners of pods by events.
+    /// `true` if it reports to owners of pods by events.
     pub tells: bool,
 }
 
-/// What the options are if they are not given.
+/// The default values of the options.
 const SECRET: &str = "listless-injector-certificates";
 const WEBHOOK_CONFIGURATION: &str = "listless-injector";
 
@@ -66,7 +66,7 @@ impl Injector {
         })
     }
 
-    /// What it must be allowed: verb, group, resource, namespace, name.
+    /// Returns the needed permissions: verb, group, resource, namespace, name.
     pub fn needs(&self) -> Vec<[&str; 5]> {
         let webhooks = ("admissionregistration.k8s.io", "mutatingwebhookconfigurations");
         let mut needs = vec![
@@ -86,7 +86,7 @@ fn arguments(container: &Value) -> impl Iterator<Item = &str> {
     container["args"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// What a flag is given, as `--flag=value` or as two arguments.
+/// Returns the value of a flag, from `--flag=value` or from two arguments.
 fn value<'a>(container: &'a Value, flag: &str) -> Option<&'a str> {
     let mut all = arguments(container);
     while let Some(argument) = all.next() {
@@ -99,20 +99,20 @@ fn value<'a>(container: &'a Value, flag: &str) -> Option<&'a str> {
     None
 }
 
-/// The tag of an image's name.
+/// Returns the tag of an image reference.
 pub(super) fn tag(image: &str) -> Option<&str> {
     let name = image.split('@').next().unwrap_or(image);
     let last = name.rsplit('/').next().unwrap_or(name);
     last.split_once(':').map(|(_, tag)| tag)
 }
 
-/// Whether somebody answers the webhook.
+/// Checks that the webhook has ready replicas.
 pub fn runs(found: &Found<Option<Injector>>, webhook: Option<&Webhook>) -> Row {
     let name = "injector";
     let injector = match (found, webhook.map(|webhook| &webhook.place)) {
-        (_, None) => return Row::skipped(name, "no webhook is known", ""),
+        (_, None) => return Row::skipped(name, "there is no known webhook", ""),
         (_, Some(Place::Url(url))) => {
-            return Row::skipped(name, format!("the webhook leads to {url}, not to a Service"), "");
+            return Row::skipped(name, format!("the webhook uses {url}, not a Service"), "");
         }
         (Err(missing), _) => {
             return missing
@@ -120,18 +120,18 @@ pub fn runs(found: &Found<Option<Injector>>, webhook: Option<&Webhook>) -> Row {
         }
         (Ok(None), Some(place)) => {
             let detail = format!("no Deployment has the pods of {place}");
-            return Row::fail(name, detail, "install the chart anew, or take the webhook away");
+            return Row::fail(name, detail, "reinstall the chart, or remove the webhook");
         }
         (Ok(Some(injector)), _) => injector,
     };
     let Injector { namespace, name: own, version, wanted, ready, .. } = injector;
     let detail = format!("{namespace}/{own} {version}: {ready} of {wanted} ready");
     if *ready == 0 {
-        let hint = "pods start without a sidecar; look at its pods and their events";
+        let hint = "pods start without a sidecar; see the injector's pods and their events";
         return Row::fail(name, detail, hint);
     }
     if ready < wanted {
-        return Row::warn(name, detail, "look at its pods and their events");
+        return Row::warn(name, detail, "see its pods and their events");
     }
     Row::pass(name, detail)
 }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_was_told_is_read_from_its_arguments() {
+    fn options_are_read_from_the_arguments() {
         let told = ["injector", "--secret=kept", "--image", "r/side@sha256:1", "--no-events"];
         let injector = Injector::read(&deployment(2, &told)).expect("an injector");
         assert_eq!(injector.secret, "kept");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_told_from_ports_and_digests() {
+    fn tags_are_distinguished_from_ports_and_digests() {
         for (image, expected) in [
             ("r:5000/listless:1", Some("1")),
             ("r:5000/listless", None),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_ready_fails_and_some_missing_warns() {
+    fn no_ready_replica_fails_and_a_missing_one_warns() {
         let service = Place::Service {
             namespace: "system".to_owned(),
             name: "injector".to_owned(),

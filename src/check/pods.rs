@@ -1,6 +1,6 @@
-//! The pods of a cluster, counted while their list arrives in parts; pure.
+//! Counts the pods of a cluster while their list arrives in pages. Pure.
 //!
-//! Only what the checks need is kept: a bounded number of kinds, each with a count and one example.
+//! It keeps only a bounded number of groups, each with a count and one example.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,38 +12,38 @@ use super::{
 };
 use crate::injector::patch::{SIDECAR, injected_by};
 
-/// What was counted.
+/// The counted pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pods {
-    /// Namespaces whose pods get a sidecar unless they say no, if that is known.
+    /// The namespaces whose pods get a sidecar by default, if known.
     asking: Found<BTreeSet<String>>,
-    /// Pods that have not ended.
+    /// The number of pods that have not ended.
     seen: usize,
-    /// Those with a sidecar, by the version of the injector.
+    /// Pods with a sidecar, by the injector's version.
     injected: BTreeMap<String, Group>,
-    /// Whose sidecar has not started, or not again.
+    /// Pods whose sidecar has not started.
     not_running: Group,
-    /// Whose image cannot be had, by reason.
+    /// Pods whose image cannot be pulled, by reason.
     without_image: BTreeMap<String, Group>,
-    /// Whose sidecar starts again and again.
+    /// Pods whose sidecar restarts in a loop.
     crashing: Group,
-    /// Whose sidecar was started again sometimes.
+    /// Pods whose sidecar restarted several times.
     restarted: Group,
-    /// Images of ours that run, and in how many pods.
+    /// Running Listless images, with their number of pods.
     running: BTreeMap<String, usize>,
-    /// Which ask for a sidecar and have none.
+    /// Pods that request a sidecar and have none.
     left_out: Group,
 }
 
-/// Pods that are alike.
+/// A group of similar pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Group {
     count: usize,
-    /// One of them.
+    /// One pod of the group.
     example: String,
 }
 
-/// Why a container waits that has no image.
+/// The waiting reasons of a container without its image.
 const NO_IMAGE: &[&str] = &[
     "ErrImagePull",
     "ImagePullBackOff",
@@ -53,13 +53,13 @@ const NO_IMAGE: &[&str] = &[
     "RegistryUnavailable",
     "SignatureValidationFailed",
 ];
-/// More kinds of the same than this are one.
+/// The maximum number of groups of one kind.
 const KINDS_MAX: usize = 32;
-/// The kind of those that are not told apart.
+/// The name of the group beyond that maximum.
 const OTHER: &str = "others";
-/// A sidecar that was started so often has something to tell.
+/// The number of restarts from which a sidecar is reported.
 const RESTARTS_MANY: u64 = 3;
-/// The label of what is part of Listless.
+/// The label of Listless's own parts.
 const COMPONENT: &str = "listless.dev/component";
 const INJECT: &str = "listless.dev/inject";
 
@@ -77,7 +77,7 @@ impl Group {
         self.count == 0
     }
 
-    /// `3 pods, such as shop/web-0`.
+    /// Formats the group: `3 pods, such as shop/web-0`.
     fn told(&self) -> String {
         match self.count {
             1 => format!("the pod {}", self.example),
@@ -89,7 +89,7 @@ impl Group {
 // === impl Pods ===
 
 impl Pods {
-    /// None yet; pods in these namespaces ask for a sidecar unless they say no.
+    /// Returns empty counts. Pods in the `asking` namespaces get a sidecar by default.
     pub fn new(asking: Found<Vec<String>>) -> Self {
         Self {
             asking: asking.map(|names| names.into_iter().collect()),
@@ -104,7 +104,7 @@ impl Pods {
         }
     }
 
-    /// Counts one.
+    /// Counts one pod.
     pub fn add(&mut self, pod: &Value) {
         let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default();
         if matches!(text("/status/phase"), "Succeeded" | "Failed") {
@@ -145,7 +145,7 @@ impl Pods {
         }
     }
 
-    /// A pod of the injector or of a gateway.
+    /// Counts a pod of the injector or of a gateway.
     fn add_part(&mut self, pod: &Value, called: &str) {
         for status in pod["status"]["containerStatuses"].as_array().into_iter().flatten() {
             let reason = status["state"]["waiting"]["reason"].as_str().unwrap_or_default();
@@ -167,7 +167,7 @@ impl Pods {
         }
     }
 
-    /// Whether the webhook is asked about it and would have a reason to inject it.
+    /// Reports whether the webhook sees the pod and would inject it.
     fn asks(&self, pod: &Value) -> bool {
         let label = pod["metadata"]["labels"][INJECT].as_str();
         let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
@@ -184,7 +184,7 @@ impl Pods {
     }
 }
 
-/// The group of a kind; one for all that are too many.
+/// Returns the group of a kind, or the shared group beyond the maximum.
 fn of_kind(groups: &mut BTreeMap<String, Group>, kind: String) -> &mut Group {
     let kind = if groups.len() < KINDS_MAX || groups.contains_key(&kind) {
         kind
@@ -194,9 +194,9 @@ fn of_kind(groups: &mut BTreeMap<String, Group>, kind: String) -> &mut Group {
     groups.entry(kind).or_default()
 }
 
-const RIGHT: &str = "counting pods takes list of pods everywhere";
+const RIGHT: &str = "counting pods needs permission to list pods in all namespaces";
 
-/// Whether nodes get the image.
+/// Checks that nodes can pull the image.
 pub fn image(found: &Found<Pods>, injector: Option<&Injector>) -> Row {
     let name = "image";
     let pods = match found {
@@ -209,29 +209,29 @@ pub fn image(found: &Found<Pods>, injector: Option<&Injector>) -> Row {
             .iter()
             .map(|(reason, group)| format!("{reason}: {}", group.told()))
             .collect();
-        let hint = "these pods do not start; mend image, injector.sidecar.imagePullSecrets or the \
-                    registry, or take the label away and create them anew";
+        let hint = "these pods do not start; fix image, injector.sidecar.imagePullSecrets or the \
+                    registry, or remove the label and recreate the pods";
         return Row::fail(name, told.join("; "), hint);
     }
     let Some(injector) = injector else {
-        return Row::skipped(name, "no injector says which image sidecars get", "");
+        return Row::skipped(name, "no injector defines the image of sidecars", "");
     };
     let image = &injector.sidecar_image;
     let is_pinned = image.contains('@') || tag(image).is_some_and(|tag| tag != "latest");
     if !is_pinned {
-        let hint = "pin it (image.digest): another image under this name reaches every new pod";
-        return Row::warn(name, format!("{image} may be another image tomorrow"), hint);
+        let hint = "pin it (image.digest): another image under this tag reaches every new pod";
+        return Row::warn(name, format!("the tag of {image} can change to another image"), hint);
     }
     match pods.running.get(image) {
         Some(count) => Row::pass(name, format!("{image} runs in {count} pods")),
         None => {
             let hint = "helm test pulls it on one node";
-            Row::skipped(name, format!("no pod has tried to pull {image} yet"), hint)
+            Row::skipped(name, format!("no pod has pulled {image} yet"), hint)
         }
     }
 }
 
-/// Whether sidecars run.
+/// Checks that sidecars run.
 pub fn sidecars(found: &Found<Pods>) -> Row {
     let name = "sidecars";
     let pods = match found {
@@ -240,12 +240,13 @@ pub fn sidecars(found: &Found<Pods>) -> Row {
     };
     let count = pods.sidecar_count();
     if !pods.crashing.is_empty() {
-        let detail = format!("the sidecar starts again and again: {}", pods.crashing.told());
-        return Row::fail(name, detail, "look at its log: kubectl logs POD -c listless-proxy");
+        let detail = format!("the sidecar restarts in a loop: {}", pods.crashing.told());
+        return Row::fail(name, detail, "see its log: kubectl logs POD -c listless-proxy");
     }
     if !pods.restarted.is_empty() {
-        let detail = format!("the sidecar was started again, often: {}", pods.restarted.told());
-        let hint = "kubectl describe pod says why; memory short? listless.dev/memory-limit";
+        let detail = format!("the sidecar restarted several times: {}", pods.restarted.told());
+        let hint = "see the reason with kubectl describe pod; if memory is short, raise \
+                    listless.dev/memory-limit";
         return Row::warn(name, detail, hint);
     }
     let waiting = match pods.not_running.count {
@@ -255,7 +256,7 @@ pub fn sidecars(found: &Found<Pods>) -> Row {
     Row::pass(name, format!("{count} of {} pods have one{waiting}", pods.seen))
 }
 
-/// Whether pods have the sidecar they would get now.
+/// Checks that the pods' sidecars are of the injector's version.
 pub fn up_to_date(found: &Found<Pods>, injector: Option<&Injector>) -> Row {
     let name = "up-to-date";
     let pods = match found {
@@ -279,7 +280,7 @@ pub fn up_to_date(found: &Found<Pods>, injector: Option<&Injector>) -> Row {
     Row::warn(name, format!("{whose} {wanted}, sidecars are of {}", others.join("; ")), hint)
 }
 
-/// Whether pods that ask have a sidecar.
+/// Checks that all pods that request a sidecar have one.
 pub fn left_out(found: &Found<Pods>, injects: bool) -> Row {
     let name = "left-out";
     let pods = match found {
@@ -287,17 +288,21 @@ pub fn left_out(found: &Found<Pods>, injects: bool) -> Row {
         Err(missing) => return missing.skip(name, RIGHT),
     };
     if let Err(missing) = &pods.asking {
-        return missing.skip(name, "which namespaces ask takes list of namespaces");
+        return missing.skip(
+            name,
+            "finding namespaces with injection needs permission to list \
+                                   namespaces",
+        );
     }
     if pods.left_out.is_empty() {
-        return Row::pass(name, "every pod that asks for a sidecar has one");
+        return Row::pass(name, "every pod that requests a sidecar has one");
     }
-    let detail = format!("without the sidecar they ask for: {}", pods.left_out.told());
+    let detail = format!("without the sidecar they request: {}", pods.left_out.told());
     let hint = if injects {
-        "created before the namespace was labelled? restart their workloads; else their owner's \
-         events say why"
+        "if the pods are older than the namespace's label, restart their workloads; else see the \
+         events of their owners"
     } else {
-        "there is no injector that would give it to them"
+        "there is no injector to inject them"
     };
     Row::warn(name, detail, hint)
 }

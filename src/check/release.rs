@@ -1,46 +1,46 @@
-//! Releases of Kubernetes, and what is known to be wrong with some of them; pure.
+//! Kubernetes releases and their known bugs. Pure.
 
 use std::{collections::BTreeMap, fmt};
 
 use super::{Found, Row};
 
-/// A release, as far as two numbers after the first tell it apart; the first is 1.
+/// A release: the second and third number of its version. The first is always 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release {
     minor: u32,
     patch: u32,
 }
 
-/// The versions of kubelets, and how many nodes have each.
+/// The kubelet versions, with their number of nodes.
 pub type Kubelets = BTreeMap<String, usize>;
 
-/// A bug of kubelets that pods with a sidecar meet.
+/// A kubelet bug that affects pods with a sidecar.
 struct Bug {
-    /// The number of the issue, or of the change that mended it, in kubernetes/kubernetes.
+    /// The number of the issue, or of the fix, in kubernetes/kubernetes.
     number: u32,
     what: &'static str,
-    /// The first minor release with it, and the first that never had it again.
+    /// The first minor release with the bug, and the first without it.
     minors: std::ops::Range<u32>,
-    /// In which patch releases of those it was mended; in all others it stays.
+    /// The patch releases that fixed the bug. Other minor releases of the range keep it.
     mended: &'static [Release],
 }
 
-/// From here on, sidecars are started before other containers unless the cluster forbids it.
+/// The first release that starts sidecars before other containers by default.
 pub const NATIVE_SIDECARS: Release = Release { minor: 29, patch: 0 };
-/// From here on, a read without a resourceVersion is usually answered by the watch cache.
+/// The first release whose watch cache usually answers a read without a resourceVersion.
 const CONSISTENT_READS_FROM_CACHE: Release = Release { minor: 31, patch: 0 };
 
-/// Checked against the release notes of each patch release.
+/// The list was checked against the release notes of each patch release.
 const BUGS: &[Bug] = &[
     Bug {
         number: 125_935,
-        what: "a pod that is deleted before it has started may not end its sidecar in good time",
+        what: "a pod that is deleted before it has started may not stop its sidecar in time",
         minors: 29..31,
         mended: &[Release { minor: 29, patch: 8 }, Release { minor: 30, patch: 4 }],
     },
     Bug {
         number: 126_543,
-        what: "after a passing failure of the container runtime a sidecar may never start",
+        what: "after a temporary failure of the container runtime a sidecar may never start",
         minors: 29..32,
         mended: &[
             Release { minor: 29, patch: 9 },
@@ -53,7 +53,7 @@ const BUGS: &[Bug] = &[
 // === impl Release ===
 
 impl Release {
-    /// Reads `v1.36.3`, with whatever a distributor adds behind it.
+    /// Parses a version such as `v1.36.3`, with any distributor's suffix.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().strip_prefix('v').unwrap_or(text).splitn(3, '.');
         let major = parts.next()?;
@@ -69,7 +69,7 @@ impl fmt::Display for Release {
     }
 }
 
-/// The digits that a text begins with.
+/// Returns the number at the start of a text.
 fn number(text: &str) -> Option<u32> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text[..end].parse().ok()
@@ -84,40 +84,45 @@ impl Bug {
     }
 }
 
-/// What the apiserver's version means; `injects` says whether sidecars are asked for.
+/// Checks the apiserver's version. `injects` tells whether sidecars are used.
 pub fn version(found: &Found<String>, apiserver: &str, injects: bool) -> Row {
     let name = "version";
     let text = match found {
         Ok(text) => text,
         Err(missing) => {
-            let hint = "nothing else can be checked; look at the kubeconfig and the network";
+            let hint = "no other check is possible; check the kubeconfig and the network";
             return Row::fail(name, format!("{apiserver}: {missing}"), hint);
         }
     };
     let Some(release) = Release::parse(text) else {
-        let hint = "versions from 1.29 on are known to work";
-        return Row::warn(name, format!("{apiserver} says {text:?}, which is no release"), hint);
+        let hint = "use 1.29 or later, which are known to work";
+        return Row::warn(
+            name,
+            format!("{apiserver} reports {text:?}, which is not a release"),
+            hint,
+        );
     };
     if release < NATIVE_SIDECARS {
-        let detail = format!("{text} at {apiserver} starts no sidecars before other containers");
-        let hint = "sidecars need 1.29; listless local and listless gateway work with older ones";
+        let detail =
+            format!("{text} at {apiserver} does not start sidecars before other containers");
+        let hint = "sidecars need 1.29; use listless local or listless gateway with older releases";
         return if injects { Row::fail(name, detail, hint) } else { Row::warn(name, detail, hint) };
     }
     let reads = if release < CONSISTENT_READS_FROM_CACHE {
-        "reads without a resourceVersion come out of etcd"
+        "reads without a resourceVersion come from etcd"
     } else {
         "reads without a resourceVersion are confirmed by etcd"
     };
     Row::pass(name, format!("{text} at {apiserver}; {reads}"))
 }
 
-/// What is known of the nodes' kubelets.
+/// Checks the nodes' kubelets.
 pub fn kubelets(found: &Found<Kubelets>, injects: bool) -> Row {
     let name = "kubelets";
     let kubelets = match found {
-        Ok(kubelets) if kubelets.is_empty() => return Row::skipped(name, "no node is there", ""),
+        Ok(kubelets) if kubelets.is_empty() => return Row::skipped(name, "there are no nodes", ""),
         Ok(kubelets) => kubelets,
-        Err(missing) => return missing.skip(name, "listing nodes takes a right to that"),
+        Err(missing) => return missing.skip(name, "listing nodes needs permission to list nodes"),
     };
     let released: Vec<_> = kubelets
         .iter()
@@ -125,8 +130,8 @@ pub fn kubelets(found: &Found<Kubelets>, injects: bool) -> Row {
         .collect();
     let old: Vec<_> = released.iter().filter(|(.., release)| *release < NATIVE_SIDECARS).collect();
     if !old.is_empty() && injects {
-        let hint = "keep injected pods off these nodes, or update them to 1.29 at least";
-        let detail = format!("{} never start what is beside a sidecar", counted(&old));
+        let hint = "keep injected pods off these nodes, or update them to 1.29 or later";
+        let detail = format!("{} never start containers beside a sidecar", counted(&old));
         return Row::fail(name, detail, hint);
     }
     let mut told = Vec::new();
@@ -164,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn releases_are_read_whatever_a_distributor_adds() {
+    fn releases_are_parsed_with_any_distributors_suffix() {
         for (text, minor, patch) in [
             ("v1.36.3", 36, 3),
             ("v1.30.14-eks-1234", 30, 14),
@@ -180,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn bugs_end_with_the_patch_release_that_mended_them() {
+    fn bugs_end_with_the_patch_release_that_fixed_them() {
         let bugs = |text: &str| -> Vec<u32> {
             let release = release(text);
             BUGS.iter().filter(|bug| bug.is_in(release)).map(|bug| bug.number).collect()
@@ -201,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_apiserver_fails_only_who_wants_sidecars() {
+    fn an_old_apiserver_fails_only_if_sidecars_are_used() {
         let at =
             |version: &str, injects| super::version(&Ok(version.to_owned()), "a:1", injects).result;
         assert_eq!(at("v1.28.4", true), Outcome::Fail);

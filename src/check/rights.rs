@@ -1,48 +1,48 @@
-//! Who may do what: the user who asks, and the injector; pure.
+//! The permissions of the user and of the injector. Pure.
 
 use super::{Found, Missing, Row};
 
-/// What may be read of one resource.
+/// The read permission for one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// The resource, as `deployments.apps`.
+    /// The resource, such as `deployments.apps`.
     pub resource: String,
-    /// How much of it.
+    /// The scope of the permission.
     pub scope: ReadScope,
 }
 
-/// Where lists and watches are allowed.
+/// The scope in which list and watch are allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadScope {
-    /// Everywhere.
+    /// All namespaces.
     Cluster,
-    /// In this namespace.
+    /// Only this namespace.
     Namespace(String),
-    /// Neither there nor everywhere.
+    /// No scope.
     Nowhere,
 }
 
-/// One thing the injector needs, and whether it may.
+/// One permission of the injector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Right {
-    /// `patch mutatingwebhookconfigurations listless-injector`.
+    /// The action, such as `patch mutatingwebhookconfigurations listless-injector`.
     pub what: String,
-    /// Whether it is allowed.
+    /// `true` if it is allowed.
     pub allowed: bool,
 }
 
-/// Groups without which something is missing, and what that is.
+/// The needed API groups, with the effect of their absence.
 const GROUPS: &[(&str, &str)] = &[
     ("authorization.k8s.io/v1", "no read is answered from memory without access reviews"),
     ("admissionregistration.k8s.io/v1", "no sidecar is injected without webhooks"),
 ];
 
-/// Whether the apiserver serves what Listless asks it.
+/// Checks that the apiserver serves the needed API groups.
 pub fn features(found: &Found<Vec<String>>) -> Row {
     let name = "features";
     let groups = match found {
         Ok(groups) => groups,
-        Err(missing) => return missing.skip(name, "discovery takes the role system:discovery"),
+        Err(missing) => return missing.skip(name, "discovery needs the role system:discovery"),
     };
     let lost: Vec<_> = GROUPS
         .iter()
@@ -52,22 +52,22 @@ pub fn features(found: &Found<Vec<String>>) -> Row {
     if lost.is_empty() {
         return Row::pass(name, "access reviews and webhooks are served");
     }
-    Row::fail(name, lost.join("; "), "switch these APIs on (--runtime-config)")
+    Row::fail(name, lost.join("; "), "enable these APIs (--runtime-config)")
 }
 
-/// Whether memory could answer this user.
+/// Checks that the user's reads can be answered from memory.
 pub fn own(user: &Found<String>, reads: &Found<Vec<Read>>) -> Row {
     let name = "rights";
     let who = user.as_deref().unwrap_or("this user");
     let reads = match reads {
         Ok(reads) => reads,
         Err(missing) => {
-            return missing.skip(name, "access reviews take the role system:basic-user");
+            return missing.skip(name, "access reviews need the role system:basic-user");
         }
     };
     if reads.is_empty() {
-        let hint = "say with --resource what it is to read";
-        return Row::skipped(name, format!("asked as {who}"), hint);
+        let hint = "name the resources to read with --resource";
+        return Row::skipped(name, format!("connected as {who}"), hint);
     }
     let of = |wanted: fn(&ReadScope) -> bool| -> Vec<&str> {
         let found = reads.iter().filter(|read| wanted(&read.scope));
@@ -92,26 +92,34 @@ pub fn own(user: &Found<String>, reads: &Found<Vec<Read>>) -> Row {
         let what = narrow.join(", ");
         told.push(format!("{who} may list and watch {what} only in the namespace {place}"));
     }
-    let hint = "reads as this user are forwarded there; a sidecar reads as its pod's own account";
+    let hint = "reads by this user are forwarded there; a sidecar reads with its pod's own service \
+                account";
     Row::warn(name, told.join("; "), hint)
 }
 
-/// Whether the injector may do what it must.
+/// Checks the injector's permissions.
 pub fn of_injector(found: &Found<Vec<Right>>) -> Row {
     let name = "injector-rights";
     let rights = match found {
         Ok(rights) => rights,
         Err(Missing::Absent(why)) => return Row::skipped(name, why, ""),
         Err(missing) => {
-            return missing.skip(name, "asking for others takes create of subjectaccessreviews");
+            return missing.skip(
+                name,
+                "checking the injector needs permission to create \
+                                       subjectaccessreviews",
+            );
         }
     };
     let denied: Vec<_> =
         rights.iter().filter(|right| !right.allowed).map(|right| right.what.as_str()).collect();
     if denied.is_empty() {
-        return Row::pass(name, format!("it may do all {} things it needs", rights.len()));
+        return Row::pass(
+            name,
+            format!("the injector has all {} permissions it needs", rights.len()),
+        );
     }
-    let hint = "give its service account the rights that the chart does (injector.rbac)";
+    let hint = "grant its service account the permissions of the chart (injector.rbac)";
     Row::fail(name, format!("its service account may not {}", denied.join(", nor ")), hint)
 }
 
@@ -120,7 +128,7 @@ mod tests {
     use super::{super::Outcome, *};
 
     #[test]
-    fn every_group_that_is_missed_is_named_with_what_it_costs() {
+    fn every_missing_group_is_named_with_its_effect() {
         let served = |groups: &[&str]| {
             features(&Ok(groups.iter().map(|group| (*group).to_owned()).collect()))
         };
@@ -134,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn narrow_rights_are_a_warning_that_says_where_they_hold() {
+    fn a_limited_permission_is_a_warning_with_its_scope() {
         let read = |resource: &str, scope| Read { resource: resource.to_owned(), scope };
         let everywhere = vec![read("pods", ReadScope::Cluster)];
         let user = Ok("jane".to_owned());
@@ -152,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_injector_without_a_right_fails_and_the_right_is_named() {
+    fn an_injector_without_a_permission_fails_and_the_permission_is_named() {
         let right = |what: &str, allowed| Right { what: what.to_owned(), allowed };
         let row = of_injector(&Ok(vec![right("get secrets a", true), right("patch b", false)]));
         assert_eq!(row.result, Outcome::Fail);

@@ -1,47 +1,48 @@
-//! A pod that is tried: it asks for a sidecar, and is never stored. Pure.
+//! The test pod: it requests a sidecar and is never stored. Pure.
 
 use serde_json::{Value, json};
 
 use super::Row;
 use crate::injector::patch::{SIDECAR, injected_by};
 
-/// What was tried, and what became of it.
+/// The test and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trial {
     /// There is no webhook.
     NoWebhook,
-    /// The apiserver was given a pod, with `dryRun=All`.
+    /// The pod was sent to the apiserver, with `dryRun=All`.
     ThroughApiserver {
-        /// In which namespace.
+        /// The namespace of the pod.
         namespace: String,
-        /// What came of it.
+        /// The result.
         came: Came,
-        /// What the webhook said when it was asked without the apiserver, if it could be.
+        /// The webhook's response to a direct call, if there was one.
         directly: Option<Came>,
     },
-    /// The webhook was asked without the apiserver.
+    /// The pod was sent to the webhook directly.
     Directly(Came),
-    /// Nobody could be asked.
+    /// No test was possible.
     Untried(String),
 }
 
-/// What became of a pod.
+/// The result for a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Came {
-    /// It has a sidecar, made by this version of the injector.
+    /// It has a sidecar of this injector version.
     Injected(String),
-    /// It has none; why, if that was said.
+    /// It has no sidecar, for this reason if one was given.
     Left(String),
-    /// It was not let in, or there was no answer.
+    /// It was rejected, or there was no response.
     Refused(String),
 }
 
-/// Where clients look for their service account.
+/// The directory in which clients look for their service account.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// A pod that any namespace would let in, and that asks for a sidecar.
+/// Returns a pod that any namespace admits, and that requests a sidecar.
 ///
-/// It names and mounts its service account itself, so that it is the same where the apiserver adds none.
+/// The pod names and mounts its service account itself, because a direct call has no apiserver to
+/// add it.
 pub fn pod() -> Value {
     let token = json!({"path": "token", "expirationSeconds": 3607});
     let authority =
@@ -76,7 +77,7 @@ pub fn pod() -> Value {
     })
 }
 
-/// The apiserver's question about it, for asking the webhook without the apiserver.
+/// Returns the admission review for a direct call of the webhook.
 pub fn question(namespace: &str) -> Value {
     json!({
         "apiVersion": "admission.k8s.io/v1",
@@ -93,7 +94,7 @@ pub fn question(namespace: &str) -> Value {
     })
 }
 
-/// What became of a pod that the apiserver let in, with the warnings that came along.
+/// Returns the result for a pod that the apiserver admitted, with the response's warnings.
 pub fn stored(pod: &Value, warnings: &[String]) -> Came {
     let containers = pod["spec"]["initContainers"].as_array().into_iter().flatten();
     let has_sidecar = containers.into_iter().any(|container| container["name"] == SIDECAR);
@@ -103,7 +104,7 @@ pub fn stored(pod: &Value, warnings: &[String]) -> Came {
     Came::Left(warnings.join("; "))
 }
 
-/// What the webhook answered.
+/// Returns the result of a direct call.
 pub fn answered(review: &Value) -> Came {
     let response = &review["response"];
     if response["patch"].as_str().is_some_and(|patch| !patch.is_empty()) {
@@ -114,23 +115,25 @@ pub fn answered(review: &Value) -> Came {
     Came::Left(warnings.join("; "))
 }
 
-/// Whether a pod that asks gets its sidecar.
+/// Checks that a pod gets the requested sidecar.
 pub fn injection(trial: &Trial) -> Row {
     let name = "injection";
     let (namespace, came, directly) = match trial {
-        Trial::NoWebhook => return Row::skipped(name, "no webhook is known", ""),
+        Trial::NoWebhook => return Row::skipped(name, "there is no known webhook", ""),
         Trial::Untried(why) => {
-            let hint = "allow create of pods to try it (--namespace says where); nothing is stored";
+            let hint = "allow create of pods for the test (--namespace selects where); nothing is \
+                        stored";
             return Row::skipped(name, why, hint);
         }
         Trial::Directly(Came::Injected(_)) => {
             let detail =
-                "the webhook injects a pod when asked from here; the apiserver was not asked";
+                "the webhook injects a pod when called from here; the apiserver was not tested";
             return Row::pass(name, detail);
         }
         Trial::Directly(Came::Left(why) | Came::Refused(why)) => {
-            let detail = format!("the webhook injects nothing when asked from here: {}", said(why));
-            return Row::fail(name, detail, "look at the injector's log");
+            let detail =
+                format!("the webhook does not inject a pod when called from here: {}", said(why));
+            return Row::fail(name, detail, "see the injector's log");
         }
         Trial::ThroughApiserver { namespace, came, directly } => (namespace, came, directly),
     };
@@ -140,12 +143,12 @@ pub fn injection(trial: &Trial) -> Row {
             Row::pass(name, detail)
         }
         (Came::Refused(why), _) => {
-            let hint = "say with --namespace where such a pod may be created; nothing is stored";
-            Row::warn(name, format!("a pod in {namespace} is not let in: {why}"), hint)
+            let hint = "name a namespace for the test pod with --namespace; nothing is stored";
+            Row::warn(name, format!("a pod in {namespace} is rejected: {why}"), hint)
         }
         (Came::Left(why), Some(Came::Injected(_))) => {
             let detail = format!(
-                "a pod in {namespace} gets no sidecar ({}), but the webhook gives it one when asked \
+                "a pod in {namespace} gets no sidecar ({}), but the webhook injects it when called \
                  from here",
                 said(why)
             );
@@ -155,15 +158,15 @@ pub fn injection(trial: &Trial) -> Row {
         }
         (Came::Left(why), _) => {
             let detail = format!("a pod in {namespace} gets no sidecar ({})", said(why));
-            let hint = "see the rows above, the injector's log, and the webhook's selectors; another \
-                        namespace: --namespace";
+            let hint = "see the rows above, the injector's log, and the webhook's selectors; test \
+                        another namespace with --namespace";
             Row::fail(name, detail, hint)
         }
     }
 }
 
 fn said(why: &str) -> &str {
-    if why.is_empty() { "nothing says why" } else { why }
+    if why.is_empty() { "no reason given" } else { why }
 }
 
 #[cfg(test)]
@@ -175,7 +178,7 @@ mod tests {
     };
 
     #[test]
-    fn the_pod_is_one_that_the_injector_injects() {
+    fn the_injector_injects_the_test_pod() {
         let settings = Settings::default();
         assert!(patch(&pod(), "shop", &settings).is_ok());
         let question = question("shop").to_string();
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_apiserver_let_in_tells_the_version_or_the_warnings() {
+    fn an_admitted_pod_gives_the_version_or_the_warnings() {
         let mut injected = pod();
         injected["spec"]["initContainers"] = json!([{"name": "listless-proxy"}]);
         injected["metadata"]["annotations"] = json!({"listless.dev/status":
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_that_answers_only_us_points_at_the_network_between() {
+    fn a_webhook_that_answers_only_direct_calls_indicates_a_network_problem() {
         let tried = |came, directly| {
             injection(&Trial::ThroughApiserver { namespace: "shop".to_owned(), came, directly })
         };

@@ -1,4 +1,5 @@
-//! The webhook as the apiserver has it: who is asked, and by whose certificates it is trusted; pure.
+//! The webhook configuration: the address that the apiserver calls, and its trusted certificates.
+//! Pure.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::Value;
@@ -10,9 +11,9 @@ use super::{Found, Missing, Row};
 pub struct Webhook {
     /// The configuration's name.
     pub name: String,
-    /// Its webhooks, never none.
+    /// Its webhooks, at least one.
     pub hooks: Vec<Hook>,
-    /// Where the first of them leads.
+    /// The address of the first webhook.
     pub place: Place,
     /// Other configurations of Listless, such as those of other revisions.
     pub others: Vec<String>,
@@ -23,16 +24,16 @@ pub struct Webhook {
 pub struct Hook {
     /// Its name.
     pub name: String,
-    /// Whether pods are refused while nobody answers.
+    /// `true` if pods are rejected while no injector answers.
     pub fails_closed: bool,
-    /// The certificates it is trusted by, in PEM; may be empty.
+    /// Its trusted certificates in PEM. May be empty.
     pub bundle: String,
 }
 
-/// Where the apiserver asks.
+/// The address that the apiserver calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// At a Service.
+    /// A Service.
     Service {
         /// Its namespace.
         namespace: String,
@@ -40,20 +41,20 @@ pub enum Place {
         name: String,
         /// Its port.
         port: u16,
-        /// The path there.
+        /// Its path.
         path: String,
     },
-    /// At a URL.
+    /// A URL.
     Url(String),
 }
 
-/// How the names of all our webhooks end.
+/// The suffix of the names of Listless's webhooks.
 const SUFFIX: &str = "inject.listless.dev";
 
 // === impl Webhook ===
 
 impl Webhook {
-    /// The first of a list of configurations that has webhooks of ours.
+    /// Returns the first configuration with webhooks of Listless.
     pub fn among(configurations: &Value) -> Option<Self> {
         let items = configurations["items"].as_array().into_iter().flatten();
         let mut found: Vec<Self> = items.filter_map(Self::read).collect();
@@ -65,7 +66,7 @@ impl Webhook {
         Some(first)
     }
 
-    /// A configuration, if it has webhooks of ours.
+    /// Parses a configuration that has webhooks of Listless.
     pub fn read(configuration: &Value) -> Option<Self> {
         let entries = configuration["webhooks"].as_array().into_iter().flatten();
         let ours: Vec<&Value> = entries
@@ -77,7 +78,7 @@ impl Webhook {
         Some(Self { name, hooks, place, others: Vec::new() })
     }
 
-    /// By which certificates the first webhook is trusted.
+    /// Returns the trusted certificates of the first webhook.
     pub fn bundle(&self) -> &str {
         self.hooks.first().map_or("", |hook| &hook.bundle)
     }
@@ -125,17 +126,17 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// Whether there is a webhook that the apiserver could ask.
+/// Checks that there is a webhook for the apiserver to call.
 pub fn configured(found: &Found<Option<Webhook>>) -> Row {
     let name = "webhook";
     let webhook = match found {
         Ok(Some(webhook)) => webhook,
         Ok(None) => {
-            let hint = "to put sidecars into pods, install the chart: docs/install.md";
-            return Row::skipped(name, "there is no webhook of Listless in this cluster", hint);
+            let hint = "to inject sidecars, install the chart: docs/install.md";
+            return Row::skipped(name, "this cluster has no webhook of Listless", hint);
         }
         Err(Missing::Absent(why)) => {
-            return Row::fail(name, why, "install the chart, or leave --webhook-configuration out");
+            return Row::fail(name, why, "install the chart, or omit --webhook-configuration");
         }
         Err(missing) => {
             let hint = "name it with --webhook-configuration, or allow list of \
@@ -150,21 +151,21 @@ pub fn configured(found: &Found<Option<Webhook>>) -> Row {
     let bare = of(|hook| hook.bundle.is_empty());
     if !bare.is_empty() {
         let detail = format!("{own}: {} has no caBundle yet", bare.join(", "));
-        let hint = "the injector writes it within ten seconds of its start; look at its log";
+        let hint = "the injector writes it within ten seconds of its start; see its log";
         return Row::fail(name, detail, hint);
     }
     let closed = of(|hook| hook.fails_closed);
     if !closed.is_empty() {
         let detail = format!("{own}: {} fails closed", closed.join(", "));
-        let hint = "no pod that asks can be created while no injector answers; \
-                    injector.webhook.failurePolicy=Ignore lets them start without a sidecar";
+        let hint = "pods that request a sidecar cannot be created while no injector answers; set \
+                    injector.webhook.failurePolicy=Ignore to let them start without one";
         return Row::warn(name, detail, hint);
     }
     let others = match webhook.others.as_slice() {
         [] => String::new(),
-        others => format!("; not looked at: {}", others.join(", ")),
+        others => format!("; not checked: {}", others.join(", ")),
     };
-    Row::pass(name, format!("{own} asks {place}{others}"))
+    Row::pass(name, format!("{own} calls {place}{others}"))
 }
 
 #[cfg(test)]
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_are_found_by_the_names_of_their_webhooks() {
+    fn configurations_of_listless_are_found_by_their_webhooks_names() {
         let list = json!({"items": [
             {"metadata": {"name": "a"}, "webhooks": [{"name": "x.example.com"}]},
             configuration("ours", &hook("Ignore", "YQ==")),
@@ -199,12 +200,12 @@ mod tests {
         assert_eq!(webhook.place.to_string(), "service listless/injector");
         let row = configured(&Ok(Some(webhook)));
         assert_eq!(row.result, Outcome::Pass);
-        assert!(row.detail.ends_with("; not looked at: canary"), "{row:?}");
+        assert!(row.detail.ends_with("; not checked: canary"), "{row:?}");
         assert_eq!(Webhook::among(&json!({"items": []})), None);
     }
 
     #[test]
-    fn a_webhook_that_nobody_trusts_or_that_fails_closed_is_told() {
+    fn a_webhook_without_a_bundle_or_that_fails_closed_is_reported() {
         let judge = |policy, bundle| {
             configured(&Ok(Webhook::read(&configuration("ours", &hook(policy, bundle)))))
         };

@@ -1,4 +1,4 @@
-//! The one line that says where to go.
+//! The one line that announces the proxy's address.
 
 use std::{
     io,
@@ -8,14 +8,14 @@ use std::{
 
 use super::print;
 
-/// What a proxy that serves tells its user.
+/// The announcement of a serving proxy.
 #[derive(Clone, Debug)]
 pub struct Announcement {
-    /// Where it serves.
+    /// The proxy's address.
     pub server: String,
-    /// What it stands for.
+    /// The source that it serves.
     pub source: String,
-    /// The kubeconfig to use, if one was written.
+    /// The written kubeconfig, if any.
     pub kubeconfig: Option<PathBuf>,
 }
 
@@ -29,7 +29,7 @@ pub fn announce(announcement: &Announcement) -> io::Result<()> {
     print(&format!("listless: serving {source} at {server}{export}\n"))
 }
 
-/// Where a client on this machine reaches a listener.
+/// Returns the address at which a client on this machine reaches a listener.
 pub fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address {

@@ -1,4 +1,4 @@
-//! Asking the admin address of a running Listless: plain HTTP, one request a connection.
+//! The client of a running Listless's admin address: plain HTTP, one request per connection.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -12,7 +12,7 @@ use tokio::{net::TcpStream, time::timeout};
 
 use crate::body::Body;
 
-/// Whom to ask.
+/// The Listless to query.
 #[derive(Clone, Debug, Args)]
 pub(super) struct AdminOptions {
     /// The admin address of a running Listless.
@@ -20,39 +20,44 @@ pub(super) struct AdminOptions {
     pub(super) admin: AdminAddress,
 }
 
-/// Where a running Listless shows itself: a host and a port.
+/// The admin address of a running Listless: a host and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AdminAddress(String);
 
-/// Where a running Listless shows itself unless told otherwise.
+/// The default admin address.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:7444";
 
-/// How long a connection and the head of an answer may take.
+/// The timeout for a connection, and for the head of a response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The largest document that is believed.
+/// The maximum size of a document.
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
-/// Runs one question to its end.
+/// Runs one query to its end.
 pub(super) fn block_on<T>(question: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().build().context("the runtime cannot be started")?.block_on(question)
+    runtime.enable_all().build().context("cannot start the runtime")?.block_on(question)
 }
 
-/// The whole answer to a path and query.
+/// Returns the whole response for a path and query.
 pub(super) async fn document(address: &AdminAddress, target: &str) -> anyhow::Result<Bytes> {
     let answer = open(address, target).await?;
     let body = Body::incoming(answer.into_body()).collect(DOCUMENT_BYTES_MAX).await;
-    body.map_err(anyhow::Error::from_boxed).with_context(|| format!("{address}: the answer"))
+    body.map_err(anyhow::Error::from_boxed).with_context(|| {
+        format!(
+            "{address}: cannot read the \
+                                                                     response"
+        )
+    })
 }
 
-/// An answer that still arrives.
+/// Opens a response that still arrives.
 pub(super) async fn open(
     address: &AdminAddress,
     target: &str,
 ) -> anyhow::Result<Response<Incoming>> {
     let answer = timeout(ANSWER_TIMEOUT, sent(address, target)).await;
-    let answer = answer.with_context(|| format!("{address}: no answer within 10 s"))??;
+    let answer = answer.with_context(|| format!("{address}: no response within 10 s"))??;
     if answer.status() == StatusCode::OK {
         return Ok(answer);
     }
@@ -63,19 +68,25 @@ pub(super) async fn open(
 }
 
 async fn sent(address: &AdminAddress, target: &str) -> anyhow::Result<Response<Incoming>> {
-    let nobody =
-        || format!("{address}: nothing listens there; is Listless running, with this --admin?");
+    let nobody = || {
+        format!(
+            "{address}: nothing listens there; start Listless, or pass its address with \
+                    --admin"
+        )
+    };
     let stream = TcpStream::connect(&address.0).await.with_context(nobody)?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
     let request = Request::get(target).header(HOST, &address.0).body(Body::empty())?;
-    sender
-        .send_request(request)
-        .await
-        .with_context(|| format!("{address}: this is not Listless's admin address"))
+    sender.send_request(request).await.with_context(|| {
+        format!(
+            "{address}: this is not Listless's admin address; pass it with \
+                                  --admin"
+        )
+    })
 }
 
-/// A path with parameters, their values escaped.
+/// Builds a path with parameters, their values escaped.
 pub(super) fn target(path: &str, parameters: &[(&str, &str)]) -> String {
     let mut target = path.to_owned();
     for (index, (name, value)) in parameters.iter().enumerate() {
@@ -97,7 +108,7 @@ pub(super) fn target(path: &str, parameters: &[(&str, &str)]) -> String {
 // === impl AdminOptions ===
 
 impl AdminOptions {
-    /// What it says at this path.
+    /// Returns the document at this path.
     pub(super) fn get(&self, path: &str) -> anyhow::Result<Bytes> {
         block_on(document(&self.admin, path))
     }
@@ -108,19 +119,19 @@ impl AdminOptions {
 impl FromStr for AdminAddress {
     type Err = String;
 
-    /// A host and a port, or the URL that a log or a browser shows.
+    /// Parses a host and a port, or a URL as a log or a browser shows it.
     fn from_str(text: &str) -> Result<Self, String> {
         let address = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
         match address.rsplit_once(':') {
             Some((host, port)) if is_host(host) && port.parse::<u16>().is_ok() => {
                 Ok(Self(address.to_owned()))
             }
-            _ => Err(format!("expected HOST:PORT, such as {DEFAULT_ADDRESS}")),
+            _ => Err(format!("write HOST:PORT, such as {DEFAULT_ADDRESS}")),
         }
     }
 }
 
-/// Whether this may be a name or an address, and not a URL of another scheme.
+/// Reports whether this can be a name or an address, and not a URL of another scheme.
 fn is_host(text: &str) -> bool {
     !text.is_empty() && !text.contains('/')
 }
@@ -136,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_may_be_given_as_a_browser_shows_it() {
+    fn an_address_may_be_a_url_as_a_browser_shows_it() {
         for text in ["127.0.0.1:7444", "http://127.0.0.1:7444/", "[::1]:7444", "localhost:1"] {
             assert!(text.parse::<AdminAddress>().is_ok(), "{text}");
         }

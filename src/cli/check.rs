@@ -1,6 +1,6 @@
-//! `listless check`: whether a cluster and what is installed in it are as Listless needs them.
+//! `listless check`: checks that a cluster and the installation meet Listless's needs.
 //!
-//! It ends with 0 if nothing failed, with 1 if something did, with 2 if it was used wrongly.
+//! The exit code is 0 if nothing failed, 1 if a check failed, 2 for wrong usage.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -13,35 +13,35 @@ use crate::{
     check::{Outcome, Report},
 };
 
-/// What `listless check` is told.
+/// The options of `listless check`.
 #[derive(Clone, Debug, Args)]
 pub struct CheckOptions {
-    /// Which apiserver to ask, and as whom [default: in a pod its own].
+    /// The apiserver to check, and the user to connect as [default: in a pod its own].
     #[command(flatten)]
     pub upstream: KubeconfigOptions,
-    /// In a pod: the directory of the service account to ask as.
+    /// In a pod: the directory of the service account to connect as.
     #[arg(long, value_name = "DIRECTORY", default_value = super::options::SERVICE_ACCOUNT)]
     pub service_account: PathBuf,
-    /// The MutatingWebhookConfiguration to look at [default: the first one of Listless].
+    /// The MutatingWebhookConfiguration to check [default: the first one of Listless].
     #[arg(long, value_name = "NAME")]
     pub webhook_configuration: Option<String>,
-    /// Where to try a pod, which is never stored [default: the first namespace labelled
+    /// The namespace of the test pod, which is never stored [default: the first namespace labelled
     /// listless.dev/injection=enabled, else default].
     #[arg(long, short, value_name = "NAME")]
     pub namespace: Option<String>,
-    /// What the user means to list and watch, such as deployments.apps; may be repeated [default:
-    /// pods; nothing in a pod].
+    /// A resource that the user wants to list and watch, such as deployments.apps; may be repeated
+    /// [default: pods; nothing in a pod].
     #[arg(long = "resource", value_name = "RESOURCE", value_parser = resource)]
     pub resources: Vec<GroupResource>,
-    /// How to print it.
+    /// The output format.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Output,
 }
 
-/// How far the details stand from the left.
+/// The indent of the details.
 const INDENT: usize = 27;
 
-/// Checks, and prints what was found.
+/// Runs the checks and prints the result.
 pub(super) fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
     let report = app::check(options)?;
     let text = match options.output {
@@ -55,7 +55,7 @@ pub(super) fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// One line a check, and one for what to do about it.
+/// Formats one line per check, and one for its hint.
 fn table(report: &Report) -> String {
     let mut out = String::new();
     for row in &report.checks {
@@ -70,7 +70,7 @@ fn table(report: &Report) -> String {
     out + &format!("\n{passed} passed, {warned} warnings, {failed} failed, {skipped} skipped\n")
 }
 
-/// A resource with its group behind a dot.
+/// Parses a resource with its group behind a dot.
 fn resource(text: &str) -> Result<GroupResource, String> {
     let (resource, group) = text.split_once('.').unwrap_or((text, ""));
     let is_fine = |part: &str| {
@@ -78,7 +78,7 @@ fn resource(text: &str) -> Result<GroupResource, String> {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(&byte))
     };
     if resource.is_empty() || !is_fine(resource) || !is_fine(group) {
-        return Err("expected a plural name, such as pods or deployments.apps".to_owned());
+        return Err("write a plural name, such as pods or deployments.apps".to_owned());
     }
     Ok(GroupResource::new(group, resource))
 }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_are_named_as_kubectl_names_them() {
+    fn resources_are_named_as_in_kubectl() {
         assert_eq!(resource("pods"), Ok(GroupResource::new("", "pods")));
         let expected = GroupResource::new("example.com", "widgets");
         assert_eq!(resource("widgets.example.com"), Ok(expected));

@@ -10,19 +10,19 @@ use clap::Subcommand;
 use super::print;
 use crate::config::{Config, default_document, effective_document, schema_document};
 
-/// What to print or check.
+/// The action on configuration files.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum Command {
-    /// Print a file with every default, each explained.
+    /// Print a file with every default and its description.
     Default,
     /// Print the JSON Schema of the file, for editors.
     Schema,
-    /// Check a file; says nothing but what is wrong or hardly meant.
+    /// Check a file; print only errors and warnings.
     Validate {
-        /// The file.
+        /// The configuration file.
         file: PathBuf,
     },
-    /// Print what is in effect: the file with every default filled in.
+    /// Print the effective configuration: the file with every default filled in.
     Effective {
         /// The configuration file [default: every setting at its default].
         #[arg(long, value_name = "FILE")]
@@ -30,7 +30,7 @@ pub(super) enum Command {
     },
 }
 
-/// Runs one of them.
+/// Runs one action.
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Default => print(&default_document())?,
@@ -43,7 +43,7 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The configuration of a file, or the default one.
+/// Loads the configuration of a file, or the default one.
 pub(super) fn load(file: Option<&Path>) -> anyhow::Result<Config> {
     Ok(file.map(Config::load).transpose()?.unwrap_or_default())
 }

@@ -1,7 +1,7 @@
-//! `listless explain`: what would happen to a request, and why.
+//! `listless explain`: explains the outcome of a request.
 //!
-//! By itself it reads the configuration and asks nobody: not the apiserver, and not a running Listless.
-//! With `--admin` the running one is asked, which also tells what it holds now.
+//! By default it reads only the configuration. It contacts neither the apiserver nor a running
+//! Listless. With `--admin` it queries a running Listless, which also reports its replicas.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::explain::{self, Question};
 
-/// What to explain.
+/// The described request.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Arguments {
     /// The HTTP method, such as GET.
@@ -28,10 +28,10 @@ pub(super) struct Arguments {
     /// The configuration file [default: every setting at its default].
     #[arg(long, value_name = "FILE", conflicts_with = "admin")]
     config: Option<PathBuf>,
-    /// The admin address of a running Listless, to be told what it would do now.
+    /// The admin address of a running Listless, to use its present state.
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<AdminAddress>,
-    /// How to print the answer.
+    /// The output format.
     #[arg(short = 'o', long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }
@@ -60,7 +60,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the running Listless says.
+/// Returns the explanation of a running Listless.
 fn asked(
     address: &AdminAddress,
     arguments: &Arguments,

@@ -1,7 +1,7 @@
-//! `listless kubeconfig`: what to export so that clients go through a running Listless.
+//! `listless kubeconfig`: prints the export that sends clients through a running Listless.
 //!
-//! It reads the kubeconfig that Listless wrote, and writes none itself. Whom nobody would answer is
-//! not exported: then it fails and prints nothing.
+//! It reads the kubeconfig that Listless wrote, and writes none itself. If no Listless listens
+//! there, it fails and prints nothing.
 
 use std::{
     net::{TcpStream, ToSocketAddrs},
@@ -21,50 +21,56 @@ use super::{
 };
 use crate::upstream::identity;
 
-/// What is printed.
+/// The options of `listless kubeconfig`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Arguments {
     /// The kubeconfig that listless local or listless gateway wrote [default: ~/.kube/listless].
     #[arg(long, value_name = "FILE")]
     written: Option<PathBuf>,
-    /// What to print.
+    /// The output format.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
-    /// Export the source's files behind it, so that other contexts go where they always went.
+    /// Append the source's files to the export, so that other contexts keep their own servers.
     #[arg(long, conflicts_with = "proxy_url")]
     beside_source: bool,
     /// Print a kubeconfig that keeps the apiserver's own address, and names Listless as its proxy.
     #[arg(long)]
     proxy_url: bool,
-    /// What Listless stands for.
+    /// The context that Listless serves.
     #[command(flatten)]
     source: KubeconfigOptions,
 }
 
-/// In which form.
+/// The output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Output {
     /// A line for a shell: eval "$(listless kubeconfig)".
     #[default]
     Export,
-    /// A kubeconfig, with the token that clients come with.
+    /// A kubeconfig with the clients' token.
     Yaml,
 }
 
-/// How long somebody on this machine or near it takes to accept a connection.
+/// The timeout for a connection to a Listless on this machine or near it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Prints it.
+/// Prints the requested form.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let file = arguments.written.clone().or_else(options::kubeconfig_of_local);
     let file = file.ok_or_else(|| {
-        UsageError("there is no home directory; name a file with --written".to_owned())
+        UsageError("there is no home directory; pass a file with --written".to_owned())
     })?;
     if !file.exists() {
-        bail!("{} is not there: start listless local, which writes it", file.display());
+        bail!("{} does not exist: start listless local, which writes it", file.display());
     }
     let written = read_ours(&file)?;
-    let server = server(&written).with_context(|| format!("{} names no server", file.display()))?;
+    let server = server(&written).with_context(|| {
+        format!(
+            "{} names no server; start listless \
+                                                           local, which writes it again",
+            file.display()
+        )
+    })?;
     look_for_listener(&server)?;
     let text = match arguments.output {
         _ if arguments.proxy_url => as_yaml(&behind_proxy(arguments, &written, &server)?)?,
@@ -83,7 +89,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(print(&text)?)
 }
 
-/// Where the current context leads.
+/// Returns the server of the current context.
 fn server(written: &Kubeconfig) -> Option<Uri> {
     let current = written.current_context.as_deref()?;
     let context = written.contexts.iter().find(|named| named.name == current)?.context.as_ref()?;
@@ -92,29 +98,29 @@ fn server(written: &Kubeconfig) -> Option<Uri> {
 }
 
 fn look_for_listener(server: &Uri) -> anyhow::Result<()> {
-    let authority = server.authority().context("the server has no address")?;
+    let authority = server.authority().context("the server's URL has no address")?;
     let host = authority.host().trim_matches(['[', ']']);
     let addresses = (host, authority.port_u16().unwrap_or(443)).to_socket_addrs();
-    let addresses = addresses.with_context(|| format!("{authority} cannot be found"))?;
+    let addresses = addresses.with_context(|| format!("{authority} cannot be resolved"))?;
     for address in addresses {
         if TcpStream::connect_timeout(&address, PATIENCE).is_ok() {
             return Ok(());
         }
     }
-    bail!("nothing listens at {authority}; is listless local running?")
+    bail!("nothing listens at {authority}; start listless local")
 }
 
-/// The source's context, with Listless as its proxy and its user as Listless knows it.
+/// Returns the source's context with Listless as its proxy, and with Listless's user entry.
 fn behind_proxy(
     arguments: &Arguments,
     written: &Kubeconfig,
     server: &Uri,
 ) -> anyhow::Result<Kubeconfig> {
     let asked = arguments.source.context.as_deref().or(written.current_context.as_deref());
-    let authority = server.authority().context("the server has no address")?;
+    let authority = server.authority().context("the server's URL has no address")?;
     let clusters = written.clusters.iter().filter_map(|named| named.cluster.as_ref());
     let data = clusters.filter_map(|cluster| cluster.certificate_authority_data.as_deref()).next();
-    let data = data.context("the kubeconfig of Listless names no authority")?;
+    let data = data.context("the kubeconfig of Listless has no certificate authority")?;
     let source = arguments.source.kubeconfig.as_deref();
     let mut leads = identity::proxied(source, asked, &format!("http://{authority}"), data)?;
     if let (Some(named), Some(user)) = (leads.contexts.first_mut(), written.auth_infos.first())
@@ -127,10 +133,10 @@ fn behind_proxy(
 }
 
 fn as_yaml(kubeconfig: &Kubeconfig) -> anyhow::Result<String> {
-    yaml(kubeconfig).context("the kubeconfig cannot be written")
+    yaml(kubeconfig).context("cannot serialize the kubeconfig")
 }
 
-/// A path as one word of a shell.
+/// Quotes a path as one word of a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%".contains(c);
@@ -145,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_one_word_of_a_shell() {
+    fn a_path_is_quoted_as_one_word_of_a_shell() {
         assert_eq!(quoted(Path::new("/opt/jane/.kube/listless")), "/opt/jane/.kube/listless");
         assert_eq!(quoted(Path::new("/a b/$c")), "'/a b/$c'");
         assert_eq!(quoted(Path::new("/it's")), r"'/it'\''s'");
@@ -164,7 +170,7 @@ current-context: y
     }
 
     #[test]
-    fn who_does_not_listen_is_named() {
+    fn a_server_that_does_not_listen_is_named() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let uri: Uri = format!("https://{address}").parse().expect("a URI");

@@ -1,6 +1,6 @@
-//! `listless inject` and `listless uninject`: manifests in, manifests out.
+//! `listless inject` and `listless uninject`: change manifests.
 //!
-//! The manifests go to standard output, what became of each pod in them to standard error.
+//! Manifests go to standard output. The outcome for each pod goes to standard error.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use crate::injector::{
     patch::{Origin, Resources, Settings, freshness_named, mode_named},
 };
 
-/// What `listless inject` is told.
+/// The options of `listless inject`.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -26,61 +26,61 @@ pub(super) struct Arguments {
     sidecar: InjectionOptions,
 }
 
-/// Which manifests.
+/// The manifests.
 #[derive(Debug, Args)]
 pub(super) struct Files {
-    /// A manifest, or several in one file, as YAML or JSON; - is standard input.
+    /// A file with one or more manifests, as YAML or JSON; - is standard input.
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 }
 
-/// What the sidecar is that pods get; their annotations may say otherwise.
+/// The sidecar's settings. Annotations of a pod override them.
 #[derive(Clone, Debug, Args)]
 pub struct InjectionOptions {
     /// The sidecar's image [default: that of this version].
     #[arg(long, value_name = "IMAGE", help_heading = SIDECAR)]
     pub image: Option<String>,
-    /// A secret to pull it with, which must be in the pod's namespace; may be repeated.
+    /// An image pull secret in the pod's namespace; may be repeated.
     #[arg(long = "image-pull-secret", value_name = "NAME", help_heading = SIDECAR)]
     pub image_pull_secrets: Vec<String>,
-    /// Where it listens, on loopback.
+    /// The sidecar's port, on loopback.
     #[arg(long, value_name = "PORT", help_heading = SIDECAR, default_value_t = 16443)]
     #[arg(value_parser = clap::value_parser!(u16).range(1024..))]
     pub port: u16,
-    /// Whether it acts, or only accounts for what it would do.
+    /// The mode: enforce, or observe to only report the savings.
     #[arg(long, help_heading = SIDECAR, value_parser = ["enforce", "observe"])]
     #[arg(default_value = "enforce")]
     pub mode: String,
-    /// How fresh its answers to unsafe reads are.
+    /// The freshness of responses to reads without a resourceVersion.
     #[arg(long, help_heading = SIDECAR, default_value = "session")]
     #[arg(value_parser = ["mostRecent", "session", "bounded", "any"])]
     pub freshness: String,
-    /// Processor time it asks for.
+    /// The CPU request.
     #[arg(long, value_name = "QUANTITY", help_heading = SIDECAR, default_value = "10m")]
     pub cpu_request: String,
-    /// The most processor time it gets.
+    /// The CPU limit.
     #[arg(long, value_name = "QUANTITY", help_heading = SIDECAR, default_value = "1")]
     pub cpu_limit: String,
-    /// Memory it asks for.
+    /// The memory request.
     #[arg(long, value_name = "QUANTITY", help_heading = SIDECAR, default_value = "64Mi")]
     pub memory_request: String,
-    /// The most memory it gets; half of it is for objects.
+    /// The memory limit; half of it is for objects.
     #[arg(long, value_name = "QUANTITY", help_heading = SIDECAR, default_value = "256Mi")]
     pub memory_limit: String,
-    /// A name for these settings, noted in the pods.
+    /// A name for these settings, which is recorded in the pods.
     #[arg(long, value_name = "NAME", help_heading = SIDECAR, default_value = "default")]
     pub revision: String,
 }
 
 const SIDECAR: &str = "Sidecar";
 
-/// A manifest that is read from here is none in a file.
+/// The file name that stands for standard input.
 const STANDARD_INPUT: &str = "-";
 
 // === impl InjectionOptions ===
 
 impl InjectionOptions {
-    /// The settings, if they can be had.
+    /// Returns the settings, or the error in the options.
     pub fn settings(&self, origin: Origin) -> Result<Settings, UsageError> {
         let defaults = Settings::default();
         let resources = Resources {
@@ -105,13 +105,13 @@ impl InjectionOptions {
     }
 }
 
-/// Puts a sidecar into the pods of manifests.
+/// Injects a sidecar into the pods of manifests.
 pub(super) fn inject(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = arguments.sidecar.settings(Origin::Manifest)?;
     rewrite(&arguments.files, |text| manifest::inject(text, &settings))
 }
 
-/// Takes the sidecar out of the pods of manifests.
+/// Removes the sidecar from the pods of manifests.
 pub(super) fn uninject(files: &Files) -> anyhow::Result<()> {
     rewrite(files, manifest::uninject)
 }

@@ -1,7 +1,7 @@
-//! The kubeconfigs that `local` and `gateway` write, so that clients reach them and nothing else.
+//! Writes the kubeconfigs of `local` and `gateway`, which send clients to Listless only.
 //!
-//! That of `local` holds an authority and a token of Listless's own, never the user's credentials. The
-//! file is replaced as a whole, is readable by its owner only, and stays when Listless ends. A file that
+//! The file of `local` has Listless's own authority and token, never the user's credentials. It is
+//! replaced atomically, only its owner can read it, and it stays when Listless ends. A file that
 //! Listless did not write is never replaced.
 
 use std::{
@@ -15,58 +15,58 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What is written.
+/// The content of the file.
 #[derive(Clone, Copy)]
 pub struct Kubeconfig<'a> {
-    /// Where Listless listens, with the scheme.
+    /// The URL of Listless.
     pub server: &'a str,
-    /// Its authority's certificate.
+    /// The certificate of its authority.
     pub authority_pem: &'a str,
     /// The token that stands for the user.
     pub token: &'a str,
-    /// The name of the context, as in the kubeconfig it stands for.
+    /// The name of the context, as in the source kubeconfig.
     pub context: &'a str,
     /// The context's namespace.
     pub namespace: &'a str,
 }
 
-/// Why it was not written.
+/// The reason why the file was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigError {
-    /// The file is someone else's.
-    #[error("{} was not written by listless and stays as it is; name another file", .0.display())]
+    /// The file belongs to someone else.
+    #[error("{} was not written by listless and is not replaced; pass another file", .0.display())]
     NotOurs(PathBuf),
     /// The file could not be read.
-    #[error("{} cannot be read", .file.display())]
+    #[error("cannot read {}", .file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<kube::config::KubeconfigError>,
     },
     /// The file could not be written.
-    #[error("{} cannot be written", .file.display())]
+    #[error("cannot write {}", .file.display())]
     Unwritable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
 }
 
-/// The first line of every file that is ours.
+/// The first line of every file that Listless writes.
 const MARK: &str = "# Written by listless; replaced whenever it starts.";
-/// How it has begun in every version.
+/// The start of that line in every version.
 const MARK_BEGIN: &str = "# Written by listless";
-/// What clusters and users are called in it.
+/// The name of the cluster and the user in the file.
 const NAME: &str = "listless";
 
 // === impl Kubeconfig ===
 
 impl Kubeconfig<'_> {
-    /// Puts the file in place, as a whole and readable by its owner only.
+    /// Writes the file atomically, readable by its owner only.
     pub fn write(&self, file: &Path) -> Result<(), KubeconfigError> {
         write(&self.document(), file)
     }
@@ -90,7 +90,7 @@ impl Kubeconfig<'_> {
     }
 }
 
-/// Puts a kubeconfig in place in the same way.
+/// Writes a given kubeconfig in the same way.
 pub fn write_kubeconfig(
     kubeconfig: &kube::config::Kubeconfig,
     file: &Path,
@@ -98,14 +98,15 @@ pub fn write_kubeconfig(
     write(kubeconfig, file)
 }
 
-/// The token in a kubeconfig that was written for this context, so that its clients stay known.
+/// Returns the token of a kubeconfig that was written for this context, so that its clients stay
+/// valid.
 pub fn token_of(file: &Path, context: &str) -> Option<String> {
     let written = read_ours(file).ok()?;
     if written.current_context.as_deref() != Some(context) {
         return None;
     }
     let user = written.auth_infos.iter().find(|user| user.name == NAME)?.auth_info.as_ref()?;
-    // Its type hides a token from logs; what is written has it.
+    // The token's type hides it from logs, but serializes it.
     let user = serde_json::to_value(user).ok()?;
     Some(user["token"].as_str()?.to_owned())
 }
@@ -118,7 +119,8 @@ pub(super) fn read_ours(file: &Path) -> Result<kube::config::Kubeconfig, Kubecon
     kube::config::Kubeconfig::read_from(file).map_err(unreadable)
 }
 
-/// A kubeconfig as YAML: each value on its key's line, as kubectl writes it and scripts expect it.
+/// Returns a kubeconfig as YAML. Each value is on its key's line, as kubectl writes it and scripts
+/// expect it.
 pub(super) fn yaml(document: &impl Serialize) -> Result<String, serde_saphyr::ser::Error> {
     let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
     serde_saphyr::to_string_with_options(document, options)
@@ -146,14 +148,14 @@ fn refuse_foreign(file: &Path) -> Result<(), KubeconfigError> {
     }
 }
 
-/// Writes beside the file, then renames, so that a reader sees the old file or the new one.
+/// Writes a temporary file and renames it, so that a reader sees the old file or the new one.
 fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
     let mut name = file.file_name().map(OsString::from).ok_or(io::ErrorKind::IsADirectory)?;
     name.push(format!(".{}", std::process::id()));
     let beside = file.with_file_name(name);
     let written = write_private(&beside, content).and_then(|()| fs::rename(&beside, file));
     if written.is_err() {
-        // What could not be renamed is of no use; the first failure is the one that matters.
+        // The temporary file is useless now; the first error is the one to report.
         let _left_behind = fs::remove_file(&beside);
     }
     written
@@ -182,7 +184,7 @@ mod tests {
     };
 
     #[test]
-    fn a_client_reads_back_what_was_written() {
+    fn a_client_reads_back_the_written_kubeconfig() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("new/config");
         WRITTEN.write(&file).unwrap();
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_value_stands_on_the_line_of_its_key() {
+    fn a_long_value_is_on_the_line_of_its_key() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("config");
         let authority_pem = &"-----BEGIN CERTIFICATE-----\n".repeat(200);
@@ -210,7 +212,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn only_the_owner_may_read_it_and_nothing_is_left_beside_it() {
+    fn only_the_owner_may_read_it_and_no_temporary_file_is_left() {
         use std::os::unix::fs::PermissionsExt;
 
         let directory = tempfile::tempdir().unwrap();
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubeconfig_of_someone_else_is_left_alone() {
+    fn a_kubeconfig_of_someone_else_is_not_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("config");
         fs::write(&file, "apiVersion: v1\nkind: Config\n").unwrap();

@@ -1,6 +1,6 @@
-//! The log: to standard error, without colours unless someone looks at it.
+//! The log on standard error, with colours only in a terminal.
 //!
-//! Invariant: one record is one line of bounded length, whatever stands in it: names and messages
+//! Invariant: one record is one line of bounded length, whatever its content. Names and messages
 //! come from outside.
 
 use std::{
@@ -15,17 +15,17 @@ use super::{
     options::{LogFormat, LogOptions},
 };
 
-/// Writes each record as one line.
+/// A writer that keeps each record on one line.
 struct Lines<W> {
     inner: W,
-    /// Reports whether records have colours, which are control characters of ours.
+    /// `true` if records have colours, which are control characters of Listless's own.
     colours: bool,
 }
 
-/// The longest record; the rest is cut off.
+/// The maximum size of a record. The rest is cut off.
 const RECORD_BYTES_MAX: usize = 16 * 1024;
 
-/// Starts to log as the options say, for the whole process; `level` is what a command logs unasked.
+/// Starts the log of the whole process. `level` is the command's default level.
 pub(super) fn start(options: &LogOptions, level: &str) -> Result<(), UsageError> {
     let filter = options.filter.as_deref().unwrap_or(level);
     let filter = EnvFilter::try_new(filter)
@@ -38,14 +38,14 @@ pub(super) fn start(options: &LogOptions, level: &str) -> Result<(), UsageError>
         }
         LogFormat::Json => builder.with_writer(io::stderr).json().flatten_event(true).try_init(),
     };
-    // Only a second start in one process fails, and then there is a log already.
+    // This fails only if a log was started before.
     started.or(Ok(()))
 }
 
 // === impl Lines ===
 
 impl<W: Write> Write for Lines<W> {
-    /// Takes one whole record, as the subscriber writes it.
+    /// Writes one whole record of the subscriber.
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(record);
         let text = text.strip_suffix('\n').unwrap_or(&text);
@@ -58,7 +58,7 @@ impl<W: Write> Write for Lines<W> {
     }
 }
 
-/// The text with every control character and line separator escaped, and a line feed behind it.
+/// Escapes every control character and line separator, and appends a line feed.
 fn one_line(text: &str, colours: bool) -> String {
     let mut line = String::with_capacity(text.len() + 1);
     for letter in text.chars() {

@@ -1,4 +1,4 @@
-//! The options that commands share, and those of the commands that run.
+//! The shared options, and the options of the serving commands.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs},
@@ -13,10 +13,10 @@ use crate::supervisor::{Ends, Role};
 use super::inject::InjectionOptions;
 use crate::config::{NotAnAmount, Span};
 
-/// What is logged, and how.
+/// The log options.
 #[derive(Clone, Debug, Args)]
 pub struct LogOptions {
-    /// What to log: a level (error, warn, info, debug, trace), or levels by module such as
+    /// The log level (error, warn, info, debug, trace), or levels by module such as
     /// info,listless::access=debug [default: info; for the demo error].
     #[arg(
         long = "log",
@@ -27,35 +27,35 @@ pub struct LogOptions {
         hide_env_values = true
     )]
     pub filter: Option<String>,
-    /// How to write the log, which goes to standard error.
+    /// The format of the log, which goes to standard error.
     #[arg(long = "log-format", help_heading = LOG, global = true, value_enum, default_value_t)]
     pub format: LogFormat,
 }
 
-/// How log lines are written.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// How an answer is printed.
+/// The output format of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For people.
+    /// Text for people.
     #[default]
     Table,
     /// JSON.
     Json,
 }
 
-/// Which apiserver to stand before, and as whom.
+/// The apiserver and the user.
 #[derive(Clone, Debug, Args)]
 pub struct KubeconfigOptions {
-    /// The kubeconfig whose apiserver and user to stand for [default: as kubectl chooses].
+    /// The kubeconfig with the apiserver and the user [default: as kubectl chooses].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The context of that kubeconfig [default: its current one].
@@ -63,175 +63,176 @@ pub struct KubeconfigOptions {
     pub context: Option<String>,
 }
 
-/// What every command that serves is told.
+/// The options of every serving command.
 #[derive(Clone, Debug, Args)]
 pub struct ServingOptions {
-    /// Where the page, replicas and metrics are shown, without TLS or login.
+    /// The address of the page, replicas and metrics, without TLS or login.
     #[arg(long, value_name = "ADDRESS", value_parser = address, default_value_t = loopback(7444))]
     pub admin: SocketAddr,
-    /// A name by which browsers may ask for the admin address, besides IP addresses and localhost;
+    /// A host name that browsers may use for the admin address, besides IP addresses and localhost;
     /// may be repeated.
     #[arg(long = "admin-name", value_name = "NAME")]
     pub admin_names: Vec<String>,
-    /// Where /livez, /readyz and /metrics are answered, without TLS or login.
+    /// The address of /livez, /readyz and /metrics, without TLS or login.
     #[arg(long, value_name = "ADDRESS", value_parser = address, default_value_t = loopback(7445))]
     pub health: SocketAddr,
     /// The configuration file [default: every setting at its default].
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Threads that answer requests; one spends the least processor time on each.
+    /// The number of threads that answer requests; one needs the least CPU time per request.
     #[arg(long, value_name = "N", env = "LISTLESS_WORKER_THREADS", default_value_t = WORKER_THREADS)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=64))]
     pub worker_threads: u8,
 }
 
-/// What `listless local` is told.
+/// The options of `listless local`.
 #[derive(Clone, Debug, Args)]
 pub struct LocalOptions {
-    /// Which apiserver to stand before, and as whom.
+    /// The apiserver and the user.
     #[command(flatten)]
     pub upstream: KubeconfigOptions,
-    /// What every command that serves is told.
+    /// The options of every serving command.
     #[command(flatten)]
     pub serving: ServingOptions,
-    /// Where clients connect; port 0 takes a free one.
+    /// The address for clients; port 0 selects a free one.
     #[arg(long, value_name = "ADDRESS", value_parser = address, default_value_t = loopback(7443))]
     pub listen: SocketAddr,
-    /// Where to write the kubeconfig for clients [default: ~/.kube/listless].
+    /// The kubeconfig to write for clients [default: ~/.kube/listless].
     #[arg(long, value_name = "FILE")]
     pub write_kubeconfig: Option<PathBuf>,
-    /// Where its authority is kept, so that clients that have the kubeconfig are served after a
-    /// restart, too [default: nowhere; all is made anew].
+    /// The directory of its certificate authority, so that clients with the kubeconfig still work
+    /// after a restart [default: none; a new one at each start].
     #[arg(long, value_name = "DIRECTORY")]
     pub state: Option<PathBuf>,
-    /// Serve what the kubeconfig comes to mean, should another context become its current one, or
-    /// this one change [default: only say so in the log].
+    /// Serve the new context when the kubeconfig's current context changes, or when this context
+    /// changes [default: only log it].
     #[arg(long)]
     pub follow_context: bool,
 }
 
-/// What `listless gateway` is told.
+/// The options of `listless gateway`.
 #[derive(Clone, Debug, Args)]
 pub struct GatewayOptions {
-    /// Which apiserver to stand before, and as whom.
+    /// The apiserver and the user.
     #[command(flatten)]
     pub upstream: KubeconfigOptions,
-    /// What every command that serves is told.
+    /// The options of every serving command.
     #[command(flatten)]
     pub serving: ServingOptions,
-    /// Where clients connect; port 0 takes a free one.
+    /// The address for clients; port 0 selects a free one.
     #[arg(long, value_name = "ADDRESS", value_parser = address, default_value_t = anywhere(7443))]
     pub listen: SocketAddr,
     /// In a cluster: the directory of the service account to read as.
     #[arg(long, value_name = "DIRECTORY", default_value = SERVICE_ACCOUNT)]
     pub service_account: PathBuf,
-    /// The certificate to show, in PEM, with its chain; followed as it changes
-    /// [default: one of an own authority; required in a cluster].
+    /// The listener's certificate with its chain, in PEM; reloaded when it changes [default: one of
+    /// a private authority; required in a cluster].
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// The key of that certificate, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Where to write a kubeconfig that leads here and has the same user [default: nowhere].
+    /// The kubeconfig to write, with this server and the same user [default: none].
     #[arg(long, value_name = "FILE", conflicts_with = "tls_cert")]
     pub write_kubeconfig: Option<PathBuf>,
 }
 
-/// What `listless injector` is told.
+/// The options of `listless injector`.
 #[derive(Clone, Debug, Args)]
 pub struct InjectorOptions {
-    /// What the sidecar is that pods get.
+    /// The settings of the injected sidecar.
     #[command(flatten)]
     pub sidecar: InjectionOptions,
-    /// Which apiserver to look after the webhook at [default: that of the pod's cluster].
+    /// The apiserver with the webhook [default: that of the pod's cluster].
     #[command(flatten)]
     pub upstream: KubeconfigOptions,
-    /// Where the apiserver asks, over TLS.
+    /// The address for the apiserver's calls, over TLS.
     #[arg(long, value_name = "ADDRESS", value_parser = address, default_value_t = anywhere(9443))]
     pub listen: SocketAddr,
-    /// Where metrics are shown, without TLS or login.
+    /// The address of the metrics, without TLS or login.
     #[arg(long, value_name = "ADDRESS", value_parser = address, default_value_t = loopback(7444))]
     pub admin: SocketAddr,
-    /// Where /livez and /readyz are answered, without TLS or login.
+    /// The address of /livez and /readyz, without TLS or login.
     #[arg(long, value_name = "ADDRESS", value_parser = address, default_value_t = loopback(7445))]
     pub health: SocketAddr,
-    /// The directory of the service account to look after the webhook with.
+    /// The directory of the service account to maintain the webhook with.
     #[arg(long, value_name = "DIRECTORY", default_value = SERVICE_ACCOUNT)]
     pub service_account: PathBuf,
-    /// The namespace of the Service and of the Secret; its pods are left alone [default: the
+    /// The namespace of the Service and of the Secret; its pods are never injected [default: the
     /// pod's].
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE")]
     pub namespace: Option<String>,
-    /// The Service that leads here.
+    /// The Service in front of the injector.
     #[arg(long, value_name = "NAME", default_value = "listless-injector")]
     pub service: String,
-    /// The Secret that certificates are kept in; it must be there, and may be empty.
+    /// The Secret for the certificates; it must exist, and may be empty.
     #[arg(long, value_name = "NAME", default_value = "listless-injector-certificates")]
     pub secret: String,
-    /// The MutatingWebhookConfiguration that leads here.
+    /// The MutatingWebhookConfiguration that calls the injector.
     #[arg(long, value_name = "NAME", default_value = "listless-injector")]
     pub webhook_configuration: String,
-    /// Another name or address that the apiserver knows the webhook by; may be repeated.
+    /// A further name or address of the webhook for its certificate; may be repeated.
     #[arg(long = "name", value_name = "NAME")]
     pub names: Vec<String>,
-    /// A namespace whose pods are left alone, beside kube-system and its own; may be repeated.
+    /// A namespace whose pods are never injected, besides kube-system and its own; may be repeated.
     #[arg(long = "exclude-namespace", value_name = "NAME")]
     pub excluded_namespaces: Vec<String>,
-    /// Do not tell the owners of pods by events what became of them.
+    /// Do not report the outcome to the owners of pods by events.
     #[arg(long)]
     pub no_events: bool,
-    /// Take reviews only from holders of a client certificate that an authority in this file signed: the
+    /// Accept reviews only with a client certificate that an authority in this file signed: the
     /// apiserver's, if its admission configuration gives it one for this webhook.
     #[arg(long = "client-ca", value_name = "FILE")]
     pub client_authority: Option<PathBuf>,
-    /// How long the webhook's authority is valid; the next one follows after two thirds of it.
+    /// The lifetime of the webhook's authority; it is replaced after two thirds of it.
     #[arg(long, value_name = "DURATION", default_value = "8760h", value_parser = lifetime)]
     pub authority_lifetime: Duration,
-    /// How long the webhook's certificate is valid; it is replaced after half of it.
+    /// The lifetime of the webhook's certificate; it is replaced after half of it.
     #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = lifetime)]
     pub certificate_lifetime: Duration,
 }
 
-/// What `listless sidecar` is told.
+/// The options of `listless sidecar`.
 #[derive(Clone, Debug, Args)]
 pub struct SidecarOptions {
-    /// What every command that serves is told.
+    /// The options of every serving command.
     #[command(flatten)]
     pub serving: ServingOptions,
-    /// Where the workload connects; may be given several times. All but the first are left out in a
-    /// pod that lacks them, such as IPv6's loopback.
+    /// The address for the workload; may be repeated. All but the first are skipped in a pod that
+    /// lacks them, such as IPv6's loopback.
     #[arg(long, value_name = "ADDRESS", value_parser = address, default_values_t = [loopback(7443)])]
     pub listen: Vec<SocketAddr>,
-    /// The directory of the pod's service account; followed as it changes.
+    /// The directory of the pod's service account; reloaded when it changes.
     #[arg(long, value_name = "DIRECTORY", default_value = SERVICE_ACCOUNT)]
     pub service_account: PathBuf,
-    /// Where the workload finds that directory instead, with a ca.crt that trusts Listless, too.
+    /// The directory for the workload's copy of it, whose ca.crt also trusts Listless.
     #[arg(long, value_name = "DIRECTORY")]
     pub mirror: PathBuf,
-    /// Another service account's directory, and where containers find it instead; may be repeated.
+    /// A further service account's directory, and the directory for its copy; may be repeated.
     #[arg(long, value_name = "DIRECTORY=DIRECTORY", value_parser = pair)]
     pub also_mirror: Vec<(PathBuf, PathBuf)>,
-    /// Where the pod's own certificate authority is kept while the pod lives.
+    /// The directory of the pod's own certificate authority, which lives as long as the pod.
     #[arg(long, value_name = "DIRECTORY")]
     pub state: PathBuf,
-    /// What a worker is started as; given by its supervisor.
+    /// The role of a worker; set by its supervisor.
     #[arg(long, value_enum, hide = true)]
     pub worker: Option<Role>,
-    /// How many workers ended before, and why; given by the supervisor.
+    /// The number of earlier workers and the reasons for their end; set by the supervisor.
     #[arg(long, hide = true, default_value_t)]
     pub restarts: Ends,
 }
 
-/// Where a pod finds its service account.
+/// The directory of a pod's service account.
 pub(super) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// More threads wake each other for every answer, which costs as much as some answers do.
+/// The default number of threads. More threads wake each other for every response, which costs as
+/// much as some responses do.
 const WORKER_THREADS: u8 = 1;
 
-/// A certificate of a shorter life would be replaced before it is published.
+/// The minimum lifetime. A shorter one would end before the certificate is published.
 const LIFETIME_MIN: Duration = Duration::from_secs(10);
 
-/// The heading of the options that every command has.
+/// The heading of the log options in each command's help.
 const LOG: &str = "Log";
 
 // === impl Role ===
@@ -249,36 +250,40 @@ impl ValueEnum for Role {
 // === impl LocalOptions ===
 
 impl LocalOptions {
-    /// Where to write the kubeconfig; none when there is no home directory to put it in.
+    /// Returns the path of the kubeconfig to write. `None` if there is no home directory.
     pub fn kubeconfig_to_write(&self) -> Option<PathBuf> {
         self.write_kubeconfig.clone().or_else(kubeconfig_of_local)
     }
 }
 
-/// Where `listless local` writes its kubeconfig unless told otherwise.
+/// Returns the default path of the kubeconfig of `listless local`.
 pub(super) fn kubeconfig_of_local() -> Option<PathBuf> {
     Some(std::env::home_dir()?.join(".kube/listless"))
 }
 
-/// A length of time that a certificate can be valid for.
+/// Parses the lifetime of a certificate.
 fn lifetime(text: &str) -> Result<Duration, String> {
     let Span(lifetime) = text.parse().map_err(|error: NotAnAmount| error.to_string())?;
-    if lifetime < LIFETIME_MIN { Err("too short: at least 10s".to_owned()) } else { Ok(lifetime) }
-}
-
-/// Two paths with an equals sign between them.
-fn pair(text: &str) -> Result<(PathBuf, PathBuf), String> {
-    match text.split_once('=') {
-        Some((from, to)) if !from.is_empty() && !to.is_empty() => Ok((from.into(), to.into())),
-        _ => Err("expected two directories with = between them".to_owned()),
+    if lifetime < LIFETIME_MIN {
+        Err("too short: use at least 10s".to_owned())
+    } else {
+        Ok(lifetime)
     }
 }
 
-/// An address to listen on, by number or by name.
+/// Parses two paths with an equals sign between them.
+fn pair(text: &str) -> Result<(PathBuf, PathBuf), String> {
+    match text.split_once('=') {
+        Some((from, to)) if !from.is_empty() && !to.is_empty() => Ok((from.into(), to.into())),
+        _ => Err("write two directories with = between them".to_owned()),
+    }
+}
+
+/// Parses an address to listen on, numeric or with a host name.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let resolved = text.to_socket_addrs().ok().and_then(|mut all| all.next());
     resolved.ok_or_else(|| {
-        "expected HOST:PORT, such as 127.0.0.1:7443, localhost:7443 or [::1]:7443".to_owned()
+        "write HOST:PORT, such as 127.0.0.1:7443, localhost:7443 or [::1]:7443".to_owned()
     })
 }
 

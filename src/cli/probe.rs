@@ -1,7 +1,7 @@
-//! `listless probe`: what a kubelet runs in the container to learn how Listless fares.
+//! `listless probe`: the command of a kubelet's exec probe.
 //!
-//! It asks the health address and nothing else. An apiserver that does not answer, or replicas that
-//! are not there yet, are no reason to keep a pod from starting or to end it.
+//! It reads the health address only. An unreachable apiserver or missing replicas neither delay a
+//! pod's start nor end the pod.
 
 use std::{
     io::{Read, Write},
@@ -16,16 +16,17 @@ use tokio::time::Instant;
 use super::reachable;
 use crate::config::Span;
 
-/// What to ask, and where.
+/// The options of `listless probe`.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     question: Question,
-    /// The --health address of the Listless that is asked.
+    /// The --health address of the Listless to probe.
     #[arg(long, value_name = "ADDRESS", value_parser = super::options::address)]
     #[arg(default_value = "127.0.0.1:7445")]
     health: SocketAddr,
-    /// How long to go on asking until the answer is good: a kubelet asks but once a second.
+    /// The time during which the probe is retried until it succeeds; a kubelet runs it only once a
+    /// second.
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     within: Span,
 }
@@ -33,24 +34,24 @@ pub(super) struct Arguments {
 #[derive(Clone, Copy, Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Question {
-    /// Whether its certificates and files are made, and clients are listened to.
+    /// Check that its certificates and files are written, and that it listens for clients.
     #[arg(long)]
     started: bool,
-    /// Whether it still moves.
+    /// Check that it is alive.
     #[arg(long)]
     live: bool,
 }
 
-/// How long each step of asking may take; kubelets give a second by default, and more when told.
+/// The timeout of each step. Kubelets allow one second by default, and more if configured.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// More of an answer is not looked at.
+/// The maximum size of a response.
 const ANSWER_BYTES_MAX: u64 = 4096;
 
-/// How long after an answer that is not good it asks again.
+/// The pause before a retry.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// Asks, and fails unless the answer is good in time.
+/// Runs the probe, and fails unless it succeeds in time.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(async {

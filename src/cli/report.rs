@@ -1,4 +1,4 @@
-//! `listless report`: who asks what, what it costs, what was saved, and whom to mend.
+//! `listless report`: shows clients, their cost, the savings, and the clients to fix.
 
 use std::fmt::Write;
 
@@ -15,28 +15,28 @@ use crate::insight::{
     report::{Finding, Poll, Report},
 };
 
-/// What to report.
+/// The options of `listless report`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     admin: AdminOptions,
-    /// How to print it.
+    /// The output format.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
-    /// At most so many polls; 0 for all.
+    /// The maximum number of polls; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
 }
 
-/// How a report is printed.
+/// The output format of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// For people.
+    /// Text for people.
     #[default]
     Table,
-    /// As the admin address gives it.
+    /// JSON, as the admin address returns it.
     Json,
-    /// For a ticket.
+    /// Markdown, for a ticket.
     Markdown,
 }
 
@@ -55,11 +55,16 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(print(&text)?)
 }
 
-/// The report of a running Listless.
+/// Fetches the report of a running Listless.
 pub(super) fn fetch(admin: &AdminOptions, path: &str) -> anyhow::Result<Report> {
     let json = admin.get(path)?;
-    serde_json::from_slice(&json)
-        .with_context(|| format!("{}: this is no report; is it Listless?", admin.admin))
+    serde_json::from_slice(&json).with_context(|| {
+        format!(
+            "{}: this is not a report of Listless; pass its admin address \
+                                  with --admin",
+            admin.admin
+        )
+    })
 }
 
 /// The columns of polls.
@@ -79,7 +84,7 @@ pub(super) const COLUMNS: &[Column] = &[
     ("FOUND", Side::Left, 60),
 ];
 
-/// The cells of one poll.
+/// Returns the cells of one poll.
 pub(super) fn row(poll: &Poll) -> Vec<String> {
     let saved = poll.saved.requests.max(poll.would_save.requests) as f64;
     vec![
@@ -103,24 +108,23 @@ fn or_dash(text: &str) -> String {
     if text.is_empty() { "-".to_owned() } else { text.to_owned() }
 }
 
-/// What all requests together come to, one fact a line.
+/// Formats the totals, one fact per line.
 pub(super) fn summary(report: &Report) -> String {
     let totals = &report.totals;
     let count = table::count;
     let left = match totals.client_closed {
         0 => String::new(),
-        left => format!(", {} left by their clients", count(left)),
+        left => format!(", {} cancelled by their clients", count(left)),
     };
     let held_in_loops = match totals.paced_from_memory {
         0 => String::new(),
         loops => format!(", {} of them as loops on responses from memory", count(loops)),
     };
     let mut lines = format!(
-        "Listless {}, mode {}, up {}\n\
-         {} requests: {} answered from memory, {} shared, {} passed on, {} refused, {} failed{left}; {} \
-         were held{held_in_loops}\n\
-         saved: {} requests and {} that the apiserver was not asked for\n\
-         spared, an estimate: {:.1} s of kube-apiserver's processor time, {:.1} s of etcd's\n",
+        "Listless {}, mode {}, up {}\n{} requests: {} answered from memory, {} shared, {} \
+         forwarded, {} refused, {} failed{left}; {} were throttled{held_in_loops}\nsaved: {} \
+         requests to the apiserver and {} of its responses\nestimated CPU time saved: {:.1} s in \
+         kube-apiserver, {:.1} s in etcd\n",
         report.version,
         report.mode,
         spoken(report.up_seconds),
@@ -143,7 +147,7 @@ pub(super) fn summary(report: &Report) -> String {
     lines
 }
 
-/// How many rows are not shown, if any.
+/// Formats the number of omitted rows, if any.
 pub(super) fn rest(report: &Report, shown: usize) -> String {
     let mut out = String::new();
     if let Some(more) = report.polls.len().checked_sub(shown).filter(|more| *more > 0) {
@@ -153,7 +157,10 @@ pub(super) fn rest(report: &Report, shown: usize) -> String {
     if report.others.requests > 0 {
         let (accounts, requests) = (report.others.accounts, report.others.requests);
         let (accounts, requests) = (table::count(accounts), table::count(requests));
-        out += &format!("not told apart: {requests} requests of about {accounts} other kinds\n");
+        out += &format!(
+            "grouped without detail: {requests} requests of about {accounts} other \
+                         kinds\n"
+        );
     }
     out
 }
@@ -162,10 +169,10 @@ fn terminal(report: &Report, limit: usize) -> String {
     let mut out = summary(report);
     out.push('\n');
     if report.polls.is_empty() {
-        return out + "Nobody has asked for anything yet.\n";
+        return out + "No requests yet.\n";
     }
     if report.findings.is_empty() {
-        out += "Nothing to mend was found.\n";
+        out += "No clients to fix were found.\n";
     }
     for (number, finding) in (1..).zip(&report.findings) {
         let heading = heading(finding);
@@ -178,7 +185,7 @@ fn terminal(report: &Report, limit: usize) -> String {
     out + &rest(report, rows.len())
 }
 
-/// Who does what, in one line.
+/// Formats a finding's client and behaviour on one line.
 fn heading(finding: &Finding) -> String {
     let agent = if finding.user_agent.is_empty() { "no user agent" } else { &finding.user_agent };
     let mut out = format!("{agent} {}: {} {}", finding.title, finding.verb, finding.resource);
@@ -194,22 +201,22 @@ fn heading(finding: &Finding) -> String {
 }
 
 fn markdown(report: &Report, limit: usize) -> String {
-    let mut out = String::from("# Listless: who asks what\n\n");
+    let mut out = String::from("# Listless: clients and requests\n\n");
     for line in summary(report).lines() {
         out += &format!("* {}\n", table::escaped(line));
     }
-    out += "\n## What should be mended\n\n";
+    out += "\n## Clients to fix\n\n";
     if report.findings.is_empty() {
-        out += "Nothing was found.\n";
+        out += "None were found.\n";
     }
     for (number, finding) in (1..).zip(&report.findings) {
         let [heading, evidence, fix] =
             [&heading(finding), &finding.evidence, &finding.fix].map(|text| table::escaped(text));
         out += &format!("{number}. **{heading}**\n   * Seen: {evidence}\n   * Fix: {fix}\n");
     }
-    out += "\n## Who asks what\n\n";
+    out += "\n## Clients and requests\n\n";
     if report.polls.is_empty() {
-        return out + "Nobody has asked for anything yet.\n";
+        return out + "No requests yet.\n";
     }
     let rows: Vec<Vec<String>> = report.polls.iter().take(limit).map(row).collect();
     out += &table::markdown(COLUMNS, &rows);
@@ -217,7 +224,7 @@ fn markdown(report: &Report, limit: usize) -> String {
     if !rest.is_empty() {
         let _infallible = write!(out, "\n{rest}");
     }
-    out + &format!("\nProcessor time is an {}.\n", table::escaped(&report.totals.estimate.formula))
+    out + &format!("\nCPU time is an {}.\n", table::escaped(&report.totals.estimate.formula))
 }
 
 #[cfg(test)]

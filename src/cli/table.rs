@@ -1,18 +1,18 @@
-//! Tables and numbers as people read them in a terminal. Pure.
+//! Tables and numbers for people in a terminal. Pure.
 
-/// Which side a column's text keeps to.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Words.
+    /// For words.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
-/// One column: its head, its side, and how wide it may be.
+/// One column: its heading, its alignment, and its maximum width.
 pub(super) type Column = (&'static str, Side, usize);
 
-/// Lines of equal columns, each no wider than its widest text or what it may be.
+/// Formats aligned columns, each as wide as its widest text up to its maximum.
 pub(super) fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..columns.len())
         .map(|index| {
@@ -38,7 +38,7 @@ pub(super) fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// The same as Markdown has it.
+/// Formats the same table as Markdown.
 pub(super) fn markdown(columns: &[Column], rows: &[Vec<String>]) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let mut out = line(columns.iter().map(|(head, ..)| head.to_lowercase()).collect());
@@ -53,14 +53,14 @@ pub(super) fn markdown(columns: &[Column], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// Text that Markdown leaves as it is.
+/// Escapes text for Markdown.
 pub(super) fn escaped(text: &str) -> String {
     let special = ['|', '*', '_', '<', '>', '`', '\\', '[', ']'];
     let escape = |c| if special.contains(&c) { format!("\\{c}") } else { c.to_string() };
     text.chars().map(escape).collect()
 }
 
-/// A count with its thousands apart.
+/// Formats a count with thousands separated.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -73,13 +73,13 @@ pub(super) fn count(number: u64) -> String {
     out
 }
 
-/// The same of a number that may be below zero.
+/// Formats a number that may be negative.
 pub(super) fn signed(number: i64) -> String {
     let sign = if number < 0 { "-" } else { "" };
     format!("{sign}{}", count(number.unsigned_abs()))
 }
 
-/// Bytes in the unit that suits them.
+/// Formats bytes in a suitable unit.
 pub(super) fn bytes(number: f64) -> String {
     let units = ["B", "KB", "MB", "GB", "TB"];
     let mut scaled = number;
@@ -91,7 +91,7 @@ pub(super) fn bytes(number: f64) -> String {
     format!("{scaled:.digits$} {}", units[unit])
 }
 
-/// A share as a percentage.
+/// Formats a fraction as a percentage.
 pub(super) fn share(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
 }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_said_as_people_read_them() {
+    fn numbers_are_formatted_for_people() {
         assert_eq!([count(7), count(1234), count(1_234_567)], ["7", "1 234", "1 234 567"]);
         assert_eq!(signed(-1234), "-1 234");
         let said = [999.0, 1000.0, 1_234_567.0, 150e6, 3.2e9].map(bytes);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_they_need_and_may_be() {
+    fn columns_are_as_wide_as_needed_up_to_their_maximum() {
         let columns = [("NAME", Side::Left, 6), ("N", Side::Right, 9)];
         let rows = [vec!["short".into(), "1".into()], vec!["rather long".into(), "12 345".into()]];
         let expected = "NAME         N\nshort        1\nrathe…  12 345\n";

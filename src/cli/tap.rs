@@ -1,6 +1,7 @@
-//! `listless tap`: the requests that a running Listless answers, as they come.
+//! `listless tap`: shows the requests that a running Listless answers, as they arrive.
 //!
-//! What may be shown is decided there (`crate::tap`); here it is only printed.
+//! The running Listless decides which requests it may show (`crate::tap`); this module only prints
+//! them.
 
 use std::{collections::VecDeque, io};
 
@@ -18,24 +19,24 @@ use super::{
     print,
 };
 
-/// Which requests to show, and how.
+/// The options of `listless tap`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     asked: AdminOptions,
-    /// How to print requests: a line each, or a JSON object each.
+    /// The output format: one line or one JSON object per request.
     #[arg(short = 'o', long, value_enum, default_value_t = Output::Table)]
     output: Output,
-    /// Only this verb, such as list.
+    /// Show only this verb, such as list.
     #[arg(long, value_name = "VERB")]
     verb: Option<String>,
-    /// Only this resource, such as pods or deployments.apps.
+    /// Show only this resource, such as pods or deployments.apps.
     #[arg(long, value_name = "RESOURCE")]
     resource: Option<String>,
-    /// Only user agents that contain this.
+    /// Show only user agents that contain this text.
     #[arg(long, value_name = "TEXT")]
     user_agent: Option<String>,
-    /// Only what this answered: cache, coalesced, upstream or proxy.
+    /// Show only requests answered by this: cache, coalesced, upstream or proxy.
     #[arg(long, value_name = "WHO")]
     served_by: Option<String>,
 }
@@ -55,7 +56,7 @@ struct Reader {
     ready: VecDeque<Event>,
 }
 
-/// A request as the table shows it.
+/// A request as a row of the table.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
@@ -78,7 +79,7 @@ struct Row {
     seconds: f64,
 }
 
-/// The longest line that is believed.
+/// The maximum length of a line.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
 const HEADING: &str = "TIME         VERB   CODE SERVED BY  WHY                SECONDS      BYTES  \
@@ -89,13 +90,13 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         tokio::select! {
             followed = follow(arguments) => followed,
             interrupted = tokio::signal::ctrl_c() => {
-                interrupted.context("signals cannot be heard")
+                interrupted.context("cannot listen for signals")
             }
         }
     })
 }
 
-/// Prints until the stream ends, which it does only when the other side does.
+/// Prints requests until the server ends the stream.
 async fn follow(arguments: &Arguments) -> anyhow::Result<()> {
     let filters = [
         ("verb", &arguments.verb),
@@ -117,13 +118,13 @@ async fn follow(arguments: &Arguments) -> anyhow::Result<()> {
             show(arguments.output, &event)?;
         }
     }
-    bail!("{}: the stream has ended", arguments.asked.admin)
+    bail!("{}: the stream ended", arguments.asked.admin)
 }
 
 async fn next(body: &mut Incoming) -> anyhow::Result<Option<Bytes>> {
     while !body.is_end_stream() {
         let Some(frame) = body.frame().await else { break };
-        if let Ok(bytes) = frame.context("the stream broke off")?.into_data() {
+        if let Ok(bytes) = frame.context("the stream broke")?.into_data() {
             return Ok(Some(bytes));
         }
     }
@@ -134,10 +135,13 @@ fn show(output: Output, event: &Event) -> anyhow::Result<()> {
     match (event.kind.as_str(), output) {
         ("request", Output::Json) => print(&format!("{}\n", event.data))?,
         ("request", Output::Table) => {
-            let row: Row = serde_json::from_str(&event.data).context("an event not understood")?;
+            let row: Row =
+                serde_json::from_str(&event.data).context("received an unknown event")?;
             print(&row.line())?;
         }
-        ("lost", Output::Table) => print(&format!("({} were not shown)\n", lost(&event.data)))?,
+        ("lost", Output::Table) => {
+            print(&format!("({} requests are not shown)\n", lost(&event.data)))?
+        }
         ("lost", Output::Json) => print(&format!("{}\n", event.data))?,
         _ => {}
     }
@@ -152,7 +156,7 @@ fn lost(data: &str) -> String {
 // === impl Reader ===
 
 impl Reader {
-    /// Takes in what arrived, of which whole events become ready.
+    /// Parses a chunk. Whole events become ready.
     fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.rest.extend_from_slice(bytes);
         let mut from = 0;
@@ -163,7 +167,7 @@ impl Reader {
         }
         self.rest.drain(..from);
         if self.rest.len() > LINE_BYTES_MAX {
-            return Err(io::Error::other("a line of the stream is endless"));
+            return Err(io::Error::other("a line of the stream is too long"));
         }
         Ok(())
     }
@@ -200,7 +204,7 @@ impl Row {
         )
     }
 
-    /// What is addressed, on one line.
+    /// Formats the request's subject on one line.
     fn what(&self) -> String {
         let mut what = self.resource.clone();
         for part in [&self.subresource, &self.namespace, &self.name].into_iter().flatten() {
@@ -215,7 +219,7 @@ impl Row {
     }
 }
 
-/// The time of day in UTC, to a millisecond.
+/// Formats the time of day in UTC, to a millisecond.
 fn time_of_day(unix_seconds: f64) -> String {
     let milliseconds = (unix_seconds * 1e3) as i64;
     let at = jiff::Timestamp::from_millisecond(milliseconds).unwrap_or_default();
@@ -227,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_read_wherever_they_are_cut() {
+    fn events_are_parsed_wherever_they_are_split() {
         let text = b"retry: 2000\n\nevent: request\ndata: {\"a\":1}\n\n: beat\n\nevent: lost\n\
                      data: {\"lost\":2}\n\n";
         for size in 1..text.len() {

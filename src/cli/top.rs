@@ -1,4 +1,5 @@
-//! `listless top`: who asks what, live. In a terminal it is drawn anew until interrupted; elsewhere once.
+//! `listless top`: shows clients and requests live. In a terminal it redraws until interrupted;
+//! elsewhere it prints once.
 
 use std::{
     io::{self, IsTerminal},
@@ -16,40 +17,40 @@ use super::{
 };
 use crate::insight::{report::Report, sort::Sort};
 
-/// What to show.
+/// The options of `listless top`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     admin: AdminOptions,
-    /// How to print it; json prints it once.
+    /// The output format; json is printed once.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
-    /// What the first rows have most of.
+    /// The sort order of the rows, largest first.
     #[arg(long, value_enum, default_value_t)]
     sort: Sort,
-    /// At most so many rows; 0 for all.
+    /// The maximum number of rows; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 30)]
     limit: usize,
     /// Print it once, in a terminal too.
     #[arg(long)]
     once: bool,
-    /// Seconds until it is drawn anew.
+    /// The seconds between two updates.
     #[arg(long, value_name = "SECONDS", default_value_t = 2)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
 }
 
-/// How it is printed.
+/// The output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// For people.
+    /// Text for people.
     #[default]
     Table,
-    /// As the admin address gives it.
+    /// JSON, as the admin address returns it.
     Json,
 }
 
-/// Goes to the first line and clears all below.
+/// Moves to the first line and clears the screen.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -83,13 +84,13 @@ fn terminal(report: &Report, limit: usize) -> String {
     let rows: Vec<Vec<String>> = report.polls.iter().take(limit).map(row).collect();
     let mut out = summary(report) + "\n";
     if rows.is_empty() {
-        return out + "Nobody has asked for anything yet.\n";
+        return out + "No requests yet.\n";
     }
     out += &table::table(COLUMNS, &rows);
     out += &rest(report, rows.len());
     if !report.findings.is_empty() {
         let count = table::count(report.findings.len() as u64);
-        out += &format!("{count} found that should be mended: listless report\n");
+        out += &format!("{count} clients to fix: run listless report\n");
     }
     out
 }
@@ -103,7 +104,7 @@ mod tests {
     fn it_is_useful_with_no_row_and_with_thousands() {
         let mut report = Report { mode: "enforce".into(), ..Report::default() };
         let nobody = terminal(&report, 30);
-        assert!(nobody.ends_with("\n\nNobody has asked for anything yet.\n"), "{nobody}");
+        assert!(nobody.ends_with("\n\nNo requests yet.\n"), "{nobody}");
         let poll = |number| Poll { user_agent: format!("agent-{number}"), ..Poll::default() };
         report.polls = (0..3000).map(poll).collect();
         let many = terminal(&report, 30);

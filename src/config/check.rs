@@ -1,4 +1,5 @@
-//! From a file's shape to a checked configuration: every value within its bounds, every rule usable.
+//! Turns a file's shape into a checked configuration: every value within its limits, every rule
+//! usable.
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -18,17 +19,17 @@ const IDLE_TIMEOUT: RangeInclusive<Duration> =
 const PER_SECOND_MAX: f64 = 1000.0;
 const FROM_MEMORY_PER_SECOND: RangeInclusive<u32> = 1..=1_000_000;
 const BURST: RangeInclusive<u32> = 1..=10_000;
-/// Clients give up after 10 s, and the answer needs time too.
+/// The maximum delay of a poll. Clients time out after 10 s, and the response needs time too.
 const MAX_DELAY_MAX: Duration = Duration::from_secs(8);
-/// A smaller file would be begun anew all the time.
+/// The limits of the audit file's size. A smaller file would rotate all the time.
 const AUDIT_BYTES: RangeInclusive<u64> = 64 << 10..=1 << 40;
-/// More than anyone writes by hand; keeps what is compiled small.
+/// The maximum number of rules, which bounds the compiled policy.
 const RULES_MAX: usize = 1000;
 
 // === impl RawConfig ===
 
 impl RawConfig {
-    /// The checked configuration, or everything that is wrong with this one.
+    /// Returns the checked configuration, or all its problems.
     pub fn check(&self) -> Result<Config, Vec<Problem>> {
         let mut problems = Vec::new();
         self.check_amounts(&mut problems);
@@ -102,7 +103,7 @@ impl RepeatPollsSection {
         demand(from_memory, "fromMemoryPerSecond", "from 1 to 1000000");
     }
 
-    /// What it means, once it is checked.
+    /// Returns the checked settings.
     pub(super) fn compiled(&self) -> RepeatPolls {
         RepeatPolls {
             rate: Rate::new(self.per_second, self.burst),
@@ -114,7 +115,7 @@ impl RepeatPollsSection {
 }
 
 impl RuleRepeatPollsSection {
-    /// With everything that it does not say taken from the file's own section.
+    /// Fills unset keys from the file's general section.
     pub(super) fn over(&self, general: &RepeatPollsSection) -> RepeatPollsSection {
         RepeatPollsSection {
             per_second: self.per_second.unwrap_or(general.per_second),
@@ -128,7 +129,7 @@ impl RuleRepeatPollsSection {
     }
 }
 
-/// Names in rules that an earlier rule leaves nothing to decide about.
+/// Returns warnings for names in rules that can never apply because of an earlier rule.
 fn idle_names(rules: &[Rule]) -> Vec<Problem> {
     let mut warnings = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
@@ -136,7 +137,10 @@ fn idle_names(rules: &[Rule]) -> Vec<Problem> {
             let decided = |earlier: &Rule| earlier.reads.all() && reaches(earlier, name);
             if let Some(earlier) = rules[..index].iter().position(decided) {
                 let field = format!("cache.rules[{index}].resources[{position}]");
-                let message = format!("never applies: cache.rules[{earlier}] decides before it");
+                let message = format!(
+                    "never applies: cache.rules[{earlier}] matches first; remove \
+                                       this name or move the rule up"
+                );
                 warnings.push(Problem::new(field, message));
             }
         }

@@ -1,4 +1,4 @@
-//! One rule of the file, checked.
+//! The check of one rule.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,13 +12,13 @@ use crate::{
 };
 
 const MAX_STALENESS_MAX: Duration = Duration::from_secs(600);
-/// A read is compared with each of them.
+/// The maximum number of patterns. Every read is compared with each of them.
 const USER_AGENTS_MAX: usize = 64;
 
 // === impl RuleSection ===
 
 impl RuleSection {
-    /// The checked rule; what could not be read is missing from it and among the problems.
+    /// Returns the checked rule. Invalid parts are left out and added to the problems.
     pub(super) fn check(
         &self,
         field: &str,
@@ -33,12 +33,12 @@ impl RuleSection {
             selectors: self.selectors,
         };
         if self.start == Start::Eager && resources.contains(&ResourceName::Any) {
-            let message = "eager needs resources named one by one; \"*\" would follow everything";
+            let message = "eager needs resources by name; \"*\" would cache every resource";
             problems.push(Problem::new(format!("{field}.start"), message));
         }
         if self.start == Start::Eager && !reads.are_everybodys() {
-            let message =
-                "eager is for every read; leave out verbs, userAgents and selectors, or eager";
+            let message = "eager applies to every read; remove verbs, userAgents and selectors, or use \
+                 another start";
             problems.push(Problem::new(format!("{field}.start"), message));
         }
         self.check_rewrite(field, problems);
@@ -60,7 +60,7 @@ impl RuleSection {
         let weaker = self.rewrite.is_some_and(|rewrite| rewrite != Rewrite::Keep);
         if weaker && matches!(self.freshness, Freshness::MostRecent | Freshness::Bounded) {
             let message = format!(
-                "must be keep where freshness is {}, which a rewritten read would not live up to",
+                "must be keep if freshness is {}, which a rewritten read would not have",
                 self.freshness.as_str()
             );
             problems.push(Problem::new(format!("{field}.rewrite"), message));
@@ -77,7 +77,7 @@ impl RuleSection {
         let mut found = Vec::new();
         general.check("", &mut found);
         if !found.is_empty() {
-            // That is told already.
+            // This problem is already reported.
             return None;
         }
         let polls = polls.over(general);
@@ -90,7 +90,7 @@ impl RuleSection {
     fn check_verbs(&self, field: &str, problems: &mut Vec<Problem>) -> Option<Vec<ReadVerb>> {
         let verbs = self.verbs.as_ref()?;
         if verbs.is_empty() {
-            let message = "names nothing; leave the key out for get, list and watch";
+            let message = "is empty; remove the key for get, list and watch";
             problems.push(Problem::new(format!("{field}.verbs"), message));
         }
         Some(verbs.clone())
@@ -99,7 +99,7 @@ impl RuleSection {
     fn check_user_agents(&self, field: &str, problems: &mut Vec<Problem>) -> Option<Vec<Glob>> {
         let patterns = self.user_agents.as_ref()?;
         if patterns.is_empty() {
-            let message = "names nothing; leave the key out for every client";
+            let message = "is empty; remove the key for every client";
             problems.push(Problem::new(format!("{field}.userAgents"), message));
         }
         if patterns.len() > USER_AGENTS_MAX {
@@ -121,8 +121,7 @@ impl RuleSection {
 
     fn check_resources(&self, field: &str, problems: &mut Vec<Problem>) -> Vec<ResourceName> {
         if self.resources.is_empty() {
-            let message =
-                "names nothing; expected names such as pods or deployments.apps, or \"*\"";
+            let message = "is empty; use names such as pods or deployments.apps, or \"*\"";
             problems.push(Problem::new(format!("{field}.resources"), message));
         }
         let mut names = Vec::new();
@@ -141,7 +140,7 @@ impl RuleSection {
     fn check_namespaces(&self, field: &str, problems: &mut Vec<Problem>) -> Option<Vec<Arc<str>>> {
         let namespaces = self.namespaces.as_ref()?;
         if namespaces.is_empty() {
-            let message = "names nothing; leave the key out for every namespace";
+            let message = "is empty; remove the key for every namespace";
             problems.push(Problem::new(format!("{field}.namespaces"), message));
         }
         for (index, namespace) in namespaces.iter().enumerate() {
@@ -156,7 +155,7 @@ impl RuleSection {
 fn namespace_problem(name: &str) -> Option<String> {
     const LENGTH_MAX: usize = 63;
     if name == "*" {
-        return Some("\"*\" is no namespace; leave the key out for every namespace".to_owned());
+        return Some("\"*\" is not a namespace; remove the key for every namespace".to_owned());
     }
     let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let well_formed = (1..=LENGTH_MAX).contains(&name.len())
@@ -164,6 +163,6 @@ fn namespace_problem(name: &str) -> Option<String> {
         && !name.starts_with('-')
         && !name.ends_with('-');
     (!well_formed).then(|| {
-        format!("{name:?} is no namespace; expected up to 63 lower-case letters, digits and \"-\"")
+        format!("{name:?} is not a namespace; use up to 63 lower-case letters, digits and \"-\"")
     })
 }

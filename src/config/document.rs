@@ -1,4 +1,4 @@
-//! The configuration written out: with every comment, as a JSON Schema, or as it is in effect.
+//! The configuration as text: with comments, as a JSON Schema, or as it is in effect.
 
 use std::collections::HashSet;
 
@@ -7,15 +7,15 @@ use serde_json::Value;
 use super::raw::RawConfig;
 
 const INTRODUCTION: &str = "\
-# The configuration of Listless, with every default. What is left out keeps its default;
-# a key that is not known is an error. A changed file is taken over without a restart.
+# The configuration of Listless, with every default. Omitted keys keep their default.
+# An unknown key is an error. Listless applies a changed file without a restart.
 
 ";
 
-/// Where a comment is broken.
+/// The line width of comments.
 const COLUMNS_MAX: usize = 100;
 
-/// Every key with its default and its meaning, as YAML.
+/// Returns every key with its default and its meaning, as YAML.
 pub fn default_document() -> String {
     let schema = schema();
     let mut commented = HashSet::new();
@@ -38,23 +38,23 @@ pub fn default_document() -> String {
     out
 }
 
-/// A configuration with its defaults filled in, as YAML.
+/// Returns a configuration with its defaults filled in, as YAML.
 pub fn effective_document(config: &RawConfig) -> String {
-    serde_saphyr::to_string(config).expect("a configuration is made of texts, numbers and lists")
+    serde_saphyr::to_string(config).expect("a configuration has only text, numbers and lists")
 }
 
-/// The JSON Schema of the file.
+/// Returns the JSON Schema of the file.
 pub fn schema() -> Value {
     schemars::schema_for!(RawConfig).to_value()
 }
 
-/// The JSON Schema of the file, as text.
+/// Returns the JSON Schema of the file, as text.
 pub fn schema_document() -> String {
-    let text = serde_json::to_string_pretty(&schema()).expect("a JSON value has a text");
+    let text = serde_json::to_string_pretty(&schema()).expect("a JSON value serializes");
     text + "\n"
 }
 
-/// The schema of the field with these keys, elements of lists having none of their own.
+/// Returns the schema of the field with these keys. Elements of lists have no key.
 pub fn schema_of<'a>(schema: &'a Value, keys: &[&str]) -> Option<&'a Value> {
     keys.iter().try_fold(schema, |node, key| resolve(schema, node).get("properties")?.get(key))
 }
@@ -71,7 +71,7 @@ fn resolve<'a>(schema: &'a Value, node: &'a Value) -> &'a Value {
     }
 }
 
-/// The values a field is limited to; empty when there are more than can be listed.
+/// Returns the allowed values of a field. Empty if they cannot be listed.
 pub fn choices(schema: &Value, keys: &[&str]) -> Vec<String> {
     let node = schema_of(schema, keys).map(|node| resolve(schema, node));
     let variants = node.and_then(|node| node.get("oneOf")?.as_array());

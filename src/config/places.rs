@@ -1,4 +1,4 @@
-//! Where in the text each field is, so that every problem can name its line, column and field.
+//! The place of each field in the text, so that every problem can name its line, column and field.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_saphyr::{DuplicateKeyPolicy, Location, NonFiniteFloatPolicy, Spanned};
 
-/// A line and column, from 1.
+/// A line and a column, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The line.
@@ -17,20 +17,20 @@ pub struct Place {
     pub column: u64,
 }
 
-/// The fields of a text, in the order they are written.
+/// The fields of a text, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Places(Vec<Entry>);
 
 #[derive(Debug)]
 struct Entry {
     field: String,
-    /// Of the key, or of the element.
+    /// The start of the key, or of the element.
     start: Place,
     value: Place,
     absent: bool,
 }
 
-/// Any YAML at all.
+/// Any YAML.
 enum Node {
     Null,
     Scalar,
@@ -44,7 +44,7 @@ pub(super) const DEPTH_MAX: usize = 16;
 // === impl Places ===
 
 impl Places {
-    /// Reads what it can; nothing from a text that is not YAML.
+    /// Parses the fields of a text. Empty if the text is not YAML.
     pub(super) fn read(text: &str) -> Self {
         let options = serde_saphyr::options! {
             budget: serde_saphyr::budget! { max_depth: DEPTH_MAX },
@@ -58,19 +58,19 @@ impl Places {
         places
     }
 
-    /// The field at a place: the last one that begins at or before it. The root has no name.
+    /// Returns the last field that starts at or before a place. The root's name is empty.
     pub(super) fn field_at(&self, place: Place) -> &str {
         let begun = self.0.iter().rev().find(|entry| entry.start <= place);
         begun.map_or("", |entry| &entry.field)
     }
 
-    /// The innermost field whose value begins at a place.
+    /// Returns the innermost field whose value starts at a place.
     pub(super) fn value_at(&self, place: Place) -> &str {
         let begun = self.0.iter().rev().find(|entry| entry.value == place);
         begun.map_or("", |entry| &entry.field)
     }
 
-    /// Where a field's value is, or that of the nearest field around it.
+    /// Returns the place of a field's value, or of the nearest enclosing field.
     pub(super) fn place_of(&self, field: &str) -> Option<Place> {
         let mut field = field;
         loop {
@@ -81,7 +81,7 @@ impl Places {
         }
     }
 
-    /// Fields that were written without a value.
+    /// Returns fields without a value.
     pub(super) fn without_value(&self) -> impl Iterator<Item = (&str, Place)> {
         let absent = self.0.iter().filter(|entry| entry.absent && !entry.field.is_empty());
         absent.map(|entry| (entry.field.as_str(), entry.start))
@@ -107,7 +107,7 @@ impl Places {
     }
 }
 
-/// The path of a field inside another.
+/// Joins the path of a field to its parent's.
 pub(super) fn join(outer: &str, key: &str) -> String {
     if outer.is_empty() { key.to_owned() } else { format!("{outer}.{key}") }
 }

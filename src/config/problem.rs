@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, said so that it can be mended without looking anything up.
+//! A problem of a configuration. Its message says how to fix it.
 
 use std::fmt;
 
@@ -9,35 +9,35 @@ use super::{
     places::{Place, Places, join},
 };
 
-/// One thing that is wrong, and where.
+/// One problem and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where, if it is anywhere in particular.
+    /// The place in the file, if known.
     pub place: Option<Place>,
-    /// The path of the field, such as `cache.rules[0].start`; empty for the whole file.
+    /// The path of the field, such as `cache.rules[0].start`. Empty for the whole file.
     pub field: String,
-    /// What is wrong and what would be right, without a full stop.
+    /// The problem and the expected value, without a full stop.
     pub message: String,
 }
 
-/// How many letters may differ for a word to be taken for a misspelling.
+/// The maximum edit distance at which a word is taken as a misspelling.
 const SUGGESTION_DISTANCE_MAX: usize = 3;
 
 // === impl Problem ===
 
 impl Problem {
-    /// Something wrong with a field.
+    /// Returns a problem of a field.
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { place: None, field: field.into(), message: message.into() }
     }
 
-    /// The same, with its place looked up.
+    /// Adds the place of the field.
     pub(super) fn placed(mut self, places: &Places) -> Self {
         self.place = self.place.or_else(|| places.place_of(&self.field));
         self
     }
 
-    /// What the YAML parser or serde found wrong.
+    /// Converts an error of the YAML parser or of serde.
     pub(super) fn from_yaml(error: &YamlError, places: &Places) -> Self {
         let error = error.without_snippet();
         let place = error.location().map(Place::of);
@@ -45,7 +45,7 @@ impl Problem {
         let (field, message) = match error {
             YamlError::Eof { .. } => {
                 let message =
-                    "the file is empty; \"listless config default\" prints one to begin with";
+                    "the file is empty; print a default one with \"listless config default\"";
                 (String::new(), message.to_owned())
             }
             YamlError::SerdeUnknownField { field, expected, .. } => {
@@ -60,7 +60,9 @@ impl Problem {
                 let container = place.map_or("", |place| places.value_at(place));
                 (join(container, field), "is required".to_owned())
             }
-            YamlError::DuplicateMappingKey { .. } => (field_here(), "is written twice".to_owned()),
+            YamlError::DuplicateMappingKey { .. } => {
+                (field_here(), "is set twice; remove one".to_owned())
+            }
             YamlError::Unexpected { expected, .. }
             | YamlError::InvalidScalar { ty: expected, .. } => {
                 let here = field_here();
@@ -73,7 +75,7 @@ impl Problem {
                 (here, message)
             }
             YamlError::MultipleDocuments { .. } => {
-                (String::new(), "more than one document; expected a single one".to_owned())
+                (String::new(), "has more than one document; use a single one".to_owned())
             }
             YamlError::Message { msg, .. } => (field_here(), msg.clone()),
             other => (field_here(), without_location(other)),
@@ -95,7 +97,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Says what is allowed instead of a word that is not, and which of it may have been meant.
+/// Names the allowed words and the probable one.
 fn unknown(what: &str, word: &str, allowed: &[&'static str]) -> String {
     let list = allowed.join(", ");
     let expected = if allowed.len() == 1 { "expected" } else { "expected one of" };
@@ -106,7 +108,7 @@ fn unknown(what: &str, word: &str, allowed: &[&'static str]) -> String {
     format!("{what} {word:?}, {expected} {list}{hint}")
 }
 
-/// Says in plain words what the parser wanted of a field.
+/// Names the type that the parser expects of a field.
 fn plain(field: &str, expected: &str) -> String {
     let allowed = choices(&schema(), &keys(field));
     if !allowed.is_empty() {
@@ -124,12 +126,12 @@ fn plain(field: &str, expected: &str) -> String {
     words.to_owned()
 }
 
-/// The keys of a field's path, without indices.
+/// Returns the keys of a field's path, without indices.
 fn keys(field: &str) -> Vec<&str> {
     field.split('.').map(|part| part.split('[').next().unwrap_or(part)).collect()
 }
 
-/// The parser's own words, less the location that is printed in front.
+/// Returns the parser's message without the location, which is printed in front.
 fn without_location(error: &YamlError) -> String {
     let text = error.to_string();
     let end = text.rfind(" at line ").unwrap_or(text.len());
@@ -144,7 +146,7 @@ fn suggestion(word: &str, allowed: &[&'static str]) -> Option<&'static str> {
     (nearest <= limit).then_some(known)
 }
 
-/// The edit distance (Levenshtein).
+/// Returns the edit distance (Levenshtein).
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
@@ -165,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_word_is_recognised_and_a_different_one_is_not() {
+    fn a_misspelling_is_recognised_and_a_different_word_is_not() {
         let allowed = ["never", "onDemand", "eager"];
         for (word, meant) in [
             ("nevr", Some("never")),

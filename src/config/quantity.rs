@@ -1,4 +1,4 @@
-//! Amounts of memory and lengths of time, written as Kubernetes writes them.
+//! Amounts of memory and durations, in Kubernetes notation.
 
 use std::{borrow::Cow, fmt, str::FromStr, time::Duration};
 
@@ -9,22 +9,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Quantity(pub u64);
 
-/// A length of time: `10m`, `1m30s`, `250ms`.
+/// A duration: `10m`, `1m30s`, `250ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
-/// Why a text is not an amount.
+/// The reason why a text is not an amount.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAnAmount {
-    /// Not a number of bytes.
+    /// It is not a number of bytes.
     #[error(
-        "{0:?} is not a quantity of bytes; expected a number and Ki, Mi, Gi, k, M or G, such as 256Mi"
+        "{0:?} is not a quantity of bytes; use a number and Ki, Mi, Gi, k, M or G, such as 256Mi"
     )]
     Quantity(String),
-    /// Not a length of time.
-    #[error(
-        "{0:?} is not a duration; expected numbers with h, m, s or ms, such as 10m, 1m30s or 250ms"
-    )]
+    /// It is not a duration.
+    #[error("{0:?} is not a duration; use numbers with h, m, s or ms, such as 10m, 1m30s or 250ms")]
     Span(String),
 }
 
@@ -38,10 +36,10 @@ const QUANTITY_UNITS: [(&str, u64); 7] = [
     ("", 1),
 ];
 
-/// Longer units first: `ms` is not `m` followed by `s`.
+/// The units of durations, longer names first: `ms` is not `m` followed by `s`.
 const SPAN_UNITS: [(&str, f64); 4] = [("ms", 0.001), ("h", 3600.0), ("m", 60.0), ("s", 1.0)];
 
-/// Longer than any wait makes sense, and short enough for every computation with instants.
+/// The maximum duration. It is beyond any useful wait, and safe in computations with instants.
 const SECONDS_MAX: f64 = 365.0 * 86_400.0;
 
 // === impl Quantity ===
@@ -97,13 +95,13 @@ impl FromStr for Span {
         if seconds > SECONDS_MAX {
             return Err(refused());
         }
-        // Whole milliseconds, so that what is printed reads back as the same length.
+        // It rounds to milliseconds, so that the printed text parses to the same duration.
         Ok(Self(Duration::from_millis((seconds * 1000.0).round() as u64)))
     }
 }
 
 impl fmt::Display for Span {
-    /// Prints hours, minutes, seconds and milliseconds, leaving out those that are zero.
+    /// Prints hours, minutes, seconds and milliseconds, and omits zeros.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let milliseconds = self.0.as_millis();
         let parts = [
@@ -119,7 +117,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// Splits a leading decimal number off; none without a digit first.
+/// Splits a leading decimal number off. Returns `None` without a leading digit.
 fn split_number(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, rest) = text.split_at(end);
@@ -138,7 +136,7 @@ macro_rules! as_text {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                // YAML gives a bare number as text too.
+                // YAML passes a bare number as text too.
                 String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
             }
         }
@@ -160,7 +158,7 @@ macro_rules! as_text {
 }
 
 as_text!(Quantity, r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|k|M|G)?$", "minimum": 0);
-// Of whole numbers only 0 needs no unit.
+// The only whole number without a unit is 0.
 as_text!(Span, r"^(0|([0-9]+(\.[0-9]+)?(h|m|s|ms))+)$", "maximum": 0);
 
 #[cfg(test)]
@@ -168,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_read_and_printed() {
+    fn quantities_are_parsed_and_printed() {
         for (text, bytes, printed) in [
             ("256Mi", 256 << 20, "256Mi"),
             ("1024Ki", 1 << 20, "1Mi"),
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused() {
+    fn invalid_quantities_are_refused() {
         let huge = "99999999999999999999Gi";
         for text in ["", "Mi", "256MB", "256 Mi", "-1Mi", "1..5Gi", ".5Gi", "256mi", huge] {
             assert!(text.parse::<Quantity>().is_err(), "{text:?}");
@@ -191,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_and_printed() {
+    fn durations_are_parsed_and_printed() {
         for (text, milliseconds, printed) in [
             ("10m", 600_000, "10m"),
             ("1m30s", 90_000, "1m30s"),
@@ -208,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn invalid_durations_are_refused() {
         for text in ["", "5", "s", "10 minutes", "10min", "-5s", "1d", "5s ", "1.2.3s", "9999999h"]
         {
             assert!(text.parse::<Span>().is_err(), "{text:?}");

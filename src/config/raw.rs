@@ -1,6 +1,6 @@
 //! The shape of the configuration file. Its doc comments become the comments of the default file.
 //!
-//! Shape only: what the values must satisfy together is checked in `check`.
+//! It defines only the shape; `check` tests the relations between values.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -19,32 +19,31 @@ use crate::{
 pub struct RawConfig {
     /// The version of this file's shape.
     pub api_version: ApiVersion,
-    /// What the file configures.
+    /// The kind of this file.
     pub kind: Kind,
-    /// Whether decisions are acted upon (enforce), or everything is forwarded unchanged and only
-    /// accounted for (observe).
+    /// Act on decisions (enforce), or forward everything unchanged and only report (observe).
     #[serde(default)]
     pub mode: Mode,
-    /// What is kept in memory.
+    /// The cache.
     #[serde(default)]
     pub cache: CacheSection,
-    /// Unsafe reads that memory does not answer.
+    /// Unsafe reads that are not answered from memory.
     #[serde(default)]
     pub uncached_reads: UncachedReadsSection,
-    /// Limits on the same read over and over by one client. A read after a write of the client to that
-    /// type, or whose response changed, never counts.
+    /// Limits on repeated identical reads of one client. A read does not count if the client wrote
+    /// to that type before it, or if its response changed.
     #[serde(default)]
     pub repeat_polls: RepeatPollsSection,
-    /// What else is done in mode observe.
+    /// Further work in mode observe.
     #[serde(default)]
     pub observe: ObserveSection,
-    /// Documents of discovery and OpenAPI.
+    /// Discovery and OpenAPI documents.
     #[serde(default)]
     pub discovery: DiscoverySection,
-    /// A line in the log for each request.
+    /// A log line for each request.
     #[serde(default)]
     pub access_log: AccessLogSection,
-    /// A file that tells of each answer from memory, which the apiserver's own audit log does not.
+    /// A file with each response from memory. The apiserver's own audit log does not have them.
     #[serde(default)]
     pub audit: AuditSection,
 }
@@ -52,13 +51,13 @@ pub struct RawConfig {
 /// The version of the file's shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ApiVersion {
-    /// The only one so far.
+    /// The only version so far.
     #[default]
     #[serde(rename = "listless.dev/v1alpha1")]
     V1Alpha1,
 }
 
-/// What a file configures.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Kind {
     /// A proxy.
@@ -66,19 +65,20 @@ pub enum Kind {
     ProxyConfiguration,
 }
 
-/// What is kept in memory.
+/// The cache.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct CacheSection {
-    /// How many bytes of objects all replicas together may hold; from 1Mi. What does not fit is
-    /// forwarded.
+    /// Memory limit of all replicas together, in bytes of objects; from 1Mi. Reads that do not fit
+    /// are forwarded.
     pub memory_limit: Quantity,
-    /// How long a replica that nobody reads is kept; from 10s to 24h. Eager ones always are.
+    /// Time after which an unread replica is evicted; from 10s to 24h. Eager ones are never
+    /// evicted.
     pub idle_timeout: Span,
-    /// Which resources may be kept, and how fresh their answers must be. The first matching rule
-    /// wins; a resource no rule matches is never kept. A rule may be for some reads only:
-    /// `namespaces: [shop]`, `verbs: [get, list, watch]`, `userAgents: ["*fabric8*"]`,
-    /// `selectors: present` (or absent). And it may have a `rewrite` and `repeatPolls` of its own.
+    /// Rules for the cached resources and the freshness of their responses. The first matching rule
+    /// applies; a resource without a matching rule is never cached. A rule may select reads by
+    /// `namespaces: [shop]`, `verbs: [get, list, watch]`, `userAgents: ["*fabric8*"]` and
+    /// `selectors: present` (or absent). It may also have its own `rewrite` and `repeatPolls`.
     pub rules: Vec<RuleSection>,
 }
 
@@ -86,46 +86,48 @@ pub struct CacheSection {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RuleSection {
-    /// Plural names: pods, deployments.apps, deployments.v1.apps, or "*" for every resource but
+    /// Plural names: pods, deployments.apps, deployments.v1.apps, or "*" for every resource except
     /// secrets, events, leases, reviews and those of aggregated API servers, which must be named.
     #[serde(serialize_with = "on_one_line")]
     pub resources: Vec<String>,
-    /// The namespaces the rule is for; absent: any, and cluster-scoped resources.
+    /// Namespaces of the rule; absent: any, and cluster-scoped resources.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "some_on_one_line")]
     #[schemars(with = "Vec<String>")]
     pub namespaces: Option<Vec<String>>,
-    /// The verbs the rule is for: get, list, watch; absent: all three.
+    /// Verbs of the rule: get, list, watch; absent: all three.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "some_on_one_line")]
     #[schemars(with = "Vec<ReadVerb>")]
     pub verbs: Option<Vec<ReadVerb>>,
-    /// The clients the rule is for, by User-Agent; `*` stands for anything. Absent: all.
+    /// Clients of the rule, by User-Agent; `*` matches any text. Absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "some_on_one_line")]
     #[schemars(with = "Vec<String>")]
     pub user_agents: Option<Vec<String>>,
-    /// Whether the rule is for reads with a label or field selector, without one, or for any.
+    /// Match reads with a label or field selector (present), without one (absent), or all (any).
     #[serde(default, skip_serializing_if = "is_default")]
     pub selectors: Selectors,
-    /// When a replica may come to be: never, after an unsafe read repeats (onDemand), or at once and
-    /// for good (eager; resources named without a version are followed at v1).
+    /// Start of a replica: never, after an unsafe read repeats (onDemand), or at start-up and
+    /// permanently (eager; resources named without a version are cached at v1).
     #[serde(default)]
     pub start: Start,
-    /// How fresh an answer to an unsafe read must be.
+    /// Minimum freshness of a response to an unsafe read.
     #[serde(default)]
     pub freshness: Freshness,
-    /// How long a replica may still answer once its link to the apiserver is lost; up to 10m.
+    /// Time for which a replica may answer after it loses its connection to the apiserver; up to
+    /// 10m.
     #[serde(default = "max_staleness")]
     pub max_staleness: Span,
-    /// What becomes of its unsafe reads that memory does not answer; absent: as `uncachedReads` says.
+    /// Rewrite of its unsafe reads that are not answered from memory; absent: as `uncachedReads`
+    /// says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Rewrite")]
     pub rewrite: Option<Rewrite>,
-    /// Limits on its polls that repeat; an absent key is as in `repeatPolls` of the file.
+    /// Limits on its repeated polls; an absent key is as in `repeatPolls` of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "RuleRepeatPollsSection")]
     pub repeat_polls: Option<RuleRepeatPollsSection>,
 }
 
-/// Limits on polls that repeat, where a rule differs from the file.
+/// Limits on repeated polls, where a rule differs from the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RuleRepeatPollsSection {
@@ -133,15 +135,15 @@ pub struct RuleRepeatPollsSection {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_number")]
     #[schemars(with = "f64")]
     pub per_second: Option<f64>,
-    /// Polls that may reach the apiserver at once; from 1 to 10000.
+    /// Burst of polls that may reach the apiserver; from 1 to 10000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32")]
     pub burst: Option<u32>,
-    /// Treatment of further ones.
+    /// Treatment of further polls.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "RepeatAction")]
     pub action: Option<RepeatAction>,
-    /// Longest hold of a poll; up to 8s.
+    /// Maximum delay of a poll; up to 8s.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Span")]
     pub max_delay: Option<Span>,
@@ -151,84 +153,85 @@ pub struct RuleRepeatPollsSection {
     pub from_memory_per_second: Option<u32>,
 }
 
-/// Unsafe reads that memory does not answer.
+/// Unsafe reads that are not answered from memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct UncachedReadsSection {
-    /// Leave them as they are (keep), let them ask for whatever the apiserver's own cache holds (any,
-    /// resourceVersion=0), or for at least what the session has seen (notOlderThan).
+    /// Forward them unchanged (keep), or let the apiserver's cache answer them at any version (any,
+    /// resourceVersion=0) or at one not older than the session has seen (notOlderThan).
     pub rewrite: Rewrite,
 }
 
-/// Limits on the same read over and over by one client.
+/// Limits on repeated identical reads of one client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RepeatPollsSection {
     /// Polls per second that may reach the apiserver; above 0, up to 1000.
     #[serde(serialize_with = "number")]
     pub per_second: f64,
-    /// Polls that may reach the apiserver at once; from 1 to 10000.
+    /// Burst of polls that may reach the apiserver; from 1 to 10000.
     pub burst: u32,
-    /// Treatment of further ones: hold them a while (pace), refuse them with 429 (reject), or send
+    /// Treatment of further polls: delay them (pace), refuse them with 429 (reject), or forward
     /// them (off). With off, fromMemoryPerSecond does not apply either.
     pub action: RepeatAction,
-    /// Longest hold of a poll; up to 8s, because clients give up after 10.
+    /// Maximum delay of a poll; up to 8s, because clients time out after 10.
     pub max_delay: Span,
-    /// Guard against a client in a loop: identical, unchanged responses from memory per second. Further
-    /// ones are held for at most 50ms, and never refused; from 1 to 1000000.
+    /// Limit on a client in a loop: identical, unchanged responses from memory per second. Further
+    /// ones are delayed by at most 50ms, and never refused; from 1 to 1000000.
     pub from_memory_per_second: u32,
 }
 
-/// What else is done in mode observe.
+/// Further work in mode observe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ObserveSection {
-    /// Which share of the answers that memory could have given is compared with what it would have
-    /// said; from 0 to 1.
+    /// Fraction of possible responses from memory that is compared with the apiserver's; from 0 to
+    /// 1.
     #[serde(serialize_with = "number")]
     pub check_share: f64,
 }
 
-/// Documents of discovery and OpenAPI.
+/// Discovery and OpenAPI documents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DiscoverySection {
-    /// Whether they are kept, confirmed by the apiserver, and given again while they are proven to hold.
+    /// Cache them, revalidate them with the apiserver, and serve them while they are proved
+    /// current.
     pub cache: bool,
 }
 
-/// A line in the log for each request.
+/// A log line for each request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AccessLogSection {
-    /// Which requests have a line: none (off), those that failed at the apiserver or in Listless, with
-    /// a status from 500 (errors), or every one (all).
+    /// Logged requests: none (off), those that failed in the apiserver or in Listless with a status
+    /// from 500 (errors), or all (all).
     pub level: AccessLevel,
-    /// Of the others, this share has a line: from 0 to 1.
+    /// Fraction of the other requests that is logged: from 0 to 1.
     #[serde(serialize_with = "number")]
     pub sample: f64,
 }
 
-/// Which requests have a line in the log.
+/// The selection of requests that are logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum AccessLevel {
     /// None.
     #[default]
     Off,
-    /// Those that failed.
+    /// Failed requests.
     Errors,
-    /// Every one.
+    /// All requests.
     All,
 }
 
-/// A file that tells of each answer from memory.
+/// A file with each response from memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AuditSection {
-    /// The file; empty: none. Its owner alone may read it.
+    /// Path of the file; empty: none. Only its owner may read it.
     pub file: String,
-    /// A file that would grow beyond this is renamed to end in .1, and a new one begun; from 64Ki.
+    /// Maximum size of the file; from 64Ki. It is then renamed to end in .1, and a new one starts.
     pub max_bytes: Quantity,
 }
 
@@ -305,7 +308,7 @@ impl Default for AuditSection {
 // === impl RuleSection ===
 
 impl RuleSection {
-    /// A rule for these resources with everything else at its default.
+    /// Returns a rule for these resources with defaults for everything else.
     pub fn of(resources: &[&str]) -> Self {
         Self {
             resources: resources.iter().map(|&name| name.to_owned()).collect(),

@@ -1,8 +1,8 @@
-//! Takes over a changed configuration file while everything runs.
+//! Reloads a changed configuration file without a restart.
 //!
-//! Invariant: what is published is always a checked configuration; a bad or missing file changes
-//! nothing but the log and a metric. Looking at the file's identity and time rather than waiting for
-//! notifications works with the symbolic links by which a kubelet swaps mounted files.
+//! Invariant: a published configuration is always valid. A bad or missing file changes only the log
+//! and a metric. The reload polls the file's identity and time instead of notifications, because a
+//! kubelet swaps mounted files by symbolic links.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::{
     metrics::{Metrics, Outcome},
 };
 
-/// Follows one file.
+/// A follower of one file.
 pub struct Reloader {
     file: PathBuf,
     metrics: Metrics,
@@ -29,25 +29,25 @@ pub struct Reloader {
     publish: watch::Sender<Arc<Config>>,
 }
 
-/// What looking at the file came to.
+/// The result of one check of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is as it was.
+    /// The file is unchanged.
     None,
-    /// Its new content is in use.
+    /// The new content is in use.
     Taken,
-    /// Its new content is not in use, because it is wrong or gone.
+    /// The new content is invalid or missing, and not in use.
     Refused,
 }
 
-/// What was last seen in the file, so that one mistake is told once.
+/// The last seen content, so that each error is logged once.
 #[derive(PartialEq, Eq)]
 enum Content {
     Bytes(Vec<u8>),
     Unreadable(String),
 }
 
-/// What changes when a file is written or replaced.
+/// The properties that change when a file is written or replaced.
 #[derive(PartialEq, Eq)]
 struct Fingerprint {
     modified: Option<SystemTime>,
@@ -56,13 +56,13 @@ struct Fingerprint {
     inode: u64,
 }
 
-/// How often the file is looked at.
+/// The period of the checks.
 const PERIOD: Duration = Duration::from_secs(1);
 
 // === impl Reloader ===
 
 impl Reloader {
-    /// Reads the file a first time; it must be right then. The receiver follows its changes.
+    /// Reads the file for the first time, when it must be valid. The receiver gets its changes.
     pub fn start(
         file: PathBuf,
         metrics: Metrics,
@@ -77,7 +77,7 @@ impl Reloader {
         Ok((Self { file, metrics, seen, content, publish }, receiver))
     }
 
-    /// Looks at the file every second, and at every SIGHUP, until the drain begins.
+    /// Checks the file every second, and at every SIGHUP, until the drain begins.
     pub async fn run(mut self, mut draining: Draining) -> std::io::Result<()> {
         let mut hangups = hangups()?;
         let mut ticks = tokio::time::interval(PERIOD);
@@ -87,7 +87,8 @@ impl Reloader {
                 () = draining.begun() => return Ok(()),
                 _ = ticks.tick() => { self.look(); }
                 () = hangups.next() => {
-                    tracing::info!(file = %self.file.display(), "SIGHUP: reading the configuration");
+                    tracing::info!(file = %self.file.display(), "SIGHUP: read the configuration \
+                                                                 again");
                     self.seen = None;
                     self.look();
                 }
@@ -95,7 +96,7 @@ impl Reloader {
         }
     }
 
-    /// Looks at the file, and takes it over if it changed and is right.
+    /// Checks the file, and applies it if it changed and is valid.
     pub fn look(&mut self) -> Change {
         let now = Fingerprint::of(&self.file);
         if now.is_some() && now == self.seen {
@@ -138,7 +139,7 @@ impl Reloader {
     }
 
     fn refuse(&self, error: &Error) -> Change {
-        tracing::error!("the configuration stays as it was: {}", Chain(error));
+        tracing::error!("the configuration is unchanged; fix the file: {}", Chain(error));
         self.metrics.config_reloaded(Outcome::Failure);
         Change::Refused
     }
@@ -153,7 +154,7 @@ fn log_warnings(file: &std::path::Path, config: &Config) {
 // === impl Fingerprint ===
 
 impl Fingerprint {
-    /// Of the file a path leads to, through symbolic links.
+    /// Returns the fingerprint of a file, through symbolic links.
     fn of(file: &std::path::Path) -> Option<Self> {
         let metadata = fs::metadata(file).ok()?;
         Some(Self {
@@ -165,7 +166,7 @@ impl Fingerprint {
     }
 }
 
-/// SIGHUPs; never one where there are no signals.
+/// A source of SIGHUPs. It has none on platforms without signals.
 struct Hangups {
     #[cfg(unix)]
     signal: tokio::signal::unix::Signal,

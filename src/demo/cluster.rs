@@ -1,4 +1,5 @@
-//! The simulated cluster: an apiserver over TLS on threads of its own, its pods and their churn.
+//! The simulated cluster: an apiserver over TLS on its own threads, with its pods and their
+//! changes.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -25,17 +26,17 @@ use crate::{
     tls::{self, Authority, Names},
 };
 
-/// The threads whose processor time counts as the apiserver's; the kernel keeps 15 bytes.
+/// The name of the threads whose CPU time counts as the apiserver's. The kernel keeps 15 bytes.
 const THREAD_NAME: &str = "demo-apiserver";
 const THREADS: usize = 2;
 
-/// What a token of the simulated cluster looks like; it opens nothing else.
+/// The token of the simulated cluster. It is valid nowhere else.
 const TOKEN: &str = "demo-token-of-the-simulated-cluster";
 
-/// Enough for watches to resume, little enough for a laptop.
+/// The size of the event history: enough for watches to resume, and small enough for a laptop.
 const HISTORY_CHANGES_MAX: usize = 2000;
 
-/// A running simulated cluster; dropping it ends everything.
+/// A running simulated cluster. Dropping it ends everything.
 pub(super) struct SimulatedCluster {
     simulator: Simulator,
     address: SocketAddr,
@@ -44,23 +45,23 @@ pub(super) struct SimulatedCluster {
     runtime: Option<Runtime>,
 }
 
-/// What the apiserver has done so far.
+/// The work of the apiserver so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Work {
-    /// Reads: GET, LIST, WATCH and everything that is no resource.
+    /// Reads: GET, LIST, WATCH and every path that is no resource.
     pub reads: u64,
     /// Writes over HTTP.
     pub writes: u64,
-    /// Bytes of answers' bodies.
+    /// Bytes of response bodies.
     pub bytes: u64,
-    /// Processor time of its threads.
+    /// CPU time of its threads.
     pub processor: Option<Duration>,
 }
 
 // === impl SimulatedCluster ===
 
 impl SimulatedCluster {
-    /// Starts it with all its pods.
+    /// Starts the cluster with all its pods.
     pub(super) async fn start(scale: &Scale) -> anyhow::Result<Self> {
         let simulator = Simulator::new(Settings {
             history_changes_max: HISTORY_CHANGES_MAX,
@@ -74,7 +75,7 @@ impl SimulatedCluster {
             .thread_name(THREAD_NAME)
             .enable_all()
             .build()
-            .context("the simulated apiserver's threads")?;
+            .context("cannot start the simulated apiserver's threads")?;
         let (serving, bind) = (simulator.clone(), (Ipv4Addr::LOCALHOST, 0));
         let (bound, listening) = tokio::sync::oneshot::channel();
         runtime.spawn(async move {
@@ -89,17 +90,17 @@ impl SimulatedCluster {
                 serving.serve_tls(listener, server).await;
             }
         });
-        let address = listening.await?.context("a port for the simulated apiserver")?;
+        let address = listening.await?.context("cannot bind a port for the simulated apiserver")?;
         let churn = tokio::spawn(churn(simulator.clone(), scale.clone())).abort_handle();
         Ok(Self { simulator, address, ca_pem, churn, runtime: Some(runtime) })
     }
 
-    /// How to reach it.
+    /// Returns the address and credentials.
     pub(super) fn endpoint(&self) -> Cluster {
         Cluster { address: self.address, ca_pem: self.ca_pem.clone(), token: TOKEN.to_owned() }
     }
 
-    /// What it has done so far.
+    /// Returns the work so far.
     pub(super) fn work(&self) -> Work {
         let Counters { requests, writes, bytes, .. } = self.simulator.counters();
         Work {
@@ -110,7 +111,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// The simulator itself, for scripting faults.
+    /// Returns the simulator, for scripted faults.
     #[cfg(test)]
     pub(super) fn simulator(&self) -> &Simulator {
         &self.simulator
@@ -130,7 +131,7 @@ impl Drop for SimulatedCluster {
 // === impl Work ===
 
 impl Work {
-    /// What was done since.
+    /// Returns the work since an earlier moment.
     pub(super) fn since(self, earlier: Self) -> Self {
         Self {
             reads: self.reads - earlier.reads,
@@ -156,14 +157,14 @@ fn fill(simulator: &Simulator, scale: &Scale) {
     }
 }
 
-/// Changes the status of pod after pod, never of one that carries a marker.
+/// Changes the status of one pod after another, except pods with a marker.
 async fn churn(simulator: Simulator, scale: Scale) {
     let mut beats = interval(Duration::from_secs(1) / scale.writes_per_second.max(1));
     beats.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let changeable = scale.apps * (scale.pods_per_app - 1);
     for change in 1_u64.. {
         beats.tick().await;
-        // A stride without a common divisor visits all pods, far apart.
+        // A stride without a common divisor visits all pods in scattered order.
         let index = usize::try_from(change).unwrap_or(0).wrapping_mul(STRIDE) % changeable.max(1);
         let number = PodNumber { app: index % scale.apps, replica: 1 + index / scale.apps };
         simulator.put(&pods(), pod(number, change));
@@ -179,7 +180,7 @@ fn certificate() -> anyhow::Result<(tls::Server, String)> {
     Ok((tls::Server::new(leaf)?, authority.pem().to_owned()))
 }
 
-/// The TLS side of a client of either server.
+/// Returns the TLS configuration for a client of either server.
 pub(super) fn client_config(ca_pem: &str) -> anyhow::Result<Arc<rustls::ClientConfig>> {
     Ok(Arc::new(tls::client_config(ca_pem.as_bytes())?))
 }

@@ -1,6 +1,6 @@
-//! One HTTP/1.1 keep-alive connection over TLS, as fabric8's default client holds it.
+//! One HTTP/1.1 keep-alive connection over TLS, as in fabric8's default client.
 //!
-//! No ALPN, no Accept, no Accept-Encoding: what fabric8 7 really sends.
+//! It sends no ALPN, no Accept and no Accept-Encoding, like fabric8 7.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -15,24 +15,24 @@ use tokio_rustls::TlsConnector;
 
 use crate::body::Body;
 
-/// What fabric8 calls itself.
+/// The user agent of fabric8.
 const USER_AGENT: &str = "fabric8-kubernetes-client/7.6.1";
 
-/// What fabric8 waits for an answer.
+/// The request timeout of fabric8.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A list of the largest scale fits many times.
+/// The maximum size of a response. A list of the largest scale fits many times.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// A successful answer.
+/// A successful response.
 pub(super) struct Answer {
     /// The whole body.
     pub body: Bytes,
-    /// Whether Listless says that it came from its memory.
+    /// `true` if Listless reports a cache hit.
     pub from_memory: bool,
 }
 
-/// A connection that is opened when first needed and again after it broke.
+/// A connection that opens on first use, and again after it broke.
 pub(super) struct Connection {
     address: SocketAddr,
     connector: TlsConnector,
@@ -43,7 +43,7 @@ pub(super) struct Connection {
 // === impl Connection ===
 
 impl Connection {
-    /// A connection to a server; nothing is dialled yet.
+    /// Returns a connection to a server. It does not dial yet.
     pub(super) fn new(
         address: SocketAddr,
         config: Arc<rustls::ClientConfig>,
@@ -54,7 +54,7 @@ impl Connection {
         Ok(Self { address, connector: config.into(), authorization, sender: None })
     }
 
-    /// Sends a request and reads the whole answer, which must be a success.
+    /// Sends a request and reads the whole response, which must be a success.
     pub(super) async fn send(
         &mut self,
         method: Method,
@@ -62,7 +62,7 @@ impl Connection {
         content: Option<(&'static str, String)>,
     ) -> anyhow::Result<Answer> {
         let answered = timeout(REQUEST_TIMEOUT, self.exchange(method, path, content)).await;
-        let answered = answered.context("no answer within 10 s").flatten();
+        let answered = answered.context("no response within 10 s").flatten();
         if answered.is_err() {
             self.sender = None;
         }
@@ -117,13 +117,13 @@ impl Connection {
         let name = ServerName::from(self.address.ip());
         let stream = self.connector.connect(name, stream).await.context("the TLS handshake")?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        // It ends with its sender or with the server; either is seen at the next request.
+        // The task ends with its sender or with the server; the next request notices either.
         tokio::spawn(connection);
         Ok(sender)
     }
 }
 
-/// Reads RFC 9211's `hit`.
+/// Reports whether a Cache-Status has RFC 9211's `hit`.
 fn is_hit(cache_status: &HeaderValue) -> bool {
     cache_status.to_str().is_ok_and(|text| text.split(';').any(|part| part.trim() == "hit"))
 }

@@ -1,4 +1,4 @@
-//! Listless in this process, in front of the simulated apiserver, as `listless local` runs it.
+//! Listless in this process, in front of the simulated apiserver, like `listless local`.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
@@ -26,17 +26,17 @@ use crate::{
     upstream::{Settings, dial::Tcp, identity},
 };
 
-/// What pollers present to Listless; it stands for the simulated cluster's user.
+/// The token of pollers at Listless. It stands for the simulated cluster's user.
 const LOCAL_TOKEN: &str = "demo-token-of-listless";
 
-/// A Listless that is drained when dropped, and the configuration it follows.
+/// A Listless that drains when dropped, and its configuration.
 struct Guard {
     running: Option<Running>,
     _config: watch::Sender<Arc<Config>>,
     _drain: Drain,
 }
 
-/// Starts Listless with the default configuration, and shows it on a socket.
+/// Starts Listless with the default configuration, and its page on a socket.
 pub(super) fn in_process(admin: Option<TcpListener>) -> StartProxy {
     Box::new(|cluster| Box::pin(start(cluster, admin)))
 }
@@ -71,7 +71,7 @@ async fn start(cluster: Server, admin: Option<TcpListener>) -> anyhow::Result<Pr
     })
 }
 
-/// Serves the page and what it reads for as long as the runtime lives.
+/// Serves the page and its data until the runtime ends.
 fn show(listener: TcpListener, running: &Running, drain: &Drain) -> anyhow::Result<SocketAddr> {
     let address = listener.local_addr()?;
     let heartbeat = Heartbeat::new();

@@ -1,4 +1,4 @@
-//! One phase of the demo: all pollers against one server, and what it cost the apiserver.
+//! One phase of the demo: all pollers on one server, and the apiserver's cost.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
     poller::{Poller, Seen, Tally},
 };
 
-/// A phase under way.
+/// A running phase.
 pub(super) struct Phase<'a> {
     cluster: &'a SimulatedCluster,
     before: Work,
@@ -20,56 +20,56 @@ pub(super) struct Phase<'a> {
     pollers: JoinSet<()>,
 }
 
-/// What pollers do in a phase.
+/// The kind of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Poll straight, period by period.
+    /// Poll directly, period by period.
     Straight,
     /// Poll through Listless until it answers from memory.
     WarmUp,
     /// Poll through Listless, period by period.
     Listless,
-    /// The same for somebody who looks at the page.
+    /// The same, for a viewer of the page.
     Shown,
 }
 
-/// What a phase measured.
+/// The measurements of a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Measured {
-    /// Polls that were answered.
+    /// Answered polls.
     pub polls: u64,
-    /// How many of them Listless answered from memory.
+    /// Polls that Listless answered from memory.
     pub from_memory: u64,
-    /// Reads that reached the apiserver, whoever sent them.
+    /// Reads that reached the apiserver, from any sender.
     pub apiserver_requests: u64,
     /// Writes that reached the apiserver: the pollers' markers.
     pub apiserver_writes: u64,
-    /// Bytes the apiserver sent.
+    /// Bytes that the apiserver sent.
     pub bytes: u64,
-    /// Processor time of the apiserver; nothing where the system does not tell.
+    /// CPU time of the apiserver. `None` if the system does not report it.
     #[serde(rename = "apiserverCpuMs")]
     pub processor_ms: Option<u64>,
     /// The median latency of a poll.
     pub p50_ms: f64,
-    /// The latency that one poll of a hundred exceeds.
+    /// The 99th percentile of the latency.
     pub p99_ms: f64,
-    /// Answers that were not right.
+    /// Wrong responses.
     pub wrong_answers: u64,
-    /// Requests without a usable answer.
+    /// Requests without a usable response.
     pub failed: u64,
     /// The first fault, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_fault: Option<String>,
 }
 
-/// More than a poller can write in an hour.
+/// The number range of a phase's markers. A poller writes fewer in an hour.
 const MARKERS_PER_PHASE: u64 = 1_000_000;
 
 // === impl Phase ===
 
 impl<'a> Phase<'a> {
-    /// Starts every poller, spread over one period.
+    /// Starts all pollers, spread over one period.
     pub(super) fn start(
         kind: Kind,
         cluster: &'a SimulatedCluster,
@@ -84,7 +84,7 @@ impl<'a> Phase<'a> {
         let now = Instant::now();
         for (number, offset) in (0..scale.pollers).zip(0_u32..) {
             let connection = Connection::new(server.address, config.clone(), &server.token)?;
-            // No marker of an earlier phase may be taken for one of this.
+            // A marker of an earlier phase must not count as one of this phase.
             let marker = MARKERS_PER_PHASE * kind as u64;
             let app = number % scale.apps;
             let poller = Poller::new(connection, app, scale.pods_per_app, marker);
@@ -103,7 +103,7 @@ impl<'a> Phase<'a> {
         Ok(Self { cluster, before, tally, pollers })
     }
 
-    /// What was measured so far.
+    /// Returns the measurements so far.
     pub(super) fn measured(&self) -> Measured {
         Measured::of(self.cluster.work().since(self.before), self.tally.seen())
     }
@@ -137,7 +137,7 @@ impl Measured {
     }
 }
 
-/// The smallest latency that so many of a hundred do not exceed; `sorted` is ascending.
+/// Returns the smallest latency that this percentage does not exceed. `sorted` is ascending.
 fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_taken_by_rank() {
+    fn percentiles_are_computed_by_rank() {
         let latencies: Vec<_> = (1..=200).map(Duration::from_millis).collect();
         for (percent, expected) in [(50, 100), (99, 198), (100, 200)] {
             assert_eq!(percentile(&latencies, percent), Duration::from_millis(expected));

@@ -1,17 +1,18 @@
-//! A pod as a Deployment of a Java service makes it: about 9 kB of JSON, managed fields and all.
+//! A pod as a Deployment of a Java service creates it: about 9 kB of JSON, including managed
+//! fields.
 
 use serde_json::{Value, json};
 
-/// Which pod of the simulated cluster.
+/// The number of a pod in the simulated cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PodNumber {
     /// The application.
     pub app: usize,
-    /// The replica of the application; 0 carries the poller's marker.
+    /// The replica of the application. Replica 0 has the poller's marker.
     pub replica: usize,
 }
 
-/// Every simulated pod lives here.
+/// The namespace of all simulated pods.
 pub(super) const NAMESPACE: &str = "shop";
 
 const CONTAINER_VARIABLES: usize = 14;
@@ -21,18 +22,18 @@ const NODES: usize = 50;
 // === impl PodNumber ===
 
 impl PodNumber {
-    /// The pod's name.
+    /// Returns the pod's name.
     pub(super) fn name(self) -> String {
         format!("{}-6c9f7d5b8{:01x}-{:05}", app_name(self.app), self.app % 16, self.replica)
     }
 }
 
-/// The name of an application, also its label.
+/// Returns the name of an application, which is also its label.
 pub(super) fn app_name(app: usize) -> String {
     format!("service-{app:03}")
 }
 
-/// The pod after so many changes of its status.
+/// Returns the pod after this many changes of its status.
 pub(super) fn pod(number: PodNumber, changes: u64) -> Value {
     let app = app_name(number.app);
     let node = (number.app * 7 + number.replica) % NODES;

@@ -1,6 +1,7 @@
-//! One polling client: LISTs its application's pods without a resourceVersion, over and over.
+//! One polling client: LISTs its application's pods repeatedly without a resourceVersion.
 //!
-//! It also checks each answer: complete, its own writes in it, never older than the one before.
+//! It also checks each response: it is complete, includes the client's own writes, and is never
+//! older than the one before.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -17,19 +18,20 @@ use super::{
     pod::{NAMESPACE, PodNumber, app_name},
 };
 
-/// The annotation a poller writes and looks for.
+/// The annotation that a poller writes and expects.
 const MARKER: &str = "demo.listless.dev/marker";
 
-/// A marker is written before each poll of this number.
+/// The number of polls between two markers.
 const MARK_EVERY: u64 = 3;
 
-/// How long a poller rests while Listless warms up.
+/// The pause of a poller while Listless warms up.
 const WARM_UP_PERIOD: Duration = Duration::from_millis(250);
 
-/// So many answers from memory in a row, two seconds' worth, mean that Listless is warm.
+/// The number of consecutive responses from memory, about two seconds, after which Listless is
+/// warm.
 const HITS_WHEN_WARM: u32 = 8;
 
-/// A client that polls.
+/// A polling client.
 pub(super) struct Poller {
     connection: Connection,
     app: usize,
@@ -39,22 +41,22 @@ pub(super) struct Poller {
     version: u64,
 }
 
-/// What all pollers of a phase saw.
+/// The observations of all pollers of a phase.
 #[derive(Debug, Default)]
 pub(super) struct Tally(Mutex<Seen>);
 
 /// The sums of a tally.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    /// How long each answered poll took, unordered.
+    /// The duration of each answered poll, unordered.
     pub latencies: Vec<Duration>,
-    /// How many answers Listless had in memory.
+    /// Responses that Listless had in memory.
     pub from_memory: u64,
-    /// Answers that were not right, and why the first of them was not.
+    /// Wrong responses.
     pub wrong: u64,
-    /// Requests without a usable answer.
+    /// Requests without a usable response.
     pub failed: u64,
-    /// The first thing that went wrong, in words.
+    /// The first fault, in words.
     pub first_fault: Option<String>,
 }
 
@@ -85,12 +87,12 @@ struct PodMetadata {
 // === impl Poller ===
 
 impl Poller {
-    /// A poller of one application's `pods` pods, whose markers begin above `marker`.
+    /// Returns a poller of one application with `pods` pods. Its markers start above `marker`.
     pub(super) fn new(connection: Connection, app: usize, pods: usize, marker: u64) -> Self {
         Self { connection, app, pods, marker, marked: false, version: 0 }
     }
 
-    /// Polls until answers come from memory one after the other, at most until `end`.
+    /// Polls until responses come from memory repeatedly, at most until `end`.
     pub(super) async fn warm_up(mut self, end: Instant, tally: &Tally) {
         let mut hits = 0;
         while hits < HITS_WHEN_WARM && Instant::now() < end {
@@ -99,7 +101,7 @@ impl Poller {
         }
     }
 
-    /// Polls from `start` on, every `period`, until `end`.
+    /// Polls from `start` to `end`, every `period`.
     pub(super) async fn run(
         mut self,
         start: Instant,
@@ -134,7 +136,7 @@ impl Poller {
         }
     }
 
-    /// Polls once; tells whether the answer came from memory.
+    /// Polls once. Returns whether the response came from memory.
     async fn poll(&mut self, tally: &Tally) -> bool {
         let app = app_name(self.app);
         let path = format!("/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app%3D{app}");
@@ -154,7 +156,7 @@ impl Poller {
         }
     }
 
-    /// Whether an answer is one the apiserver itself could have given now.
+    /// Checks that the apiserver itself could have sent this response now.
     fn check(&mut self, answer: &[u8]) -> anyhow::Result<()> {
         let list: PodList = serde_json::from_slice(answer).context("not a list of pods")?;
         ensure!(
@@ -172,7 +174,7 @@ impl Poller {
         let marker = annotations.get(MARKER).map_or(Ok(0), |text| text.parse::<u64>())?;
         ensure!(
             marker >= self.marker || !self.marked,
-            "marker {marker} after {} was written",
+            "found marker {marker} after {} was written",
             self.marker
         );
         Ok(())
@@ -182,7 +184,7 @@ impl Poller {
 // === impl Tally ===
 
 impl Tally {
-    /// The sums so far.
+    /// Returns the sums so far.
     pub(super) fn seen(&self) -> Seen {
         self.with(|seen| seen.clone())
     }

@@ -1,15 +1,15 @@
-//! The processor time of this process's threads of one name, where the kernel tells it.
+//! The CPU time of this process's threads of one name, if the kernel reports it.
 
 use std::{fs, path::Path, time::Duration};
 
-/// Linux prints times in hundredths of a second whatever it counts in.
+/// The unit of times in /proc: a hundredth of a second on every Linux.
 const TICK: Duration = Duration::from_millis(10);
 
-/// The user and system fields of a thread's `stat`, counted from after its name.
+/// The fields for user and system time in a thread's `stat`, counted behind its name.
 const USER_FIELD: usize = 11;
 const SYSTEM_FIELD: usize = 12;
 
-/// The sum over all threads of this name; nothing where the kernel does not tell.
+/// Returns the sum over all threads of this name. `None` if the kernel does not report it.
 pub(super) fn time_of_threads(name: &str) -> Option<Duration> {
     let tasks = fs::read_dir("/proc/self/task").ok()?;
     let ticks: u32 =
@@ -22,7 +22,7 @@ fn ticks_of(task: &Path, name: &str) -> Option<u32> {
     parse(&stat, name)
 }
 
-/// Reads one `stat` line: the name stands in parentheses and may itself contain any character.
+/// Parses one `stat` line. The name is in parentheses and may contain any character.
 fn parse(stat: &str, name: &str) -> Option<u32> {
     let (head, fields) = stat.rsplit_once(')')?;
     let (_, thread) = head.split_once('(')?;

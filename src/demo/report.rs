@@ -1,4 +1,4 @@
-//! What the demo shows: a table of two columns, a verdict, or one JSON object.
+//! The demo's output: a table of two columns and a verdict, or one JSON object.
 
 use std::io::{self, Write};
 
@@ -10,21 +10,21 @@ use super::phase::{Kind, Measured};
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
-    /// Straight to the apiserver.
+    /// Directly to the apiserver.
     pub direct: Measured,
-    /// Through Listless until it answered every poller from memory for a while.
+    /// Through Listless during its warm-up.
     pub warm_up: Measured,
-    /// Through Listless from then on.
+    /// Through Listless after its warm-up.
     pub listless: Measured,
-    /// How many of the apiserver's reads were saved, in percent, poll for poll.
+    /// The saved reads of the apiserver per poll, in per cent.
     pub saved_percent: f64,
-    /// How often each poller polled.
+    /// The period of each poller.
     pub poll_period_ms: u64,
-    /// Whether the demo was ended early.
+    /// `true` if the demo was interrupted.
     pub interrupted: bool,
 }
 
-/// A table that is drawn over itself on a terminal.
+/// A table that is redrawn in place on a terminal.
 pub(super) struct Table<W> {
     out: W,
     terminal: bool,
@@ -34,7 +34,7 @@ pub(super) struct Table<W> {
 // === impl Report ===
 
 impl Report {
-    /// Notes what a phase has measured so far, and compares poll for poll.
+    /// Stores the measurements of a phase and updates the comparison per poll.
     pub(super) fn note(&mut self, kind: Kind, measured: Measured) {
         match kind {
             Kind::Straight => self.direct = measured,
@@ -48,12 +48,12 @@ impl Report {
         );
     }
 
-    /// Whether both phases were measured and nothing went wrong in either.
+    /// Reports whether both phases were measured without faults.
     pub(super) fn is_clean(&self) -> bool {
         [&self.direct, &self.listless].iter().all(|phase| phase.polls > 0) && self.faults() == 0
     }
 
-    /// The demo in one sentence.
+    /// Returns the result in one sentence.
     pub(super) fn verdict(&self) -> String {
         let (direct, listless) = (&self.direct, &self.listless);
         if self.interrupted && listless.polls == 0 {
@@ -63,8 +63,7 @@ impl Report {
         if faults > 0 {
             let first = self.phases().iter().find_map(|phase| phase.first_fault.clone());
             return format!(
-                "{faults} answers were wrong or missing (first: {}); this should not happen, \
-                 please report it.",
+                "{faults} responses were wrong or missing (first: {}); please report this bug.",
                 first.unwrap_or_default()
             );
         }
@@ -72,7 +71,7 @@ impl Report {
         let early = if self.interrupted { "Interrupted; until then " } else { "" };
         format!(
             "{early}Listless answered {} polls with {} of the {} reads that the apiserver would \
-             have had: {:.1} % fewer reads, {bytes:.1} % fewer bytes{}, and every answer was \
+             have had: {:.1} % fewer reads, {bytes:.1} % fewer bytes{}, and every response was \
              right. Before that it warmed up with {} reads, {}.",
             listless.polls,
             listless.apiserver_requests,
@@ -119,7 +118,7 @@ impl Report {
             }),
             row("latency p50", |phase| format!("{:.2} ms", phase.p50_ms)),
             row("latency p99", |phase| format!("{:.2} ms", phase.p99_ms)),
-            row("wrong or missing answers", |phase| {
+            row("wrong or missing responses", |phase| {
                 (phase.wrong_answers + phase.failed).to_string()
             }),
         ]
@@ -129,19 +128,19 @@ impl Report {
 // === impl Table ===
 
 impl<W: Write> Table<W> {
-    /// A table on this output.
+    /// Returns a table on this output.
     pub(super) fn new(out: W, terminal: bool) -> Self {
         Self { out, terminal, lines_drawn: 0 }
     }
 
-    /// Writes a line that stays.
+    /// Writes a permanent line.
     pub(super) fn say(&mut self, line: &str) -> io::Result<()> {
         self.lines_drawn = 0;
         writeln!(self.out, "{line}")?;
         self.out.flush()
     }
 
-    /// Draws the table over its last drawing; without a terminal only final drawings are shown.
+    /// Redraws the table. Without a terminal only the final drawing appears.
     pub(super) fn draw(&mut self, report: &Report) -> io::Result<()> {
         if !self.terminal {
             return Ok(());
@@ -173,18 +172,18 @@ impl<W: Write> Table<W> {
     }
 }
 
-/// How much less of something each poll cost, in percent, rounded to a tenth.
+/// Returns the savings per poll in per cent, rounded to a tenth.
 fn saved((before, polls_before): (u64, u64), (after, polls_after): (u64, u64)) -> f64 {
     if before == 0 || polls_before == 0 || polls_after == 0 {
         return 0.0;
     }
     let per_poll = |count: u64, polls: u64| count as f64 / polls as f64;
     let ratio = per_poll(after, polls_after) / per_poll(before, polls_before);
-    // Adding zero turns a negative zero into a plain one.
+    // Adding zero turns a negative zero into a positive one.
     ((1.0 - ratio) * 1000.0).round() / 10.0 + 0.0
 }
 
-/// The reads so many polls would have cost straight.
+/// Returns the direct reads for this many polls.
 fn per_poll(direct: &Measured, polls: u64) -> u64 {
     (direct.apiserver_requests * polls).checked_div(direct.polls).unwrap_or(0)
 }
@@ -220,13 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn savings_are_counted_poll_for_poll() {
+    fn savings_are_counted_per_poll() {
         let report = compared(measured(100, 100, 5_000), measured(50, 1, 100));
         assert_eq!(report.saved_percent, 98.0);
         assert_eq!(
             report.verdict(),
             "Listless answered 50 polls with 1 of the 50 reads that the apiserver would have had: \
-             98.0 % fewer reads, 96.0 % fewer bytes, 98 % less apiserver CPU, and every answer \
+             98.0 % fewer reads, 96.0 % fewer bytes, 98 % less apiserver CPU, and every response \
              was right. Before that it warmed up with 4 reads, 1.2 kB."
         );
         assert!(report.is_clean());
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_answer_is_the_verdict() {
+    fn a_wrong_response_is_the_verdict() {
         let wrong = Measured {
             wrong_answers: 2,
             first_fault: Some("3 pods instead of 4".to_owned()),
@@ -242,11 +241,11 @@ mod tests {
         };
         let report = compared(measured(5, 5, 5), wrong);
         assert!(!report.is_clean());
-        assert!(report.verdict().starts_with("2 answers were wrong or missing (first: 3 pods"));
+        assert!(report.verdict().starts_with("2 responses were wrong or missing (first: 3 pods"));
     }
 
     #[test]
-    fn a_terminal_is_drawn_over_and_a_pipe_gets_one_table() {
+    fn a_terminal_is_redrawn_and_a_pipe_gets_one_table() {
         let report = compared(measured(1, 1, 20_000_000), measured(0, 0, 0));
         for (terminal, tables) in [(true, 2), (false, 1)] {
             let mut out = Vec::new();

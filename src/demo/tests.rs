@@ -1,4 +1,4 @@
-//! The demo against itself: what stands in for Listless here is the apiserver, or a broken one.
+//! Tests of the demo in which the apiserver, or a broken server, replaces Listless.
 
 use super::*;
 use crate::simulator::{Effect, Fault};
@@ -18,7 +18,7 @@ fn args(seconds: u64) -> Args {
     Args { seconds, output: Output::Json, admin: None }
 }
 
-/// Listless replaced by nothing: the second phase goes straight, too.
+/// Returns no Listless: the second phase goes directly to the apiserver too.
 fn nothing() -> StartProxy {
     Box::new(|cluster| {
         Box::pin(async { Ok(Proxy { server: cluster, page: None, _guard: Box::new(()) }) })
@@ -46,7 +46,7 @@ async fn without_a_proxy_every_poll_reaches_the_apiserver_and_is_right() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn listless_answers_rightly_and_spares_the_apiserver() {
+async fn listless_answers_correctly_and_saves_requests() {
     let mut table = Table::new(Vec::new(), false);
     let (args, scale) = (args(2), Scale { warm_up_max: WARM_UP_MAX, ..small() });
     let measured =
@@ -55,12 +55,12 @@ async fn listless_answers_rightly_and_spares_the_apiserver() {
     assert!(report.is_clean(), "{report:?}");
     assert!(report.saved_percent > 90.0, "{report:?}");
     assert!(report.listless.from_memory > report.listless.polls / 2, "{report:?}");
-    assert!(report.verdict().contains("every answer was right"), "{}", report.verdict());
+    assert!(report.verdict().contains("every response was right"), "{}", report.verdict());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_proxy_that_forgets_writes_is_found_out() {
-    // A second cluster answers the reads of the second phase, and its writes come to nothing.
+async fn a_proxy_that_forgets_writes_is_detected() {
+    // A second cluster answers the reads of the second phase, and its writes have no effect.
     let start: StartProxy = Box::new(|_| {
         Box::pin(async {
             let other = SimulatedCluster::start(&small()).await?;
@@ -77,9 +77,9 @@ async fn a_proxy_that_forgets_writes_is_found_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_interruption_keeps_what_was_measured() {
-    // Begins to count when it is first waited for, that is when the pollers are under way. The
-    // demo measures real time, so an interruption in the midst of it is at a real time too.
+async fn an_interruption_keeps_the_measurements() {
+    // The timer starts on the first wait, when the pollers run. The demo measures real time, so the
+    // interruption is in real time too.
     let interrupt = async { tokio::time::sleep(Duration::from_millis(600)).await };
     let report = measured(nothing(), interrupt).await;
     assert!(report.interrupted && report.direct.polls > 0 && report.listless.polls == 0);
@@ -93,11 +93,11 @@ fn short_demos_poll_faster_and_say_so() {
     assert!(!long.introduction().contains("sped up"));
     let short = Scale::new(Duration::from_secs(6));
     assert_eq!(short.period, Duration::from_secs(1));
-    assert!(short.introduction().contains("sped up from every 3 s"));
+    assert!(short.introduction().contains("faster than every 3 s"));
 }
 
 #[test]
-fn the_json_has_the_promised_members() {
+fn the_json_has_the_documented_members() {
     let json = serde_json::to_value(Report::default()).expect("serializable");
     for phase in ["direct", "listless"] {
         for member in ["polls", "apiserverRequests", "bytes", "p50Ms", "p99Ms"] {

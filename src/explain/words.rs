@@ -1,8 +1,8 @@
-//! The parts of a question as people write them: a method, and headers.
+//! The parts of a described request as people write them: a method and headers.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-/// A word that is no HTTP method.
+/// A word that is not an HTTP method.
 #[derive(Debug, thiserror::Error)]
 #[error("{word:?} is not an HTTP method; use {instead}")]
 pub struct BadMethod {
@@ -10,12 +10,12 @@ pub struct BadMethod {
     instead: &'static str,
 }
 
-/// A header that is not written as `NAME: VALUE`.
+/// A header that is not of the form `NAME: VALUE`.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?}: expected NAME: VALUE")]
+#[error("{0:?}: write the header as NAME: VALUE")]
 pub struct BadHeader(String);
 
-/// Returns the HTTP method of this name, in any case. Kubernetes' verbs are not methods.
+/// Parses an HTTP method in any case. Kubernetes verbs are not methods.
 pub fn method(word: &str) -> Result<Method, BadMethod> {
     const METHODS: [Method; 9] = [
         Method::GET,
@@ -43,7 +43,7 @@ pub fn method(word: &str) -> Result<Method, BadMethod> {
     })
 }
 
-/// Headers as they are written on a command line.
+/// Parses headers of the form used on a command line.
 pub fn headers<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<HeaderMap, BadHeader> {
     let mut headers = HeaderMap::new();
     for text in texts {
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verb_is_no_method_and_the_method_for_it_is_named() {
+    fn a_verb_is_refused_and_its_method_is_named() {
         assert_eq!(method("get").expect("a method"), Method::GET);
         assert_eq!(method("DELETE").expect("a method"), Method::DELETE);
         for (word, instead) in [

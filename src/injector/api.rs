@@ -1,4 +1,5 @@
-//! The few requests that the injector and `listless check` send to the apiserver: whole objects, as JSON.
+//! The few requests that the injector and `listless check` send to the apiserver: whole objects, as
+//! JSON.
 
 use std::time::Duration;
 
@@ -12,47 +13,47 @@ use crate::{
     upstream::{self, Client, Lane},
 };
 
-/// Why there is no usable answer.
+/// The reason why there is no usable response.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The request cannot be written.
-    #[error("{0} cannot be asked for")]
+    /// The request cannot be built.
+    #[error("cannot build the request for {0}")]
     Request(String, #[source] BoxError),
-    /// There was no answer.
-    #[error("{0}: no answer")]
+    /// There was no response.
+    #[error("{0}: no response")]
     Unanswered(String, #[source] upstream::Error),
-    /// The answer broke off, or was too long.
-    #[error("{0}: the response broke off")]
+    /// The response ended early, or was too large.
+    #[error("{0}: cannot read the response")]
     Broken(String, #[source] BoxError),
-    /// Nothing came in time.
-    #[error("{0}: no answer in time")]
+    /// There was no response in time.
+    #[error("{0}: no response in time")]
     Timeout(String),
-    /// The apiserver said no.
+    /// The apiserver refused the request.
     #[error("{path}: {code}: {message}")]
     Refused {
-        /// What was asked for.
+        /// The path.
         path: String,
         /// The HTTP status.
         code: StatusCode,
-        /// What it said.
+        /// The message.
         message: String,
     },
 }
 
-/// What an answer may be long: a hundred objects of usual size, or two of the largest.
+/// The maximum size of a response: a hundred objects of usual size, or two of the largest.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// How long an answer may take.
+/// The timeout for a response.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 // === impl Error ===
 
 impl Error {
-    /// Whether somebody else was faster, so that another look is worth while at once.
+    /// Reports whether another writer was faster, so that an immediate retry is useful.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Refused { code: StatusCode::CONFLICT, .. })
     }
 
-    /// Whether asking again will not help.
+    /// Reports whether a retry is useless.
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Refused { code: StatusCode::FORBIDDEN, .. })
     }
@@ -63,22 +64,22 @@ pub async fn get(client: &dyn Client, path: &str) -> Result<Value, Error> {
     send(client, Method::GET, path, None).await
 }
 
-/// Replaces one object; its resourceVersion guards it.
+/// Replaces one object. Its resourceVersion guards against lost updates.
 pub async fn put(client: &dyn Client, path: &str, object: &Value) -> Result<Value, Error> {
     send(client, Method::PUT, path, Some(("application/json", object))).await
 }
 
-/// Merges fields into one object; a resourceVersion among them guards it.
+/// Merges fields into one object. A resourceVersion among them guards against lost updates.
 pub async fn merge(client: &dyn Client, path: &str, fields: &Value) -> Result<Value, Error> {
     send(client, Method::PATCH, path, Some(("application/merge-patch+json", fields))).await
 }
 
-/// Makes one object.
+/// Creates one object.
 pub async fn post(client: &dyn Client, path: &str, object: &Value) -> Result<Value, Error> {
     send(client, Method::POST, path, Some(("application/json", object))).await
 }
 
-/// Makes one object, and tells the headers of the answer, too: warnings are among them.
+/// Creates one object. Also returns the response's headers, which contain warnings.
 pub async fn post_heeding(
     client: &dyn Client,
     path: &str,

@@ -1,9 +1,9 @@
-//! Events that tell the owners of pods what became of them.
+//! Events that report the outcome to the owners of pods.
 //!
-//! Sent by a task of their own, never by an answer. The same event of the same owner is sent once an
-//! hour, and only so many a minute; more are dropped, and counted. Invariants: a path is made of
-//! names that Kubernetes allows and of nothing else; unless the apiserver proved itself, no text of
-//! whoever asked is sent but such names.
+//! A task of its own sends them, never a response. The same event of the same owner is sent once an
+//! hour, with a limit per minute; further ones are dropped and counted. Invariants: a path contains
+//! only names that Kubernetes allows. Unless the apiserver proved its identity, a caller's text is
+//! not sent, except such names.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
     upstream::Client,
 };
 
-/// Where verdicts are left for the task.
+/// The queue of verdicts for the task.
 #[derive(Clone)]
 pub struct Events {
     queue: mpsc::Sender<Event>,
@@ -29,23 +29,23 @@ pub struct Events {
     asker: Asker,
 }
 
-/// What is known of whoever sends reviews.
+/// The knowledge about the sender of reviews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker {
-    /// Only the apiserver gets through, by its client certificate.
+    /// The apiserver: its client certificate is required.
     Proven,
-    /// Whoever reaches the port.
+    /// Any host that reaches the port.
     Anybody,
 }
 
-/// Sends what it is given.
+/// The task that sends queued events.
 pub struct Sender {
     client: Arc<dyn Client>,
     queue: mpsc::Receiver<Event>,
     metrics: Metrics,
     recent: HashMap<(Owner, &'static str), Instant>,
     minute: (Instant, usize),
-    /// Namespaces in which no event may be sent, for now.
+    /// Namespaces in which events were refused recently.
     refused: HashMap<String, Instant>,
 }
 
@@ -57,24 +57,24 @@ struct Event {
     message: String,
 }
 
-/// Events that wait to be sent.
+/// The maximum number of queued events.
 const QUEUE_MAX: usize = 128;
-/// Events sent in a minute.
+/// The maximum number of events per minute.
 const PER_MINUTE_MAX: usize = 60;
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long the same event is not sent again.
+/// The time for which the same event is not repeated.
 const RECENT: Duration = Duration::from_secs(3600);
-/// How many are remembered for that.
+/// The maximum number of events remembered for that.
 const RECENT_MAX: usize = 2048;
-/// How long nothing is sent to a namespace after a refusal there.
+/// The pause for a namespace after a refusal there.
 const REFUSED: Duration = Duration::from_secs(60);
-/// How many such namespaces are remembered.
+/// The maximum number of namespaces remembered for that.
 const REFUSED_MAX: usize = 256;
-/// The longest name of a namespace, and of an object.
+/// The maximum length of a namespace's or object's name.
 const LABEL_LENGTH_MAX: usize = 63;
 const NAME_LENGTH_MAX: usize = 253;
 
-/// A place to leave verdicts, and who takes them from there.
+/// Returns the queue and the task that reads it.
 pub fn channel(client: Arc<dyn Client>, metrics: Metrics, asker: Asker) -> (Events, Sender) {
     let (sender, receiver) = mpsc::channel(QUEUE_MAX);
     let events = Events { queue: sender, metrics: metrics.clone(), asker };
@@ -86,7 +86,7 @@ pub fn channel(client: Arc<dyn Client>, metrics: Metrics, asker: Asker) -> (Even
 // === impl Events ===
 
 impl Events {
-    /// Leaves a verdict to be told to the pod's owner, if there is one that could be told.
+    /// Queues a verdict for the pod's owner, if there is one.
     pub fn tell(&self, verdict: &Verdict) {
         let Verdict { namespace, owner, .. } = verdict;
         let is_left_alone = |skip: &Skip| skip.reason == SkipReason::SystemNamespace;
@@ -105,7 +105,8 @@ impl Events {
         }
     }
 
-    /// An event's reason, type and message; what a pod says of itself is told for the apiserver only.
+    /// Returns an event's reason, type and message. Text of the pod is included only if the
+    /// apiserver sent it.
     fn words(&self, outcome: &Result<Vec<Note>, Skip>) -> (&'static str, &'static str, String) {
         let whole = self.asker == Asker::Proven;
         match outcome {
@@ -115,7 +116,7 @@ impl Events {
                     false => format!("; {}", note.as_str()),
                 };
                 let notes: String = notes.iter().map(note).collect();
-                ("Injected", "Normal", format!("a sidecar was put into the pod{notes}"))
+                ("Injected", "Normal", format!("a sidecar was injected into the pod{notes}"))
             }
             Err(skip) => {
                 let why = if whole { skip.to_string() } else { skip.reason.sentence().to_owned() };
@@ -128,7 +129,7 @@ impl Events {
 // === impl Sender ===
 
 impl Sender {
-    /// Sends until the end begins.
+    /// Sends events until the drain begins.
     pub async fn run(mut self, mut draining: Draining) {
         loop {
             let event = tokio::select! {
@@ -147,11 +148,12 @@ impl Sender {
         match api::post(self.client.as_ref(), &path, &event.to_json()).await {
             Ok(_) => {}
             Err(error) if error.is_forbidden() => {
-                tracing::warn!(%error, "an event may not be sent; none to that namespace for a minute");
+                tracing::warn!(%error, "cannot send an event: refused; no events to that namespace \
+                                        for a minute");
                 self.recent.remove(&(event.owner, event.reason));
                 self.refused.insert(event.namespace, Instant::now());
             }
-            Err(error) => tracing::warn!(%error, "an event was not sent"),
+            Err(error) => tracing::warn!(%error, "cannot send an event"),
         }
     }
 
@@ -181,7 +183,7 @@ impl Sender {
 // === impl Owner ===
 
 impl Owner {
-    /// Reports whether every part of it is a name that an object can have.
+    /// Reports whether every part is a valid object name.
     fn is_nameable(&self) -> bool {
         let is_word = |text: &str, more: &[u8], length_max: usize| {
             let fits = |byte: u8| byte.is_ascii_alphanumeric() || more.contains(&byte);
@@ -194,7 +196,7 @@ impl Owner {
     }
 }
 
-/// Reports whether this can be the name of a namespace (RFC 1123).
+/// Reports whether this is a valid namespace name (RFC 1123).
 fn is_label(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let ends = !text.starts_with('-') && !text.ends_with('-');
@@ -244,7 +246,7 @@ mod tests {
         upstream::{Error, Lane},
     };
 
-    /// Notes what it is sent, and refuses what the namespace `closed` is to get.
+    /// Records requests, and refuses those for the namespace `closed`.
     #[derive(Default)]
     struct Apiserver(Mutex<Vec<(String, Value)>>);
 
@@ -329,10 +331,7 @@ mod tests {
         }
         let mut system = verdict("kube-system", "web");
         system.outcome = Err(SkipReason::SystemNamespace.into());
-        assert!(
-            scene.told(&system).await.is_empty(),
-            "pods there are left alone, and so are owners"
-        );
+        assert!(scene.told(&system).await.is_empty(), "pods there and their owners get no events");
         let told = scene.told(&verdict("shop", "web")).await;
         assert_eq!(told[0].0, "/api/v1/namespaces/shop/events");
     }
@@ -352,8 +351,8 @@ mod tests {
         let scene = Scene::new(Asker::Anybody);
         assert_eq!(scene.told(&verdict("closed", "a")).await.len(), 1);
         assert!(scene.told(&verdict("closed", "b")).await.is_empty());
-        assert_eq!(scene.told(&verdict("shop", "c")).await.len(), 1, "others are told as before");
+        assert_eq!(scene.told(&verdict("shop", "c")).await.len(), 1, "others get events as before");
         crate::testing::pass(Duration::from_secs(61)).await;
-        assert_eq!(scene.told(&verdict("closed", "a")).await.len(), 1, "and it is tried again");
+        assert_eq!(scene.told(&verdict("closed", "a")).await.len(), 1, "and it is retried");
     }
 }

@@ -1,10 +1,10 @@
-//! Keeps the webhook's certificates: in a Secret, in what the apiserver trusts, and in what is
-//! shown.
+//! Rotates the webhook's certificates: in a Secret, in the webhook configuration, and on the
+//! listener.
 //!
-//! Any number of replicas do the same: the Secret's resourceVersion lets one of them take a step,
-//! and the others find it taken. Invariant: the apiserver's configuration is read before the Secret
-//! and changed only if it is still as it was read, so that nobody publishes an older bundle over a
-//! newer one.
+//! Any number of replicas run the same rotation: the Secret's resourceVersion lets one of them take
+//! a step, and the others see the result. Invariant: the webhook configuration is read before the
+//! Secret and changed only if it is unchanged since. So no replica overwrites a newer bundle with
+//! an older one.
 
 use std::{
     sync::Arc,
@@ -27,7 +27,7 @@ use crate::{
     upstream::Client,
 };
 
-/// Where the certificates are kept and published.
+/// The objects with the certificates.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The namespace of the Secret.
@@ -38,7 +38,7 @@ pub struct Place {
     pub webhook: String,
 }
 
-/// Keeps them.
+/// The task that rotates the certificates.
 pub struct Keeper {
     client: Arc<dyn Client>,
     place: Place,
@@ -49,33 +49,35 @@ pub struct Keeper {
     metrics: Metrics,
 }
 
-/// Why the certificates are not as they should be.
+/// The reason why a rotation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The apiserver could not be asked.
+    /// The apiserver could not be reached.
     #[error(transparent)]
     Api(#[from] api::Error),
-    /// A certificate could not be made.
-    #[error("a certificate cannot be made")]
+    /// A certificate could not be issued.
+    #[error("cannot issue a certificate")]
     Issue(#[from] rcgen::Error),
-    /// What the Secret holds cannot be shown.
-    #[error("the certificate in the secret cannot be used")]
+    /// The Secret's certificate cannot be used by the listener.
+    #[error("cannot use the certificate in the secret")]
     Tls(#[from] tls::Error),
-    /// There is no webhook to serve.
-    #[error("the webhook configuration {0} has no webhooks")]
+    /// The webhook configuration has no webhook.
+    #[error("the webhook configuration {0} has no webhooks; reinstall the chart")]
     NoWebhook(String),
 }
 
-/// Where the keyring is in the Secret; beside it stand, for people, the bundle and the certificate.
+/// The key of the keyring in the Secret. The bundle and the certificate are stored beside it for
+/// people.
 const KEYRING: &str = "keyring.json";
-/// How often all is looked at.
+/// The maximum period of checks.
 const PERIOD_MAX: Duration = Duration::from_secs(10);
 const PERIOD_MIN: Duration = Duration::from_millis(200);
 
 // === impl Keeper ===
 
 impl Keeper {
-    /// Shows `server` what it finds, and says in `ready` whether the apiserver trusts it.
+    /// Creates the task. It sets the certificate of `server`, and `ready` once the apiserver trusts
+    /// it.
     pub fn new(
         client: Arc<dyn Client>,
         place: Place,
@@ -87,7 +89,7 @@ impl Keeper {
         Self { client, place, wanted, server, shown: None, ready, metrics }
     }
 
-    /// Looks again and again until the end begins.
+    /// Checks periodically until the drain begins.
     pub async fn run(mut self, mut draining: Draining) {
         let period = (self.wanted.leaf_lifetime / 40).clamp(PERIOD_MIN, PERIOD_MAX);
         loop {
@@ -98,7 +100,7 @@ impl Keeper {
                 }
                 Err(error) => {
                     let error = Chain(&error);
-                    tracing::error!(%error, "the webhook's certificates are not looked after");
+                    tracing::error!(%error, "cannot rotate the webhook's certificates");
                 }
             }
             tokio::select! {
@@ -108,11 +110,11 @@ impl Keeper {
         }
     }
 
-    /// Takes the next step, if there is one, and shows what there is.
+    /// Takes the next step, if there is one, and serves the current certificate.
     pub async fn look(&mut self, now: SystemTime) -> Result<(), Error> {
         let looked = self.step(now).await;
         if looked.is_err() {
-            // What is shown stays good for as long as it is valid.
+            // The current certificate stays in use while it is valid.
             let is_valid = self.shown.as_ref().is_some_and(|shown| shown.leaf_until() > now);
             if !is_valid {
                 self.ready.set_ready(false);
@@ -135,12 +137,14 @@ impl Keeper {
         let ring = Keyring::advanced(held.as_ref(), &self.wanted, is_published, now)?;
         if held.as_ref() != Some(&ring) {
             self.keep(secret, &ring).await?;
-            tracing::info!(secret = %self.place.secret, "the webhook's certificates took a step");
+            tracing::info!(secret = %self.place.secret, "rotated the webhook's certificates by one \
+                                                         step");
         }
         let bundle = ring.bundle();
         if published.iter().any(|there| *there != bundle) {
             self.publish(webhooks, &bundle).await?;
-            tracing::info!(webhook = %self.place.webhook, "published what the apiserver must trust");
+            tracing::info!(webhook = %self.place.webhook, "published the webhook's trusted \
+                                                           certificates");
         }
         self.show(ring, &bundle, now)
     }
@@ -160,7 +164,7 @@ impl Keeper {
         for entry in entries {
             entry["clientConfig"]["caBundle"] = json!(STANDARD.encode(bundle));
         }
-        // A list is merged as a whole; the version makes sure that nobody's change is lost.
+        // A list is merged as a whole; the version prevents lost updates.
         let version = &webhooks["metadata"]["resourceVersion"];
         let fields = json!({
             "metadata": {"resourceVersion": version},
@@ -198,7 +202,7 @@ impl Keeper {
     }
 }
 
-/// What the apiserver trusts, for each webhook.
+/// Returns the trusted certificates of each webhook.
 fn bundles(webhooks: &Value) -> Vec<String> {
     let entries = webhooks["webhooks"].as_array().into_iter().flatten();
     let of = |entry: &Value| {
@@ -208,19 +212,19 @@ fn bundles(webhooks: &Value) -> Vec<String> {
     entries.map(|entry| of(entry).unwrap_or_default()).collect()
 }
 
-/// The keyring in a Secret; what cannot be read is made anew.
+/// Returns the keyring of a Secret, or a new one if it is unreadable.
 fn held(secret: &Value) -> Option<Keyring> {
     let bytes = STANDARD.decode(secret["data"][KEYRING].as_str()?).ok()?;
     match serde_json::from_slice(&bytes) {
         Ok(ring) => Some(ring),
         Err(error) => {
-            tracing::error!(%error, "the secret holds no keyring; certificates are made anew");
+            tracing::error!(%error, "the secret has no keyring; creating new certificates");
             None
         }
     }
 }
 
-/// Whether a bundle has a certificate.
+/// Reports whether a bundle contains a certificate.
 fn has(bundle: &str, certificate: &str) -> bool {
     let of = |pem: &str| -> Vec<CertificateDer<'static>> {
         CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok).collect()

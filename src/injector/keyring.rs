@@ -1,9 +1,8 @@
-//! The webhook's certificates: an authority, the one that will follow it, and a server's
-//! certificate.
+//! The webhook's certificates: an authority, its successor, and a server certificate.
 //!
-//! A step at a time, and each only once the one before is published: an authority signs nothing
-//! before the apiserver has been told to trust it, and is trusted until it expires. All replicas
-//! take the same steps over one Secret; whoever comes second finds the step done.
+//! The rotation takes one step at a time, and each only after the previous one is published. An
+//! authority signs nothing before the apiserver trusts it, and is trusted until it expires. All
+//! replicas take the same steps over one Secret; a later replica finds the step done.
 
 use std::{
     fmt,
@@ -16,15 +15,15 @@ use rcgen::{
 };
 use serde::{Deserialize, Serialize};
 
-/// All that is kept in the Secret.
+/// The content of the Secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keyring {
-    /// Who signs.
+    /// The current authority.
     signer: Signer,
-    /// Who will sign once all know it.
+    /// The next authority, which signs once it is published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     next: Option<Signer>,
-    /// Who signed before, as long as certificates of theirs may be in use.
+    /// Earlier authorities whose certificates may still be in use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     previous: Vec<Previous>,
     leaf: Leaf,
@@ -35,7 +34,7 @@ pub struct Keyring {
 struct Signer {
     certificate: String,
     key: String,
-    /// In seconds since 1970, as all times here.
+    /// Seconds since 1970, like all times here.
     since: u64,
     until: u64,
 }
@@ -47,7 +46,7 @@ struct Previous {
     until: u64,
 }
 
-/// The server's certificate.
+/// The server certificate.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Leaf {
     certificate: String,
@@ -57,28 +56,28 @@ struct Leaf {
     until: u64,
 }
 
-/// What a keyring must be good for.
+/// The requirements for a keyring.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// The names that the apiserver knows the webhook by, addresses among them.
+    /// The DNS names and addresses of the webhook.
     pub names: Vec<String>,
-    /// How long an authority is valid; the next one is made after two thirds of it.
+    /// The lifetime of an authority. It is replaced after two thirds of it.
     pub authority_lifetime: Duration,
-    /// How long a server's certificate is valid; it is replaced after half of it.
+    /// The lifetime of a server certificate. It is replaced after half of it.
     pub leaf_lifetime: Duration,
 }
 
-/// Clocks differ.
+/// The allowance for clock differences.
 const BACKDATING: Duration = Duration::from_secs(3600);
-/// How long the next authority is published before it signs: apiservers learn of it by their
-/// watches.
+/// The maximum time between the publication of the next authority and its first signature.
+/// Apiservers learn of it by a watch.
 const OVERLAP_MAX: Duration = Duration::from_secs(600);
 
 // === impl Keyring ===
 
 impl Keyring {
-    /// The keyring after the next step; the same one if there is nothing to do. `is_published`
-    /// tells whether the apiserver trusts a certificate.
+    /// Returns the keyring after the next step, unchanged if there is none. `is_published` reports
+    /// whether the apiserver trusts a certificate.
     pub fn advanced(
         held: Option<&Self>,
         wanted: &Wanted,
@@ -118,24 +117,24 @@ impl Keyring {
         Ok(Self { signer, next: None, previous: Vec::new(), leaf })
     }
 
-    /// What the apiserver must trust, as PEM.
+    /// Returns the trusted certificates as PEM.
     pub fn bundle(&self) -> String {
         let next = self.next.iter().map(|next| next.certificate.as_str());
         let previous = self.previous.iter().map(|previous| previous.certificate.as_str());
         [self.signer.certificate.as_str()].into_iter().chain(next).chain(previous).collect()
     }
 
-    /// The server's certificate with its key, as PEM.
+    /// Returns the server certificate and its key, as PEM.
     pub fn leaf(&self) -> (&str, &str) {
         (&self.leaf.certificate, &self.leaf.key)
     }
 
-    /// When the authority expires that signs now.
+    /// Returns the expiry time of the current authority.
     pub fn authority_until(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(self.signer.until)
     }
 
-    /// When the server's certificate expires.
+    /// Returns the expiry time of the server certificate.
     pub fn leaf_until(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(self.leaf.until)
     }
@@ -191,7 +190,7 @@ impl fmt::Debug for Leaf {
     }
 }
 
-/// An authority's certificate; made again with the same times it has the same name.
+/// Returns an authority's parameters. The same times give the same name.
 fn authority_params(since: u64, until: u64) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = common_name(format!("Listless injector CA {since}"));

@@ -1,8 +1,8 @@
-//! Manifests as people keep them: files of objects, in which pods get a sidecar or lose it.
+//! Injection into manifests: files of objects with pods.
 //!
-//! Only what must change is changed, in the text itself; comments, order and everything else stay
-//! as they are written. After each change the text is read again: should it say anything else than
-//! it must, the document is written anew, which costs its comments and nothing else.
+//! Only the needed parts of the text are changed; comments and order stay. After each change the
+//! text is parsed again. If the result differs from the intended object, the document is serialized
+//! as a whole, which loses its comments only.
 
 mod emit;
 mod text;
@@ -18,40 +18,40 @@ use super::{
     workload::{self, Template},
 };
 
-/// What a file became.
+/// The result for a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rewritten {
-    /// The file as it must be.
+    /// The new text.
     pub text: String,
-    /// What became of each pod and template in it.
+    /// The outcome of each pod and template.
     pub reports: Vec<Report>,
 }
 
-/// What became of one pod or template.
+/// The outcome of one pod or template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// The number of its document, from 1.
     pub document: usize,
-    /// What it is.
+    /// The pod or template.
     pub template: Template,
-    /// What became of it.
+    /// The outcome.
     pub change: Change,
 }
 
-/// What became of a pod or template.
+/// The outcome of a pod or template.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// It has a sidecar now.
+    /// A sidecar was injected.
     Injected(Vec<Note>),
-    /// It is as it was.
+    /// It is unchanged.
     Skipped(Skip),
-    /// It has lost its sidecar.
+    /// Its sidecar was removed.
     Removed,
-    /// It had none.
+    /// It had no sidecar.
     NothingToRemove,
 }
 
-/// Why a file cannot be read.
+/// The reason why a file cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Error {
     /// The line, from 1.
@@ -60,34 +60,33 @@ pub struct Error {
     pub column: usize,
     /// The number of the document, from 1.
     pub document: usize,
-    /// The field, if it is known.
+    /// The field, if known.
     pub field: Option<String>,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
 }
 
-/// What is wished for all pods of a file.
+/// The change for all pods of a file.
 enum Wish<'a> {
     Inject(&'a Settings),
     Remove,
 }
 
-/// One document's text within a file.
+/// The text of one document in a file.
 struct Document<'a> {
     text: &'a str,
-    /// From 1.
+    /// The number, from 1.
     number: usize,
-    /// How many lines stand above it.
+    /// The number of lines above it.
     lines_above: usize,
 }
 
-/// Puts a sidecar into every pod of a file that can have one. Those that have one of other settings
-/// get a new one.
+/// Injects a sidecar into every suitable pod of a file. A sidecar with other settings is replaced.
 pub fn inject(text: &str, settings: &Settings) -> Result<Rewritten, Error> {
     rewrite(text, &Wish::Inject(settings))
 }
 
-/// Takes the sidecar out of every pod of a file.
+/// Removes the sidecar from every pod of a file.
 pub fn uninject(text: &str) -> Result<Rewritten, Error> {
     rewrite(text, &Wish::Remove)
 }
@@ -111,7 +110,7 @@ fn rewrite(text: &str, wish: &Wish<'_>) -> Result<Rewritten, Error> {
     Ok(rewritten)
 }
 
-/// The documents of a file; each begins with the line that separates it from the one before.
+/// Returns the documents of a file. Each starts with its separator line.
 fn documents(text: &str) -> Vec<Range<usize>> {
     let (mut found, mut start, mut at) = (Vec::new(), 0, 0);
     for line in text.split_inclusive('\n') {
@@ -159,7 +158,8 @@ impl Document<'_> {
         Ok((text, reports))
     }
 
-    /// The text after one change: made in its place if that has exactly the wished effect.
+    /// Returns the text after one change. It is edited in place if that has exactly the intended
+    /// effect.
     fn change(&self, text: &str, operation: &Operation) -> Result<String, Error> {
         let Some(root) = self.parse(text)? else { return Ok(text.to_owned()) };
         let mut wished = root.value();
@@ -194,7 +194,7 @@ impl Document<'_> {
 
     fn missing(&self, root: &Node, pointer: &Pointer) -> Error {
         let node = root.nearest(pointer);
-        self.error(node, dotted(pointer), "there is no template of pods".to_owned())
+        self.error(node, dotted(pointer), "there is no pod template".to_owned())
     }
 
     fn malformed(&self, root: &Node, pointer: &Pointer, skip: &Skip) -> Error {
@@ -216,7 +216,7 @@ fn dotted(pointer: &Pointer) -> String {
 // === impl Wish ===
 
 impl Wish<'_> {
-    /// What must change in one pod, and what that is.
+    /// Returns the changes of one pod, and its outcome.
     fn of(&self, pod: &Value, namespace: &str) -> (Vec<Operation>, Change) {
         let undo = match patch::undo(pod) {
             Ok(undo) => undo,
@@ -230,7 +230,7 @@ impl Wish<'_> {
     }
 }
 
-/// Injects into the pod as it was before it was injected, unless that would change nothing.
+/// Injects into the pod as it was before its injection, unless nothing would change.
 fn again(
     pod: &Value,
     undo: Vec<Operation>,
@@ -262,7 +262,7 @@ impl fmt::Display for Report {
         write!(f, "document {}: {kind} {namespace}{slash}{name}: ", self.document)?;
         match &self.change {
             Change::Injected(_) => f.write_str("injected"),
-            Change::Skipped(skip) => write!(f, "left as it is: {}: {skip}", skip.reason.as_str()),
+            Change::Skipped(skip) => write!(f, "not injected: {}: {skip}", skip.reason.as_str()),
             Change::Removed => f.write_str("removed"),
             Change::NothingToRemove => f.write_str("nothing to remove"),
         }

@@ -1,10 +1,9 @@
-//! From a pod to what must change in it so that a sidecar serves it, or to the reason why nothing
-//! does.
+//! Computes the changes that add a sidecar to a pod, or the reason why the pod is skipped.
 //!
-//! One pure function for the webhook, the command line and the tests. Invariants: its own output
-//! needs no change; what it does can be undone exactly; it never touches commands, arguments,
-//! ports, probes, labels or the service account; and in doubt a pod is left as it is, because a pod
-//! without a sidecar works and one with a sidecar that cannot start does not.
+//! It is one pure function for the webhook, the command line and the tests. Invariants: its own
+//! output needs no change. Every change can be undone exactly. It never changes commands,
+//! arguments, ports, probes, labels or the service account. In doubt a pod is skipped, because a
+//! pod without a sidecar works and one with a broken sidecar does not start.
 
 mod edit;
 mod environment;
@@ -38,30 +37,30 @@ pub use self::{
 };
 use crate::mutants::{Mutant, is_on};
 
-/// What must change in a pod.
+/// The changes of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Patch {
-    /// The changes, in order; never none.
+    /// The changes in order, at least one.
     pub operations: Vec<Operation>,
-    /// What its owner should know.
+    /// The notes for its owner.
     pub notes: Vec<Note>,
 }
 
-/// A container that will be led to the sidecar.
+/// A container that is redirected to the sidecar.
 struct Redirected<'a> {
     place: Place<'a>,
-    /// The volume it mounts as its service account, and by which mount; none where it mounts none
+    /// The volume of its service account and the index of its mount. `None` if it has no such mount
     /// yet.
     mount: Option<(&'a str, usize)>,
 }
 
-/// The containers of a pod, sorted by what becomes of them.
+/// The containers of a pod, by their treatment.
 struct Plan<'a> {
     redirected: Vec<Redirected<'a>>,
     notes: Vec<Note>,
 }
 
-/// What must change in this pod, or template of pods, of this namespace.
+/// Returns the changes of a pod, or of a pod template, in a namespace.
 pub fn patch(pod: &Value, namespace: &str, settings: &Settings) -> Result<Patch, Skip> {
     let pod = Pod::read(pod)?;
     refuse::unwanted(&pod, namespace, settings)?;
@@ -83,12 +82,12 @@ pub fn patch(pod: &Value, namespace: &str, settings: &Settings) -> Result<Patch,
     Ok(Patch { operations, notes: plan.notes })
 }
 
-/// Which version of the injector a pod says it was injected by.
+/// Returns the injector's version that a pod records.
 pub fn injected_by(pod: &Value) -> Option<String> {
     Status::read(&Pod::read(pod).ok()?).map(|status| status.version)
 }
 
-/// All changes to a pod without a sidecar.
+/// Returns all changes of a pod without a sidecar.
 fn inject(
     pod: &Pod<'_>,
     plan: &Plan<'_>,
@@ -121,7 +120,8 @@ fn inject(
     editor.finish()
 }
 
-/// What is missing in a pod that has a sidecar: containers that others added after us.
+/// Returns the missing changes of a pod with a sidecar: containers that were added after the
+/// injection.
 fn complete(pod: &Pod<'_>, mut status: Status) -> Result<Patch, Skip> {
     let Ok(plan) = Plan::of(pod, Origin::Admission) else {
         return Err(SkipReason::AlreadyInjected.into());
@@ -149,7 +149,7 @@ fn complete(pod: &Pod<'_>, mut status: Status) -> Result<Patch, Skip> {
     Ok(Patch { operations: editor.finish(), notes })
 }
 
-/// Leads one container to the sidecar: its variables, and the copy of its service account.
+/// Redirects one container to the sidecar: its variables, and its mount of the service account.
 fn redirect(editor: &mut Editor, redirected: &Redirected<'_>, status: &mut Status) {
     let (place, name) = (redirected.place.pointer(), name(redirected.place.container));
     let before = status.undo.env.entry(name.to_owned()).or_default();
@@ -197,7 +197,8 @@ fn add_pull_secrets(editor: &mut Editor, pod: &Pod<'_>, settings: &Settings, und
     undo.image_pull_secrets = added;
 }
 
-/// Says in the pod what was done; its configuration is its own if none was generated.
+/// Records the injection in the pod's annotations. The pod's own configuration is kept if none was
+/// generated.
 fn annotate(editor: &mut Editor, mut status: Status, config: Option<&str>) {
     status.undo.own_config = config.is_none();
     let [metadata, annotations] = [&ANNOTATIONS[..1], &ANNOTATIONS].map(|path| {
@@ -262,7 +263,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// The volumes to copy. The first is the one the sidecar reads as: the workload's own.
+    /// Returns the volumes to copy. The sidecar reads as the first, the workload's own.
     fn sources(&self) -> Vec<&'a str> {
         let of = |list: List| self.redirected.iter().filter(move |one| one.place.list == list);
         let mut sources = Vec::new();

@@ -1,7 +1,7 @@
-//! The apiserver's question about one pod, and the answer to it.
+//! Admission reviews: the apiserver's request for one pod, and the response.
 //!
-//! Whoever reaches the port may ask. So answering changes nothing anywhere and asks nobody: it is a
-//! computation over the bytes that came, of bounded size.
+//! Any host that reaches the port may send one. So a review has no side effects and sends no
+//! requests: it is a computation over a body of bounded size.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::patch::{Note, Patch, Settings, Skip, SkipReason, patch};
 
-/// The question, `AdmissionReview` of `admission.k8s.io/v1`.
+/// The request, an `AdmissionReview` of `admission.k8s.io/v1`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Question {
@@ -19,7 +19,7 @@ pub struct Question {
     request: Option<Request>,
 }
 
-/// What is asked about.
+/// The subject of the review.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
@@ -44,7 +44,7 @@ struct Kind {
     kind: String,
 }
 
-/// The answer.
+/// The response.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
@@ -53,7 +53,7 @@ pub struct Answer {
     response: Response,
 }
 
-/// What is done with the pod: it is always let in.
+/// The outcome for the pod, which is always admitted.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Response {
@@ -61,7 +61,7 @@ struct Response {
     allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     patch_type: Option<&'static str>,
-    /// JSON in base64.
+    /// The JSON patch in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     patch: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -69,22 +69,22 @@ struct Response {
     audit_annotations: BTreeMap<&'static str, String>,
 }
 
-/// What became of a pod, for those who keep count.
+/// The outcome of a review, for logs, metrics and events.
 #[derive(Debug)]
 pub struct Verdict {
     /// The pod's namespace.
     pub namespace: String,
-    /// Whether nothing will come of the request.
+    /// `true` if the request is a dry run.
     pub dry_run: bool,
-    /// What the pod is called, as far as it is known.
+    /// The pod's name, as far as it is known.
     pub pod: String,
-    /// Who will want to know: the pod's owner, or the pod.
+    /// The recipient of events: the pod's owner, or the pod.
     pub owner: Owner,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Result<Vec<Note>, Skip>,
 }
 
-/// Whose pod it is.
+/// The owner of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// The API version of its kind.
@@ -93,34 +93,34 @@ pub struct Owner {
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// Its uid; empty for a pod that has none yet.
+    /// Its uid. Empty for a pod that has none yet.
     pub uid: String,
 }
 
-/// Why a question has no answer.
+/// The reason why a review has no response.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is not JSON, or not of the right shape.
-    #[error("this is no AdmissionReview")]
+    /// The body is not JSON, or has the wrong shape.
+    #[error("this is not an AdmissionReview")]
     Shape(#[from] serde_json::Error),
-    /// It is of another version.
+    /// The review has another version.
     #[error("this AdmissionReview is of version {0:?}; expected admission.k8s.io/v1")]
     Version(String),
-    /// It asks nothing.
+    /// The review has no request.
     #[error("this AdmissionReview has no request")]
     NoRequest,
-    /// The answer cannot be written.
-    #[error("the answer cannot be written")]
+    /// The response cannot be serialized.
+    #[error("cannot serialize the response")]
     Answer(#[source] serde_json::Error),
 }
 
 const VERSION: &str = "admission.k8s.io/v1";
-/// Longer warnings are cut by clients, or refused.
+/// The maximum length of a warning. Clients cut or refuse longer ones.
 const WARNING_LENGTH_MAX: usize = 240;
-/// Longer annotations fill audit logs.
+/// The maximum length of an annotation. Longer ones fill audit logs.
 const ANNOTATION_LENGTH_MAX: usize = 1024;
 
-/// The answer to a question, and what it came to.
+/// Returns the response to a review, and its outcome.
 pub fn answer(body: &[u8], settings: &Settings) -> Result<(Answer, Verdict), Error> {
     let question: Question = serde_json::from_slice(body)?;
     if question.api_version != VERSION {
@@ -185,7 +185,7 @@ impl Response {
     }
 }
 
-/// Whether the pod's owner would want it otherwise, and can do something about it.
+/// Reports whether the pod's owner can act on the reason.
 fn is_for_its_owner(reason: SkipReason) -> bool {
     match reason {
         SkipReason::OptedOut
@@ -211,7 +211,7 @@ fn warning(text: &str) -> String {
     cut(&format!("listless: {text}"), WARNING_LENGTH_MAX)
 }
 
-/// At most so many bytes of printable text: warnings become HTTP headers.
+/// Cuts a text to a maximum size of printable characters, because warnings become HTTP headers.
 fn cut(text: &str, length_max: usize) -> String {
     let printable = text.chars().map(|c| if (' '..='~').contains(&c) { c } else { '?' });
     printable.take(length_max).collect()
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_left_as_it_is_is_let_in_with_the_reason() {
+    fn a_skipped_pod_is_admitted_with_the_reason() {
         let mut pod = pod();
         pod["metadata"]["annotations"] = json!({"listless.dev/mode": "sometimes\u{e9}\n"});
         let (answer, verdict) = asked(&pod);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_has_no_answer() {
+    fn an_invalid_review_has_no_response() {
         let settings = Settings::default();
         for body in ["", "[]", "{}", r#"{"apiVersion":"admission.k8s.io/v1"}"#] {
             assert!(answer(body.as_bytes(), &settings).is_err(), "{body}");

@@ -1,23 +1,23 @@
-//! Where the pods are in an object: in itself, in its template, or in that of the jobs it starts.
+//! The position of pods in an object: the object itself, its template, or its job's template.
 
 use serde_json::Value;
 
 use super::patch::Pointer;
 
-/// A pod or template of pods in an object.
+/// A pod or pod template in an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// Where it is.
+    /// Its position.
     pub pointer: Pointer,
     /// The object's kind.
     pub kind: String,
-    /// The object's name; empty where the apiserver makes one.
+    /// The object's name. Empty if the apiserver generates it.
     pub name: String,
-    /// The namespace it is written for; empty if that is left open.
+    /// The namespace in the object. Empty if it has none.
     pub namespace: String,
 }
 
-/// Kinds, the group they belong to, and where their pods are.
+/// The kinds with their group and the path of their pods.
 const KINDS: [(&str, &str, &[&str]); 9] = [
     ("Pod", "", &[]),
     ("PodTemplate", "", &["template"]),
@@ -30,7 +30,7 @@ const KINDS: [(&str, &str, &[&str]); 9] = [
     ("CronJob", "batch", &["spec", "jobTemplate", "spec", "template"]),
 ];
 
-/// All of an object, or of the objects in a list; none of a kind that has no pods.
+/// Returns all pod templates of an object, or of a list's objects. Empty for kinds without pods.
 pub fn templates(object: &Value) -> Vec<Template> {
     let kind = object["kind"].as_str().unwrap_or("");
     let version = object["apiVersion"].as_str().unwrap_or("");

@@ -1,4 +1,4 @@
-//! One account: everything counted of requests that are alike. Fixed memory; recording allocates only
+//! One account: the counts of similar requests. Its memory is bounded; recording allocates only
 //! while its buffers grow.
 
 use std::{
@@ -21,112 +21,112 @@ use super::{
 };
 use crate::{api::Verb, metrics::PollLimit};
 
-/// Requests alike, counted together.
+/// The counts of similar requests.
 #[derive(Debug)]
 pub struct Account {
-    /// What they have in common.
+    /// The common properties of the requests.
     pub shape: Shape,
-    /// How this client's LISTs and watches of the same belong together.
+    /// The relation of this client's LISTs and watches of the same selection.
     pub kin: Arc<Kin>,
     tally: Mutex<Tally>,
-    /// Given up to make room: what is recorded here is no longer seen.
+    /// `true` after the account was closed to make room. Later records are lost.
     closed: AtomicBool,
 }
 
-/// One request that ended.
+/// A finished request.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
-    /// When it came.
+    /// The arrival time.
     pub started: Instant,
-    /// How long its answer took.
+    /// The duration until the end of the response.
     pub took: Duration,
-    /// What answered it.
+    /// The source of the response.
     pub answer: Answer,
-    /// The answer's status; 410 also for a watch that was told so in an event.
+    /// The status. 410 also for a watch that received it in an event.
     pub code: u16,
-    /// Bytes of the answer's body.
+    /// The size of the response body.
     pub bytes: u64,
-    /// What the answer said, for comparison.
+    /// The hash of the response's content, for comparison.
     pub content: Option<u32>,
-    /// Objects held of the collection it reads, where that is known.
+    /// The number of cached objects in the collection, if known.
     pub objects: Option<u32>,
-    /// How long the client was told to stay away.
+    /// The Retry-After of the response.
     pub retry_after: Option<Duration>,
-    /// Whether it was held for a while.
+    /// The throttling of the request.
     pub pace: Pace,
-    /// What another mode would have done.
+    /// The effect that mode enforce would have had.
     pub otherwise: Otherwise,
 }
 
-/// What answered a request, and why not memory.
+/// The source of a response, with the reason if it is not memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Memory.
     Memory,
-    /// The answer to an identical one.
+    /// The response to an identical request.
     Shared(&'static str),
     /// The apiserver.
     Upstream(&'static str),
     /// Listless, with an error or a refusal.
     Own(&'static str),
-    /// Nothing: its client hung up before.
+    /// None: the client closed the request.
     Closed,
 }
 
-/// Whether a request was slowed down.
+/// The throttling of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// It was not held.
+    /// Not throttled.
     Free,
-    /// This limit on polls that repeat held it.
+    /// Delayed by this limit on repeated polls.
     Held(PollLimit),
 }
 
-/// What would have become of a request in mode `enforce`.
+/// The effect that mode `enforce` would have had on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Otherwise {
-    /// The same, or the mode is `enforce`.
+    /// None, or the mode is `enforce`.
     Same,
-    /// It would not have reached the apiserver.
+    /// The request would not have reached the apiserver.
     Saved,
 }
 
-/// Where in its account a request belongs.
+/// The place of a request in its account.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Which object or selection it asks for, as a hash.
+    /// The hash of the requested object or selection.
     pub value: u64,
-    /// On which connection, as a hash.
+    /// The hash of the connection.
     pub client: u64,
-    /// The version it names, as a hash.
+    /// The hash of the requested version.
     pub version: Option<u64>,
-    /// Milliseconds since the counting began.
+    /// Milliseconds since counting began.
     pub at: u32,
 }
 
-/// What is known of an account.
+/// The facts of an account.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// Sums.
+    /// The sums.
     pub counts: Counts,
-    /// When the first request came, in milliseconds since the counting began.
+    /// The time of the first request, in milliseconds since counting began.
     pub first: u32,
-    /// When the last one came.
+    /// The time of the last request.
     pub last: u32,
-    /// Connections seen.
+    /// The distinct connections.
     pub clients: Sketch,
-    /// Objects or selections asked for.
+    /// The distinct objects or selections.
     pub values: Sketch,
     /// The latest requests.
     pub arrivals: Ring<Arrival>,
-    /// The latest times between two requests for the same, of a sample.
+    /// The latest intervals between requests for the same value, for a sample of values.
     pub gaps: Ring<u32>,
     rate: Rate,
     followed: Values,
     objects: u32,
 }
 
-/// Requests in this minute and the last.
+/// The requests of this minute and the last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
     minute: u32,
@@ -134,10 +134,10 @@ struct Rate {
     before: u32,
 }
 
-/// Arrivals remembered of one account.
+/// The maximum number of arrivals that one account stores.
 const ARRIVALS_MAX: usize = 384;
-/// Gaps remembered of one account: two rounds of all values that are followed, for one round alone
-/// may be shorter or longer than the one before; what was before that is forgotten.
+/// The maximum number of intervals that one account stores. It covers two rounds of all sampled
+/// values, because one round may be longer or shorter than the last. Older ones are dropped.
 const GAPS_MAX: usize = 128;
 
 const MINUTE: u32 = 60_000;
@@ -145,18 +145,18 @@ const MINUTE: u32 = 60_000;
 // === impl Account ===
 
 impl Account {
-    /// An account of these requests.
+    /// Returns an account of these requests.
     pub fn new(shape: Shape, kin: Arc<Kin>, at: u32) -> Self {
         let tally = Mutex::new(Tally::new(at));
         Self { shape, kin, tally, closed: AtomicBool::new(false) }
     }
 
-    /// Whether what is recorded here is still seen.
+    /// Reports whether the account still records.
     pub fn is_open(&self) -> bool {
         !self.closed.load(Ordering::Relaxed)
     }
 
-    /// Gives it up; what was counted is returned.
+    /// Closes the account and returns its counts.
     pub fn close(&self, budget: &Budget) -> Counts {
         self.closed.store(true, Ordering::Relaxed);
         let tally = self.tally();
@@ -165,18 +165,18 @@ impl Account {
         tally.counts.clone()
     }
 
-    /// How many requests there were, and when the last one came.
+    /// Returns the number of requests and the time of the last one.
     pub fn usage(&self) -> (u64, u32) {
         let tally = self.tally();
         (tally.counts.requests, tally.last)
     }
 
-    /// Everything, as it is now.
+    /// Returns a copy of the current facts.
     pub fn snapshot(&self) -> Tally {
         self.tally().clone()
     }
 
-    /// Counts a request that ended.
+    /// Counts a finished request.
     pub fn record(&self, place: Place, record: &Record, budget: &Budget) {
         self.tally().record(&self.shape, place, record, budget);
         match self.shape.verb {
@@ -189,14 +189,14 @@ impl Account {
         }
     }
 
-    /// Counts what a write's answer told: whether anything changed.
+    /// Counts a write by whether it changed the object.
     pub fn wrote(&self, changed: Changed) {
         let mut tally = self.tally();
         tally.counts.writes_compared += 1;
         tally.counts.writes_in_vain += u64::from(changed == Changed::Nothing);
     }
 
-    /// The memory it takes, the key of its place in the table included.
+    /// Returns the memory of the account, including its key in the table.
     #[cfg(test)]
     pub(super) fn held_bytes(&self) -> usize {
         let Shape { user_agent, resource, query, .. } = &self.shape;
@@ -209,12 +209,12 @@ impl Account {
     }
 }
 
-/// What a write did.
+/// The effect of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// The object has the version it had.
+    /// The object's version is unchanged.
     Nothing,
-    /// It has another one.
+    /// The object has a new version.
     Something,
 }
 
@@ -238,7 +238,7 @@ impl Tally {
         }
     }
 
-    /// Requests per second, of late.
+    /// Returns the recent requests per second.
     pub fn rate(&self, now: u32) -> f64 {
         self.rate.per_second(now, self.first)
     }
@@ -274,7 +274,7 @@ impl Tally {
         }
     }
 
-    /// What can be told only by comparing with the last request for the same.
+    /// Counts facts that need a comparison with the last request for the same value.
     fn follow(&mut self, place: Place, record: &Record, budget: &Budget) {
         let (gap, followed) = match self.followed.came(place.value, place.at) {
             Followed::Again(gap, followed) => (Some(gap), followed),
@@ -307,7 +307,7 @@ impl Tally {
     }
 }
 
-/// Who comes so little sooner than told has waited.
+/// The tolerance for a client that retries slightly early.
 const TOLERANCE: Duration = Duration::from_millis(200);
 
 // === impl Answer ===
@@ -340,7 +340,8 @@ impl Rate {
         }
     }
 
-    /// Over this minute and what of the last makes it a whole one; over less at the beginning.
+    /// Returns the rate over this minute and the remaining part of the last. At the start it covers
+    /// less time.
     fn per_second(mut self, now: u32, first: u32) -> f64 {
         self.turn(now / MINUTE);
         let age = f64::from(now.saturating_sub(first)) / 1000.0;

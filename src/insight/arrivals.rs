@@ -1,24 +1,24 @@
-//! When the requests of one account came: a ring of the latest, and a sample of values followed each
-//! by itself. Fixed memory, however many come; no allocation once grown.
+//! The arrival times of one account: a ring of the latest, and a sample of values. Memory is
+//! bounded; nothing allocates once the buffers are full-grown.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// One request in time. Hashes are cut short: two that meet are taken for one.
+/// One arrival. Hashes are shortened, so two values may collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Milliseconds since the counting began; wraps after seven weeks.
+    /// Milliseconds since counting began. It wraps after seven weeks.
     pub at: u32,
-    /// Which object or selection it asked for.
+    /// The hash of the requested object or selection.
     pub value: u16,
-    /// On which connection.
+    /// The hash of the connection.
     pub client: u16,
 }
 
-/// How many arrivals all accounts together may still remember.
+/// The number of arrivals that all accounts together may still store.
 #[derive(Debug)]
 pub struct Budget(AtomicUsize);
 
-/// The latest of something, in a buffer that grows in steps.
+/// The latest items, in a buffer that grows in steps.
 #[derive(Clone, Debug)]
 pub struct Ring<T> {
     held: Vec<T>,
@@ -26,19 +26,19 @@ pub struct Ring<T> {
     max: usize,
 }
 
-/// One value of those that are followed.
+/// One sampled value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Place {
-    /// Its hash; zero where there is none.
+    /// Its hash. Zero for an empty place.
     value: u32,
     at: u32,
-    /// What the last answer said.
+    /// The hash of the last response.
     pub content: Option<u32>,
-    /// Before then it was told not to come again.
+    /// The earliest allowed time of a retry.
     pub not_before: Option<u32>,
-    /// Who was told so.
+    /// The connection that received Retry-After.
     pub told: u16,
-    /// Other values that came to this place since.
+    /// The number of other values that mapped to this place since.
     collisions: u16,
 }
 
@@ -46,40 +46,40 @@ pub struct Place {
 #[derive(Clone, Debug, Default)]
 pub struct Values(Vec<Place>);
 
-/// What is known of a value that came again.
+/// The result of a look-up in the sample.
 #[derive(Debug)]
 pub enum Followed<'a> {
-    /// It came so many milliseconds after the last time.
+    /// The value repeats after this many milliseconds.
     Again(u32, &'a mut Place),
-    /// It is followed from now on.
+    /// The value is in the sample from now on.
     First(&'a mut Place),
-    /// Others are followed.
+    /// The value is not in the sample.
     NotSampled,
 }
 
-/// Arrivals of which every account may remember this many beyond the budget.
+/// The number of arrivals that every account may store outside the budget.
 const RING_MIN: usize = 16;
-/// Values of one account that are followed.
+/// The maximum number of sampled values of one account.
 const VALUES_MAX: usize = 64;
-/// So many other values must come before one that stays away loses its place. A storm over 16 000
+/// The number of colliding values after which an idle value loses its place. A storm over 16 000
 /// objects brings as many to each place.
 const COLLISIONS_MAX: u16 = 256;
 
 // === impl Budget ===
 
 impl Budget {
-    /// For so many arrivals.
+    /// Returns a budget of this many arrivals.
     pub fn new(arrivals: usize) -> Self {
         Self(AtomicUsize::new(arrivals))
     }
 
-    /// Takes `more`, if there are so many.
+    /// Takes `more` from the budget. Returns `false` if there is not enough.
     fn take(&self, more: usize) -> bool {
         let less = |left: usize| left.checked_sub(more);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 
-    /// Gives back what a ring took.
+    /// Returns a ring's share to the budget.
     pub fn give_back<T>(&self, ring: &Ring<T>) {
         self.0.fetch_add(ring.held.capacity().saturating_sub(RING_MIN), Ordering::Relaxed);
     }
@@ -88,12 +88,12 @@ impl Budget {
 // === impl Ring ===
 
 impl<T: Copy> Ring<T> {
-    /// An empty one that will hold at most `max`.
+    /// Returns an empty ring of at most `max` items.
     pub fn new(max: usize) -> Self {
         Self { held: Vec::new(), next: 0, max }
     }
 
-    /// Adds the latest; the oldest goes when there is no room.
+    /// Adds an item. The oldest is dropped if there is no room.
     pub fn push(&mut self, latest: T, budget: &Budget) {
         if self.held.len() == self.held.capacity() {
             self.grow(budget);
@@ -106,7 +106,7 @@ impl<T: Copy> Ring<T> {
         }
     }
 
-    /// All of them, the oldest first.
+    /// Returns all items, the oldest first.
     pub fn in_order(&self) -> Vec<T> {
         let (late, early) = self.held.split_at(self.next.min(self.held.len()));
         [early, late].concat()
@@ -117,13 +117,13 @@ impl<T: Copy> Ring<T> {
         self.held.capacity() * size_of::<T>()
     }
 
-    /// Four times the room, or what the budget has left to give.
+    /// Grows fourfold, or by the rest of the budget.
     fn grow(&mut self, budget: &Budget) {
         let now = self.held.capacity();
         let wanted = (now * 4).clamp(RING_MIN, self.max);
         let free = now == 0;
         if wanted > now && (free || budget.take(wanted - now)) {
-            // Those that wrapped stand before those that did not.
+            // The wrapped items come before the others.
             self.held.rotate_left(self.next);
             self.next = 0;
             self.held.reserve_exact(wanted - now);
@@ -134,7 +134,7 @@ impl<T: Copy> Ring<T> {
 // === impl Values ===
 
 impl Values {
-    /// Notes that a value came.
+    /// Records an arrival of a value.
     pub fn came(&mut self, hash: u64, at: u32) -> Followed<'_> {
         let value = ((hash >> 32) as u32).max(1);
         let mut index = self.index(value);
@@ -162,11 +162,11 @@ impl Values {
     }
 
     fn index(&self, value: u32) -> usize {
-        // The sizes are powers of two, so that places that were apart stay apart.
+        // The sizes are powers of two, so distinct places stay distinct.
         value as usize & self.0.len().saturating_sub(1)
     }
 
-    /// Eight times the room: one, eight, sixty-four.
+    /// Grows eightfold: one, eight, sixty-four.
     fn grow(&mut self) {
         let wanted = (self.0.len() * 8).clamp(1, VALUES_MAX);
         if wanted == self.0.len() {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_grows_no_further_than_the_budget_and_gives_back() {
+    fn a_ring_grows_up_to_the_budget_and_gives_back() {
         let budget = Budget::new(60);
         let mut rings: Vec<Ring<Arrival>> = (0..3).map(|_| Ring::new(384)).collect();
         for at in 0..1000 {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_comes_again_tells_its_gap_whatever_comes_between() {
+    fn a_repeated_value_gives_its_interval_whatever_comes_between() {
         let mut values = Values::default();
         let spread = |value: u64| value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut gaps = Vec::new();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_stays_away_makes_room() {
+    fn an_idle_value_makes_room() {
         let mut values = Values::default();
         let spread = |value: u64| value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (1..=64).for_each(|value| {

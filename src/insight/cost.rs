@@ -1,38 +1,38 @@
-//! What a request costs kube-apiserver and etcd: an estimate by a stated formula. Pure.
+//! The estimated cost of a request for kube-apiserver and etcd, by a documented formula. Pure.
 //!
-//! The numbers were measured on kube-apiserver 1.36 with etcd 3.6: processor time per request over
-//! pods of 14.6 KB. docs/operate.md says what the formula leaves out.
+//! The numbers were measured on kube-apiserver 1.36 with etcd 3.6: CPU time per request over pods
+//! of 14.6 KB. docs/insight.md has the table and the formula's limits.
 
 use super::report::Cost;
 
-/// What is counted in.
+/// The unit of costs.
 pub type Micros = f64;
 
-/// Which version a read asked for, as far as its cost goes.
+/// The requested version of a read, as far as it affects the cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Freshness {
-    /// None: a consistent read.
+    /// Unset: a consistent read.
     Unset,
-    /// Zero: whatever is there.
+    /// Zero: any version.
     Any,
-    /// At least or exactly some version.
+    /// Not older than, or exactly, some version.
     Given,
-    /// It is no read, or no plain one.
+    /// Not a read, or not a plain one.
     NoRead,
 }
 
-/// What is done for one request.
+/// The work for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// One object is read.
+    /// A read of one object.
     Get(Freshness),
-    /// A collection of so many objects is gone through.
+    /// A scan of a collection of so many objects.
     List(Freshness, u32),
-    /// Anything else.
+    /// Any other work.
     Other,
 }
 
-/// The formula in words, as it stands beside every estimate.
+/// The formula in words, shown with every estimate.
 pub const FORMULA: &str = "estimate, microseconds: apiserver LIST 500 + 0.4 x objects gone through \
 + 8 x KB of answer, GET 830 (resourceVersion=0: 250) + 8 x KB, anything else 500 + 8 x KB; etcd \
 consistent LIST 350, consistent GET 236, resourceVersion=0 30 and 3; deducted for each own request 500 + 8 x KB to replicas, etcd 236; \
@@ -51,7 +51,7 @@ const ETCD_LIST_ANY: Micros = 30.0;
 const ETCD_GET: Micros = 236.0;
 const ETCD_GET_ANY: Micros = 3.0;
 
-/// What the apiserver spends on it, and etcd, in microseconds; `bytes` are those of the answer.
+/// Returns the apiserver's and etcd's cost in microseconds. `bytes` is the size of the response.
 pub fn of(work: Work, bytes: u64) -> (Micros, Micros) {
     let by_bytes = PER_KILOBYTE * bytes as f64 / 1000.0;
     let (fixed, etcd) = match work {
@@ -67,13 +67,13 @@ pub fn of(work: Work, bytes: u64) -> (Micros, Micros) {
     (fixed + by_bytes, etcd)
 }
 
-/// What the requests cost that Listless makes for itself, and the bytes that replicas are sent.
+/// Returns the cost of Listless's own requests and of the bytes sent to replicas.
 pub fn of_own(requests: u64, bytes: u64) -> (Micros, Micros) {
     let requests = requests as f64;
     (OTHER * requests + PER_KILOBYTE * bytes as f64 / 1000.0, ETCD_GET * requests)
 }
 
-/// In seconds, as reports have it.
+/// Converts to seconds, as in reports.
 pub fn seconds((apiserver, etcd): (Micros, Micros)) -> Cost {
     Cost { apiserver_cpu_seconds: apiserver / 1e6, etcd_cpu_seconds: etcd / 1e6 }
 }
@@ -82,7 +82,7 @@ pub fn seconds((apiserver, etcd): (Micros, Micros)) -> Cost {
 mod tests {
     use super::*;
 
-    /// What was measured, in microseconds: apiserver, and etcd where it was.
+    /// The measured values in microseconds: the apiserver's, and etcd's if measured.
     const MEASURED: &[(&str, Work, u64, f64, Option<f64>)] = &[
         ("GET, unset", Work::Get(Freshness::Unset), 14_600, 944.0, Some(236.0)),
         ("GET, 0", Work::Get(Freshness::Any), 14_600, 369.0, Some(3.0)),

@@ -6,48 +6,48 @@ use super::{
 };
 use crate::metrics::PollLimit;
 
-/// Sums of an account, which can be added up.
+/// The sums of an account, which can be added up.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Requests that ended.
+    /// Finished requests.
     pub requests: u64,
-    /// Bytes of their answers.
+    /// Bytes of their responses.
     pub bytes: u64,
-    /// By [`Answer`], in its order.
+    /// Requests by [`Answer`], in its order.
     pub answers: [u64; 5],
-    /// Why memory did not answer.
+    /// Requests by the reason why memory did not answer.
     pub reasons: Vec<(&'static str, u64)>,
-    /// Answered 429 by Listless.
+    /// Responses 429 of Listless.
     pub refused: u64,
-    /// Held by a limit on polls that repeat.
+    /// Requests delayed by a limit on repeated polls.
     pub paced: u64,
-    /// Of these, held by the guard against loops on responses from memory.
+    /// Of these, requests delayed by the limit on loops on responses from memory.
     pub paced_from_memory: u64,
-    /// Bytes that came from memory or were shared.
+    /// Bytes of responses that came from memory or were shared.
     pub saved_bytes: u64,
-    /// What mode `enforce` would have saved.
+    /// Requests that mode `enforce` would have saved.
     pub would_save: u64,
-    /// Answers that could be compared with the one before.
+    /// Responses that could be compared with the one before.
     pub compared: u64,
-    /// Of these, those that said the same.
+    /// Of these, identical ones.
     pub unchanged: u64,
-    /// Writes whose answer could be compared with what was there.
+    /// Writes whose response could be compared with the earlier object.
     pub writes_compared: u64,
-    /// Of these, those that changed nothing.
+    /// Of these, writes that changed nothing.
     pub writes_in_vain: u64,
-    /// Answers that told the client to stay away for a while.
+    /// Responses with a Retry-After.
     pub told_to_wait: u64,
-    /// Requests that came sooner than told.
+    /// Requests that came before the end of Retry-After.
     pub came_early: u64,
-    /// Milliseconds that watches were open.
+    /// Milliseconds of open watches.
     pub watched: u64,
-    /// What the apiserver and etcd spent, or would have.
+    /// The actual or avoided cost for the apiserver and etcd.
     pub cost: (Micros, Micros),
-    /// Of this, what they were spared.
+    /// The avoided part of the cost.
     pub saved_cost: (Micros, Micros),
 }
 
-/// Different reasons there may be.
+/// The maximum number of distinct reasons.
 const REASONS_MAX: usize = 64;
 
 const TOO_MANY_REQUESTS: u16 = 429;
@@ -55,7 +55,7 @@ const TOO_MANY_REQUESTS: u16 = 429;
 // === impl Counts ===
 
 impl Counts {
-    /// Adds a request, which made this work.
+    /// Adds a request and the work it caused.
     pub(super) fn add_record(&mut self, record: &Record, work: Work) {
         self.requests += 1;
         self.bytes += record.bytes;
@@ -77,7 +77,7 @@ impl Counts {
                 false
             }
             Answer::Closed => return,
-            // The apiserver did nothing, and would have done who knows what.
+            // The apiserver did no work, and the avoided work is unknown.
             Answer::Own(reason) => {
                 self.refused += u64::from(record.code == TOO_MANY_REQUESTS);
                 return self.reason(reason, 1);
@@ -113,7 +113,7 @@ impl Counts {
     }
 
     fn reason(&mut self, reason: &'static str, count: u64) {
-        // The words are constants: the same one mostly lies at the same place.
+        // The words are constants, so equal ones mostly share an address.
         if let Some((_, sum)) = self.reasons.iter_mut().find(|(known, _)| *known == reason) {
             *sum += count;
         } else if self.reasons.len() < REASONS_MAX {

@@ -1,7 +1,7 @@
-//! What clients do that hurts, found in the accounts. Pure: facts in, findings with numbers out.
+//! Detects harmful client behaviour in the accounts. Pure: facts in, findings with numbers out.
 //!
-//! A well-behaved informer, which lists once and then watches with bookmarks, is found by none of these.
-//! Every threshold has a name here and a line in docs/operate.md.
+//! No detector matches a well-behaved informer, which lists once and then watches with bookmarks.
+//! Every threshold has a name here and a line in docs/insight.md.
 
 mod fixes;
 mod reads;
@@ -18,65 +18,65 @@ use crate::api::Verb;
 
 pub use fixes::{fix, title};
 
-/// What is known of one account when it is looked at.
+/// The facts of one account.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// What its requests have in common.
+    /// The common properties of its requests.
     pub shape: Shape,
-    /// What was counted.
+    /// The counts.
     pub tally: Tally,
-    /// How the client's watches of the same go on.
+    /// The continuity of the client's watches.
     pub habits: Habits,
     /// The period of one asker.
     pub period: Option<Period>,
-    /// Who asks for what.
+    /// The distribution of values over connections.
     pub crowd: Crowd,
 }
 
-/// Connections of late that asked more than once, by what they asked for.
+/// Recent connections with several requests, by the values they requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Crowd {
-    /// Those that always asked for the same.
+    /// Connections that always requested the same value.
     pub of_one_value: usize,
-    /// Those that asked for different things.
+    /// Connections that requested several values.
     pub of_many: usize,
 }
 
-/// A pattern that was found.
+/// A detected pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// Which one.
+    /// The pattern.
     pub pattern: Pattern,
-    /// In which of the facts.
+    /// The index of the facts.
     pub account: usize,
-    /// Its period.
+    /// The period.
     pub seconds: Option<f64>,
-    /// What was seen.
+    /// The evidence.
     pub evidence: String,
 }
 
-/// A pattern of requests that hurts.
+/// A harmful pattern of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pattern {
-    /// Consistent LISTs, again and again.
+    /// Repeated consistent LISTs.
     QuorumListPolling,
-    /// Whole collections in one answer.
+    /// Whole collections in one response.
     UnpaginatedList,
-    /// One object, read again and again.
+    /// Repeated reads of one object.
     ObjectPolling,
     /// A LIST after the end of every watch.
     ListAfterWatchEnd,
-    /// Many objects at once, again and again.
+    /// Periodic bursts over many objects.
     ResyncStorm,
     /// Writes that change nothing.
     NoOpWrites,
-    /// Watches that are not told how far they have come.
+    /// Watches without bookmarks.
     WatchWithoutBookmarks,
-    /// An expired version, asked for again.
+    /// Repeated requests for an expired version.
     IgnoredExpiry,
-    /// Requests sooner than told.
+    /// Requests before the end of Retry-After.
     IgnoredRetryAfter,
-    /// Which resources there are, again and again.
+    /// Repeated discovery.
     DiscoveryRefetch,
     /// The same poll from many connections.
     ManyProcesses,
@@ -85,7 +85,7 @@ pub enum Pattern {
 // === impl Pattern ===
 
 impl Pattern {
-    /// All of them.
+    /// All patterns.
     pub const ALL: &'static [Self] = &[
         Self::QuorumListPolling,
         Self::UnpaginatedList,
@@ -100,7 +100,7 @@ impl Pattern {
         Self::ManyProcesses,
     ];
 
-    /// As the report names it.
+    /// Returns the name in the report.
     pub fn id(self) -> &'static str {
         match self {
             Self::QuorumListPolling => "quorum-list-polling",
@@ -118,7 +118,7 @@ impl Pattern {
     }
 }
 
-/// Everything that is found in these accounts.
+/// Returns all findings for these accounts.
 pub fn all(facts: &[Facts]) -> Vec<Found> {
     let mut found = storm::all(facts);
     let stormy: Vec<bool> = facts.iter().map(storm::is_stormy).collect();
@@ -157,7 +157,7 @@ impl Facts {
             && self.shape.traits.subject == Subject::Objects
     }
 
-    /// How many askers there seem to be.
+    /// Returns the estimated number of askers.
     fn askers(&self) -> usize {
         match self.period.map(|period| period.told) {
             Some(Told::ByConnection(connections)) => connections,
@@ -166,18 +166,18 @@ impl Facts {
         }
     }
 
-    /// Whether it asks for one object by name, with GET or with LIST.
+    /// Reports whether it requests one object by name, with GET or with LIST.
     fn names_an_object(&self) -> bool {
         self.shape.traits.selection == Selection::Named
     }
 
-    /// For how long it was seen.
+    /// Returns the time between the first and last request.
     fn seen_seconds(&self) -> f64 {
         f64::from(self.tally.last.saturating_sub(self.tally.first)) / 1000.0
     }
 }
 
-/// Seconds as people say them.
+/// Formats seconds for people.
 pub fn spoken(seconds: f64) -> String {
     match seconds {
         s if s < 0.9995 => format!("{:.0} ms", s * 1000.0),
@@ -187,7 +187,7 @@ pub fn spoken(seconds: f64) -> String {
     }
 }
 
-/// One digit after the point, if it is not a zero.
+/// Formats one decimal place, omitted if it is zero.
 fn trimmed(number: f64) -> String {
     let text = format!("{number:.1}");
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)

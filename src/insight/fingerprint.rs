@@ -1,44 +1,45 @@
-//! Whether an answer says what the one before said: a checksum of its body, taken while it passes.
+//! A checksum of a response body, computed while it streams, for comparison with the next response.
 //!
-//! A LIST has a version of its own, which is new though nothing else is: it is left out. What cannot be
-//! compared, because it is compressed or in a form that is not read, has no fingerprint. Memory is
-//! bounded by two short buffers, whatever the length of the body.
+//! A LIST's own version is left out, because it changes even if no item does. Compressed bodies and
+//! unknown formats have no fingerprint. Memory is bounded by two short buffers, whatever the length
+//! of the body.
 
 use flate2::Crc;
 use http::{HeaderMap, header};
 
 use crate::api::Verb;
 
-/// Takes the fingerprint of one body.
+/// The fingerprint of one body in progress.
 #[derive(Debug)]
 pub struct Fingerprint {
     crc: Crc,
     form: Form,
-    /// What is not decided or not counted yet.
+    /// Bytes that are not yet classified or counted.
     pending: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// All of it counts.
+    /// Every byte counts.
     Whole,
-    /// It is a list; where its own metadata stands is not known yet.
+    /// A list. The position of its own metadata is not known yet.
     List,
-    /// A list whose metadata came at its beginning, and is past.
+    /// A list with its metadata at the start, already passed.
     PastMetadata,
-    /// A list whose metadata comes at its end.
+    /// A list with its metadata at the end.
     MetadataLast,
-    /// Something else.
+    /// Any other body.
     Unknown,
 }
 
-/// A list's own metadata lies within so many bytes of its beginning, or of its end.
+/// The maximum distance of a list's own metadata from the start or the end.
 const METADATA_BYTES_MAX: usize = 1024;
 
 // === impl Fingerprint ===
 
 impl Fingerprint {
-    /// For the answer to a GET or LIST with these headers, if it can have one.
+    /// Returns the fingerprint state for a GET or LIST response with these headers, if it can have
+    /// one.
     pub fn of(verb: Verb, headers: &HeaderMap) -> Option<Self> {
         if headers.contains_key(header::CONTENT_ENCODING) {
             return None;
@@ -53,7 +54,7 @@ impl Fingerprint {
         Some(Self { crc: Crc::new(), form, pending: Vec::new() })
     }
 
-    /// Reads the next piece.
+    /// Reads the next chunk.
     pub fn push(&mut self, bytes: &[u8]) {
         match self.form {
             Form::Whole | Form::PastMetadata => self.crc.update(bytes),
@@ -66,7 +67,7 @@ impl Fingerprint {
         }
     }
 
-    /// The fingerprint of the whole body.
+    /// Returns the fingerprint of the whole body.
     pub fn finish(mut self) -> Option<u32> {
         match self.form {
             Form::Whole | Form::PastMetadata => Some(self.crc.sum()),
@@ -89,8 +90,8 @@ impl Fingerprint {
         }
     }
 
-    /// Built-in resources begin with their kind, and metadata after it; custom resources are
-    /// written in the order of the alphabet.
+    /// Finds the list's metadata. Built-in resources start with kind and metadata; custom resources
+    /// have their keys in alphabetical order.
     fn find_metadata(&mut self) {
         let head = &self.pending[..self.pending.len().min(METADATA_BYTES_MAX)];
         let first = head.iter().position(|byte| *byte == b'"').map(|at| &head[at..]);
@@ -110,7 +111,7 @@ impl Fingerprint {
             let found = head[from..].windows(sought.len()).position(|window| window == sought);
             found.map(|at| from + at + sought.len())
         };
-        // A list's metadata has no object within.
+        // A list's metadata contains no nested object.
         match after(0, METADATA).and_then(|at| after(at, b"}")) {
             Some(end) => {
                 self.crc.update(&self.pending[end..]);
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_the_same_while_its_items_are() {
+    fn a_list_is_equal_while_its_items_are() {
         let items: String =
             (0..200).map(|n| format!(r#"{{"kind":"x","metadata":{{"name":"a{n}"}}}},"#)).collect();
         for list in [built_in, custom] {
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_object_every_byte_counts() {
+    fn every_byte_of_an_object_counts() {
         let object = r#"{"kind":"Pod","metadata":{"resourceVersion":"7"}}"#;
         let first = taken(Verb::Get, object, 3);
         assert_eq!(taken(Verb::Get, object, 100), first);
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_has_none() {
+    fn an_incomparable_body_has_no_fingerprint() {
         assert!(Fingerprint::of(Verb::Watch, &headers("application/json")).is_none());
         let protobuf = headers("application/vnd.kubernetes.protobuf");
         assert!(Fingerprint::of(Verb::List, &protobuf).is_none());

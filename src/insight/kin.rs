@@ -1,7 +1,7 @@
-//! How the LISTs and watches of one client belong together: whether a watch goes on where the last one
-//! ended, or lists again, and whether an expired version is asked for again.
+//! The relation of one client's LISTs and watches: whether a watch resumes or relists, and whether
+//! an expired version is requested again.
 //!
-//! Followed for a few queries of each kin; others are not. A LIST costs one load unless its query was
+//! Only a few queries of each client are tracked. A LIST costs one load unless its query was
 //! watched.
 
 use std::sync::{
@@ -12,52 +12,52 @@ use std::sync::{
 /// The accounts of one client that read the same selection of a resource.
 #[derive(Debug, Default)]
 pub struct Kin {
-    /// Whether there is any watch to relate to.
+    /// `true` if any watch was opened.
     watched: AtomicBool,
     queries: Mutex<Vec<Followed>>,
 }
 
-/// What was seen of the queries followed.
+/// The counts for the tracked queries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Habits {
     /// Watches opened after an earlier one of the same query.
     pub reopened: u64,
-    /// Of these, those before which the query was listed without a version.
+    /// Of these, watches after a LIST without a version.
     pub relisted: u64,
-    /// Times a version was said to have expired.
+    /// Expired versions.
     pub expired: u64,
-    /// Times it was asked for again.
+    /// Repeated requests for an expired version.
     pub insisted: u64,
 }
 
-/// One query of those that are followed.
+/// One tracked query.
 #[derive(Clone, Debug)]
 struct Followed {
     query: u64,
     /// LISTs without a version since the last watch was opened.
     lists: u32,
     opened: u64,
-    /// The version the last watch or LIST was told had expired.
+    /// The expired version of the last watch or LIST.
     expired: Option<u64>,
     told_expired: bool,
     habits: Habits,
 }
 
-/// Queries followed.
+/// The maximum number of tracked queries.
 const QUERIES_MAX: usize = 8;
-/// More LISTs than these between two watches are a poll beside the watch, not its beginning.
+/// The maximum number of LISTs between two watches. More are a poll beside the watch.
 const LISTS_MAX: u32 = 3;
 
 // === impl Kin ===
 
 impl Kin {
-    /// A watch of this query was opened, from this version on.
+    /// Records a watch of this query from a version.
     pub fn opened(&self, query: u64, version: Option<u64>) {
         self.watched.store(true, Ordering::Relaxed);
         self.with(query, |followed| {
             followed.ask(version);
             if followed.opened > 0 {
-                // Who was told to list again does well to do so.
+                // A client that received 410 should list again.
                 if !followed.told_expired {
                     followed.habits.reopened += 1;
                     let listed = (1..=LISTS_MAX).contains(&followed.lists);
@@ -69,7 +69,7 @@ impl Kin {
         });
     }
 
-    /// It was listed.
+    /// Records a LIST of this query.
     pub fn listed(&self, query: u64, version: Option<u64>) {
         if !self.watched.load(Ordering::Relaxed) {
             return;
@@ -82,7 +82,7 @@ impl Kin {
         });
     }
 
-    /// The version it asked for was said to have expired.
+    /// Records that the requested version has expired.
     pub fn expired(&self, query: u64, version: Option<u64>) {
         self.watched.store(true, Ordering::Relaxed);
         self.with(query, |followed| {
@@ -91,7 +91,7 @@ impl Kin {
         });
     }
 
-    /// What was seen so far.
+    /// Returns the counts so far.
     pub fn habits(&self) -> Habits {
         let queries = self.queries.lock().unwrap_or_else(PoisonError::into_inner);
         queries.iter().fold(Habits::default(), |sum, followed| Habits {
@@ -124,7 +124,7 @@ impl Followed {
         Self { query, lists: 0, opened: 0, expired: None, told_expired: false, habits }
     }
 
-    /// It is asked for from a version on.
+    /// Records a request from a version.
     fn ask(&mut self, version: Option<u64>) {
         if version.is_some() && self.expired == version {
             self.habits.insisted += 1;
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_goes_on_where_it_was_is_told_from_one_that_lists_again() {
+    fn a_client_that_resumes_is_distinguished_from_one_that_relists() {
         let (polite, restless) = (Kin::default(), Kin::default());
         for round in 0..5 {
             if round == 0 {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_told_to_list_again_may() {
+    fn a_relist_after_an_expired_version_is_not_counted() {
         let kin = Kin::default();
         for round in 0..4 {
             kin.opened(1, Some(round));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_version_that_is_asked_for_again_is_seen() {
+    fn a_repeated_request_for_an_expired_version_is_counted() {
         let kin = Kin::default();
         for _ in 0..4 {
             kin.opened(1, Some(5));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_queries_are_followed() {
+    fn the_number_of_tracked_queries_is_bounded() {
         let kin = Kin::default();
         (0..1000).for_each(|query| kin.opened(query, None));
         assert_eq!(kin.queries.lock().unwrap().len(), QUERIES_MAX);

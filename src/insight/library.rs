@@ -1,4 +1,4 @@
-//! Which client library asks, as far as its requests give it away. Pure.
+//! The client library, guessed from its requests. Pure.
 
 use http::{HeaderMap, header};
 
@@ -21,13 +21,13 @@ pub enum Library {
     JavaScript,
     /// kubectl.
     Kubectl,
-    /// curl or wget, most often in a shell script.
+    /// curl or wget, usually in a shell script.
     Curl,
     /// None of these.
     Unknown,
 }
 
-/// Words of User-Agent headers in small letters; the first that is found decides.
+/// Lower-case words of User-Agent headers. The first match decides.
 const WORDS: &[(&str, Library)] = &[
     ("fabric8", Library::Fabric8),
     ("okhttp/", Library::Fabric8),
@@ -49,13 +49,13 @@ const WORDS: &[(&str, Library)] = &[
     ("go-http-client", Library::ClientGo),
 ];
 
-/// What the name of a binary built on controller-runtime tends to end in.
+/// The usual name endings of binaries built on controller-runtime.
 const MANAGERS: &[&str] = &["manager", "operator"];
 
 // === impl Library ===
 
 impl Library {
-    /// Tells it from a request; `query` is the raw query of its URL, if there is one.
+    /// Guesses the library of a request. `query` is the raw query of its URL, if any.
     pub fn of(headers: &HeaderMap, query: Option<&str>) -> Self {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let Some(user_agent) = text(header::USER_AGENT) else {
@@ -71,13 +71,13 @@ impl Library {
         }
     }
 
-    /// Tells one that does not say who it is.
+    /// Guesses the library of a request without a known user agent.
     fn of_nobody(headers: &HeaderMap, query: Option<&str>) -> Self {
-        // kube-rs begins its queries with what ends a parameter.
+        // kube-rs starts its queries with a parameter separator.
         if query.is_some_and(|query| query.is_empty() || query.starts_with('&')) {
             return Self::KubeRs;
         }
-        // Vert.x, which fabric8 uses by default, sends no header that it need not send.
+        // Vert.x, the default of fabric8, sends no optional header.
         let says = |name| headers.contains_key(name);
         if says(header::ACCEPT) || says(header::ACCEPT_ENCODING) {
             Self::Unknown
@@ -86,7 +86,7 @@ impl Library {
         }
     }
 
-    /// As the report names it.
+    /// Returns the name in the report.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Fabric8 => "fabric8",
@@ -103,8 +103,8 @@ impl Library {
     }
 }
 
-/// Whether what looks like client-go is controller-runtime: its typed client takes protobuf or
-/// anything, and its programs are mostly called after what they are.
+/// Reports whether a client-go user agent is controller-runtime: its typed client accepts protobuf
+/// or anything, and its programs are usually named manager or operator.
 fn is_manager(user_agent: &str, accept: Option<&str>) -> bool {
     let program = user_agent.split('/').next().unwrap_or_default();
     MANAGERS.iter().any(|suffix| program.ends_with(suffix))
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_told_by_what_they_send() {
+    fn libraries_are_recognised_by_their_headers() {
         let cases = [
             ("fabric8-kubernetes-client/7.6.1", Library::Fabric8),
             ("okhttp/3.12.12", Library::Fabric8),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn some_are_told_by_how_they_ask() {
+    fn some_libraries_are_recognised_by_their_queries() {
         let mut headers = HeaderMap::new();
         assert_eq!(Library::of(&headers, Some("&limit=500")), Library::KubeRs);
         assert_eq!(Library::of(&headers, Some("limit=500")), Library::Fabric8);

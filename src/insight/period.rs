@@ -1,36 +1,36 @@
-//! The period of one asker, out of the times at which all of them came. Pure.
+//! The period of one asker, computed from the arrival times of all. Pure.
 //!
-//! Twenty that ask every three seconds come every 150 ms: told apart by what they ask for or by their
-//! connections where that can be, and by the pattern that all together repeat where it cannot. Says
-//! nothing rather than something wrong: who comes by chance has no period.
+//! Twenty clients that poll every 3 s arrive 150 ms apart. They are separated by their values or
+//! connections if possible, else by the pattern of all arrivals. An uncertain period is not
+//! reported: random arrivals have none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::arrivals::Arrival;
 
-/// How often one asker asks.
+/// The period of one asker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Period {
     /// The median time between two requests of one asker.
     pub seconds: f64,
-    /// The median deviation from it, as a share of it.
+    /// The median deviation from it, as a fraction of it.
     pub jitter: f64,
-    /// How they were told apart.
+    /// The method that separated the askers.
     pub told: Told,
 }
 
-/// How one asker was told from the others.
+/// The method that separates one asker from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// By connection; there are so many.
+    /// By connection, with their number.
     ByConnection(usize),
-    /// By what is asked for.
+    /// By value.
     ByValue,
-    /// By the pattern that so many of them make together.
+    /// By the common pattern of this many askers.
     ByPattern(usize),
 }
 
-/// A median, and how far values lie from it.
+/// A median and the spread around it.
 #[derive(Clone, Copy, Debug)]
 struct Middle {
     median: f64,
@@ -38,36 +38,36 @@ struct Middle {
     deviation: f64,
 }
 
-/// More jitter than this, as a share of the period, and there is no period.
+/// The maximum jitter of a period, as a fraction of it.
 const JITTER_MAX: f64 = 0.2;
-/// The same where many were taken together, which could be regular by chance.
+/// The maximum jitter of a pattern, which can look regular by chance.
 const PATTERN_JITTER_MAX: f64 = 0.15;
-/// Gaps that differ no more from the median, as a share of it, are alike,
+/// The maximum distance of similar gaps from the median, as a fraction of it.
 const COMMON: f64 = 0.3;
-/// and must fill this share of the time.
+/// The minimum fraction of the time that similar gaps cover.
 const FILLED_MIN: f64 = 0.5;
-/// Fewer gaps than these tell nothing.
+/// The minimum number of gaps.
 const GAPS_MIN: usize = 3;
-/// Fewer requests than these make no pattern.
+/// The minimum number of requests of a pattern.
 pub const PATTERN_MIN: usize = 24;
-/// So many askers may make a pattern together.
+/// The maximum number of askers in a pattern.
 const PATTERN_ASKERS_MAX: usize = 128;
-/// A pattern must repeat this often to be one.
+/// The minimum number of repetitions of a pattern.
 const REPEATS_MIN: usize = 3;
 
-/// The period of one asker, from the latest arrivals and from the gaps of values followed one by one.
+/// Returns the period of one asker, from the latest arrivals and from the gaps of sampled values.
 pub fn find(arrivals: &[Arrival], gaps: &[u32]) -> Option<Period> {
     plain(arrivals, gaps).or_else(|| by_pattern(arrivals)).or_else(|| one_by_one(arrivals, gaps))
 }
 
-/// The same where askers can be told apart one by one, which is found in no time.
+/// Returns the period if single askers can be separated, which is cheap to compute.
 pub fn plain(arrivals: &[Arrival], gaps: &[u32]) -> Option<Period> {
     by_connection(arrivals)
         .or_else(|| if is_pooled(arrivals) { None } else { one_by_one(arrivals, gaps) })
 }
 
-/// Whether several connections take turns in asking for the same: then there are several askers, and
-/// what the gaps tell is how often all of them ask.
+/// Reports whether several connections alternate with the same value. Then there are several
+/// askers, and the gaps show their combined rate.
 fn is_pooled(arrivals: &[Arrival]) -> bool {
     let Some((value, count)) = commonest(arrivals) else { return false };
     let mut connections: Vec<u16> = arrivals
@@ -84,7 +84,7 @@ fn one_by_one(arrivals: &[Arrival], gaps: &[u32]) -> Option<Period> {
     by_value(gaps).map(|found| in_turn(arrivals, found).unwrap_or(found))
 }
 
-/// Where each connection asks for the same regularly, and there are several.
+/// Returns the period if each of several connections requests the same value regularly.
 fn by_connection(arrivals: &[Arrival]) -> Option<Period> {
     let mut times: BTreeMap<(u16, u16), Vec<u32>> = BTreeMap::new();
     for arrival in arrivals {
@@ -96,7 +96,7 @@ fn by_connection(arrivals: &[Arrival]) -> Option<Period> {
         times.values().map(|times| times.windows(2).map(between).collect()).collect();
     let connections: BTreeSet<u16> = times.keys().map(|(_, client)| *client).collect();
     let count: usize = gaps.iter().map(Vec::len).sum();
-    // Where connections come and go, those that stay tell nothing.
+    // If connections come and go, the lasting ones prove nothing.
     if connections.len() < 2 || count < 2 * GAPS_MIN || count * 2 < arrivals.len() {
         return None;
     }
@@ -111,15 +111,16 @@ fn by_value(gaps: &[u32]) -> Option<Period> {
     regular(&[gaps], JITTER_MAX, Told::ByValue)
 }
 
-/// Out of the gaps of each that is told from the others.
+/// Returns the period from the gaps of each separate asker.
 fn regular(each: &[Vec<f64>], jitter_max: f64, told: Told) -> Option<Period> {
     let middle = Middle::of(&each.concat());
-    // Where twenty come at once the commonest gap is none of anybody's: it fills no time.
+    // If twenty arrive at once, the commonest gap belongs to no asker: it covers no time.
     let common = |gap: &&f64| (**gap / middle.median - 1.0).abs() <= COMMON;
     let is_filled = |gaps: &[f64]| {
         gaps.iter().filter(common).sum::<f64>() >= FILLED_MIN * gaps.iter().sum::<f64>()
     };
-    // Of each by itself: who comes twice an hour fills more time than all that come every second.
+    // Each asker counts by itself: one request every 30 minutes covers more time than many per
+    // second.
     let (filled, others): (Vec<_>, Vec<_>) = each.iter().partition(|gaps| is_filled(gaps));
     let count = |part: Vec<&Vec<f64>>| part.into_iter().map(Vec::len).sum::<usize>();
     let most_fill = count(filled) >= count(others);
@@ -130,8 +131,8 @@ fn regular(each: &[Vec<f64>], jitter_max: f64, told: Told) -> Option<Period> {
     })
 }
 
-/// Where several ask one shortly after the other, and each again when all have: what looks like one
-/// that asks as often as they follow each other, but for a longer gap after each turn.
+/// Returns the period of askers that take turns. They look like one fast asker with a longer gap
+/// after each turn.
 fn in_turn(arrivals: &[Arrival], steps: Period) -> Option<Period> {
     let times = times_of_the_same(arrivals)?;
     let is_turn = |pair: &[f64]| pair[1] - pair[0] > steps.seconds * (1.0 + COMMON);
@@ -150,13 +151,13 @@ fn in_turn(arrivals: &[Arrival], steps: Period) -> Option<Period> {
     regular(&[between], PATTERN_JITTER_MAX, Told::ByPattern(askers))
 }
 
-/// Out of all that asked for the same, whoever it was.
+/// Returns the period from all requests for the same value, of any asker.
 fn by_pattern(arrivals: &[Arrival]) -> Option<Period> {
     let times = times_of_the_same(arrivals)?;
     bursts(&times).or_else(|| repetition(&times))
 }
 
-/// When what is asked for most often was asked for, in order.
+/// Returns the times of the commonest value, in order.
 fn times_of_the_same(arrivals: &[Arrival]) -> Option<Vec<f64>> {
     let (commonest, count) = commonest(arrivals)?;
     if count < PATTERN_MIN {
@@ -166,19 +167,19 @@ fn times_of_the_same(arrivals: &[Arrival]) -> Option<Vec<f64>> {
         arrivals.iter().filter(|arrival| arrival.value == commonest).collect();
     let first = same.first()?.at;
     let mut times: Vec<f64> = same.iter().map(|arrival| seconds(first, arrival.at)).collect();
-    // Requests are noted as they end, not as they came.
+    // Requests are recorded when they end, not when they arrive.
     times.sort_by(f64::total_cmp);
     Some(times)
 }
 
-/// What is asked for most often, and how often.
+/// Returns the commonest value and its count.
 fn commonest(arrivals: &[Arrival]) -> Option<(u16, usize)> {
     let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
     arrivals.iter().for_each(|arrival| *counts.entry(arrival.value).or_default() += 1);
     counts.into_iter().max_by_key(|(_, count)| *count)
 }
 
-/// Where all of them ask at once, and rest for at least half of the time.
+/// Returns the period of bursts, with pauses of at least half of the time.
 fn bursts(times: &[f64]) -> Option<Period> {
     let gaps = || times.windows(2).map(|pair| pair[1] - pair[0]);
     let rest = gaps().fold(0.0, f64::max);
@@ -197,8 +198,8 @@ fn bursts(times: &[f64]) -> Option<Period> {
     (within <= period.seconds / 4.0 && rest >= period.seconds / 2.0).then_some(period)
 }
 
-/// Of `k` askers each asks once before the first asks again: from any request to the `k`-th after it
-/// it is one period, whatever lies between. The smallest such `k` is sought.
+/// Returns the period of a repeated sequence of `k` askers. Each asks once before the first asks
+/// again, so a request and the `k`-th after it are one period apart. The smallest such `k` is used.
 fn repetition(times: &[f64]) -> Option<Period> {
     let askers_max = (times.len() / REPEATS_MIN).min(PATTERN_ASKERS_MAX);
     let middles: Vec<Middle> = (1..=askers_max)
@@ -217,7 +218,7 @@ fn repetition(times: &[f64]) -> Option<Period> {
         index += 1;
     }
     let found = middles[index];
-    // Chance makes long spans regular, too, but none of them more than those that are a little shorter.
+    // Long spans are regular by chance, but not more than slightly shorter ones.
     let shorter: Vec<f64> = middles[index / 3..index].iter().map(Middle::blurred).collect();
     if !shorter.is_empty() && found.blurred() > DIP * Middle::of(&shorter).median {
         return None;
@@ -226,11 +227,11 @@ fn repetition(times: &[f64]) -> Option<Period> {
     Some(Period { seconds, jitter, told: Told::ByPattern(index + 1) })
 }
 
-/// Deviations so much larger than the smallest are as good.
+/// The factor by which a deviation may exceed the smallest one.
 const NEARLY: f64 = 1.4;
-/// A pattern's deviation is smaller than this share of those beside it.
+/// The maximum deviation of a pattern, as a fraction of its neighbours'.
 const DIP: f64 = 0.65;
-/// Deviations below this share of a span are not told apart.
+/// The resolution of deviations, as a fraction of a span.
 const BLUR: f64 = 0.002;
 
 // === impl Middle ===
@@ -260,7 +261,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     f64::midpoint(low, high)
 }
 
-/// From one moment to a later one, or back.
+/// Returns the seconds between two moments, in either order.
 fn seconds(from: u32, to: u32) -> f64 {
     f64::from(to.wrapping_sub(from) as i32) / 1000.0
 }

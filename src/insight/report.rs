@@ -1,148 +1,149 @@
-//! The report as the admin address gives it and the command line reads it: names and units only.
+//! The report, as the admin address serves it and the command line reads it: names and units only.
 //!
-//! Names may be added to it, not taken away. What is not known is null, never a guess.
+//! Fields may be added, but not removed. An unknown value is null, never a guess.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Who asks what, what it costs, what was saved, and whom to mend.
+/// The report: clients, their requests, the cost, the savings and the clients to fix.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// `enforce` or `observe`.
+    /// The mode: `enforce` or `observe`.
     pub mode: String,
-    /// Listless's own version.
+    /// The version of Listless.
     pub version: String,
-    /// Since when it counts.
+    /// The seconds since counting began.
     pub up_seconds: f64,
-    /// All requests together.
+    /// The sums over all requests.
     pub totals: Totals,
-    /// The accounts, the dearest first.
+    /// The accounts, the most expensive first.
     pub polls: Vec<Poll>,
-    /// What should be mended, the dearest first.
+    /// The recommended fixes, the most expensive first.
     pub findings: Vec<Finding>,
-    /// What was not told apart.
+    /// The requests without an account of their own.
     pub others: Others,
 }
 
-/// All requests together.
+/// The sums over all requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Totals {
-    /// Requests of clients that ended.
+    /// Finished requests of clients.
     pub requests: u64,
-    /// Answered from memory.
+    /// Requests answered from memory.
     pub from_memory: u64,
-    /// Answered with the answer to an identical one.
+    /// Requests answered with the response to an identical one.
     pub coalesced: u64,
-    /// Held by a limit on polls that repeat.
+    /// Requests delayed by a limit on repeated polls.
     pub paced: u64,
-    /// Of these, held by the guard against loops on responses from memory.
+    /// Of these, requests delayed by the limit on loops on responses from memory.
     pub paced_from_memory: u64,
-    /// Refused because they were repeated too often.
+    /// Requests refused because of repetition.
     pub refused: u64,
-    /// Answered by the apiserver.
+    /// Requests that the apiserver answered.
     pub forwarded: u64,
-    /// Answered by Listless with an error.
+    /// Requests that Listless answered with an error.
     pub failed: u64,
-    /// Not answered, because the client hung up before.
+    /// Requests whose client closed them before a response.
     pub client_closed: u64,
-    /// All that was sent to the apiserver, what Listless asked for itself included.
+    /// All requests to the apiserver, including Listless's own.
     pub upstream_requests: u64,
-    /// Answered from memory or shared, less what Listless asked for itself.
+    /// Requests answered from memory or shared, minus Listless's own.
     pub saved_requests: i64,
-    /// The bytes of those answers, less what replicas were sent.
+    /// The bytes of those responses, minus the bytes sent to replicas.
     pub saved_bytes: i64,
-    /// What mode `enforce` would have saved, where the mode is `observe`.
+    /// In mode `observe`: requests that mode `enforce` would have saved.
     pub would_save_requests: u64,
-    /// What was saved in processor time: an estimate.
+    /// The estimated CPU time saved.
     pub estimate: Estimate,
 }
 
-/// Processor time saved, estimated.
+/// The estimated CPU time saved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Estimate {
-    /// Of kube-apiserver.
+    /// Seconds of kube-apiserver.
     pub apiserver_cpu_seconds: f64,
-    /// Of etcd.
+    /// Seconds of etcd.
     pub etcd_cpu_seconds: f64,
-    /// How it was estimated.
+    /// The formula of the estimate.
     pub formula: String,
 }
 
-/// One account: requests alike in user agent, verb, resource, scope and query shape.
+/// One account: requests with the same user agent, verb, resource, scope and query shape.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Poll {
     /// The client's User-Agent, shortened.
     pub user_agent: String,
-    /// `get`, `list`, `watch`, `create`, …
+    /// The verb: `get`, `list`, `watch`, `create`, …
     pub verb: String,
-    /// `pods`, `deployments.apps`, `pods/status`, or the class of a path that is no resource.
+    /// The resource, such as `pods`, `deployments.apps` or `pods/status`, or the class of another
+    /// path.
     pub resource: String,
-    /// `cluster`, `namespace`, `object`, or nothing for what is no resource.
+    /// The scope: `cluster`, `namespace`, `object`, or empty for other paths.
     pub scope: String,
     /// The query without its values.
     pub query: String,
-    /// Requests that ended.
+    /// Finished requests.
     pub requests: u64,
-    /// Over the last minute or two.
+    /// The rate over the last minute or two.
     pub rate_per_second: f64,
-    /// The time between two requests of one asker, as found (the median).
+    /// The median time between two requests of one asker, if found.
     pub period_seconds: Option<f64>,
-    /// How much that time varies, as a share of it.
+    /// The variation of that time, as a fraction of it.
     pub jitter: Option<f64>,
-    /// Bytes of answers.
+    /// Bytes of responses.
     pub bytes: u64,
-    /// The share of answers that said what the one before had said, of those that were compared.
+    /// The fraction of compared responses that equal the one before.
     pub unchanged_share: Option<f64>,
-    /// Connections seen, estimated.
+    /// The estimated number of connections.
     pub clients: u64,
-    /// How they were answered.
+    /// The requests by the source of their response.
     pub answers: Answers,
-    /// Why they were not answered from memory: how often each reason was given.
+    /// The number of requests by the reason why memory did not answer.
     pub reasons: BTreeMap<String, u64>,
-    /// What was answered from memory or shared.
+    /// The requests answered from memory or shared.
     pub saved: Saved,
-    /// What mode `enforce` would have saved.
+    /// The requests that mode `enforce` would have saved.
     pub would_save: WouldSave,
-    /// What the apiserver and etcd spent on it, or would have spent: an estimate.
+    /// The estimated cost for the apiserver and etcd, actual or avoided.
     pub cost: Cost,
-    /// `none`, `low`, `medium` or `high`.
+    /// The risk: `none`, `low`, `medium` or `high`.
     pub risk: String,
-    /// The ids of what was found.
+    /// The ids of the findings.
     pub findings: Vec<String>,
 }
 
-/// How requests were answered.
+/// The requests by the source of their response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Answers {
-    /// From memory.
+    /// Memory.
     pub cache: u64,
-    /// With the answer to an identical request.
+    /// The response to an identical request.
     pub coalesced: u64,
-    /// By the apiserver.
+    /// The apiserver.
     pub upstream: u64,
-    /// By Listless itself: errors and refusals.
+    /// Listless itself: errors and refusals.
     pub proxy: u64,
-    /// By nothing, because the client hung up before.
+    /// None, because the client closed the request.
     pub client_closed: u64,
 }
 
-/// What did not reach the apiserver.
+/// The requests that did not reach the apiserver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Saved {
     /// Requests.
     pub requests: u64,
-    /// Bytes of their answers.
+    /// Bytes of their responses.
     pub bytes: u64,
 }
 
-/// What would not have reached the apiserver.
+/// The requests that would not have reached the apiserver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WouldSave {
@@ -150,27 +151,27 @@ pub struct WouldSave {
     pub requests: u64,
 }
 
-/// Processor time, estimated.
+/// Estimated CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Cost {
-    /// Of kube-apiserver.
+    /// Seconds of kube-apiserver.
     pub apiserver_cpu_seconds: f64,
-    /// Of etcd.
+    /// Seconds of etcd.
     pub etcd_cpu_seconds: f64,
 }
 
-/// Something a client does that should be mended.
+/// A client behaviour to fix.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Finding {
-    /// Which pattern it is, such as `quorum-list-polling`.
+    /// The id of the pattern, such as `quorum-list-polling`.
     pub id: String,
     /// The pattern in words.
     pub title: String,
     /// The client's User-Agent, shortened.
     pub user_agent: String,
-    /// The client library, as far as it can be told.
+    /// The client library, if recognised.
     pub library: String,
     /// The verb.
     pub verb: String,
@@ -180,19 +181,19 @@ pub struct Finding {
     pub scope: String,
     /// The query without its values.
     pub query: String,
-    /// The period, where there is one.
+    /// The period, if there is one.
     pub period_seconds: Option<f64>,
-    /// What was seen, in numbers.
+    /// The evidence, in numbers.
     pub evidence: String,
-    /// What to change, for that library.
+    /// The fix for that library.
     pub fix: String,
 }
 
-/// Requests of clients and queries that found no account of their own.
+/// The requests without an account of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Others {
-    /// Accounts given up or never opened, because there were too many.
+    /// The number of accounts that were closed or never opened for lack of room.
     pub accounts: u64,
     /// Their requests.
     pub requests: u64,
@@ -201,7 +202,7 @@ pub struct Others {
 // === impl Report ===
 
 impl Report {
-    /// As the admin address sends it.
+    /// Returns the report as the admin address sends it.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("texts and numbers are JSON") + "\n"
     }
@@ -212,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_are_those_that_readers_rely_on() {
+    fn the_field_names_are_stable() {
         let report = Report {
             polls: vec![Poll::default()],
             findings: vec![Finding::default()],
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_the_totals_are_those_that_readers_rely_on() {
+    fn the_field_names_of_the_totals_are_stable() {
         let report = serde_json::to_value(Report::default()).unwrap();
         let names: Vec<_> = report["totals"].as_object().unwrap().keys().cloned().collect();
         let mut expected = [
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_can_be_read_again() {
+    fn a_serialized_report_can_be_parsed() {
         let poll = Poll { period_seconds: Some(3.0), requests: 7, ..Poll::default() };
         let report = Report { polls: vec![poll], mode: "enforce".into(), ..Report::default() };
         assert_eq!(serde_json::from_str::<Report>(&report.to_json()).unwrap(), report);

@@ -1,4 +1,4 @@
-//! What requests have in common: the key of an account, with no name and no value of a selector in it.
+//! The common properties of requests: the key of an account, without names and selector values.
 //!
 //! Every text is bounded, whatever a client sends. Pure.
 
@@ -14,74 +14,74 @@ use crate::api::{
     version::VersionMatch,
 };
 
-/// Requests with an equal shape share an account.
+/// The key of an account. Requests with an equal shape share one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// The client's User-Agent, shortened.
     pub user_agent: Box<str>,
-    /// What is done.
+    /// The verb.
     pub verb: Verb,
-    /// To which resource, or the class of the path.
+    /// The resource, or the class of another path.
     pub resource: Box<str>,
-    /// `cluster`, `namespace`, `object` or nothing.
+    /// The scope: `cluster`, `namespace`, `object` or empty.
     pub scope: &'static str,
     /// The query without its values.
     pub query: Box<str>,
-    /// How they ask.
+    /// The properties that detectors use.
     pub traits: Traits,
 }
 
-/// What detectors need to know of all requests of an account.
+/// The properties of an account's requests that detectors use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Traits {
-    /// Who asks.
+    /// The client library.
     pub library: Library,
-    /// Which version they ask for.
+    /// The requested version.
     pub freshness: Freshness,
-    /// What they select.
+    /// The selection.
     pub selection: Selection,
-    /// What they are about.
+    /// The subject.
     pub subject: Subject,
 }
 
-/// What a read selects.
+/// The selection of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Selection {
-    /// All there is.
+    /// The whole collection.
     Whole,
-    /// All there is, page by page.
+    /// The whole collection, page by page.
     Pages,
-    /// One object by its name.
+    /// One object by name.
     Named,
     /// The objects of one node.
     OfNode,
-    /// What selectors select.
+    /// The objects that match selectors.
     Selected,
 }
 
-/// What requests are about, as far as detectors treat them differently.
+/// The subject of requests, as far as detectors distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// Objects.
     Objects,
-    /// A watch that is told how far it has come.
+    /// A watch with bookmarks.
     WatchWithBookmarks,
-    /// A watch that is not.
+    /// A watch without bookmarks.
     WatchWithoutBookmarks,
-    /// Which resources there are.
+    /// Discovery.
     Discovery,
-    /// What is meant to be asked again and again: leases, health.
+    /// Requests that are meant to repeat: leases, health checks.
     Heartbeat,
 }
 
-/// The longest User-Agent kept, in bytes.
+/// The maximum length of a stored User-Agent, in bytes.
 const USER_AGENT_BYTES_MAX: usize = 128;
-/// The longest query kept, in bytes.
+/// The maximum length of a stored query, in bytes.
 const QUERY_BYTES_MAX: usize = 160;
-/// The longest resource kept, in bytes; the API allows no longer names.
+/// The maximum length of a stored resource, in bytes. The API allows no longer names.
 const RESOURCE_BYTES_MAX: usize = 128;
 
-/// The parameters that are named in a query that is not understood; their values are not.
+/// The parameters that are named for an unparsable query. Their values are not.
 const PARAMETERS: &[&str] = &[
     "allowWatchBookmarks",
     "container",
@@ -102,7 +102,7 @@ const PARAMETERS: &[&str] = &[
 // === impl Shape ===
 
 impl Shape {
-    /// The shape of a request; `query` is the raw query of its URL, if there is one.
+    /// Returns the shape of a request. `query` is the raw query of its URL, if any.
     pub fn of(info: &RequestInfo, query: Option<&str>, headers: &HeaderMap) -> Self {
         let library = Library::of(headers, query);
         let (resource, scope, query, traits) = match info {
@@ -132,7 +132,7 @@ impl Shape {
         }
     }
 
-    /// For what is not told apart.
+    /// Returns the shape of requests without an account of their own.
     pub fn others() -> Self {
         Self {
             user_agent: "others".into(),
@@ -149,12 +149,12 @@ impl Shape {
         }
     }
 
-    /// For requests that repeat their token where a shape would show it.
+    /// Returns the shape of requests whose token would appear in the shape.
     pub fn withheld() -> Self {
         Self { user_agent: LEFT_OUT.into(), ..Self::others() }
     }
 
-    /// What LISTs and watches of one client have in common when they are of the same selection.
+    /// Returns the common key of a client's LISTs and watches of the same selection.
     pub fn kin(&self) -> (&str, &str, &str, Vec<&str>) {
         let is_selector = |part: &&str| part.contains("Selector=");
         let selectors = self.query.split('&').filter(is_selector).collect();
@@ -162,12 +162,12 @@ impl Shape {
     }
 }
 
-/// What a request asks for, beyond its shape: two that ask for the same are equal in this.
+/// Returns the query of a request, which its shape leaves out.
 pub fn query_of(info: &RequestInfo) -> Option<&Query> {
     query_of_request(info.resource_request()?)
 }
 
-/// Cut at a character, with a mark, and without anything that would spoil a line.
+/// Cuts a text at a character, with a mark, and removes control characters.
 fn bounded(text: &str, bytes_max: usize) -> Box<str> {
     let clean = |c: char| if c.is_control() { '?' } else { c };
     if text.len() <= bytes_max {
@@ -192,7 +192,7 @@ fn scope(request: &ResourceRequest) -> &'static str {
     request.scope.as_str()
 }
 
-/// The query of a resource request without its values.
+/// Returns the query of a resource request without its values.
 fn shape_of(request: &ResourceRequest, raw: &str) -> String {
     let mut parts = Vec::new();
     if let Ok(read) = &request.read {
@@ -231,7 +231,7 @@ fn selectors(query: &Query) -> impl Iterator<Item = String> {
     labels.into_iter().chain(fields)
 }
 
-/// The known parameters of a query that is not understood, in their order.
+/// Returns the known parameters of an unparsable query, in their order.
 fn named(raw: &str) -> Vec<String> {
     let names = raw.split('&').filter_map(|pair| pair.split('=').next());
     let mut found: Vec<String> = Vec::new();
@@ -251,7 +251,7 @@ fn traits(request: &ResourceRequest, library: Library) -> Traits {
             VersionMatch::Any => Freshness::Any,
             VersionMatch::NotOlderThan(_) | VersionMatch::Exact(_) => Freshness::Given,
         },
-        // Nothing of it is understood but that it may be given another version.
+        // Nothing of the query was parsed, but it may be sent with another version.
         Err(_) if request.rewritable => Freshness::Unset,
         Err(_) => Freshness::NoRead,
     };
@@ -273,7 +273,7 @@ fn traits(request: &ResourceRequest, library: Library) -> Traits {
     Traits { library, freshness, selection, subject }
 }
 
-/// The path of the node a pod runs on.
+/// The field path of a pod's node.
 const NODE_PATH: &str = "spec.nodeName";
 
 fn query_of_request(request: &ResourceRequest) -> Option<&Query> {
@@ -281,7 +281,7 @@ fn query_of_request(request: &ResourceRequest) -> Option<&Query> {
     read.or_else(|| request.watch.as_ref().map(|watch| &watch.query))
 }
 
-/// The class of a path that is no resource; there are few, whatever is asked.
+/// Returns the class of a non-resource path. The number of classes is small for any input.
 fn class(request: &NonResourceRequest) -> (&'static str, Subject) {
     let mut segments = request.path.trim_matches('/').split('/');
     let (first, second) = (segments.next().unwrap_or_default(), segments.next());
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_names_nor_values_are_in_a_shape() {
+    fn a_shape_has_neither_names_nor_values() {
         let cases = [
             ("/api/v1/pods?labelSelector=app%3Dweb", "pods", "cluster", "labelSelector=app"),
             (
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn traits_tell_what_detectors_ask() {
+    fn traits_hold_what_detectors_need() {
         let traits = |target| shape(&Method::GET, target).traits;
         assert_eq!(traits("/api/v1/pods").selection, Selection::Whole);
         assert_eq!(traits("/api/v1/pods?limit=5").selection, Selection::Pages);

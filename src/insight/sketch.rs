@@ -1,6 +1,6 @@
-//! How many different things were seen, estimated in fixed memory (HyperLogLog).
+//! An estimate of distinct items in fixed memory (HyperLogLog).
 
-/// Counts different hashes; about one in ten off, nearly exact for a few.
+/// A counter of distinct hashes, with an error of about ten per cent; nearly exact for few.
 #[derive(Clone, Debug)]
 pub struct Sketch([u8; REGISTERS]);
 
@@ -10,14 +10,14 @@ const INDEX_BITS: u32 = REGISTERS.trailing_zeros();
 // === impl Sketch ===
 
 impl Sketch {
-    /// Sees one thing by its hash.
+    /// Adds an item by its hash.
     pub fn add(&mut self, hash: u64) {
         let index = (hash % REGISTERS as u64) as usize;
         let rank = ((hash >> INDEX_BITS) | 1 << 56).trailing_zeros() + 1;
         self.0[index] = self.0[index].max(rank as u8);
     }
 
-    /// How many different ones were seen.
+    /// Returns the estimated number of distinct items.
     pub fn count(&self) -> u64 {
         let registers = REGISTERS as f64;
         let empty = self.0.iter().filter(|rank| **rank == 0).count();
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_are_counted_nearly_and_many_roughly() {
+    fn few_items_are_counted_nearly_exactly_and_many_roughly() {
         let hasher = foldhash::quality::FixedState::with_seed(7);
         let mut sketch = Sketch::default();
         assert_eq!(sketch.count(), 0);

@@ -1,4 +1,4 @@
-//! In which order polls are shown. Pure.
+//! The sort order of polls. Pure.
 
 use std::{cmp::Ordering, str::FromStr};
 
@@ -6,17 +6,17 @@ use clap::ValueEnum;
 
 use super::report::Poll;
 
-/// What the first rows have most of.
+/// The key by which polls are sorted, largest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
-    /// Estimated processor time of the apiserver, spent or spared.
+    /// The estimated CPU time of the apiserver, actual or avoided.
     #[default]
     Cost,
-    /// Requests per second of late.
+    /// The recent requests per second.
     Rate,
     /// Requests.
     Requests,
-    /// Bytes of answers.
+    /// Bytes of responses.
     Bytes,
     /// Requests that did not reach the apiserver.
     Saved,
@@ -26,15 +26,15 @@ pub enum Sort {
     UserAgent,
 }
 
-/// An order there is none of.
+/// An unknown sort order.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("sort: expected cost, rate, requests, bytes, saved, period or user-agent")]
+#[error("sort: use cost, rate, requests, bytes, saved, period or user-agent")]
 pub struct UnknownSort;
 
 // === impl Sort ===
 
 impl Sort {
-    /// Sorts; those that are equal in it keep their order.
+    /// Sorts polls. Equal ones keep their order.
     pub fn sort(self, polls: &mut [Poll]) {
         polls.sort_by(|one, other| self.compare(one, other));
     }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_order_puts_the_most_first() {
+    fn each_order_puts_the_largest_first() {
         let poll = |agent: &str, requests, period| Poll {
             user_agent: agent.to_owned(),
             requests,
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(sorted("requests"), "acb");
         assert_eq!(sorted("period"), "cba");
         assert_eq!(sorted("user-agent"), "abc");
-        assert_eq!(sorted("cost"), "bac", "equal ones stay");
+        assert_eq!(sorted("cost"), "bac", "equal ones keep their order");
         assert_eq!("colour".parse::<Sort>(), Err(UnknownSort));
     }
 }

@@ -1,4 +1,4 @@
-//! The report, out of the accounts: a copy of each is taken, then all is computed aside.
+//! The report, computed from copies of the accounts.
 
 use std::{
     cmp::Ordering as Order,
@@ -20,18 +20,19 @@ use super::{
     up,
 };
 
-/// Accounts whose askers are told apart by the pattern they make, which takes milliseconds for each.
+/// The maximum number of accounts whose askers are separated by pattern, which takes milliseconds
+/// for each.
 const PATTERNS_MAX: usize = 64;
 
-/// Findings shown; the dearest.
+/// The maximum number of findings. The most expensive are kept.
 const FINDINGS_MAX: usize = 200;
 
-/// Cores of the apiserver from which on a poll is a risk.
+/// The apiserver cores from which a poll is a high risk.
 const HIGH_CORES: f64 = 0.05;
-/// The same for a smaller one.
+/// The apiserver cores from which a poll is a medium risk.
 const MEDIUM_CORES: f64 = 0.005;
 
-/// Everything that was counted and found.
+/// Returns the report of all counts and findings.
 pub(super) fn report(insight: &Insight, mode: &str, now: Instant) -> Report {
     let now_millis = insight.millis(now);
     let facts = facts(insight);
@@ -125,7 +126,7 @@ fn poll(facts: &Facts, patterns: &[Pattern], now: u32) -> Poll {
     }
 }
 
-/// Exactly, where those of late are about as many as there ever were.
+/// Returns the number of clients, exactly if all were seen recently.
 fn clients(tally: &Tally) -> u64 {
     let arrivals = tally.arrivals.in_order();
     let recent: BTreeSet<u16> = arrivals.iter().map(|arrival| arrival.client).collect();
@@ -133,7 +134,7 @@ fn clients(tally: &Tally) -> u64 {
     if ever.abs_diff(recent) * 4 <= recent { recent } else { ever }
 }
 
-/// By what it asks of the apiserver, or would without Listless.
+/// Returns the risk by the load on the apiserver, or by the load without Listless.
 fn risk(tally: &Tally, patterns: &[Pattern], now: u32) -> &'static str {
     let each = tally.counts.cost.0 / 1e6 / tally.counts.requests.max(1) as f64;
     match each * tally.rate(now) {
@@ -178,7 +179,7 @@ fn totals(insight: &Insight, facts: &[Facts]) -> Totals {
     let sent = &insight.0.sent;
     let upstream_requests = sent.requests.load(Ordering::Relaxed);
     let received = sent.own_bytes.load(Ordering::Relaxed);
-    // What no client asked for: lists and watches of replicas, access reviews, discovery.
+    // These are Listless's own requests: lists and watches of replicas, access reviews, discovery.
     let for_itself = upstream_requests.saturating_sub(sent.passed_on.load(Ordering::Relaxed));
     let spent = cost::of_own(for_itself, received);
     let spared = |saved: f64, spent: f64| rounded((saved - spent) / 1e6);
@@ -214,7 +215,7 @@ fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// More digits than anybody can read are none.
+/// Rounds a number for people.
 fn rounded(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
 }

@@ -1,4 +1,4 @@
-//! Accounts: what is counted, what it takes, and that it ends somewhere.
+//! Accounts: their counts, their memory and their limits.
 
 use http::{HeaderValue, Method, Uri};
 
@@ -57,7 +57,7 @@ impl Setup {
 }
 
 #[test]
-fn what_is_alike_is_counted_together() {
+fn similar_requests_are_counted_together() {
     let setup = setup();
     for number in 0..10 {
         let target = format!("/api/v1/namespaces/n{number}/pods?labelSelector=app%3Da{number}");
@@ -71,7 +71,7 @@ fn what_is_alike_is_counted_together() {
 }
 
 #[test]
-fn answers_and_reasons_are_told_apart() {
+fn answers_and_reasons_are_counted_separately() {
     let setup = setup();
     let answers = [
         (Answer::Memory, 200),
@@ -94,7 +94,7 @@ fn answers_and_reasons_are_told_apart() {
 }
 
 #[test]
-fn what_listless_sends_for_itself_is_taken_off_what_is_saved() {
+fn listless_own_requests_are_deducted_from_the_savings() {
     let setup = setup();
     for _ in 0..10 {
         setup.ask("/api/v1/pods", &agent("shop"), record(setup.start));
@@ -115,12 +115,12 @@ fn what_listless_sends_for_itself_is_taken_off_what_is_saved() {
 }
 
 #[test]
-fn an_answer_is_unchanged_when_it_says_what_the_last_one_said() {
+fn a_response_with_the_content_of_the_last_one_is_unchanged() {
     let setup = setup();
     for content in [1, 1, 1, 2, 2] {
         let record = Record { content: Some(content), ..record(setup.start) };
         setup.ask("/api/v1/pods", &agent("shop"), record);
-        // Another selection says something else.
+        // Another selection has other content.
         let other = Record { content: Some(content + 9), ..record };
         setup.ask("/api/v1/namespaces/a/pods/b", &agent("shop"), other);
     }
@@ -128,7 +128,7 @@ fn an_answer_is_unchanged_when_it_says_what_the_last_one_said() {
 }
 
 #[test]
-fn a_target_remembers_who_asked_and_looks_again_for_another() {
+fn a_target_remembers_its_asker_and_looks_up_another() {
     let setup = setup();
     let remembered = Remembered::default();
     let found = |name: &str, made: &mut u32| {
@@ -146,7 +146,7 @@ fn a_target_remembers_who_asked_and_looks_again_for_another() {
 }
 
 #[test]
-fn an_account_that_was_given_up_is_opened_anew() {
+fn a_closed_account_is_opened_again() {
     let setup = setup();
     let headers = agent("shop");
     let remembered = Remembered::default();
@@ -158,7 +158,7 @@ fn an_account_that_was_given_up_is_opened_anew() {
         setup.ask("/api/v1/pods", &agent(&format!("agent-{number}")), record);
     }
     let told = |report: &Report| report.polls.iter().any(|poll| poll.user_agent == "shop");
-    assert!(!told(&setup.report(3600.0)), "it rested for an hour after one request");
+    assert!(!told(&setup.report(3600.0)), "it was idle for an hour after one request");
     let much_later = later + Duration::from_secs(3600);
     setup.insight.record(&asker(much_later), 1, &record(much_later));
     let report = setup.report(7200.0);
@@ -210,7 +210,7 @@ fn a_million_different_queries_take_no_more_than_their_bound() {
 }
 
 #[test]
-fn a_write_is_compared_with_what_the_replica_or_the_last_answer_had() {
+fn a_write_is_compared_with_the_replica_or_the_last_response() {
     let setup = setup();
     let asker = setup.asker("/api/v1/namespaces/a/pods/b", &agent("shop"), setup.start);
     setup.insight.record(&asker, 1, &record(setup.start));
@@ -221,7 +221,7 @@ fn a_write_is_compared_with_what_the_replica_or_the_last_answer_had() {
         (counts.writes_compared, counts.writes_in_vain)
     };
     setup.insight.witness(&asker, None).answered(&pods, &key, &version(5));
-    assert_eq!(counts(), (0, 0), "nothing is known of what was there");
+    assert_eq!(counts(), (0, 0), "the earlier object is unknown");
     setup.insight.witness(&asker, None).answered(&pods, &key, &version(5));
     assert_eq!(counts(), (1, 1));
     setup.insight.witness(&asker, Some(&version(5))).answered(&pods, &key, &version(6));

@@ -1,4 +1,4 @@
-//! Proof, for another runtime, that this one still runs its tasks.
+//! A proof for another runtime that this one still runs its tasks.
 
 use std::{
     sync::{
@@ -10,25 +10,25 @@ use std::{
 
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// When the data path last moved; cheap to clone.
+/// The time of the data path's last beat. It is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
     start: Instant,
     last_milliseconds: Arc<AtomicU64>,
 }
 
-/// How often it beats.
+/// The period of beats.
 const PERIOD: Duration = Duration::from_secs(1);
 
 // === impl Heartbeat ===
 
 impl Heartbeat {
-    /// Beats once, now.
+    /// Returns a heartbeat that beats once, now.
     pub fn new() -> Self {
         Self { start: Instant::now(), last_milliseconds: Arc::default() }
     }
 
-    /// Beats every second, as long as the runtime that runs this can.
+    /// Beats every second, as long as this runtime runs tasks.
     pub async fn run(self) {
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -44,7 +44,7 @@ impl Heartbeat {
         self.last_milliseconds.store(now, Ordering::Relaxed);
     }
 
-    /// Time since the last beat.
+    /// Returns the time since the last beat.
     pub fn age(&self) -> Duration {
         let last = Duration::from_millis(self.last_milliseconds.load(Ordering::Relaxed));
         self.start.elapsed().saturating_sub(last)
@@ -63,7 +63,7 @@ mod tests {
     use crate::testing::pass;
 
     #[tokio::test(start_paused = true)]
-    async fn a_running_heart_is_never_older_than_its_period() {
+    async fn a_running_heartbeat_is_never_older_than_its_period() {
         let heartbeat = Heartbeat::new();
         let running = tokio::spawn(heartbeat.clone().run());
         pass(Duration::from_secs(60)).await;

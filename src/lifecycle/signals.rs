@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Listens for the requests to stop, from when it is made.
+/// A listener for stop signals. It misses none after its creation.
 #[derive(Debug)]
 pub struct Signals {
     #[cfg(unix)]
@@ -15,7 +15,7 @@ pub struct Signals {
 
 #[cfg(unix)]
 impl Signals {
-    /// Begins to listen; must be called on a runtime.
+    /// Starts to listen. It must be called on a runtime.
     pub fn listen() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self {
@@ -24,7 +24,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one, and names it.
+    /// Waits for the next signal and returns its name.
     pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
@@ -35,12 +35,12 @@ impl Signals {
 
 #[cfg(not(unix))]
 impl Signals {
-    /// Begins to listen; must be called on a runtime.
+    /// Starts to listen. It must be called on a runtime.
     pub fn listen() -> io::Result<Self> {
         Ok(Self {})
     }
 
-    /// Waits for the next one, and names it.
+    /// Waits for the next signal and returns its name.
     pub async fn next(&mut self) -> &'static str {
         match tokio::signal::ctrl_c().await {
             Ok(()) => "Ctrl-C",

@@ -1,4 +1,4 @@
-//! What clients asked, and how they were answered.
+//! Metrics of client requests and their responses.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,17 +20,17 @@ use crate::api::{GroupVersionResource, Scope, Verb};
 /// One answered request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestSample<'a> {
-    /// What it did; [`Verb::Other`] where it addressed no resource.
+    /// The verb; [`Verb::Other`] for a path that is no resource.
     pub verb: Verb,
-    /// The resource and scope it addressed, if any.
+    /// The resource and scope, if any.
     pub target: Option<(&'a GroupVersionResource, &'a Scope)>,
-    /// What answered it.
+    /// The source of the response.
     pub served_by: ServedBy,
-    /// The answer's status.
+    /// The status of the response.
     pub code: StatusCode,
-    /// From its head to the last byte of its response.
+    /// The time from the request's head to the last byte of the response.
     pub duration: Duration,
-    /// Bytes of its answer's body.
+    /// The size of the response's body.
     pub bytes: u64,
 }
 
@@ -112,7 +112,7 @@ impl Handles {
 // === impl Metrics ===
 
 impl Metrics {
-    /// A request was answered.
+    /// Counts an answered request.
     pub fn request(&self, sample: &RequestSample<'_>) {
         let RequestSample { verb, served_by, code, .. } = *sample;
         self.0.sums.answered.increment(served_by as usize);
@@ -138,14 +138,15 @@ impl Metrics {
         });
     }
 
-    /// The head of a response is handed on, so long after the head of its request.
+    /// Records the time from the head of a request to the head of its response.
     pub fn response_head(&self, verb: Verb, served_by: ServedBy, duration: Duration) {
         let values = || [verb.as_str(), served_by.as_str()].map(String::from);
         let head_duration = &self.0.client.head_duration;
         head_duration.with((verb, served_by), values, |histogram| histogram.record(duration));
     }
 
-    /// An answer that the apiserver did not have to make; versions of a resource count together.
+    /// Counts a response that the apiserver did not have to send. All versions of a resource count
+    /// together.
     fn saved(&self, resource: ResourceId, bytes: u64) {
         let values = || {
             let [group, _, resource] = self.0.resources.labels(resource);
@@ -156,7 +157,7 @@ impl Metrics {
         saved_bytes.with(resource, values, |counter| counter.increment(bytes));
     }
 
-    /// What was answered was an unsafe read.
+    /// Counts an answered unsafe read.
     pub fn unsafe_read(&self, sample: &RequestSample<'_>) {
         let RequestSample { verb, served_by, code, .. } = *sample;
         let Some((resource, scope)) = sample.target else { return };
@@ -176,62 +177,62 @@ impl Metrics {
         self.0.client.unsafe_reads.with(set, values, |counter| counter.increment(1));
     }
 
-    /// A request is being answered until the value is dropped.
+    /// Counts a request as in flight until the value is dropped.
     pub fn in_flight(&self, lane: Lane) -> Presence {
         Presence::new(self.0.client.in_flight.with(lane, || [lane.as_str().into()], Gauge::clone))
     }
 
-    /// A document of discovery or OpenAPI was given.
+    /// Counts a discovery or OpenAPI document that was served.
     pub fn document(&self, result: DocumentResult) {
         let values = || [result.as_str().into()];
         self.0.client.documents_given.with(result, values, |counter| counter.increment(1));
     }
 
-    /// So many such documents are held, of so many bytes in all.
+    /// Sets the number and total size of cached documents.
     pub fn documents_held(&self, documents: u64, bytes: u64) {
         self.0.client.documents_held.set(documents as f64);
         self.0.client.document_bytes.set(bytes as f64);
     }
 
-    /// A request was passed on, for this reason.
+    /// Counts a forwarded request by its reason.
     pub fn forwarded(&self, reason: &'static str, verb: Verb) {
         let values = || [reason, verb.as_str()].map(String::from);
         self.0.client.forwarded.with((reason, verb), values, |counter| counter.increment(1));
     }
 
-    /// An unsafe read was passed on as `rewrite` says.
+    /// Counts an unsafe read that was forwarded with this rewrite.
     pub fn rewritten(&self, rewrite: &'static str) {
         self.0.client.rewritten.with(rewrite, || [rewrite.into()], |counter| counter.increment(1));
     }
 
-    /// A read shared the answer to another.
+    /// Counts a read that shared another's response.
     pub fn coalesced(&self) {
         self.0.client.coalesced.increment(1);
     }
 
-    /// A read waited for a replica.
+    /// Records the time a read waited for a replica.
     pub fn waited(&self, wait: Wait, duration: Duration) {
         let values = || [wait.as_str().into()];
         self.0.client.waits.with(wait, values, |histogram| histogram.record(duration));
     }
 
-    /// An access review was asked in a caller's name.
+    /// Counts an access review for a caller.
     pub fn reviewed(&self, review: Review) {
         let values = || [review.as_str().into()];
         self.0.client.reviews.with(review, values, |counter| counter.increment(1));
     }
 
-    /// So many access reviews are remembered.
+    /// Sets the number of cached access reviews.
     pub fn reviews_cached(&self, count: u64) {
         self.0.client.reviews_cached.set(count as f64);
     }
 
-    /// So many callers of a gateway are remembered.
+    /// Sets the number of sessions of a gateway.
     pub fn sessions(&self, count: usize) {
         self.0.client.sessions.set(count as f64);
     }
 
-    /// A watch of a replica's resource is answered from memory until the value is dropped.
+    /// Counts a watch from memory until the value is dropped.
     pub fn watcher(&self, transport: Transport, resource: &GroupVersionResource) -> Presence {
         let id = self.resource_id(resource, true);
         let values = || {
@@ -241,42 +242,42 @@ impl Metrics {
         Presence::new(self.0.client.watchers.with((transport, id), values, Gauge::clone))
     }
 
-    /// A watch answered from memory sent an event.
+    /// Counts an event of a watch from memory.
     pub fn watch_told(&self, told: Told) {
         let values = || [told.as_str().into()];
         self.0.client.watch_events.with(told, values, |counter| counter.increment(1));
     }
 
-    /// A watch answered from memory ended.
+    /// Counts the end of a watch from memory.
     pub fn watch_ended(&self, end: WatchEnd) {
         let values = || [end.as_str().into()];
         self.0.client.watches_ended.with(end, values, |counter| counter.increment(1));
     }
 
-    /// Bytes arrived from a client.
+    /// Counts bytes received from a client.
     pub fn client_received(&self, bytes: u64) {
         self.0.client.received.increment(bytes);
     }
 
-    /// Bytes of an answer's body were sent.
+    /// Counts bytes of a response's body.
     pub fn client_sent(&self, served_by: ServedBy, bytes: u64) {
         let values = || [served_by.as_str().into()];
         self.0.client.sent.with(served_by, values, |counter| counter.increment(bytes));
     }
 
-    /// A client connection is open until the value is dropped.
+    /// Counts a client connection until the value is dropped.
     pub fn client_connection(&self, protocol: Protocol) -> Presence {
         let values = || [protocol.as_str().into()];
         Presence::new(self.0.client.connections.with(protocol, values, Gauge::clone))
     }
 
-    /// A TLS handshake with a client ended.
+    /// Counts a TLS handshake with a client.
     pub fn client_handshake(&self, outcome: Outcome) {
         let values = || [outcome.as_str().into()];
         self.0.client.handshakes.with(outcome, values, |counter| counter.increment(1));
     }
 
-    /// A client asked to be connected.
+    /// Counts a CONNECT request of a client.
     pub fn connect(&self, connect: Connect) {
         let values = || [connect.as_str().into()];
         self.0.client.connects.with(connect, values, |counter| counter.increment(1));

@@ -1,4 +1,4 @@
-//! `docs/metrics.md`, written from the table.
+//! The generator of `docs/metrics.md`.
 
 use std::fmt::Write;
 
@@ -11,18 +11,15 @@ use super::{
 const INTRODUCTION: &str = "\
 # Metrics
 
-<!-- Written from the table in `src/metrics/table.rs`; change it there, then run
+<!-- Generated from the table in `src/metrics/table.rs`; change it there, then run
      `LISTLESS_UPDATE=1 cargo test --test it metrics`. -->
 
-`GET /metrics` on the admin or the health address, in the Prometheus text format. A counter with labels is absent
-until it first counts. No label carries a namespace, an object's name or a user. At most 256 resources have labels
-of their own.
+`GET /metrics` on the admin or the health address returns all metrics in the Prometheus text format.
+A counter with labels is absent until it first counts. No label contains a namespace, an object's name
+or a user. Label sets are bounded: at most 256 resources have labels of their own.
 ";
 
-/// A label of at least this many metrics is described once.
-const COMMON: usize = 2;
-
-/// The whole document.
+/// Returns the whole document.
 pub fn document() -> String {
     let mut out = String::from(INTRODUCTION);
     let common = common_labels();

@@ -1,7 +1,7 @@
-//! Handles kept per label set, so that recording is one lookup and one atomic operation.
+//! Cached handles per label set, so that recording is one look-up and one atomic operation.
 //!
-//! Invariant: no family outgrows [`LABEL_SETS_MAX`]; beyond it a recording is dropped rather than
-//! memory spent. Lookups take no lock and allocate nothing; only a new label set copies the map.
+//! Invariant: no family exceeds [`LABEL_SETS_MAX`]; further recordings are dropped. Look-ups take
+//! no lock and allocate nothing; only a new label set copies the map.
 
 use std::{hash::Hash, sync::Arc};
 
@@ -19,17 +19,17 @@ pub(super) struct Family<K, H> {
     handles: ArcSwap<HashMap<K, H>>,
 }
 
-/// What a family can hold.
+/// A handle that a family can cache.
 pub(super) trait Handle: Clone {
-    /// Asks the recorder for the handle of one label set.
+    /// Registers one label set with the recorder.
     fn register(recorder: &PrometheusRecorder, key: &Key) -> Self;
 }
 
-/// A resource as a small number, so that label sets compare without touching strings.
+/// A resource as a small number, so that label sets compare without strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ResourceId(u16);
 
-/// The resources that have labels of their own.
+/// The resources with labels of their own.
 pub(super) struct Resources(ArcSwap<Known>);
 
 #[derive(Clone, Default)]
@@ -38,19 +38,19 @@ struct Known {
     resources: Vec<GroupVersionResource>,
 }
 
-/// What asking for a resource's labels came to.
+/// The labels of a resource.
 pub(super) enum Admission {
     /// It has labels of its own, now or before.
     Own(ResourceId),
-    /// It shares the label `other`.
+    /// It has the label `other`.
     Other,
-    /// It shares the label `other` because there is no room.
+    /// It has the label `other` because there is no room.
     Full,
 }
 
-/// Label sets per metric; beyond it recordings are dropped.
+/// The maximum number of label sets per metric. Further recordings are dropped.
 const LABEL_SETS_MAX: usize = 8192;
-/// Resources with labels of their own; the table's text says the number too.
+/// The maximum number of resources with labels of their own. The table's text repeats the number.
 pub(super) const RESOURCES_MAX: usize = 256;
 
 const METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
@@ -63,7 +63,7 @@ impl<K: Copy + Eq + Hash, H: Handle> Family<K, H> {
         Self { metric, recorder: recorder.clone(), handles: ArcSwap::default() }
     }
 
-    /// Uses the handle of a label set; `values` gives the labels' values when the set is new.
+    /// Uses the handle of a label set. `values` returns the labels' values if the set is new.
     pub(super) fn with<T, const N: usize>(
         &self,
         set: K,
@@ -76,7 +76,7 @@ impl<K: Copy + Eq + Hash, H: Handle> Family<K, H> {
         self.add(set, &values()).as_ref().map(record)
     }
 
-    /// Every label set with its handle.
+    /// Returns every label set with its handle.
     pub(super) fn all(&self) -> Arc<HashMap<K, H>> {
         self.handles.load_full()
     }
@@ -95,7 +95,7 @@ impl<K: Copy + Eq + Hash, H: Handle> Family<K, H> {
     }
 }
 
-/// The only handle of a metric without labels.
+/// Returns the only handle of a metric without labels.
 pub(super) fn single<H: Handle>(recorder: &Arc<PrometheusRecorder>, metric: &'static Metric) -> H {
     describe(recorder, metric);
     H::register(recorder, &key(metric, &[]))
@@ -143,7 +143,7 @@ impl Resources {
         Self(ArcSwap::default())
     }
 
-    /// The id of a resource; one that is not known yet gets one when it is proven to exist.
+    /// Returns the id of a resource. An unknown one gets an id once it is proven to exist.
     pub(super) fn admit(&self, resource: &GroupVersionResource, proven: bool) -> Admission {
         if let Some(id) = self.0.load().ids.get(resource) {
             return Admission::Own(*id);
@@ -158,7 +158,7 @@ impl Resources {
         }
     }
 
-    /// The group, version and resource labels of an id.
+    /// Returns the group, version and resource labels of an id.
     pub(super) fn labels(&self, id: ResourceId) -> [String; 3] {
         let known = self.0.load();
         match known.resources.get(usize::from(id.0)) {
@@ -174,9 +174,9 @@ impl Resources {
 // === impl ResourceId ===
 
 impl ResourceId {
-    /// Stands for every resource without labels of its own.
+    /// The id of all resources without labels of their own.
     pub(super) const OTHER: Self = Self(u16::MAX);
-    /// Stands for no resource.
+    /// The id for no resource.
     pub(super) const NONE: Self = Self(u16::MAX - 1);
 }
 

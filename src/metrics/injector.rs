@@ -1,4 +1,4 @@
-//! What the webhook was asked, and how long its authority is good for.
+//! Metrics of the webhook: reviews, and the expiry of its authority.
 
 use std::{
     sync::Arc,
@@ -10,7 +10,7 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 
 use super::{Metrics, family::Family, labels::Injection, own::unix_seconds, table};
 
-/// All are made when they are first used: only one command has them.
+/// All are registered on first use, because only one command has them.
 pub(super) struct Handles {
     requests: Family<(Injection, &'static str), Counter>,
     duration: Family<(), Histogram>,
@@ -32,7 +32,7 @@ impl Handles {
 // === impl Metrics ===
 
 impl Metrics {
-    /// The webhook was asked about a pod; a pod that was left as it is has a reason.
+    /// Counts a review of a pod. A skipped pod has a reason.
     pub fn injection(&self, result: Injection, reason: &'static str, duration: Duration) {
         let handles = &self.0.injector;
         let values = || [result.as_str(), reason].map(String::from);
@@ -41,7 +41,7 @@ impl Metrics {
         handles.duration.with((), || [], |histogram| histogram.record(seconds));
     }
 
-    /// When the authority expires that the apiserver trusts the webhook by.
+    /// Sets the expiry time of the webhook's authority.
     pub fn injector_authority_expires(&self, at: SystemTime) {
         let expiry = unix_seconds(at);
         self.0.injector.authority_expiry.with((), || [], |gauge| gauge.set(expiry));

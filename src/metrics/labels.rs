@@ -1,4 +1,4 @@
-//! The closed sets of label values; a label never carries a namespace, a name or a user.
+//! The closed sets of label values. No label contains a namespace, a name or a user.
 
 /// Declares an enum whose variants are the values of one label.
 macro_rules! label {
@@ -11,7 +11,7 @@ macro_rules! label {
             /// Every value.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The label's value.
+            /// Returns the label's value.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $value),+ }
             }
@@ -24,123 +24,123 @@ mod polls;
 pub use polls::{Held, PollLimit, Shadow, Would};
 
 label! {
-    /// What answered a request.
+    /// The source of a response.
     ServedBy {
-        /// A replica held here.
+        /// A replica in memory.
         Cache = "cache",
-        /// The upstream answer to an identical request that was already on its way.
+        /// The response to an identical request that was already in flight.
         Coalesced = "coalesced",
         /// The apiserver.
         Upstream = "upstream",
         /// Listless itself: an error, or a refusal.
         Proxy = "proxy",
-        /// Nothing: the client hung up before its response, whatever became of the request.
+        /// None: the client closed the request before its response.
         ClientClosed = "client_closed",
     }
 }
 
 label! {
-    /// How long a request is expected to stay open.
+    /// The expected duration of a request.
     Lane {
-        /// It ends by itself.
+        /// A request that ends by itself.
         Short = "short",
-        /// A watch, a log being followed, an upgraded connection.
+        /// A watch, a followed log, or an upgraded connection.
         Long = "long",
     }
 }
 
 label! {
-    /// How a watch reaches its client.
+    /// The transport of a watch.
     Transport {
-        /// As a streaming answer.
+        /// A streaming response.
         Http = "http",
-        /// As messages of a WebSocket.
+        /// WebSocket messages.
         WebSocket = "websocket",
     }
 }
 
 label! {
-    /// What a watch told.
+    /// The kind of a watch event.
     Told {
-        /// An object that is there at the start, came to be or came into the selection.
+        /// An object that exists at the start, was created, or entered the selection.
         Added = "added",
         /// An object that changed.
         Modified = "modified",
-        /// An object that is gone or left the selection.
+        /// An object that was deleted or left the selection.
         Deleted = "deleted",
-        /// A version and nothing else.
+        /// A version only.
         Bookmark = "bookmark",
     }
 }
 
 label! {
-    /// Why a watch ended.
+    /// The reason why a watch ended.
     WatchEnd {
-        /// Its time was over.
+        /// Its timeout passed.
         Timeout = "timeout",
-        /// Its client went away.
+        /// Its client closed it.
         Client = "client",
-        /// Its client read more slowly than events came.
+        /// Its client read too slowly.
         Slow = "slow",
-        /// Its replica ended or listed anew.
+        /// Its replica ended or relisted.
         Replica = "replica",
-        /// Its replica was without news for too long.
+        /// Its replica had no proof of freshness for too long.
         Unproven = "unproven",
-        /// The caller may no longer watch.
+        /// The caller lost its permission.
         Forbidden = "forbidden",
-        /// Listless is about to end.
+        /// Listless shuts down.
         Shutdown = "shutdown",
     }
 }
 
 label! {
-    /// On whose behalf a request went upstream.
+    /// The originator of an upstream request.
     Origin {
         /// A client's request, with the client's credentials.
         Client = "client",
-        /// A replica's list or watch, with the own identity.
+        /// A replica's list or watch, with Listless's own identity.
         Replica = "replica",
-        /// A question of Listless's own: may this caller have that?
+        /// Listless's own access review for a caller.
         Review = "review",
-        /// A question of Listless's own: what is served, by whom, and has that changed?
+        /// Listless's own discovery request.
         Discovery = "discovery",
     }
 }
 
 label! {
-    /// What an access review came to.
+    /// The result of an access review.
     Review {
-        /// The caller may.
+        /// The caller is allowed.
         Allowed = "allowed",
-        /// The caller may not, or is nobody.
+        /// The caller is not allowed, or not authenticated.
         Denied = "denied",
         /// The rules of Listless's own user in a namespace.
         Rules = "rules",
-        /// There was no answer, or no place to ask for one.
+        /// There was no response, or no free place to send it.
         Failed = "failed",
     }
 }
 
 label! {
-    /// How a document of discovery or OpenAPI was given.
+    /// The source of a discovery or OpenAPI document.
     DocumentResult {
-        /// From memory, without asking.
+        /// Memory, without revalidation.
         Memory = "memory",
-        /// From memory, after the apiserver confirmed it, or the client's own copy.
+        /// Memory or the client's own copy, after revalidation with the apiserver.
         Revalidated = "revalidated",
-        /// By the apiserver, and kept if it may be given again.
+        /// The apiserver; cached if possible.
         Fetched = "fetched",
-        /// By the apiserver, and not kept: an error, or a redirection.
+        /// The apiserver; not cached, because it is an error or a redirection.
         NotKept = "not_kept",
     }
 }
 
 label! {
-    /// What became of a CONNECT.
+    /// The result of a CONNECT request.
     Connect {
-        /// It led to the apiserver, as Listless stands for it.
+        /// It was connected to Listless's apiserver.
         Opened = "opened",
-        /// It would have led elsewhere.
+        /// Its target was another host.
         Refused = "refused",
     }
 }
@@ -156,37 +156,37 @@ label! {
 }
 
 label! {
-    /// How an attempt ended.
+    /// The outcome of an attempt.
     Outcome {
-        /// As wished.
+        /// Success.
         Success = "success",
-        /// Not as wished.
+        /// Failure.
         Failure = "failure",
     }
 }
 
 label! {
-    /// Why no answer came from the apiserver.
+    /// The reason why the apiserver did not answer.
     UpstreamFault {
-        /// No connection could be made.
+        /// The connection failed.
         Connect = "connect",
-        /// No connection was made in time.
+        /// The connection timed out.
         ConnectTimeout = "connect_timeout",
-        /// The connection broke before an answer came.
+        /// The connection broke before a response.
         Broken = "broken",
-        /// The own credentials could not be obtained.
+        /// Listless's own credentials are not available.
         Credentials = "credentials",
-        /// Too much was in flight already.
+        /// The limit of concurrent requests was reached.
         Saturated = "saturated",
     }
 }
 
 label! {
-    /// How a wait for a replica to reach a version ended.
+    /// The result of a wait for a replica's version.
     Wait {
         /// The replica reached it.
         Reached = "reached",
-        /// Time ran out, or the replica failed.
+        /// The wait timed out, or the replica failed.
         GaveUp = "gave_up",
     }
 }
@@ -194,91 +194,91 @@ label! {
 label! {
     /// The state of a replica.
     ReplicaState {
-        /// It has not listed yet.
+        /// Its first list is not complete.
         Starting = "starting",
-        /// It holds a list and follows it.
+        /// It has a list and follows it.
         Synced = "synced",
-        /// It never listed, and waits before it tries again.
+        /// Its first list failed and will be retried.
         Failing = "failing",
     }
 }
 
 label! {
-    /// Whether a replica's list or watch was its first.
+    /// The position of a replica's list or watch among all.
     Round {
-        /// It had none before.
+        /// Its first one.
         First = "first",
-        /// It took the place of one that had failed or ended.
+        /// A replacement of a failed or ended one.
         Again = "again",
     }
 }
 
 label! {
-    /// What a watch brought.
+    /// The kind of an event for a replica.
     Event {
         /// A change of an object.
         Change = "change",
-        /// Only a newer version.
+        /// A newer version only.
         Bookmark = "bookmark",
     }
 }
 
 label! {
-    /// Why a replica ended.
+    /// The reason why a replica ended.
     ReplicaEnd {
-        /// The apiserver does not let us list or watch it.
+        /// The apiserver refused its list or watch.
         Refused = "refused",
         /// It did not fit into memory.
         Memory = "memory",
-        /// Nobody read it.
+        /// It was not read.
         Idle = "idle",
-        /// A wider one took over.
+        /// A wider replica replaced it.
         Widened = "widened",
     }
 }
 
 label! {
-    /// Why a replica's watch ended.
+    /// The reason why a replica's watch ended.
     ReplicaWatchEnd {
-        /// The time it was asked for was over.
+        /// Its timeout passed.
         Timeout = "timeout",
-        /// The apiserver ended it before its time, as when it shuts down.
+        /// The apiserver closed it early, for example at its shutdown.
         Closed = "closed",
-        /// Readers needed a bookmark sooner than it would have come.
+        /// Readers needed a bookmark early.
         Lagging = "lagging",
         /// The definition of its resource changed.
         Redefined = "redefined",
         /// Its version was too old (410).
         Expired = "expired",
-        /// The apiserver does not let us.
+        /// The apiserver refused it.
         Refused = "refused",
         /// The apiserver answered another error.
         Status = "status",
-        /// No connection, or no answer.
+        /// There was no connection or no response.
         Unanswered = "unanswered",
         /// The connection broke.
         Broken = "broken",
-        /// Nothing came in time.
+        /// Nothing arrived in time.
         Silent = "silent",
-        /// What came went back in versions.
+        /// Its versions went back.
         Backwards = "backwards",
-        /// What came could not be read.
+        /// Its data could not be parsed.
         Malformed = "malformed",
     }
 }
 
 label! {
-    /// Why a sidecar's worker ended that another took the place of.
+    /// The reason why a sidecar's earlier worker ended.
     WorkerEnd {
-        /// By itself, with an exit code.
+        /// It exited with a code.
         Exit = "exit",
-        /// Killed outright, as by a kernel that is short of memory.
+        /// It was killed, for example by a kernel that is short of memory.
         Killed = "killed",
-        /// By another signal, as after a crash.
+        /// Another signal ended it, for example after a crash.
         Signal = "signal",
         /// It could not be started.
         NotStarted = "not_started",
-        /// It was in safe mode, which was over.
+        /// Its safe mode was over.
         SafeModeOver = "safe_mode_over",
     }
 }
@@ -286,39 +286,39 @@ label! {
 label! {
     /// A certificate of Listless's own.
     Certificate {
-        /// The authority clients trust.
+        /// The authority that clients trust.
         Authority = "authority",
-        /// The one the listener shows.
+        /// The listener's certificate.
         Serving = "serving",
     }
 }
 
 label! {
-    /// What became of a line of the audit file.
+    /// The outcome of an audit line.
     AuditResult {
-        /// It is in the file.
+        /// It was written.
         Written = "written",
-        /// Too many lines were waiting.
+        /// It was dropped, because the queue was full.
         Dropped = "dropped",
-        /// The file could not be written.
+        /// It could not be written.
         Failed = "failed",
     }
 }
 
 label! {
-    /// What the webhook did with a pod.
+    /// The outcome of a webhook review.
     Injection {
-        /// It got a sidecar, or a new container of it was led there.
+        /// The pod got a sidecar, or a new container was redirected to it.
         Injected = "injected",
-        /// It was left as it is.
+        /// The pod was skipped.
         Skipped = "skipped",
-        /// The question was none.
+        /// The review was invalid.
         Error = "error",
     }
 }
 
 label! {
-    /// A bound that keeps memory or work finite.
+    /// A limit that bounds memory or work.
     Limit {
         /// Client connections open at once.
         Connections = "connections",
@@ -328,38 +328,38 @@ label! {
         UpstreamRequests = "upstream_requests",
         /// Watches answered from memory.
         Watches = "watches",
-        /// Lines that wait for the audit file.
+        /// Queued lines for the audit file.
         AuditQueue = "audit_queue",
-        /// Bytes of discovery and OpenAPI documents held.
+        /// Bytes of cached discovery and OpenAPI documents.
         DiscoveryBytes = "discovery_bytes",
         /// Resources with metric labels of their own.
         MetricResources = "metric_resources",
-        /// Events that the injector sends, or has waiting.
+        /// Events that the injector sends or queues.
         InjectorEvents = "injector_events",
         /// Polls whose repetitions are counted.
         PollKeys = "poll_keys",
         /// Queries without a replica whose unsafe reads are counted.
         DemandedQueries = "demanded_queries",
-        /// Polls held back at once.
+        /// Polls delayed at once.
         PollsHeld = "polls_held",
-        /// Requests of Listless's own to the apiserver in a while.
+        /// Listless's own requests to the apiserver in a period.
         OwnRequests = "own_requests",
-        /// Answers compared with memory at once, or the size of one.
+        /// Concurrent comparisons with memory, or the size of one.
         ShadowChecks = "shadow_checks",
-        /// Streams of events on the admin address.
+        /// Event streams on the admin address.
         EventStreams = "event_streams",
-        /// Requests told to a stream of events that does not read them fast enough.
+        /// Requests for an event stream that reads too slowly.
         TappedRequests = "tapped_requests",
-        /// Kinds of requests that are told apart in the report.
+        /// Kinds of requests in the report.
         Accounts = "accounts",
-        /// The size of an event of a watch that is passed on, for it to be read along.
+        /// The size of an event of a forwarded watch that is also parsed.
         WatchEvents = "watch_events",
-        /// What one session knows of single objects of a resource.
+        /// The marks of a session on single objects of a resource.
         SessionMarks = "session_marks",
     }
 }
 
-/// Every value of a label, for the documentation.
+/// Joins every value of a label, for the documentation.
 pub(super) fn join(values: &[&'static str]) -> String {
     values.iter().map(|value| format!("`{value}`")).collect::<Vec<_>>().join(", ")
 }

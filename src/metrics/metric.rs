@@ -1,4 +1,4 @@
-//! What is known about one metric, apart from its values.
+//! The description of one metric, without its values.
 
 use metrics::Unit;
 
@@ -7,11 +7,11 @@ use metrics::Unit;
 pub(super) struct Metric {
     /// The full name.
     pub(super) name: &'static str,
-    /// What Prometheus makes of it.
+    /// The type in Prometheus.
     pub(super) kind: Kind,
     /// The unit of its values.
     pub(super) unit: Unit,
-    /// One sentence.
+    /// The help text: one sentence.
     pub(super) help: &'static str,
     /// Its labels, in order.
     pub(super) labels: &'static [Label],
@@ -20,11 +20,11 @@ pub(super) struct Metric {
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
-    /// Only grows.
+    /// A value that only grows.
     Counter,
-    /// Goes both ways.
+    /// A value that goes up and down.
     Gauge,
-    /// Counts values in buckets with these upper bounds.
+    /// Counts in buckets with these upper bounds.
     Histogram(&'static [f64]),
 }
 
@@ -33,22 +33,22 @@ pub(super) enum Kind {
 pub(super) struct Label {
     /// Its name.
     pub(super) name: &'static str,
-    /// The values it can take.
+    /// Its possible values.
     pub(super) values: Values,
 }
 
-/// The values a label can take.
+/// The possible values of a label.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Values {
-    /// One of these.
+    /// A fixed list.
     Of(fn() -> Vec<&'static str>),
-    /// Described in words, without a full stop.
+    /// A description in words, without a full stop.
     Described(&'static str),
 }
 
 // === impl Metric and Label ===
 
-/// Upper bounds for times from a tenth of a millisecond, what memory answers in, to a minute.
+/// Upper bounds for times from 0.1 ms, a usual response from memory, to a minute.
 const SECONDS: &[f64] = &[
     0.0001, 0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
     60.0,

@@ -1,4 +1,4 @@
-//! How Listless itself fares: what runs, its configuration, its bounds.
+//! Metrics of Listless itself: version, configuration, limits.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -31,9 +31,9 @@ pub(super) struct Handles {
     worker_restarts: Family<WorkerEnd, Counter>,
 }
 
-/// What was built.
+/// The version of the build.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// What it was built from, if the build said so.
+/// The revision of the build, if it was given.
 const REVISION: Option<&str> = option_env!("LISTLESS_REVISION");
 
 // === impl Handles ===
@@ -62,7 +62,7 @@ impl Handles {
             safe_mode: single(recorder, &table::SAFE_MODE),
             worker_restarts: Family::new(recorder, &table::WORKER_RESTARTS),
         };
-        // Rare and alarming: a rate over them needs the zero before the first one.
+        // These are rare alarms: a rate needs the zero before the first one.
         for &limit in Limit::ALL {
             handles.limit(limit, 0);
         }
@@ -75,7 +75,7 @@ impl Handles {
         for &end in WorkerEnd::ALL {
             handles.restarts(end, 0);
         }
-        // What is read at the start must be usable; only a change can be refused.
+        // The first configuration must be valid; only a change can be refused.
         handles.config_reload_successful.set(1.0);
         handles.certificate_reload_successful.set(1.0);
         handles
@@ -105,17 +105,17 @@ fn succeeded(outcome: Outcome) -> f64 {
 // === impl Metrics ===
 
 impl Metrics {
-    /// Whether every part is ready.
+    /// Sets the readiness of all parts.
     pub fn ready(&self, ready: bool) {
         self.0.own.ready.set(if ready { 1.0 } else { 0.0 });
     }
 
-    /// So many kinds of requests are told apart in the report.
+    /// Sets the number of accounts in the report.
     pub fn accounts(&self, count: usize) {
         self.0.own.accounts.set(count as f64);
     }
 
-    /// A bound was reached.
+    /// Counts that a limit was reached.
     pub fn limit_reached(&self, limit: Limit) {
         self.0.own.limit(limit, 1);
         self.0.sums.limits.increment(limit as usize);
@@ -127,54 +127,54 @@ impl Metrics {
         self.0.own.limits.with(Limit::DemandedQueries, values, |counter| counter.absolute(total));
     }
 
-    /// The configuration was read at this time, is in use, and lets replicas hold so many bytes.
+    /// Sets the time of the configuration in use, and its memory limit.
     pub fn config_in_use(&self, since: SystemTime, replica_bytes_max: usize) {
         self.0.own.config_last_success.set(unix_seconds(since));
         self.0.own.replica_bytes_limit.set(replica_bytes_max as f64);
     }
 
-    /// A changed configuration file was taken over or refused.
+    /// Counts a reload of the configuration file.
     pub fn config_reloaded(&self, outcome: Outcome) {
         count(&self.0.own.config_reloads, outcome, 1);
         self.0.own.config_reload_successful.set(succeeded(outcome));
         self.0.sums.reloads.increment(outcome as usize);
     }
 
-    /// Changed certificate files were taken over or refused.
+    /// Counts a reload of certificate files.
     pub fn certificate_reloaded(&self, outcome: Outcome) {
         count(&self.0.own.certificate_reloads, outcome, 1);
         self.0.own.certificate_reload_successful.set(succeeded(outcome));
     }
 
-    /// A changed service account was copied for the workload, or could not be.
+    /// Counts a copy of a changed service account for the workload.
     pub fn service_account_mirrored(&self, outcome: Outcome) {
         count(&self.0.own.mirrorings, outcome, 1);
     }
 
-    /// When the service account's token expires that Listless reads with.
+    /// Sets the expiry time of Listless's own service account token.
     pub fn token_expires(&self, at: SystemTime) {
         let expiry = unix_seconds(at);
         self.0.own.token_expiry.with((), || [], |gauge| gauge.set(expiry));
     }
 
-    /// That token was another one, or could not be read.
+    /// Counts a reload of that token.
     pub fn token_reloaded(&self, outcome: Outcome) {
         count(&self.0.own.token_reloads, outcome, 1);
     }
 
-    /// So many lines of the audit file were written, or lost.
+    /// Counts written or lost lines of the audit file.
     pub fn audited(&self, result: AuditResult, lines: u64) {
         let values = || [result.as_str().into()];
         self.0.own.audit_lines.with(result, values, |counter| counter.increment(lines));
     }
 
-    /// This process took the place of so many that ended so, and passes everything on if `safe`.
+    /// Sets the restarts of earlier workers by reason, and whether this one is in safe mode.
     pub fn worker(&self, safe: bool, restarts: impl Iterator<Item = (WorkerEnd, u64)>) {
         self.0.own.safe_mode.set(if safe { 1.0 } else { 0.0 });
         restarts.for_each(|(end, count)| self.0.own.restarts(end, count));
     }
 
-    /// When an own certificate expires.
+    /// Sets the expiry time of a certificate of Listless's own.
     pub fn certificate_expires(&self, certificate: Certificate, at: SystemTime) {
         let values = || [certificate.as_str().into()];
         let expiry = unix_seconds(at);

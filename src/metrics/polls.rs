@@ -1,4 +1,4 @@
-//! Polls that repeat, and what is found out in mode `observe`.
+//! Metrics of repeated polls, and of mode `observe`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ impl Handles {
             would_have: Family::new(recorder, &table::WOULD_HAVE),
             shadow_checks: Family::new(recorder, &table::SHADOW_CHECKS),
         };
-        // Rare and alarming: a rate over them needs the zero before the first one.
+        // These are rare alarms: a rate needs the zero before the first one.
         for &shadow in Shadow::ALL {
             handles.shadow_check(shadow, 0);
         }
@@ -46,25 +46,25 @@ impl Handles {
 // === impl Metrics ===
 
 impl Metrics {
-    /// Counts a poll that was held, by the limit that held it.
+    /// Counts a delayed poll by its limit.
     pub fn paced(&self, held: Held, limit: PollLimit, duration: Duration) {
         let values = || [held.as_str().into(), limit.as_str().into()];
         self.0.polls.paced.with((held, limit), values, |histogram| histogram.record(duration));
     }
 
-    /// A poll was refused because it repeats too often.
+    /// Counts a refused poll.
     pub fn refused(&self, verb: Verb) {
         let values = || [verb.as_str().into()];
         self.0.polls.refused.with(verb, values, |counter| counter.increment(1));
     }
 
-    /// A request was forwarded that enforce would have dealt with so.
+    /// Counts a forwarded request by the effect that mode enforce would have had.
     pub fn would_have(&self, would: Would) {
         let values = || [would.as_str().into()];
         self.0.polls.would_have.with(would, values, |counter| counter.increment(1));
     }
 
-    /// An answer was compared with what memory would have said.
+    /// Counts a comparison of a response with memory.
     pub fn shadow_check(&self, shadow: Shadow) {
         self.0.polls.shadow_check(shadow, 1);
     }

@@ -1,4 +1,4 @@
-//! Metrics of the process, read from /proc when asked for; on other systems there are none.
+//! Metrics of the process, read from /proc on each scrape. Other systems have none.
 
 use std::{fmt::Write, fs};
 
@@ -8,7 +8,7 @@ use super::table::{
     PROCESS_THREADS, PROCESS_VIRTUAL,
 };
 
-/// Clock ticks per second in /proc, the same on every Linux that Rust runs on.
+/// The clock ticks per second in /proc, the same on every Linux that Rust supports.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Appends the metrics of this process in the text format.
@@ -28,7 +28,7 @@ pub(super) fn render(out: &mut String) {
     write(out, &PROCESS_START, start.map(|(ticks, boot)| boot + ticks / TICKS_PER_SECOND));
 }
 
-/// Fields of /proc/self/stat counted from the one after the parenthesised name.
+/// The index of a field in /proc/self/stat, counted behind the parenthesised name.
 const UTIME: usize = 11;
 const STIME: usize = 12;
 const START: usize = 19;
@@ -52,7 +52,7 @@ fn stat_number(stat: &str, field: usize) -> Option<f64> {
 }
 
 fn open_fds() -> Option<f64> {
-    // Reading the directory opens one more.
+    // The open directory is one more descriptor.
     Some(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as f64)
 }
 

@@ -1,4 +1,4 @@
-//! What the replicas hold, and how they came by it.
+//! Metrics of the replicas: their content and their requests.
 
 use std::{collections::HashMap, hash::Hash, sync::Arc, time::Duration};
 
@@ -13,49 +13,49 @@ use super::{
 };
 use crate::api::GroupVersionResource;
 
-/// One replica as it is now.
+/// The present state of one replica.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaSample<'a> {
-    /// What it holds.
+    /// The resource.
     pub resource: &'a GroupVersionResource,
     /// Its state.
     pub state: ReplicaState,
-    /// Objects held.
+    /// The number of objects.
     pub objects: usize,
-    /// Bytes of JSON held.
+    /// The bytes of JSON.
     pub bytes: usize,
-    /// Time since its last list, event or bookmark, if there was one.
+    /// The time since its last list, event or bookmark, if any.
     pub unproven: Option<Duration>,
 }
 
-/// What replicas have done since the start.
+/// The sums over all replicas since the start.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaTotals {
     /// Replicas started.
     pub started: u64,
     /// Replicas ended, by reason.
     pub ended: [(ReplicaEnd, u64); 4],
-    /// Lists asked for.
+    /// Lists requested.
     pub lists: u64,
-    /// Those that were not a replica's first.
+    /// Lists that were not a replica's first.
     pub lists_again: u64,
-    /// Watches asked for.
+    /// Watches requested.
     pub watches: u64,
-    /// Those that were not a replica's first.
+    /// Watches that were not a replica's first.
     pub watches_again: u64,
-    /// Watches that ended, by reason.
+    /// Watches ended, by reason.
     pub watches_ended: [(ReplicaWatchEnd, u64); ReplicaWatchEnd::ALL.len()],
-    /// Changes taken over.
+    /// Changes applied.
     pub events: u64,
-    /// Bookmarks taken over.
+    /// Bookmarks applied.
     pub bookmarks: u64,
-    /// Watches opened shortly for the bookmark at their end.
+    /// Short watches opened for the bookmark at their end.
     pub catch_ups: u64,
     /// Small consistent lists that prove a silent watch complete.
     pub probes: u64,
-    /// Lists and watches that failed and were tried again.
+    /// Failed lists and watches that were retried.
     pub failures: u64,
-    /// Times the versions went back for good.
+    /// Permanent steps back of the apiserver's versions.
     pub epochs: u64,
 }
 
@@ -111,7 +111,7 @@ impl Handles {
 // === impl Metrics ===
 
 impl Metrics {
-    /// All replicas as they are now; what is no longer among them counts as none.
+    /// Sets the present state of all replicas. Absent ones count as none.
     pub fn replicas(&self, samples: &[ReplicaSample<'_>]) {
         let mut sums = Sums::default();
         for sample in samples {
@@ -128,7 +128,7 @@ impl Metrics {
         publish(&handles.unproven, sums.unproven, labels);
     }
 
-    /// What replicas have done since the start; numbers that only grow.
+    /// Sets the sums since the start, which only grow.
     pub fn replica_totals(&self, totals: &ReplicaTotals) {
         let handles = &self.0.replica;
         handles.started.absolute(totals.started);

@@ -1,4 +1,4 @@
-//! The one table of metrics: what is exported, and what `docs/metrics.md` says about it.
+//! The table of all metrics, for the export and for `docs/metrics.md`.
 
 use metrics::Unit;
 
@@ -10,7 +10,7 @@ use super::{
     metric::{Label, Metric, Values, counter, described, gauge, seconds},
 };
 
-/// What each metric of a heading is about, and the metrics under it.
+/// A heading and its metrics.
 pub(super) struct Section {
     /// The heading.
     pub(super) title: &'static str,
@@ -138,11 +138,11 @@ macro_rules! of {
 const VERB: Label = described(
     "verb",
     "the request's verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, \
-     `deletecollection`, or `other` where the request addresses no resource",
+     `deletecollection`, or `other` for a path that is no resource",
 );
 const GROUP: Label = described(
     "group",
-    "the API group, empty for the core group and where no resource is addressed; `other` for a \
+    "the API group, empty for the core group and for a path that is no resource; `other` for a \
      resource that never answered with success, and beyond 256 resources",
 );
 const VERSION: Label = described("version", "the API version, or `other` as for `group`");
@@ -150,8 +150,8 @@ const RESOURCE: Label =
     described("resource", "the plural resource name, or `other` as for `group`");
 const SCOPE: Label = described(
     "scope",
-    "`namespace`, `cluster` (all namespaces, or a resource without), or empty where no resource \
-     is addressed",
+    "`namespace`, `cluster` (all namespaces, or a cluster-scoped resource), or empty for a path \
+     that is no resource",
 );
 const CODE: Label = described("code", "the HTTP status code");
 
@@ -188,7 +188,7 @@ pub(super) const REQUESTS: Metric = counter(
 pub(super) const REQUEST_DURATION: Metric = seconds(
     "listless_request_duration_seconds",
     &[VERB, of!("served_by", ServedBy)],
-    "Time from a request's head to the last byte of its response, as it is handed to the client's \
+    "Time from a request's head to the last byte of its response, as passed to the client's \
      connection.",
 );
 pub(super) const REQUEST_HEAD_DURATION: Metric = seconds(
@@ -196,41 +196,37 @@ pub(super) const REQUEST_HEAD_DURATION: Metric = seconds(
     &[VERB, of!("served_by", ServedBy)],
     "Time from a request's head to the head of its response.",
 );
-pub(super) const REQUESTS_IN_FLIGHT: Metric = gauge(
-    "listless_requests_in_flight",
-    Unit::Count,
-    &[of!("lane", Lane)],
-    "Requests being answered now.",
-);
+pub(super) const REQUESTS_IN_FLIGHT: Metric =
+    gauge("listless_requests_in_flight", Unit::Count, &[of!("lane", Lane)], "Requests in flight.");
 pub(super) const FORWARDED: Metric = counter(
     "listless_forwarded_total",
     Unit::Count,
-    &[described("reason", "why, in the words of `Cache-Status`' detail"), VERB],
-    "Requests passed on to the apiserver.",
+    &[described("reason", "the reason, as in the detail of `Cache-Status`"), VERB],
+    "Requests forwarded to the apiserver.",
 );
 pub(super) const REWRITTEN: Metric = counter(
     "listless_rewritten_total",
     Unit::Count,
     &[described("rewrite", "`any` or `notOlderThan`, as configured; `brief` for watches")],
-    "Unsafe reads that were passed on with a resourceVersion, sparing etcd, and watches that were passed \
-     on for at most a minute, because memory may answer the next.",
+    "Unsafe reads forwarded with a resourceVersion, which avoids etcd, and watches forwarded for \
+     at most a minute, because memory may answer the next.",
 );
 pub(super) const COALESCED: Metric = counter(
     "listless_coalesced_total",
     Unit::Count,
     &[],
-    "Reads that shared the upstream answer to an identical one.",
+    "Reads that shared the upstream response to an identical one.",
 );
 pub(super) const WAIT_DURATION: Metric = seconds(
     "listless_replica_wait_seconds",
     &[of!("result", Wait)],
-    "Time reads waited for a replica to reach a version.",
+    "Time that reads waited for a replica to reach a version.",
 );
 pub(super) const WATCHERS: Metric = gauge(
     "listless_watchers",
     Unit::Count,
     &[of!("transport", Transport), GROUP, RESOURCE],
-    "Watches answered from memory now.",
+    "Open watches answered from memory.",
 );
 pub(super) const WATCH_EVENTS: Metric = counter(
     "listless_watch_events_total",
@@ -242,25 +238,25 @@ pub(super) const WATCHES_ENDED: Metric = counter(
     "listless_watches_ended_total",
     Unit::Count,
     &[of!("reason", WatchEnd)],
-    "Watches answered from memory that ended.",
+    "Ended watches answered from memory.",
 );
 pub(super) const CLIENT_RECEIVED: Metric = counter(
     "listless_client_received_bytes_total",
     Unit::Bytes,
     &[],
-    "Bytes received from clients inside TLS: heads and bodies of requests, tunnels included.",
+    "Bytes received from clients inside TLS: heads and bodies of requests, including tunnels.",
 );
 pub(super) const CLIENT_SENT: Metric = counter(
     "listless_client_sent_bytes_total",
     Unit::Bytes,
     &[of!("served_by", ServedBy)],
-    "Bytes of answers' bodies sent to clients, as sent (compressed or not).",
+    "Bytes of response bodies sent to clients, as sent (compressed or not).",
 );
 pub(super) const CLIENT_CONNECTIONS: Metric = gauge(
     "listless_client_connections",
     Unit::Count,
     &[of!("protocol", Protocol)],
-    "Client connections open now.",
+    "Open client connections.",
 );
 pub(super) const CLIENT_HANDSHAKES: Metric = counter(
     "listless_client_handshakes_total",
@@ -272,18 +268,18 @@ pub(super) const UPSTREAM_REQUESTS: Metric = counter(
     "listless_upstream_requests_total",
     Unit::Count,
     &[of!("origin", Origin), VERB, GROUP, VERSION, RESOURCE, CODE],
-    "Requests the apiserver answered.",
+    "Requests that the apiserver answered.",
 );
 pub(super) const UPSTREAM_DURATION: Metric = seconds(
     "listless_upstream_response_seconds",
     &[of!("origin", Origin), VERB],
-    "Time from sending a request to the head of the apiserver's answer.",
+    "Time from a request to the head of the apiserver's response.",
 );
 pub(super) const UPSTREAM_ERRORS: Metric = counter(
     "listless_upstream_errors_total",
     Unit::Count,
     &[of!("origin", Origin), of!("error", UpstreamFault)],
-    "Requests the apiserver did not answer.",
+    "Requests that the apiserver did not answer.",
 );
 pub(super) const UPSTREAM_CONNECTS: Metric = counter(
     "listless_upstream_connects_total",
@@ -291,32 +287,28 @@ pub(super) const UPSTREAM_CONNECTS: Metric = counter(
     &[of!("result", Outcome)],
     "Attempts to connect to the apiserver, before TLS.",
 );
-pub(super) const UPSTREAM_CONNECTIONS: Metric = gauge(
-    "listless_upstream_connections",
-    Unit::Count,
-    &[],
-    "Connections to the apiserver open now.",
-);
+pub(super) const UPSTREAM_CONNECTIONS: Metric =
+    gauge("listless_upstream_connections", Unit::Count, &[], "Open connections to the apiserver.");
 pub(super) const UPSTREAM_RECEIVED: Metric = counter(
     "listless_upstream_received_bytes_total",
     Unit::Bytes,
     &[],
-    "Bytes received from the apiserver, as on the wire.",
+    "Bytes received from the apiserver, on the wire.",
 );
 pub(super) const UPSTREAM_SENT: Metric = counter(
     "listless_upstream_sent_bytes_total",
     Unit::Bytes,
     &[],
-    "Bytes sent to the apiserver, as on the wire.",
+    "Bytes sent to the apiserver, on the wire.",
 );
 pub(super) const BUILD_INFO: Metric = gauge(
     "listless_build_info",
     Unit::Count,
     &[
         described("version", "the version of Listless"),
-        described("revision", "the revision it was built from, or `unknown`"),
+        described("revision", "the revision of the build, or `unknown`"),
     ],
-    "Always 1; its labels tell what is running.",
+    "Always 1; its labels describe the running version.",
 );
 pub(super) const READY: Metric =
     gauge("listless_ready", Unit::Count, &[], "1 when every part is ready, else 0.");
@@ -324,17 +316,17 @@ pub(super) const LIMITS_REACHED: Metric = counter(
     "listless_limits_reached_total",
     Unit::Count,
     &[of!("limit", Limit)],
-    "Times a bound was reached; docs/alerts.md says of each what happens then.",
+    "Times a limit was reached; docs/alerts.md describes the effect of each.",
 );
 pub(super) const CONFIG_RELOADS: Metric = counter(
     "listless_config_reloads_total",
     Unit::Count,
     &[of!("result", Outcome)],
-    "Changes of the configuration file that were taken over, or refused.",
+    "Changes of the configuration file that were applied or refused.",
 );
 pub(super) const CONFIG_LAST_SUCCESS: Metric = gauge(
     "listless_config_last_success_timestamp_seconds",
     Unit::Seconds,
     &[],
-    "When the configuration in use was read, in Unix time.",
+    "Time at which the configuration in use was read, in Unix time.",
 );

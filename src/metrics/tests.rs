@@ -24,7 +24,7 @@ fn sample<'a>(
     }
 }
 
-/// The value of the only series that has all these parts.
+/// Returns the value of the only series with all these parts.
 fn value(metrics: &Metrics, name: &str, labels: &[&str]) -> f64 {
     let text = metrics.render();
     let starts = [format!("{name} "), format!("{name}{{")];
@@ -62,7 +62,7 @@ fn a_request_counts_under_its_labels_and_in_the_histogram() {
 }
 
 #[test]
-fn a_resource_has_no_label_of_its_own_before_it_answered_with_success() {
+fn a_resource_has_no_label_of_its_own_before_a_success() {
     let metrics = Metrics::new();
     let (invented, all) = (GroupVersionResource::new("", "v1", "nonsense"), Scope::All);
     metrics.request(&sample(Some((&invented, &all)), StatusCode::NOT_FOUND));
@@ -94,7 +94,7 @@ fn a_request_without_a_resource_has_empty_labels() {
 }
 
 #[test]
-fn what_is_present_counts_until_it_is_dropped() {
+fn a_presence_counts_until_it_is_dropped() {
     let metrics = Metrics::new();
     let first = metrics.in_flight(Lane::Long);
     let second = metrics.in_flight(Lane::Long);
@@ -171,7 +171,7 @@ fn the_last_reload_is_a_success_until_one_is_refused_and_again_after_the_next() 
 }
 
 #[test]
-fn an_unsafe_read_counts_under_its_resource_and_what_answered_it() {
+fn an_unsafe_read_counts_under_its_resource_and_its_source() {
     let metrics = Metrics::new();
     let (pods, shop) = (pods(), Scope::Namespace("shop".into()));
     metrics.unsafe_read(&sample(Some((&pods, &shop)), StatusCode::OK));
@@ -182,7 +182,7 @@ fn an_unsafe_read_counts_under_its_resource_and_what_answered_it() {
 }
 
 #[test]
-fn what_the_apiserver_did_not_have_to_answer_counts_by_resource() {
+fn saved_requests_count_by_resource() {
     let metrics = Metrics::new();
     let apps = |version| GroupVersionResource::new("apps", version, "deployments");
     let (old, new) = (apps("v1beta1"), apps("v1"));
@@ -211,7 +211,7 @@ fn names_follow_the_conventions_and_are_unique() {
 }
 
 #[test]
-fn totals_are_taken_over_as_they_stand_and_first_rounds_told_apart() {
+fn totals_are_exported_unchanged_and_first_rounds_are_separate() {
     let metrics = Metrics::new();
     let mut totals = ReplicaTotals {
         started: 3,

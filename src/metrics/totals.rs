@@ -1,6 +1,6 @@
-//! A few sums that this process reads back: what the page and its timeline are drawn from.
+//! A few sums that this process reads back, for the page and its timeline.
 //!
-//! Each is one atomic addition beside the metric of the same meaning; nothing is decided by them.
+//! Each is one atomic addition beside the metric of the same meaning. No decision depends on them.
 
 use std::{
     array,
@@ -12,20 +12,20 @@ use super::{
     labels::{Limit, Origin, Outcome, ServedBy},
 };
 
-/// What was counted since the start.
+/// The sums since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Requests of clients that were answered, in the order of [`ServedBy::ALL`].
+    /// Answered client requests, in the order of [`ServedBy::ALL`].
     pub answered: [u64; ServedBy::ALL.len()],
-    /// Requests the apiserver answered, in the order of [`Origin::ALL`].
+    /// Requests that the apiserver answered, in the order of [`Origin::ALL`].
     pub upstream: [u64; Origin::ALL.len()],
-    /// Times bounds were reached, in the order of [`Limit::ALL`].
+    /// Reached limits, in the order of [`Limit::ALL`].
     pub limits: [u64; Limit::ALL.len()],
-    /// Configuration files taken over or refused, in the order of [`Outcome::ALL`].
+    /// Configuration reloads, in the order of [`Outcome::ALL`].
     pub reloads: [u64; Outcome::ALL.len()],
 }
 
-/// The sums while they grow.
+/// The growing sums.
 #[derive(Default)]
 pub(super) struct Sums {
     pub(super) answered: Array<{ ServedBy::ALL.len() }>,
@@ -40,7 +40,7 @@ pub(super) struct Array<const N: usize>([AtomicU64; N]);
 // === impl Metrics ===
 
 impl Metrics {
-    /// What was counted so far.
+    /// Returns the sums so far.
     pub fn totals(&self) -> Totals {
         let Sums { answered, upstream, limits, reloads } = &self.0.sums;
         Totals {
@@ -55,22 +55,22 @@ impl Metrics {
 // === impl Totals ===
 
 impl Totals {
-    /// Requests of clients that were answered.
+    /// Returns the number of answered client requests.
     pub fn requests(&self) -> u64 {
         self.answered.iter().sum()
     }
 
-    /// Those of them that this answered.
+    /// Returns the number of client requests answered by this source.
     pub fn answered_by(&self, by: ServedBy) -> u64 {
         self.answered[by as usize]
     }
 
-    /// Requests the apiserver answered, on whosever behalf.
+    /// Returns the number of requests that the apiserver answered, for any originator.
     pub fn upstream_requests(&self) -> u64 {
         self.upstream.iter().sum()
     }
 
-    /// Those of them that no client had asked for.
+    /// Returns the number of those that no client sent.
     pub fn upstream_for_itself(&self) -> u64 {
         self.upstream_requests() - self.upstream[Origin::Client as usize]
     }
@@ -79,7 +79,7 @@ impl Totals {
 // === impl Array ===
 
 impl<const N: usize> Array<N> {
-    /// One more at the index of a label's value.
+    /// Adds one at the index of a label's value.
     pub(super) fn increment(&self, index: usize) {
         self.0[index].fetch_add(1, Ordering::Relaxed);
     }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_can_be_read_back() {
+    fn counted_values_can_be_read_back() {
         let metrics = Metrics::new();
         metrics.limit_reached(Limit::Watches);
         metrics.limit_reached(Limit::Watches);

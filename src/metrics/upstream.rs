@@ -1,4 +1,4 @@
-//! What was asked of the apiserver, and over which connections.
+//! Metrics of requests and connections to the apiserver.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,18 +14,18 @@ use super::{
 };
 use crate::api::{GroupVersionResource, Verb};
 
-/// One request the apiserver answered.
+/// One request that the apiserver answered.
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamSample<'a> {
-    /// On whose behalf it was sent.
+    /// The originator.
     pub origin: Origin,
-    /// What it did.
+    /// The verb.
     pub verb: Verb,
-    /// The resource it addressed, if any.
+    /// The resource, if any.
     pub resource: Option<&'a GroupVersionResource>,
-    /// The answer's status.
+    /// The status of the response.
     pub code: StatusCode,
-    /// From sending it to the head of the answer.
+    /// The time from the request to the head of the response.
     pub duration: Duration,
 }
 
@@ -52,7 +52,7 @@ impl Handles {
             received: single(recorder, &table::UPSTREAM_RECEIVED),
             sent: single(recorder, &table::UPSTREAM_SENT),
         };
-        // A share of failures needs the zero before the first one.
+        // A ratio of failures needs the zero before the first one.
         for &origin in Origin::ALL {
             for &fault in UpstreamFault::ALL {
                 handles.failed(origin, fault, 0);
@@ -70,7 +70,7 @@ impl Handles {
 // === impl Metrics ===
 
 impl Metrics {
-    /// The apiserver answered a request.
+    /// Counts a request that the apiserver answered.
     pub fn upstream_request(&self, sample: &UpstreamSample<'_>) {
         let UpstreamSample { origin, verb, code, .. } = *sample;
         self.0.sums.upstream.increment(origin as usize);
@@ -91,28 +91,28 @@ impl Metrics {
         });
     }
 
-    /// A request was not answered.
+    /// Counts a request without a response.
     pub fn upstream_failed(&self, origin: Origin, fault: UpstreamFault) {
         self.0.upstream.failed(origin, fault, 1);
     }
 
-    /// An attempt to connect ended.
+    /// Counts an attempt to connect.
     pub fn upstream_connect(&self, outcome: Outcome) {
         let values = || [outcome.as_str().into()];
         self.0.upstream.connects.with(outcome, values, |counter| counter.increment(1));
     }
 
-    /// A connection is open until the value is dropped.
+    /// Counts a connection until the value is dropped.
     pub fn upstream_connection(&self) -> Presence {
         Presence::new(Some(self.0.upstream.connections.clone()))
     }
 
-    /// Bytes arrived on a connection.
+    /// Counts bytes received on a connection.
     pub fn upstream_received(&self, bytes: u64) {
         self.0.upstream.received.increment(bytes);
     }
 
-    /// Bytes were sent on a connection.
+    /// Counts bytes sent on a connection.
     pub fn upstream_sent(&self, bytes: u64) {
         self.0.upstream.sent.increment(bytes);
     }

@@ -13,7 +13,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A source as the kubelet makes it.
+    /// Creates a source as the kubelet does.
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a directory");
         let (source, target) = (folder.path().join("source"), folder.path().join("target"));
@@ -70,7 +70,7 @@ fn every_file_is_copied_and_the_bundle_trusts_listless_first() {
 }
 
 #[test]
-fn a_change_is_taken_over_as_a_whole() {
+fn a_change_is_applied_as_a_whole() {
     let mut scene = Scene::new();
     scene.look().expect("a copy");
     scene.publish(&[("token", "second"), ("ca.crt", "theirs\n"), ("service-ca.crt", "more")]);
@@ -91,7 +91,7 @@ fn a_change_is_taken_over_as_a_whole() {
 }
 
 #[test]
-fn what_is_broken_leaves_the_copy_as_it_was() {
+fn a_broken_source_leaves_the_copy_unchanged() {
     let mut scene = Scene::new();
     scene.look().expect("a copy");
     for broken in [
@@ -111,7 +111,7 @@ fn what_is_broken_leaves_the_copy_as_it_was() {
 }
 
 #[test]
-fn a_copy_that_cannot_be_written_is_tried_again() {
+fn a_copy_that_cannot_be_written_is_retried() {
     let mut scene = Scene::new();
     let target = scene.folder.path().join("target");
     fs::remove_dir(&target).expect("removed");
@@ -123,7 +123,7 @@ fn a_copy_that_cannot_be_written_is_tried_again() {
 }
 
 #[test]
-fn a_link_that_cannot_be_made_leaves_the_live_generation() {
+fn a_failed_link_leaves_the_live_generation() {
     let mut scene = Scene::new();
     scene.look().expect("a copy");
     let obstacle = scene.folder.path().join("target/extra");
@@ -131,7 +131,7 @@ fn a_link_that_cannot_be_made_leaves_the_live_generation() {
     scene.publish(&[("token", "two"), ("ca.crt", "theirs"), ("namespace", "n"), ("extra", "e")]);
     for _ in 0..3 {
         assert!(matches!(scene.look(), Err(Error::File { .. })));
-        assert_eq!(scene.shown("token"), "two", "the files still lead to the live generation");
+        assert_eq!(scene.shown("token"), "two", "the files still link to the live generation");
     }
     fs::remove_dir_all(&obstacle).expect("removed");
     assert_eq!(scene.look().expect("a copy"), Look::Written);

@@ -1,4 +1,4 @@
-//! Who may do what: a table of tokens and their rules, as RBAC would decide (S-AUTHZ-02).
+//! Authorization: a table of tokens and their rules, as RBAC decides (§11).
 
 use std::{
     collections::HashMap,
@@ -13,16 +13,16 @@ use http::{HeaderMap, header};
 use super::{route::Target, status::Failure};
 use crate::api::{GroupResource, Verb};
 
-/// A caller and what the caller may do.
+/// A caller and its permissions.
 #[derive(Clone, Debug, Default)]
 pub struct User {
     /// The user name.
     pub name: String,
-    /// What is allowed; nothing else is.
+    /// The allowed actions. All others are refused.
     pub rules: Vec<Rule>,
 }
 
-/// Verbs allowed on resources; an empty list allows any.
+/// Verbs allowed on resources. An empty list allows any.
 #[derive(Clone, Debug, Default)]
 pub struct Rule {
     /// Verbs, such as `list`.
@@ -31,13 +31,13 @@ pub struct Rule {
     pub groups: Vec<String>,
     /// Plural names, or `plural/subresource`.
     pub resources: Vec<String>,
-    /// Namespaces; empty also allows requests for all namespaces.
+    /// Namespaces. An empty list also allows requests for all namespaces.
     pub namespaces: Vec<String>,
     /// Object names.
     pub names: Vec<String>,
 }
 
-/// What one request asks leave for.
+/// The attributes of a request for authorization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attributes<'a> {
     /// The verb.
@@ -46,11 +46,11 @@ pub(super) struct Attributes<'a> {
     pub group: &'a str,
     /// The plural name.
     pub resource: &'a str,
-    /// The subresource, or nothing.
+    /// The subresource, or empty.
     pub subresource: &'a str,
-    /// The namespace; empty for all of them.
+    /// The namespace. Empty for all of them.
     pub namespace: &'a str,
-    /// The object's name, or nothing.
+    /// The object's name, or empty.
     pub name: &'a str,
 }
 
@@ -58,30 +58,30 @@ pub(super) struct Attributes<'a> {
 #[derive(Default)]
 pub(super) struct Access {
     users: RwLock<HashMap<String, Arc<User>>>,
-    /// `true` if there is an authorizer that cannot tell its rules, such as a webhook.
+    /// `true` if an authorizer cannot list its rules, such as a webhook.
     incomplete: AtomicBool,
 }
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Clone, Debug)]
 pub(super) enum Caller {
-    /// No table of tokens: everybody may do everything.
+    /// There is no table of tokens: everybody may do everything.
     Anyone,
     /// A known token.
     Known(Arc<User>),
-    /// No token at all.
+    /// No token.
     Anonymous,
 }
 
 // === impl User ===
 
 impl User {
-    /// A user who may do everything.
+    /// Returns a user who may do everything.
     pub fn admin(name: &str) -> Self {
         Self { name: name.to_owned(), rules: vec![Rule::default()] }
     }
 
-    /// A user with these rules.
+    /// Returns a user with these rules.
     pub fn with_rules(name: &str, rules: Vec<Rule>) -> Self {
         Self { name: name.to_owned(), rules }
     }
@@ -90,13 +90,13 @@ impl User {
 // === impl Rule ===
 
 impl Rule {
-    /// These verbs on these resources, in any group and namespace.
+    /// Allows these verbs on these resources, in any group and namespace.
     pub fn new(verbs: &[&str], resources: &[&str]) -> Self {
         let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
         Self { verbs: owned(verbs), resources: owned(resources), ..Self::default() }
     }
 
-    /// The same, in one namespace only.
+    /// Restricts the rule to one namespace.
     pub fn within(mut self, namespace: &str) -> Self {
         self.namespaces.push(namespace.to_owned());
         self
@@ -126,37 +126,37 @@ impl Rule {
 // === impl Access ===
 
 impl Access {
-    /// Lets a token in.
+    /// Accepts a token.
     pub(super) fn admit(&self, token: &str, user: User) {
         let mut table = self.users.write().unwrap_or_else(PoisonError::into_inner);
         table.insert(token.to_owned(), Arc::new(user));
     }
 
-    /// Refuses a token; the table stays in force even when it is empty now.
+    /// Refuses a token. The table stays in force even if it is empty now.
     pub(super) fn expel(&self, token: &str) {
         let mut table = self.users.write().unwrap_or_else(PoisonError::into_inner);
         table.remove(token);
         table.entry(String::new()).or_default();
     }
 
-    /// Answers reviews of rules as an apiserver with a webhook authorizer does.
+    /// Answers rules reviews like an apiserver with a webhook authorizer.
     pub(super) fn hide_rules(&self) {
         self.incomplete.store(true, Ordering::Relaxed);
     }
 
-    /// Reports whether a review of rules names all of them.
+    /// Reports whether a rules review lists all of them.
     pub(super) fn knows_all_rules(&self) -> bool {
         !self.incomplete.load(Ordering::Relaxed)
     }
 
-    /// Who sent these headers, or 401.
+    /// Returns the sender of these headers, or 401.
     pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Failure> {
         let table = self.users.read().unwrap_or_else(PoisonError::into_inner);
         if table.is_empty() {
             return Ok(Caller::Anyone);
         }
         let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(Caller::Anonymous) };
-        // Anything but a bearer token counts as no credential at all.
+        // Anything but a bearer token counts as no credential.
         let mut words = value.to_str().unwrap_or_default().split(' ');
         let bearer = words.next().is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"));
         match words.next().filter(|token| bearer && !token.is_empty()) {
@@ -168,7 +168,7 @@ impl Access {
         }
     }
 
-    /// The caller a token stands for.
+    /// Returns the caller of a token.
     pub(super) fn owner(&self, token: &str) -> Option<Caller> {
         let table = self.users.read().unwrap_or_else(PoisonError::into_inner);
         table.get(token).map(|user| Caller::Known(user.clone()))
@@ -178,7 +178,7 @@ impl Access {
 // === impl Caller ===
 
 impl Caller {
-    /// The user name, as in messages.
+    /// Returns the user name, as in messages.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Anyone => "system:admin",
@@ -187,7 +187,7 @@ impl Caller {
         }
     }
 
-    /// Whether a request is allowed.
+    /// Reports whether a request is allowed.
     pub(super) fn may(&self, asked: &Attributes<'_>) -> bool {
         match self {
             Self::Anyone => true,
@@ -196,7 +196,7 @@ impl Caller {
         }
     }
 
-    /// 403 unless the request is allowed (S-AUTHZ-09).
+    /// Returns 403 unless the request is allowed (S-AUTHZ-09).
     pub(super) fn check(
         &self,
         target: &Target,
@@ -214,8 +214,8 @@ impl Caller {
         if self.may(&asked) { Ok(()) } else { Err(self.forbidden(&asked)) }
     }
 
-    /// 403 unless a path that is no resource is allowed: discovery and health, as every cluster
-    /// grants them, or anything for who may do everything.
+    /// Returns 403 unless a non-resource path is allowed: discovery and health, which every cluster
+    /// grants, or any path for a full administrator.
     pub(super) fn check_path(&self, path: &str) -> Result<(), Failure> {
         let is_one_of = |paths: &[&str]| {
             paths.iter().any(|public| {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_worded_as_rbac_words_them() {
+    fn refusals_have_the_words_of_rbac() {
         let target = Target {
             group: "apps".to_owned(),
             resource: "deployments".to_owned(),

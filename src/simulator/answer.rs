@@ -1,4 +1,4 @@
-//! The way of one request through the simulated apiserver, and what every answer carries.
+//! The path of one request through the simulated apiserver, and the common headers of responses.
 
 use std::{
     pin::Pin,
@@ -23,13 +23,13 @@ use crate::{
     body::{Body, BoxError},
 };
 
-/// Why a request got no answer at all.
+/// The reason why a request has no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Interrupted {
     /// The simulated apiserver is down.
     #[error("the simulated apiserver refuses connections")]
     Refused,
-    /// The connection closed before an answer.
+    /// The connection closed before a response.
     #[error("the simulated apiserver closed the connection")]
     Closed,
 }
@@ -37,7 +37,7 @@ pub enum Interrupted {
 // === impl Core ===
 
 impl Core {
-    /// Answers one request, or says why there is no answer.
+    /// Answers one request, or returns the reason why there is no response.
     pub(super) async fn answer(
         self: Arc<Self>,
         request: Request<Body>,
@@ -111,7 +111,7 @@ const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowsch
 const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 const FLOW_UID: &str = "5f0f6a52-0d30-4b1c-9a43-2f3f0d1d0a11";
 
-/// A body whose bytes are counted as they leave.
+/// A body whose bytes are counted as they are sent.
 struct Counted {
     body: Body,
     entry: Arc<Entry>,

@@ -1,4 +1,4 @@
-//! One request for a resource, read once and passed to whoever answers it.
+//! One parsed request for a resource.
 
 use std::sync::Arc;
 
@@ -13,38 +13,38 @@ use super::{
 };
 use crate::api::{ObjectKey, Verb};
 
-/// A request for a resource the simulator serves.
+/// A request for a resource that the simulator serves.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
-    /// What it does.
+    /// The verb.
     pub verb: Verb,
     /// The resource.
     pub kind: Arc<ResourceType>,
-    /// The path's parts.
+    /// The parts of the path.
     pub target: Target,
     /// The query.
     pub parameters: Parameters,
     /// The Content-Type without parameters, lower case.
     pub content_type: String,
-    /// The body, read whole.
+    /// The whole body.
     pub body: Bytes,
 }
 
 // === impl Call ===
 
 impl Call {
-    /// The storage key of the object the path names.
+    /// Returns the storage key of the object in the path.
     pub(super) fn key(&self) -> ObjectKey {
         let namespace = self.namespace();
         ObjectKey::new(namespace, self.target.name.as_deref().unwrap_or_default())
     }
 
-    /// The namespace objects of this request live in.
+    /// Returns the namespace of this request's objects.
     pub(super) fn namespace(&self) -> Option<&str> {
         self.target.namespace.as_deref().filter(|_| self.kind.namespaced)
     }
 
-    /// The checked list or watch options.
+    /// Returns the checked list or watch options.
     pub(super) fn list_options(
         &self,
         features: Features,
@@ -53,7 +53,7 @@ impl Call {
         ListOptions::parse(&self.kind, &self.target, &self.parameters, purpose, features)
     }
 
-    /// Whether nothing may be stored (`dryRun=All`).
+    /// Reports whether the request is a dry run (`dryRun=All`).
     pub(super) fn dry_run(&self) -> bool {
         self.parameters.value("dryRun").is_some_and(|value| !value.is_empty())
     }

@@ -1,4 +1,4 @@
-//! Discovery, version and health, made from the resources that are registered (S-DISC-01..05).
+//! Discovery, version and health, made from the registered resources (S-DISC-01…05).
 
 mod aggregated;
 mod openapi;
@@ -18,20 +18,8 @@ use super::{
 };
 use crate::body::Body;
 
-/// The release the simulator behaves like, without its patch number.
-const MINOR_RELEASE: &str = "v1.36";
-
-/// The patch number before the first upgrade.
-const PATCH_RELEASE: u64 = 3;
-
-// === impl Simulator ===
-
-impl Simulator {
-    /// Becomes another patch release, as told by `/version`.
-    pub fn become_next_release(&self) {
-        self.0.upgrades.fetch_add(1, Ordering::Relaxed);
-    }
-}
+/// The release that the simulator imitates.
+const GIT_VERSION: &str = "v1.36.3";
 
 /// Answers a GET of a path without a resource.
 pub(super) fn answer(core: &Core, request: &Request<Body>, path: &str) -> Response<Body> {
@@ -75,14 +63,14 @@ fn healthy() -> Response<Body> {
     healthy
 }
 
-/// A tag as the apiserver makes them: quoted SHA-512 in capital letters.
+/// Returns a tag in the apiserver's form: quoted SHA-512 in capital letters.
 fn tag(bytes: &[u8]) -> HeaderValue {
     let hash = digest::digest(&digest::SHA512, bytes);
     let text: String = hash.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
     HeaderValue::from_str(&format!("\"{text}\"")).expect("made of letters and digits")
 }
 
-/// Whether the client has this version already, and says so in the plainest form.
+/// Reports whether the client has this version already, and names it in the plainest form.
 fn has(headers: &HeaderMap, tag: &HeaderValue) -> bool {
     headers.get(header::IF_NONE_MATCH) == Some(tag)
 }

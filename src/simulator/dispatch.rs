@@ -1,4 +1,4 @@
-//! From a routed request to whoever answers it: who asks, what for, and whether that exists.
+//! Dispatches a routed request: authorization, existence, and the handler.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::{
 // === impl Core ===
 
 impl Core {
-    /// Answers a request that no fault keeps from being answered.
+    /// Answers a request that no fault affects.
     pub(super) async fn dispatch(
         self: &Arc<Self>,
         request: Request<Body>,
@@ -41,7 +41,7 @@ impl Core {
         answered.unwrap_or_else(Failure::into_response)
     }
 
-    /// Discovery, health and paths nobody serves.
+    /// Answers discovery, health and unknown paths.
     fn other(&self, request: &Request<Body>, path: &str) -> Result<Response<Body>, Failure> {
         let caller = self.access.caller(request.headers())?;
         caller.check_path(request.uri().path())?;
@@ -110,7 +110,7 @@ impl Core {
                 write::check_subresource(call)?;
                 read::get(self, call).await
             }
-            // Only one namespace at a time can be written to.
+            // A write needs one namespace.
             (Verb::Create | Verb::DeleteCollection, None)
                 if call.kind.namespaced && call.target.namespace.is_none() =>
             {
@@ -126,14 +126,15 @@ impl Core {
         }
     }
 
-    /// What a target names, when it is served at that version.
+    /// Returns the resource of a target, if it is served at that version.
     fn kind(&self, target: &Target) -> Option<Arc<ResourceType>> {
         let name = GroupResource::new(&target.group, &target.resource);
         let kind = self.store().collection(&name).map(|collection| collection.kind.clone());
         kind.filter(|kind| kind.versions.contains(&target.version))
     }
 
-    /// Something unknown in a built-in group is a Status; all else is plain text (S-URL-12).
+    /// Answers a request for an unknown resource: a Status in a built-in group, else plain text
+    /// (§16).
     fn unknown(&self, target: &Target) -> Response<Body> {
         let store = self.store();
         let mut kinds = store.collections().map(|collection| &collection.kind);
@@ -143,7 +144,7 @@ impl Core {
     }
 }
 
-/// The two ways of saying that something does not exist.
+/// Returns one of the two forms of a 404.
 pub(super) fn nowhere(style: Style) -> Response<Body> {
     match style {
         Style::Typed => Failure::unknown_resource().into_response(),
@@ -151,7 +152,7 @@ pub(super) fn nowhere(style: Style) -> Response<Body> {
     }
 }
 
-/// Whether a path has a namespace too many or too few.
+/// Reports whether a path has a namespace too many or too few.
 fn is_misplaced(kind: &ResourceType, target: &Target) -> bool {
     let other_scope = target.namespace.is_some() != kind.namespaced;
     other_scope
@@ -159,7 +160,7 @@ fn is_misplaced(kind: &ResourceType, target: &Target) -> bool {
         && (target.name.is_some() || target.namespace.is_some())
 }
 
-/// The name a field selector pins, which counts for authorization (S-URL-07).
+/// Returns the name that a field selector pins, which counts for authorization (S-URL-07).
 fn pinned_name(parameters: &Parameters) -> Option<String> {
     let selector = parameters.value("fieldSelector")?;
     selector.split(',').find_map(|term| {
@@ -168,7 +169,7 @@ fn pinned_name(parameters: &Parameters) -> Option<String> {
     })
 }
 
-/// Checks that hold for every verb: `timeout`, `export`, the name's form.
+/// Checks the parameters of every verb: `timeout`, `export`, the name's form.
 fn check_common(call: &Call) -> Result<(), Failure> {
     if let Some(timeout) = call.parameters.value("timeout").filter(|_| call.verb != Verb::Watch) {
         parse_duration(timeout).map_err(|why| {
@@ -189,7 +190,7 @@ fn check_common(call: &Call) -> Result<(), Failure> {
     }
 }
 
-/// Reads a Go duration such as `1m30s`, or says what is wrong as Go does (S-URL-11).
+/// Parses a Go duration such as `1m30s`. An error has Go's words (S-URL-11).
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -234,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_go_reads_them() {
+    fn durations_are_parsed_as_in_go() {
         for (text, expected) in [
             ("10s", Ok(Duration::from_secs(10))),
             ("1m30s", Ok(Duration::from_secs(90))),

@@ -1,4 +1,4 @@
-//! Scripted faults: which requests they hit, how often, and what they do to the answer.
+//! Scripted faults: the affected requests, the number of times, and the effect on the response.
 
 use std::{
     fmt,
@@ -14,44 +14,44 @@ use http_body::Frame;
 use super::journal::Asked;
 use crate::body::{Body, BoxError};
 
-/// A fault that hits the next requests it fits.
+/// A fault that affects the next matching requests.
 pub struct Fault {
     fits: Box<dyn Fn(&Asked) -> bool + Send + Sync>,
     times: u64,
     effect: Effect,
 }
 
-/// What a fault does.
+/// The effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// An error Status of this code, with Retry-After when given.
+    /// An error Status of this code, with Retry-After if given.
     Answer {
         /// The HTTP status.
         code: u16,
         /// Seconds for Retry-After.
         retry_after_secs: Option<u64>,
     },
-    /// The right answer, but this much later.
+    /// The correct response after this delay.
     Delay(Duration),
     /// 410: over HTTP for a LIST, inside the stream for a WATCH.
     Expired,
     /// 200 with bytes that are not JSON.
     Garbage,
-    /// No answer; the connection closes.
+    /// No response; the connection closes.
     Close,
-    /// The right answer, but the connection breaks after so many bytes of the body.
+    /// The correct response, but the connection breaks after this many bytes of the body.
     BreakAfter(usize),
-    /// The right answer, but the body ends cleanly after so many bytes.
+    /// The correct response, but the body ends cleanly after this many bytes.
     EndAfter(usize),
-    /// The right answer, but nothing comes any more after so many bytes of the body.
+    /// The correct response, but it stalls after this many bytes of the body.
     StallAfter(usize),
 }
 
-/// The faults that are still to strike.
+/// The remaining faults.
 #[derive(Default)]
 pub(super) struct Faults(Mutex<Vec<Fault>>);
 
-/// A body that goes wrong after some bytes.
+/// A body that fails after some bytes.
 struct Tampered {
     body: Body,
     bytes_left: usize,
@@ -69,12 +69,12 @@ enum Then {
 // === impl Fault ===
 
 impl Fault {
-    /// A fault of every request `fits` says yes to, until it is cleared.
+    /// Returns a fault for every request that matches `fits`, until it is cleared.
     pub fn always(effect: Effect, fits: impl Fn(&Asked) -> bool + Send + Sync + 'static) -> Self {
         Self { fits: Box::new(fits), times: u64::MAX, effect }
     }
 
-    /// A fault of the next `times` requests that `fits` says yes to.
+    /// Returns a fault for the next `times` requests that match `fits`.
     pub fn next(
         times: u64,
         effect: Effect,
@@ -93,17 +93,17 @@ impl fmt::Debug for Fault {
 // === impl Faults ===
 
 impl Faults {
-    /// Adds one behind the others.
+    /// Adds a fault behind the others.
     pub(super) fn add(&self, fault: Fault) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
     }
 
-    /// Drops all of them.
+    /// Drops all faults.
     pub(super) fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Which fault strikes this request: the first that fits.
+    /// Returns the effect of the first fault that matches this request.
     pub(super) fn strike(&self, asked: &Asked) -> Option<Effect> {
         let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let index = faults.iter().position(|fault| (fault.fits)(asked))?;
@@ -118,7 +118,7 @@ impl Faults {
     }
 }
 
-/// The body as a fault leaves it.
+/// Returns the body with a fault applied.
 pub(super) fn tamper(body: Body, effect: Effect) -> Body {
     let (bytes_left, then) = match effect {
         Effect::BreakAfter(bytes) => (bytes, Then::Break),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_strikes_as_often_as_told_and_only_what_it_fits() {
+    fn a_fault_strikes_the_given_number_of_matching_requests() {
         let faults = Faults::default();
         faults.add(Fault::next(2, Effect::Close, |asked| asked.resource == "pods"));
         let struck: Vec<_> = ["/api/v1/pods", "/api/v1/nodes", "/api/v1/pods", "/api/v1/pods"]

@@ -1,4 +1,4 @@
-//! What reached the simulated apiserver: a bounded log of requests, and sums.
+//! The requests that reached the simulated apiserver: a bounded log, and sums.
 
 use std::{
     collections::VecDeque,
@@ -14,48 +14,48 @@ use tokio::time::Instant;
 use super::route::{Parameters, Route, Target};
 use crate::api::Verb;
 
-/// What a request asks, as far as faults and tests look at it.
+/// The attributes of a request for faults and tests.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The HTTP method.
     pub method: Method,
-    /// The verb; [`Verb::Other`] for what is no resource.
+    /// The verb; [`Verb::Other`] for a non-resource path.
     pub verb: Verb,
     /// The API group.
     pub group: String,
-    /// The plural resource name; empty for what is no resource.
+    /// The plural resource name. Empty for a non-resource path.
     pub resource: String,
-    /// The subresource, or nothing.
+    /// The subresource, or empty.
     pub subresource: String,
-    /// The namespace, or nothing.
+    /// The namespace, or empty.
     pub namespace: String,
-    /// The name in the path, or nothing.
+    /// The name in the path, or empty.
     pub name: String,
-    /// Path and query as sent.
+    /// The path and query as sent.
     pub path_and_query: String,
-    /// The User-Agent, or nothing.
+    /// The User-Agent, or empty.
     pub user_agent: String,
 }
 
-/// One request and what came of it so far.
+/// One request and its result so far.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Counted from one.
+    /// The number, counted from one.
     pub number: u64,
-    /// When it arrived.
+    /// The arrival time.
     pub arrived: Instant,
-    /// What it asked.
+    /// The request's attributes.
     pub asked: Asked,
-    /// The HTTP status, zero while there is none.
+    /// The HTTP status. Zero while there is none.
     pub code: u16,
-    /// Bytes of the answer's body sent so far.
+    /// Bytes of the response's body sent so far.
     pub bytes: u64,
 }
 
-/// Sums over all requests.
+/// The sums over all requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Requests of every kind.
+    /// All requests.
     pub requests: u64,
     /// GETs of single objects.
     pub gets: u64,
@@ -65,7 +65,7 @@ pub struct Counters {
     pub watches: u64,
     /// Writes.
     pub writes: u64,
-    /// Bytes of answers' bodies.
+    /// Bytes of response bodies.
     pub bytes: u64,
 }
 
@@ -76,11 +76,11 @@ pub(super) struct Journal {
     sums: Arc<Sums>,
 }
 
-/// One request, still being answered or not.
+/// One request, which may still be in flight.
 pub(super) struct Entry {
     number: u64,
     arrived: Instant,
-    /// What it asked.
+    /// The request's attributes.
     pub asked: Asked,
     code: AtomicU16,
     bytes: AtomicU64,
@@ -100,7 +100,7 @@ struct Sums {
 // === impl Asked ===
 
 impl Asked {
-    /// Reads a request's head.
+    /// Parses a request's head.
     pub fn read<B>(request: &Request<B>) -> (Self, Route, Parameters) {
         let (uri, method) = (request.uri(), request.method().clone());
         let parameters = Parameters::parse(uri);
@@ -131,12 +131,12 @@ impl Asked {
 // === impl Journal ===
 
 impl Journal {
-    /// An empty journal of at most this many records.
+    /// Returns an empty journal of at most this many records.
     pub(super) fn new(records_max: usize) -> Self {
         Self { entries: Mutex::default(), records_max, sums: Arc::default() }
     }
 
-    /// Notes a request that arrived.
+    /// Records a request that arrived.
     pub(super) fn open(&self, asked: Asked) -> Arc<Entry> {
         let number = self.sums.requests.fetch_add(1, Ordering::Relaxed) + 1;
         match asked.verb {
@@ -162,13 +162,13 @@ impl Journal {
         entry
     }
 
-    /// Every request remembered, oldest first.
+    /// Returns every stored request, oldest first.
     pub(super) fn records(&self) -> Vec<Record> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.iter().map(|entry| entry.record()).collect()
     }
 
-    /// The sums.
+    /// Returns the sums.
     pub(super) fn counters(&self) -> Counters {
         let read = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
         Counters {
@@ -185,12 +185,12 @@ impl Journal {
 // === impl Entry ===
 
 impl Entry {
-    /// Notes the status.
+    /// Records the status.
     pub(super) fn answered(&self, code: u16) {
         self.code.store(code, Ordering::Relaxed);
     }
 
-    /// Notes bytes of the body.
+    /// Records sent bytes of the body.
     pub(super) fn sent(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         self.sums.bytes.fetch_add(bytes as u64, Ordering::Relaxed);

@@ -1,7 +1,7 @@
-//! A JSON value that keeps the order of keys, written as Go's encoder writes it.
+//! A JSON value that keeps the order of keys, serialized like Go's encoder does.
 //!
-//! Built-in objects leave the apiserver in struct order and custom ones with sorted keys; a map
-//! that sorts by itself could not tell the two apart.
+//! The apiserver sends built-in objects in struct order and custom ones with sorted keys. A map
+//! that sorts its keys could not distinguish the two.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde::{
 };
 use serde_json::Number;
 
-/// A JSON value whose objects keep the order in which keys were given.
+/// A JSON value whose objects keep their key order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json {
     /// `null`.
@@ -24,7 +24,7 @@ pub enum Json {
     String(String),
     /// An array.
     Array(Vec<Self>),
-    /// An object; a repeated key keeps its last value.
+    /// An object. A repeated key keeps its last value.
     Object(Vec<(String, Self)>),
 }
 
@@ -33,48 +33,48 @@ struct JsonVisitor;
 // === impl Json ===
 
 impl Json {
-    /// Reads one JSON document.
+    /// Parses one JSON document.
     pub fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(bytes)
     }
 
-    /// An object of these members.
+    /// Returns an object of these members.
     pub fn object<const N: usize>(members: [(&str, Self); N]) -> Self {
         Self::Object(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     }
 
-    /// The member `key` of an object.
+    /// Returns the member `key` of an object.
     pub fn get(&self, key: &str) -> Option<&Self> {
         let Self::Object(members) = self else { return None };
         members.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// The value at a path of members.
+    /// Returns the value at a path of members.
     pub fn at(&self, path: &[&str]) -> Option<&Self> {
         path.iter().try_fold(self, |value, key| value.get(key))
     }
 
-    /// The string at a path of members.
+    /// Returns the string at a path of members.
     pub fn str_at(&self, path: &[&str]) -> Option<&str> {
         self.at(path).and_then(Self::as_str)
     }
 
-    /// The string, if it is one.
+    /// Returns the string, if it is one.
     pub fn as_str(&self) -> Option<&str> {
         if let Self::String(text) = self { Some(text) } else { None }
     }
 
-    /// The elements, if it is an array.
+    /// Returns the elements, if it is an array.
     pub fn as_array(&self) -> &[Self] {
         if let Self::Array(elements) = self { elements } else { &[] }
     }
 
-    /// The members, if it is an object.
+    /// Returns the members, if it is an object.
     pub fn members(&self) -> &[(String, Self)] {
         if let Self::Object(members) = self { members } else { &[] }
     }
 
-    /// Whether it is an empty object, an empty array, or null.
+    /// Reports whether it is an empty object, an empty array, or null.
     pub fn is_blank(&self) -> bool {
         match self {
             Self::Null => true,
@@ -84,7 +84,7 @@ impl Json {
         }
     }
 
-    /// The members for changing; anything that is not an object becomes one.
+    /// Returns the mutable members. A value that is no object becomes one.
     pub fn members_mut(&mut self) -> &mut Vec<(String, Self)> {
         if !matches!(self, Self::Object(_)) {
             *self = Self::Object(Vec::new());
@@ -93,7 +93,7 @@ impl Json {
         members
     }
 
-    /// The member `key` for changing; null is put there first when it is absent.
+    /// Returns the mutable member `key`. An absent one is added as null.
     pub fn entry(&mut self, key: &str) -> &mut Self {
         let members = self.members_mut();
         let index = members.iter().position(|(name, _)| name == key).unwrap_or_else(|| {
@@ -103,25 +103,25 @@ impl Json {
         &mut members[index].1
     }
 
-    /// Sets the member `key`, in its old place when it had one.
+    /// Sets the member `key`, in place if it exists.
     pub fn set(&mut self, key: &str, value: impl Into<Self>) {
         *self.entry(key) = value.into();
     }
 
-    /// Takes the member `key` out.
+    /// Removes the member `key`.
     pub fn remove(&mut self, key: &str) -> Option<Self> {
         let Self::Object(members) = self else { return None };
         let index = members.iter().position(|(name, _)| name == key)?;
         Some(members.remove(index).1)
     }
 
-    /// Puts members into an order; those it does not name stay behind the others as they are.
+    /// Sorts members by the given order. Unnamed ones stay behind the others in their order.
     pub fn order_members(&mut self, order: &[&str]) {
         let rank = |key: &str| order.iter().position(|known| *known == key).unwrap_or(order.len());
         self.members_mut().sort_by_key(|(key, _)| rank(key));
     }
 
-    /// Sorts the keys of every object in it, as Go does for maps.
+    /// Sorts the keys of every nested object, as Go does for maps.
     pub fn sort_keys(&mut self) {
         match self {
             Self::Array(elements) => elements.iter_mut().for_each(Self::sort_keys),
@@ -133,7 +133,7 @@ impl Json {
         }
     }
 
-    /// The compact text.
+    /// Returns the compact text.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.write(&mut out);
@@ -274,7 +274,8 @@ impl<'de> Visitor<'de> for JsonVisitor {
     }
 }
 
-/// Repeated keys are looked for one by one, which must not become quadratic in a hostile body.
+/// The maximum number of members. Repeated keys are searched one by one, which must not become
+/// quadratic for a hostile body.
 const MEMBERS_MAX: usize = 10_000;
 
 /// Writes `"key":value` pairs without the braces around them.
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn sorting_goes_into_arrays_and_objects() {
+    fn sorting_includes_nested_arrays_and_objects() {
         let mut value = Json::parse(br#"{"b":[{"d":1,"c":2}],"a":0}"#).expect("JSON");
         value.sort_keys();
         assert_eq!(value.to_bytes(), br#"{"a":0,"b":[{"c":2,"d":1}]}"#);

@@ -1,7 +1,7 @@
-//! What the simulated apiserver serves: one description per group-resource.
+//! The served resources: one description per group-resource.
 //!
-//! Everything that differs between resources stands here as data; the rest of the simulator has
-//! no `if pods`. Built-in types are in [`builtin`].
+//! All differences between resources are data in this module; the rest of the simulator has no `if
+//! pods`. Built-in types are in [`builtin`].
 
 pub(super) mod builtin;
 
@@ -11,9 +11,9 @@ use crate::api::GroupResource;
 /// One group-resource: its names, versions, shape and rules.
 #[derive(Clone, Debug)]
 pub struct ResourceType {
-    /// The API group; empty for core.
+    /// The API group. Empty for core.
     pub group: String,
-    /// Served versions, the preferred and stored one first.
+    /// The served versions, the preferred and stored one first.
     pub versions: Vec<String>,
     /// The plural name, as in URLs.
     pub plural: String,
@@ -23,27 +23,27 @@ pub struct ResourceType {
     pub kind: String,
     /// The kind of lists.
     pub list_kind: String,
-    /// Whether objects live in namespaces.
+    /// `true` if objects are namespaced.
     pub namespaced: bool,
-    /// How objects and lists are laid out on the wire.
+    /// The wire layout of objects and lists.
     pub style: Style,
-    /// Fields that selectors may name beyond `metadata.name` and `metadata.namespace`.
+    /// The fields that selectors may name besides `metadata.name` and `metadata.namespace`.
     pub fields: Vec<Field>,
-    /// Whether `metadata.namespace` is an accepted field.
+    /// `true` if `metadata.namespace` is an accepted field.
     pub namespace_field: bool,
-    /// How an unknown field is reported.
+    /// The message form for an unknown field.
     pub unknown_field: UnknownField,
-    /// What DELETE answers.
+    /// The response to a DELETE.
     pub deletion: DeletionAnswer,
-    /// Whether `/status` exists and the main resource ignores status.
+    /// The presence of `/status`; if present, the main resource ignores status.
     pub status: StatusSubresource,
-    /// Whether the watch cache serves it (S-LIST-28).
+    /// The use of the watch cache (S-LIST-28).
     pub watch_cache: WatchCache,
-    /// Whether `metadata.generation` counts changes of the specification.
+    /// `true` if `metadata.generation` counts changes of the specification.
     pub generation: bool,
-    /// Zero values a typed object shows after its metadata, as in a bookmark (S-WATCH-30).
+    /// The zero values of a typed object after its metadata, as in a bookmark (S-WATCH-30).
     pub zero: Json,
-    /// Short names for discovery.
+    /// The short names for discovery.
     pub short_names: Vec<String>,
 }
 
@@ -56,16 +56,16 @@ pub enum Style {
     Custom,
 }
 
-/// What DELETE of an object without finalizers answers (S-WRITE-05, S-WRITE-20).
+/// The response to a DELETE of an object without finalizers (S-WRITE-05, S-WRITE-20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletionAnswer {
     /// A Status of success.
     Status,
-    /// The object as it was, with the version of the deletion.
+    /// The deleted object, with the version of the deletion.
     Object,
 }
 
-/// Whether there is a status subresource.
+/// The presence of a status subresource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusSubresource {
     /// Writes to the object ignore status; writes to `/status` change nothing else.
@@ -74,7 +74,7 @@ pub enum StatusSubresource {
     Absent,
 }
 
-/// Whether reads may come from the apiserver's watch cache.
+/// The use of the apiserver's watch cache for reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchCache {
     /// The usual case.
@@ -83,7 +83,7 @@ pub enum WatchCache {
     Uncached,
 }
 
-/// The message families for a field that selectors may not name (S-SEL-12).
+/// The message forms for a field that selectors may not name (S-SEL-12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownField {
     /// `"f" is not a known field selector: only "metadata.name", "metadata.namespace"`.
@@ -103,14 +103,14 @@ pub struct Field {
     rendering: Rendering,
 }
 
-/// How the server prints a field's value for comparison.
+/// The server's text form of a field for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rendering {
-    /// A string; absent is empty.
+    /// A string. Empty if absent.
     Text,
-    /// `true` or `false`; absent is `false`.
+    /// `true` or `false`. `false` if absent.
     Flag,
-    /// A decimal; absent is `0`.
+    /// A decimal. `0` if absent.
     Decimal,
     /// The first element of a list of `{ip}`.
     FirstIp,
@@ -118,14 +118,14 @@ pub enum Rendering {
     Never,
     /// The event's component, or its reporting component.
     EventSource,
-    /// Whatever scalar stands there; absent is empty.
+    /// Any scalar. Empty if absent.
     Scalar,
 }
 
 // === impl ResourceType ===
 
 impl ResourceType {
-    /// A namespaced custom resource with a status subresource.
+    /// Returns a namespaced custom resource with a status subresource.
     pub fn custom(group: &str, versions: &[&str], plural: &str, kind: &str) -> Self {
         Self {
             style: Style::Custom,
@@ -136,7 +136,7 @@ impl ResourceType {
         }
     }
 
-    /// A namespaced built-in resource of the commonest shape.
+    /// Returns a namespaced built-in resource of the commonest shape.
     pub fn typed(group: &str, versions: &[&str], plural: &str, kind: &str) -> Self {
         Self {
             group: group.to_owned(),
@@ -159,47 +159,47 @@ impl ResourceType {
         }
     }
 
-    /// The same, cluster-scoped.
+    /// Makes the resource cluster-scoped.
     pub fn cluster_scoped(mut self) -> Self {
         self.namespaced = false;
         self.namespace_field = self.style == Style::Typed;
         self
     }
 
-    /// The same without a status subresource.
+    /// Removes the status subresource.
     pub fn without_status(mut self) -> Self {
         self.status = StatusSubresource::Absent;
         self
     }
 
-    /// The same with one more field that selectors may name; `label` is also its path.
+    /// Adds a field that selectors may name. `label` is also its path.
     pub fn selectable(mut self, label: &str, rendering: Rendering) -> Self {
         self.fields.push(Field::new(label, label, rendering));
         self
     }
 
-    /// The same with one more field whose path differs from its name.
+    /// Adds a field whose path differs from its name.
     pub fn selectable_at(mut self, label: &str, path: &str, rendering: Rendering) -> Self {
         self.fields.push(Field::new(label, path, rendering));
         self
     }
 
-    /// The group and resource.
+    /// Returns the group and resource.
     pub fn group_resource(&self) -> GroupResource {
         GroupResource::new(&self.group, &self.plural)
     }
 
-    /// `apiVersion` of objects served at `version`.
+    /// Returns the `apiVersion` of objects served at `version`.
     pub fn api_version(&self, version: &str) -> String {
         if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }
     }
 
-    /// The stored version.
+    /// Returns the stored version.
     pub fn stored_version(&self) -> &str {
         self.versions.first().map_or("v1", String::as_str)
     }
 
-    /// Why a selector may not name `label`, or nothing when it may.
+    /// Returns the reason why a selector may not name `label`, if any.
     pub fn field_fault(&self, label: &str) -> Option<String> {
         let known = label == "metadata.name"
             || (label == "metadata.namespace" && self.namespace_field)
@@ -228,7 +228,7 @@ impl Field {
         Self { label: label.to_owned(), path, rendering }
     }
 
-    /// The value selectors compare with, as the server prints it.
+    /// Returns the value for comparison with selectors, in the server's text form.
     pub fn value(&self, object: &Json) -> String {
         let found = self.path.iter().try_fold(object, |value, key| value.get(key));
         match self.rendering {

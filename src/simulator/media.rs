@@ -1,7 +1,7 @@
-//! Representations: which JSON a client wants, and the refusal of everything else (S-CT-01..07).
+//! Representations: the requested form of JSON, and the refusal of all others (§5, §16).
 //!
-//! Only JSON is spoken, compact or indented, compressed or not; of whole objects, or of metadata
-//! alone. Tables, YAML and protobuf are refused with 406, although the real server has them.
+//! Only JSON is supported: compact or indented, compressed or not, as whole objects or metadata
+//! only. Tables, YAML and protobuf are refused with 406, although the real server has them.
 
 use std::io::Write as _;
 
@@ -19,23 +19,23 @@ use crate::{
     body::Body,
 };
 
-/// What a client takes.
+/// The representation that a client accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Media {
     built_in: Acceptance,
     custom: Acceptance,
-    /// How an error is written to this client.
+    /// The layout of errors for this client.
     errors: Layout,
     layout: Layout,
     gzip: bool,
     metadata: Option<Metadata>,
 }
 
-/// Whether JSON is among what a client takes.
+/// The client's acceptance of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Acceptance {
     NoType,
-    /// JSON, but only converted into something else.
+    /// The client accepts JSON only in a conversion that is not supported.
     NoConversion,
     Json,
 }
@@ -46,10 +46,10 @@ enum Layout {
     Indented,
 }
 
-/// Answers above this are compressed for clients that ask (S-HDR-01).
+/// The size above which responses are compressed on request (S-HDR-01).
 const COMPRESSED_ABOVE_BYTES: u64 = 128 << 10;
 
-/// Clients that get indented JSON unless they ask otherwise (S-CT-07).
+/// The clients that get indented JSON by default (S-CT-07).
 const PEOPLE: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
 const REPRESENTATIONS: &str = "406: Not Acceptable\n\nAvailable representations: \
@@ -62,7 +62,7 @@ const MEDIA_TYPES: &str = "only the following media types are accepted: applicat
 // === impl Media ===
 
 impl Media {
-    /// Reads what a request says about its answer.
+    /// Parses the representation of a request.
     pub(super) fn of(headers: &HeaderMap, parameters: &Parameters) -> Self {
         let accept = joined(headers, header::ACCEPT);
         let acceptance = |wildcards: &[&str]| {
@@ -93,7 +93,7 @@ impl Media {
         }
     }
 
-    /// The refusal, when nothing the client takes is spoken.
+    /// Returns the refusal, if no acceptable representation is supported.
     pub(super) fn refusal(&self, style: Style, verb: Verb) -> Option<Response<Body>> {
         if self.metadata.is_some_and(|metadata| is_of(metadata, verb)) {
             return None;
@@ -113,7 +113,7 @@ impl Media {
         Some(failure.into_response())
     }
 
-    /// Lays the events of a watch out as the client wants them.
+    /// Converts the events of a watch to the client's representation.
     pub(super) fn stream(&self, answered: Response<Body>) -> Response<Body> {
         match self.metadata {
             Some(wanted) if is_of(wanted, Verb::Watch) => {
@@ -123,7 +123,7 @@ impl Media {
         }
     }
 
-    /// Lays a whole answer out as the client wants it.
+    /// Converts a whole response to the client's representation.
     pub(super) async fn apply(&self, verb: Verb, answered: Response<Body>) -> Response<Body> {
         let answered = match self.metadata {
             Some(wanted) if is_of(wanted, verb) && answered.status() == StatusCode::OK => {
@@ -140,14 +140,14 @@ impl Media {
     }
 }
 
-/// The media type of a request's body, without parameters.
+/// Returns the media type of a request's body, without parameters.
 pub(super) fn content_type(headers: &HeaderMap) -> String {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let bare = value.unwrap_or_default().split(';').next().unwrap_or_default();
     bare.trim().to_ascii_lowercase()
 }
 
-/// Whether a request of this verb answers what the conversion is made of.
+/// Reports whether this verb's response can be converted to metadata.
 fn is_of(metadata: Metadata, verb: Verb) -> bool {
     match metadata.kind {
         MetadataKind::Object => matches!(verb, Verb::Get | Verb::Watch),
@@ -184,7 +184,7 @@ fn is_pretty(headers: &HeaderMap, parameters: &Parameters) -> bool {
     }
 }
 
-/// A whole JSON body with line breaks and without the last one.
+/// Returns a whole JSON body with line breaks, except the last.
 async fn indented(answered: Response<Body>) -> Response<Body> {
     let json = answered.headers().get(header::CONTENT_TYPE);
     let whole = answered.body().size_hint().exact().is_some();
@@ -230,7 +230,7 @@ fn indent(compact: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A whole body above the limit, compressed.
+/// Compresses a whole body above the limit.
 async fn compressed(answered: Response<Body>) -> Response<Body> {
     if answered.body().size_hint().exact().is_none_or(|bytes| bytes <= COMPRESSED_ABOVE_BYTES) {
         return answered;
@@ -238,7 +238,7 @@ async fn compressed(answered: Response<Body>) -> Response<Body> {
     let (mut parts, mut body) = answered.into_parts();
     let mut encoder = GzEncoder::new(Vec::new(), Compression::new(1));
     while let Some(Ok(frame)) = body.frame().await {
-        // A Vec takes every write.
+        // Writing to a Vec never fails.
         let _ = encoder.write_all(frame.data_ref().map_or(&[], |data| data));
     }
     let compressed = encoder.finish().unwrap_or_default();
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indented_json_is_gos() {
+    fn indented_json_matches_go() {
         for (compact, expected) in [
             ("{}\n", "{}"),
             (r#"{"a":[],"b":{}}"#, "{\n  \"a\": [],\n  \"b\": {}\n}"),

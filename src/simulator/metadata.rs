@@ -1,6 +1,6 @@
-//! Answers with nothing but metadata: PartialObjectMetadata and its list (S-CT-03, S-LIST-63).
+//! Metadata-only responses: PartialObjectMetadata and its list (S-CT-03, S-LIST-63).
 //!
-//! Made from the whole answer: the real server, too, converts what it has read in full.
+//! They are converted from the whole response, as the real server does.
 
 use bytes::Bytes;
 use http::Response;
@@ -18,7 +18,7 @@ const OWNER_REFERENCE_ORDER: &[&str] =
 const MANAGED_FIELDS_ORDER: &[&str] =
     &["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"];
 
-/// Leaves nothing but the metadata of what a GET or LIST answered.
+/// Reduces the response of a GET or LIST to metadata.
 pub(super) async fn converted(answered: Response<Body>, wanted: Metadata) -> Response<Body> {
     let (parts, body) = answered.into_parts();
     let bytes = body.collect(usize::MAX).await.unwrap_or_default();
@@ -43,13 +43,13 @@ pub(super) async fn converted(answered: Response<Body>, wanted: Metadata) -> Res
     Response::from_parts(parts, Body::full(bytes))
 }
 
-/// Leaves nothing but the metadata of the objects a WATCH shows; an event is a frame of its own.
+/// Reduces the objects of a WATCH to metadata. Each event is a frame of its own.
 pub(super) fn streamed(answered: Response<Body>, version: MetadataVersion) -> Response<Body> {
     let line = move |line: Bytes| told(&line, version.api_version()).unwrap_or(line);
     answered.map(|body| Body::wrap(body.map_frame(move |frame| frame.map_data(line))))
 }
 
-/// An event with an object of which only the metadata is left; errors stay as they are.
+/// Returns an event with its object's metadata only. Errors are unchanged.
 fn told(line: &[u8], version: &str) -> Option<Bytes> {
     let mut event = Json::parse(line).ok()?;
     let object = event

@@ -1,4 +1,4 @@
-//! One stored object: its bytes as they leave on the wire, and what selectors look at.
+//! One stored object: its wire bytes, and its values for selectors.
 //!
 //! Invariant: immutable once sealed; a change makes another object.
 
@@ -26,29 +26,29 @@ pub(super) struct Object {
     pub version: u64,
     labels: Vec<(String, String)>,
     fields: Vec<(String, String)>,
-    /// Everything after kind and apiVersion, or after apiVersion when keys are sorted.
+    /// The bytes after kind and apiVersion, or after apiVersion if keys are sorted.
     tail: Bytes,
 }
 
-/// Where an object's bytes are going.
+/// The context of an object's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Alone: a GET, an event.
+    /// Alone: a GET, or an event.
     Alone,
-    /// Among the items of a list.
+    /// An item of a list.
     InList,
 }
 
 // === impl Object ===
 
 impl Object {
-    /// Lays an object out as the server would and gives it this version.
+    /// Serializes an object as the server does, with this version.
     pub(super) fn seal(kind: &ResourceType, mut json: Json, version: u64) -> Self {
         json.entry("metadata").set("resourceVersion", version.to_string());
         Self::lay_out(kind, json, version)
     }
 
-    /// An object that was never stored and so has no version: the answer of a dry run.
+    /// Returns an object that was never stored and so has no version: the response of a dry run.
     pub(super) fn unsaved(kind: &ResourceType, json: Json) -> Self {
         Self::lay_out(kind, json, 0)
     }
@@ -63,12 +63,12 @@ impl Object {
         Self { key, uid, version, labels, fields, tail: lay_out(kind, json).into() }
     }
 
-    /// The same object with another version: what DELETED events carry (S-WATCH-22).
+    /// Returns the object with another version, as in DELETED events (S-WATCH-22).
     pub(super) fn at_version(&self, kind: &ResourceType, version: u64) -> Self {
         Self::seal(kind, self.to_json(kind), version)
     }
 
-    /// The object as a value, at the stored API version.
+    /// Returns the object as a value, at the stored API version.
     pub(super) fn to_json(&self, kind: &ResourceType) -> Json {
         let mut bytes = Vec::with_capacity(self.tail.len() + HEAD_BYTES);
         self.write(kind, kind.stored_version(), Place::Alone, &mut bytes);
@@ -87,7 +87,7 @@ impl Object {
         out.extend_from_slice(&self.tail);
     }
 
-    /// The bytes an object takes, roughly.
+    /// Returns the approximate size of the object.
     pub(super) fn bytes(&self) -> usize {
         self.tail.len() + HEAD_BYTES
     }
@@ -128,7 +128,7 @@ pub(super) const METADATA_ORDER: &[&str] = &[
 const MEMBER_ORDER: &[&str] =
     &["metadata", "immutable", "spec", "data", "stringData", "binaryData"];
 
-/// An empty object that tells a version only: the body of a bookmark (S-WATCH-30).
+/// Writes an empty object with a version only: the body of a bookmark (S-WATCH-30).
 pub(super) fn write_bookmark(
     kind: &ResourceType,
     version: &str,
@@ -180,8 +180,8 @@ fn lay_out(kind: &ResourceType, mut json: Json) -> Vec<u8> {
             }
             json.order_members(MEMBER_ORDER);
             json.entry("metadata").order_members(METADATA_ORDER);
-            // Maps in Go, hence sorted. Other maps keep the order they were written in: without
-            // schemas they cannot be told from structs.
+            // These are maps in Go, and so sorted. Other maps keep their written order: without
+            // schemas they look like structs.
             for map in ["labels", "annotations"] {
                 sort_map(json.entry("metadata"), map);
             }
@@ -226,7 +226,7 @@ fn lookup<'a>(pairs: &'a [(String, String)], key: &str) -> Option<&'a str> {
     pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
 }
 
-/// Objects are shared between the current state, the history and open answers.
+/// An object that the present state, the history and open responses share.
 pub(super) type Shared = Arc<Object>;
 
 #[cfg(test)]
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn typed_objects_are_in_struct_order_and_lose_their_kind_in_lists() {
+    fn typed_objects_are_in_struct_order_and_omit_their_kind_in_lists() {
         let pods = built_in("pods");
         let given = br#"{"status":{"phase":"Running"},"metadata":{"labels":{"b":"2","a":"1"},
             "uid":"u","namespace":"d","name":"p"},"apiVersion":"v1","kind":"Pod"}"#;
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn bookmarks_show_zero_values_when_typed_and_none_when_custom() {
+    fn bookmarks_show_zero_values_if_typed_and_none_if_custom() {
         let custom = ResourceType::custom("x.io", &["v1"], "widgets", "Widget");
         for (kind, annotation, expected) in [
             (

@@ -1,4 +1,4 @@
-//! List and watch options: decoded, checked and given meaning (S-LIST-01..09, S-WATCH-01..10).
+//! List and watch options: decoded and checked (S-LIST-01…09, S-WATCH-01…10).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::api::selector::{FieldSelector, LabelSelector};
 
-/// Which objects a request speaks of.
+/// The objects that a request selects.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
     namespace: Option<String>,
@@ -23,13 +23,13 @@ pub(super) struct Filter {
 /// ListOptions that passed the apiserver's checks.
 #[derive(Clone, Debug)]
 pub(super) struct ListOptions {
-    /// Namespace, name and selectors.
+    /// The namespace, name and selectors.
     pub filter: Filter,
     /// `resourceVersion` as given.
     pub resource_version: String,
     /// `resourceVersionMatch`.
     pub version_match: Match,
-    /// `limit`, zero when absent; negative counts as absent.
+    /// `limit`. Zero if absent or negative.
     pub limit: usize,
     /// `continue` as given.
     pub continue_token: String,
@@ -37,7 +37,7 @@ pub(super) struct ListOptions {
     pub timeout_seconds: Option<i64>,
     /// `allowWatchBookmarks`.
     pub bookmarks: bool,
-    /// `sendInitialEvents`, defaulted where the server does.
+    /// `sendInitialEvents`, with the server's default.
     pub send_initial_events: Option<bool>,
 }
 
@@ -52,19 +52,19 @@ pub(super) enum Match {
     NotOlderThan,
 }
 
-/// Whether options are those of a list or of a watch.
+/// The request that options belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// LIST or DELETE of a collection.
+    /// A LIST, or a DELETE of a collection.
     List,
-    /// WATCH.
+    /// A WATCH.
     Watch,
 }
 
 // === impl Filter ===
 
 impl Filter {
-    /// Whether an object is one of them.
+    /// Reports whether the filter selects an object.
     pub(super) fn selects(&self, object: &Object) -> bool {
         self.namespace.as_deref().is_none_or(|wanted| object.key.namespace() == Some(wanted))
             && self.name.as_deref().is_none_or(|wanted| object.key.name() == wanted)
@@ -72,12 +72,12 @@ impl Filter {
             && self.fields.as_ref().is_none_or(|selector| selector.matches(object))
     }
 
-    /// Whether no selector narrows the scope.
+    /// Reports whether there is no selector.
     pub(super) fn selects_all(&self) -> bool {
         self.labels.is_none() && self.fields.is_none() && self.name.is_none()
     }
 
-    /// The namespace it is confined to by the path.
+    /// Returns the namespace of the path.
     pub(super) fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
@@ -86,7 +86,7 @@ impl Filter {
 // === impl ListOptions ===
 
 impl ListOptions {
-    /// Decodes and checks; the order of the checks is the server's.
+    /// Decodes and checks options, in the server's order of checks.
     pub(super) fn parse(
         kind: &ResourceType,
         target: &Target,
@@ -134,8 +134,8 @@ impl ListOptions {
         })
     }
 
-    /// The version as a number; absent is nothing. A list and a watch report garbage differently
-    /// (S-LIST-08).
+    /// Returns the version as a number. `None` if absent. A list and a watch report an invalid one
+    /// differently (S-LIST-08).
     pub(super) fn version(&self, purpose: Purpose) -> Result<Option<u64>, Failure> {
         if self.resource_version.is_empty() {
             return Ok(None);
@@ -156,7 +156,7 @@ struct Raw<'a> {
 // === impl Raw ===
 
 impl Raw<'_> {
-    /// Old-style watches become WatchList ones where that is on (S-WATCH-01..02).
+    /// Turns old-style watches into WatchList ones if that is enabled (S-WATCH-01, 02).
     fn set_defaults(&mut self) {
         let old_style = self.purpose == Purpose::Watch
             && self.features.watch_list
@@ -246,7 +246,7 @@ impl Raw<'_> {
 
 const MATCH: &str = "resourceVersionMatch";
 
-/// Reads a version; leading zeros are accepted, more than 64 bits are not (S-LIST-08).
+/// Parses a version. Leading zeros are accepted, more than 64 bits are not (§16, S-LIST-08).
 pub(super) fn parse_version(text: &str, purpose: Purpose) -> Result<u64, Failure> {
     let cause = match text.parse::<u64>() {
         Ok(version) if text.bytes().all(|byte| byte.is_ascii_digit()) => return Ok(version),
@@ -263,7 +263,7 @@ pub(super) fn parse_version(text: &str, purpose: Purpose) -> Result<u64, Failure
     })
 }
 
-/// How long a watch without `timeoutSeconds` stays open at least (S-WATCH-12).
+/// The minimum duration of a watch without `timeoutSeconds` (S-WATCH-12).
 pub(super) const WATCH_DURATION_MIN: Duration = Duration::from_secs(1800);
 
 fn non_empty(text: &str) -> Option<&str> {

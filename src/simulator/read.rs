@@ -1,6 +1,7 @@
-//! GET and LIST: which state a read is owed, and its bytes (S-LIST-20..63, S-GET-01..09).
+//! GET and LIST: the required state of a read, and its bytes (S-LIST-20…63, S-GET-01…09).
 //!
-//! Written from the rules alone; shares nothing with the proxy's replica and rendering.
+//! This follows the published rules only, and shares no code with the proxy's replica and
+//! rendering.
 
 use std::{collections::VecDeque, ops::Bound, time::Duration};
 
@@ -21,14 +22,14 @@ use super::{
 };
 use crate::{api::ObjectKey, body::Body};
 
-/// Which state a read is owed.
+/// The required state of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
-    /// What etcd holds, without asking or telling the cache.
+    /// The state of etcd, without the cache.
     Stored,
-    /// At least the revision when the request arrived, from the cache where it can be.
+    /// At least the revision of the request's arrival, from the cache if possible.
     MostRecent,
-    /// Whatever the cache holds.
+    /// Any state of the cache.
     Any,
     /// At least this revision.
     NotOlderThan(u64),
@@ -36,7 +37,7 @@ pub(super) enum Moment {
     Exact(u64),
 }
 
-/// A state and the revision it is at.
+/// A state and its revision.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     /// The objects.
@@ -45,10 +46,10 @@ pub(super) struct State {
     pub revision: u64,
 }
 
-/// How long the server waits for a version it has not reached (S-LIST-40).
+/// The time that the server waits for a future version (S-LIST-40).
 pub(super) const VERSION_WAIT: Duration = Duration::from_secs(3);
 
-/// Lists are written in pieces of about this size.
+/// The approximate size of a list's chunks.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Answers a GET of one object.
@@ -81,7 +82,7 @@ pub(super) async fn list(core: &Core, call: &Call) -> Result<Response<Body>, Fai
     Ok(with_body(Body::chunks(chunks)))
 }
 
-/// An object alone, as GET and writes answer it.
+/// Returns a single object, as in the response of a GET or a write.
 pub(super) fn object_response(code: u16, call: &Call, object: &Shared) -> Response<Body> {
     let mut bytes = Vec::with_capacity(object.bytes());
     object.write(&call.kind, &call.target.version, Place::Alone, &mut bytes);
@@ -89,13 +90,13 @@ pub(super) fn object_response(code: u16, call: &Call, object: &Shared) -> Respon
     response(code, "application/json", bytes)
 }
 
-/// The bytes of a list of exactly these objects.
+/// Returns a list of exactly these objects.
 pub(super) fn list_response(call: &Call, objects: Vec<Shared>, revision: u64) -> Response<Body> {
     let page = Page { objects, next: None, remaining: None };
     with_body(Body::chunks(page.render(&call.kind, &call.target.version, revision)))
 }
 
-/// The state a read is owed; waits for a version that is still to come.
+/// Returns the required state. Waits for a future version.
 pub(super) async fn state(
     core: &Core,
     kind: &ResourceType,
@@ -130,7 +131,7 @@ pub(super) async fn state(
 // === impl Core ===
 
 impl Core {
-    /// Waits for what a moment needs, and says where it is then read from.
+    /// Waits for the required state, and returns the place to read it from.
     async fn settle(&self, kind: &ResourceType, moment: Moment) -> Result<Moment, Failure> {
         let cached = kind.watch_cache == WatchCache::Cached;
         match moment {
@@ -140,7 +141,7 @@ impl Core {
             }
             Moment::MostRecent => {
                 let current = self.store().revision();
-                // A cache that does not catch up in time is passed by (S-LIST-20).
+                // A cache that does not catch up in time is bypassed (S-LIST-20).
                 let caught_up = self.reach(current, VERSION_WAIT, Through::Cache).await;
                 Ok(if caught_up { Moment::NotOlderThan(current) } else { Moment::Stored })
             }
@@ -162,7 +163,7 @@ impl Core {
         }
     }
 
-    /// Waits until a revision is there; tells whether it came in time (S-LIST-40).
+    /// Waits for a revision. Returns whether it arrived in time (S-LIST-40).
     async fn reach(&self, wanted: u64, wait: Duration, through: Through) -> bool {
         let mut revisions = self.store().follow();
         let deadline = Instant::now() + wait;
@@ -185,18 +186,18 @@ impl Core {
     }
 }
 
-/// Where a revision must have arrived.
+/// The place at which a revision must arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Through {
     Cache,
     Etcd,
 }
 
-/// What the parameters of a LIST come to.
+/// The evaluated parameters of a LIST.
 #[derive(Debug)]
 struct Plan {
     moment: Moment,
-    /// At most this many objects; zero: all.
+    /// The maximum number of objects. Zero for all.
     limit: usize,
     after: Option<String>,
     cut_by: CutBy,
@@ -233,7 +234,7 @@ impl Plan {
         Ok(Self { moment, limit: options.limit, after: Some(token.after), cut_by: cut_by(kind) })
     }
 
-    /// A chunked list may go on inconsistently (S-LIST-41).
+    /// Adds the token with which a chunked list may continue inconsistently (S-LIST-41).
     fn explain_expiry(&self, failure: Failure) -> Failure {
         let Some(after) = &self.after else { return failure };
         let token = ContinueToken { revision: None, after: after.clone(), cut_by: self.cut_by };
@@ -241,7 +242,7 @@ impl Plan {
     }
 }
 
-/// The objects of one answer, and where the next one begins.
+/// The objects of one response, and the start of the next one.
 struct Page {
     objects: Vec<Shared>,
     next: Option<ContinueToken>,
@@ -298,7 +299,7 @@ impl Page {
         pieces
     }
 
-    /// What stands before and after the items.
+    /// Returns the bytes before and after the items.
     fn envelope(&self, kind: &ResourceType, version: &str, revision: u64) -> (Vec<u8>, Vec<u8>) {
         let list_kind = &kind.list_kind;
         let api_version = kind.api_version(version);

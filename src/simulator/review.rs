@@ -1,4 +1,4 @@
-//! Reviews: the caller asks about itself (S-AUTHZ-04), or whose token something is.
+//! Reviews: self-subject reviews (S-AUTHZ-04) and token reviews.
 
 use http::{Method, Request, Response};
 
@@ -12,14 +12,14 @@ use super::{
 };
 use crate::{api::Verb, body::Body};
 
-/// A review that is answered and never stored.
+/// A review, which is answered and never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Review {
-    /// May I do this?
+    /// The caller's access to one action.
     Access,
-    /// What may I do in this namespace?
+    /// The caller's rules in a namespace.
     Rules,
-    /// Who am I?
+    /// The caller's identity.
     Identity,
     /// The owner of a token.
     Token,
@@ -31,7 +31,7 @@ pub(super) const AUDIENCE: &str = "https://kubernetes.default.svc";
 // === impl Review ===
 
 impl Review {
-    /// The review a request asks for, if it is one.
+    /// Returns the review of a request, if it is one.
     pub(super) fn of(target: &Target, method: &Method) -> Option<Self> {
         let parts = (target.group.as_str(), target.version.as_str(), target.resource.as_str());
         match parts {
@@ -44,7 +44,7 @@ impl Review {
         }
     }
 
-    /// Answers it; a caller without a token may ask nothing.
+    /// Answers the review. A caller without a token is refused.
     pub(super) async fn answer(
         self,
         core: &Core,
@@ -97,7 +97,7 @@ fn user(caller: &Caller) -> Json {
     Json::object([("username", caller.name().into())])
 }
 
-/// The apiserver's answer about a token, for itself as the audience or for those asked for.
+/// Returns the status of a token review, for the apiserver's own audience or the requested ones.
 fn token_status(access: &Access, review: &Json) -> Json {
     let token = review.str_at(&["spec", "token"]).unwrap_or_default();
     let asked = review.at(&["spec", "audiences"]).map(Json::as_array).unwrap_or_default();

@@ -1,22 +1,22 @@
-//! URLs read as the apiserver reads them: path into target, query into parameters (S-URL-01..09).
+//! URLs parsed like the apiserver does: path into target, query into parameters (§1).
 
 use http::{Method, Uri};
 
 use crate::api::Verb;
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
     /// A resource of some group and version.
     Resource(Target),
-    /// Everything else, by its decoded path without slashes at the ends.
+    /// Any other path, decoded and without slashes at the ends.
     Other(String),
 }
 
 /// The resource part of a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// The API group; empty for core.
+    /// The API group. Empty for core.
     pub group: String,
     /// The API version.
     pub version: String,
@@ -28,7 +28,7 @@ pub struct Target {
     pub name: Option<String>,
     /// The subresource.
     pub subresource: Option<String>,
-    /// Whether the deprecated `/watch/` prefix was used (S-URL-08).
+    /// `true` if the deprecated `/watch/` prefix was used (S-URL-08).
     pub watch_prefix: bool,
 }
 
@@ -39,10 +39,10 @@ pub struct Parameters(Vec<(String, String)>);
 // === impl Route ===
 
 impl Route {
-    /// Reads a path.
+    /// Parses a path.
     pub fn parse(path: &str) -> Self {
         let decoded = percent_decode(path, Plus::Literal);
-        // Only a path that begins with a single slash is looked at further.
+        // A path must start with a single slash to be a resource.
         if decoded.starts_with("//") {
             return Self::Other(decoded);
         }
@@ -96,7 +96,7 @@ impl Target {
         self.subresource = (parts.len() > 2).then(|| parts[2..].join("/"));
     }
 
-    /// The verb of a request for this target (S-URL-03).
+    /// Returns the verb of a request for this target (S-URL-03).
     pub fn verb(&self, method: &Method, parameters: &Parameters) -> Verb {
         let named = self.name.is_some();
         match *method {
@@ -117,7 +117,7 @@ impl Target {
 // === impl Parameters ===
 
 impl Parameters {
-    /// Reads the query of a URL; pairs with a semicolon or a bad escape are dropped, as Go does.
+    /// Parses the query of a URL. Pairs with a semicolon or a bad escape are dropped, as in Go.
     pub fn parse(uri: &Uri) -> Self {
         let query = uri.query().unwrap_or_default();
         let pairs = query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';'));
@@ -132,12 +132,12 @@ impl Parameters {
         )
     }
 
-    /// The first value of a parameter.
+    /// Returns the first value of a parameter.
     pub fn value(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// A truth value in the apiserver's reading: all but `0` and `false` is true (S-URL-06).
+    /// Returns a boolean as the apiserver parses it: all but `0` and `false` is true (S-URL-06).
     pub fn flag(&self, key: &str) -> Option<bool> {
         self.value(key).map(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     fn target(path: &str) -> [String; 6] {
-        let Route::Resource(found) = Route::parse(path) else { panic!("{path} is no resource") };
+        let Route::Resource(found) = Route::parse(path) else { panic!("{path} is not a resource") };
         [
             found.group,
             found.version,
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_decoded_and_the_first_of_a_key_wins() {
+    fn parameters_are_decoded_and_the_first_of_a_key_counts() {
         let uri: Uri = "/x?&a=1+2&a=3&b=%3D%20&c;d=1&e=%zz&f=%2&watch".parse().expect("a URI");
         let parameters = Parameters::parse(&uri);
         assert_eq!(parameters.value("a"), Some("1 2"));

@@ -1,7 +1,7 @@
-//! The simulator on sockets: TLS, HTTP/1.1 and HTTP/2 as the apiserver's listener has them.
+//! The simulator on sockets: TLS, HTTP/1.1 and HTTP/2, like the apiserver's listener.
 //!
-//! A request that gets no answer takes its whole connection with it, and an outage takes all of
-//! them; that is what clients of a failing apiserver see.
+//! A request without a response breaks its whole connection, and an outage breaks all of them, as
+//! clients of a failing apiserver see it.
 
 use std::{convert::Infallible, io, sync::Arc, sync::atomic::Ordering, time::Duration};
 
@@ -24,25 +24,25 @@ use tokio_util::sync::CancellationToken;
 use super::{Interrupted, Interruption, Simulator};
 use crate::{body::Body, tls, upstream};
 
-/// Connections at a time.
+/// The maximum number of connections.
 const CONNECTIONS_MAX: usize = 4096;
 
-/// Requests at a time on one HTTP/2 connection (S-NET-01).
+/// The maximum number of concurrent requests on one HTTP/2 connection (S-NET-01).
 const STREAMS_MAX: u32 = 100;
 
-/// How long a handshake, and later a request's head, may take (S-NET-01).
+/// The timeout for a handshake, and for a request's head (S-NET-01).
 const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
 
-/// What a connection inside the process holds in flight.
+/// The buffer size of a connection inside the process.
 const PIPE_BYTES: usize = 64 << 10;
 
-/// How long to rest when the process has no file descriptor left.
+/// The pause after the process runs out of file descriptors.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
 
 // === impl Simulator ===
 
 impl Simulator {
-    /// Accepts TLS connections for ever; dropping the future ends them all.
+    /// Accepts TLS connections forever. Dropping the future ends them all.
     pub async fn serve_tls(self, listener: TcpListener, server: tls::Server) -> Infallible {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let mut connections = JoinSet::new();
@@ -69,7 +69,7 @@ impl Simulator {
         }
     }
 
-    /// Serves one connection, whatever it runs over, until it ends or an outage breaks it.
+    /// Serves one connection over any stream, until it ends or an outage breaks it.
     pub async fn serve_stream<S>(&self, stream: S)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -92,15 +92,14 @@ impl Simulator {
         builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::select! {
-            // How a connection ended is its client's to tell.
+            // The client reports how a connection ended.
             _ = connection => {}
             () = broken.cancelled() => {}
             _ = interruptions.until(|now: &Interruption| now.resets != resets) => {}
         }
     }
 
-    /// Sends one request over a connection of its own that never leaves the process, so that it
-    /// can switch protocols.
+    /// Sends one request over a new connection inside the process, so that it can switch protocols.
     pub(super) async fn dial_and_send(
         self,
         mut request: Request<Body>,

@@ -1,6 +1,6 @@
-//! Status answers as the apiserver words them (S-ERR-01).
+//! Status responses in the apiserver's words (S-ERR-01, §12).
 //!
-//! Written apart from the proxy's own, so that one checks the other.
+//! They are separate from the proxy's own, so that one checks the other.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -8,7 +8,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use super::{json::Json, kind::ResourceType};
 use crate::{api::GroupResource, body::Body};
 
-/// A failure the apiserver would report, ready to be sent or put into an ERROR event.
+/// A failure as the apiserver reports it, for a response or an ERROR event.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Failure {
     code: u16,
@@ -22,71 +22,72 @@ pub(super) struct Failure {
 // === impl Failure ===
 
 impl Failure {
-    /// Any failure without details.
+    /// Returns a failure without details.
     pub(super) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { code, reason, message, details: None, continue_token: None, retry_after_secs: None }
     }
 
-    /// 400.
+    /// Returns a 400.
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 500 without a reason: what an error of the storage layer becomes.
+    /// Returns a 500 without a reason, as for an error of the storage layer.
     pub(super) fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
 
-    /// 401.
+    /// Returns a 401.
     pub(super) fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// 404 of an object (S-GET-07).
+    /// Returns a 404 of an object (S-GET-07).
     pub(super) fn not_found(kind: &ResourceType, name: &str) -> Self {
         let message = format!("{} \"{name}\" not found", kind.group_resource());
         Self::new(404, "NotFound", message).about(&kind.group_resource(), name)
     }
 
-    /// 404 of a resource or subresource that a known group does not have.
+    /// Returns a 404 of a resource or subresource that a known group does not have.
     pub(super) fn unknown_resource() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource")
             .with_empty_details()
     }
 
-    /// 405.
+    /// Returns a 405.
     pub(super) fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Self::new(405, "MethodNotAllowed", message).with_empty_details()
     }
 
-    /// 409 of a create.
+    /// Returns a 409 of a create.
     pub(super) fn already_exists(kind: &ResourceType, name: &str) -> Self {
         let message = format!("{} \"{name}\" already exists", kind.group_resource());
         Self::new(409, "AlreadyExists", message).about(&kind.group_resource(), name)
     }
 
-    /// 409 of a write whose precondition does not hold.
+    /// Returns a 409 of a write whose precondition does not hold.
     pub(super) fn conflict(kind: &ResourceType, name: &str, why: &str) -> Self {
         let resource = kind.group_resource();
         let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
         Self::new(409, "Conflict", message).about(&kind.group_resource(), name)
     }
 
-    /// 409 of a deletion whose precondition does not hold; names the kind, not the resource.
+    /// Returns a 409 of a deletion whose precondition does not hold. It names the kind, not the
+    /// resource.
     pub(super) fn precondition(kind: &ResourceType, name: &str, why: &str) -> Self {
         let subject = GroupResource::new(&kind.group, &kind.kind);
         let message = format!("Operation cannot be fulfilled on {subject} \"{name}\": {why}");
         Self::new(409, "Conflict", message).about(&subject, name)
     }
 
-    /// 410 (S-LIST-41, S-WATCH-14).
+    /// Returns a 410 (S-LIST-41, S-WATCH-14).
     pub(super) fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
-    /// 504 for a version the server does not know yet (S-LIST-40).
+    /// Returns a 504 for a future version (S-LIST-40).
     pub(super) fn too_large_version(
         asked: u64,
         current: u64,
@@ -107,7 +108,7 @@ impl Failure {
         failure
     }
 
-    /// The same with the delay of a second, if it is about a version that is too large.
+    /// Adds a delay of a second, if the failure is about a future version.
     pub(super) fn with_delay_of_too_large_version(mut self) -> Self {
         if let (504, Some(details)) = (self.code, &mut self.details) {
             details.set("retryAfterSeconds", 1);
@@ -115,7 +116,7 @@ impl Failure {
         self
     }
 
-    /// 422 of an object or of options.
+    /// Returns a 422 of an object or of options.
     pub(super) fn invalid(group: &str, kind: &str, name: &str, faults: &[FieldFault]) -> Self {
         let subject = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let texts: Vec<_> =
@@ -137,7 +138,7 @@ impl Failure {
         failure
     }
 
-    /// 429 or 503 with a Retry-After.
+    /// Returns a 429 or 503 with a Retry-After.
     pub(super) fn retry_later(
         code: u16,
         reason: &'static str,
@@ -150,30 +151,30 @@ impl Failure {
         failure
     }
 
-    /// The same with `"details":{}`.
+    /// Adds `"details":{}`.
     pub(super) fn with_empty_details(mut self) -> Self {
         self.details = Some(Json::Object(Vec::new()));
         self
     }
 
-    /// The same with `details` naming an object.
+    /// Adds `details` that name an object.
     pub(super) fn about(mut self, resource: &GroupResource, name: &str) -> Self {
         self.details = Some(object_details(resource, name, None));
         self
     }
 
-    /// The same with a token for going on inconsistently (S-LIST-41).
+    /// Adds a token to continue inconsistently (S-LIST-41).
     pub(super) fn continuing_with(mut self, token: String) -> Self {
         self.continue_token = Some(token);
         self
     }
 
-    /// The HTTP status.
+    /// Returns the HTTP status.
     pub(super) fn code(&self) -> u16 {
         self.code
     }
 
-    /// The Status object.
+    /// Returns the Status object.
     pub(super) fn to_json(&self) -> Json {
         let mut metadata = Json::Object(Vec::new());
         if let Some(token) = &self.continue_token {
@@ -196,7 +197,7 @@ impl Failure {
         status
     }
 
-    /// The HTTP answer.
+    /// Returns the HTTP response.
     pub(super) fn into_response(self) -> Response<Body> {
         let mut response = json_response(self.code, &self.to_json());
         if let Some(seconds) = self.retry_after_secs {
@@ -210,7 +211,7 @@ impl Failure {
     }
 }
 
-/// One thing wrong with one field.
+/// One invalid field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FieldFault {
     reason: &'static str,
@@ -221,23 +222,23 @@ pub(super) struct FieldFault {
 // === impl FieldFault ===
 
 impl FieldFault {
-    /// The field may not be set here.
+    /// Returns the fault of a field that may not be set.
     pub(super) fn forbidden(field: &'static str, why: &str) -> Self {
         Self { reason: "FieldValueForbidden", field, message: format!("Forbidden: {why}") }
     }
 
-    /// The field must be set.
+    /// Returns the fault of a missing field.
     pub(super) fn required(field: &'static str, why: &str) -> Self {
         Self { reason: "FieldValueRequired", field, message: format!("Required value: {why}") }
     }
 
-    /// The field's value is not one that may stand there.
+    /// Returns the fault of a field with an invalid value.
     pub(super) fn invalid(field: &'static str, value: &str, why: &str) -> Self {
         let message = format!("Invalid value: {value}: {why}");
         Self { reason: "FieldValueInvalid", field, message }
     }
 
-    /// The field's value is none of a fixed set.
+    /// Returns the fault of a field with a value outside a fixed set.
     pub(super) fn unsupported(field: &'static str, value: &str, supported: &[&str]) -> Self {
         let listed: Vec<_> = supported.iter().map(|value| format!("{value:?}")).collect();
         let message =
@@ -254,28 +255,28 @@ impl FieldFault {
     }
 }
 
-/// The Status that confirms a deletion without returning the object (S-WRITE-05).
+/// Returns the Status that confirms a deletion without the object (S-WRITE-05).
 pub(super) fn deleted(kind: &ResourceType, name: &str, uid: &str) -> Json {
     let mut status = success();
     status.set("details", object_details(&kind.group_resource(), name, Some(uid)));
     status
 }
 
-/// The Status of an eviction (S-WRITE-12).
+/// Returns the Status of an eviction (S-WRITE-12).
 pub(super) fn evicted() -> Json {
     let mut status = success();
     status.set("code", 201);
     status
 }
 
-/// A JSON answer with the encoder's trailing newline.
+/// Returns a JSON response with the encoder's trailing newline.
 pub(super) fn json_response(code: u16, value: &Json) -> Response<Body> {
     let mut bytes = value.to_bytes();
     bytes.push(b'\n');
     response(code, "application/json", bytes)
 }
 
-/// An answer of any media type.
+/// Returns a response of any media type.
 pub(super) fn response(
     code: u16,
     content_type: &'static str,
@@ -288,7 +289,7 @@ pub(super) fn response(
     response
 }
 
-/// The plain 404 of a path nobody serves (S-URL-12).
+/// Returns the plain 404 of an unknown path (S-URL-12).
 pub(super) fn unknown_path() -> Response<Body> {
     let mut response = response(404, "text/plain; charset=utf-8", "404 page not found\n");
     let nosniff = HeaderValue::from_static("nosniff");

@@ -1,7 +1,8 @@
-//! The simulated etcd: one revision counter, a collection per resource, a window of its history.
+//! The simulated etcd: one revision counter, a collection per resource, and a window of its
+//! history.
 //!
-//! Invariants: every change takes the next revision; a state at revision R is rebuilt only while
-//! every change above R is still in the window. Pure and synchronous: time comes in.
+//! Invariants: every change takes the next revision. A state at revision R is rebuilt only while
+//! every change above R is in the window. Pure and synchronous: time is passed in.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -24,17 +25,17 @@ use crate::{
 /// A state of one resource's objects, in LIST order (S-LIST-60).
 pub(super) type Objects = Arc<BTreeMap<ObjectKey, Shared>>;
 
-/// All collections and the revision counter they share.
+/// All collections and their common revision counter.
 #[derive(Debug)]
 pub(super) struct Store {
     revision: u64,
-    /// Revisions below this are gone for exact reads (S-LIST-41).
+    /// The revision below which exact reads fail (S-LIST-41).
     compacted: u64,
-    /// What the last progress notification told every cache (S-WATCH-32).
+    /// The revision of the last progress notification to every cache (S-WATCH-32).
     notified: u64,
     next_notification: Instant,
     notification_interval: Duration,
-    /// Where the watch caches are held back, when they are.
+    /// The revision at which the watch caches are held, if they are.
     held: Option<u64>,
     history_changes_max: usize,
     collections: HashMap<GroupResource, Collection>,
@@ -44,13 +45,13 @@ pub(super) struct Store {
 /// One resource's objects and recent changes.
 #[derive(Debug)]
 pub(super) struct Collection {
-    /// What it holds.
+    /// The resource.
     pub kind: Arc<ResourceType>,
     objects: Objects,
     history: VecDeque<Arc<Change>>,
-    /// Changes at or below this revision are no longer in the window.
+    /// The revision at or below which changes are no longer in the window.
     floor: u64,
-    /// The last revision the cache of this resource has heard of.
+    /// The last revision that the cache of this resource has received.
     known: u64,
     changed: Publisher<()>,
 }
@@ -58,27 +59,27 @@ pub(super) struct Collection {
 /// One change of one object.
 #[derive(Debug)]
 pub(super) struct Change {
-    /// The revision it took.
+    /// Its revision.
     pub revision: u64,
-    /// The object before, when there was one.
+    /// The earlier object, if any.
     pub before: Option<Shared>,
-    /// The object after, unless it was deleted.
+    /// The new object, unless it was deleted.
     pub after: Option<Shared>,
     last_state: OnceLock<Shared>,
 }
 
-/// The revision asked for is older than what is kept.
+/// The error for a revision that is no longer kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the revision is older than what is kept, which begins after {kept_after}")]
 pub(super) struct TooOld {
-    /// Only changes above this are kept.
+    /// The revision above which changes are kept.
     pub kept_after: u64,
 }
 
 // === impl Store ===
 
 impl Store {
-    /// An empty store that stands at `revision`.
+    /// Returns an empty store at `revision`.
     pub(super) fn new(
         revision: u64,
         history_changes_max: usize,
@@ -98,7 +99,7 @@ impl Store {
         }
     }
 
-    /// Begins to serve a resource; one that is served already is replaced with its objects kept.
+    /// Serves a further resource. If it is served already, its objects are kept.
     pub(super) fn register(&mut self, kind: ResourceType) {
         let (revision, name) = (self.revision, kind.group_resource());
         let kind = Arc::new(kind);
@@ -108,32 +109,32 @@ impl Store {
             .or_insert_with(|| Collection::new(kind, revision));
     }
 
-    /// The current revision.
+    /// Returns the current revision.
     pub(super) fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Revisions below this are compacted.
+    /// Returns the revision below which all is compacted.
     pub(super) fn compacted(&self) -> u64 {
         self.compacted
     }
 
-    /// Tells of each new revision.
+    /// Returns a follower of new revisions.
     pub(super) fn follow(&self) -> Follower<()> {
         self.revisions.follow()
     }
 
-    /// The collection of a resource.
+    /// Returns the collection of a resource.
     pub(super) fn collection(&self, resource: &GroupResource) -> Option<&Collection> {
         self.collections.get(resource)
     }
 
-    /// Every collection.
+    /// Returns every collection.
     pub(super) fn collections(&self) -> impl Iterator<Item = &Collection> {
         self.collections.values()
     }
 
-    /// Writes an object; the answer is the object at its new revision.
+    /// Writes an object. Returns it at its new revision.
     pub(super) fn put(
         &mut self,
         resource: &GroupResource,
@@ -152,8 +153,8 @@ impl Store {
         Some(object)
     }
 
-    /// Takes over an object of another server with the version it had there, as from a backup:
-    /// nothing is noted in the history.
+    /// Stores an object of another server with its version, as from a backup. The history has no
+    /// entry of it.
     pub(super) fn restore(&mut self, resource: &GroupResource, json: Json) -> Option<Shared> {
         let version = json.str_at(&["metadata", "resourceVersion"])?.parse().ok()?;
         let collection = self.collections.get_mut(resource)?;
@@ -162,7 +163,7 @@ impl Store {
         Some(object)
     }
 
-    /// Changes the objects of a resource at the versions they have. Its history begins here.
+    /// Changes the objects of a resource at their present versions. Its history starts here.
     pub(super) fn reshape(&mut self, resource: &GroupResource, change: impl Fn(&mut Json)) {
         let revision = self.revision;
         let Some(collection) = self.collections.get_mut(resource) else { return };
@@ -175,7 +176,7 @@ impl Store {
         collection.floor = revision;
     }
 
-    /// Deletes an object; the answer is its last state at the revision of the deletion.
+    /// Deletes an object. Returns its last state at the revision of the deletion.
     pub(super) fn remove(
         &mut self,
         resource: &GroupResource,
@@ -193,7 +194,7 @@ impl Store {
         last_state
     }
 
-    /// Forgets what exact reads below `revision` would need, as etcd's compaction does.
+    /// Drops the history that exact reads below `revision` need, as etcd's compaction does.
     pub(super) fn compact(&mut self, revision: u64) {
         self.compacted = self.compacted.max(revision.min(self.revision));
     }
@@ -206,8 +207,8 @@ impl Store {
         }
     }
 
-    /// Moves to a much higher revision without a change of the resources served here, as writes to
-    /// other resources would.
+    /// Raises the revision without a change of the resources served here, as writes to other
+    /// resources do.
     pub(super) fn skip_revisions(&mut self, count: u64, now: Instant) -> u64 {
         self.tick(now);
         self.revision += count;
@@ -215,7 +216,7 @@ impl Store {
         self.revision
     }
 
-    /// What the cache of a resource knows by now, without asking etcd.
+    /// Returns the revision of a resource's cache, without a request to etcd.
     pub(super) fn cached_revision(&mut self, resource: &GroupResource, now: Instant) -> u64 {
         self.tick(now);
         let known =
@@ -223,7 +224,7 @@ impl Store {
         known.min(self.cache_limit())
     }
 
-    /// Brings the cache of a resource up to date, as a consistent read does (S-CONS-01).
+    /// Updates the cache of a resource, as a consistent read does (S-CONS-01).
     pub(super) fn refresh_cache(&mut self, resource: &GroupResource) -> u64 {
         if let Some(collection) = self.collections.get_mut(resource) {
             collection.known = self.revision;
@@ -231,12 +232,12 @@ impl Store {
         self.revision.min(self.cache_limit())
     }
 
-    /// Holds the watch caches at the current revision: they hear of nothing later.
+    /// Holds the watch caches at the current revision. They receive nothing later.
     pub(super) fn hold_caches(&mut self) {
         self.held.get_or_insert(self.revision);
     }
 
-    /// Lets the watch caches hear of everything again.
+    /// Lets the watch caches receive everything again.
     pub(super) fn release_caches(&mut self) {
         self.held = None;
         for collection in self.collections.values() {
@@ -245,7 +246,7 @@ impl Store {
         self.revisions.change(|()| {});
     }
 
-    /// The last revision the watch caches may hear of.
+    /// Returns the last revision that the watch caches may receive.
     pub(super) fn cache_limit(&self) -> u64 {
         self.held.unwrap_or(u64::MAX)
     }
@@ -272,22 +273,22 @@ impl Collection {
         }
     }
 
-    /// The objects now.
+    /// Returns the present objects.
     pub(super) fn objects(&self) -> &Objects {
         &self.objects
     }
 
-    /// The object under a key.
+    /// Returns the object of a key.
     pub(super) fn object(&self, key: &ObjectKey) -> Option<&Shared> {
         self.objects.get(key)
     }
 
-    /// Tells of each change.
+    /// Returns a follower of changes.
     pub(super) fn follow(&self) -> Follower<()> {
         self.changed.follow()
     }
 
-    /// The objects as they were at a revision.
+    /// Returns the objects at a revision.
     pub(super) fn objects_at(&self, revision: u64) -> Result<Objects, TooOld> {
         let mut objects = self.objects.clone();
         for change in self.changes_after(revision)?.rev() {
@@ -301,7 +302,7 @@ impl Collection {
         Ok(objects)
     }
 
-    /// The changes above a revision, oldest first.
+    /// Returns the changes above a revision, oldest first.
     pub(super) fn changes_after(
         &self,
         revision: u64,
@@ -332,7 +333,7 @@ impl Change {
         Self { revision, before, after, last_state: OnceLock::new() }
     }
 
-    /// The object before, with the change's revision: what a DELETED event carries (S-WATCH-22).
+    /// Returns the earlier object with the change's revision, as in a DELETED event (S-WATCH-22).
     pub(super) fn last_state(&self, kind: &ResourceType) -> Option<Shared> {
         let before = self.before.as_ref()?;
         let last = self.last_state.get_or_init(|| Arc::new(before.at_version(kind, self.revision)));
@@ -365,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_rebuilt_while_the_window_holds_their_changes() {
+    fn states_are_rebuilt_while_the_window_has_their_changes() {
         let mut store = store();
         for name in ["a", "b"] {
             put(&mut store, name);
@@ -381,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_cache_hears_of_other_revisions_only_by_notification_or_when_asked() {
+    fn an_idle_cache_learns_other_revisions_only_by_notification_or_request() {
         let mut store = store();
         let start = Instant::now();
         put(&mut store, "a");

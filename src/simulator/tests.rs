@@ -1,4 +1,4 @@
-//! The simulator's rules, asked the way a client asks: requests in, bytes out.
+//! The simulator's rules, tested as a client sees them: requests in, bytes out.
 
 mod access;
 mod reads;
@@ -23,7 +23,7 @@ struct Bench {
     headers: HeaderMap,
 }
 
-/// An answer read whole.
+/// A whole response.
 struct Answer {
     code: u16,
     headers: HeaderMap,
@@ -43,7 +43,7 @@ impl Bench {
         Self::with(Settings::default())
     }
 
-    /// A release before WatchList.
+    /// Returns a release before WatchList.
     fn old() -> Self {
         Self::with(Settings { features: Features::OLD, ..Settings::default() })
     }
@@ -95,7 +95,7 @@ impl Bench {
         Events { body, rest: Vec::new() }
     }
 
-    /// Writes a pod as controllers would and tells its version.
+    /// Writes a pod as controllers do and returns its version.
     fn pod(&self, namespace: &str, name: &str, phase: &str) -> u64 {
         let pod = serde_json::json!({
             "metadata": {"name": name, "namespace": namespace, "labels": {"app": name}},
@@ -116,7 +116,7 @@ impl Answer {
         self.json().str_at(path).unwrap_or_default().to_owned()
     }
 
-    /// The names of a list's items, each with its namespace.
+    /// Returns the names of a list's items, each with its namespace.
     fn names(&self) -> Vec<String> {
         let json = self.json();
         let name = |item: &Json| {
@@ -134,7 +134,7 @@ impl Answer {
 // === impl Events ===
 
 impl Events {
-    /// The next event's type and name or, for bookmarks and errors, its version or message.
+    /// Returns the next event's type and name; for bookmarks and errors its version or message.
     async fn next(&mut self) -> Option<(String, String)> {
         let event = Json::parse(&self.next_bytes().await?).expect("an event");
         let object = event.get("object").expect("an object");
@@ -147,7 +147,7 @@ impl Events {
         Some((kind.to_owned(), what.unwrap_or_default().to_owned()))
     }
 
-    /// The next event's line; nothing when the stream has ended or broken.
+    /// Returns the next event's line. `None` if the stream has ended or broken.
     async fn next_bytes(&mut self) -> Option<Bytes> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -159,10 +159,10 @@ impl Events {
         }
     }
 
-    /// Asserts that nothing comes for a moment of virtual time.
+    /// Asserts that nothing arrives for a moment of virtual time.
     async fn assert_silent(&mut self) {
         let silence = timeout(Duration::from_millis(200), self.next_bytes()).await;
-        assert!(silence.is_err(), "an event or the end came: {silence:?}");
+        assert!(silence.is_err(), "an event or the end arrived: {silence:?}");
     }
 
     async fn expect(&mut self, expected: &[(&str, &str)]) {

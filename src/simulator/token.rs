@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 
 use super::status::Failure;
 
-/// Where a chunked list goes on, and at which version.
+/// The position and version at which a chunked list continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ContinueToken {
-    /// The version the pages are at; nothing: whatever is current (the inconsistent token).
+    /// The version of the pages. `None` for the current one (the inconsistent token).
     pub revision: Option<u64>,
-    /// The key of the last object sent; the next one is the first above it.
+    /// The key of the last sent object. The next page starts above it.
     pub after: String,
-    /// Who cut the page: tokens of the cache have one more slash.
+    /// The source of the page: tokens of the cache have one more slash.
     pub cut_by: CutBy,
 }
 
-/// What a page was cut from.
+/// The source of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CutBy {
     /// The watch cache.
@@ -35,7 +35,7 @@ struct Encoded {
 // === impl ContinueToken ===
 
 impl ContinueToken {
-    /// Prints it; `after` is relative to the list's prefix.
+    /// Encodes the token. `after` is relative to the list's prefix.
     pub(super) fn encode(&self) -> String {
         let encoded = Encoded {
             v: "meta.k8s.io/v1".to_owned(),
@@ -45,11 +45,11 @@ impl ContinueToken {
                 CutBy::Etcd => format!("{}\0", self.after),
             },
         };
-        // A struct of two strings and a number has no key that JSON could refuse.
+        // A struct of two strings and a number always serializes.
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&encoded).unwrap_or_default())
     }
 
-    /// Reads one that a client sent back.
+    /// Decodes a token of a client.
     pub(super) fn decode(token: &str) -> Result<Self, Failure> {
         let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|error| {
             let offset = match error {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_written_as_the_apiserver_writes_them() {
+    fn tokens_have_the_apiservers_format() {
         let after = "default/foo".to_owned();
         let token = ContinueToken { revision: Some(123), after, cut_by: CutBy::Etcd };
         let expected =
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_cannot_be_read_are_refused() {
+    fn invalid_tokens_are_refused() {
         let unclean =
             ContinueToken { revision: Some(1), after: "../x".to_owned(), cut_by: CutBy::Etcd }
                 .encode();

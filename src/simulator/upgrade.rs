@@ -1,8 +1,9 @@
-//! Requests that switch protocols: watches over WebSocket, and an echo for exec and its kin.
+//! Requests that switch protocols: watches over WebSocket, and an echo for exec and similar
+//! streams.
 //!
-//! A watch sends one text message per event (S-WATCH-45) and ignores what the client sends, save
-//! its end. Exec, attach and port-forward answer 101 and send every byte back: enough to prove
-//! that a tunnel is transparent, without a kubelet.
+//! A watch sends one text message per event (S-WATCH-45) and ignores the client's messages except
+//! the close. Exec, attach and port-forward answer 101 and echo every byte, which proves without a
+//! kubelet that a tunnel is transparent.
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -22,7 +23,7 @@ use crate::{
     websocket::{self, has_token},
 };
 
-/// What a client wants to switch to, and the connection once it has.
+/// The requested protocol, and the connection after the switch.
 pub(super) struct Switch {
     protocol: HeaderValue,
     accept: Option<HeaderValue>,
@@ -30,7 +31,7 @@ pub(super) struct Switch {
     connection: OnUpgrade,
 }
 
-/// A response's extension: its body is to be sent as messages over this connection.
+/// A response's extension: its body is sent as messages over this connection.
 #[derive(Clone)]
 pub(super) struct Messages(std::sync::Arc<std::sync::Mutex<Option<OnUpgrade>>>);
 
@@ -41,7 +42,7 @@ const READ_BYTES: usize = 1024;
 // === impl Switch ===
 
 impl Switch {
-    /// What a request's headers ask for, if anything.
+    /// Returns the protocol switch that a request's headers ask for, if any.
     pub(super) fn asked<B>(request: &mut Request<B>) -> Option<Self> {
         let headers = request.headers();
         let upgrades = has_token(headers, "upgrade");
@@ -52,12 +53,12 @@ impl Switch {
         Some(Self { protocol, accept, origin, connection: hyper::upgrade::on(request) })
     }
 
-    /// Whether the client speaks WebSocket.
+    /// Reports whether the client speaks WebSocket.
     pub(super) fn is_websocket(&self) -> bool {
         self.protocol.as_bytes().eq_ignore_ascii_case(b"websocket")
     }
 
-    /// Turns a watch's answer into messages; errors stay plain answers.
+    /// Turns a watch's response into messages. Errors stay plain responses.
     pub(super) fn send_messages(self, answer: Response<Body>) -> Response<Body> {
         if answer.status() != StatusCode::OK {
             return answer;
@@ -73,7 +74,7 @@ impl Switch {
         switched
     }
 
-    /// Switches and sends every byte back until the client ends or an outage comes.
+    /// Switches and echoes every byte until the client ends or an outage occurs.
     pub(super) fn echo(self, interruptions: Follower<Interruption>) -> Response<Body> {
         let switched = switching(&self.protocol);
         tokio::spawn(echo(self.connection, interruptions));
@@ -84,7 +85,7 @@ impl Switch {
 // === impl Messages ===
 
 impl Messages {
-    /// Sends a body's frames as messages once the client has switched.
+    /// Sends a body's frames as messages after the switch.
     pub(super) fn send(&self, body: Body) {
         let connection = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         if let Some(connection) = connection {
@@ -93,12 +94,12 @@ impl Messages {
     }
 }
 
-/// Whether a subresource is a stream of its own protocol (S-NET-04).
+/// Reports whether a subresource is a stream of its own protocol (S-NET-04).
 pub(super) fn is_stream(target: &Target) -> bool {
     matches!(target.subresource.as_deref(), Some("exec" | "attach" | "portforward"))
 }
 
-/// What such a subresource says to a client that does not switch.
+/// Returns the response to a client that does not switch.
 pub(super) fn required() -> Failure {
     Failure::bad_request("Upgrade request required")
 }
@@ -136,7 +137,7 @@ async fn send_messages(connection: OnUpgrade, mut body: Body) {
             frame = body.frame() => {
                 let message = match frame {
                     Some(Ok(frame)) => message(frame.data_ref().map_or(&[], |data| data)),
-                    // Broken: no close message, as when the connection is lost.
+                    // A broken body has no close message, as with a lost connection.
                     Some(Err(_)) => return,
                     None => websocket::CLOSE.to_vec(),
                 };
@@ -153,7 +154,7 @@ async fn send_messages(connection: OnUpgrade, mut body: Body) {
     }
 }
 
-/// One unmasked text message.
+/// Returns one unmasked text message.
 fn message(payload: &[u8]) -> Vec<u8> {
     let mut message = websocket::text_header(payload.len());
     message.extend_from_slice(payload);

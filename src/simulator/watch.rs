@@ -1,7 +1,7 @@
-//! WATCH: where it starts, what it sends and when it ends (S-WATCH-01..45).
+//! WATCH: its start, its events and its end (S-WATCH-01…45).
 //!
-//! A watch keeps no queue: it reads the changes after its cursor from the history when it is
-//! polled, and ends silently when the history has moved on (S-WATCH-24).
+//! A watch has no queue: it reads the changes after its cursor from the history when it is polled,
+//! and ends silently when the history has moved on (S-WATCH-24).
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ use crate::{
     news::{Follower, Publisher},
 };
 
-/// Answers a WATCH; only option errors are HTTP errors (S-WATCH-13).
+/// Answers a WATCH. Only option errors are HTTP errors (S-WATCH-13).
 pub(super) async fn watch(core: &Arc<Core>, call: &Call) -> Result<Response<Body>, Failure> {
     let options = call.list_options(core.settings.features, Purpose::Watch)?;
     let version = options.version(Purpose::Watch)?;
@@ -47,9 +47,9 @@ struct Following {
     kind: Arc<ResourceType>,
     version: String,
     filter: Filter,
-    /// Every change at or below this was sent.
+    /// The version up to which every change was sent.
     cursor: u64,
-    /// A bookmark comes only above this (S-WATCH-31).
+    /// The version above which bookmarks are sent (§16, S-WATCH-31).
     started_at: u64,
     bookmarks: Bookmarks,
     opened: Instant,
@@ -57,12 +57,12 @@ struct Following {
     pending: VecDeque<Bytes>,
     changed: Follower<()>,
     interruptions: Follower<Interruption>,
-    /// The interruptions there had been when the watch opened.
+    /// The interruptions before the watch opened.
     seen: Interruption,
     ended: bool,
 }
 
-/// When the next bookmark is due.
+/// The time of the next bookmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bookmarks {
     Off,
@@ -119,7 +119,7 @@ impl Following {
         match (options.send_initial_events, version) {
             (Some(true), _) => {
                 let state = state(&self.core, &self.kind, moment).await;
-                // Without a cache, too, although a list then names no delay.
+                // This also applies without a cache, although a list then has no delay.
                 let state = state.map_err(Failure::with_delay_of_too_large_version)?;
                 self.send_initial(&state);
                 if options.bookmarks {
@@ -164,7 +164,7 @@ impl Following {
         })
     }
 
-    /// Yields the next piece of the body.
+    /// Returns the next chunk of the body.
     async fn next(mut self) -> Option<(Item, Self)> {
         loop {
             if let Some(event) = self.pending.pop_front() {
@@ -227,7 +227,7 @@ impl Following {
         Ok(())
     }
 
-    /// What a change looks like through the selectors (S-WATCH-22).
+    /// Returns the event of a change as the selectors see it (S-WATCH-22).
     fn transition(&self, change: &Change) -> Option<Bytes> {
         let selected = |object: &Option<Arc<Object>>| {
             object.as_ref().filter(|object| self.filter.selects(object)).cloned()
@@ -257,7 +257,7 @@ impl Following {
         self.pending.push_back(event.into());
     }
 
-    /// Sends what the cache knows by now, unless that is where the watch started.
+    /// Sends the cache's present version, unless the watch started there.
     fn send_bookmark(&mut self) {
         let now = Instant::now();
         if self.pull().is_err() {
@@ -272,7 +272,8 @@ impl Following {
         self.bookmarks = self.next_bookmark(now);
     }
 
-    /// About once a minute, and once about two seconds before the end (S-WATCH-31).
+    /// Returns the next time: about once a minute, and about two seconds before the end
+    /// (S-WATCH-31).
     fn next_bookmark(&self, now: Instant) -> Bookmarks {
         let periodic = now + self.core.settings.bookmark_interval;
         let last = (self.opened + BOOKMARK_TICK)
@@ -297,7 +298,7 @@ const BEFORE_THE_END: Duration = Duration::from_secs(2);
 // === impl Core ===
 
 impl Core {
-    /// How long a watch stays open (S-WATCH-12).
+    /// Returns the duration of a watch (S-WATCH-12).
     fn watch_duration(&self, timeout_seconds: Option<i64>) -> Duration {
         match timeout_seconds {
             Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),

@@ -1,7 +1,6 @@
-//! CREATE, UPDATE, PATCH, DELETE: what a write does to the store and what it answers (S-WRITE-01..13).
+//! CREATE, UPDATE, PATCH, DELETE: the effect of a write on the store, and its response (§8).
 //!
-//! Each write decides and stores under one lock, so that there is nothing between its check and
-//! its change.
+//! Each write checks and stores under one lock, so no other change can come between.
 
 mod delete;
 mod metadata;
@@ -24,21 +23,21 @@ use crate::body::Body;
 
 pub(super) use delete::{delete, delete_collection};
 
-/// Which part of an object a write may change.
+/// The part of an object that a write may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// Everything but the status, where that is a subresource.
+    /// Everything but the status, if that is a subresource.
     Main,
-    /// The status alone.
+    /// The status only.
     Status,
     /// The finalizers of a namespace; everything else as `Main`.
     Finalize,
 }
 
-/// The bounds of a request body (S-WRITE-24).
+/// The maximum size of a request body (S-WRITE-24).
 pub(super) const BODY_BYTES_MAX: usize = 3 << 20;
 
-/// How often a generated name that is taken is drawn again.
+/// The maximum number of attempts to generate a free name.
 const NAME_DRAWS_MAX: usize = 8;
 
 /// Answers a POST to a collection.
@@ -113,7 +112,7 @@ pub(super) fn check_subresource(call: &Call) -> Result<(), Failure> {
     Part::of(call).map(drop)
 }
 
-/// The object the path names.
+/// Returns the object in the path.
 fn existing(store: &Store, call: &Call) -> Result<Shared, Failure> {
     let key = call.key();
     let found = store
@@ -123,14 +122,14 @@ fn existing(store: &Store, call: &Call) -> Result<Shared, Failure> {
     found.ok_or_else(|| Failure::not_found(&call.kind, key.name()))
 }
 
-/// The object as a value at the API version of the request.
+/// Returns the object as a value at the API version of the request.
 fn served(call: &Call, object: &Object) -> Json {
     let mut json = object.to_json(&call.kind);
     json.set("apiVersion", call.kind.api_version(&call.target.version));
     json
 }
 
-/// Reads a body as an object of the resource's kind, in the namespace of the path.
+/// Parses a body as an object of the resource's kind, in the namespace of the path.
 fn parse_object(call: &Call, body: &[u8]) -> Result<Json, Failure> {
     let mut json = Json::parse(body)
         .ok()
@@ -138,7 +137,7 @@ fn parse_object(call: &Call, body: &[u8]) -> Result<Json, Failure> {
         .ok_or_else(|| Failure::bad_request(not_decodable(&call.kind, &call.target.version)))?;
     let part = |name: &str| json.str_at(&[name]).filter(|text| !text.is_empty());
     let expected = call.kind.api_version(&call.target.version);
-    // Only built-in types are known without their kind.
+    // Only built-in types are accepted without their kind.
     let kind_missing = call.kind.style == Style::Custom && part("kind").is_none();
     let other = part("kind").is_some_and(|kind| kind != call.kind.kind)
         || part("apiVersion").is_some_and(|api_version| api_version != expected);
@@ -149,7 +148,7 @@ fn parse_object(call: &Call, body: &[u8]) -> Result<Json, Failure> {
     Ok(json)
 }
 
-/// Puts the path's namespace into the object, which may name no other.
+/// Sets the path's namespace in the object. It may have no other.
 fn place(call: &Call, json: &mut Json) -> Result<(), Failure> {
     let Some(namespace) = call.namespace() else {
         json.entry("metadata").remove("namespace");
@@ -175,7 +174,7 @@ fn not_decodable(kind: &ResourceType, version: &str) -> String {
     )
 }
 
-/// Gives a new object its name, drawing one when only a prefix is given.
+/// Sets the name of a new object, generated if only a prefix is given.
 fn name_new(core: &Core, store: &Store, call: &Call, json: &mut Json) -> Result<(), Failure> {
     let kind = &call.kind;
     let collection = store.collection(&kind.group_resource());
@@ -208,7 +207,7 @@ fn name_applied(call: &Call, mut json: Json) -> Json {
     json
 }
 
-/// Stores a new object unless the write is only tried.
+/// Stores a new object, unless the write is a dry run.
 fn store_new(
     core: &Core,
     store: &mut Store,
@@ -224,7 +223,7 @@ fn store_new(
         .ok_or_else(Failure::unknown_resource)
 }
 
-/// Replaces an object: conflicts, no-ops, finalizers, generation. Answers what it has become.
+/// Replaces an object: conflicts, no-ops, finalizers, generation. Returns the result.
 fn replace(
     store: &mut Store,
     call: &Call,
@@ -247,8 +246,8 @@ fn replace(
     let resource = kind.group_resource();
     let now = Instant::now();
     if metadata::is_finished(&json) {
-        // The last finalizer went: the object is gone, the answer shows its old version
-        // (S-WRITE-04).
+        // The last finalizer is removed: the object is deleted, and the response has its old
+        // version (S-WRITE-04).
         store.remove(&resource, &old.key, now);
         return Ok(Object::seal(kind, json, old.version).into());
     }
@@ -303,7 +302,8 @@ impl Part {
         }
     }
 
-    /// What is stored: the sent object with the parts this write may not change kept.
+    /// Returns the object to store: the sent one, with the parts that this write may not change
+    /// restored.
     fn merge(self, kind: &ResourceType, before: &Json, new: Json) -> Json {
         let status = |json: &Json| json.get("status").cloned();
         let with_status = |mut json: Json, status: Option<Json>| {

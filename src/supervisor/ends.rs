@@ -1,22 +1,22 @@
-//! Why workers ended, as a supervisor counts it and tells the next worker. Pure.
+//! The reasons why workers ended, counted by a supervisor for the next worker. Pure.
 
 use std::{fmt, os::unix::process::ExitStatusExt, process::ExitStatus, str::FromStr};
 
 use crate::metrics::WorkerEnd;
 
-/// How many workers ended for each reason, written as `exit=1,killed=2`.
+/// The number of ended workers by reason, written as `exit=1,killed=2`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ends([u64; WorkerEnd::ALL.len()]);
 
-/// What is not written so.
+/// The error for any other text.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is not a reason with a number")]
+#[error("{0:?} is not a reason with a number; write it as exit=1")]
 pub struct NotEnds(String);
 
-/// Sent by hand, and by a kernel that is short of memory.
+/// The signal of a forced kill, and of a kernel that is short of memory.
 const KILLED: i32 = rustix::process::Signal::KILL.as_raw();
 
-/// What a worker that ended by itself, or was ended by others, died of.
+/// Returns the reason of a worker that ended.
 pub(super) fn of(status: ExitStatus) -> WorkerEnd {
     match status.signal() {
         None => WorkerEnd::Exit,
@@ -28,12 +28,12 @@ pub(super) fn of(status: ExitStatus) -> WorkerEnd {
 // === impl Ends ===
 
 impl Ends {
-    /// One more.
+    /// Adds one.
     pub fn add(&mut self, end: WorkerEnd) {
         self.0[end as usize] += 1;
     }
 
-    /// Every reason with its number.
+    /// Returns every reason with its number.
     pub fn all(&self) -> impl Iterator<Item = (WorkerEnd, u64)> {
         WorkerEnd::ALL.iter().copied().zip(self.0)
     }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_is_told_to_the_next_worker() {
+    fn the_counts_reach_the_next_worker() {
         let mut ends = Ends::default();
         assert_eq!(ends.to_string().parse().ok(), Some(ends));
         for end in [WorkerEnd::Killed, WorkerEnd::Exit, WorkerEnd::Killed] {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_tells_what_a_worker_died_of() {
+    fn a_status_gives_the_reason() {
         // As wait(2) encodes it: the code in the second byte, a signal in the first.
         let cases = [
             (0, WorkerEnd::Exit),

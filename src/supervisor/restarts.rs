@@ -1,4 +1,4 @@
-//! When a worker that ended is started again, and as what. Pure: time is passed in.
+//! The time and role in which an ended worker is restarted. Pure: time is passed in.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -7,46 +7,46 @@ use tokio::time::Instant;
 use super::Ends;
 use crate::metrics::WorkerEnd;
 
-/// What a worker is started as.
+/// The role of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Nobody has been answered yet.
+    /// The pod's first worker: no client was answered yet.
     First,
-    /// Clients may have seen what this worker does not know of.
+    /// A later worker: clients may have seen newer versions than it has.
     Again,
-    /// It only passes on what comes, with nothing that could make it crash once more.
+    /// Safe mode: it forwards everything, without the code that could crash again.
     Safe,
 }
 
 /// The workers so far.
 #[derive(Debug, Default)]
 pub struct Restarts {
-    /// When the latest ended, oldest first.
+    /// The times of the latest crashes, oldest first.
     crashes: VecDeque<Instant>,
     started: u64,
     ends: Ends,
     safe_until: Option<Instant>,
 }
 
-/// So many crashes within [`CRASH_WINDOW`] lead to safe mode.
+/// The number of crashes within [`CRASH_WINDOW`] that lead to safe mode.
 const CRASHES_MAX: usize = 3;
 
-/// See [`CRASHES_MAX`].
+/// The period in which [`CRASHES_MAX`] applies.
 const CRASH_WINDOW: Duration = Duration::from_secs(60);
 
-/// How long safe mode lasts before another worker is given a chance.
+/// The duration of safe mode, after which a normal worker starts.
 const SAFE_MODE: Duration = Duration::from_secs(10 * 60);
 
-/// The rest before a second restart in a row; it doubles with each further one.
+/// The delay before a second restart in a row. It doubles with each further one.
 const REST: Duration = Duration::from_millis(25);
 
-/// The longest rest: clients are refused meanwhile.
+/// The maximum delay, because clients are refused during it.
 const REST_MAX: Duration = Duration::from_secs(1);
 
-/// Crashes remembered: as many as make the rest the longest.
+/// The number of stored crashes: enough to reach the maximum delay.
 const CRASHES_REMEMBERED: usize = 16;
 
-/// More doublings than these do not change [`REST_MAX`].
+/// The number of doublings beyond which [`REST_MAX`] applies.
 const REST_DOUBLINGS_MAX: usize = 8;
 
 // === impl Role ===
@@ -55,7 +55,7 @@ impl Role {
     /// Every role.
     pub const ALL: [Self; 3] = [Self::First, Self::Again, Self::Safe];
 
-    /// The word for it on a worker's command line.
+    /// Returns the word on a worker's command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::First => "first",
@@ -68,7 +68,7 @@ impl Role {
 // === impl Restarts ===
 
 impl Restarts {
-    /// What the next worker is started as.
+    /// Returns the role of the next worker.
     pub fn role(&self) -> Role {
         match (self.safe_until, self.started) {
             (Some(_), _) => Role::Safe,
@@ -77,29 +77,29 @@ impl Restarts {
         }
     }
 
-    /// A worker was started.
+    /// Records the start of a worker.
     pub fn started(&mut self) {
         self.started += 1;
     }
 
-    /// How many workers ended, each to be followed by another.
+    /// Returns the number of ended workers by reason.
     pub fn ends(&self) -> Ends {
         self.ends
     }
 
-    /// When safe mode ends, while it lasts.
+    /// Returns the end of safe mode, if it is active.
     pub fn safe_until(&self) -> Option<Instant> {
         self.safe_until
     }
 
-    /// A worker ended by itself, or could not be started; how long to rest before the next one.
+    /// Records the end of a worker, or a failed start. Returns the delay before the next one.
     pub fn crashed(&mut self, end: WorkerEnd, now: Instant) -> Duration {
         self.ends.add(end);
         while self.crashes.front().is_some_and(|&crash| now - crash >= CRASH_WINDOW) {
             self.crashes.pop_front();
         }
         self.crashes.push_back(now);
-        // What is older than the last few tells nothing more.
+        // Older ones do not change the result.
         if self.crashes.len() > CRASHES_REMEMBERED {
             self.crashes.pop_front();
         }
@@ -112,7 +112,7 @@ impl Restarts {
         }
     }
 
-    /// Safe mode is over, and what led to it forgotten.
+    /// Ends safe mode and forgets the crashes before it.
     pub fn safe_mode_ended(&mut self) {
         self.ends.add(WorkerEnd::SafeModeOver);
         self.safe_until = None;
@@ -128,7 +128,7 @@ mod tests {
         start + Duration::from_secs(seconds)
     }
 
-    /// A first worker that runs.
+    /// Returns the state with a running first worker.
     fn running() -> Restarts {
         let mut restarts = Restarts::default();
         assert_eq!(restarts.role(), Role::First);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_crash_is_mended_at_once() {
+    fn the_first_crash_is_followed_by_an_immediate_restart() {
         let mut restarts = running();
         assert_eq!(restarts.crashed(WorkerEnd::Exit, Instant::now()), Duration::ZERO);
         assert_eq!(restarts.role(), Role::Again);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_grows_to_a_second_and_no_further() {
+    fn the_delay_grows_to_a_second_and_no_further() {
         let (mut restarts, start) = (running(), Instant::now());
         let rests: Vec<u128> =
             (0..12).map(|_| restarts.crashed(WorkerEnd::Exit, start).as_millis()).collect();

@@ -1,8 +1,8 @@
-//! What of a request may be shown: readable, bounded, and none of it a secret.
+//! The part of a request that may be shown: readable, bounded, and without secrets.
 
 use crate::api::request::decoded;
 
-/// The API's own options; the value of any other parameter is not shown.
+/// The API's own options. Values of other parameters are not shown.
 const OPTIONS: &[&str] = &[
     "allowWatchBookmarks",
     "dryRun",
@@ -32,16 +32,16 @@ const OPTIONS: &[&str] = &[
     "watch",
 ];
 
-/// An option whose value says nothing to a reader.
+/// An option whose value is meaningless to a reader.
 const OPAQUE: &str = "continue";
 
-/// Characters shown of one text.
+/// The maximum length of one shown text, in characters.
 const CHARACTERS_MAX: usize = 256;
 
-/// Characters shown of a whole query.
+/// The maximum length of a shown query, in characters.
 const QUERY_MAX: usize = 1024;
 
-/// The known options of a raw query, decoded, and how many others there are.
+/// Returns the known options of a raw query, decoded, and the number of others.
 pub(super) fn query(raw: &str) -> String {
     let mut told = String::new();
     let mut others = 0_usize;
@@ -65,7 +65,7 @@ pub(super) fn query(raw: &str) -> String {
     told
 }
 
-/// A text that others chose, without what would confuse a terminal, and cut if it is long.
+/// Removes terminal control characters from outside text, and cuts it if it is long.
 pub fn shown(text: &str) -> String {
     let mut characters = text.chars();
     let plain = |c: char| if c.is_control() || is_format(c) { '\u{fffd}' } else { c };
@@ -76,7 +76,7 @@ pub fn shown(text: &str) -> String {
     told
 }
 
-/// Characters that change how others are laid out.
+/// Reports whether a character changes the layout of others.
 fn is_format(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_can_write_on_a_terminal_or_be_endless() {
+    fn no_text_can_control_a_terminal_or_be_endless() {
         assert_eq!(shown("a\u{1b}[2Jb\u{9b}\u{202e}c"), "a\u{fffd}[2Jb\u{fffd}\u{fffd}c");
         let long = shown(&"x".repeat(10_000));
         assert_eq!(long.chars().count(), CHARACTERS_MAX + 1);

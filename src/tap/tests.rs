@@ -1,4 +1,4 @@
-//! What is told to whom, and what is never told.
+//! The requests that listeners get, and the parts that are never shown.
 
 use std::time::UNIX_EPOCH;
 
@@ -35,7 +35,7 @@ async fn heard(listening: &mut Listening) -> Vec<Arc<Tapped>> {
 }
 
 #[tokio::test]
-async fn a_request_is_told_in_kubernetes_words_and_without_foreign_parameters() {
+async fn a_request_is_described_in_kubernetes_terms_and_without_foreign_parameters() {
     let tap = Tap::new(Metrics::new());
     assert!(!tap.is_watched());
     let mut listening = tap.listen(Some(Filter::default())).expect("a place");
@@ -55,7 +55,7 @@ async fn a_request_is_told_in_kubernetes_words_and_without_foreign_parameters() 
 }
 
 #[tokio::test]
-async fn only_what_is_wanted_is_told() {
+async fn only_matching_requests_are_sent() {
     let tap = Tap::new(Metrics::new());
     let some = |text: &str| Some(text.to_owned());
     let wanted = |verb: &str, resource: &str, agent: &str, by: &str| Filter {
@@ -81,7 +81,7 @@ async fn only_what_is_wanted_is_told() {
 }
 
 #[tokio::test]
-async fn a_slow_listener_loses_requests_and_learns_how_many() {
+async fn a_slow_listener_loses_requests_and_gets_their_number() {
     let metrics = Metrics::new();
     let tap = Tap::new(metrics.clone());
     let mut slow = tap.listen(Some(Filter::default())).expect("a place");
@@ -101,7 +101,7 @@ async fn listeners_are_bounded_and_places_come_back() {
     let tap = Tap::new(metrics.clone());
     let mut listening: Vec<_> =
         (0..LISTENERS_MAX).map(|_| tap.listen(None).expect("a place")).collect();
-    assert!(!tap.is_watched(), "nobody wants requests");
+    assert!(!tap.is_watched(), "no listener wants requests");
     assert!(tap.listen(None).is_err());
     assert_eq!(metrics.totals().limits[Limit::EventStreams as usize], 1);
     listening.pop();

@@ -1,7 +1,7 @@
-//! A certificate and its key in files that others replace while Listless serves.
+//! A certificate and its key in files, which are reloaded when they change.
 //!
-//! Invariant: a pair that cannot be used, such as a new certificate beside an old key, changes
-//! nothing but the log and a metric; it is looked at again when either file changes.
+//! Invariant: a pair that cannot be used, such as a new certificate with an old key, changes only
+//! the log and a metric. It is checked again when either file changes.
 
 use std::{
     fs,
@@ -18,37 +18,37 @@ use crate::{
     metrics::{Certificate, Metrics, Outcome},
 };
 
-/// Two files, and what serves their content.
+/// Two files and the server of their content.
 pub struct Files {
     certificate: PathBuf,
     key: PathBuf,
     server: Server,
-    /// When what is shown ends, if its files tell.
+    /// The expiry time of the current certificate, if readable.
     expires: Option<SystemTime>,
-    /// The content last tried, used or not; nothing of a file that cannot be read.
+    /// The last tried content, whether used or not. Empty for an unreadable file.
     seen: Content,
 }
 
 type Content = [Option<Vec<u8>>; 2];
 
-/// What looking at the files came to.
+/// The result of a check of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// They are as they were.
+    /// They are unchanged.
     Same,
-    /// Their content is shown to clients from now on.
+    /// Their content is served from now on.
     Taken,
-    /// They are not usable; what was shown before is shown on.
+    /// They are not usable; the earlier content is still served.
     Refused,
 }
 
-/// How often the files are looked at; a kubelet takes a minute to bring new ones.
+/// The period of checks. A kubelet takes about a minute to update files.
 const PERIOD: Duration = Duration::from_secs(5);
 
 // === impl Files ===
 
 impl Files {
-    /// Reads both a first time; they must be usable then.
+    /// Reads both files for the first time, when they must be usable.
     pub fn load(certificate: PathBuf, key: PathBuf) -> Result<Self, Error> {
         let leaf = Leaf::load(&certificate, &key)?;
         let expires = leaf.expires();
@@ -58,12 +58,12 @@ impl Files {
         Ok(files)
     }
 
-    /// Serves what the files hold, now and later.
+    /// Returns the server of the files' present and later content.
     pub fn server(&self) -> Server {
         self.server.clone()
     }
 
-    /// Looks at the files every few seconds until the drain begins.
+    /// Checks the files every few seconds until the drain begins.
     pub async fn follow(mut self, mut draining: Draining, metrics: Metrics) {
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -96,7 +96,7 @@ impl Files {
             }
             Err(error) => {
                 let error = Chain(&error);
-                tracing::error!(%error, "the new certificate cannot be used; the old one stays");
+                tracing::error!(%error, "cannot use the new certificate; still serving the old one");
                 Look::Refused
             }
         }
@@ -129,11 +129,11 @@ mod tests {
 
     use super::*;
 
-    /// The metric of a certificate that ends with the year 2030.
+    /// The metric of a certificate that expires at the end of 2030.
     const EXPIRY: &str =
         "listless_certificate_expiry_timestamp_seconds{certificate=\"serving\"} 1924905600";
 
-    /// A certificate and its key in PEM.
+    /// Returns a certificate and its key in PEM.
     fn pair() -> [String; 2] {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new(vec!["gateway".to_owned()]).expect("a name");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_replaced_is_served_and_what_is_broken_is_not() {
+    fn a_valid_replacement_is_served_and_a_broken_one_is_not() {
         let directory = tempfile::tempdir().expect("a directory");
         let [certificate, key] = ["tls.crt", "tls.key"].map(|name| directory.path().join(name));
         let write = |file: &PathBuf, text: &str| fs::write(file, text).expect("written");
@@ -158,7 +158,7 @@ mod tests {
 
         write(&certificate, &second[0]);
         assert_eq!(files.look(), Look::Refused, "the key is another's");
-        assert_eq!(files.look(), Look::Same, "and is complained of once");
+        assert_eq!(files.look(), Look::Same, "and it is logged once");
         assert!(Arc::ptr_eq(&server.current(), &at_first));
         write(&key, &second[1]);
         assert_eq!(files.look(), Look::Taken);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_files_are_followed_until_the_end_begins() {
+    async fn the_files_are_followed_until_the_drain_begins() {
         let directory = tempfile::tempdir().expect("a directory");
         let [certificate, key] = ["tls.crt", "tls.key"].map(|name| directory.path().join(name));
         let replace = || {
@@ -192,7 +192,7 @@ mod tests {
             crate::testing::pass(PERIOD + Duration::from_secs(1)).await;
             assert!(!Arc::ptr_eq(&server.current(), &before));
         }
-        assert!(metrics.render().contains(EXPIRY), "the certificate's end is told");
+        assert!(metrics.render().contains(EXPIRY), "the certificate's expiry time is reported");
         drain.begin(tokio::time::Instant::now());
         following.await.expect("no panic");
     }

@@ -1,4 +1,4 @@
-//! The server's side of TLS, whose certificate may be replaced while it serves.
+//! The server side of TLS, whose certificate may be replaced at run time.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -11,23 +11,23 @@ use rustls::{
 
 use super::{Error, Leaf, provider, roots};
 
-/// A listener's TLS configuration, replaceable while it serves.
+/// A listener's TLS configuration, replaceable at run time.
 #[derive(Clone)]
 pub struct Server {
     config: Arc<ArcSwap<ServerConfig>>,
-    /// Clients need a certificate of one of these, if there are any.
+    /// The authorities of required client certificates, if any.
     clients: Option<Arc<dyn ClientCertVerifier>>,
 }
 
 // === impl Server ===
 
 impl Server {
-    /// Serves `leaf`; client certificates are neither asked for nor taken.
+    /// Returns a server for `leaf` without client certificates.
     pub fn new(leaf: Leaf) -> Result<Self, Error> {
         Self::with(leaf, None)
     }
 
-    /// Serves `leaf` to holders of client certificates that an authority in this file signed.
+    /// Returns a server for `leaf` that requires client certificates of an authority in this file.
     pub fn for_clients_of(leaf: Leaf, authorities: &Path) -> Result<Self, Error> {
         let path = || authorities.to_owned();
         let read = fs::read(authorities);
@@ -50,7 +50,7 @@ impl Server {
         Ok(())
     }
 
-    /// The configuration for a connection accepted now.
+    /// Returns the configuration for a connection accepted now.
     pub fn current(&self) -> Arc<ServerConfig> {
         self.config.load_full()
     }
@@ -68,7 +68,7 @@ fn server_config(
     };
     let mut config = builder.with_single_cert(leaf.chain, leaf.key)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // Some clients open a connection per request: tickets spare them the full handshake.
+    // Some clients open a connection per request: tickets save them the full handshake.
     config.ticketer = aws_lc_rs::Ticketer::new()?;
     Ok(config)
 }

@@ -46,7 +46,7 @@ fn certificate_ends_after_a_year_and_begins_a_little_early() {
 }
 
 #[test]
-fn kept_authority_issues_certificates_that_its_old_certificate_vouches_for() {
+fn stored_authority_issues_certificates_that_its_old_certificate_trusts() {
     let directory = tempfile::tempdir().unwrap();
     let now = SystemTime::now();
     let first = Authority::load_or_create(directory.path(), &Names::of_apiserver(""), now).unwrap();
@@ -59,13 +59,13 @@ fn kept_authority_issues_certificates_that_its_old_certificate_vouches_for() {
 }
 
 #[test]
-fn kept_keys_are_readable_by_their_owner_only() {
+fn stored_keys_are_readable_by_their_owner_only() {
     let directory = tempfile::tempdir().unwrap();
     Authority::load_or_create(directory.path(), &Names::of_apiserver(""), SystemTime::now())
         .unwrap();
     let mode = |name| directory.path().join(name).metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(CA_FILE), mode(CA_KEY_FILE)), (0o600, 0o600));
-    assert_eq!(directory.path().read_dir().unwrap().count(), 2, "nothing half-written is left");
+    assert_eq!(directory.path().read_dir().unwrap().count(), 2, "no partial file is left");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn authorities_of_two_proxies_differ_in_serial_number() {
 }
 
 #[test]
-fn an_authority_for_some_names_vouches_for_no_others() {
+fn an_authority_for_some_names_is_not_valid_for_others() {
     let now = SystemTime::now();
     let names = Names::of_apiserver("cluster.local").and("10.96.0.1");
     let authority = Authority::generate_for(&names, now).unwrap();

@@ -1,4 +1,4 @@
-//! Whom clients trust: bundles of certificates, and whether one vouches for a server.
+//! The trust of clients: bundles of certificates, and their verification of a server.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -10,17 +10,17 @@ use rustls::{
 
 use super::{Error, provider, validity};
 
-/// The certificates in a text; what is no certificate is skipped.
+/// Returns the certificates in a text, and skips everything else.
 pub fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok).collect()
 }
 
-/// When a certificate ends, if that can be read.
+/// Returns the expiry time of a certificate, if readable.
 pub fn expires(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     validity::not_after(certificate)
 }
 
-/// Whether clients that trust a bundle take this chain as that of the server of that name.
+/// Reports whether clients with this bundle trust the chain for a server name.
 pub fn is_trusted(chain: &[CertificateDer<'_>], bundle: &str, name: &str, now: SystemTime) -> bool {
     let verify = || {
         let roots = Arc::new(roots(bundle.as_bytes()).ok()?);
@@ -34,7 +34,7 @@ pub fn is_trusted(chain: &[CertificateDer<'_>], bundle: &str, name: &str, now: S
     verify().is_some()
 }
 
-/// The certificates of a bundle as roots; blocks that cannot be used are skipped.
+/// Returns the certificates of a bundle as roots, and skips unusable blocks.
 pub fn roots(pem: &[u8]) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     let (added, _) =

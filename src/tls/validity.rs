@@ -1,35 +1,35 @@
-//! When a certificate ends: the one field of X.509 that monitoring asks for.
+//! The expiry time of a certificate: the one field of X.509 that monitoring needs.
 //!
-//! Reads just enough DER to find it, and trusts nothing: whether a certificate is any good is for
-//! rustls to say. What cannot be read has no end here.
+//! It parses only the necessary DER and verifies nothing; rustls verifies certificates. An
+//! unreadable certificate has no expiry time here.
 
 use std::time::SystemTime;
 
 use jiff::{civil::DateTime, tz::TimeZone};
 use rustls::pki_types::CertificateDer;
 
-/// What is left of a sequence of DER values.
+/// The rest of a sequence of DER values.
 struct Values<'a>(&'a [u8]);
 
 /// A value's tag and its content.
 type Value<'a> = (u8, &'a [u8]);
 
 const SEQUENCE: u8 = 0x30;
-/// The version, which the oldest certificates leave out.
+/// The tag of the version, which the oldest certificates omit.
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// Two digits of a year from here on are of the twentieth century (RFC 5280, section 4.1.2.5.1).
+/// The first two-digit year that belongs to the twentieth century (RFC 5280, section 4.1.2.5.1).
 const CENTURY_TURNS_AT: i16 = 50;
-/// A length is written in at most so many bytes; longer ones are of no certificate.
+/// The maximum size of a length field. Certificates have no longer ones.
 const LENGTH_BYTES_MAX: usize = 4;
 
-/// The last moment at which a certificate is valid (RFC 5280, section 4.1).
+/// Returns the last moment at which a certificate is valid (RFC 5280, section 4.1).
 pub(super) fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let mut signed = Values(Values(certificate).sequence()?);
     let mut fields = Values(signed.sequence()?);
     let (first, _) = fields.next()?;
-    // Before the validity stand the version, the serial number, the algorithm and the issuer.
+    // The version, the serial number, the algorithm and the issuer precede the validity.
     let skipped = if first == VERSION { 3 } else { 2 };
     for _ in 0..skipped {
         fields.next()?;
@@ -110,8 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_read_in_both_forms_of_time() {
-        // Years from 2050 on are written with four digits.
+    fn the_end_is_read_in_both_time_formats() {
+        // Years from 2050 have four digits.
         for year in [1999, 2031, 2049, 2050, 2077] {
             let wanted = date_time_ymd(year, 3, 4).unix_timestamp();
             let found = not_after(&ending(year)).expect("an end");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_another_form_have_no_end() {
+    fn other_time_formats_have_no_end() {
         let day = Duration::from_secs(24 * 3600);
         assert_eq!(time(UTC_TIME, "700102000000Z"), Some(SystemTime::UNIX_EPOCH + day));
         for text in ["", "Z", "7001020000Z", "700102000000", "701302000000Z", "70é02000000Z"] {
@@ -132,7 +132,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_is_no_certificate_is_mistaken_or_panics(
+        fn invalid_input_is_never_accepted_and_never_panics(
             at in 0usize..400,
             byte in any::<u8>(),
             length in 0usize..400,

@@ -1,24 +1,24 @@
-//! What a client sends through a WebSocket: pings, its end, and all else, which a watch ignores.
+//! The messages of a client: pings and the close. A watch ignores all others.
 
-/// Reads along what a client sends; holds no more than one header and one control message.
+/// A parser of client data. It stores at most one header and one control message.
 #[derive(Debug, Default)]
 pub struct Incoming {
     header: Vec<u8>,
     payload: Option<Payload>,
 }
 
-/// Something a client sent that asks for an answer.
+/// A client message that needs a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// To be answered with the same payload.
+    /// A ping. Its response has the same payload.
     Ping(Vec<u8>),
-    /// The client is done.
+    /// The client closes.
     Close,
 }
 
-/// What arrived is not what a client may send.
+/// The error for data that a client may not send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the client does not keep to the WebSocket protocol")]
+#[error("the client violates the WebSocket protocol")]
 pub struct Broken;
 
 /// The payload of the current frame.
@@ -27,7 +27,7 @@ struct Payload {
     opcode: u8,
     mask: [u8; 4],
     remaining: u64,
-    /// What came of a control message, unmasked.
+    /// The unmasked part of a control message so far.
     control: Vec<u8>,
 }
 
@@ -44,7 +44,7 @@ const MASK_BYTES: usize = 4;
 // === impl Incoming ===
 
 impl Incoming {
-    /// Reads what arrived; hands out each message that asks for an answer.
+    /// Parses a chunk and returns each message that needs a response.
     pub fn push(
         &mut self,
         mut bytes: &[u8],
@@ -75,10 +75,10 @@ impl Incoming {
 // === impl Payload ===
 
 impl Payload {
-    /// The payload that follows this header, once the header is whole.
+    /// Returns the payload behind a complete header.
     fn begin(header: &[u8]) -> Result<Option<Self>, Broken> {
         let [first, second, rest @ ..] = header else { return Ok(None) };
-        // A client masks whatever it sends, and no extension was agreed on.
+        // A client masks all its data, and no extension was negotiated.
         if first & RESERVED != 0 || second & MASKED == 0 {
             return Err(Broken);
         }
@@ -104,7 +104,7 @@ impl Payload {
         Ok(Some(Self { opcode, mask, remaining, control: Vec::new() }))
     }
 
-    /// Takes what belongs to this payload; returns the rest.
+    /// Takes the bytes of this payload and returns the rest.
     fn take<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let here = bytes.len().min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
         let (piece, rest) = bytes.split_at(here);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn pings_and_the_end_are_seen_whatever_comes_between_and_however_it_is_cut() {
+    fn pings_and_the_close_are_found_in_any_split() {
         let stream = [
             frame(0x81, &[b'x'; 300]),
             frame(0x89, b"are you there"),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_may_not_send_is_refused() {
+    fn invalid_client_data_is_refused() {
         let unmasked = vec![0x81, 1, b'x'];
         let compressed = frame(0xc1, b"x");
         let long_ping = frame(0x89, &[b'x'; 126]);

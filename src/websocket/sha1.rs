@@ -1,10 +1,10 @@
-//! SHA-1, which the WebSocket handshake asks for and nothing else here may use.
+//! SHA-1, which the WebSocket handshake needs. No other module may use it.
 
 const BLOCK_BYTES: usize = 64;
 const LENGTH_BYTES: usize = 8;
 const START: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
 
-/// The digest of a short text.
+/// Returns the digest of a short text.
 pub(super) fn digest(text: &[u8]) -> [u8; 20] {
     let mut padded = text.to_vec();
     padded.push(0x80);

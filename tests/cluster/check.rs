@@ -76,8 +76,8 @@ async fn finds_nothing_wrong(version: Version) {
     checked.is("version", "pass", version.release());
     checked.is("features", "pass", "");
     checked.is("rights", "pass", "admin may list and watch deployments.apps");
-    checked.is("webhook", "skipped", "there is no webhook of Listless");
-    checked.is("kubelets", "skipped", "no node is there");
+    checked.is("webhook", "skipped", "this cluster has no webhook of Listless");
+    checked.is("kubelets", "skipped", "there are no nodes");
     checked.is("left-out", "pass", "");
 
     let nobody = plane.kubeconfig(User::Nobody).expect("a kubeconfig");
@@ -132,7 +132,7 @@ async fn tells_broken_injectors(version: Version) {
     drop(replica);
     let gone = Checked::of(&admin, &["--namespace", "shop"]).await;
     assert_eq!(gone.code, Some(1));
-    gone.is("certificate", "skipped", "cannot be reached from here");
+    gone.is("certificate", "skipped", "is not reachable from here");
     gone.is("injection", "fail", "a pod in shop gets no sidecar");
 }
 
@@ -193,7 +193,7 @@ async fn another_authority(stage: &Stage, replica: &Replica, admin: &Path) -> Re
     let checked = Checked::of(admin, &["--webhook-configuration", webhook]).await;
     assert_eq!(checked.code, Some(1));
     checked.is("webhook", "warn", "fails closed");
-    checked.is("certificate", "fail", "shows what the caBundle does not vouch for");
+    checked.is("certificate", "fail", "shows a certificate that the caBundle does not trust");
     let request = Request::new(Method::DELETE, &format!("{WEBHOOKS}/{webhook}"));
     stage.admin.send(request).await?.successful()?;
     let checked = Checked::of(admin, &["--webhook-configuration", webhook]).await;
@@ -222,10 +222,10 @@ async fn the_charts_test_has_the_rights_it_needs_and_finds_the_injector_not_runn
     checked.is("rights", "warn", &who);
     checked.is("webhook", "fail", "has no caBundle yet");
     checked.is("injector", "fail", "0 of 1 ready");
-    checked.is("injector-rights", "pass", "it may do all 5 things it needs");
+    checked.is("injector-rights", "pass", "the injector has all 5 permissions it needs");
     checked.is("injection", "fail", "a pod in shop gets no sidecar");
     checked.is("sidecars", "pass", "");
-    checked.is("kubelets", "skipped", "no node is there");
+    checked.is("kubelets", "skipped", "there are no nodes");
     let broken = json!([{"op": "replace", "path": "/rules", "value": []}]).to_string();
     let role = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}");
     let request = Request::new(Method::PATCH, &role).body("application/json-patch+json", broken);

@@ -134,7 +134,7 @@ async fn a_bad_question_is_answered_with_what_is_wrong() {
         ("url=http://[bad", "url: "),
         ("url=/api/v1/pods&method=G%20T", "method: "),
         ("url=/api/v1/pods&method=watch", "method: \"watch\" is not an HTTP method; use GET with"),
-        ("url=/api/v1/pods&header=nothing", "\"nothing\": expected NAME: VALUE"),
+        ("url=/api/v1/pods&header=nothing", "\"nothing\": write the header as NAME: VALUE"),
     ] {
         let answer = admin.get(&format!("/api/v1/explain?{query}")).await;
         assert_eq!(answer.status, 400, "{query}");
@@ -196,7 +196,7 @@ async fn the_timeline_marks_a_replica_that_listed_anew() {
     let document = until(&admin, |document| relist(document).is_some()).await;
     let mark = relist(&document).unwrap_or_else(|| panic!("no mark: {document}"));
     let text = mark["text"].as_str().expect("a text");
-    assert!(mark["count"] == 1 && text.contains("listed anew"), "{mark}");
+    assert!(mark["count"] == 1 && text.contains("relisted"), "{mark}");
     let at = mark["at"].as_u64().expect("a time");
     let points = document["points"].as_array().expect("points");
     assert!(points.iter().any(|point| point["at"] == at), "beside its second: {document}");

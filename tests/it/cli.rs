@@ -190,7 +190,7 @@ fn local_does_not_overwrite_a_kubeconfig_it_did_not_write() {
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output.stderr);
     assert!(
-        told.contains("was not written by listless and stays as it is; name another file"),
+        told.contains("was not written by listless and is not replaced; pass another file"),
         "{told}"
     );
 }

@@ -1,4 +1,4 @@
-//! How long the workload is shown one certificate.
+//! The renewal of the listener's certificate.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn told(metrics: &Metrics) -> Option<u64> {
 }
 
 #[test]
-fn the_certificate_is_made_anew_a_month_before_it_ends() {
+fn the_certificate_is_renewed_a_month_before_it_expires() {
     let now = SystemTime::UNIX_EPOCH + DAY * 20_000;
     let names = tls::Names::of_apiserver(CLUSTER_DOMAIN);
     let authority = tls::Authority::generate_for(&names, now).unwrap();
@@ -23,7 +23,7 @@ fn the_certificate_is_made_anew_a_month_before_it_ends() {
 
     let before = now + tls::LEAF_LIFETIME - RENEWED_BEFORE_END - DAY;
     serving.renew(before).unwrap();
-    assert!(Arc::ptr_eq(&first, &serving.server.current()), "renewed a day too soon");
+    assert!(Arc::ptr_eq(&first, &serving.server.current()), "renewed a day too early");
 
     let due = before + DAY;
     serving.renew(due).unwrap();
@@ -38,7 +38,7 @@ fn the_certificate_is_made_anew_a_month_before_it_ends() {
     serving.renew(due + DAY).unwrap();
     assert!(Arc::ptr_eq(&second, &serving.server.current()), "renewed once more");
 
-    // Whoever was away for long is not shown one that has ended.
+    // A process that was suspended for long does not show an expired one.
     serving.renew(due + tls::LEAF_LIFETIME * 2).unwrap();
-    assert!(!Arc::ptr_eq(&second, &serving.server.current()), "an ended one is kept");
+    assert!(!Arc::ptr_eq(&second, &serving.server.current()), "an expired one is kept");
 }

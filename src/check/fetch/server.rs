@@ -1,4 +1,4 @@
-//! The webhook's server, asked without the apiserver: what it shows, and what it answers.
+//! Calls the webhook's server directly, for its certificate and its response.
 
 use std::{
     io,
@@ -28,9 +28,9 @@ use crate::{
     tls,
 };
 
-/// Where it is, and what it must prove to be.
+/// The address of the server and the name that it must prove.
 pub(super) struct Server {
-    /// None where that address would be another's.
+    /// The host. `None` if the address may belong to another host.
     host: Option<String>,
     port: u16,
     /// The name in its certificate.
@@ -38,25 +38,25 @@ pub(super) struct Server {
     path: String,
 }
 
-/// What of a connection failed.
+/// The failure of a connection.
 enum Broken {
-    /// Nobody was there.
+    /// No server answered.
     Unreached(String),
-    /// Somebody else was.
+    /// The server could not prove the name.
     Refused(String),
 }
 
-/// How long each step may take; the apiserver waits for five seconds in all.
+/// The timeout of each step. The apiserver waits five seconds in all.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The most of an answer that is read.
+/// The maximum size of a response.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
-/// The Service of no address of its own.
+/// The cluster IP of a headless Service.
 const HEADLESS: &str = "None";
 
 // === impl Server ===
 
 impl Server {
-    /// The server that the apiserver asks.
+    /// Returns the server that the apiserver calls.
     pub(super) fn of(
         webhook: &Webhook,
         service: Option<&Value>,
@@ -80,7 +80,7 @@ impl Server {
         }
     }
 
-    /// Shakes hands as the apiserver would.
+    /// Performs a TLS handshake as the apiserver does.
     pub(super) async fn contact(&self, bundle: &str) -> Contact {
         match self.connected(bundle).await {
             Ok(stream) => {
@@ -92,7 +92,7 @@ impl Server {
         }
     }
 
-    /// What the injector's Secret says that it shows.
+    /// Returns the certificate that the injector's Secret stores.
     pub(super) fn kept(&self, bundle: &str, secret: &Value, why: String) -> Contact {
         let decoded =
             secret["data"]["tls.crt"].as_str().and_then(|text| STANDARD.decode(text).ok());
@@ -104,7 +104,7 @@ impl Server {
         Contact::Kept { why, trusted, until: chain.first().and_then(tls::expires) }
     }
 
-    /// Asks about a pod; nothing if there is no answer.
+    /// Sends an admission review for a pod. Returns `None` without a response.
     pub(super) async fn asked(&self, bundle: &str, question: &Value) -> Option<Came> {
         let stream = self.connected(bundle).await.ok()?;
         let answer = async {
@@ -125,7 +125,7 @@ impl Server {
         Some(match timeout(PATIENCE, answer).await {
             Ok(Ok(review)) => trial::answered(&review),
             Ok(Err(error)) => Came::Refused(Chain(error.as_ref()).to_string()),
-            Err(_) => Came::Refused(format!("no answer within {PATIENCE:?}")),
+            Err(_) => Came::Refused(format!("no response within {PATIENCE:?}")),
         })
     }
 
@@ -135,13 +135,13 @@ impl Server {
         let name = ServerName::try_from(self.name.clone());
         let name = name.map_err(|error| Broken::Refused(format!("{}: {error}", self.name)))?;
         let host = self.host.as_deref().ok_or_else(|| {
-            Broken::Unreached("its Service has an address within the cluster only".to_owned())
+            Broken::Unreached("its Service has an address only within the cluster".to_owned())
         })?;
         let stream = timeout(PATIENCE, TcpStream::connect((host, self.port))).await;
         let stream = match stream {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(Broken::Unreached(error.to_string())),
-            Err(_) => return Err(Broken::Unreached(format!("nothing within {PATIENCE:?}"))),
+            Err(_) => return Err(Broken::Unreached(format!("no connection within {PATIENCE:?}"))),
         };
         shaken(config, name, stream).await
     }
@@ -154,7 +154,7 @@ async fn shaken(
 ) -> Result<TlsStream<TcpStream>, Broken> {
     match timeout(PATIENCE, TlsConnector::from(Arc::new(config)).connect(name, stream)).await {
         Ok(Ok(stream)) => Ok(stream),
-        // Who hangs up says nothing of who they are.
+        // A server that hangs up has not shown another certificate.
         Ok(Err(error)) if error.kind() != io::ErrorKind::InvalidData => {
             Err(Broken::Unreached(error.to_string()))
         }

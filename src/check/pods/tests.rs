@@ -50,7 +50,7 @@ fn injector(image: &str, version: &str) -> Injector {
 }
 
 #[test]
-fn pods_that_wait_for_the_image_fail_with_the_kubelets_word() {
+fn pods_that_wait_for_the_image_fail_with_the_kubelets_reason() {
     let mut part = pod("injector-1");
     part["metadata"]["labels"] = json!({"listless.dev/component": "injector"});
     part["status"]["containerStatuses"] =
@@ -65,11 +65,11 @@ fn pods_that_wait_for_the_image_fail_with_the_kubelets_word() {
     let expected =
         "ErrImagePull: the pod shop/injector-1; ImagePullBackOff: 2 pods, such as shop/a";
     assert_eq!(row.detail, expected);
-    assert_eq!(sidecars(&pods).result, Outcome::Pass, "that is told once");
+    assert_eq!(sidecars(&pods).result, Outcome::Pass, "reported only once");
 }
 
 #[test]
-fn an_image_is_known_to_be_had_once_it_runs() {
+fn an_image_passes_once_it_runs() {
     let own = injector("r/listless:1", "1");
     let none = counted(&[pod("plain")]);
     assert_eq!(image(&none, Some(&own)).result, Outcome::Skipped);
@@ -86,7 +86,7 @@ fn an_image_is_known_to_be_had_once_it_runs() {
 }
 
 #[test]
-fn sidecars_that_crash_fail_and_those_that_did_warn() {
+fn crashing_sidecars_fail_and_restarted_ones_warn() {
     let crashing = injected("a", "1", &waiting("CrashLoopBackOff"), 9);
     let often = injected("b", "1", &running(), RESTARTS_MANY);
     let fine = injected("c", "1", &running(), 0);
@@ -116,7 +116,7 @@ fn sidecars_of_another_version_than_the_injectors_are_out_of_date() {
 }
 
 #[test]
-fn pods_that_ask_and_have_none_are_left_out_and_others_are_not() {
+fn pods_that_request_a_sidecar_and_have_none_are_reported() {
     let with = |name: &str, part: Value| {
         let mut pod = pod(name);
         for half in ["metadata", "spec", "status"] {
@@ -139,14 +139,14 @@ fn pods_that_ask_and_have_none_are_left_out_and_others_are_not() {
     ]);
     assert_eq!(left_out(&fine, true).result, Outcome::Pass);
     let unknown = Pods::new(Err(Missing::Forbidden("no".to_owned())));
-    assert_eq!(left_out(&Ok(unknown), true).result, Outcome::Skipped, "who asks is not known");
+    assert_eq!(left_out(&Ok(unknown), true).result, Outcome::Skipped, "the namespaces are unknown");
     let row = left_out(&counted(&[with("asked", asked), pod("labelled")]), true);
     assert_eq!(row.result, Outcome::Warn);
     assert!(row.detail.ends_with("2 pods, such as till/asked"), "{row:?}");
 }
 
 #[test]
-fn kinds_beyond_the_bound_are_counted_together() {
+fn groups_beyond_the_maximum_are_counted_together() {
     let pods: Vec<_> =
         (0..100).map(|number| injected("p", &format!("v{number}"), &running(), 0)).collect();
     let Ok(counted) = counted(&pods) else { panic!("counted") };

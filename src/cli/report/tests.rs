@@ -1,4 +1,4 @@
-//! Reports as they look with no poll, three and three thousand.
+//! The text of reports with no poll, three and three thousand.
 
 use super::*;
 use crate::insight::report::{Answers, Cost, Estimate, Others, Saved, Totals};
@@ -85,18 +85,18 @@ fn three() -> Report {
 
 const NOTHING: &str = "\
 Listless 0.1.0, mode enforce, up 12.6 min
-0 requests: 0 answered from memory, 0 shared, 0 passed on, 0 refused, 0 failed; 0 were held
-saved: 0 requests and 0 B that the apiserver was not asked for
-spared, an estimate: 0.0 s of kube-apiserver's processor time, 0.0 s of etcd's
+0 requests: 0 answered from memory, 0 shared, 0 forwarded, 0 refused, 0 failed; 0 were throttled
+saved: 0 requests to the apiserver and 0 B of its responses
+estimated CPU time saved: 0.0 s in kube-apiserver, 0.0 s in etcd
 
-Nobody has asked for anything yet.
+No requests yet.
 ";
 
 const THREE: &str = "\
 Listless 0.1.0, mode enforce, up 12.6 min
-1 012 requests: 1 006 answered from memory, 0 shared, 6 passed on, 0 refused, 0 failed; 0 were held
-saved: 1 003 requests and 742 MB that the apiserver was not asked for
-spared, an estimate: 8.4 s of kube-apiserver's processor time, 0.4 s of etcd's
+1 012 requests: 1 006 answered from memory, 0 shared, 6 forwarded, 0 refused, 0 failed; 0 were throttled
+saved: 1 003 requests to the apiserver and 742 MB of its responses
+estimated CPU time saved: 8.4 s in kube-apiserver, 0.4 s in etcd
 
 1. fabric8-kubernetes-client/7.6.1 polls with consistent LISTs: list pods (namespace, labelSelector=app), every 3 s [quorum-list-polling]
    seen: 1000 LISTs without resourceVersion every 3 s
@@ -106,18 +106,18 @@ USER AGENT                       VERB  RESOURCE    SCOPE      QUERY             
 fabric8-kubernetes-client/7.6.1  list  pods        namespace  labelSelector=app     1 000   6.67     3 s  739 MB   98%   100%  medium  quorum-list-polling
 -                                get   configmaps  namespace  -                        10   6.67       -  7.4 MB     -    80%  none
 kubectl/v1.32.4                  list  pods        namespace  -                         2   6.67       -  1.5 MB     -     0%  none
-not told apart: 34 requests of about 12 other kinds
+grouped without detail: 34 requests of about 12 other kinds
 ";
 
 #[test]
-fn a_report_of_nothing_says_so() {
+fn an_empty_report_says_so() {
     assert_eq!(terminal(&empty(), 20), NOTHING);
     let text = markdown(&empty(), 20);
-    assert!(text.contains("\nNothing was found.\n") && text.ends_with("asked for anything yet.\n"));
+    assert!(text.contains("\nNone were found.\n") && text.ends_with("No requests yet.\n"));
 }
 
 #[test]
-fn a_report_of_three_fits_on_a_screen() {
+fn a_report_of_three_polls_fits_on_a_screen() {
     assert_eq!(terminal(&three(), 20), THREE);
 }
 
@@ -130,14 +130,14 @@ fn a_ticket_has_the_finding_the_fix_and_the_formula() {
         "   * Fix: Use an informer.\n",
         "| user agent | verb |",
         "| kubectl/v1.32.4 | list | pods |",
-        "Processor time is an estimate, by a formula.\n",
+        "CPU time is an estimate, by a formula.\n",
     ] {
         assert!(text.contains(part), "{part}\nis not in\n{text}");
     }
 }
 
 #[test]
-fn of_three_thousand_the_first_are_shown_and_the_rest_counted() {
+fn a_report_of_thousands_shows_the_first_and_counts_the_rest() {
     let polls = (0..3_000).map(|n| poll(&format!("agent-{n}"), "list", "pods", 3_000 - n + 2));
     let report = Report { polls: polls.collect(), ..empty() };
     let text = terminal(&report, 20);

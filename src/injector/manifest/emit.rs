@@ -1,27 +1,27 @@
-//! Values as text: YAML by indentation, or JSON between brackets.
+//! Values as text: indented YAML, or JSON between brackets.
 
 use serde_json::{Map, Value};
 
 use super::tree::{Kind, Node};
 
-/// Words that are something else than a text when they are not quoted.
+/// Words that YAML does not read as text without quotes.
 const WORDS: [&str; 11] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "~", "nan"];
 
-/// A field and its value, in lines that are indented by so many blanks.
+/// Formats a field and its value as lines with this indent.
 pub(super) fn field(name: &str, value: &Value, indent: usize) -> String {
     let mut out = String::new();
     write_field(&mut out, name, value, indent, None);
     out
 }
 
-/// An element of a list, in lines whose dash is indented by so many blanks.
+/// Formats an element of a list. The dash has this indent.
 pub(super) fn element(value: &Value, indent: usize) -> String {
     let mut out = String::new();
     write_element(&mut out, value, indent, None);
     out
 }
 
-/// A whole document, its fields in the order in which `like` has them.
+/// Formats a whole document with its fields in the order of `like`.
 pub(super) fn document(value: &Value, like: &Node) -> String {
     let mut out = String::new();
     match value {
@@ -36,7 +36,7 @@ pub(super) fn document(value: &Value, like: &Node) -> String {
     out
 }
 
-/// A value on one line.
+/// Formats a value on one line.
 pub(super) fn inline(value: &Value) -> String {
     match value {
         Value::String(text) if is_plain(text) => text.clone(),
@@ -44,7 +44,7 @@ pub(super) fn inline(value: &Value) -> String {
     }
 }
 
-/// A value as JSON in lines; all but the first are indented by so many blanks.
+/// Formats a value as JSON lines. All but the first have this indent.
 pub(super) fn json(value: &Value, indent: usize) -> String {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     text.replace('\n', &format!("\n{}", " ".repeat(indent)))
@@ -93,7 +93,7 @@ fn write_element(out: &mut String, value: &Value, indent: usize, like: Option<&N
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             write_fields(out, fields, indent + 2, like);
-            // The dash takes the place of the first field's blanks.
+            // The dash takes the place of the first field's spaces.
             out.replace_range(at + indent..at + indent + 1, "-");
         }
         other => {
@@ -110,7 +110,7 @@ fn scalar_text(value: &Value) -> String {
     }
 }
 
-/// The fields in the order of a text that has most of them; names first in new ones.
+/// Returns the fields in the order of a text that has most of them. In new ones names come first.
 fn ordered<'a>(
     fields: &'a Map<String, Value>,
     like: Option<&Node>,
@@ -125,14 +125,14 @@ fn ordered<'a>(
     ordered
 }
 
-/// The element of a list that has the same name.
+/// Returns the element of a list with the same name.
 fn alike<'a>(list: &'a Node, element: &Value) -> Option<&'a Node> {
     let Kind::Sequence(_, items) = &list.kind else { return None };
     let name = element.get("name")?;
     items.iter().find(|item| item.child("name").is_some_and(|node| node.value() == *name))
 }
 
-/// Whether a text means itself without quotes.
+/// Reports whether a text needs no quotes.
 fn is_plain(text: &str) -> bool {
     if is_amount(text) {
         return true;
@@ -147,18 +147,18 @@ fn is_plain(text: &str) -> bool {
     starts && text.chars().all(is_safe) && !text.ends_with(':') && !is_word
 }
 
-/// Whether a text is a number with a unit, and so no number.
+/// Reports whether a text is a number with a unit, which YAML reads as text.
 fn is_amount(text: &str) -> bool {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     unit.len() < text.len() && ["m", "k", "M", "G", "Ki", "Mi", "Gi", "Ti"].contains(&unit)
 }
 
-/// Whether a text can stand between single quotes.
+/// Reports whether a text can be single-quoted.
 fn is_quotable(text: &str) -> bool {
     text.contains('"') && !text.contains('\'') && text.chars().all(|c| (' '..='~').contains(&c))
 }
 
-/// Whether a text can stand in lines of its own.
+/// Reports whether a text can be a block literal.
 fn is_literal(text: &str) -> bool {
     let is_fine = |line: &str| !line.ends_with(' ') && line.chars().all(|c| c >= ' ');
     text.len() > 1

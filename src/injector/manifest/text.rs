@@ -1,7 +1,7 @@
-//! One change to a document, made in its text: everything else stays as it is written.
+//! One change to a document's text. All other text stays.
 //!
-//! What cannot be changed in its place is refused, and what was changed is for the caller to check:
-//! YAML has more corners than are seen here.
+//! Places that cannot be edited are refused, and the caller checks the result: YAML has more cases
+//! than are handled here.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::injector::patch::{Action, Operation};
 
-/// The text after one change; none if the place cannot be changed by itself.
+/// Returns the text after one change. `None` if the place cannot be edited.
 pub(super) fn edit(text: &str, root: &Node, operation: &Operation) -> Option<String> {
     let (parent, last) = operation.path.split_last()?;
     let parent = root.at(&parent)?;
@@ -58,23 +58,23 @@ impl Page<'_> {
         self.text[..at].rfind('\n').map_or(0, |newline| newline + 1)
     }
 
-    /// Behind the newline of the line in which something ends.
+    /// Returns the position behind the newline of the line in which something ends.
     fn line_end(&self, at: usize) -> usize {
         // A block of text ends behind its newline.
         let at = self.text[..at].trim_end().len();
         self.text[at..].find('\n').map_or(self.text.len(), |newline| at + newline + 1)
     }
 
-    /// Puts whole lines there.
+    /// Inserts whole lines.
     fn insert_lines(&self, at: usize, lines: &str) -> String {
         if at > 0 && !self.text[..at].ends_with('\n') {
-            // The last line of a text may lack its newline; it still does afterwards.
+            // If the last line has no newline, it has none afterwards.
             return self.with(at..at, &format!("\n{}", lines.trim_end_matches('\n')));
         }
         self.with(at..at, lines)
     }
 
-    /// How far a value is indented, if nothing but blanks stands before it.
+    /// Returns the indent of a value, if only spaces precede it.
     fn indent(&self, at: usize) -> Option<usize> {
         let before = &self.text[self.line_start(at)..at];
         before.bytes().all(|byte| byte == b' ').then_some(before.len())
@@ -84,13 +84,13 @@ impl Page<'_> {
         at - self.line_start(at)
     }
 
-    /// The dash before an element.
+    /// Returns the position of the dash before an element.
     fn dash(&self, item: &Node) -> Option<usize> {
         let before = self.text[..item.span.start].trim_end();
         before.ends_with('-').then(|| before.len() - 1)
     }
 
-    /// Where a field's value ends: behind the colon if nothing is written there.
+    /// Returns the end of a field's value, or the position behind the colon if it is empty.
     fn value_end(&self, key: &Node, value: &Node) -> usize {
         let is_written = value.span.start >= key.span.end && !value.span.is_empty();
         if is_written {
@@ -101,7 +101,7 @@ impl Page<'_> {
     }
 
     fn replace(&self, key: Option<&Node>, style: Style, old: &Node, value: &Value) -> String {
-        // What is quoted between brackets may be JSON, which knows no words without quotes.
+        // Text between brackets is quoted, because it may be JSON.
         let is_quoted = self.text[old.span.clone()].starts_with(['{', '[', '"']);
         let is_json = style == Style::Flow && is_quoted;
         let new = if is_json { value.to_string() } else { emit::inline(value) };
@@ -171,7 +171,7 @@ impl Page<'_> {
         Some(self.insert_lines(at, &emit::element(value, indent)))
     }
 
-    /// Where the comments begin that stand right above a line: they belong to what is below them.
+    /// Returns the start of the comments directly above a line. They belong to the line below.
     fn above_comments(&self, mut at: usize) -> usize {
         while at > 0 {
             let above = self.line_start(at - 1);
@@ -230,7 +230,7 @@ impl Page<'_> {
         Some(self.with(self.line_start(dash)..self.line_end(item.span.end), ""))
     }
 
-    /// Removes something between brackets, with one of the commas around it.
+    /// Removes an item between brackets, with one of the commas around it.
     fn remove_between(
         &self,
         what: Range<usize>,
@@ -244,7 +244,7 @@ impl Page<'_> {
         }
     }
 
-    /// Writes an empty list or map in place of one whose last part goes.
+    /// Replaces a list or map by an empty one after its last item is removed.
     fn empty(&self, parent: &Node, style: Style, end: usize, brackets: &str) -> String {
         if style == Style::Flow {
             return self.with(parent.span.clone(), brackets);
@@ -267,7 +267,7 @@ fn separator(lines: Option<usize>) -> String {
     lines.map_or_else(|| ", ".to_owned(), |indent| format!(",\n{}", " ".repeat(indent)))
 }
 
-/// A value between brackets: in lines where those around it are.
+/// Formats a value between brackets, on several lines if its neighbours are.
 fn value_in(value: &Value, indent: usize, in_lines: bool) -> String {
     if in_lines { emit::json(value, indent) } else { value.to_string() }
 }

@@ -1,7 +1,7 @@
-//! One YAML document as values that know where they stand in its text.
+//! One YAML document as values with their positions in the text.
 //!
-//! Read as kubectl reads it: the words and numbers of YAML 1.1, merge keys, no key twice. What the
-//! text looks like is kept, so that it can be changed in places.
+//! It is parsed as kubectl does: YAML 1.1 words and numbers, merge keys, no duplicate keys. The
+//! text's form is recorded, so that parts can be edited.
 
 use std::ops::Range;
 
@@ -10,19 +10,19 @@ use serde_json::{Map, Number, Value};
 
 use super::super::patch::Pointer;
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    /// From its first byte to behind its last; comments and blanks behind it are not its own.
+    /// The bytes of the value, without trailing comments and spaces.
     pub(super) span: Range<usize>,
-    /// The line it begins on, from 1.
+    /// The line of its start, from 1.
     pub(super) line: usize,
-    /// The column it begins at, from 1.
+    /// The column of its start, from 1.
     pub(super) column: usize,
     pub(super) kind: Kind,
 }
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     Scalar(Value),
@@ -30,16 +30,16 @@ pub(super) enum Kind {
     Mapping(Style, Vec<(Node, Node)>),
 }
 
-/// How a list or map is written.
+/// The notation of a list or map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// By its indentation.
+    /// By indentation.
     Block,
     /// Between brackets.
     Flow,
 }
 
-/// Why a text is no document.
+/// The reason why a text is not a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) line: usize,
@@ -47,9 +47,9 @@ pub(super) struct Problem {
     pub(super) text: String,
 }
 
-/// Deeper than any object that the apiserver takes.
+/// The maximum depth, beyond that of any object the apiserver accepts.
 const DEPTH_MAX: usize = 128;
-/// Aliases may not make more of a document than this many values.
+/// The maximum number of values after aliases are expanded.
 const NODES_MAX: usize = 1_000_000;
 
 /// Builds nodes from a parser's events.
@@ -62,7 +62,7 @@ struct Builder<'a> {
 // === impl Node ===
 
 impl Node {
-    /// The document of a text; none if there is nothing in it.
+    /// Parses the document of a text. `None` if the text is empty.
     pub(super) fn read(text: &str) -> Result<Option<Self>, Problem> {
         let events = Parser::new_from_str(text);
         let mut builder = Builder { events, anchors: Vec::new(), nodes: 0 };
@@ -76,7 +76,7 @@ impl Node {
         }
     }
 
-    /// The value.
+    /// Returns the value.
     pub(super) fn value(&self) -> Value {
         match &self.kind {
             Kind::Scalar(value) => value.clone(),
@@ -94,12 +94,12 @@ impl Node {
         }
     }
 
-    /// What a pointer leads to.
+    /// Returns the node at a pointer.
     pub(super) fn at(&self, pointer: &Pointer) -> Option<&Self> {
         pointer.tokens().iter().try_fold(self, |node, token| node.child(token))
     }
 
-    /// The nearest to what a pointer leads to.
+    /// Returns the nearest node to a pointer.
     pub(super) fn nearest(&self, pointer: &Pointer) -> &Self {
         let mut node = self;
         for token in pointer.tokens() {
@@ -121,7 +121,7 @@ impl Node {
         }
     }
 
-    /// The node as the name of a field.
+    /// Returns the node as a field name.
     pub(super) fn key(&self) -> String {
         match &self.kind {
             Kind::Scalar(Value::String(text)) => text.clone(),
@@ -137,7 +137,7 @@ impl Node {
 
 const MERGE: &str = "<<";
 
-/// Fields that a map takes over where it has none of that name.
+/// Merges fields into a map. Existing fields stay.
 fn merge(fields: &mut Map<String, Value>, from: &Value) {
     match from {
         Value::Object(more) => {
@@ -186,7 +186,7 @@ impl<'a> Builder<'a> {
             Event::Alias(id) => {
                 let known = self.anchors.iter().rev().find(|(known, _)| *known == id);
                 let Some((_, meant)) = known else {
-                    return Err(node.problem("an alias leads to nothing"));
+                    return Err(node.problem("an alias has no anchor"));
                 };
                 node.kind = meant.kind.clone();
                 self.nodes += size(&node);
@@ -244,7 +244,7 @@ impl<'a> Builder<'a> {
             let (event, span) = self.next()?;
             let value = self.node(event, span, depth + 1)?;
             if entries.iter().any(|(other, _)| other.key() == key.key()) {
-                return Err(key.problem(format!("{} is there twice", key.key())));
+                return Err(key.problem(format!("{} is set twice; remove one", key.key())));
             }
             entries.push((key, value));
         }
@@ -255,7 +255,7 @@ fn offset(mark: Marker) -> usize {
     mark.byte_offset().unwrap_or(0)
 }
 
-/// Where a list or map ends: with its bracket, or with what is last in it.
+/// Returns the end of a list or map: its bracket, or its last item.
 fn end(style: StructureStyle, span: Span, last: Option<usize>, start: usize) -> usize {
     match style {
         StructureStyle::Flow => offset(span.end),
@@ -282,7 +282,7 @@ impl From<StructureStyle> for Style {
     }
 }
 
-/// What an unquoted word means.
+/// Interprets an unquoted word.
 fn resolve(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,

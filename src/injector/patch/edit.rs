@@ -1,38 +1,38 @@
-//! Changes to a JSON document, as a list that can be sent, applied or made to a text.
+//! Changes of a JSON document, as a list that can be sent or applied.
 //!
-//! Invariant: an [`Editor`] records exactly what it did, so that the operations, applied in order
-//! to the document it began with, give the document it ends with.
+//! Invariant: an [`Editor`] records all its changes. Its operations, applied in order to the
+//! original document, give the final document.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value};
 
-/// Where something is in a document (RFC 6901).
+/// A position in a document (RFC 6901).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pointer(Vec<String>);
 
 /// One change (RFC 6902).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation {
-    /// Where.
+    /// The position.
     pub path: Pointer,
-    /// What.
+    /// The action.
     pub action: Action,
 }
 
-/// What is done at a place.
+/// The action of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// A new field, or an element that moves those behind it.
+    /// Adds a field, or inserts an element.
     Add(Value),
-    /// Another value for what is there.
+    /// Replaces the value.
     Replace(Value),
-    /// Away with it.
+    /// Removes the value.
     Remove,
 }
 
-/// A document being changed.
+/// A document in the course of changes.
 #[derive(Debug)]
 pub(super) struct Editor {
     document: Value,
@@ -42,13 +42,12 @@ pub(super) struct Editor {
 // === impl Pointer ===
 
 impl Pointer {
-    /// The document itself.
+    /// Returns the pointer to the document itself.
     pub fn root() -> Self {
         Self::default()
     }
 
-    /// A pointer to the field of that name, or the element of that number, in what this one points
-    /// to.
+    /// Returns the pointer to a field or an element of this value.
     #[must_use]
     pub fn child(&self, token: impl ToString) -> Self {
         let mut tokens = self.0.clone();
@@ -56,24 +55,24 @@ impl Pointer {
         Self(tokens)
     }
 
-    /// What `other` points to, if the document it is for stands here.
+    /// Returns the position of `other` if its document is placed here.
     #[must_use]
     pub fn join(&self, other: &Self) -> Self {
         Self(self.0.iter().chain(&other.0).cloned().collect())
     }
 
-    /// The names and numbers on the way.
+    /// Returns the field names and indices of the path.
     pub fn tokens(&self) -> &[String] {
         &self.0
     }
 
-    /// What contains it, and its name there; none for the document itself.
+    /// Returns the parent and the name in it. `None` for the document itself.
     pub fn split_last(&self) -> Option<(Self, &str)> {
         let (last, parents) = self.0.split_last()?;
         Some((Self(parents.to_vec()), last))
     }
 
-    /// What is there.
+    /// Returns the value at this position.
     pub fn of<'a>(&self, document: &'a Value) -> Option<&'a Value> {
         self.0.iter().try_fold(document, |value, token| match value {
             Value::Object(fields) => fields.get(token),
@@ -108,13 +107,13 @@ impl fmt::Display for Pointer {
 // === impl Operation ===
 
 impl Operation {
-    /// The same change to a document in which the one it was made for stands at `place`.
+    /// Returns the same change for a document in which its original one is at `place`.
     #[must_use]
     pub fn below(&self, place: &Pointer) -> Self {
         Self { path: place.join(&self.path), action: self.action.clone() }
     }
 
-    /// Does it; without effect where there is nothing to do it to.
+    /// Applies the change. It has no effect if the position does not exist.
     pub fn apply(&self, document: &mut Value) {
         let Some((parent, last)) = self.path.split_last() else {
             if let Action::Add(value) | Action::Replace(value) = &self.action {
@@ -202,7 +201,7 @@ impl Editor {
         self.act(path, Action::Remove);
     }
 
-    /// Makes this value of a field, whatever was there.
+    /// Sets a field to a value.
     pub(super) fn set(&mut self, path: Pointer, value: Value) {
         match path.of(&self.document) {
             Some(old) if *old == value => {}
@@ -225,8 +224,8 @@ impl Editor {
         }
     }
 
-    /// Puts elements into a list at `index`. What the list was before, if it was empty: kept or
-    /// removed fields look alike afterwards.
+    /// Inserts elements into a list at `index`. Returns the earlier list if it was empty, because a
+    /// removed and an empty field look alike afterwards.
     pub(super) fn insert(
         &mut self,
         list: &Pointer,
@@ -249,7 +248,7 @@ impl Editor {
         }
     }
 
-    /// Takes away a list or map that has nothing in it any more, unless it was so from the start.
+    /// Removes an empty list or map, unless it was empty from the start.
     pub(super) fn tidy(&mut self, path: Pointer, was: Option<&Value>) {
         let is_empty = match path.of(&self.document) {
             Some(Value::Array(elements)) => elements.is_empty(),

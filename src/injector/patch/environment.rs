@@ -1,7 +1,7 @@
-//! A container's variables: the apiserver's address, and what must not go through an HTTP proxy.
+//! A container's variables: the apiserver's address, and the exceptions from an HTTP proxy.
 //!
-//! The address goes first, so that later variables that refer to it see ours; but what the
-//! container itself sets is changed where it stands, because the last variable of a name counts.
+//! The address comes first, so that later variables can refer to it. Variables that the container
+//! sets itself are changed in place, because the last variable of a name counts.
 
 use std::collections::BTreeMap;
 
@@ -13,29 +13,29 @@ use super::{
 };
 use crate::mutants::{Mutant, is_on};
 
-/// What a container's variables were: by name, absent ones as null.
+/// The original variables of a container by name. Absent ones are null.
 pub(super) type Before = BTreeMap<String, Option<Value>>;
 
 pub(super) const HOST: &str = "KUBERNETES_SERVICE_HOST";
 pub(super) const PORT: &str = "KUBERNETES_SERVICE_PORT";
 const PORT_HTTPS: &str = "KUBERNETES_SERVICE_PORT_HTTPS";
-/// What leads to the apiserver.
+/// The variables with the apiserver's address.
 pub(super) const ADDRESS: [&str; 3] = [HOST, PORT, PORT_HTTPS];
 
 const LOOPBACK: &str = "127.0.0.1";
 const PROXIES: [&str; 6] =
     ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
-/// What every container must reach without a proxy.
+/// The hosts that every container must reach without a proxy.
 const LOCAL: [&str; 3] = [LOOPBACK, "localhost", "::1"];
 
-/// The variable of that name that counts.
+/// Returns the effective variable of a name.
 pub(super) fn variable<'a>(container: &'a Value, wanted: &str) -> Option<(usize, &'a Value)> {
     let variables = super::pod::list(container, "env");
     variables.iter().enumerate().rev().find(|(_, variable)| name(variable) == wanted)
 }
 
-/// Its value, if it is a text; a variable without one is empty.
+/// Returns its value, if it is text. A variable without a value is empty.
 pub(super) fn literal(variable: &Value) -> Option<&str> {
     if variable.get("valueFrom").is_some_and(|from| !from.is_null()) {
         return None;
@@ -43,13 +43,13 @@ pub(super) fn literal(variable: &Value) -> Option<&str> {
     Some(variable["value"].as_str().unwrap_or(""))
 }
 
-/// The value that a variable of the address must have.
+/// Returns the required value of an address variable.
 pub(super) fn wanted(variable: &str, port: u16) -> String {
     if variable == HOST { LOOPBACK.to_owned() } else { port.to_string() }
 }
 
-/// Leads a container to the sidecar. Notes in `before` what its variables were, unless it `is_led`
-/// already, and returns what its list of them was, if it was empty.
+/// Redirects a container to the sidecar. Records its original variables in `before`, unless it
+/// `is_led` already. Returns its earlier list of them if that was empty.
 pub(super) fn redirect(
     editor: &mut Editor,
     container: &Pointer,
@@ -83,7 +83,7 @@ pub(super) fn redirect(
     was
 }
 
-/// Lets no proxy stand before loopback addresses.
+/// Excludes loopback addresses from proxies.
 fn except_local(editor: &mut Editor, container: &Pointer, before: &mut Before) {
     let env = container.child("env");
     let there = |editor: &Editor, name: &&str| current(editor, container, name).is_some();
@@ -113,7 +113,7 @@ fn except_local(editor: &mut Editor, container: &Pointer, before: &mut Before) {
     }
 }
 
-/// The same for a list that only the kubelet knows: it gets another name, and is referred to.
+/// Excludes loopback addresses if only the kubelet knows the list: it is renamed, and referred to.
 fn except_besides(
     editor: &mut Editor,
     container: &Pointer,
@@ -136,7 +136,7 @@ fn except_besides(
     before.insert(renamed, None);
 }
 
-/// Gives a container back the variables it had.
+/// Restores a container's original variables.
 pub(super) fn restore(
     editor: &mut Editor,
     container: &Pointer,

@@ -1,4 +1,4 @@
-//! Where containers mount their service account, and whether a copy of it can take its place.
+//! The service account mounts of containers, and their replacement by a copy.
 
 use serde_json::Value;
 
@@ -8,22 +8,21 @@ use super::{
     sidecar,
 };
 
-/// What a container mounts where clients look for the service account.
+/// The mount at the usual path of the service account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mount<'a> {
-    /// Nothing.
+    /// None.
     Absent,
-    /// This volume, by the mount of this number.
+    /// This volume, by the mount at this index.
     Volume { volume: &'a str, index: usize },
-    /// Something that is of no use to the sidecar.
+    /// A mount that the sidecar cannot use.
     Unusable(String),
 }
 
-/// Where clients look for their service account; the apiserver mounts it there.
+/// The usual path of the service account, where the apiserver mounts it.
 pub(super) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// What a container of this pod mounts there. An error where it cannot be exchanged for a copy that
-/// changes.
+/// Returns a container's mount at that path. An error if a copy that changes cannot replace it.
 pub(super) fn of<'a>(pod: &Pod<'a>, place: &Place<'a>) -> Result<Mount<'a>, Skip> {
     let mut found = Mount::Absent;
     for (index, mount) in list(place.container, "volumeMounts").iter().enumerate() {
@@ -51,12 +50,12 @@ pub(super) fn of<'a>(pod: &Pod<'a>, place: &Place<'a>) -> Result<Mount<'a>, Skip
     })
 }
 
-/// What a volume lacks to serve as a service account: a sidecar that waited for it would keep the
-/// pod from starting.
+/// Returns the reason why a volume is no service account. A sidecar that waits for it would block
+/// the pod's start.
 fn lacks(volume: &Value) -> Option<String> {
     let lack = |what: &str| Some(format!("volume {} {what}", name(volume)));
     if let Some(secret) = volume.get("secret") {
-        // Without a list of items it holds all that a token's secret holds.
+        // Without a list of items it has all keys of a token's secret.
         return match secret["items"].as_array() {
             Some(items) if !has_path(items, "token") => lack("has no token"),
             Some(items) if !has_path(items, "ca.crt") => lack("has no ca.crt"),
@@ -85,7 +84,7 @@ fn lacks(volume: &Value) -> Option<String> {
     if has_authority { None } else { lack("has no ca.crt") }
 }
 
-/// The audience that apiservers take, unless their operator chose another one.
+/// Reports whether this is the apiserver's default audience.
 fn is_apiserver(audience: &str) -> bool {
     audience.contains("kubernetes.default.svc") || audience == "api"
 }

@@ -1,7 +1,7 @@
 //! A pod, or a pod template, as the injector reads it.
 //!
-//! Invariant: nothing is assumed of the shape beyond what [`Pod::read`] checked; what is of another
-//! shape reads as absent, and the apiserver will say what it thinks of it.
+//! Invariant: only the shape that [`Pod::read`] checks is assumed. Values of another shape count as
+//! absent, and the apiserver will reject them.
 
 use serde_json::Value;
 
@@ -11,18 +11,18 @@ use super::{
     reason::{Skip, SkipReason},
 };
 
-/// A pod whose lists are lists.
+/// A pod whose lists have the right type.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pod<'a>(&'a Value);
 
-/// Which list of a pod a container is in.
+/// The list of a pod that a container is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
     Init,
     Main,
 }
 
-/// One container, and where it is.
+/// One container and its position.
 #[derive(Clone, Debug)]
 pub(super) struct Place<'a> {
     pub(super) list: List,
@@ -30,11 +30,11 @@ pub(super) struct Place<'a> {
     pub(super) container: &'a Value,
 }
 
-/// What the sidecar's container is called.
+/// The name of the sidecar's container.
 pub const SIDECAR: &str = "listless-proxy";
 
-/// Sidecars of meshes and secret stores, and their helpers: they need the apiserver itself, some of
-/// them before any sidecar runs.
+/// The containers of meshes and secret stores, which need the apiserver itself, in part before any
+/// sidecar runs.
 const BYSTANDERS: &[&str] = &[
     "istio-proxy",
     "istio-init",
@@ -53,11 +53,11 @@ impl<'a> Pod<'a> {
     pub(super) fn read(pod: &'a Value) -> Result<Self, Skip> {
         let malformed = |what: &str| Err(Skip::because(SkipReason::Malformed, what));
         if !pod["spec"].is_object() {
-            return malformed("it has no spec");
+            return malformed("there is no spec");
         }
         for name in ["annotations", "labels"] {
             if !matches!(&pod["metadata"][name], Value::Object(_) | Value::Null) {
-                return malformed(&format!("metadata.{name} is no map"));
+                return malformed(&format!("metadata.{name} is not a map"));
             }
         }
         for name in ["containers", "initContainers", "volumes", "imagePullSecrets"] {
@@ -107,7 +107,7 @@ impl<'a> Pod<'a> {
         self.volumes().iter().find(|volume| name(volume) == wanted)
     }
 
-    /// All containers, in the order in which they start.
+    /// Returns all containers, in their start order.
     pub(super) fn places(&self) -> Vec<Place<'a>> {
         let of = |which: List| {
             let containers = self.containers(which).iter().enumerate();
@@ -116,13 +116,13 @@ impl<'a> Pod<'a> {
         of(List::Init).chain(of(List::Main)).collect()
     }
 
-    /// Where the sidecar is among the init containers.
+    /// Returns the index of the sidecar among the init containers.
     pub(super) fn sidecar(&self) -> Option<usize> {
         self.containers(List::Init).iter().position(|container| name(container) == SIDECAR)
     }
 
-    /// The containers that find the sidecar running, apart from itself and from those that are
-    /// never led to it. A sidecar that is not there yet will run before all others.
+    /// Returns the containers that start after the sidecar, except itself and those that are never
+    /// redirected. A sidecar that is still missing will start first.
     pub(super) fn served(&self) -> Vec<Place<'a>> {
         let sidecar = self.sidecar();
         let mut places = self.places();
@@ -135,8 +135,7 @@ impl<'a> Pod<'a> {
         places
     }
 
-    /// Whether every container asks for exactly what it may use, so that none is evicted for
-    /// others.
+    /// Reports whether the pod's quality of service class is Guaranteed.
     pub(super) fn is_guaranteed(&self) -> bool {
         self.places().iter().all(|place| {
             let resources = &place.container["resources"];
@@ -152,10 +151,10 @@ impl<'a> Pod<'a> {
         })
     }
 
-    /// The user of all containers, if they all declare the same one and it is not root.
+    /// Returns the common user of all containers, if all declare the same one and it is not root.
     ///
-    /// As long as they do, tokens are readable by that user alone; another user beside them, and
-    /// the kubelet makes them readable by everybody.
+    /// With a common user the kubelet makes tokens readable by that user only. With several users
+    /// it makes them readable by everybody.
     pub(super) fn common_user(&self) -> Option<i64> {
         let of = |context: &Value| context["runAsUser"].as_i64();
         let of_pod = of(&self.spec()["securityContext"]);
@@ -171,8 +170,8 @@ fn check_list(value: &Value, field: &str) -> Result<(), Skip> {
     match value {
         Value::Null => Ok(()),
         Value::Array(elements) if elements.iter().all(Value::is_object) => Ok(()),
-        Value::Array(_) => malformed(&format!("{field} has elements that are no maps")),
-        _ => malformed(&format!("{field} is no list")),
+        Value::Array(_) => malformed(&format!("{field} has elements that are not maps")),
+        _ => malformed(&format!("{field} is not a list")),
     }
 }
 
@@ -199,12 +198,12 @@ impl Place<'_> {
     }
 }
 
-/// A list's elements; none if it is absent.
+/// Returns a list's elements. Empty if it is absent.
 pub(super) fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
     value[field].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The name of a container, volume, variable or mount.
+/// Returns the name of a container, volume, variable or mount.
 pub(super) fn name(value: &Value) -> &str {
     value["name"].as_str().unwrap_or("")
 }

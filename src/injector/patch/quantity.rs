@@ -1,6 +1,6 @@
-//! Quantities as Kubernetes writes them, as numbers to compare.
+//! Kubernetes quantities as comparable numbers.
 
-/// Longer units first: `Ki` is not `K` with something behind it.
+/// The units, longer names first: `Ki` is not `K` with a suffix.
 const UNITS: [(&str, f64); 12] = [
     ("Ki", 1024.0),
     ("Mi", 1024.0 * 1024.0),
@@ -16,7 +16,7 @@ const UNITS: [(&str, f64); 12] = [
     ("", 1.0),
 ];
 
-/// The number a quantity stands for; none if it is no positive quantity.
+/// Returns the number of a positive quantity. `None` for any other text.
 pub(super) fn parse(text: &str) -> Option<f64> {
     let (unit, factor) = UNITS.iter().find(|(unit, _)| text.ends_with(unit))?;
     let number = text.strip_suffix(unit)?;

@@ -1,10 +1,10 @@
-//! Why a pod is left as it is, and what its owner should know of one that is not.
+//! The reasons why a pod is skipped, and the notes for the owner of an injected one.
 
 use std::fmt;
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $name:literal: $sentence:literal),+ $(,)?) => {
-        /// Why a pod is left as it is.
+        /// The reason why a pod is skipped.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum SkipReason { $($(#[$doc])* $variant),+ }
 
@@ -12,12 +12,12 @@ macro_rules! reasons {
             /// Every reason.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The reason as metrics, audit annotations and files name it.
+            /// Returns the reason's name in metrics, audit annotations and files.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
 
-            /// The reason as a sentence.
+            /// Returns the reason as a sentence.
             pub fn sentence(self) -> &'static str {
                 match self { $(Self::$variant => $sentence),+ }
             }
@@ -26,67 +26,68 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// It, or its template, says no.
-    OptedOut = "opted_out": "listless.dev/inject says no",
-    /// Its namespace is the system's or the injector's own.
-    SystemNamespace = "system_namespace": "pods of this namespace are left alone",
+    /// The pod or its template opted out.
+    OptedOut = "opted_out": "listless.dev/inject disables injection",
+    /// Its namespace is a system namespace or the injector's own.
+    SystemNamespace = "system_namespace": "pods of this namespace are never injected",
     /// Its loopback addresses are the node's.
-    HostNetwork = "host_network": "the pod uses the node's network, where 127.0.0.1 is everybody's",
-    /// There is no image for it.
+    HostNetwork = "host_network": "the pod uses the node's network, where all pods share 127.0.0.1",
+    /// There is no image for Windows.
     Windows = "windows": "the pod is for Windows nodes",
     /// A kubelet runs it from a file.
     MirrorPod = "mirror_pod": "the pod mirrors a static pod, which admission cannot change",
-    /// It is as it should be.
-    AlreadyInjected = "already_injected": "the sidecar is there",
-    /// It says that it was injected, and has no sidecar.
+    /// The sidecar is present and needs no change.
+    AlreadyInjected = "already_injected": "the sidecar is already present",
+    /// It records an injection, but has no sidecar.
     IncompleteInjection = "incomplete_injection":
-        "listless.dev/status is there and the sidecar is not; run listless uninject on the manifest",
-    /// Nothing in it has a service account's token.
+        "listless.dev/status is present, but the sidecar is missing; run listless uninject on the \
+         manifest",
+    /// No container has a service account's token.
     NoServiceAccountMount = "no_service_account_mount": "no container mounts a service account",
-    /// A token that is mounted as a single file cannot change.
+    /// A token that is mounted as a single file is never updated.
     SubpathMount = "subpath_mount": "a container mounts single files of the service account",
-    /// What is mounted there has no token for the apiserver, or no authority.
+    /// The mounted volume has no token for the apiserver, or no authority.
     UnusableServiceAccount = "unusable_service_account":
-        "what is mounted as the service account lacks a token for the apiserver or ca.crt",
-    /// Its containers go to different apiservers.
+        "the mounted service account lacks a token for the apiserver or ca.crt",
+    /// Its containers use different apiservers.
     ConflictingApiserverEnv = "conflicting_apiserver_env":
-        "containers are told different addresses of the apiserver, or one that cannot be copied",
-    /// A container listens where the sidecar would.
+        "containers have different addresses of the apiserver, or one that cannot be copied",
+    /// A container listens on a port of the sidecar.
     PortTaken = "port_taken": "a container declares a port that the sidecar needs",
     /// Its containers see each other's files and memory.
     SharedProcessNamespace = "shared_process_namespace":
         "the pod's containers share processes and could read the sidecar's keys; allow it with \
          listless.dev/share-process-namespace: allow",
-    /// Something else has the name of the sidecar or of one of its volumes.
-    NameTaken = "name_taken": "a container or volume has a name that is the sidecar's",
-    /// What it wishes cannot be understood or had.
+    /// The sidecar's name, or that of one of its volumes, is in use.
+    NameTaken = "name_taken": "a container or volume already uses one of the sidecar's names",
+    /// An annotation is invalid or not possible.
     InvalidAnnotation = "invalid_annotation": "an annotation cannot be used",
-    /// It is no pod, or the apiserver would refuse it.
+    /// The object is not a pod, or the apiserver would refuse it.
     Malformed = "malformed": "this is not a pod that can be changed",
 }
 
-/// A pod that is left as it is.
+/// A skipped pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skip {
-    /// Why.
+    /// The reason.
     pub reason: SkipReason,
-    /// What exactly, if the reason does not say it all.
+    /// The detail, if the reason is not enough.
     pub detail: Option<String>,
 }
 
-/// What the owner of an injected pod should know.
+/// A note for the owner of an injected pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// This container may not use the service account at all, and so not the sidecar.
+    /// The container may use another way than its service account, which bypasses the sidecar.
     KubeconfigPresent {
         /// The container.
         container: String,
     },
-    /// What this container mounts as its service account has no use; it was left alone.
+    /// The container's service account mount is not usable; the container is unchanged.
     VolumeLeftAlone {
         /// The container.
         container: String,
-        /// What is missing.
+        /// The missing part.
         detail: String,
     },
 }
@@ -115,7 +116,7 @@ impl fmt::Display for Skip {
 // === impl Note ===
 
 impl Note {
-    /// The note as audit annotations and files name it.
+    /// Returns the note's name in audit annotations and files.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::KubeconfigPresent { .. } => "kubeconfig_present",
@@ -129,11 +130,11 @@ impl fmt::Display for Note {
         match self {
             Self::KubeconfigPresent { container } => write!(
                 f,
-                "container {container} is told of a kubeconfig or another apiserver; what it sends \
-                 there does not pass Listless"
+                "container {container} has a kubeconfig or another apiserver's address; requests \
+                 it sends there bypass Listless"
             ),
             Self::VolumeLeftAlone { container, detail } => {
-                write!(f, "container {container} is left alone: {detail}")
+                write!(f, "container {container} is unchanged: {detail}")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! When a pod is left as it is.
+//! The conditions under which a pod is skipped.
 
 use serde_json::{Value, json};
 
@@ -13,10 +13,10 @@ use super::{
 /// The annotation of pods that a kubelet runs from files.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const OS_LABELS: [&str; 2] = ["kubernetes.io/os", "beta.kubernetes.io/os"];
-/// Variables that lead a client past the service account.
+/// The variables that make a client ignore the service account.
 const ELSEWHERE: [&str; 2] = ["KUBECONFIG", "KUBERNETES_MASTER"];
 
-/// Pods that nobody wants changed.
+/// Skips pods that must not be changed.
 pub(super) fn unwanted(pod: &Pod<'_>, namespace: &str, settings: &Settings) -> Result<(), Skip> {
     if settings::wish(pod)? == Wish::No {
         return Err(SkipReason::OptedOut.into());
@@ -30,7 +30,7 @@ pub(super) fn unwanted(pod: &Pod<'_>, namespace: &str, settings: &Settings) -> R
     Ok(())
 }
 
-/// Pods that a sidecar cannot serve, or not safely.
+/// Skips pods that a sidecar cannot serve, or not safely.
 pub(super) fn unfit(pod: &Pod<'_>) -> Result<(), Skip> {
     let spec = pod.spec();
     if spec["hostNetwork"] == json!(true) {
@@ -67,7 +67,7 @@ fn is_windows(spec: &Value) -> bool {
         })
 }
 
-/// Pods in which something else has the sidecar's names or ports.
+/// Skips pods in which the sidecar's names or ports are in use.
 pub(super) fn taken(pod: &Pod<'_>, port: u16) -> Result<(), Skip> {
     if let Some(taken) = sidecar::taken_name(pod) {
         return Err(Skip::because(SkipReason::NameTaken, taken));
@@ -79,7 +79,7 @@ pub(super) fn taken(pod: &Pod<'_>, port: u16) -> Result<(), Skip> {
     }
 }
 
-/// Pods whose containers were told addresses that one sidecar cannot stand for.
+/// Skips pods whose containers have apiserver addresses that one sidecar cannot serve.
 pub(super) fn conflicts(redirected: &[Place<'_>], port: u16) -> Result<(), Skip> {
     let conflict = |detail| Err(Skip::because(SkipReason::ConflictingApiserverEnv, detail));
     let Some(first) = redirected.first().map(|place| place.container) else { return Ok(()) };
@@ -97,22 +97,25 @@ pub(super) fn conflicts(redirected: &[Place<'_>], port: u16) -> Result<(), Skip>
     }
     let is_ours = |name: &str| told(first, name).and_then(literal) == Some(&*wanted(name, port));
     if is_ours(HOST) && is_ours(PORT) {
-        return conflict(format!("{} is led to the sidecar's own port already", name(first)));
+        return conflict(format!(
+            "{} already uses the sidecar's own port as the apiserver",
+            name(first)
+        ));
     }
     Ok(())
 }
 
-/// Whether a container was told the same address as this sidecar.
+/// Reports whether a container has the same apiserver address as this sidecar.
 pub(super) fn is_for(container: &Value, sidecar: &Value) -> bool {
     ADDRESS.iter().all(|name| is_same(told(container, name), told(sidecar, name)))
 }
 
-/// Whether a container was made to believe that it is in no cluster.
+/// Reports whether a container's variables hide the cluster from it.
 pub(super) fn has_left_the_cluster(container: &Value) -> bool {
     told(container, HOST).and_then(literal) == Some("")
 }
 
-/// Whether a container was told of another way to an apiserver.
+/// Reports whether a container has another way to an apiserver.
 pub(super) fn has_kubeconfig(container: &Value) -> bool {
     let is_told =
         |name: &str| variable(container, name).is_some_and(|(_, v)| literal(v) != Some(""));

@@ -1,7 +1,7 @@
-//! What the injector was told, and what a pod's annotations make of it.
+//! The injector's settings, and the pod's annotations that override them.
 //!
-//! An annotation that cannot be understood is never guessed at: the pod is left as it is, which is
-//! better than a sidecar that does not start.
+//! An invalid annotation is never guessed: the pod is skipped, which is better than a sidecar that
+//! does not start.
 
 use std::path::Path;
 
@@ -14,61 +14,61 @@ use super::{
 };
 use crate::{api::version::Freshness, config::Config, policy::Mode};
 
-/// What all pods get, unless they say otherwise.
+/// The settings for all pods, which annotations can override.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The sidecar's image.
     pub image: String,
-    /// Secrets that the image is pulled with; they must be in the pod's namespace.
+    /// The image pull secrets, which must be in the pod's namespace.
     pub image_pull_secrets: Vec<String>,
-    /// The version to note in the pod.
+    /// The version that is recorded in the pod.
     pub version: String,
-    /// Which of several injectors this is.
+    /// The revision: the name of this injector among several.
     pub revision: String,
-    /// Where the sidecar listens on loopback, beside two ports for probes and operators.
+    /// The sidecar's port on loopback. It uses two more for probes and operators.
     pub port: u16,
-    /// Whether the sidecar acts.
+    /// The sidecar's mode.
     pub mode: Mode,
-    /// How fresh its answers are.
+    /// The freshness of its responses.
     pub freshness: Freshness,
-    /// What the sidecar may use.
+    /// The sidecar's resources.
     pub resources: Resources,
-    /// Namespaces whose pods are left alone.
+    /// Namespaces whose pods are never injected.
     pub excluded_namespaces: Vec<String>,
-    /// What the pods come from.
+    /// The origin of the pods.
     pub origin: Origin,
 }
 
-/// Where a pod is met.
+/// The origin of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// On its way into the cluster: its service account is mounted.
+    /// Admission: the service account is already mounted.
     Admission,
-    /// In a file: the apiserver will mount its service account where nothing else is mounted.
+    /// A manifest: the apiserver will mount the service account later.
     Manifest,
 }
 
-/// Requests and limits, in Kubernetes' notation.
+/// Requests and limits, in Kubernetes notation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resources {
-    /// Processor time asked for.
+    /// The CPU request.
     pub cpu_request: String,
-    /// The most processor time.
+    /// The CPU limit.
     pub cpu_limit: String,
-    /// Memory asked for.
+    /// The memory request.
     pub memory_request: String,
-    /// The most memory; half of it is for objects.
+    /// The memory limit. Half of it is for objects.
     pub memory_limit: String,
 }
 
-/// What one pod gets.
+/// The settings of one pod.
 #[derive(Debug)]
 pub(super) struct Choice {
     pub(super) image: String,
     pub(super) port: u16,
     pub(super) mode: Mode,
     pub(super) resources: Resources,
-    /// The configuration, unless the pod has one of its own.
+    /// The generated configuration. `None` if the pod has its own.
     pub(super) generated_config: Option<String>,
 }
 
@@ -84,18 +84,18 @@ const CPU_LIMIT: &str = "listless.dev/cpu-limit";
 const MEMORY_REQUEST: &str = "listless.dev/memory-request";
 const MEMORY_LIMIT: &str = "listless.dev/memory-limit";
 
-/// Below this the sidecar has no room for objects.
+/// The minimum memory limit. Below it there is no room for objects.
 const MEMORY_LIMIT_MIN: f64 = 48.0 * 1024.0 * 1024.0;
-/// The processor time of a sidecar in a pod that is guaranteed what it asks for.
+/// The CPU of a sidecar in a Guaranteed pod.
 const GUARANTEED_CPU: &str = "100m";
-/// Where a sidecar answers probes, beside its port.
+/// The sidecar's port for probes.
 pub(super) const HEALTH_PORT: u16 = 16020;
-/// Where it shows an operator what it does, on loopback.
+/// The sidecar's port for operators, on loopback.
 pub(super) const ADMIN_PORT: u16 = 16021;
-/// Longer names exist in no registry.
+/// The maximum length of an image reference.
 const IMAGE_LENGTH_MAX: usize = 512;
 
-/// What an annotation or label says of injection.
+/// The injection wish of an annotation or label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Yes,
@@ -124,14 +124,14 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether sidecars of these settings would start.
+    /// Checks that sidecars with these settings would start.
     pub fn check(&self) -> Result<(), Skip> {
         let invalid = |detail: &str| Err(Skip::because(SkipReason::InvalidAnnotation, detail));
         if !is_image(&self.image) {
-            return invalid("that is no image's name");
+            return invalid("this is not an image reference");
         }
         if !is_free(self.port) {
-            return invalid(&format!("ports {HEALTH_PORT} and {ADMIN_PORT} are for other things"));
+            return invalid(&format!("ports {HEALTH_PORT} and {ADMIN_PORT} are reserved"));
         }
         self.resources.check()
     }
@@ -151,7 +151,7 @@ impl Default for Resources {
 // === impl Choice ===
 
 impl Choice {
-    /// The settings with what the pod's annotations change.
+    /// Returns the settings with the pod's annotations applied.
     pub(super) fn of(pod: &Pod<'_>, settings: &Settings) -> Result<Self, Skip> {
         let mut resources = settings.resources.clone();
         for (name, value) in [
@@ -180,7 +180,10 @@ impl Choice {
             Some(own) => {
                 mode_of_own = Some(own_mode(own)?);
                 if mode.is_some() || freshness.is_some() {
-                    let detail = format!("{CONFIG} is there, so {MODE} and {FRESHNESS} go into it");
+                    let detail = format!(
+                        "{CONFIG} is set, so set the mode and freshness there and \
+                                          remove {MODE} and {FRESHNESS}"
+                    );
                     return Err(Skip::because(SkipReason::InvalidAnnotation, detail));
                 }
                 None
@@ -196,12 +199,12 @@ impl Choice {
     }
 }
 
-/// Whether the pod's owner allowed what other containers could then see.
+/// Reports whether the pod's owner allowed a shared process namespace.
 pub(super) fn may_share_processes(pod: &Pod<'_>) -> Result<bool, Skip> {
     Ok(one_of(pod, SHARE_PROCESSES, &[("allow", ())])?.is_some())
 }
 
-/// What the pod says of injection: its label and its annotation; a no counts more.
+/// Returns the wish of the pod's label and annotation. A refusal takes precedence.
 pub(super) fn wish(pod: &Pod<'_>) -> Result<Wish, Skip> {
     let wishes = [pod.label(INJECT), pod.annotation(INJECT)];
     let mut said = Wish::Silent;
@@ -210,7 +213,7 @@ pub(super) fn wish(pod: &Pod<'_>) -> Result<Wish, Skip> {
             "false" | "disabled" => return Ok(Wish::No),
             "true" | "enabled" => said = Wish::Yes,
             other => {
-                let detail = format!("{INJECT} is {other:?}; expected \"true\" or \"false\"");
+                let detail = format!("{INJECT} is {other:?}; set \"true\" or \"false\"");
                 return Err(Skip::because(SkipReason::InvalidAnnotation, detail));
             }
         }
@@ -226,17 +229,17 @@ const FRESHNESSES: [(&str, Freshness); 4] = [
     ("any", Freshness::Any),
 ];
 
-/// The mode of that name.
+/// Returns the mode of a name.
 pub fn mode_named(wanted: &str) -> Option<Mode> {
     MODES.iter().find(|(name, _)| *name == wanted).map(|(_, mode)| *mode)
 }
 
-/// The freshness of that name.
+/// Returns the freshness of a name.
 pub fn freshness_named(wanted: &str) -> Option<Freshness> {
     FRESHNESSES.iter().find(|(name, _)| *name == wanted).map(|(_, freshness)| *freshness)
 }
 
-/// The mode as annotations and the configuration name it.
+/// Returns the mode's name in annotations and the configuration.
 pub(super) fn mode_name(mode: Mode) -> &'static str {
     MODES.iter().find(|(_, value)| *value == mode).map_or("", |(name, _)| name)
 }
@@ -256,7 +259,7 @@ fn one_of<T: Copy>(pod: &Pod<'_>, name: &str, values: &[(&str, T)]) -> Result<Op
         return Ok(Some(*value));
     }
     let words: Vec<_> = values.iter().map(|(word, _)| *word).collect();
-    let detail = format!("{name} is {wished:?}; expected one of {}", words.join(", "));
+    let detail = format!("{name} is {wished:?}; set one of {}", words.join(", "));
     Err(Skip::because(SkipReason::InvalidAnnotation, detail))
 }
 
@@ -266,8 +269,8 @@ fn port(pod: &Pod<'_>) -> Result<Option<u16>, Skip> {
         Some(port) => Ok(Some(port)),
         None => {
             let detail = format!(
-                "{PORT} is {wished:?}; expected a number from 1024 to 65535 other than \
-                 {HEALTH_PORT} and {ADMIN_PORT}"
+                "{PORT} is {wished:?}; set a number from 1024 to 65535 other than {HEALTH_PORT} \
+                 and {ADMIN_PORT}"
             );
             Err(Skip::because(SkipReason::InvalidAnnotation, detail))
         }
@@ -277,7 +280,7 @@ fn port(pod: &Pod<'_>) -> Result<Option<u16>, Skip> {
 fn image<'a>(pod: &Pod<'a>) -> Result<Option<&'a str>, Skip> {
     let Some(wished) = text(pod, IMAGE)? else { return Ok(None) };
     if !is_image(wished) {
-        let detail = format!("{IMAGE} is no image's name");
+        let detail = format!("{IMAGE} is not an image reference");
         return Err(Skip::because(SkipReason::InvalidAnnotation, detail));
     }
     Ok(Some(wished))
@@ -293,7 +296,7 @@ fn is_image(name: &str) -> bool {
     !name.is_empty() && name.len() <= IMAGE_LENGTH_MAX && name.chars().all(is_fine)
 }
 
-/// The mode of a configuration that a pod brings itself.
+/// Returns the mode of a pod's own configuration.
 fn own_mode(text: &str) -> Result<Mode, Skip> {
     match Config::from_bytes(Path::new(CONFIG), text.as_bytes()) {
         Ok(config) => Ok(config.raw().mode),
@@ -301,7 +304,7 @@ fn own_mode(text: &str) -> Result<Mode, Skip> {
     }
 }
 
-/// The sidecar's configuration: only what differs from the defaults.
+/// Returns the sidecar's configuration: only the differences from the defaults.
 fn configuration(mode: Mode, freshness: Freshness, resources: &Resources) -> String {
     let bytes = quantity::parse(&resources.memory_limit).unwrap_or(MEMORY_LIMIT_MIN);
     let objects = (bytes / 2.0 / 1024.0 / 1024.0) as u64;
@@ -326,7 +329,7 @@ fn configuration(mode: Mode, freshness: Freshness, resources: &Resources) -> Str
 // === impl Resources ===
 
 impl Resources {
-    /// Whether the apiserver would take them.
+    /// Checks that the apiserver would accept them.
     fn check(&self) -> Result<(), Skip> {
         let invalid = |detail| Err(Skip::because(SkipReason::InvalidAnnotation, detail));
         for (request, limit, what) in [
@@ -335,7 +338,7 @@ impl Resources {
         ] {
             let (Some(asked), Some(most)) = (quantity::parse(request), quantity::parse(limit))
             else {
-                return invalid(format!("{request:?} or {limit:?} is no quantity of {what}"));
+                return invalid(format!("{request:?} or {limit:?} is not a quantity of {what}"));
             };
             if asked > most {
                 return invalid(format!("{request} of {what} is above its limit {limit}"));
@@ -347,7 +350,7 @@ impl Resources {
         Ok(())
     }
 
-    /// Limits equal to requests, so that the pod stays guaranteed what it asks for.
+    /// Returns limits equal to requests, so that the pod stays Guaranteed.
     fn guaranteed(self, cpu: Option<&str>) -> Self {
         let cpu = cpu.unwrap_or(GUARANTEED_CPU).to_owned();
         Self {
@@ -366,12 +369,12 @@ impl Resources {
     }
 }
 
-/// The ports a sidecar needs for itself, with what they are for.
+/// Returns the sidecar's own ports, each with its purpose.
 pub(super) fn ports(port: u16) -> [(u16, &'static str); 3] {
     [(port, "its clients"), (HEALTH_PORT, "probes"), (ADMIN_PORT, "operators")]
 }
 
-/// Whether this container listens at one of them.
+/// Returns the sidecar's port that this container uses, if any.
 pub(super) fn collision(container: &Value, port: u16) -> Option<String> {
     let declared = pod::list(container, "ports").iter();
     let numbers = declared

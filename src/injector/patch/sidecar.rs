@@ -1,6 +1,6 @@
-//! The sidecar as a container, and its volumes.
+//! The sidecar's container and volumes.
 //!
-//! Everything it needs is in the pod: no object outside can be missing when it starts.
+//! The pod contains everything it needs, so no missing object can block its start.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,21 @@ use super::{
 };
 use crate::mutants::{Mutant, is_on};
 
-/// The user of a sidecar in a pod whose containers have no common one.
+/// The sidecar's user if the pod's containers have no common one.
 const USER: i64 = 65532;
 const STATE_VOLUME: &str = "listless-state";
 const CONFIG_VOLUME: &str = "listless-config";
 const MIRROR_VOLUME: &str = "listless-sa";
-/// The service account of a pod in a file, which the apiserver has not seen yet.
+/// The volume of the service account's token in a manifest, before the apiserver mounts one.
 pub(super) const TOKEN_VOLUME: &str = "listless-token";
 const CONFIG_FILE: &str = "config.yaml";
-/// How long a token of such a volume lives: as those do that the apiserver mounts by itself.
+/// The lifetime of that volume's token: the same as the apiserver's own mounts have.
 const TOKEN_SECONDS: u64 = 3607;
 
-/// Every name of ours; numbered ones begin with the first.
+/// The names of the sidecar's volumes. Numbered ones start with the first.
 pub(super) const VOLUMES: [&str; 4] = [MIRROR_VOLUME, STATE_VOLUME, CONFIG_VOLUME, TOKEN_VOLUME];
 
-/// Whether a volume is one of the sidecar's.
+/// Reports whether a volume is one of the sidecar's.
 pub(super) fn is_ours(volume: &str) -> bool {
     VOLUMES.contains(&volume)
         || volume
@@ -37,7 +37,7 @@ pub(super) fn is_ours(volume: &str) -> bool {
             .is_some_and(|number| number.parse::<usize>().is_ok())
 }
 
-/// The volumes that take the place of these, one for one.
+/// Returns the replacement of each of these volumes.
 pub(super) fn mirrors(sources: &[&str]) -> BTreeMap<String, String> {
     let numbered = sources.iter().enumerate();
     numbered.map(|(index, source)| (mirror(index), (*source).to_owned())).collect()
@@ -50,7 +50,7 @@ fn mirror(index: usize) -> String {
     }
 }
 
-/// The container.
+/// Returns the container.
 pub(super) fn container(
     pod: &Pod<'_>,
     redirected: &[Place<'_>],
@@ -111,22 +111,22 @@ pub(super) fn container(
     })
 }
 
-/// How long a kubelet waits in the hook before it starts the sidecar anew, and the most by which that can put
-/// off the deletion of a pod.
+/// The time that the hook waits before the kubelet restarts the sidecar. It also bounds the delay
+/// of a pod's deletion.
 ///
-/// A hook and no startup probe: a kubelet asks a probe first when the container is not there yet, and then a
-/// whole second later; it runs the hook once the container runs, and starts the next when the hook has ended.
+/// It is a hook and no startup probe. A kubelet may run a probe before the container exists, and
+/// then only a second later. It runs the hook as soon as the container runs, and starts the next
+/// container when the hook has ended.
 const STARTED_WITHIN: &str = "--within=30s";
 
-/// What a kubelet runs beside the sidecar to learn how it fares.
+/// Returns the command of an exec probe.
 fn probe(question: &[&str]) -> Vec<String> {
     let health = format!("--health=127.0.0.1:{HEALTH_PORT}");
     let words = ["/listless", "probe"].iter().chain(question).map(|word| (*word).to_owned());
     words.chain([health]).collect()
 }
 
-/// Who it is, and where the apiserver is if the workload was told another address than all pods
-/// are.
+/// Returns the pod's identity, and the apiserver's address if the workload has its own.
 fn environment(redirected: &[Place<'_>]) -> Vec<Value> {
     let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let mut env = vec![
@@ -142,8 +142,7 @@ fn environment(redirected: &[Place<'_>]) -> Vec<Value> {
     env
 }
 
-/// The volumes a pod gets: those of the sidecar, and a token where the apiserver has not mounted
-/// one.
+/// Returns the pod's new volumes: the sidecar's, and a token if the apiserver has not mounted one.
 pub(super) fn volumes(sources: &[&str]) -> Vec<Value> {
     let memory = |name: &str, size: &str| json!({"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": size}});
     let mut volumes: Vec<_> =
@@ -169,7 +168,7 @@ pub(super) fn volumes(sources: &[&str]) -> Vec<Value> {
     volumes
 }
 
-/// The name that something else has already.
+/// Returns a name of the sidecar that is already in use.
 pub(super) fn taken_name(pod: &Pod<'_>) -> Option<String> {
     let mut volumes = pod.volumes().iter().map(name);
     if let Some(volume) = volumes.find(|volume| is_ours(volume)) {

@@ -42,7 +42,7 @@ fn reason(pod: &Value) -> SkipReason {
 }
 
 #[test]
-fn containers_that_come_later_are_led_to_the_sidecar_and_earlier_ones_are_not() {
+fn later_containers_are_redirected_and_earlier_ones_are_not() {
     let before = pod(json!({}));
     let mut after = injected(&before);
     let late = json!({"name": "late", "image": "i", "volumeMounts": [mount("token")]});
@@ -62,7 +62,7 @@ fn containers_that_come_later_are_led_to_the_sidecar_and_earlier_ones_are_not() 
 }
 
 #[test]
-fn a_later_container_with_an_address_of_its_own_is_left_alone() {
+fn a_later_container_with_its_own_address_is_unchanged() {
     let mut after = injected(&pod(json!({})));
     let late = json!({"name": "late", "image": "i", "volumeMounts": [mount("token")],
         "env": [{"name": "KUBERNETES_SERVICE_HOST", "value": "api.other"}]});
@@ -71,7 +71,7 @@ fn a_later_container_with_an_address_of_its_own_is_left_alone() {
 }
 
 #[test]
-fn lists_that_were_empty_or_null_are_so_again() {
+fn empty_and_null_lists_are_restored() {
     for empty in [json!([]), Value::Null] {
         let mut before = pod(json!({"initContainers": empty, "imagePullSecrets": empty}));
         before["spec"]["containers"][0]["env"] = empty.clone();
@@ -115,7 +115,7 @@ fn a_guaranteed_pod_stays_guaranteed() {
 }
 
 #[test]
-fn a_configuration_of_ones_own_is_kept() {
+fn a_pods_own_configuration_is_kept() {
     let mut before = pod(json!({}));
     let config = "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\nmode: observe\n";
     before["metadata"]["annotations"] = json!({"listless.dev/config": config});
@@ -139,7 +139,7 @@ fn operations_are_written_as_json_patches() {
 }
 
 #[test]
-fn probes_ask_where_the_sidecar_answers_them() {
+fn probes_use_the_sidecars_health_port() {
     let pod = injected(&pod(json!({})));
     let sidecar = &pod["spec"]["initContainers"][0];
     let port = |words: &Value| {

@@ -1,4 +1,4 @@
-//! Back to what a pod was before.
+//! Reverts an injection.
 
 use serde_json::Value;
 
@@ -13,8 +13,8 @@ use super::{
     status::{STATUS, Status},
 };
 
-/// What must change in a pod, or template of pods, so that it is as before; nothing if it never was
-/// injected. Containers and volumes that came later stay.
+/// Returns the changes that revert a pod or pod template. Empty if it was never injected. Later
+/// containers and volumes stay.
 pub fn undo(pod: &Value) -> Result<Vec<Operation>, Skip> {
     let pod = Pod::read(pod)?;
     let Some(status) = Status::read(&pod) else { return Ok(Vec::new()) };
@@ -45,7 +45,7 @@ pub fn undo(pod: &Value) -> Result<Vec<Operation>, Skip> {
     Ok(editor.finish())
 }
 
-/// Gives one container back its variables and its service account.
+/// Restores one container's variables and service account mount.
 fn lead_back(editor: &mut Editor, place: &Place<'_>, status: &Status) {
     let (container, name_of) = (place.pointer(), name(place.container));
     let nothing = environment::Before::new();
@@ -65,7 +65,7 @@ fn lead_back(editor: &mut Editor, place: &Place<'_>, status: &Status) {
     editor.tidy(mounts, status.undo.empty.get(&format!("{name_of}/volumeMounts")));
 }
 
-/// Removes elements from the last to the first, so that numbers stay true.
+/// Removes elements from the last to the first, so that indices stay valid.
 fn remove(editor: &mut Editor, path: Pointer, is_gone: impl Fn(&Value) -> bool) {
     let Some(Value::Array(elements)) = path.of(editor.document()) else { return };
     let gone: Vec<_> =

@@ -1,26 +1,26 @@
-//! What each pattern is called, and what to change, for each client library.
+//! The title of each pattern, and the fix for each client library.
 
 use super::Pattern;
 use crate::insight::library::Library;
 
-/// The pattern in words.
+/// Returns the pattern in words.
 pub fn title(pattern: Pattern) -> &'static str {
     match pattern {
         Pattern::QuorumListPolling => "polls with consistent LISTs",
         Pattern::UnpaginatedList => "lists whole collections in one answer",
         Pattern::ObjectPolling => "polls one object",
-        Pattern::ListAfterWatchEnd => "lists again whenever a watch ends",
-        Pattern::ResyncStorm => "goes through all of its objects periodically",
-        Pattern::NoOpWrites => "writes what is there already",
+        Pattern::ListAfterWatchEnd => "lists again after every watch",
+        Pattern::ResyncStorm => "processes all of its objects periodically",
+        Pattern::NoOpWrites => "writes objects without changing them",
         Pattern::WatchWithoutBookmarks => "watches without bookmarks",
-        Pattern::IgnoredExpiry => "asks again for a version that expired",
-        Pattern::IgnoredRetryAfter => "does not wait as long as Retry-After says",
-        Pattern::DiscoveryRefetch => "fetches discovery again and again",
-        Pattern::ManyProcesses => "polls the same from many connections",
+        Pattern::IgnoredExpiry => "requests an expired version again",
+        Pattern::IgnoredRetryAfter => "does not wait for Retry-After",
+        Pattern::DiscoveryRefetch => "fetches discovery repeatedly",
+        Pattern::ManyProcesses => "polls the same resource from many connections",
     }
 }
 
-/// What to change in a client of this library.
+/// Returns the fix for a client of this library.
 pub fn fix(pattern: Pattern, library: Library) -> &'static str {
     match pattern {
         Pattern::QuorumListPolling => informer(library),
@@ -40,9 +40,10 @@ pub fn fix(pattern: Pattern, library: Library) -> &'static str {
 fn informer(library: Library) -> &'static str {
     match library {
         Library::Fabric8 => {
-            "Replace the loop around list() by an informer: client.pods().inNamespace(ns)\
-             .withLabel(..).inform(handler), and read from its getStore(). As a first step \
-             list(new ListOptionsBuilder().withResourceVersion(\"0\").build()) spares etcd."
+            "Replace the loop around list() by an informer: \
+             client.pods().inNamespace(ns).withLabel(..).inform(handler), and read from its \
+             getStore(). As a first step, list(new \
+             ListOptionsBuilder().withResourceVersion(\"0\").build()) avoids etcd."
         }
         Library::Java => {
             "Replace the loop by a SharedInformerFactory and read from its Lister. As a first step \
@@ -76,13 +77,13 @@ fn informer(library: Library) -> &'static str {
              for a condition."
         }
         Library::Curl => {
-            "Replace the loop by one request with ?watch=true&allowWatchBookmarks=true, or add \
-             ?resourceVersion=0 to the URL, which spares etcd."
+            "Replace the loop by one request with ?watch=true&allowWatchBookmarks=true. Or add \
+             ?resourceVersion=0 to the URL, which avoids etcd."
         }
         Library::Unknown => {
-            "List once, then watch from the list's resourceVersion with allowWatchBookmarks=true; \
-             or at least ask with resourceVersion=0, which spares etcd. And send a User-Agent that \
-             tells who asks."
+            "List once, then watch from the list's resourceVersion with allowWatchBookmarks=true. \
+             Or at least set resourceVersion=0, which avoids etcd. Also send a User-Agent that \
+             identifies the client."
         }
     }
 }
@@ -90,12 +91,12 @@ fn informer(library: Library) -> &'static str {
 fn pages(library: Library) -> &'static str {
     match library {
         Library::Fabric8 => {
-            "Ask for pages: list(new ListOptionsBuilder().withLimit(500L).build()) and go on with \
+            "Request pages: list(new ListOptionsBuilder().withLimit(500L).build()), continued by \
              withContinue(..); or select with withLabel(..). For repeated reads use an informer."
         }
         Library::ClientGo => {
-            "Ask for pages with tools/pager (Limit: 500), or select by label or field. For repeated \
-             reads use an informer."
+            "Request pages with tools/pager (Limit: 500), or select by label or field. For \
+             repeated reads use an informer."
         }
         Library::ControllerRuntime => {
             "Read with mgr.GetClient(), which answers from the manager's cache; with GetAPIReader() \
@@ -107,7 +108,7 @@ fn pages(library: Library) -> &'static str {
         Library::Python => "Pass limit=500 and _continue to the list call, or select by label.",
         Library::Kubectl => "Leave --chunk-size at its default of 500, and select with -l or -n.",
         Library::Java | Library::JavaScript | Library::Curl | Library::Unknown => {
-            "Ask for pages with limit=500 and continue, or select by label, field or namespace."
+            "Request pages with limit=500 and continue, or select by label, field or namespace."
         }
     }
 }
@@ -116,7 +117,7 @@ fn wait_for_one(library: Library) -> &'static str {
     match library {
         Library::Fabric8 => {
             "Wait with resource.waitUntilReady(..) or waitUntilCondition(..), which watch, instead \
-             of a loop around get() or isReady(); for objects read often use an informer."
+             of a loop around get() or isReady(). For frequently read objects use an informer."
         }
         Library::Java => {
             "Watch the one object with fieldSelector=metadata.name=<name>, or use an informer."
@@ -140,7 +141,7 @@ fn wait_for_one(library: Library) -> &'static str {
             "Use `kubectl wait --for=condition=.. <object>`, which watches, instead of a loop."
         }
         Library::JavaScript | Library::Unknown => {
-            "Watch the one object with fieldSelector=metadata.name=<name> instead of asking again."
+            "Watch the one object with fieldSelector=metadata.name=<name> instead of polling it."
         }
     }
 }
@@ -149,17 +150,18 @@ fn go_on(library: Library) -> &'static str {
     match library {
         Library::Python => {
             "Keep the resource_version of the last event or bookmark, and open the next watch with \
-             it; list again only after 410. Watch().stream without resource_version lists each time."
+             it; list again only after 410. Watch().stream without resource_version lists each \
+             time."
         }
         Library::KubeRs => {
-            "Use kube::runtime::watcher, which goes on where it was, instead of Api::watch in a loop."
+            "Use kube::runtime::watcher, which resumes a watch, instead of Api::watch in a loop."
         }
         Library::Fabric8 => {
-            "Use inform(), which goes on where it was, instead of list() and watch() in a loop."
+            "Use inform(), which resumes a watch, instead of list() and watch() in a loop."
         }
         Library::ClientGo | Library::ControllerRuntime => {
-            "Use an informer or watchtools.NewRetryWatcher, which go on where they were, instead of \
-             List and Watch in a loop."
+            "Use an informer or watchtools.NewRetryWatcher, which resume a watch, instead of List \
+             and Watch in a loop."
         }
         _ => {
             "A watch ends every few minutes: open the next one at the resourceVersion of the last \
@@ -187,16 +189,16 @@ fn resync(library: Library) -> &'static str {
             "Pass 0 as the resync period of sharedIndexInformerFor(..), and read from its Lister."
         }
         Library::KubeRs => {
-            "Return Action::await_change() where nothing is to be done later, spread \
+            "Return Action::await_change() if no later action is needed, spread \
              Action::requeue(..) with jitter, and read from reflector stores."
         }
         Library::Python => {
             "A resync of the Python informer is a LIST: set its resync period to 0. In the handler \
-             read from what was listed, not from the apiserver."
+             read from the listed objects, not from the apiserver."
         }
         _ => {
-            "Do not go through all objects on a timer: react to watch events, and read from what \
-             the watch brought. Where a timer is needed make it hours, with jitter."
+            "Do not process all objects on a timer: react to watch events, and read from the \
+             watched objects. If a timer is needed, use hours with jitter."
         }
     }
 }
@@ -204,8 +206,8 @@ fn resync(library: Library) -> &'static str {
 fn compare_first(library: Library) -> &'static str {
     match library {
         Library::ControllerRuntime => {
-            "Write only what differs: controllerutil.CreateOrPatch, or equality.Semantic.DeepEqual \
-             of the status before and after, and return when nothing changed."
+            "Write only changes: use controllerutil.CreateOrPatch, or compare the status before \
+             and after with equality.Semantic.DeepEqual, and return if nothing changed."
         }
         Library::ClientGo => {
             "Compare before writing: apiequality.Semantic.DeepEqual(old.Status, new.Status), and \
@@ -216,8 +218,8 @@ fn compare_first(library: Library) -> &'static str {
              createOr(..), and skip the write when nothing changed."
         }
         _ => {
-            "Compare with what was read before writing, and skip the write when nothing changed: a \
-             write that changes nothing still costs the apiserver several times a read."
+            "Compare with the read object before a write, and skip the write if nothing changed: a \
+             write without a change costs the apiserver several times a read."
         }
     }
 }
@@ -237,7 +239,8 @@ fn bookmarks(library: Library) -> &'static str {
         }
         _ => {
             "Add allowWatchBookmarks=true, and open the next watch at the version of the last \
-             bookmark: without them a quiet resource's version expires, and all is listed again."
+             bookmark. Without bookmarks a quiet resource's version expires, and everything is \
+             listed again."
         }
     }
 }
@@ -245,12 +248,12 @@ fn bookmarks(library: Library) -> &'static str {
 fn heed_expiry(library: Library) -> &'static str {
     match library {
         Library::Python | Library::JavaScript | Library::Java => {
-            "On 410 forget the resourceVersion, list without one, and watch from the new list's: \
-             the version that expired never comes back. Newer releases of the client do so."
+            "On 410 drop the resourceVersion, list without one, and watch from the new list's: an \
+             expired version never becomes valid again. Newer releases of the client do so."
         }
         _ => {
-            "On 410 forget the resourceVersion, list again, and watch from the new list's: the \
-             version that expired never comes back."
+            "On 410 drop the resourceVersion, list again, and watch from the new list's: an \
+             expired version never becomes valid again."
         }
     }
 }
@@ -258,22 +261,22 @@ fn heed_expiry(library: Library) -> &'static str {
 fn heed_retry_after(library: Library) -> &'static str {
     match library {
         Library::Fabric8 => {
-            "fabric8 retries on a schedule of its own and not as Retry-After says: raise \
-             kubernetes.request.retry.backoffInterval, and ask less often (use an informer)."
+            "fabric8 retries on its own schedule and ignores Retry-After: raise \
+             kubernetes.request.retry.backoffInterval, and send fewer requests (use an informer)."
         }
         Library::ClientGo | Library::ControllerRuntime => {
-            "client-go waits as told: look for a loop around it that retries, or for several \
+            "client-go honours Retry-After: look for a retry loop around it, or for several \
              clients in one process, and set QPS and Burst of rest.Config."
         }
-        _ => "After 429 or 503 wait the seconds of Retry-After before asking again.",
+        _ => "After 429 or 503 wait the seconds of Retry-After before a retry.",
     }
 }
 
 fn keep_discovery(library: Library) -> &'static str {
     match library {
         Library::Kubectl => {
-            "Keep the discovery cache between runs: mount a volume at ~/.kube/cache, or pass \
-             --cache-dir to a directory that stays. In containers it is empty each time."
+            "Keep the discovery cache between runs: mount a volume at ~/.kube/cache, or pass a \
+             persistent directory with --cache-dir. In containers it is empty each time."
         }
         Library::ClientGo | Library::ControllerRuntime => {
             "Use one cached discovery client and one RESTMapper for the life of the process \
@@ -286,7 +289,7 @@ fn keep_discovery(library: Library) -> &'static str {
         Library::Fabric8 => {
             "Keep one KubernetesClient, and avoid supports(..) and hasApiGroup(..) in loops."
         }
-        _ => "Fetch discovery once and keep it; ask again with its ETag (If-None-Match).",
+        _ => "Fetch discovery once and keep it; revalidate it with its ETag (If-None-Match).",
     }
 }
 
@@ -301,7 +304,7 @@ fn share(library: Library) -> &'static str {
              fieldSelector spec.nodeName), or run one Listless gateway for all."
         }
         Library::Kubectl | Library::Curl => {
-            "Let one process watch and tell the others, or run one Listless gateway for all."
+            "Let one process watch and notify the others, or run one Listless gateway for all."
         }
         _ => {
             "Let each process list once and then watch its own selection, or run one Listless \

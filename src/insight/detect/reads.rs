@@ -1,4 +1,4 @@
-//! Polls, and what else one account shows by itself.
+//! Detectors for polls and for other patterns of one account.
 
 use std::collections::BTreeMap;
 
@@ -11,31 +11,31 @@ use crate::{
     },
 };
 
-/// Fewer requests than these are no poll.
+/// The minimum number of requests of a poll.
 const POLLS_MIN: u64 = 6;
-/// Who asks less often than this polls politely.
+/// The maximum period of a harmful poll.
 const POLL_SECONDS_MAX: f64 = 600.0;
-/// Objects polled less often than this are looked at, not polled.
+/// The maximum period of a poll of one object.
 const OBJECT_SECONDS_MAX: f64 = 60.0;
-/// Without a period it takes so many requests to be called a poll,
+/// The minimum number of requests of a poll without a period,
 const IRREGULAR_MIN: u64 = 60;
-/// at so many a second.
+/// and its minimum rate per second.
 const IRREGULAR_PER_SECOND: f64 = 0.5;
-/// A LIST is large from so many bytes on.
+/// The minimum size of a large LIST.
 const LARGE_BYTES: u64 = 1024 * 1024;
-/// Who asks for as much so often should ask for pages, or watch.
+/// The minimum number of large LISTs.
 const LARGE_MIN: u64 = 3;
-/// So many connections with the same poll are many.
+/// The minimum number of connections with the same poll.
 pub(super) const CONNECTIONS_MIN: usize = 5;
-/// Fewer writes in vain than these happen to everybody.
+/// The minimum number of writes without a change.
 const IN_VAIN_MIN: u64 = 10;
-/// So many of the writes that could be compared were in vain.
+/// Their minimum fraction of the compared writes.
 const IN_VAIN_SHARE: f64 = 0.5;
-/// So often a client came sooner than told.
+/// The minimum number of early retries,
 const EARLY_MIN: u64 = 3;
-/// Which is this share of the times it was told.
+/// and their minimum fraction of the responses with Retry-After.
 const EARLY_SHARE: f64 = 0.5;
-/// Discovery fetched again so often.
+/// The minimum number of repeated discovery requests.
 const REFETCHES_MIN: u64 = 10;
 
 type Told = Option<(Pattern, String)>;
@@ -64,7 +64,7 @@ pub(super) fn object_polling(facts: &Facts) -> Told {
     let how = polls(facts, OBJECT_SECONDS_MAX)?;
     let verb = if facts.shape.verb == Verb::Get { "GETs" } else { "LISTs of one name" };
     let objects = facts.tally.values.count().max(1);
-    // Each of many objects read a few times is no poll of one.
+    // A few reads of each of many objects are not a poll of one object.
     if facts.requests() < objects * POLLS_MIN / 2 {
         return None;
     }
@@ -101,7 +101,7 @@ pub(super) fn many_processes(facts: &Facts) -> Told {
         return None;
     }
     let evidence = format!(
-        "{} connections ask for {values} selection(s) of the same kind, each every {}",
+        "{} connections poll {values} selection(s) of the same kind, each every {}",
         connections.max(1),
         spoken(period.seconds),
     );
@@ -131,13 +131,14 @@ pub(super) fn ignored_retry_after(facts: &Facts) -> Told {
         return None;
     }
     let evidence = format!(
-        "{} requests came sooner than the Retry-After of the answer before, which was given {} times",
+        "{} requests came before the Retry-After of the last response had passed; {} responses had \
+         one",
         counts.came_early, counts.told_to_wait,
     );
     Some((Pattern::IgnoredRetryAfter, evidence))
 }
 
-/// One finding for each client, at the path it asks for most.
+/// Returns one finding per client, at its most requested path.
 pub(super) fn discovery_refetch(facts: &[Facts]) -> Vec<Found> {
     let mut clients: BTreeMap<&str, Vec<(u64, usize)>> = BTreeMap::new();
     for (account, facts) in facts.iter().enumerate() {
@@ -153,13 +154,13 @@ pub(super) fn discovery_refetch(facts: &[Facts]) -> Vec<Found> {
             pattern: Pattern::DiscoveryRefetch,
             account,
             seconds: facts[account].period.map(|period| period.seconds),
-            evidence: format!("{again} times it asked again for discovery it had been given"),
+            evidence: format!("{again} repeated discovery requests"),
         })
     });
     refetches.collect()
 }
 
-/// How a poll is done, if it is one.
+/// Describes the rate of a poll. `None` if it is not a poll.
 fn polls(facts: &Facts, seconds_max: f64) -> Option<String> {
     if facts.requests() < POLLS_MIN {
         return None;

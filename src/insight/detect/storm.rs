@@ -1,7 +1,7 @@
-//! Storms: one client goes through all of its objects, again and again, and asks for each.
+//! Storms: one client requests each of its objects, again and again.
 //!
-//! A controller whose informer resyncs hands every object to its reconciler; what that reads and writes
-//! comes in a burst of requests alike but for the object they name, one burst each period.
+//! A resync of a controller's informer hands every object to its reconciler. The reconciler's reads
+//! and writes arrive in a burst per period. They differ only in the object's name.
 
 use super::{Facts, Found, Pattern, spoken};
 use crate::{
@@ -9,14 +9,15 @@ use crate::{
     insight::shape::{Selection, Subject},
 };
 
-/// Fewer different objects than these are no storm.
+/// The minimum number of distinct objects in a storm.
 const VALUES_MIN: u64 = 10;
-/// On average each was asked for so often.
+/// The minimum average number of requests per object.
 const ROUNDS_MIN: f64 = 1.5;
-/// Storms of one client whose periods differ by no more than this share are one.
+/// The maximum difference of two periods of the same storm, as a fraction.
 const SAME_PERIOD: f64 = 0.15;
 
-/// One finding for each client and period, at the reads that cost most, or the writes if there are none.
+/// Returns one finding per client and period, at the most expensive reads, or at the writes without
+/// reads.
 pub(super) fn all(facts: &[Facts]) -> Vec<Found> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for account in (0..facts.len()).filter(|account| is_stormy(&facts[*account])) {
@@ -29,7 +30,7 @@ pub(super) fn all(facts: &[Facts]) -> Vec<Found> {
     groups.into_iter().filter_map(|group| told(facts, &group)).collect()
 }
 
-/// Whether each of many is asked for by few, once in a period.
+/// Reports whether each of many values is requested by few connections, once per period.
 pub(super) fn is_stormy(facts: &Facts) -> bool {
     let values = facts.tally.values.count();
     let rounds = facts.requests() as f64 / values.max(1) as f64;
@@ -37,7 +38,7 @@ pub(super) fn is_stormy(facts: &Facts) -> bool {
         facts.shape.verb,
         Verb::Get | Verb::List | Verb::Update | Verb::Patch | Verb::Create | Verb::Delete
     ) && facts.shape.traits.subject == Subject::Objects;
-    // Agents on many nodes each ask for their own.
+    // Agents on many nodes each request their own.
     let one_client = facts.crowd.of_one_value <= facts.crowd.of_many
         || facts.crowd.of_one_value < super::reads::CONNECTIONS_MIN;
     let of_nodes = facts.shape.traits.selection == Selection::OfNode;
@@ -77,7 +78,7 @@ fn told(facts: &[Facts], group: &[usize]) -> Option<Found> {
     let others = group.iter().filter(|other| **other != account);
     let others: Vec<String> = others.map(|other| named(&facts[*other])).collect();
     if !others.is_empty() {
-        evidence += &format!("; with them came {}", others.join(", "));
+        evidence += &format!("; together with {}", others.join(", "));
     }
     let seconds = Some(period.seconds);
     Some(Found { pattern: Pattern::ResyncStorm, account, seconds, evidence })

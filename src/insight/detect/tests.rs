@@ -1,4 +1,4 @@
-//! Each detector with the client it is for, and with a well-behaved one.
+//! Each detector with a matching client, and with a well-behaved one.
 
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use tokio::time::{Duration, Instant};
@@ -85,7 +85,7 @@ impl Scene {
         asker
     }
 
-    /// A write whose answer has this version.
+    /// Records a write whose response has this version.
     fn write(&self, client: Client, name: &str, version: u64) {
         let target = format!("/apis/apps/v1/namespaces/a/statefulsets/{name}/status");
         let asker = self.ask(client, &Method::PUT, &target);
@@ -123,7 +123,7 @@ fn twenty_threads_that_list_every_three_seconds_are_found() {
 }
 
 #[test]
-fn a_well_behaved_informer_is_left_alone() {
+fn a_well_behaved_informer_is_not_reported() {
     for (client, list) in [
         (MANAGER, "/api/v1/pods?limit=500&resourceVersion=0"),
         (FABRIC8, "/api/v1/pods?resourceVersion=0"),
@@ -140,7 +140,7 @@ fn a_well_behaved_informer_is_left_alone() {
             );
             let record = Record { took: Duration::from_secs(420), ..scene.record() };
             scene.ask_with(client, &Method::GET, &watch, record);
-            // Its controller writes what has changed, and renews its lease.
+            // Its controller writes changes, and renews its lease.
             scene.write(client, "web", 5000 + u64::from(version as u32));
             for renewal in 0..10 {
                 scene.at(1.0 + 420.0 * f64::from(round) + 2.0 * f64::from(renewal));
@@ -152,7 +152,7 @@ fn a_well_behaved_informer_is_left_alone() {
 }
 
 #[test]
-fn a_resync_and_all_that_comes_with_it_is_one_storm() {
+fn a_resync_with_its_reads_and_writes_is_one_storm() {
     for seconds in [30.0, 5.0, 36_000.0] {
         let mut scene = Scene::new();
         for round in 0..4 {
@@ -240,13 +240,13 @@ fn a_list_before_every_watch_is_found() {
     }
     let mut found = scene.found();
     found.sort();
-    // It lists every ten seconds, too, and asks for no bookmarks.
+    // It also lists every ten seconds, and requests no bookmarks.
     let expected = ["list-after-watch-end", "quorum-list-polling", "watch-without-bookmarks"];
     assert_eq!(found, expected);
 }
 
 #[test]
-fn an_expired_version_asked_for_again_is_found() {
+fn a_repeated_request_for_an_expired_version_is_found() {
     let mut scene = Scene::new();
     for round in 0..6 {
         scene.at(f64::from(round));
@@ -258,7 +258,7 @@ fn an_expired_version_asked_for_again_is_found() {
 }
 
 #[test]
-fn who_does_not_wait_is_found_and_who_waits_is_not() {
+fn a_client_that_ignores_retry_after_is_found_and_one_that_waits_is_not() {
     for (gap, expected) in [(0.2, &["ignored-retry-after"][..]), (2.1, &[])] {
         let mut scene = Scene::new();
         for round in 0..5 {
@@ -272,7 +272,7 @@ fn who_does_not_wait_is_found_and_who_waits_is_not() {
 }
 
 #[test]
-fn discovery_fetched_by_every_run_of_kubectl_is_found() {
+fn discovery_by_every_run_of_kubectl_is_found() {
     let mut scene = Scene::new();
     for run in 0..20 {
         let client = Client { connection: 1000 + run, ..KUBECTL };
@@ -290,7 +290,7 @@ fn discovery_fetched_by_every_run_of_kubectl_is_found() {
 }
 
 #[test]
-fn writes_that_change_something_are_not_in_vain() {
+fn writes_with_a_change_are_not_reported() {
     let mut scene = Scene::new();
     for round in 0..30 {
         scene.at(f64::from(round) * 7.0).write(MANAGER, "web", 100 + u64::from(round as u32));
@@ -299,13 +299,13 @@ fn writes_that_change_something_are_not_in_vain() {
 }
 
 #[test]
-fn times_are_spoken_in_the_unit_that_suits_them() {
+fn times_are_formatted_in_a_suitable_unit() {
     let said = [0.15, 3.0, 30.0, 36_000.0, 600.0, 2.54].map(spoken);
     assert_eq!(said, ["150 ms", "3 s", "30 s", "10 h", "10 min", "2.5 s"]);
 }
 
 #[test]
-fn ids_and_titles_are_told_apart() {
+fn ids_and_titles_are_unique() {
     let mut ids: Vec<&str> = Pattern::ALL.iter().map(|pattern| pattern.id()).collect();
     ids.extend(Pattern::ALL.iter().map(|pattern| title(*pattern)));
     let count = ids.len();

@@ -1,4 +1,4 @@
-//! How clients watch.
+//! Detectors for watches.
 
 use super::{Facts, Found, Pattern, spoken};
 use crate::{
@@ -6,20 +6,20 @@ use crate::{
     insight::{library::Library, shape::Subject},
 };
 
-/// Watches opened again so often show a habit.
+/// The minimum number of reopened watches.
 const REOPENED_MIN: u64 = 3;
-/// So many of them came after a LIST.
+/// The minimum fraction of them that came after a LIST.
 const RELISTED_SHARE: f64 = 0.75;
-/// Fewer watches without bookmarks than these may be somebody looking.
+/// The minimum number of watches without bookmarks. Fewer may be a person who looks.
 const WATCHES_MIN: u64 = 3;
-/// The same for watches that last no longer in all.
+/// The minimum total duration of watches without bookmarks.
 const WATCHED_SECONDS_MIN: f64 = 60.0;
-/// An expired version asked for again so often.
+/// The minimum number of requests for an expired version.
 const INSISTED_MIN: u64 = 3;
 
 pub(super) fn without_bookmarks(facts: &Facts) -> Option<(Pattern, String)> {
     let traits = facts.shape.traits;
-    // kubectl watches for as long as somebody looks.
+    // kubectl watches for as long as a person looks.
     if traits.subject != Subject::WatchWithoutBookmarks || traits.library == Library::Kubectl {
         return None;
     }
@@ -35,7 +35,7 @@ pub(super) fn without_bookmarks(facts: &Facts) -> Option<(Pattern, String)> {
     Some((Pattern::WatchWithoutBookmarks, evidence))
 }
 
-/// What LISTs and watches show together: told once, at the watch.
+/// Returns findings about LISTs and watches together, each reported once at the watch.
 pub(super) fn habits(facts: &[Facts]) -> Vec<Found> {
     let mut found = Vec::new();
     for (account, of) in facts.iter().enumerate() {
@@ -53,7 +53,7 @@ pub(super) fn habits(facts: &[Facts]) -> Vec<Found> {
         }
         if is_watch && habits.insisted >= INSISTED_MIN {
             let evidence = format!(
-                "{} times a version was said to have expired, and {} times it was asked for again",
+                "a version expired {} times, and was requested again {} times",
                 habits.expired, habits.insisted,
             );
             found.push(Found { pattern: Pattern::IgnoredExpiry, account, seconds, evidence });

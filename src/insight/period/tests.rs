@@ -1,25 +1,25 @@
-//! Synthetic pollers, with jitter, noise, and few or many connections.
+//! Synthetic pollers with jitter and noise, on few or many connections.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// How the requests of some pollers come.
+/// The arrival pattern of some pollers.
 #[derive(Clone, Copy, Debug)]
 struct Crowd {
     askers: usize,
     seconds: f64,
-    /// How much each wait differs at most, as a share.
+    /// The maximum variation of each wait, as a fraction.
     jitter: f64,
     start: Start,
     connections: Connections,
-    /// Requests by chance for each request of a poller.
+    /// The random requests per request of a poller.
     noise: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// Each when it happens to be started.
+    /// At random times.
     ByChance,
     /// All at once.
     Together,
@@ -29,15 +29,15 @@ enum Start {
 enum Connections {
     /// One for all.
     Shared,
-    /// Each its own.
+    /// One for each.
     Own,
-    /// Whichever of a few is free.
+    /// Any free one of a few.
     Pooled(u16),
     /// A new one for each request.
     New,
 }
 
-/// Numbers by chance, the same for the same seed.
+/// Random numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -50,7 +50,7 @@ impl Dice {
 }
 
 impl Crowd {
-    /// The last `count` requests.
+    /// Returns the last `count` requests.
     fn arrivals(self, count: usize, seed: u64) -> Vec<Arrival> {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         (0..8).for_each(|_| {
@@ -66,7 +66,7 @@ impl Crowd {
                 at += self.seconds * (1.0 + self.jitter * (2.0 * dice.roll() - 1.0));
             }
         }
-        // So many and no more: with a number by chance, too, there would be crowds of nothing but noise.
+        // The number is fixed, because a random one could leave nothing but noise.
         let strangers = (requests.len() as f64 * self.noise) as usize;
         requests.extend((0..strangers).map(|_| {
             let at = dice.roll() * until;
@@ -110,7 +110,7 @@ fn is_about(found: Option<Period>, seconds: f64) -> bool {
     found.is_some_and(|period| (period.seconds / seconds - 1.0).abs() <= 0.1)
 }
 
-/// So many on one connection, each beginning a little later than the one before.
+/// Returns this many askers on one connection, each starting a little later than the one before.
 fn one_after_the_other(askers: u32, step: u32, period: u32, jitter: u32) -> Option<Period> {
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let mut late = || (dice.roll() * f64::from(jitter)) as u32;
@@ -124,20 +124,20 @@ fn one_after_the_other(askers: u32, step: u32, period: u32, jitter: u32) -> Opti
 }
 
 #[test]
-fn askers_in_turn_are_not_taken_for_one_that_is_fast() {
+fn askers_in_turn_are_not_taken_for_one_fast_asker() {
     for jitter in [0, 10, 30] {
         let found = one_after_the_other(20, 137, 3000, jitter);
         assert!(is_about(found, 3.0), "{jitter}: {found:?}");
         let told = found.map(|period| period.told);
         assert_eq!(told, Some(Told::ByPattern(20)), "{jitter}");
     }
-    // Nobody waits longer than the others: that is one asker.
+    // No wait is longer than the others: that is one asker.
     assert!(is_about(one_after_the_other(20, 150, 3000, 0), 0.15));
 }
 
 #[test]
-fn threads_that_spread_over_the_period_are_not_taken_for_one_that_is_fast() {
-    // As threads that rest for as long after each answer come to stand, on a few connections.
+fn threads_spread_over_the_period_are_not_taken_for_one_fast_asker() {
+    // Threads that rest equally long after each response arrive like this, on a few connections.
     for pool in [4_u32, 7, 9] {
         let mut dice = Dice(0x9e37_79b9_7f4a_7c15 + u64::from(pool));
         let phases: Vec<f64> =
@@ -153,14 +153,17 @@ fn threads_that_spread_over_the_period_are_not_taken_for_one_that_is_fast() {
             .collect();
         let gaps: Vec<u32> = arrivals.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
         let gaps = &gaps[gaps.len() - 128..];
-        assert!(by_value(gaps).is_some_and(|period| period.seconds < 0.3), "they look like one");
+        assert!(
+            by_value(gaps).is_some_and(|period| period.seconds < 0.3),
+            "they look like one asker"
+        );
         let found = find(&arrivals, gaps);
         assert!(is_about(found, 3.2), "{pool}: {found:?}");
     }
 }
 
 #[test]
-fn strangers_that_come_twice_an_hour_do_not_hide_those_that_come_every_second() {
+fn rare_clients_do_not_hide_those_that_poll_every_second() {
     let of = |client, seconds: std::ops::Range<u32>, every: usize| {
         let at = seconds.step_by(every).map(move |second| second * 1000 + u32::from(client) * 20);
         at.map(move |at| Arrival { at, value: 7, client })
@@ -190,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn many_with_connections_of_their_own_are_told_apart(
+    fn many_askers_with_their_own_connections_are_separated(
         seed in any::<u64>(),
         askers in 2_usize..60,
         jitter in 0.0..0.1,
@@ -202,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn who_starts_together_is_told_by_the_bursts(
+    fn simultaneous_askers_are_found_by_their_bursts(
         seed in any::<u64>(),
         askers in 3_usize..60,
         connections in prop_oneof![
@@ -215,10 +218,10 @@ proptest! {
     }
 }
 
-/// Crowds tried of each kind.
+/// The number of crowds of each kind.
 const CROWDS: u64 = 12;
 
-/// How many of so many crowds are found, found wrongly, and not found.
+/// Returns the numbers of correct, wrong and missing results.
 fn tried(crowd: Crowd, count: usize) -> (usize, usize, usize) {
     let found: Vec<_> = (1..=CROWDS).map(|seed| crowd.found(count, seed)).collect();
     let right = found.iter().filter(|found| is_about(**found, crowd.seconds)).count();
@@ -227,7 +230,7 @@ fn tried(crowd: Crowd, count: usize) -> (usize, usize, usize) {
 }
 
 #[test]
-fn twenty_on_one_connection_are_found_or_nothing_is_said() {
+fn twenty_on_one_connection_are_found_or_nothing_is_reported() {
     for connections in [Connections::Shared, Connections::Pooled(6)] {
         for (jitter, right_min) in [(0.002, 10), (0.02, 10), (0.1, 6)] {
             let crowd = Crowd { askers: 20, jitter, connections, ..ONE };
@@ -239,7 +242,7 @@ fn twenty_on_one_connection_are_found_or_nothing_is_said() {
 }
 
 #[test]
-fn noise_among_twenty_hides_the_period_rather_than_changing_it() {
+fn noise_among_twenty_hides_the_period_but_never_changes_it() {
     for connections in [Connections::Shared, Connections::Pooled(6)] {
         let crowd = Crowd { askers: 20, jitter: 0.01, noise: 0.2, connections, ..ONE };
         let (right, wrong, _) = tried(crowd, 256);
@@ -248,7 +251,7 @@ fn noise_among_twenty_hides_the_period_rather_than_changing_it() {
 }
 
 #[test]
-fn chance_has_no_period() {
+fn random_arrivals_have_no_period() {
     let mut periods = 0;
     for seed in 1..=50 {
         let mut dice = Dice(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed) | 1);

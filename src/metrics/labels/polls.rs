@@ -1,53 +1,53 @@
-//! Label values of polls that repeat, and of mode `observe`.
+//! Label values of repeated polls, and of mode `observe`.
 
 label! {
-    /// A limit on polls that repeat.
+    /// A limit on repeated polls.
     PollLimit {
         /// The limit on polls that reach the apiserver.
         Upstream = "upstream",
-        /// The guard against loops on responses from memory.
+        /// The limit on loops on responses from memory.
         Memory = "memory",
     }
 }
 
 label! {
-    /// How a poll that was held back came to wait.
+    /// The position of a delayed poll.
     Held {
-        /// It was the first, and waited for a token.
+        /// The first one, which waits for a token.
         First = "first",
-        /// An identical one waited already.
+        /// A later one, identical to a waiting one.
         Joined = "joined",
     }
 }
 
 label! {
-    /// What would have been done with a request, were the mode `enforce`.
+    /// The effect that mode `enforce` would have had on a request.
     Would {
-        /// Answered from memory.
+        /// A response from memory.
         Read = "read",
-        /// Followed from memory.
+        /// A watch from memory.
         Watch = "watch",
-        /// Sent together with identical ones.
+        /// A response shared with identical requests.
         Share = "share",
-        /// Held back, and then one of the others.
+        /// A delay, followed by one of the others.
         Pace = "pace",
-        /// Refused with 429.
+        /// A refusal with 429.
         Reject = "reject",
-        /// Answered from the documents held.
+        /// A cached document.
         Discovery = "discovery",
-        /// Sent to the apiserver.
+        /// A request to the apiserver.
         Forward = "forward",
     }
 }
 
 label! {
-    /// What comparing an answer with memory came to.
+    /// The result of a comparison with memory.
     Shadow {
-        /// Memory would have said the same.
+        /// Memory had the same response.
         Equal = "equal",
-        /// Memory would have said something else.
+        /// Memory had another response.
         Different = "different",
-        /// Memory was never, or is no longer, where the answer is.
+        /// Memory never had, or no longer has, the response's version.
         Unknown = "unknown",
     }
 }

@@ -1,5 +1,4 @@
-//! Rows of the table about callers: what they ask at what price, with which token, by which way, and
-//! what all ask before anything else: discovery.
+//! Metrics of callers: reads and their cost, access reviews, sessions, CONNECT and discovery.
 
 use metrics::Unit;
 
@@ -22,32 +21,32 @@ pub(in crate::metrics) const SAVED: Metric = counter(
     "listless_saved_requests_total",
     Unit::Count,
     &[GROUP, RESOURCE],
-    "Requests answered from memory, or with another's answer: what the apiserver did not have to answer. \
-     What Listless asked for itself is not deducted.",
+    "Requests answered from memory or with another request's response: requests saved for the \
+     apiserver. Listless's own requests are not deducted.",
 );
 pub(in crate::metrics) const SAVED_BYTES: Metric = counter(
     "listless_saved_bytes_total",
     Unit::Bytes,
     &[GROUP, RESOURCE],
-    "Bytes of the bodies of such answers, as sent (compressed or not).",
+    "Bytes of such responses' bodies, as sent (compressed or not).",
 );
 pub(in crate::metrics) const REVIEWS: Metric = counter(
     "listless_access_reviews_total",
     Unit::Count,
     &[of!("result", Review)],
-    "Access reviews asked in callers' names before memory answers them.",
+    "Access reviews sent for callers before memory answers them.",
 );
 pub(in crate::metrics) const REVIEWS_CACHED: Metric = gauge(
     "listless_access_reviews_cached",
     Unit::Count,
     &[],
-    "Access reviews remembered, one per caller and what it may.",
+    "Cached access reviews, one per caller and permission.",
 );
 pub(in crate::metrics) const SESSIONS: Metric = gauge(
     "listless_gateway_sessions",
     Unit::Count,
     &[],
-    "Callers of a gateway, one per token, of whom is remembered what they have seen and written.",
+    "Sessions of a gateway, one per token, each with the versions its caller has seen and written.",
 );
 pub(in crate::metrics) const CLIENT_CONNECTS: Metric = counter(
     "listless_client_connects_total",
@@ -59,13 +58,13 @@ pub(in crate::metrics) const DOCUMENTS_GIVEN: Metric = counter(
     "listless_discovery_total",
     Unit::Count,
     &[of!("result", DocumentResult)],
-    "Documents of discovery and OpenAPI given to clients that asked in a plain form.",
+    "Discovery and OpenAPI documents served to clients that requested a plain form.",
 );
 pub(in crate::metrics) const DOCUMENTS_HELD: Metric =
-    gauge("listless_discovery_documents", Unit::Count, &[], "Such documents held.");
+    gauge("listless_discovery_documents", Unit::Count, &[], "Cached documents of this kind.");
 pub(in crate::metrics) const DOCUMENT_BYTES: Metric = gauge(
     "listless_discovery_bytes",
     Unit::Bytes,
     &[],
-    "Bytes of such documents held, as sent (compressed or not).",
+    "Bytes of cached documents of this kind, as sent (compressed or not).",
 );

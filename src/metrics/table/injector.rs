@@ -1,4 +1,4 @@
-//! Rows of the table about the webhook.
+//! Metrics of the webhook.
 
 use metrics::Unit;
 
@@ -12,18 +12,18 @@ pub(in crate::metrics) const INJECTOR_REQUESTS: Metric = counter(
     Unit::Count,
     &[
         of!("result", Injection),
-        described("reason", "why a pod was left as it is, see install.md; empty otherwise"),
+        described("reason", "the reason why a pod was skipped, see injection.md; empty otherwise"),
     ],
-    "Pods the webhook was asked about.",
+    "Admission reviews of pods.",
 );
 pub(in crate::metrics) const INJECTOR_DURATION: Metric = seconds(
     "listless_injector_duration_seconds",
     &[],
-    "Time from a question of the apiserver to the answer.",
+    "Time from an admission review to the response.",
 );
 pub(in crate::metrics) const INJECTOR_AUTHORITY_EXPIRY: Metric = gauge(
     "listless_injector_ca_expiry_timestamp_seconds",
     Unit::Seconds,
     &[],
-    "When the authority expires that signs the webhook's certificates, in Unix time.",
+    "Expiry time of the authority that signs the webhook's certificates, in Unix time.",
 );

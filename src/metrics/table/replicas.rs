@@ -1,4 +1,4 @@
-//! Rows of the table about replicas: what they hold, and how they came by it.
+//! Metrics of the replicas: their content and their requests.
 
 use metrics::Unit;
 
@@ -14,25 +14,25 @@ pub(in crate::metrics) const REPLICAS: Metric = gauge(
     "listless_replicas",
     Unit::Count,
     &[GROUP, VERSION, RESOURCE, of!("state", ReplicaState)],
-    "Replicas alive now.",
+    "Active replicas.",
 );
 pub(in crate::metrics) const REPLICA_OBJECTS: Metric = gauge(
     "listless_replica_objects",
     Unit::Count,
     &[GROUP, VERSION, RESOURCE],
-    "Objects held by the resource's replicas.",
+    "Objects in the resource's replicas.",
 );
 pub(in crate::metrics) const REPLICA_BYTES: Metric = gauge(
     "listless_replica_bytes",
     Unit::Bytes,
     &[GROUP, VERSION, RESOURCE],
-    "Bytes of JSON held by the resource's replicas.",
+    "Bytes of JSON in the resource's replicas.",
 );
 pub(in crate::metrics) const REPLICA_UNPROVEN: Metric = gauge(
     "listless_replica_unproven_seconds",
     Unit::Seconds,
     &[GROUP, VERSION, RESOURCE],
-    "Time since the last list, event or bookmark of the resource's least recently proven replica.",
+    "Time since the last list, event or bookmark of the resource's stalest replica.",
 );
 pub(in crate::metrics) const REPLICAS_STARTED: Metric =
     counter("listless_replicas_started_total", Unit::Count, &[], "Replicas started.");
@@ -46,25 +46,25 @@ pub(in crate::metrics) const REPLICA_LISTS: Metric = counter(
     "listless_replica_lists_total",
     Unit::Count,
     &[of!("round", Round)],
-    "Lists that replicas asked of the apiserver.",
+    "Lists that replicas requested from the apiserver.",
 );
 pub(in crate::metrics) const REPLICA_WATCHES: Metric = counter(
     "listless_replica_watches_total",
     Unit::Count,
     &[of!("round", Round)],
-    "Watches that replicas asked of the apiserver.",
+    "Watches that replicas requested from the apiserver.",
 );
 pub(in crate::metrics) const REPLICA_WATCHES_ENDED: Metric = counter(
     "listless_replica_watches_ended_total",
     Unit::Count,
     &[of!("reason", ReplicaWatchEnd)],
-    "Watches of replicas that ended, or were not opened, while the replica went on wanting them.",
+    "Watches of replicas that ended or could not be opened, while the replica still needed them.",
 );
 pub(in crate::metrics) const REPLICA_EVENTS: Metric = counter(
     "listless_replica_events_total",
     Unit::Count,
     &[of!("type", Event)],
-    "Watch events that replicas took over.",
+    "Watch events that replicas applied.",
 );
 pub(in crate::metrics) const REPLICA_CATCH_UPS: Metric = counter(
     "listless_replica_catch_ups_total",
@@ -82,17 +82,17 @@ pub(in crate::metrics) const REPLICA_FAILURES: Metric = counter(
     "listless_replica_failures_total",
     Unit::Count,
     &[],
-    "Lists and watches that failed and were tried again.",
+    "Failed lists and watches that were retried.",
 );
 pub(in crate::metrics) const REPLICA_EPOCHS: Metric = counter(
     "listless_replica_epochs_total",
     Unit::Count,
     &[],
-    "Times the apiserver's versions went back for good, as after a restored etcd.",
+    "Permanent steps back of the apiserver's versions, as after a restored etcd.",
 );
 pub(in crate::metrics) const MEMORY_LIMIT: Metric = gauge(
     "listless_replica_bytes_limit",
     Unit::Bytes,
     &[],
-    "Bytes all replicas together may hold (`cache.memoryLimit`).",
+    "Memory limit of all replicas together, in bytes (`cache.memoryLimit`).",
 );

@@ -17,7 +17,7 @@ const CONTENT_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGr
 const VERBS: [&str; 8] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// Whether the first clause that is understood asks for it; v2beta1 is none (S-DISC-02).
+/// Reports whether the first recognised clause asks for it. v2beta1 is not recognised (§16).
 pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let clauses = accept.unwrap_or_default().split(',').map(str::trim);
@@ -36,7 +36,7 @@ pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     understood.into_iter().next().unwrap_or(false)
 }
 
-/// The groups below `/api` or `/apis`.
+/// Returns the groups below `/api` or `/apis`.
 pub(super) fn answer(kinds: &[ResourceType], root: &str, headers: &HeaderMap) -> Response<Body> {
     let mut names: Vec<&str> = kinds.iter().map(|kind| kind.group.as_str()).collect();
     names.dedup();

@@ -1,4 +1,5 @@
-//! OpenAPI documents: without schemas, but with tags, hashes and redirections (S-DISC-03, S-DISC-04).
+//! OpenAPI documents: without schemas, but with tags, hashes and redirections (S-DISC-03,
+//! S-DISC-04).
 
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 
@@ -8,13 +9,13 @@ use crate::{
     simulator::{json::Json, kind::ResourceType, status::response},
 };
 
-/// When the documents were made; the simulator makes them with every request.
+/// The modification time of the documents. It is constant, although each request generates them.
 const LAST_MODIFIED: HeaderValue = HeaderValue::from_static("Thu, 01 Jan 2026 00:00:00 GMT");
 
-/// A year after some request; it does not move.
+/// A constant time, about a year after some request.
 const EXPIRES: HeaderValue = HeaderValue::from_static("Fri, 01 Jan 2027 00:00:00 UTC");
 
-/// All paths in one document.
+/// Returns all paths in one document.
 pub(super) fn v2(kinds: &[ResourceType], headers: &HeaderMap) -> Response<Body> {
     let document = Json::object([
         ("swagger", "2.0".into()),
@@ -31,7 +32,7 @@ pub(super) fn v2(kinds: &[ResourceType], headers: &HeaderMap) -> Response<Body> 
     answer
 }
 
-/// Where the document of each group and version is.
+/// Returns the index of the documents by group and version.
 pub(super) fn index(kinds: &[ResourceType], headers: &HeaderMap) -> Response<Body> {
     let mut paths = Json::Object(Vec::new());
     let mut known: Vec<String> = kinds.iter().flat_map(group_versions).collect();
@@ -45,7 +46,7 @@ pub(super) fn index(kinds: &[ResourceType], headers: &HeaderMap) -> Response<Bod
     tagged(&Json::object([("paths", paths)]).to_bytes(), headers)
 }
 
-/// The document of one group and version: for ever if asked for by its hash.
+/// Returns the document of one group and version. It never expires if it was requested by its hash.
 pub(super) fn v3(
     kinds: &[ResourceType],
     group_version: &str,

@@ -1,9 +1,9 @@
-//! The built-in resources the simulator serves, with their selectable fields (api-semantics 6.3).
+//! The built-in resources of the simulator, with their selectable fields (api-semantics 6.3).
 
 use super::{DeletionAnswer, Rendering, ResourceType, StatusSubresource, UnknownField, WatchCache};
 use crate::simulator::json::Json;
 
-/// Every built-in resource.
+/// Returns every built-in resource.
 pub(crate) fn all() -> Vec<ResourceType> {
     let mut types = core();
     types.extend(apps());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_printed_as_the_server_prints_them() {
+    fn fields_have_the_servers_text_form() {
         let pod = Json::parse(
             br#"{"spec":{"nodeName":"n1"},"status":{"podIPs":[{"ip":"10.0.0.1"},{"ip":"fd::1"}]}}"#,
         )
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_reported_in_their_families_words() {
+    fn unknown_fields_are_reported_in_their_message_form() {
         let types = all();
         for (plural, label, expected) in [
             ("pods", "spec.nodeName", None),

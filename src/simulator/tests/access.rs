@@ -1,4 +1,4 @@
-//! Who may do what, discovery, and the record of what was asked.
+//! Authorization, discovery, and the journal.
 
 use super::Bench;
 use crate::{
@@ -17,7 +17,7 @@ fn guarded() -> Bench {
 }
 
 #[tokio::test]
-async fn a_caller_gets_what_the_rules_allow_and_the_servers_refusals() {
+async fn a_caller_gets_its_allowed_requests_and_the_servers_refusals() {
     for (authorization, path, code) in [
         ("Bearer root", "/api/v1/nodes", 200),
         ("Bearer ann", "/api/v1/namespaces/shop/pods", 200),
@@ -50,7 +50,7 @@ async fn a_caller_gets_what_the_rules_allow_and_the_servers_refusals() {
 }
 
 #[tokio::test]
-async fn a_caller_may_ask_what_it_may_do() {
+async fn a_caller_may_review_its_own_permissions() {
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     for (verb, allowed) in [("list", true), ("watch", false)] {
         let bench = guarded().header("authorization", "Bearer ann");
@@ -66,7 +66,7 @@ async fn a_caller_may_ask_what_it_may_do() {
 }
 
 #[tokio::test]
-async fn discovery_tells_what_is_registered() {
+async fn discovery_lists_the_registered_resources() {
     let bench = Bench::new();
     assert_eq!(
         bench.get("/api").await.json().get("versions").map(crate::simulator::Json::to_bytes),
@@ -111,7 +111,7 @@ async fn every_request_is_recorded_with_its_outcome_and_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_answer_delay_and_spoil() {
+async fn faults_answer_delay_and_break() {
     let bench = Bench::new();
     let fault = |effect| bench.simulator.inject(Fault::next(1, effect, |_| true));
     fault(Effect::Answer { code: 429, retry_after_secs: Some(3) });

@@ -32,7 +32,7 @@ async fn typed_lists_are_in_struct_order_with_bare_items() {
 }
 
 #[tokio::test]
-async fn custom_lists_have_sorted_keys_and_items_with_kinds_at_the_asked_version() {
+async fn custom_lists_have_sorted_keys_and_items_with_kinds_at_the_requested_version() {
     let bench = Bench::new();
     let widget = serde_json::json!({"metadata": {"name": "w", "namespace": "d", "uid": "u",
         "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"b": 1, "a": 2}});
@@ -83,7 +83,7 @@ async fn selectors_narrow_lists() {
 }
 
 #[tokio::test]
-async fn options_the_server_refuses_are_refused_in_its_words() {
+async fn options_that_the_server_refuses_are_refused_in_its_words() {
     let bench = Bench::new();
     let invalid = |text: &str| format!("ListOptions.meta.k8s.io \"\" is invalid: {text}");
     let matched = |text: &str| invalid(&format!("resourceVersionMatch: {text}"));
@@ -166,7 +166,7 @@ async fn an_invalid_option_is_listed_among_the_causes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_version_and_match_reads_its_own_moment() {
+async fn each_version_and_match_reads_its_own_state() {
     let bench = Bench::new();
     let first = bench.pod("d", "a", "Running");
     bench.pod("d", "b", "Running");
@@ -188,7 +188,7 @@ async fn each_version_and_match_reads_its_own_moment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_at_any_age_tell_the_caches_version_not_etcds() {
+async fn reads_at_any_version_have_the_caches_version_not_etcds() {
     let bench = Bench::new();
     let written = bench.pod("d", "a", "Running");
     bench.simulator.skip_revisions(10);
@@ -198,7 +198,7 @@ async fn reads_at_any_age_tell_the_caches_version_not_etcds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_get_and_an_old_releases_list_go_past_the_cache() {
+async fn a_get_and_an_old_releases_list_bypass_the_cache() {
     let (recent, old) = (Bench::new(), Bench::old());
     for bench in [&recent, &old] {
         bench.pod("d", "a", "Running");
@@ -212,7 +212,7 @@ async fn a_get_and_an_old_releases_list_go_past_the_cache() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lagging_cache_is_stale_and_consistent_reads_pass_it_by() {
+async fn a_lagging_cache_is_stale_and_consistent_reads_bypass_it() {
     let bench = Bench::new();
     bench.pod("d", "a", "Running");
     bench.simulator.hold_caches();
@@ -230,7 +230,7 @@ async fn a_lagging_cache_is_stale_and_consistent_reads_pass_it_by() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_still_to_come_is_waited_for_and_then_refused() {
+async fn a_future_version_is_waited_for_and_then_refused() {
     let bench = Bench::new();
     let current = bench.pod("d", "a", "Running");
     let started = Instant::now();
@@ -292,7 +292,7 @@ async fn chunked_lists_stay_at_their_first_version() {
 }
 
 #[tokio::test]
-async fn remaining_items_are_not_told_under_a_selector() {
+async fn remaining_items_are_not_counted_under_a_selector() {
     let bench = Bench::new();
     for name in ["a", "b", "c"] {
         bench.pod("n", name, "Running");
@@ -303,7 +303,7 @@ async fn remaining_items_are_not_told_under_a_selector() {
 }
 
 #[tokio::test]
-async fn compacted_versions_are_expired_and_chunks_may_go_on_inconsistently() {
+async fn compacted_versions_are_expired_and_chunks_may_continue_inconsistently() {
     let bench = Bench::new();
     for name in ["a", "b", "c"] {
         bench.pod("n", name, "Running");
@@ -327,7 +327,7 @@ async fn compacted_versions_are_expired_and_chunks_may_go_on_inconsistently() {
 }
 
 #[tokio::test]
-async fn missing_objects_and_resources_are_told_apart() {
+async fn missing_objects_and_resources_have_different_errors() {
     let bench = Bench::new();
     let missing = bench.get("/apis/apps/v1/namespaces/d/deployments/x").await;
     assert_eq!(
@@ -356,7 +356,7 @@ async fn missing_objects_and_resources_are_told_apart() {
 }
 
 #[tokio::test]
-async fn only_json_is_spoken_and_large_answers_are_compressed_for_those_who_ask() {
+async fn only_json_is_supported_and_large_responses_are_compressed_on_request() {
     for (accept, code) in [
         ("application/json", 200),
         ("*/*", 200),

@@ -1,4 +1,4 @@
-//! The simulator over TLS, asked by the proxy's own connection pool.
+//! The simulator over TLS, with the proxy's own connection pool as client.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -12,7 +12,7 @@ use crate::{
     upstream::{Client, Endpoint, Error, Lane, Pool, Settings, dial::Tcp},
 };
 
-/// A simulator on loopback and a pool connected to it.
+/// Starts a simulator on loopback and a pool connected to it.
 async fn served() -> (Simulator, Pool, tokio::task::JoinHandle<()>) {
     let authority = Authority::generate(SystemTime::now()).expect("an authority");
     let leaf = authority.issue(&Names::of_apiserver(""), SystemTime::now()).expect("a leaf");

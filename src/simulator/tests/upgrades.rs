@@ -1,4 +1,4 @@
-//! WebSocket watches and echoed streams, on connections that never leave the process.
+//! WebSocket watches and echoed streams, on connections inside the process.
 
 use http::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -35,7 +35,7 @@ async fn websocket(simulator: &Simulator, path: &str) -> Response<Body> {
     upgrade(simulator, path, &headers).await.expect("an answer")
 }
 
-/// The next message's first byte and its text.
+/// Returns the next message's first byte and its text.
 async fn message(stream: &mut (impl AsyncRead + Unpin)) -> (u8, String) {
     let mut head = [0; 2];
     stream.read_exact(&mut head).await.expect("a message");
@@ -69,7 +69,7 @@ async fn a_watch_over_websocket_sends_one_text_message_per_event() {
 }
 
 #[tokio::test]
-async fn a_websocket_watch_that_is_refused_stays_plain_http() {
+async fn a_refused_websocket_watch_stays_plain_http() {
     let bench = Bench::new();
     let refused = websocket(&bench.simulator, "/api/v1/pods?watch=1&fieldSelector=x=1").await;
     assert_eq!(refused.status(), 400);

@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_a_version_sends_what_came_after_it() {
+async fn a_watch_from_a_version_sends_the_later_changes() {
     let bench = Bench::new();
     let first = bench.pod("d", "a", "Pending");
     bench.pod("d", "b", "Pending");
@@ -119,7 +119,7 @@ async fn option_errors_of_a_watch_are_http_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_mark_carries_the_annotation_and_zero_values() {
+async fn the_end_mark_has_the_annotation_and_zero_values() {
     let bench = Bench::new();
     let mut events = bench.watch("/api/v1/pods?watch=true&allowWatchBookmarks=true").await;
     assert_eq!(
@@ -212,7 +212,7 @@ async fn a_short_watch_below_the_current_version_gets_a_bookmark_before_its_end(
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_are_ended_or_broken_at_will_and_the_server_comes_back() {
+async fn watches_can_be_ended_or_broken_and_the_server_comes_back() {
     let bench = Bench::new();
     let path = "/api/v1/pods?watch=1&resourceVersion=1000";
     let (mut ended, mut broken) = (bench.watch(path).await, bench.watch(path).await);
@@ -254,7 +254,7 @@ async fn a_watch_of_a_lagging_cache_stands_still_until_it_catches_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_strike_watches() {
+async fn faults_affect_watches() {
     let bench = Bench::new();
     let path = "/api/v1/pods?watch=1&resourceVersion=1000";
     bench.simulator.inject(Fault::next(1, Effect::Expired, |asked| asked.resource == "pods"));

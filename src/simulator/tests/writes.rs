@@ -113,7 +113,7 @@ async fn custom_objects_are_updated_only_with_a_version_and_count_generations() 
 }
 
 #[tokio::test]
-async fn status_and_the_rest_are_written_apart() {
+async fn status_and_the_rest_are_written_separately() {
     let bench = Bench::new();
     bench.post(PODS, r#"{"metadata":{"name":"p"},"spec":{"nodeName":"n"}}"#).await;
     let merge = "application/merge-patch+json";
@@ -166,7 +166,7 @@ async fn each_patch_format_is_applied() {
 }
 
 #[tokio::test]
-async fn a_deletion_answers_the_object_or_a_status() {
+async fn a_deletion_returns_the_object_or_a_status() {
     let bench = Bench::new();
     let created = bench.post(MAPS, r#"{"metadata":{"name":"c"}}"#).await;
     let deleted = bench.send(Method::DELETE, &format!("{MAPS}/c"), "").await;
@@ -184,7 +184,7 @@ async fn a_deletion_answers_the_object_or_a_status() {
 }
 
 #[tokio::test]
-async fn preconditions_of_a_deletion_are_held_to() {
+async fn preconditions_of_a_deletion_are_checked() {
     let bench = Bench::new();
     let created = bench.post(MAPS, r#"{"metadata":{"name":"c"}}"#).await;
     let path = format!("{MAPS}/c");
@@ -218,7 +218,7 @@ async fn finalizers_hold_an_object_until_the_last_is_removed() {
 }
 
 #[tokio::test]
-async fn scheduled_pods_are_marked_first_where_deletion_is_graceful() {
+async fn scheduled_pods_are_marked_first_if_deletion_is_graceful() {
     let features = Features { graceful_pods: true, ..Features::default() };
     let bench = Bench::with(Settings { features, ..Settings::default() });
     bench.post(PODS, r#"{"metadata":{"name":"p"},"spec":{"nodeName":"n"}}"#).await;
@@ -235,7 +235,7 @@ async fn scheduled_pods_are_marked_first_where_deletion_is_graceful() {
 }
 
 #[tokio::test]
-async fn a_collection_is_deleted_by_selector_and_listed_as_it_was() {
+async fn a_collection_is_deleted_by_selector_and_returned_as_it_was() {
     let bench = Bench::new();
     for name in ["a", "b", "c"] {
         bench.pod("d", name, "Running");
@@ -248,7 +248,7 @@ async fn a_collection_is_deleted_by_selector_and_listed_as_it_was() {
 }
 
 #[tokio::test]
-async fn eviction_and_binding_answer_a_status() {
+async fn eviction_and_binding_return_a_status() {
     let bench = Bench::new();
     bench.post(PODS, r#"{"metadata":{"name":"p"}}"#).await;
     let binding = r#"{"metadata":{"name":"p"},"target":{"name":"n1"}}"#;

@@ -28,15 +28,15 @@ pub(super) struct Options {
     dry_run: bool,
 }
 
-/// What became of an object.
+/// The outcome for an object.
 enum Outcome {
-    /// It is gone; this is its last state.
+    /// It is deleted. This is its last state.
     Removed(Shared),
     /// It waits for finalizers or for its grace period.
     Marked(Shared),
 }
 
-/// The grace period of a pod that names none.
+/// The default grace period of a pod.
 const GRACE_SECONDS_DEFAULT: u64 = 30;
 
 /// Answers a DELETE of one object.
@@ -55,7 +55,7 @@ pub(crate) fn delete(core: &Core, call: &Call) -> Result<Response<Body>, Failure
     })
 }
 
-/// Answers a DELETE of a collection: the list as it was before.
+/// Answers a DELETE of a collection with the earlier list.
 pub(crate) fn delete_collection(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
     let options = Options::parse(call)?;
     let selection = call.list_options(core.settings.features, Purpose::List)?;
@@ -75,7 +75,7 @@ pub(crate) fn delete_collection(core: &Core, call: &Call) -> Result<Response<Bod
     Ok(list_response(call, doomed, revision))
 }
 
-/// Deletes an object, or marks it when something holds it.
+/// Deletes an object, or marks it if finalizers or a grace period hold it.
 pub(super) fn remove_or_mark(
     core: &Core,
     store: &mut Store,
@@ -168,7 +168,7 @@ impl Options {
         Ok(())
     }
 
-    /// The grace period in force: only scheduled pods have one, and only when asked for.
+    /// Returns the effective grace period. Only scheduled pods have one, and only if it is enabled.
     fn grace(&self, core: &Core, call: &Call, json: &Json) -> u64 {
         let graceful = core.settings.features.graceful_pods
             && call.kind.group.is_empty()

@@ -1,4 +1,4 @@
-//! What the server keeps, fills in and compares in an object's metadata.
+//! The metadata that the server keeps, adds and compares.
 
 use tokio::time::Instant;
 
@@ -16,11 +16,11 @@ use crate::simulator::{
 const MODIFIED: &str = "the object has been modified; please apply your changes to the latest \
                         version and try again";
 
-/// Members only the server sets.
+/// The fields that only the server sets.
 const SERVER_SET: [&str; 5] =
     ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
 
-/// Fills in what a new object gets from the server.
+/// Adds the server's fields to a new object.
 pub(super) fn fill_new(core: &Core, kind: &ResourceType, json: &mut Json) {
     json.set("kind", kind.kind.as_str());
     let metadata = json.entry("metadata");
@@ -35,7 +35,7 @@ pub(super) fn fill_new(core: &Core, kind: &ResourceType, json: &mut Json) {
     default_status(kind, json);
 }
 
-/// The status a new object of a kind starts with.
+/// Sets the initial status of a new object.
 fn default_status(kind: &ResourceType, json: &mut Json) {
     let phase = match (kind.group.as_str(), kind.plural.as_str()) {
         ("", "pods") => "Pending",
@@ -48,7 +48,7 @@ fn default_status(kind: &ResourceType, json: &mut Json) {
     }
 }
 
-/// Checks the version and uid a written object claims to replace.
+/// Checks the version and uid in a written object against the stored one.
 pub(super) fn check_preconditions(call: &Call, old: &Object, new: &Json) -> Result<(), Failure> {
     let (kind, name) = (&call.kind, old.key.name());
     let version = new.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
@@ -73,7 +73,7 @@ pub(super) fn check_preconditions(call: &Call, old: &Object, new: &Json) -> Resu
     }
 }
 
-/// Restores what no update may change, so that it neither changes nor counts as a change.
+/// Restores immutable fields, so that they do not count as a change.
 pub(super) fn keep_immutable(kind: &ResourceType, before: &Json, json: &mut Json) {
     json.set("kind", kind.kind.as_str());
     let api_version = before.str_at(&["apiVersion"]).unwrap_or_default().to_owned();
@@ -92,7 +92,7 @@ pub(super) fn keep_immutable(kind: &ResourceType, before: &Json, json: &mut Json
     }
 }
 
-/// Whether two objects would be stored as the same bytes.
+/// Reports whether two objects would be stored as the same bytes.
 pub(super) fn same(kind: &ResourceType, left: &Json, right: &Json) -> bool {
     let sealed = |json: &Json| {
         let mut bytes = Vec::new();
@@ -103,7 +103,7 @@ pub(super) fn same(kind: &ResourceType, left: &Json, right: &Json) -> bool {
     sealed(left) == sealed(right)
 }
 
-/// Raises the generation when something besides metadata and status changed.
+/// Raises the generation if something besides metadata and status changed.
 pub(super) fn count_generation(kind: &ResourceType, before: &Json, json: &mut Json) {
     let substance = |json: &Json| {
         let mut rest = json.clone();
@@ -122,7 +122,7 @@ pub(super) fn count_generation(kind: &ResourceType, before: &Json, json: &mut Js
     }
 }
 
-/// Whether a terminating object has nothing left to wait for (S-WRITE-04).
+/// Reports whether a terminating object has nothing left to wait for (S-WRITE-04).
 pub(super) fn is_finished(json: &Json) -> bool {
     let metadata = |member: &str| json.at(&["metadata", member]);
     let grace = match metadata("deletionGracePeriodSeconds") {

@@ -1,11 +1,11 @@
 //! The patch formats: JSON Patch, merge patch, strategic merge, apply.
 //!
-//! Strategic merge patches are treated as merge patches, so lists are replaced and not merged;
-//! apply creates or merges and keeps no field owners. Both are simplifications of the simulator.
+//! A strategic merge patch is treated as a merge patch, so lists are replaced and not merged. Apply
+//! creates or merges, and tracks no field owners. Both are simplifications of the simulator.
 
 use crate::simulator::{call::Call, json::Json, kind::Style, status::Failure};
 
-/// A patch that was read but not yet applied.
+/// A parsed patch.
 #[derive(Debug)]
 pub(super) enum Patch {
     /// RFC 6902.
@@ -28,7 +28,7 @@ pub(super) struct Operation {
 // === impl Patch ===
 
 impl Patch {
-    /// Reads the body by its Content-Type.
+    /// Parses the body by its Content-Type.
     pub(super) fn parse(call: &Call) -> Result<Self, Failure> {
         let json = || {
             Json::parse(&call.body)
@@ -55,12 +55,12 @@ impl Patch {
         }
     }
 
-    /// Whether an object that is not there is created.
+    /// Reports whether a missing object is created.
     pub(super) fn may_create(&self) -> bool {
         matches!(self, Self::Apply(_))
     }
 
-    /// The patched object.
+    /// Returns the patched object.
     pub(super) fn apply(&self, object: &Json) -> Result<Json, Failure> {
         let mut patched = object.clone();
         match self {
@@ -88,7 +88,7 @@ impl Operation {
         })
     }
 
-    /// Applies it; nothing when the object is not as the operation needs it.
+    /// Applies the operation. `None` if the object does not fit.
     fn apply(&self, object: &mut Json) -> Option<()> {
         match self.name.as_str() {
             "add" => add(object, &self.path, self.value.clone()),
@@ -181,13 +181,13 @@ fn take(object: &mut Json, path: &[String]) -> Option<Json> {
     }
 }
 
-/// What the server says of a patch that does not fit, whatever is wrong with it.
+/// Returns the server's response to any patch that does not fit.
 fn refused() -> Failure {
     let message = "the server rejected our request due to an error in our request";
     Failure::new(422, "Invalid", message).with_empty_details()
 }
 
-/// 415: the router of built-in resources says less than that of custom ones.
+/// Returns a 415. The router of built-in resources says less than that of custom ones.
 fn unsupported(call: &Call) -> Failure {
     match call.kind.style {
         Style::Typed => {

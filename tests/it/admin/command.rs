@@ -60,7 +60,8 @@ async fn a_command_says_so_when_nothing_listens() {
         let output = listless(arguments).output().await.expect("it runs");
         let told = String::from_utf8(output.stderr).expect("text");
         assert_eq!(output.status.code(), Some(1), "{told}");
-        let expected = "listless: 127.0.0.1:1: nothing listens there; is Listless running, with";
+        let expected =
+            "listless: 127.0.0.1:1: nothing listens there; start Listless, or pass its address";
         assert!(told.starts_with(expected) && told.lines().count() == 1, "{told}");
     }
     let output = listless(&["tap", "--admin", "nowhere"]).output().await.expect("it runs");

@@ -141,7 +141,10 @@ async fn streams_are_bounded_and_a_closed_one_makes_room() {
         streams.push(follow(&admin, "only=requests").await);
     }
     let refused = admin.apart().get("/api/v1/events").await;
-    assert_eq!((refused.status, refused.text()), (503, "16 streams are open already\n"));
+    assert_eq!(
+        (refused.status, refused.text()),
+        (503, "16 streams are open already; close one first\n")
+    );
     assert_eq!(admin.apart().get("/api/v1/status").await.status, 200, "all else is answered");
     streams.pop();
     let free = async || {

@@ -180,7 +180,7 @@ fn a_cluster_with_nothing_of_listless_passes_and_says_what_is_not_there() {
     checked.is("version", "pass", "v1.36.3");
     checked.is("features", "pass", "");
     checked.is("rights", "pass", "admin may list and watch pods");
-    checked.is("webhook", "skipped", "there is no webhook of Listless");
+    checked.is("webhook", "skipped", "this cluster has no webhook of Listless");
     for name in ["certificate", "injection", "injector", "injector-rights", "image", "up-to-date"] {
         checked.is(name, "skipped", "");
     }
@@ -224,8 +224,8 @@ fn each_thing_that_is_wrong_fails_its_own_check_and_the_command() {
     let checked = cluster.check(ADMIN, &[]);
     assert_eq!(checked.code, Some(1), "{}", checked.report);
     assert_eq!(checked.report["result"], "fail");
-    checked.is("webhook", "pass", "listless-injector asks service system/injector");
-    checked.is("certificate", "skipped", "cannot be reached from here");
+    checked.is("webhook", "pass", "listless-injector calls service system/injector");
+    checked.is("certificate", "skipped", "is not reachable from here");
     checked.is("injection", "fail", "a pod in shop gets no sidecar");
     checked.is("injector", "fail", "system/injector 9.9.9: 0 of 2 ready");
     checked.is("image", "fail", "ImagePullBackOff: the pod shop/new");

@@ -185,11 +185,11 @@ fn a_context_that_is_switched_at_the_source_is_noticed() {
     let directory = directory();
     let local = Local::start(directory.path(), &[]);
     fs::write(directory.path().join("source"), two_contexts("staging")).expect("written");
-    let line = local.until("the kubeconfig has changed");
+    let line = local.until("the kubeconfig changed");
     assert!(line.contains("served=\"prod\"") && line.contains("now=\"staging\""), "{line}");
     assert!(local.written().contains("current-context: prod"), "what was begun with is served");
     fs::write(directory.path().join("source"), two_contexts("prod")).expect("written");
-    local.until("the kubeconfig means again what is served");
+    local.until("the kubeconfig again selects the context that is served");
     local.end();
 }
 

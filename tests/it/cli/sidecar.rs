@@ -116,7 +116,7 @@ fn without_a_place_for_its_authority_it_serves_and_says_so() {
     let pod = Pod::new();
     fs::write(pod.0.path().join("state"), "in the way").expect("written");
     let log = pod.run();
-    assert!(log.contains("the authority cannot be kept"), "{log}");
+    assert!(log.contains("cannot store the authority"), "{log}");
     assert_eq!(certificates(&pod.mirrored("ca.crt")).len(), 2);
 }
 
@@ -137,7 +137,7 @@ fn what_it_needs_and_does_not_find_is_named() {
         let mut child = pod.command().spawn().expect("the binary runs");
         let mut told = String::new();
         let mut log = BufReader::new(child.stderr.take().expect("a pipe"));
-        while !told.contains("another takes its place") {
+        while !told.contains("starting another") {
             assert_ne!(log.read_line(&mut told).expect("a line"), 0, "{told}");
         }
         assert!(told.contains("listless: ") && told.contains("service account"), "{told}");

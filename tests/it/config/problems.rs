@@ -113,7 +113,7 @@ fn values_of_the_wrong_type_are_told_with_the_right_one() {
     );
     refuses(
         &format!("{HEAD}mode:\n"),
-        "c.yaml:3:1: mode: has no value; leave the key out for its default",
+        "c.yaml:3:1: mode: has no value; set one, or remove the key for its default",
     );
 }
 
@@ -121,18 +121,18 @@ fn values_of_the_wrong_type_are_told_with_the_right_one() {
 fn amounts_are_told_with_an_example_or_with_their_bounds() {
     refuses(
         &format!("{HEAD}cache: {{memoryLimit: 256MB}}\n"),
-        "c.yaml:3:22: cache.memoryLimit: \"256MB\" is not a quantity of bytes; expected a number \
-         and Ki, Mi, Gi, k, M or G, such as 256Mi",
+        "c.yaml:3:22: cache.memoryLimit: \"256MB\" is not a quantity of bytes; use a number and \
+         Ki, Mi, Gi, k, M or G, such as 256Mi",
     );
     refuses(
         &format!("{HEAD}cache: {{idleTimeout: 10 minutes}}\n"),
-        "c.yaml:3:22: cache.idleTimeout: \"10 minutes\" is not a duration; expected numbers with \
-         h, m, s or ms, such as 10m, 1m30s or 250ms",
+        "c.yaml:3:22: cache.idleTimeout: \"10 minutes\" is not a duration; use numbers with h, m, \
+         s or ms, such as 10m, 1m30s or 250ms",
     );
     refuses(
         &rule("resources: [pods]\n    maxStaleness: 5"),
-        "c.yaml:6:19: cache.rules[0].maxStaleness: \"5\" is not a duration; expected numbers with \
-         h, m, s or ms, such as 10m, 1m30s or 250ms",
+        "c.yaml:6:19: cache.rules[0].maxStaleness: \"5\" is not a duration; use numbers with h, m, \
+         s or ms, such as 10m, 1m30s or 250ms",
     );
     for (text, expected) in [
         ("cache: {memoryLimit: 1Ki}", "3:22: cache.memoryLimit: must be at least 1Mi"),
@@ -165,24 +165,22 @@ fn rules_that_name_no_resource_or_namespace_are_told_why() {
     refuses(
         &rule("resources: [Pod, pods/log]\n    namespaces: ['*', Shop]"),
         "c.yaml:5:17: cache.rules[0].resources[0]: \"Pod\" has an upper-case letter; a resource is \
-         named by its lower-case plural, not its kind\n\
-         c.yaml:5:22: cache.rules[0].resources[1]: \"pods/log\" names a subresource; subresources \
-         are always forwarded\n\
-         c.yaml:6:18: cache.rules[0].namespaces[0]: \"*\" is no namespace; leave the key out for \
-         every namespace\n\
-         c.yaml:6:23: cache.rules[0].namespaces[1]: \"Shop\" is no namespace; expected up to 63 \
-         lower-case letters, digits and \"-\"",
+         named by its lower-case plural, not its kind\nc.yaml:5:22: cache.rules[0].resources[1]: \
+         \"pods/log\" names a subresource; subresources are always forwarded\nc.yaml:6:18: \
+         cache.rules[0].namespaces[0]: \"*\" is not a namespace; remove the key for every \
+         namespace\nc.yaml:6:23: cache.rules[0].namespaces[1]: \"Shop\" is not a namespace; use \
+         up to 63 lower-case letters, digits and \"-\"",
     );
     refuses(
         &rule("resources: []"),
-        "c.yaml:5:16: cache.rules[0].resources: names nothing; expected names such as pods or \
+        "c.yaml:5:16: cache.rules[0].resources: is empty; use names such as pods or \
          deployments.apps, or \"*\"",
     );
     refuses(&rule("start: never"), "c.yaml:5:5: cache.rules[0].resources: is required");
     refuses(
         &rule("resources: ['*']\n    start: eager"),
-        "c.yaml:6:12: cache.rules[0].start: eager needs resources named one by one; \"*\" would \
-         follow everything",
+        "c.yaml:6:12: cache.rules[0].start: eager needs resources by name; \"*\" would cache every \
+         resource",
     );
 }
 
@@ -200,23 +198,24 @@ fn rules_for_some_reads_that_cannot_be_meant_are_told_why() {
     );
     refuses(
         &rule("resources: [pods]\n    verbs: []\n    userAgents: ['', \"caf\\xe9\"]"),
-        "c.yaml:6:12: cache.rules[0].verbs: names nothing; leave the key out for get, list and watch\n\
-         c.yaml:7:18: cache.rules[0].userAgents[0]: \"\" is empty; \"*\" stands for every user agent\n\
-         c.yaml:7:22: cache.rules[0].userAgents[1]: \"café\" has a character that no header has",
+        "c.yaml:6:12: cache.rules[0].verbs: is empty; remove the key for get, list and \
+         watch\nc.yaml:7:18: cache.rules[0].userAgents[0]: \"\" is empty; \"*\" stands for every \
+         user agent\nc.yaml:7:22: cache.rules[0].userAgents[1]: \"café\" has a character that no \
+         header has",
     );
     refuses(
         &rule("resources: [pods]\n    userAgents: []"),
-        "c.yaml:6:17: cache.rules[0].userAgents: names nothing; leave the key out for every client",
+        "c.yaml:6:17: cache.rules[0].userAgents: is empty; remove the key for every client",
     );
     refuses(
         &rule("resources: [pods]\n    start: eager\n    userAgents: ['curl/*']"),
-        "c.yaml:6:12: cache.rules[0].start: eager is for every read; leave out verbs, userAgents and \
-         selectors, or eager",
+        "c.yaml:6:12: cache.rules[0].start: eager applies to every read; remove verbs, userAgents \
+         and selectors, or use another start",
     );
     refuses(
         &rule("resources: [pods]\n    freshness: bounded\n    rewrite: any"),
-        "c.yaml:7:14: cache.rules[0].rewrite: must be keep where freshness is bounded, which a \
-         rewritten read would not live up to",
+        "c.yaml:7:14: cache.rules[0].rewrite: must be keep if freshness is bounded, which a \
+         rewritten read would not have",
     );
     refuses(
         &rule("resources: [pods]\n    repeatPolls: {burst: 0, perSecond: 2000}"),
@@ -233,11 +232,11 @@ fn rules_for_some_reads_that_cannot_be_meant_are_told_why() {
 fn what_is_hardly_yaml_is_told_with_its_place() {
     refuses(
         "",
-        "c.yaml:1:1: the file is empty; \"listless config default\" prints one to begin with",
+        "c.yaml:1:1: the file is empty; print a default one with \"listless config default\"",
     );
     refuses(
         "# nothing\n",
-        "c.yaml:2:1: the file is empty; \"listless config default\" prints one to begin with",
+        "c.yaml:2:1: the file is empty; print a default one with \"listless config default\"",
     );
     refuses("mode: enforce\n", "c.yaml:1:1: apiVersion: is required");
     refuses("just text", "c.yaml:1:1: expected a mapping with keys and values");
@@ -246,17 +245,21 @@ fn what_is_hardly_yaml_is_told_with_its_place() {
         &format!("{HEAD}cache:\n\trules: []\n"),
         "c.yaml:4:2: not valid YAML: tabs disallowed within this context (block indentation)",
     );
-    refuses(&format!("{HEAD}mode: observe\nmode: enforce\n"), "c.yaml:4:1: mode: is written twice");
+    refuses(
+        &format!("{HEAD}mode: observe\nmode: enforce\n"),
+        "c.yaml:4:1: mode: is set twice; \
+                                                               remove one",
+    );
     refuses(
         &format!("{HEAD}---\n{HEAD}"),
-        "c.yaml:4:1: more than one document; expected a single one",
+        "c.yaml:4:1: has more than one document; use a single one",
     );
 }
 
 #[test]
 fn bytes_that_are_no_text_are_refused() {
     let error = Config::from_bytes(Path::new("c.yaml"), b"mode: \xff").expect_err("not UTF-8");
-    assert_eq!(error.to_string(), "c.yaml: is not a text in UTF-8");
+    assert_eq!(error.to_string(), "c.yaml: is not UTF-8 text");
 }
 
 #[test]
@@ -283,7 +286,13 @@ fn a_file_that_is_missing_or_huge_is_named() {
     let huge = directory.path().join("huge.yaml");
     fs::write(&huge, "#".repeat((1 << 20) + 1)).expect("written");
     let error = Config::load(&huge).expect_err("too large").to_string();
-    assert_eq!(error, format!("{}: is larger than 1048576 bytes", huge.display()));
+    assert_eq!(
+        error,
+        format!(
+            "{}: is larger than 1048576 bytes; remove what is not configuration",
+            huge.display()
+        )
+    );
 
     let error = Config::load(directory.path()).expect_err("a directory").to_string();
     assert!(error.contains("cannot read configuration"), "{error}");
@@ -295,8 +304,8 @@ fn names_that_an_earlier_rule_decides_about_are_warned_of() {
         format!("{HEAD}cache:\n  rules:\n  - resources: ['*']\n  - resources: [pods, secrets]\n");
     let config = Config::from_bytes(Path::new("c.yaml"), text.as_bytes()).expect("allowed");
     let warnings: Vec<_> = config.warnings().iter().map(ToString::to_string).collect();
-    let expected =
-        "6:17: cache.rules[1].resources[0]: never applies: cache.rules[0] decides before it";
+    let expected = "6:17: cache.rules[1].resources[0]: never applies: cache.rules[0] matches first; remove \
+         this name or move the rule up";
     assert_eq!(warnings, [expected]);
 
     let some = format!(

@@ -122,9 +122,9 @@ fn what_became_of_each_pod_is_told() {
     let text = read(&golden("manifests").join("kinds.yaml"));
     let told: Vec<_> = injected(&text).reports.iter().map(ToString::to_string).collect();
     assert_eq!(told[0], "document 1: StatefulSet db: injected");
-    assert!(told[1].starts_with("document 2: DaemonSet agent: left as it is: host_network: "));
+    assert!(told[1].starts_with("document 2: DaemonSet agent: not injected: host_network: "));
     assert_eq!(told[4], "document 5: Job (unnamed): injected");
-    assert!(told[6].starts_with("document 7: Pod by-hand: left as it is: opted_out: "));
+    assert!(told[6].starts_with("document 7: Pod by-hand: not injected: opted_out: "));
     let told: Vec<_> =
         uninject(&text).expect("manifests").reports.iter().map(ToString::to_string).collect();
     assert_eq!(told[0], "document 1: StatefulSet db: nothing to remove");
@@ -134,11 +134,11 @@ fn what_became_of_each_pod_is_told() {
 fn errors_name_line_document_and_field() {
     let told = |text: &str| inject(text, &manifest_settings()).unwrap_err().to_string();
     let nothing = "a: 1\n---\napiVersion: apps/v1\nkind: Deployment\nspec:\n  replicas: 1\n";
-    assert_eq!(told(nothing), "6:3: document 2: spec.template: there is no template of pods");
+    assert_eq!(told(nothing), "6:3: document 2: spec.template: there is no pod template");
     let no_list = "apiVersion: v1\nkind: Pod\nspec:\n  containers: none\n";
-    assert_eq!(told(no_list), "4:3: document 1: spec.containers is no list");
+    assert_eq!(told(no_list), "4:3: document 1: spec.containers is not a list");
     let twice = "a: 1\n---\n\nb: 1\nb: 2\n";
-    assert_eq!(told(twice), "5:1: document 2: b is there twice");
+    assert_eq!(told(twice), "5:1: document 2: b is set twice; remove one");
     let broken = told("a: [1, 2\nb: }\n");
     assert!(broken.contains(": document 1: "), "{broken}");
     assert!(told("a: *nowhere\n").contains("document 1: "));

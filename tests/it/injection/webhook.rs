@@ -310,7 +310,7 @@ fn inject_and_uninject_read_files_and_standard_input() {
     assert_eq!(refused.status.code(), Some(2));
     let told = String::from_utf8(refused.stderr).expect("text");
     assert!(
-        told.contains(&format!("{broken}:4:3: document 1: spec.containers is no list")),
+        told.contains(&format!("{broken}:4:3: document 1: spec.containers is not a list")),
         "{told}"
     );
     assert_eq!(run(&["inject", "-f", "no-such-file"]).status.code(), Some(1));

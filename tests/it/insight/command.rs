@@ -26,7 +26,7 @@ async fn the_commands_print_what_the_admin_address_says() {
     let proxy = Setup::default().in_plain_text().await;
     let address = proxy.admin_address().await.to_string();
     let empty = listless(&["report", "--admin", &address]).await;
-    assert!(text(&empty.stdout).ends_with("Nobody has asked for anything yet.\n"));
+    assert!(text(&empty.stdout).ends_with("No requests yet.\n"));
 
     let client = proxy.client().with("user-agent", "curl/8.5.0");
     for _ in 0..12 {
