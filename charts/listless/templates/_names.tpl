@@ -23,7 +23,7 @@
 {{ include "listless.fullname" . }}-gateway
 {{- end }}
 
-{{/* For objects outside namespaces: two releases of one name may live in two namespaces. */}}
+{{/* The name of cluster-scoped objects: two releases of one name may exist in two namespaces. */}}
 {{- define "listless.injector.clusterName" -}}
 {{ printf "%s-%s" .Release.Namespace (include "listless.injector" .) }}
 {{- end }}
@@ -61,7 +61,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Of the objects of a part: (list . "injector"). */}}
+{{/* The labels of the objects of a part: (list . "injector"). */}}
 {{- define "listless.labels" -}}
 {{- $root := first . }}
 {{- $part := last . }}
@@ -82,7 +82,7 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ last . }}
 {{- end }}
 
-{{/* How many: (list . values). */}}
+{{/* The number of replicas: (list . values). */}}
 {{- define "listless.replicas" -}}
 {{- $root := first . }}
 {{- max (last . ).replicas (ternary 2 0 $root.Values.highAvailability) }}

@@ -1,4 +1,4 @@
-{{/* What the pods of all parts have in common. */}}
+{{/* The common settings of all pods. */}}
 
 {{- define "listless.podSecurity" -}}
 runAsNonRoot: true
@@ -32,14 +32,14 @@ labels:
   {{- with $root.Values.commonLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-  # No injector looks at pods with this label.
+  # Injectors skip pods with this label.
   listless.dev/component: {{ $part }}
   {{- with $values.podLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- end }}
 
-{{/* Where pods run: (list . "injector" values). */}}
+{{/* The placement of pods: (list . "injector" values). */}}
 {{- define "listless.placement" -}}
 {{- $root := index . 0 }}
 {{- $part := index . 1 }}
@@ -90,7 +90,7 @@ topologySpreadConstraints:
 - --log-format={{ .Values.log.format }}
 {{- end }}
 
-{{/* Egress of a NetworkPolicy: names, and the apiserver. */}}
+{{/* The egress of a NetworkPolicy: DNS and the apiserver. */}}
 {{- define "listless.egress" -}}
 - ports:
   - {port: 53, protocol: UDP}

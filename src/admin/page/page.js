@@ -1,6 +1,6 @@
-// The page of one Listless: reads the same JSON that anybody can read, and draws it.
+// The page of one Listless. It reads the public JSON paths and draws their data.
 //
-// Whatever clients say of themselves is data: it goes into the document as text, never as markup.
+// Text from clients is data: it is inserted as text, never as markup.
 
 "use strict";
 
@@ -101,7 +101,7 @@ function lines(cell, main, sub, code) {
 
 // === Tables ===
 
-// A table that sorts by its heads, shows so many rows at first, and keeps the row elements it has.
+// A table that sorts by its headings, limits its rows at first, and reuses its row elements.
 class Table {
   constructor(root, { caption, columns, key, empty, sort }) {
     this.columns = columns;
@@ -153,7 +153,7 @@ class Table {
     this.draw();
   }
 
-  // For narrow windows, where there are no heads to press.
+  // Narrow windows have no headings to press.
   chooser() {
     const label = make("label", "sort-by", "Sort by");
     this.select = make("select");
@@ -189,7 +189,7 @@ class Table {
     const way = this.sorted.down ? -1 : 1;
     const compare = (a, b) => {
       const [x, y] = [column.value(a), column.value(b)];
-      // What is not known stands last, whichever way the others go.
+      // Unknown values come last in both directions.
       if (x === null || x === undefined) return y === null || y === undefined ? 0 : 1;
       if (y === null || y === undefined) return -1;
       return way * (typeof x === "number" ? x - y : String(x).localeCompare(String(y)));
@@ -251,7 +251,7 @@ class Table {
   }
 }
 
-// === Who polls what ===
+// === Polls ===
 
 const ANSWERS = [
   ["cache", "from memory"],
@@ -279,7 +279,7 @@ function answersBar(cell, poll) {
   }
   const box = make("div");
   box.title = words.join(", ") + reasonsOf(poll);
-  box.append(bar, make("span", "sub-line", `${share(spared)} spared`));
+  box.append(bar, make("span", "sub-line", `${share(spared)} saved`));
   cell.replaceChildren(box);
 }
 
@@ -302,8 +302,8 @@ function risk(cell, poll) {
 const RISKS = ["none", "low", "medium", "high"];
 
 const polls = new Table(byId("polls-table"), {
-  caption: "Who polls what",
-  empty: "Nobody has asked anything yet. Point a client at Listless, and what it asks shows up here.",
+  caption: "Polls",
+  empty: "No requests yet. Point a client at Listless to see its requests here.",
   key: (poll) => [poll.userAgent, poll.verb, poll.resource, poll.scope, poll.query].join("\n"),
   sort: { id: "rate", down: true },
   columns: [
@@ -315,18 +315,18 @@ const polls = new Table(byId("polls-table"), {
       draw: (cell, poll) => lines(cell, `${poll.verb} ${poll.resource}`, scopeOf(poll), true) },
     { id: "rate", label: "Rate", number: true, value: (poll) => poll.ratePerSecond,
       draw: (cell, poll) => lines(cell, rate(poll.ratePerSecond), `${count(poll.requests)} in all`) },
-    { id: "period", label: "Period", number: true, title: "How often one client asks, and its jitter",
+    { id: "period", label: "Period", number: true, title: "Time between two requests of one client, and its jitter",
       value: (poll) => poll.periodSeconds,
       draw: (cell, poll) => lines(cell, duration(poll.periodSeconds),
         isNumber(poll.jitter) ? `± ${share(poll.jitter)}` : "") },
     { id: "answers", label: "Answered", value: (poll) => answered(poll, "cache") / (total(poll) || 1),
       draw: answersBar },
     { id: "bytes", label: "Bytes", number: true,
-      title: "Bytes of answers, and the share of answers that were the same as the one before",
+      title: "Bytes of responses, and the share of responses equal to the one before",
       value: (poll) => poll.bytes,
       draw: (cell, poll) => lines(cell, bytes(poll.bytes),
         isNumber(poll.unchangedShare) ? `${share(poll.unchangedShare)} unchanged` : "") },
-    { id: "saved", label: "Saved", number: true, title: "Requests the apiserver did not get",
+    { id: "saved", label: "Saved", number: true, title: "Requests that did not reach the apiserver",
       value: (poll) => (poll.saved || {}).requests || (poll.wouldSave || {}).requests || 0,
       draw: (cell, poll) => {
         const saved = (poll.saved || {}).requests || 0;
@@ -334,7 +334,7 @@ const polls = new Table(byId("polls-table"), {
         lines(cell, count(saved), would > 0 ? `${count(would)} would be` : "");
       } },
     { id: "cost", label: "CPU, estimate", number: true,
-      title: "Processor time of apiserver and etcd this would cost without Listless, estimated",
+      title: "Estimated CPU time of apiserver and etcd without Listless",
       value: (poll) => costOf(poll.cost),
       draw: (cell, poll) => { cell.textContent = cpu(costOf(poll.cost)); } },
     { id: "risk", label: "Findings", className: "tags", value: (poll) => RISKS.length - RISKS.indexOf(poll.risk || "none"),
@@ -356,7 +356,7 @@ function drawPolls() {
   const found = words.length === 0 ? all : all.filter((poll) => matches(poll, words));
   polls.set(found, all.length > 0 ? "Nothing matches the filter." : undefined);
   const others = (report && report.others) || {};
-  const rest = others.requests > 0 ? `; ${count(others.requests)} requests are not told apart` : "";
+  const rest = others.requests > 0 ? `; ${count(others.requests)} requests are counted without detail` : "";
   const told = words.length === 0 ? count(all.length) : `${count(found.length)} of ${count(all.length)}`;
   say("polls-count", all.length === 0 ? "" : `${told} ${all.length === 1 ? "poll" : "polls"}${rest}`);
 }
@@ -376,9 +376,9 @@ function drawFindings() {
     return kept.get(key) || findingCard(finding, key);
   });
   if (findings.length === 0) {
-    cards.push(make("p", "empty", "No pattern found that needs mending. What is looked for: " +
+    cards.push(make("p", "empty", "No harmful pattern found. Listless looks for " +
       "polling instead of watching, lists without a limit, resync storms, writes that change " +
-      "nothing, watches without bookmarks, and clients that ignore what the apiserver tells them."));
+      "nothing, watches without bookmarks, and clients that ignore 410 or Retry-After."));
   }
   const same = cards.length === list.children.length
     && cards.every((card, index) => card === list.children[index]);
@@ -421,7 +421,7 @@ const findingText = (finding, asked) =>
   `${finding.title}\n\nClient: ${finding.userAgent}\nRequest: ${asked}\n\n${finding.evidence}\n\n` +
   `Fix: ${finding.fix}\n`;
 
-// A browser offers its clipboard only to pages it takes for safe; elsewhere a selection does.
+// A browser offers its clipboard only in a secure context; otherwise a selection is used.
 async function copied(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -453,7 +453,7 @@ const selectors = (replica) => [
 
 const replicas = new Table(byId("replicas-table"), {
   caption: "Replicas",
-  empty: "No replica is held. A read without a resourceVersion that repeats within a minute starts one.",
+  empty: "No replicas. A read without a resourceVersion that repeats within a minute starts one.",
   key: (replica) => [replica.resource, replica.namespace, replica.labelSelector,
     replica.fieldSelector].join("\n"),
   sort: { id: "bytes", down: true },
@@ -464,7 +464,7 @@ const replicas = new Table(byId("replicas-table"), {
     { id: "state", label: "State", value: (replica) => `${replica.state} ${replica.link}`,
       draw: (cell, replica) => {
         const well = replica.state === "synced" && replica.link === "up";
-        const state = replica.state === "synced" && !well ? "watch cut off" : replica.state;
+        const state = replica.state === "synced" && !well ? "watch disconnected" : replica.state;
         const box = make("span");
         box.append(make("span", `tag ${well ? "good" : replica.state === "starting" ? "" : "high"}`, state));
         if (replica.lastError) box.append(make("span", "sub-line", replica.lastError));
@@ -481,7 +481,7 @@ const replicas = new Table(byId("replicas-table"), {
       draw: (cell, replica) => { cell.textContent = bytes(replica.bytes); } },
     { id: "version", label: "Version", number: true, value: (replica) => Number(replica.resourceVersion),
       draw: (cell, replica) => { cell.textContent = replica.resourceVersion || "–"; } },
-    { id: "unproven", label: "Last news", number: true, value: (replica) => replica.unprovenSeconds,
+    { id: "unproven", label: "Last update", number: true, value: (replica) => replica.unprovenSeconds,
       draw: (cell, replica) => { cell.textContent = duration(replica.unprovenSeconds); } },
     { id: "age", label: "Age", number: true, value: (replica) => replica.ageSeconds,
       draw: (cell, replica) => { cell.textContent = duration(replica.ageSeconds); } },
@@ -489,7 +489,7 @@ const replicas = new Table(byId("replicas-table"), {
       draw: (cell, replica) => { cell.textContent = duration(replica.idleSeconds); } },
     { id: "relists", label: "Relists", number: true, value: (replica) => replica.relists,
       draw: (cell, replica) => { cell.textContent = count(replica.relists); } },
-    { id: "restarts", label: "Watches again", number: true, value: (replica) => replica.watchRestarts,
+    { id: "restarts", label: "Watch restarts", number: true, value: (replica) => replica.watchRestarts,
       draw: (cell, replica) => { cell.textContent = count(replica.watchRestarts); } },
   ],
 });
@@ -506,22 +506,22 @@ function drawSummary() {
   say("mode", observing ? "observe" : "enforce");
   byId("readiness").hidden = status.ready;
   say("readiness", status.ready ? "" : `not ready: ${status.notReady.join(", ")}`);
-  say("about", `${status.version} · before ${status.upstream} · up ${duration(status.upSeconds)}`);
+  say("about", `${status.version} · apiserver ${status.upstream} · up ${duration(status.upSeconds)}`);
   const { requests } = status;
   const saved = observing ? totals.wouldSaveRequests || 0 : status.saved.requests;
   const part = requests.answered > 0 ? saved / requests.answered : null;
   say("saved-label", observing ? "Requests that would be saved" : "Requests saved");
   say("saved-share", share(part));
-  say("saved-detail", requests.answered === 0 ? "no request yet"
+  say("saved-detail", requests.answered === 0 ? "no requests yet"
     : `${count(saved)} of ${count(requests.answered)}; `
-      + (observing ? "by memory, nothing deducted" : "what Listless asks for itself is deducted"));
+      + (observing ? "from memory, nothing deducted" : "Listless's own requests are deducted"));
   say("answered", count(requests.answered));
   say("answered-detail", `${count(requests.fromMemory)} from memory, ${count(requests.coalesced)} shared, `
     + `${count(requests.forwarded)} forwarded, ${count(requests.failed)} failed or refused`
-    + (requests.clientClosed > 0 ? `, ${count(requests.clientClosed)} left by their clients` : "")
+    + (requests.clientClosed > 0 ? `, ${count(requests.clientClosed)} cancelled by their clients` : "")
     + heldPolls(totals));
   say("upstream", count(requests.upstream));
-  say("upstream-detail", `${count(requests.upstreamForItself)} of them for Listless itself`);
+  say("upstream-detail", `${count(requests.upstreamForItself)} of them are Listless's own`);
   drawEstimate(totals.estimate);
   say("held", count(status.replicas.count));
   const starting = status.replicas.count - status.replicas.synced;
@@ -530,10 +530,10 @@ function drawSummary() {
   document.title = part === null ? "Listless" : `${share(part)} saved · Listless`;
 }
 
-// Polls held by each of the two limits.
+// Polls delayed by each of the two limits.
 function heldPolls({ paced = 0, pacedFromMemory = 0 }) {
   if (paced === 0) return "";
-  return `; held: ${count(paced - pacedFromMemory)} on the way to the apiserver, `
+  return `; delayed: ${count(paced - pacedFromMemory)} to the apiserver, `
     + `${count(pacedFromMemory)} as loops on responses from memory`;
 }
 
@@ -564,14 +564,14 @@ function addTimeline(news) {
   drawTimeline();
 }
 
-// In the order of time, each once: the stream may tell of a second before what was earlier is read.
+// Sorted by time without duplicates: the stream may send a second before the earlier ones are read.
 function merged(known, news, which, lengthMax) {
   const keys = new Set(known.map(which));
   const all = [...known, ...news.filter((one) => !keys.has(which(one)))];
   return all.sort((a, b) => a.at - b.at).slice(-lengthMax);
 }
 
-// The next round figure, so that the scale does not change with every request.
+// Rounds up, so that the scale does not change with every request.
 function ceiling(value) {
   if (value <= 5) return 5;
   const power = 10 ** Math.floor(Math.log10(value));
@@ -593,7 +593,7 @@ function scales(width, points) {
   };
 }
 
-// Where there are fewer pixels than seconds, the mean of neighbouring ones.
+// Averages neighbouring seconds if there are fewer pixels.
 function binned(points, bin) {
   const bins = new Map();
   for (const point of points) {
@@ -736,8 +736,8 @@ const live = { source: null, rows: [], lost: 0, seen: 0, drawing: null };
 
 const liveTable = new Table(byId("live-table"), {
   caption: "Live requests",
-  empty: "Press “Watch requests” to see them as they are answered. Watching costs each request a little; "
-    + "nothing is shown of headers but the user agent.",
+  empty: "Press “Watch requests” to see them as they are answered. Watching costs each request a little. "
+    + "Of the headers only the user agent is shown.",
   key: (row) => String(row.number),
   columns: [
     { id: "at", label: "Time", draw: (cell, row) => { cell.textContent = clock(row.at); } },
@@ -761,8 +761,8 @@ liveTable.shown = LIVE_ROWS;
 
 function drawLive() {
   live.drawing = null;
-  liveTable.set(live.rows.slice().reverse(), live.source ? "No request yet." : undefined);
-  const lost = live.lost > 0 ? `, ${count(live.lost)} more came too fast to be shown` : "";
+  liveTable.set(live.rows.slice().reverse(), live.source ? "No requests yet." : undefined);
+  const lost = live.lost > 0 ? `, ${count(live.lost)} more were too fast to show` : "";
   if (live.source) say("live-count", `Watching: ${count(live.seen)} seen${lost}.`);
 }
 
@@ -789,7 +789,7 @@ function watchRequests() {
   live.source.addEventListener("error", () => {
     if (live.source && live.source.readyState === EventSource.CLOSED) {
       stopWatching();
-      say("live-count", "Not watching: Listless refused the stream; others may hold all places.");
+      say("live-count", "Not watching: Listless refused the stream. Other viewers may use all streams.");
     }
   });
   byId("live-toggle").setAttribute("aria-pressed", "true");
@@ -826,7 +826,7 @@ function connected(isConnected) {
   byId("notice").hidden = isConnected;
   if (!isConnected) {
     say("notice", `No connection to Listless since ${time.format(new Date(lostSince))}. `
-      + "What is shown is from before; trying again.");
+      + "The data shown is from before; reconnecting.");
   }
 }
 
@@ -843,7 +843,7 @@ function follow() {
   source.addEventListener("timeline", (event) => addTimeline(JSON.parse(event.data)));
   source.addEventListener("error", () => {
     connected(false);
-    // An answer that is no stream ends it for good; a broken connection is tried again by itself.
+    // A response that is no stream ends it permanently; the browser reconnects a broken one.
     if (source.readyState === EventSource.CLOSED) setTimeout(follow, RETRY_MS);
   });
 }
@@ -854,14 +854,14 @@ async function read(path) {
   return answer.json();
 }
 
-// What was missed while there was no stream; the stream only tells what is new.
+// Reads the data missed without a stream, which sends only new data.
 async function catchUp() {
   try {
     const last = timeline.points.length > 0 ? timeline.points[timeline.points.length - 1].at : 0;
     addTimeline(await read(`api/v1/timeline?since=${last}`));
     await refresh();
   } catch {
-    // The stream says when the connection is lost.
+    // The stream reports a lost connection.
   }
 }
 
@@ -880,27 +880,27 @@ async function refresh() {
 }
 
 async function keepUp() {
-  // Nobody looks at a hidden page.
+  // A hidden page needs no updates.
   if (!document.hidden) {
     try {
       if (lostSince) await readInstead();
       await refresh();
     } catch {
-      // Told by the stream, or better the next time.
+      // The stream reports the error, or the next read succeeds.
     }
   }
   const isLarge = report && report.polls.length > LARGE_REPORT_ROWS;
   setTimeout(keepUp, isLarge ? LARGE_REPORT_MS : REPORT_MS);
 }
 
-// Listless answers, though it gives no stream: others may hold all places.
+// Listless answers but refuses a stream: other viewers may use all streams.
 async function readInstead() {
   status = await read("api/v1/status");
   const last = timeline.points.length > 0 ? timeline.points[timeline.points.length - 1].at : 0;
   addTimeline(await read(`api/v1/timeline?since=${last}`));
   if (!lostSince) return;
   say("link", "reading");
-  say("notice", "Listless gives no live stream just now. Its figures are read every few seconds instead.");
+  say("notice", "Listless has no free live stream. The page reads its figures every few seconds instead.");
 }
 
 drawTimeline();

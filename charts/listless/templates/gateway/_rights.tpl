@@ -1,12 +1,12 @@
-{{/* Rights that follow from the configuration's rules. */}}
+{{/* Permissions derived from the configuration's rules. */}}
 
-{{/* Resources by group, as lines of RBAC rules: a list of resources in, rules out. */}}
+{{/* RBAC rules for a list of resources, by group. */}}
 {{- define "listless.gateway.rules" -}}
 {{- $groups := dict }}
 {{- range . }}
 {{- $parts := splitList "." . }}
 {{- $group := rest $parts }}
-{{- /* deployments.v1.apps names a version, which RBAC knows nothing of. */}}
+{{- /* deployments.v1.apps names a version, which RBAC does not use. */}}
 {{- if and $group (regexMatch "^v[0-9]+((alpha|beta)[0-9]+)?$" (first $group)) }}
 {{- $group = rest $group }}
 {{- end }}
@@ -21,7 +21,7 @@
 {{- end }}
 {{- end }}
 
-{{/* What the rules name, as YAML: `everywhere` a list of resources, `namespaces` such a list for each. */}}
+{{/* The resources of the rules as YAML: `everywhere` is a list of resources, `namespaces` has such a list for each. */}}
 {{- define "listless.gateway.named" -}}
 {{- $everywhere := list }}
 {{- $namespaces := dict }}
@@ -30,7 +30,7 @@
 {{- if ne (default "onDemand" $rule.start) "never" }}
 {{- range $rule.resources }}
 {{- if eq . "*" }}
-{{- fail "gateway.configuration.cache.rules: \"*\" would need rights on everything, secrets too: name the resources, or set gateway.rbac to false and give the rights yourself" }}
+{{- fail "gateway.configuration.cache.rules: \"*\" would need permissions on everything, including secrets: name the resources, or set gateway.rbac to false and create the roles yourself" }}
 {{- end }}
 {{- end }}
 {{- if hasKey $rule "namespaces" }}
@@ -45,7 +45,7 @@
 {{- dict "everywhere" $everywhere "namespaces" $namespaces | toYaml }}
 {{- end }}
 
-{{/* Not empty when a rule names a group that is not built in: its APIService must then be read. */}}
+{{/* Not empty if a rule names a group that is not built in: its APIService must then be read. */}}
 {{- define "listless.gateway.foreign" -}}
 {{- range . }}
 {{- $group := regexReplaceAll "^[^.]*\\.?(v[0-9]+((alpha|beta)[0-9]+)?(\\.|$))?" . "" }}

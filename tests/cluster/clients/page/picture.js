@@ -11,7 +11,7 @@ const browser = await chromium.launch({
   args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
 });
 
-// As much of the page as shows who polls what, and the first of what should be mended.
+// The part of the page with the polls and the first finding.
 const HEIGHT = 1700;
 
 async function shoot(name, { width, scheme }, show) {

@@ -215,7 +215,7 @@ await visit("observe", { expected: ["Failed to load resource", "net::ERR"] }, as
   await becomes(page, "the mode is shown", async () => (await text(page, "#mode")) === "observe");
   equal("what is told is a prediction", await text(page, "#saved-label"), "Requests that would be saved");
   await becomes(page, "nothing is said to be deducted", async () =>
-    /by memory, nothing deducted/.test(await text(page, "#saved-detail")));
+    /from memory, nothing deducted/.test(await text(page, "#saved-detail")));
   await shoot(page, "observe", false);
 });
 
@@ -238,7 +238,7 @@ for (const many of [0, 300]) {
 // === Sizes ===
 
 await visit("no rows", { rows: 0 }, async (page) => {
-  check("an empty table says what to do", /Nobody has asked anything yet/.test(await text(page, "#polls-table")));
+  check("an empty table says what to do", /No requests yet/.test(await text(page, "#polls-table")));
   check("no pattern is told", /No pattern found/.test(await text(page, "#patterns-list")));
   equal("nothing scrolls sideways", await overflow(page), 0);
   await shoot(page, "rows-0");
@@ -278,7 +278,7 @@ await visit("three thousand rows", { rows: 3000 }, async (page) => {
   equal("figures begin with the largest", await rate.getAttribute("aria-sort"), "descending");
   await page.fill("#polls-filter", "agent-2999");
   await becomes(page, "the filter finds one", async () => (await rowsOf(page, "polls")) === 1);
-  equal("and counts", await text(page, "#polls-count"), "1 of 3,000 polls; 4,211 requests are not told apart");
+  equal("and counts", await text(page, "#polls-count"), "1 of 3,000 polls; 4,211 requests are counted without detail");
   await page.fill("#polls-filter", "nobody at all");
   check("or says that nothing matches", /Nothing matches/.test(await text(page, "#polls-table")));
   await page.fill("#polls-filter", "");
