@@ -19,6 +19,9 @@ A counter with labels is absent until it first counts. No label contains a names
 or a user. Label sets are bounded: at most 256 resources have labels of their own.
 ";
 
+/// A label of at least this many metrics is described once.
+const COMMON: usize = 2;
+
 /// Returns the whole document.
 pub fn document() -> String {
     let mut out = String::from(INTRODUCTION);

@@ -18,8 +18,20 @@ use super::{
 };
 use crate::body::Body;
 
-/// The release that the simulator imitates.
-const GIT_VERSION: &str = "v1.36.3";
+/// The release that the simulator imitates, without its patch number.
+const MINOR_RELEASE: &str = "v1.36";
+
+/// The patch number before the first upgrade.
+const PATCH_RELEASE: u64 = 3;
+
+// === impl Simulator ===
+
+impl Simulator {
+    /// Becomes another patch release in `/version`.
+    pub fn become_next_release(&self) {
+        self.0.upgrades.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 /// Answers a GET of a path without a resource.
 pub(super) fn answer(core: &Core, request: &Request<Body>, path: &str) -> Response<Body> {
