@@ -50,13 +50,12 @@ pub enum VersionMatch {
 )]
 #[serde(rename_all = "camelCase")]
 pub enum Freshness {
-    /// Linearizable: forward, with one upstream request for identical concurrent ones.
+    /// Linearizable: forwarded; identical concurrent reads share one upstream request.
     MostRecent,
-    /// Own writes are visible, objects never get older and lists never go back, per session and
-    /// resource type.
+    /// Own writes are visible; objects and lists never go back, per session and resource type.
     #[default]
     Session,
-    /// At most `maxStaleness` old, proven.
+    /// At most `maxStaleness` old, which is proven.
     Bounded,
     /// The replica's state, which never goes back.
     Any,
