@@ -162,10 +162,10 @@ impl Explanation {
         }
     }
 
-    /// What happens with and without a replica, and with what is held now.
+    /// Explains the outcomes with and without a replica, and with the present replicas.
     fn outcomes(&mut self, candidate: &Candidate<'_>, session: &Session, replicas: Option<&Cache>) {
         let level = candidate.level.as_str();
-        // With resourceVersion=0 the apiserver ignores the limit too (S-LIST-23).
+        // The apiserver ignores the limit with resourceVersion=0 (S-LIST-23).
         let page = match (candidate.read.limit, &candidate.read.version) {
             (Some(limit), version) if *version != VersionMatch::Any => {
                 format!(", if no more than {limit} objects match")

@@ -22,7 +22,7 @@ macro_rules! mutants {
 }
 
 mutants! {
-    /// Of several events that arrive together, the first is lost.
+    /// The first of several events that arrive together is lost.
     LostEvent,
     /// A deletion is read and not applied.
     LostDeletion,

@@ -21,7 +21,7 @@ pub struct Counts {
     pub refused: u64,
     /// Requests delayed by a limit on repeated polls.
     pub paced: u64,
-    /// Of these, requests delayed by the limit on loops on responses from memory.
+    /// The part of `paced` that the limit on loops on responses from memory delayed.
     pub paced_from_memory: u64,
     /// Bytes of responses that came from memory or were shared.
     pub saved_bytes: u64,
@@ -29,11 +29,11 @@ pub struct Counts {
     pub would_save: u64,
     /// Responses that could be compared with the one before.
     pub compared: u64,
-    /// Of these, identical ones.
+    /// The compared responses that were identical.
     pub unchanged: u64,
     /// Writes whose response could be compared with the earlier object.
     pub writes_compared: u64,
-    /// Of these, writes that changed nothing.
+    /// The compared writes that changed nothing.
     pub writes_in_vain: u64,
     /// Responses with a Retry-After.
     pub told_to_wait: u64,

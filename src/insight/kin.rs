@@ -22,7 +22,7 @@ pub struct Kin {
 pub struct Habits {
     /// Watches opened after an earlier one of the same query.
     pub reopened: u64,
-    /// Of these, watches after a LIST without a version.
+    /// The reopened watches that came after a LIST without a version.
     pub relisted: u64,
     /// Expired versions.
     pub expired: u64,

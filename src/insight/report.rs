@@ -38,7 +38,7 @@ pub struct Totals {
     pub coalesced: u64,
     /// Requests delayed by a limit on repeated polls.
     pub paced: u64,
-    /// Of these, requests delayed by the limit on loops on responses from memory.
+    /// The part of `paced` that the limit on loops on responses from memory delayed.
     pub paced_from_memory: u64,
     /// Requests refused because of repetition.
     pub refused: u64,

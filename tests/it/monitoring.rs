@@ -207,15 +207,15 @@ fn the_dashboard_has_a_row_for_each_subject_and_every_panel_answers_a_question()
     let source = source();
     let rows: Vec<&str> = source.rows.iter().map(|row| row.title.as_str()).collect();
     let wanted = [
-        "What is saved",
-        "Who asks",
+        "Savings",
+        "Clients",
         "Latency",
         "Forwards",
-        "Polls that repeat, and mode observe",
+        "Repeated polls and mode observe",
         "Discovery",
         "Replicas",
-        "The apiserver, as seen from here",
-        "The process",
+        "Apiserver, as seen by Listless",
+        "Process",
     ];
     assert_eq!(rows, wanted);
     let mut titles = BTreeSet::new();

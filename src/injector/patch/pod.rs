@@ -153,8 +153,8 @@ impl<'a> Pod<'a> {
 
     /// Returns the common user of all containers, if all declare the same one and it is not root.
     ///
-    /// With a common user the kubelet makes tokens readable by that user only. With several users
-    /// it makes them readable by everybody.
+    /// A common user lets the kubelet make tokens readable by that user only. With several users it
+    /// makes them readable by everybody.
     pub(super) fn common_user(&self) -> Option<i64> {
         let of = |context: &Value| context["runAsUser"].as_i64();
         let of_pod = of(&self.spec()["securityContext"]);
