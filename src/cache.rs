@@ -25,6 +25,7 @@ mod pair;
 mod pool;
 mod reader;
 mod rebuild;
+mod redefine;
 pub mod reflector;
 pub mod render;
 mod replica;
@@ -60,10 +61,7 @@ use self::{
     reflector::{Ended, Random, Reflector},
     set::{Member, Set, StopReason},
 };
-use crate::{
-    api::{GroupResource, field, query::Query},
-    upstream,
-};
+use crate::{api::query::Query, upstream};
 
 /// The set of replicas; cheap to clone.
 #[derive(Clone)]
@@ -216,32 +214,6 @@ impl Cache {
         if let Some(replica) = self.0.set().best(query) {
             replica.lags();
         }
-    }
-
-    /// Notes that the definition of a resource has changed. The apiserver may return its objects
-    /// with other bytes at the same versions. Its replicas list again.
-    pub fn redefine(&self, resource: &GroupResource) {
-        for member in self.0.set().members() {
-            if member.replica.query().resource.group_resource() == *resource {
-                member.replica.redefine();
-            }
-        }
-    }
-
-    /// The apiserver may show any object in other bytes at the version it has. Every replica lists again.
-    pub fn redefine_all(&self) {
-        self.0.set().members().for_each(|member| member.replica.redefine());
-    }
-
-    /// Reports whether there is no replica.
-    pub fn is_empty(&self) -> bool {
-        self.0.set().members().next().is_none()
-    }
-
-    /// Reports whether there are replicas of custom resources, whose definitions may change.
-    pub fn holds_custom(&self) -> bool {
-        let is_custom = |query: &Query| !field::is_built_in_group(&query.resource.group);
-        self.0.set().members().any(|member| is_custom(member.replica.query()))
     }
 
     /// Returns the status of every replica.

@@ -92,7 +92,7 @@ pub struct Settings {
 pub struct Features {
     /// `sendInitialEvents`, and old-style watches defaulted to it (S-WATCH-01).
     pub watch_list: bool,
-    /// `true` if consistent lists come from the cache, and so update it (§0.1).
+    /// `true` if consistent lists come from the cache, and so update it (S-CONS-01).
     pub consistent_list_from_cache: bool,
     /// `true` if deleting a scheduled pod marks it first, as with a kubelet.
     pub graceful_pods: bool,

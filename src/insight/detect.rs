@@ -1,7 +1,7 @@
 //! Detects harmful client behaviour in the accounts. Pure: facts in, findings with numbers out.
 //!
 //! No detector matches a well-behaved informer, which lists once and then watches with bookmarks.
-//! Every threshold has a name here and a line in docs/insight.md.
+//! Every threshold has a name here and a row in docs/operate.md.
 
 mod fixes;
 mod reads;

@@ -1,4 +1,4 @@
-//! Authorization: a table of tokens and their rules, as RBAC decides (§11).
+//! Authorization: a table of tokens and their rules, as RBAC decides (S-AUTHZ-02).
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! Discovery, version and health, made from the registered resources (S-DISC-01…05).
+//! Discovery, version and health, made from the registered resources (S-DISC-01..05).
 
 mod aggregated;
 mod openapi;

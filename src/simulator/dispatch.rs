@@ -134,7 +134,7 @@ impl Core {
     }
 
     /// Answers a request for an unknown resource: a Status in a built-in group, else plain text
-    /// (§16).
+    /// (S-URL-12).
     fn unknown(&self, target: &Target) -> Response<Body> {
         let store = self.store();
         let mut kinds = store.collections().map(|collection| &collection.kind);

@@ -1,4 +1,4 @@
-//! Representations: the requested form of JSON, and the refusal of all others (§5, §16).
+//! Representations: the requested form of JSON, and the refusal of all others (S-CT-01..07).
 //!
 //! Only JSON is supported: compact or indented, compressed or not, as whole objects or metadata
 //! only. Tables, YAML and protobuf are refused with 406, although the real server has them.

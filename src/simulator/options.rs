@@ -1,4 +1,4 @@
-//! List and watch options: decoded and checked (S-LIST-01…09, S-WATCH-01…10).
+//! List and watch options: decoded and checked (S-LIST-01..09, S-WATCH-01..10).
 
 use std::time::Duration;
 
@@ -246,7 +246,7 @@ impl Raw<'_> {
 
 const MATCH: &str = "resourceVersionMatch";
 
-/// Parses a version. Leading zeros are accepted, more than 64 bits are not (§16, S-LIST-08).
+/// Parses a version. Leading zeros are accepted, more than 64 bits are not (S-LIST-08).
 pub(super) fn parse_version(text: &str, purpose: Purpose) -> Result<u64, Failure> {
     let cause = match text.parse::<u64>() {
         Ok(version) if text.bytes().all(|byte| byte.is_ascii_digit()) => return Ok(version),

@@ -1,4 +1,4 @@
-//! GET and LIST: the required state of a read, and its bytes (S-LIST-20…63, S-GET-01…09).
+//! GET and LIST: the required state of a read, and its bytes (S-LIST-20..63, S-GET-01..09).
 //!
 //! This follows the published rules only, and shares no code with the proxy's replica and
 //! rendering.

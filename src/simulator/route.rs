@@ -1,4 +1,4 @@
-//! URLs parsed like the apiserver does: path into target, query into parameters (§1).
+//! URLs parsed like the apiserver does: path into target, query into parameters (S-URL-01..09).
 
 use http::{Method, Uri};
 

@@ -1,4 +1,4 @@
-//! Status responses in the apiserver's words (S-ERR-01, §12).
+//! Status responses in the apiserver's words (S-ERR-01).
 //!
 //! They are separate from the proxy's own, so that one checks the other.
 

@@ -1,4 +1,4 @@
-//! WATCH: its start, its events and its end (S-WATCH-01…45).
+//! WATCH: its start, its events and its end (S-WATCH-01..45).
 //!
 //! A watch has no queue: it reads the changes after its cursor from the history when it is polled,
 //! and ends silently when the history has moved on (S-WATCH-24).
@@ -49,7 +49,7 @@ struct Following {
     filter: Filter,
     /// The version up to which every change was sent.
     cursor: u64,
-    /// The version above which bookmarks are sent (§16, S-WATCH-31).
+    /// The version above which bookmarks are sent (S-WATCH-31).
     started_at: u64,
     bookmarks: Bookmarks,
     opened: Instant,

@@ -1,4 +1,4 @@
-//! CREATE, UPDATE, PATCH, DELETE: the effect of a write on the store, and its response (§8).
+//! CREATE, UPDATE, PATCH, DELETE: the effect of a write on the store, and its response (S-WRITE-01..13).
 //!
 //! Each write checks and stores under one lock, so no other change can come between.
 

@@ -43,7 +43,7 @@ async fn polled_for_long(proxy: &TestProxy) {
 }
 
 fn assert_few(proxy: &TestProxy) {
-    let seen = proxy.upstream.all();
+    let seen = proxy.upstream.everything();
     let told: Vec<_> = seen.iter().map(|seen| &seen.asked.path_and_query).collect();
     assert!(seen.len() <= PER_MINUTE_MAX * MINUTES, "{}: {told:#?}", seen.len());
 }

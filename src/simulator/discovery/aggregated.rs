@@ -17,7 +17,7 @@ const CONTENT_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGr
 const VERBS: [&str; 8] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// Reports whether the first recognised clause asks for it. v2beta1 is not recognised (§16).
+/// Reports whether the first recognised clause asks for it. v2beta1 is not recognised (S-DISC-02).
 pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let clauses = accept.unwrap_or_default().split(',').map(str::trim);

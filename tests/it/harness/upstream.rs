@@ -50,8 +50,17 @@ pub(crate) struct Upstream {
 
 impl Requests {
     /// All of them, in order.
-    pub(crate) fn all(&self) -> Vec<Seen> {
+    pub(crate) fn everything(&self) -> Vec<Seen> {
         self.0.lock().expect("no panic holds it").clone()
+    }
+
+    /// All of them but those for the apiserver's release, which follow whenever a watch ends.
+    pub(crate) fn all(&self) -> Vec<Seen> {
+        let mut all = self.everything();
+        all.retain(|seen| {
+            seen.identity != Identity::Own || seen.asked.path_and_query != "/version"
+        });
+        all
     }
 
     /// Path and query of those with this verb for this resource.

@@ -1,0 +1,35 @@
+//! Objects whose bytes change while their versions stay: the affected replicas list again.
+
+use super::{Cache, Query};
+use crate::api::{GroupResource, field};
+
+// === impl Cache ===
+
+impl Cache {
+    /// Notes that the definition of a resource has changed. The apiserver may return its objects
+    /// with other bytes at the same versions. Its replicas list again.
+    pub fn redefine(&self, resource: &GroupResource) {
+        for member in self.0.set().members() {
+            if member.replica.query().resource.group_resource() == *resource {
+                member.replica.redefine();
+            }
+        }
+    }
+
+    /// Notes that the apiserver may return any object with other bytes at the same version. Every
+    /// replica lists again.
+    pub fn redefine_all(&self) {
+        self.0.set().members().for_each(|member| member.replica.redefine());
+    }
+
+    /// Reports whether there is no replica.
+    pub fn is_empty(&self) -> bool {
+        self.0.set().members().next().is_none()
+    }
+
+    /// Reports whether there are replicas of custom resources, whose definitions may change.
+    pub fn holds_custom(&self) -> bool {
+        let is_custom = |query: &Query| !field::is_built_in_group(&query.resource.group);
+        self.0.set().members().any(|member| is_custom(member.replica.query()))
+    }
+}
