@@ -43,7 +43,7 @@ pub enum Error {
     #[error("connecting to the apiserver timed out")]
     ConnectTimeout,
     /// The connection broke; the request may have reached the apiserver.
-    #[error("the connection to the apiserver broke before a response came")]
+    #[error("the connection to the apiserver broke before a response")]
     Broken(#[source] crate::body::BoxError),
     /// Listless's own credentials were not available; nothing was sent.
     #[error("cannot obtain credentials for the apiserver")]
