@@ -3,6 +3,8 @@
 //! Invariant: only the query's reflector publishes; a reader takes one [`View`] per request and
 //! sees nothing half done. Publishing never waits for readers.
 
+mod notices;
+
 use std::{
     fmt,
     sync::{
@@ -13,11 +15,9 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use tokio::{
-    sync::Notify,
-    time::{Instant, timeout_at},
-};
+use tokio::time::{Instant, timeout_at};
 
+use self::notices::Notices;
 pub use super::view::{Published, Reach, View};
 use super::{bookmark::BookmarkForm, history::History, roll::roll, store::Snapshot};
 use crate::{
@@ -34,9 +34,7 @@ pub struct Replica {
     /// The published snapshot at other versions that its content is known to be that of.
     aliases: Mutex<Vec<Arc<Snapshot>>>,
     tick: Publisher<()>,
-    nudge: Notify,
-    lag: Notify,
-    redefinition: Notify,
+    notices: Notices,
     history: Mutex<History>,
     usage: Mutex<Usage>,
     bookmark: OnceLock<BookmarkForm>,
@@ -152,9 +150,7 @@ impl Replica {
             published: ArcSwap::from_pointee(published),
             aliases: Mutex::default(),
             tick: Publisher::new(()),
-            nudge: Notify::new(),
-            lag: Notify::new(),
-            redefinition: Notify::new(),
+            notices: Notices::default(),
             history: Mutex::new(history),
             usage: Mutex::new(usage),
             bookmark: OnceLock::new(),
@@ -190,12 +186,12 @@ impl Replica {
 
     /// Tells the reflector that the apiserver answers, should it be resting after a failure.
     pub fn nudge(&self) {
-        self.nudge.notify_waiters();
+        self.notices.nudge.notify_waiters();
     }
 
     /// Waits for such word.
     pub(super) async fn nudged(&self) {
-        self.nudge.notified().await;
+        self.notices.nudge.notified().await;
     }
 
     /// Wakes at everything published from now on.
@@ -241,23 +237,23 @@ impl Replica {
 
     /// Tells the reflector that readers need more than is proven, though no event is to be expected.
     pub fn lags(&self) {
-        self.lag.notify_waiters();
+        self.notices.lag.notify_waiters();
     }
 
     /// Waits for such word.
     pub(super) async fn lagging(&self) {
-        self.lag.notified().await;
+        self.notices.lag.notified().await;
     }
 
     /// Tells the reflector that the apiserver may show the objects in other bytes from now on.
     pub(super) fn redefine(&self) {
         // One notification is kept until the reflector takes it.
-        self.redefinition.notify_one();
+        self.notices.redefinition.notify_one();
     }
 
     /// Waits for such a notification.
     pub(super) async fn redefined(&self) {
-        self.redefinition.notified().await;
+        self.notices.redefinition.notified().await;
     }
 
     /// The window of recent events; not to be held across an await. What is published agrees with

@@ -232,6 +232,7 @@ fn totals_are_taken_over_as_they_stand_and_first_rounds_told_apart() {
         probes: 0,
         failures: 2,
         epochs: 0,
+        checks: std::array::from_fn(|index| (ReplicaCheck::ALL[index], 0)),
     };
     metrics.replica_totals(&totals);
     totals.lists += 1;

@@ -46,11 +46,35 @@ pub(crate) struct Upstream {
     requests: Requests,
 }
 
+// === impl Seen ===
+
+impl Seen {
+    /// Reports whether it is a consistency check of a replica.
+    fn is_check(&self) -> bool {
+        self.identity == Identity::Own && is_check(&self.asked)
+    }
+}
+
+/// Reports whether a request of Listless's own is a consistency check.
+pub(crate) fn is_check(asked: &Asked) -> bool {
+    asked.user_agent.starts_with("listless/")
+        && asked.path_and_query.contains("resourceVersionMatch=Exact")
+}
+
 // === impl Requests ===
 
 impl Requests {
-    /// All of them, in order.
+    /// All of them but for consistency checks, in order.
     pub(crate) fn all(&self) -> Vec<Seen> {
+        self.noted().into_iter().filter(|seen| !seen.is_check()).collect()
+    }
+
+    /// The consistency checks of replicas, in order.
+    pub(crate) fn checks(&self) -> Vec<Seen> {
+        self.noted().into_iter().filter(Seen::is_check).collect()
+    }
+
+    fn noted(&self) -> Vec<Seen> {
         self.0.lock().expect("no panic holds it").clone()
     }
 
