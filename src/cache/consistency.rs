@@ -29,7 +29,7 @@ use super::{
     replica::{Link, Replica},
     store::Snapshot,
 };
-use crate::metrics::ReplicaCheck;
+use crate::{api::query::Query, metrics::ReplicaCheck};
 
 /// The bounds of the consistency check.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,7 +152,13 @@ impl Checker {
 
     fn next(&mut self, cache: &Inner, now: Instant) -> Next {
         self.plans.retain(|_, plan| plan.replica.strong_count() > 0);
-        let replicas: Vec<_> = cache.set().members().map(|member| member.replica.clone()).collect();
+        let mut replicas: Vec<_> =
+            cache.set().members().map(|member| member.replica.clone()).collect();
+        // Always in the same order, so that a run can be repeated.
+        replicas.sort_by_cached_key(|replica| {
+            let Query { resource, scope, labels, fields } = replica.query();
+            (resource.clone(), scope.clone(), labels.to_string(), fields.to_string())
+        });
         // A replica that starts meanwhile is due after a period at the earliest.
         let mut wake_at = now + self.period;
         for replica in replicas {

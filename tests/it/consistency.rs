@@ -182,6 +182,7 @@ async fn watches_of_a_replica_that_lost_an_event_end() {
     let mut watch = proxy.client().watch(&path).await;
     write(&proxy, "pods", pod("a", "web-0", &[("app", "other")], "n1"));
     write(&proxy, "pods", pod("a", "db-0", &[("app", "db"), ("tier", "1")], "n1"));
+    settle().await;
     loses.store(false, Ordering::Relaxed);
     let mut events = Vec::new();
     while let Some(event) = watch.next().await {
