@@ -22,7 +22,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     admin,
     audit::Audit,
-    cache::{self, Cache, ReplicaStatus, State, counters::Counters, reflector::Random},
+    cache::{
+        self, Cache, Consistency, ReplicaStatus, State, counters::Counters, reflector::Random,
+    },
     config::Config,
     insight::{Insight, report::Report},
     metrics::{Metrics, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals},
@@ -102,15 +104,15 @@ const GAUGES_PERIOD: Duration = Duration::from_secs(1);
 impl Running {
     /// Starts serving.
     pub fn start(foundation: Foundation) -> Self {
-        Self::start_with(foundation, Arc::new(random_fraction))
+        Self::start_with(foundation, Arc::new(random_fraction), Consistency::default())
     }
 
     /// Starts serving. `random` returns the jitter's fractions in 0..1.
-    pub fn start_with(foundation: Foundation, random: Random) -> Self {
+    pub fn start_with(foundation: Foundation, random: Random, consistency: Consistency) -> Self {
         let Foundation { listeners, doors, identify, past, clients, config, metrics, upstream } =
             foundation;
         let shown = Shown::new(config.clone(), metrics.clone(), upstream);
-        let (settings, settings_task) = cache_settings(config.clone());
+        let (settings, settings_task) = cache_settings(config.clone(), consistency);
         let warnings = Warnings::default();
         let insight = Insight::new(metrics.clone(), Instant::now());
         let ways = Ways::new(&clients, &metrics, &warnings, &insight);
@@ -222,12 +224,13 @@ impl Running {
 /// Publishes the cache's settings of the current configuration until the configuration closes.
 fn cache_settings(
     mut config: watch::Receiver<Arc<Config>>,
+    consistency: Consistency,
 ) -> (watch::Receiver<cache::Settings>, JoinHandle<()>) {
-    let current = settings_of(&config.borrow());
+    let current = settings_of(&config.borrow(), &consistency);
     let (publish, settings) = watch::channel(current);
     let task = tokio::spawn(async move {
         while config.changed().await.is_ok() {
-            publish.send_replace(settings_of(&config.borrow_and_update()));
+            publish.send_replace(settings_of(&config.borrow_and_update(), &consistency));
         }
     });
     (settings, task)
@@ -245,10 +248,11 @@ async fn keep_starting_eager(mut config: watch::Receiver<Arc<Config>>, cache: Ca
     }
 }
 
-fn settings_of(config: &Config) -> cache::Settings {
+fn settings_of(config: &Config, consistency: &Consistency) -> cache::Settings {
     cache::Settings {
         memory_limit_bytes: config.memory_limit_bytes,
         idle_timeout: config.idle_timeout,
+        consistency: consistency.clone(),
         ..cache::Settings::default()
     }
 }
@@ -309,6 +313,7 @@ fn totals(counters: &Counters) -> ReplicaTotals {
         probes: counters.probes.get(),
         failures: counters.failures.get(),
         epochs: counters.epochs.get(),
+        checks: counters.checks.all(),
     }
 }
 

@@ -7,6 +7,7 @@
 mod batch;
 mod bookmark;
 mod budget;
+mod consistency;
 pub mod counters;
 mod demand;
 pub mod digest;
@@ -40,6 +41,7 @@ pub mod subscription;
 pub mod testing;
 mod view;
 
+pub use consistency::{Consistency, OnDifference};
 pub use replica::{Attached, Link, Published, Reach, Replica, ReplicaStatus, Start, State, View};
 pub use settings::Settings;
 
@@ -56,6 +58,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
     budget::Budget,
+    consistency::Checker,
     counters::Counters,
     history::History,
     reflector::{Ended, Random, Reflector},
@@ -150,6 +153,11 @@ impl Cache {
         let tidying = tidy_regularly(Arc::downgrade(&inner));
         let stop = inner.stop.clone();
         inner.tasks.spawn(async move { stop.run_until_cancelled(tidying).await });
+        if let Some(period) = inner.settings.borrow().consistency.period {
+            let checking = Checker::new(Arc::downgrade(&inner), period).run();
+            let stop = inner.stop.clone();
+            inner.tasks.spawn(async move { stop.run_until_cancelled(checking).await });
+        }
         Self(inner)
     }
 

@@ -36,8 +36,8 @@ pub use client::RequestSample;
 pub use document::document;
 pub use labels::{
     AuditResult, Certificate, Connect, DocumentResult, Event, Held, Injection, Lane, Limit, Origin,
-    Outcome, PollLimit, Protocol, ReplicaEnd, ReplicaState, ReplicaWatchEnd, Review, Round,
-    ServedBy, Shadow, Told, Transport, UpstreamFault, Wait, WatchEnd, WorkerEnd, Would,
+    Outcome, PollLimit, Protocol, ReplicaCheck, ReplicaEnd, ReplicaState, ReplicaWatchEnd, Review,
+    Round, ServedBy, Shadow, Told, Transport, UpstreamFault, Wait, WatchEnd, WorkerEnd, Would,
 };
 pub use replica::{ReplicaSample, ReplicaTotals};
 pub use totals::Totals;

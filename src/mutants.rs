@@ -26,6 +26,8 @@ mutants! {
     LostEvent,
     /// A deletion is read and not applied.
     LostDeletion,
+    /// A change to an object removes the next object of its page.
+    NeighbourRemoved,
     /// An event is recorded before the one that precedes it.
     EventsSwapped,
     /// A watch begins with the event at its version instead of the next one.

@@ -36,6 +36,8 @@ pub struct Sums {
     pub relists: u64,
     /// Permanent steps back of the apiserver's versions.
     pub epochs: u64,
+    /// Replicas found to differ from the apiserver.
+    pub differences: u64,
     /// Replicas dropped because they did not fit into memory.
     pub memory_drops: u64,
     /// Synced replicas whose watch is disconnected now.
@@ -80,6 +82,8 @@ pub enum Incident {
     LinkLost,
     /// The apiserver's versions went back.
     EpochChange,
+    /// A replica differed from the apiserver.
+    ReplicaInconsistent,
     /// A replica was dropped to keep within the memory limit.
     MemoryDrop,
     /// A changed configuration file was applied.
@@ -189,6 +193,11 @@ impl Lines {
                 "the versions of the apiserver went back",
             ),
             (
+                Incident::ReplicaInconsistent,
+                grown(|sums| sums.differences),
+                "a replica differed from the apiserver and was listed again",
+            ),
+            (
                 Incident::MemoryDrop,
                 grown(|sums| sums.memory_drops),
                 "a replica was dropped to keep within the memory limit",
@@ -274,6 +283,7 @@ mod tests {
         (now.relists, now.links_lost) = (3, 1);
         timeline.add(1, now);
         (now.relists, now.links_lost, now.epochs, now.memory_drops) = (5, 0, 1, 2);
+        now.differences = 1;
         now.totals.reloads = [1, 1];
         now.totals.limits[Limit::Watches as usize] = 4;
         timeline.add(2, now);
@@ -284,6 +294,7 @@ mod tests {
         let expected = [
             (2, Incident::Relist, 2),
             (2, Incident::EpochChange, 1),
+            (2, Incident::ReplicaInconsistent, 1),
             (2, Incident::MemoryDrop, 2),
             (2, Incident::ConfigReload, 1),
             (2, Incident::ConfigRefused, 1),
@@ -291,7 +302,7 @@ mod tests {
             (3, Incident::LinkLost, 2),
         ];
         assert_eq!(found, expected);
-        assert_eq!(marks[5].text, "the limit watches was reached");
+        assert_eq!(marks[6].text, "the limit watches was reached");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{
     explain,
     insight::{Insight, report::Report},
     lifecycle::{Draining, Heartbeat, Ready},
-    metrics::{Metrics, Totals},
+    metrics::{Metrics, ReplicaCheck, Totals},
     policy::Mode,
     tap::Tap,
     timeline::{Sums, Timeline},
@@ -135,6 +135,7 @@ pub(super) fn sums(
         totals,
         relists: counters.relists.get(),
         epochs: counters.epochs.get(),
+        differences: counters.checks.get(ReplicaCheck::Different),
         memory_drops: counters.dropped_for_memory.get(),
         links_lost: replicas.iter().filter(is_cut_off).count() as u64,
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::metrics::ReplicaWatchEnd;
+use crate::metrics::{ReplicaCheck, ReplicaWatchEnd};
 
 /// The counters; they only grow.
 #[derive(Debug, Default)]
@@ -29,6 +29,8 @@ pub struct Counters {
     pub failures: Count,
     /// Epochs: the versions went back permanently, as after a restore of etcd.
     pub epochs: Count,
+    /// Consistency checks of replicas, by result.
+    pub checks: Checks,
     /// Queries without a replica whose reads are no longer counted, because too many were.
     pub demands_dropped: Count,
     /// Replicas started.
@@ -46,6 +48,10 @@ pub struct Counters {
 /// The number of watches by the reason of their end.
 #[derive(Debug, Default)]
 pub struct WatchesEnded([Count; ReplicaWatchEnd::ALL.len()]);
+
+/// One number for each result of a consistency check.
+#[derive(Debug, Default)]
+pub struct Checks([Count; ReplicaCheck::ALL.len()]);
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -67,6 +73,24 @@ impl WatchesEnded {
 
     pub(super) fn increment(&self, end: ReplicaWatchEnd) {
         self.0[end as usize].increment();
+    }
+}
+
+// === impl Checks ===
+
+impl Checks {
+    /// Every result with its number.
+    pub fn all(&self) -> [(ReplicaCheck, u64); ReplicaCheck::ALL.len()] {
+        std::array::from_fn(|index| (ReplicaCheck::ALL[index], self.0[index].get()))
+    }
+
+    /// The number of one result.
+    pub fn get(&self, result: ReplicaCheck) -> u64 {
+        self.0[result as usize].get()
+    }
+
+    pub(super) fn increment(&self, result: ReplicaCheck) {
+        self.0[result as usize].increment();
     }
 }
 

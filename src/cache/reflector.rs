@@ -8,7 +8,7 @@
 mod backoff;
 mod catch_up;
 mod event;
-mod exchange;
+pub(super) mod exchange;
 mod failure;
 mod listing;
 mod proof;
@@ -35,6 +35,7 @@ use super::{
 };
 use crate::{
     api::{field, version::ResourceVersion},
+    metrics::ReplicaWatchEnd,
     mutants::{Mutant, is_on},
     upstream::Client,
 };
@@ -105,35 +106,58 @@ impl Reflector {
     }
 
     async fn follow(&mut self) -> Ended {
+        let replica = self.replica.clone();
         let mut step = Step::List(None);
         loop {
-            let result = match &step {
-                Step::List(from) => self.list(from.clone()).await,
-                Step::Watch => self.watch().await,
+            let next = tokio::select! {
+                biased;
+                () = replica.distrusted() => Ok(self.start_anew(&step)),
+                next = self.proceed(&step) => next,
             };
-            step = match result {
+            step = match next {
                 Ok(next) => next,
-                Err(failure) => {
-                    let next = failure.next(&step, self.shown().as_ref());
-                    let next = next.map(|next| match next {
-                        Step::Watch if step == Step::Watch => self.after_interruption(),
-                        next => next,
-                    });
-                    self.note(&failure);
-                    self.bad_lists += u32::from(failure.is_bad_list());
-                    match next {
-                        // Further retries would cost both sides too much.
-                        Ok(_) if self.bad_lists >= BAD_LISTS_MAX => return Ended::NotReplicable,
-                        Ok(next) => {
-                            let wait = self.backoff.next((self.random)());
-                            self.rest(failure.retry_after(), wait).await;
-                            next
-                        }
-                        Err(ended) => return ended,
-                    }
-                }
+                Err(ended) => return ended,
             };
         }
+    }
+
+    /// Does one step, and waits if it fails. Returns the next step.
+    async fn proceed(&mut self, step: &Step) -> Result<Step, Ended> {
+        let result = match step {
+            Step::List(from) => self.list(from.clone()).await,
+            Step::Watch => self.watch().await,
+        };
+        let failure = match result {
+            Ok(next) => return Ok(next),
+            Err(failure) => failure,
+        };
+        let next = failure.next(step, self.shown().as_ref());
+        let next = next.map(|next| match next {
+            Step::Watch if *step == Step::Watch => self.after_interruption(),
+            next => next,
+        });
+        self.note(&failure);
+        self.bad_lists += u32::from(failure.is_bad_list());
+        let next = next?;
+        // Further retries would cost both sides too much.
+        if self.bad_lists >= BAD_LISTS_MAX {
+            return Err(Ended::NotReplicable);
+        }
+        let wait = self.backoff.next((self.random)());
+        self.rest(failure.retry_after(), wait).await;
+        Ok(next)
+    }
+
+    /// Drops the wrong state: no reader sees it any more, and no part of it is reused.
+    fn start_anew(&self, step: &Step) -> Step {
+        if *step == Step::Watch && self.replica.published().link == Link::Up {
+            self.counters.watches_ended.increment(ReplicaWatchEnd::Inconsistent);
+        }
+        self.forget_state(|published| {
+            published.state = State::Failing;
+            published.epoch += 1;
+        });
+        Step::List(None)
     }
 
     /// Returns the next step after a watch that ended unexpectedly.

@@ -3,6 +3,8 @@
 //! Invariant: only the query's reflector publishes. A reader takes one [`View`] per request, which
 //! is a complete state. A publication never waits for readers.
 
+mod notices;
+
 use std::{
     fmt,
     sync::{
@@ -13,11 +15,9 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use tokio::{
-    sync::Notify,
-    time::{Instant, timeout_at},
-};
+use tokio::time::{Instant, timeout_at};
 
+use self::notices::Notices;
 pub use super::view::{Published, Reach, View};
 use super::{bookmark::BookmarkForm, history::History, roll::roll, store::Snapshot};
 use crate::{
@@ -34,9 +34,7 @@ pub struct Replica {
     /// The published snapshot at later versions whose content is known to be equal.
     aliases: Mutex<Vec<Arc<Snapshot>>>,
     tick: Publisher<()>,
-    nudge: Notify,
-    lag: Notify,
-    redefinition: Notify,
+    notices: Notices,
     history: Mutex<History>,
     usage: Mutex<Usage>,
     bookmark: OnceLock<BookmarkForm>,
@@ -152,9 +150,7 @@ impl Replica {
             published: ArcSwap::from_pointee(published),
             aliases: Mutex::default(),
             tick: Publisher::new(()),
-            nudge: Notify::new(),
-            lag: Notify::new(),
-            redefinition: Notify::new(),
+            notices: Notices::default(),
             history: Mutex::new(history),
             usage: Mutex::new(usage),
             bookmark: OnceLock::new(),
@@ -190,12 +186,12 @@ impl Replica {
 
     /// Notifies a reflector that waits after a failure: the apiserver answers.
     pub fn nudge(&self) {
-        self.nudge.notify_waiters();
+        self.notices.nudge.notify_waiters();
     }
 
     /// Waits for such a notification.
     pub(super) async fn nudged(&self) {
-        self.nudge.notified().await;
+        self.notices.nudge.notified().await;
     }
 
     /// Wakes at every publication from now on.
@@ -241,23 +237,23 @@ impl Replica {
 
     /// Notifies the reflector that readers need a newer proof without an event.
     pub fn lags(&self) {
-        self.lag.notify_waiters();
+        self.notices.lag.notify_waiters();
     }
 
     /// Waits for such a notification.
     pub(super) async fn lagging(&self) {
-        self.lag.notified().await;
+        self.notices.lag.notified().await;
     }
 
     /// Notifies the reflector that the apiserver may return the objects with other bytes.
     pub(super) fn redefine(&self) {
         // One notification is stored until the reflector takes it.
-        self.redefinition.notify_one();
+        self.notices.redefinition.notify_one();
     }
 
     /// Waits for such a notification.
     pub(super) async fn redefined(&self) {
-        self.redefinition.notified().await;
+        self.notices.redefinition.notified().await;
     }
 
     /// Returns the window of recent events; it must not be held across an await. The published

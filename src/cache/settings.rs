@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::history::Bounds;
+use super::{Consistency, history::Bounds};
 
 /// The limits of the cache.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +34,8 @@ pub struct Settings {
     pub history_age_max: Duration,
     /// The silence of a watch after which a small consistent list checks it.
     pub quiet_after: Duration,
+    /// Bounds of the consistency check.
+    pub consistency: Consistency,
 }
 
 // === impl Settings ===
@@ -54,6 +56,7 @@ impl Default for Settings {
             history_bytes_max: 2 * 1024 * 1024,
             history_age_max: Duration::from_secs(5 * 60),
             quiet_after: Duration::from_secs(75),
+            consistency: Consistency::default(),
         }
     }
 }

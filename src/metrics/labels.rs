@@ -248,6 +248,8 @@ label! {
         Lagging = "lagging",
         /// The definition of its resource changed.
         Redefined = "redefined",
+        /// A consistency check found that the replica was wrong.
+        Inconsistent = "inconsistent",
         /// Its version was too old (410).
         Expired = "expired",
         /// The apiserver refused it.
@@ -264,6 +266,18 @@ label! {
         Backwards = "backwards",
         /// Its data could not be parsed.
         Malformed = "malformed",
+    }
+}
+
+label! {
+    /// The result of a replica's consistency check.
+    ReplicaCheck {
+        /// The replica and the apiserver's list had the same objects at the same versions.
+        Equal = "equal",
+        /// They differed.
+        Different = "different",
+        /// The apiserver had no list at exactly this version.
+        Unanswered = "unanswered",
     }
 }
 

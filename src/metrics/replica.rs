@@ -8,7 +8,7 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 use super::{
     Metrics,
     family::{Family, ResourceId, single},
-    labels::{Event, ReplicaEnd, ReplicaState, ReplicaWatchEnd, Round},
+    labels::{Event, ReplicaCheck, ReplicaEnd, ReplicaState, ReplicaWatchEnd, Round},
     table,
 };
 use crate::api::GroupVersionResource;
@@ -57,6 +57,8 @@ pub struct ReplicaTotals {
     pub failures: u64,
     /// Permanent steps back of the apiserver's versions.
     pub epochs: u64,
+    /// Consistency checks, by result.
+    pub checks: [(ReplicaCheck, u64); ReplicaCheck::ALL.len()],
 }
 
 pub(super) struct Handles {
@@ -74,6 +76,7 @@ pub(super) struct Handles {
     probes: Counter,
     failures: Counter,
     epochs: Counter,
+    checks: Family<ReplicaCheck, Counter>,
 }
 
 /// The replicas of one resource together.
@@ -104,6 +107,7 @@ impl Handles {
             probes: single(recorder, &table::REPLICA_PROBES),
             failures: single(recorder, &table::REPLICA_FAILURES),
             epochs: single(recorder, &table::REPLICA_EPOCHS),
+            checks: Family::new(recorder, &table::REPLICA_CHECKS),
         }
     }
 }
@@ -154,6 +158,10 @@ impl Metrics {
         for (end, total) in totals.watches_ended {
             let values = || [end.as_str().into()];
             handles.watches_ended.with(end, values, |counter| counter.absolute(total));
+        }
+        for (result, total) in totals.checks {
+            let values = || [result.as_str().into()];
+            handles.checks.with(result, values, |counter| counter.absolute(total));
         }
         for (end, total) in totals.ended {
             handles.ended.with(end, || [end.as_str().into()], |counter| counter.absolute(total));

@@ -232,6 +232,7 @@ fn totals_are_exported_unchanged_and_first_rounds_are_separate() {
         probes: 0,
         failures: 2,
         epochs: 0,
+        checks: std::array::from_fn(|index| (ReplicaCheck::ALL[index], 0)),
     };
     metrics.replica_totals(&totals);
     totals.lists += 1;

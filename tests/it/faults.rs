@@ -15,7 +15,7 @@ use listless::{
 };
 
 use crate::harness::{
-    Answer, Laggard, Setup, TestProxy, group_resource, pass, pod, populated, settle,
+    Answer, Laggard, Setup, TestProxy, group_resource, is_check, pass, pod, populated, settle,
 };
 
 const PODS: &str = "/api/v1/pods";
@@ -26,7 +26,7 @@ fn of_replicas(asked: &Asked) -> bool {
 }
 
 fn replicas_list(asked: &Asked) -> bool {
-    of_replicas(asked) && asked.verb == Verb::List
+    of_replicas(asked) && asked.verb == Verb::List && !is_check(asked)
 }
 
 fn replicas_watch(asked: &Asked) -> bool {

@@ -5,6 +5,7 @@
 mod answer;
 mod client;
 mod cluster;
+mod consistency;
 mod echo;
 mod laggard;
 mod protobuf;
@@ -26,7 +27,7 @@ use http::{HeaderMap, Method};
 use listless::{
     admin::{self, Audience},
     app::{Foundation, Running, Vitals},
-    cache::ReplicaStatus,
+    cache::{Consistency, OnDifference, ReplicaStatus},
     config::Config,
     explain::{Explanation, Question},
     insight::report::Report,
@@ -44,16 +45,19 @@ use listless::{
 };
 use tokio::{net::TcpListener, sync::watch, time::Instant};
 
+use self::consistency::{Inspection, checked_often};
+
 pub(crate) use self::{
     answer::{Answer, without_version},
     client::{Door, TestClient, Via, Watch, request},
     cluster::{group_resource, pod, populated, widget},
+    consistency::checked_as_shipped,
     echo::{Echo, Piece, piped},
     laggard::Laggard,
     protobuf::{DelimitedWatch, PROTOBUF, Protobuf},
     raw::{RawAnswer, RawConnection},
     tcp::{TcpApiserver, WithUpgrades},
-    upstream::{Identity, Requests, Upstream},
+    upstream::{Identity, Requests, Upstream, is_check},
 };
 
 /// A proxy under test; dropped, everything of it ends with the runtime.
@@ -66,6 +70,7 @@ pub(crate) struct TestProxy {
     config: watch::Sender<Arc<Config>>,
     drain: Drain,
     running: Running,
+    _inspection: Option<Inspection>,
 }
 
 /// What a proxy under test is made of.
@@ -76,6 +81,7 @@ pub(crate) struct Setup {
     seed: u64,
     identify: Identify,
     authorities: Authorities,
+    consistency: Consistency,
 }
 
 /// What the user Listless reads as presents to the proxy.
@@ -105,7 +111,8 @@ impl Setup {
         simulator.admit(STRANGERS_TOKEN, User::admin("stranger"));
         let identify = Identify::Own(KnownTokens::one(LOCAL_TOKEN));
         let (config, authorities) = (String::new(), Authorities::default());
-        Self { simulator, upstream: None, config, seed: 1, identify, authorities }
+        let consistency = checked_often();
+        Self { simulator, upstream: None, config, seed: 1, identify, authorities, consistency }
     }
 
     /// Asks something else than the simulator.
@@ -194,9 +201,12 @@ impl Setup {
             metrics,
             upstream: "simulated".to_owned(),
         };
-        let running = Running::start_with(foundation, fractions(self.seed));
+        let inspected = self.consistency.on_difference == OnDifference::Panic;
+        let running = Running::start_with(foundation, fractions(self.seed), self.consistency);
         let (simulator, door) = (self.simulator, door(running.proxy()));
-        TestProxy { simulator, upstream, door, config: publish, drain: Drain::new(), running }
+        let _inspection = inspected.then(|| Inspection::of(running.cache()));
+        let drain = Drain::new();
+        TestProxy { simulator, upstream, door, config: publish, drain, running, _inspection }
     }
 
     /// The ways to the apiserver, one for each identity, and who notes what goes there.

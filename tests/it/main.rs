@@ -9,6 +9,7 @@ mod cli;
 mod coalescing;
 mod config;
 mod connect;
+mod consistency;
 mod discovery;
 mod exhaustion;
 mod faults;

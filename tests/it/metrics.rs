@@ -7,9 +7,9 @@ use listless::{
     api::{GroupVersionResource, Scope, Verb},
     metrics::{
         self, AuditResult, Certificate, Connect, DocumentResult, Held, Injection, Lane, Metrics,
-        Origin, Outcome, PollLimit, Protocol, ReplicaEnd, ReplicaSample, ReplicaState,
-        ReplicaTotals, ReplicaWatchEnd, RequestSample, Review, ServedBy, Shadow, Told, Transport,
-        UpstreamFault, UpstreamSample, Wait, WatchEnd, WorkerEnd, Would,
+        Origin, Outcome, PollLimit, Protocol, ReplicaCheck, ReplicaEnd, ReplicaSample,
+        ReplicaState, ReplicaTotals, ReplicaWatchEnd, RequestSample, Review, ServedBy, Shadow,
+        Told, Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd, WorkerEnd, Would,
     },
 };
 
@@ -112,6 +112,7 @@ fn record_upstream(metrics: &Metrics, pods: &GroupVersionResource) {
         probes: 1,
         failures: 1,
         epochs: 1,
+        checks: std::array::from_fn(|index| (ReplicaCheck::ALL[index], 1)),
     });
 }
 

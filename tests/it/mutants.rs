@@ -74,6 +74,10 @@ const FINDERS: &[Row] = &[
         &[MODEL],
     ),
     (
+        &[Mutant::LostEvent, Mutant::LostDeletion, Mutant::NeighbourRemoved],
+        &["consistency::replicas_that_follow_what_others_write_never_differ"],
+    ),
+    (
         &[Mutant::JsonWriteUnlearned, Mutant::DeletionForgotten],
         &["freshness::writes::a_namespace_that_is_deleted_stays_deleted"],
     ),

@@ -7,7 +7,7 @@ use listless::{
     simulator::{Rule, Simulator, User},
 };
 
-use crate::harness::{OWN_TOKEN, Setup, TestProxy, pass, populated};
+use crate::harness::{OWN_TOKEN, Setup, TestProxy, checked_as_shipped, pass, populated};
 
 /// What three polled replicas may cost a minute.
 const PER_MINUTE_MAX: usize = 6;
@@ -50,7 +50,7 @@ fn assert_few(proxy: &TestProxy) {
 
 #[tokio::test(start_paused = true)]
 async fn three_replicas_of_a_quiet_namespace_cost_six_requests_a_minute_at_most() {
-    let proxy = Setup::default().in_memory();
+    let proxy = Setup::default().consistency(checked_as_shipped()).in_memory();
     polled_for_long(&proxy).await;
     assert_few(&proxy);
     assert_eq!(proxy.upstream.count(Verb::Watch, "customresourcedefinitions"), 0);
@@ -68,7 +68,7 @@ async fn the_same_holds_where_the_apiserver_cannot_tell_all_rules() {
             pass(Duration::from_secs(5)).await;
         }
     });
-    let proxy = Setup::of(simulator).in_memory();
+    let proxy = Setup::of(simulator).consistency(checked_as_shipped()).in_memory();
     polled_for_long(&proxy).await;
     assert_few(&proxy);
 }
@@ -76,7 +76,7 @@ async fn the_same_holds_where_the_apiserver_cannot_tell_all_rules() {
 #[tokio::test(start_paused = true)]
 async fn the_same_holds_for_a_user_with_rights_in_one_namespace() {
     let simulator = populated();
-    let proxy = Setup::of(simulator.clone()).in_memory();
+    let proxy = Setup::of(simulator.clone()).consistency(checked_as_shipped()).in_memory();
     allow_in_a(&simulator);
     polled_for_long(&proxy).await;
     assert_few(&proxy);
@@ -84,7 +84,7 @@ async fn the_same_holds_for_a_user_with_rights_in_one_namespace() {
 
 #[tokio::test(start_paused = true)]
 async fn documents_asked_for_once_open_no_watches() {
-    let proxy = Setup::default().in_memory();
+    let proxy = Setup::default().consistency(checked_as_shipped()).in_memory();
     let client = proxy.client();
     for path in ["/api", "/apis", "/apis/x.io/v1", "/openapi/v3"] {
         client.get(path).await;

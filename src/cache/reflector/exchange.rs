@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The requests about one query.
-pub(super) struct Exchange {
+pub(in crate::cache) struct Exchange {
     client: Arc<dyn Client>,
     /// The collection with the query's selectors.
     all: String,
@@ -44,13 +44,17 @@ const STATUS_BYTES_MAX: usize = 64 * 1024;
 /// A name that no object has; a list of it costs the apiserver almost nothing (S-CONS-05).
 const NOBODY: &str = "listless-probe";
 
+const JSON: &str = "application/json";
+
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
 const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
 
 // === impl Exchange ===
 
 impl Exchange {
     /// Creates the requests about a query, sent through a client.
-    pub(super) fn new(client: Arc<dyn Client>, query: &Query) -> Self {
+    pub(in crate::cache) fn new(client: Arc<dyn Client>, query: &Query) -> Self {
         let path = query.resource.collection_path(&query.scope);
         let mut all = format!("{path}?");
         add_selectors(&mut all, query);
@@ -74,7 +78,16 @@ impl Exchange {
             // A write to a String cannot fail, here and below.
             let _ = write!(uri, "resourceVersion={from}&resourceVersionMatch=NotOlderThan");
         }
-        self.ask(&uri, Lane::Short).await
+        self.ask(&uri, Lane::Short, JSON).await
+    }
+
+    /// Lists nothing but metadata, at exactly a version (S-LIST-63).
+    pub(in crate::cache) async fn metadata_at(
+        &self,
+        version: &ResourceVersion,
+    ) -> Result<Body, Failure> {
+        let uri = format!("{}resourceVersion={version}&resourceVersionMatch=Exact", self.all);
+        self.ask(&uri, Lane::Short, METADATA).await
     }
 
     /// Watches from a version on; the apiserver ends the watch after `length`.
@@ -88,13 +101,13 @@ impl Exchange {
             self.all,
             length.as_secs()
         );
-        self.ask(&uri, Lane::Long).await
+        self.ask(&uri, Lane::Long, JSON).await
     }
 
     /// Returns a version that the apiserver's storage has reached by now.
     pub(super) async fn probe(&self) -> Result<ResourceVersion, Failure> {
         let probe = async {
-            let mut body = self.ask(&self.nothing, Lane::Short).await?;
+            let mut body = self.ask(&self.nothing, Lane::Short, JSON).await?;
             let mut splitter = Splitter::new(usize::MAX);
             while let Some(piece) = next_piece(&mut body).await? {
                 splitter.feed::<Failure>(&piece, |_| Ok(()))?;
@@ -105,11 +118,11 @@ impl Exchange {
         timeout(PROBE_WAIT, probe).await.unwrap_or(Err(Failure::Silence(PROBE_WAIT)))
     }
 
-    async fn ask(&self, uri: &str, lane: Lane) -> Result<Body, Failure> {
+    async fn ask(&self, uri: &str, lane: Lane, accept: &'static str) -> Result<Body, Failure> {
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = uri.trim_end_matches(['?', '&']).parse()?;
         let headers = request.headers_mut();
-        headers.insert(ACCEPT, const { http::HeaderValue::from_static("application/json") });
+        headers.insert(ACCEPT, http::HeaderValue::from_static(accept));
         headers.insert(USER_AGENT, const { http::HeaderValue::from_static(AGENT) });
         let answer = timeout(ANSWER_WAIT, self.client.send(request, lane)).await;
         let answer = answer.map_err(|_| Failure::Silence(ANSWER_WAIT))?;
@@ -118,7 +131,7 @@ impl Exchange {
 }
 
 /// Returns the next chunk of a list; `None` at its end.
-pub(super) async fn next_piece(body: &mut Body) -> Result<Option<Bytes>, Failure> {
+pub(in crate::cache) async fn next_piece(body: &mut Body) -> Result<Option<Bytes>, Failure> {
     loop {
         let frame = timeout(PIECE_WAIT, body.frame()).await;
         let frame = frame.map_err(|_| Failure::Silence(PIECE_WAIT))?;

@@ -4,7 +4,7 @@ use metrics::Unit;
 
 use super::{
     super::{
-        labels::{Event, ReplicaEnd, ReplicaState, ReplicaWatchEnd, Round},
+        labels::{Event, ReplicaCheck, ReplicaEnd, ReplicaState, ReplicaWatchEnd, Round},
         metric::{Label, Metric, Values, counter, gauge},
     },
     GROUP, RESOURCE, VERSION,
@@ -89,6 +89,12 @@ pub(in crate::metrics) const REPLICA_EPOCHS: Metric = counter(
     Unit::Count,
     &[],
     "Permanent steps back of the apiserver's versions, as after a restored etcd.",
+);
+pub(in crate::metrics) const REPLICA_CHECKS: Metric = counter(
+    "listless_replica_checks_total",
+    Unit::Count,
+    &[of!("result", ReplicaCheck)],
+    "Consistency checks: comparisons of a replica with a metadata-only list at the same resourceVersion.",
 );
 pub(in crate::metrics) const MEMORY_LIMIT: Metric = gauge(
     "listless_replica_bytes_limit",

@@ -46,21 +46,42 @@ pub(crate) struct Upstream {
     requests: Requests,
 }
 
+// === impl Seen ===
+
+impl Seen {
+    /// Reports whether Listless sends it from time to time, whatever its clients do.
+    fn is_upkeep(&self) -> bool {
+        self.is_check() || self.identity == Identity::Own && self.asked.path_and_query == "/version"
+    }
+
+    /// Reports whether it is a consistency check of a replica.
+    fn is_check(&self) -> bool {
+        self.identity == Identity::Own && is_check(&self.asked)
+    }
+}
+
+/// Reports whether a request of Listless's own is a consistency check.
+pub(crate) fn is_check(asked: &Asked) -> bool {
+    asked.user_agent.starts_with("listless/")
+        && asked.path_and_query.contains("resourceVersionMatch=Exact")
+}
+
 // === impl Requests ===
 
 impl Requests {
+    /// The consistency checks of replicas, in order.
+    pub(crate) fn checks(&self) -> Vec<Seen> {
+        self.everything().into_iter().filter(Seen::is_check).collect()
+    }
+
     /// All of them, in order.
     pub(crate) fn everything(&self) -> Vec<Seen> {
         self.0.lock().expect("no panic holds it").clone()
     }
 
-    /// All of them but those for the apiserver's release, which follow whenever a watch ends.
+    /// All of them but consistency checks and those for the apiserver's release, in order.
     pub(crate) fn all(&self) -> Vec<Seen> {
-        let mut all = self.everything();
-        all.retain(|seen| {
-            seen.identity != Identity::Own || seen.asked.path_and_query != "/version"
-        });
-        all
+        self.everything().into_iter().filter(|seen| !seen.is_upkeep()).collect()
     }
 
     /// Path and query of those with this verb for this resource.

@@ -1,0 +1,33 @@
+//! Notices from others to the reflector of a replica.
+
+use tokio::sync::Notify;
+
+use super::Replica;
+
+/// One channel for each kind of notice.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    /// The apiserver answers others.
+    pub(super) nudge: Notify,
+    /// Readers need a newer proof.
+    pub(super) lag: Notify,
+    /// The definition of the resource changed.
+    pub(super) redefinition: Notify,
+    /// The state is wrong.
+    distrust: Notify,
+}
+
+// === impl Replica ===
+
+impl Replica {
+    /// Tells the reflector that the state is wrong.
+    pub(in crate::cache) fn distrust(&self) {
+        // The notification is kept until the reflector takes it.
+        self.notices.distrust.notify_one();
+    }
+
+    /// Waits for this notification.
+    pub(in crate::cache) async fn distrusted(&self) {
+        self.notices.distrust.notified().await;
+    }
+}
