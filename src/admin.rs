@@ -24,7 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::{
     cache::ReplicaStatus,
     explain::{Explanation, Question},
-    insight::report::Report,
+    insight::report::{Apiserver, Report},
     lifecycle::{Draining, Heartbeat, Ready},
     metrics::{Limit, Metrics},
     places::{Bounds, Place, Places},
@@ -70,12 +70,14 @@ pub struct Sources {
 }
 
 /// What stays the same, or changes with the configuration only.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
     /// What the configuration asks for: `enforce` or `observe`.
     pub mode: &'static str,
     /// The apiserver behind it.
     pub upstream: String,
+    /// State of that apiserver.
+    pub apiserver: Apiserver,
     /// Time since it was started.
     pub up: Duration,
     /// Memory that replicas may hold.

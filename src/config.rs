@@ -165,8 +165,7 @@ fn parse(bytes: &[u8]) -> Result<Config, Vec<Problem>> {
     if !empty.is_empty() {
         return Err(empty);
     }
-    let options =
-        serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: DEPTH_MAX } };
+    let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: DEPTH_MAX } };
     let raw: RawConfig = serde_saphyr::from_str_with_options(text, options)
         .map_err(|error| vec![Problem::from_yaml(&error, &places)])?;
     let placed = |problem: Problem| problem.placed(&places);

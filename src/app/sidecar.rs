@@ -135,7 +135,14 @@ async fn start(
     configuration.follow(shared);
     shared.admin.spawn(follower.follow(serving, shared.drain.watch()));
     drop(listening);
-    Ok(Started { running, announcement, _configuration: configuration, leave_time: Duration::ZERO })
+    Ok(Started {
+        running,
+        announcement,
+        _configuration: configuration,
+        // A pod that starts must not add to the load: its workload asks soon enough.
+        first_contact: false,
+        leave_time: Duration::ZERO,
+    })
 }
 
 /// What the workload may have seen: nothing only if this is the pod's first worker.

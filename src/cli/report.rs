@@ -115,7 +115,9 @@ pub(super) fn summary(report: &Report) -> String {
         0 => String::new(),
         loops => format!(", {} of them as loops on responses from memory", count(loops)),
     };
-    let mut lines = format!(
+    let outage = report.apiserver.outage().map_or_else(String::new, |told| told + "\n");
+    let mut lines = outage;
+    lines += &format!(
         "Listless {}, mode {}, up {}\n\
          {} requests: {} answered from memory, {} shared, {} passed on, {} refused, {} failed{left}; {} \
          were held{held_in_loops}\n\

@@ -9,6 +9,8 @@ mod gateway;
 #[cfg(unix)]
 mod kubeconfig;
 #[cfg(unix)]
+mod outage;
+#[cfg(unix)]
 mod sidecar;
 
 use std::{
