@@ -213,9 +213,10 @@ impl Running {
         let probe = tokio::spawn(async move { health::probe(&*prober, &health).await });
         let in_time = tokio::time::timeout(within, probe).await.is_ok();
         match self.health.state().outage() {
-            Some(outage) => Some(outage.cause.text().to_owned()),
+            Some(outage) if outage.cause.is_refusal() => Some(outage.cause.headline()),
+            Some(outage) => Some(unreachable(outage.cause.text())),
             None if in_time => None,
-            None => Some(format!("no response within {} s", within.as_secs())),
+            None => Some(unreachable(&format!("no response within {} s", within.as_secs()))),
         }
     }
 
@@ -244,6 +245,10 @@ impl Running {
             tracing::error!("the audit did not end");
         }
     }
+}
+
+fn unreachable(cause: &str) -> String {
+    format!("apiserver not reachable yet: {cause}")
 }
 
 /// The cache's settings as the configuration in force says, for as long as it is published.

@@ -1,10 +1,12 @@
 //! What would happen to a request that is described by parameters: `method`, `url`, `header`.
 
-use http::Uri;
 use serde::Serialize;
 
 use super::{Sources, parameters::Parameters};
-use crate::explain::{self, Question, Told};
+use crate::{
+    api::url,
+    explain::{self, Question, Told},
+};
 
 /// The question and its answer.
 #[derive(Serialize)]
@@ -19,7 +21,7 @@ pub(super) fn document(sources: &Sources, parameters: &Parameters) -> Result<Str
     let method = explain::method(parameters.get("method").unwrap_or("GET"));
     let method = method.map_err(|error| format!("method: {error}"))?;
     let url = parameters.get("url").ok_or("url: required, such as /api/v1/pods")?.trim();
-    let uri: Uri = url.parse().map_err(|error| format!("url: {error}"))?;
+    let uri = url::parse(url).map_err(|error| format!("url: {error}"))?;
     if uri.path().is_empty() || uri.path() == "*" {
         return Err("url: has no path".to_owned());
     }

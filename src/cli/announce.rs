@@ -19,15 +19,14 @@ pub struct Announcement {
     pub kubeconfig: Option<PathBuf>,
 }
 
-/// Prints the line; `wrong` is the cause why the apiserver is not reachable yet.
+/// Prints the line; `wrong` says what is wrong with the apiserver, if anything.
 pub fn announce(announcement: &Announcement, wrong: Option<&str>) -> io::Result<()> {
     print(&line(announcement, wrong))
 }
 
 fn line(announcement: &Announcement, wrong: Option<&str>) -> String {
     let Announcement { server, source, kubeconfig } = announcement;
-    let wrong =
-        wrong.map_or_else(String::new, |cause| format!(" (apiserver not reachable yet: {cause})"));
+    let wrong = wrong.map_or_else(String::new, |wrong| format!(" ({wrong})"));
     let export = match kubeconfig {
         Some(file) => {
             // A shell in another directory must find the file, too.

@@ -136,6 +136,15 @@ pub enum Ended {
 // === impl Failure ===
 
 impl Failure {
+    /// Reports whether the whole apiserver fails, not this query.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Upstream(error) => !matches!(error, upstream::Error::Saturated(_)),
+            Self::Status(status) => status.code == 401,
+            _ => false,
+        }
+    }
+
     /// What to do next after this happened in a step; `shown` is the version readers have seen.
     pub fn next(&self, step: &Step, shown: Option<&ResourceVersion>) -> Result<Step, Ended> {
         match self {

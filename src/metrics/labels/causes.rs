@@ -54,9 +54,9 @@ impl UpstreamCause {
             Self::Connect => "connecting failed",
             Self::Broken => "the connection broke before a response",
             Self::ResponseTimeout => "no response in time",
-            Self::Credentials => "its credentials cannot be obtained",
-            Self::Unauthorized => "its credentials are not accepted (401 Unauthorized)",
-            Self::Forbidden => "it may not even read /version (403 Forbidden)",
+            Self::Credentials => "own credentials cannot be obtained",
+            Self::Unauthorized => "own credentials are not accepted (401 Unauthorized)",
+            Self::Forbidden => "even /version is forbidden (403 Forbidden)",
         }
     }
 

@@ -6,12 +6,15 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
 use ::listless::{
+    body::Body,
     simulator::{Simulator, User},
     tls::{Authority, Names, Server},
+    upstream::{Client, Lane, Settings, dial::Tcp, identity},
 };
 use serde_json::Value;
 
@@ -98,16 +101,17 @@ impl Local {
     fn client_message(&self) -> Option<String> {
         let written = self.directory.path().join("written");
         self.runtime.block_on(async {
-            let kubeconfig = kube::config::Kubeconfig::read_from(written).expect("a kubeconfig");
-            let options = kube::config::KubeConfigOptions::default();
-            let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-            let client = kube::Client::try_from(config.expect("a context")).expect("a client");
+            let access = identity::from_kubeconfig(Some(&written), None).await.expect("a context");
+            let (_, client) = access.clients(Arc::new(Tcp), Settings::default());
             let list = http::Request::get("/api/v1/namespaces/shop/pods?limit=1");
-            match client.request_text(list.body(Vec::new()).expect("a request")).await {
-                Ok(_) => None,
-                Err(kube::Error::Api(status)) => Some(status.message),
-                Err(error) => panic!("{error}"),
+            let list = list.body(Body::empty()).expect("a request");
+            let response = client.send(list, Lane::Short).await.expect("a response");
+            if response.status().is_success() {
+                return None;
             }
+            let body = response.into_body().collect(1 << 16).await.expect("a body");
+            let status: Value = serde_json::from_slice(&body).expect("a Status");
+            Some(status["message"].as_str().expect("a text").to_owned())
         })
     }
 
@@ -122,8 +126,8 @@ impl Local {
 
     /// Demands that every surface shows this outage, and no surface shows what `secrets` name.
     fn shows(&self, expected: &Expected<'_>, secrets: &[&str]) {
-        let Expected { state, cause, text: cause_text, headline, message } = *expected;
-        let expected = format!("(apiserver not reachable yet: {cause_text})");
+        let Expected { state, cause, ready, headline, message } = *expected;
+        let expected = format!(" ({ready}) at https://");
         assert!(self.ready_line.contains(&expected), "{}", self.ready_line);
         for _ in 0..3 {
             let told = self.client_message().expect("a failure");
@@ -138,9 +142,9 @@ impl Local {
         assert!(shown["failures"].as_u64() >= Some(1), "{shown}");
         assert_eq!(self.json("/api/v1/report")["apiserver"]["cause"], cause);
 
-        let ready = self.get("--health:", "/readyz?verbose");
-        assert!(ready.starts_with("HTTP/1.1 200 "), "a pod must not leave service: {ready}");
-        assert!(ready.contains(&format!("[!]apiserver warning: {headline}, for ")), "{ready}");
+        let checks = self.get("--health:", "/readyz?verbose");
+        assert!(checks.starts_with("HTTP/1.1 200 "), "a pod must not leave service: {checks}");
+        assert!(checks.contains(&format!("[!]apiserver warning: {headline}, for ")), "{checks}");
         self.until("metrics", |local| {
             let metrics = local.get("--health:", "/metrics");
             let outage = format!("\nlistless_upstream_outages_total{{cause=\"{cause}\"}} 1\n");
@@ -170,11 +174,19 @@ impl Local {
     }
 }
 
+impl Drop for Local {
+    fn drop(&mut self) {
+        // It has ended already, unless the test failed.
+        let _ = self.child.kill();
+    }
+}
+
 /// What the surfaces show of an outage.
 struct Expected<'a> {
     state: &'a str,
     cause: &'a str,
-    text: &'a str,
+    /// Part of the ready line.
+    ready: &'a str,
     headline: &'a str,
     /// Part of the message that clients get.
     message: &'a str,
@@ -197,7 +209,7 @@ fn an_unreachable_apiserver_is_shown_everywhere_until_it_comes_back() {
     let expected = Expected {
         state: "unreachable",
         cause: "connection_refused",
-        text: "connection refused",
+        ready: "apiserver not reachable yet: connection refused",
         headline: "apiserver not reachable: connection refused",
         message: "listless cannot connect to the apiserver: connection refused",
     };
@@ -234,13 +246,13 @@ fn an_apiserver_with_another_authority_is_shown_as_untrusted() {
     let expected = Expected {
         state: "unreachable",
         cause: "tls_untrusted_issuer",
-        text: "its certificate is signed by an unknown authority",
+        ready: "apiserver not reachable yet: its certificate is signed by an unknown authority",
         headline: "apiserver not reachable: its certificate is signed by an unknown authority",
         message: "listless cannot connect to the apiserver: its certificate is signed by an \
                   unknown authority",
     };
     local.shows(&expected, &[&cluster.address.to_string(), ADMIN]);
-    assert!(local.logged("UnknownIssuer").len() == 1, "{}", local.log());
+    assert_eq!(local.logged("invalid peer certificate").len(), 1, "{}", local.log());
     local.end();
 }
 
@@ -252,8 +264,9 @@ fn an_apiserver_that_accepts_no_credentials_is_shown_as_refusing() {
     let expected = Expected {
         state: "refusing",
         cause: "unauthorized",
-        text: "its credentials are not accepted (401 Unauthorized)",
-        headline: "apiserver does not serve Listless: its credentials are not accepted (401 \
+        ready: "apiserver does not serve Listless: own credentials are not accepted (401 \
+                Unauthorized)",
+        headline: "apiserver does not serve Listless: own credentials are not accepted (401 \
                    Unauthorized)",
         message: "Unauthorized",
     };
