@@ -24,7 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::{
     cache::ReplicaStatus,
     explain::{Explanation, Question},
-    insight::report::Report,
+    insight::report::{Apiserver, Report},
     lifecycle::{Draining, Heartbeat, Ready},
     metrics::{Limit, Metrics},
     places::{Bounds, Place, Places},
@@ -70,12 +70,14 @@ pub struct Sources {
 }
 
 /// Values that are constant, or change only with the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
     /// The configured mode: `enforce` or `observe`.
     pub mode: &'static str,
     /// The address of the apiserver.
     pub upstream: String,
+    /// State of that apiserver.
+    pub apiserver: Apiserver,
     /// The time since the process started.
     pub up: Duration,
     /// The memory limit of all replicas together.

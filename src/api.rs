@@ -12,6 +12,7 @@ pub mod query;
 pub mod request;
 pub mod selector;
 pub mod status;
+pub mod url;
 pub mod version;
 pub mod watch;
 

@@ -41,6 +41,10 @@ use crate::{
         warnings::Warnings,
     },
     timeline::Timeline,
+    upstream::{
+        Client,
+        health::{self, Health},
+    },
 };
 
 pub use check::check;
@@ -83,6 +87,9 @@ pub struct Running {
     config: watch::Receiver<Arc<Config>>,
     shown: Shown,
     places: Places,
+    health: Health,
+    /// Learns the state of the apiserver.
+    prober: Arc<dyn Client>,
     begin_drain: CancellationToken,
     listening: JoinHandle<()>,
     /// Background tasks that end with the proxy.
@@ -111,11 +118,12 @@ impl Running {
     pub fn start_with(foundation: Foundation, random: Random, consistency: Consistency) -> Self {
         let Foundation { listeners, doors, identify, past, clients, config, metrics, upstream } =
             foundation;
-        let shown = Shown::new(config.clone(), metrics.clone(), upstream);
+        let health = Health::default();
+        let shown = Shown::new(config.clone(), metrics.clone(), upstream, health.clone());
         let (settings, settings_task) = cache_settings(config.clone(), consistency);
         let warnings = Warnings::default();
         let insight = Insight::new(metrics.clone(), Instant::now());
-        let ways = Ways::new(&clients, &metrics, &warnings, &insight);
+        let ways = Ways::new(&clients, &metrics, &warnings, &insight, &health);
         let cache = Cache::new(ways.follower, settings, random.clone());
         let discovery =
             Discovery::new(ways.discoverer, random.clone(), metrics.clone(), cache.clone());
@@ -123,8 +131,12 @@ impl Running {
         let auditing = audit.follow(config.clone());
         start_eager(&config.borrow(), &cache);
         let eager = tokio::spawn(keep_starting_eager(config.clone(), cache.clone()));
+        let prober = ways.prober;
+        let probing =
+            tokio::spawn(health::keep_probing(prober.clone(), health.clone(), random.clone()));
         let gauges = tokio::spawn(keep_gauges(
             metrics.clone(),
+            health.clone(),
             cache.clone(),
             discovery.clone(),
             ways.authorize.clone(),
@@ -163,7 +175,7 @@ impl Running {
             drain,
             listener_metrics,
         ));
-        let helpers = vec![settings_task, eager, gauges, auditing];
+        let helpers = vec![settings_task, eager, gauges, auditing, probing];
         Self {
             proxy,
             cache,
@@ -172,6 +184,8 @@ impl Running {
             config,
             shown,
             places,
+            health,
+            prober,
             begin_drain,
             listening,
             helpers,
@@ -195,13 +209,28 @@ impl Running {
         admin::Sources { has_room: Box::new(move || places.has_room()), ..shown }
     }
 
+    /// Asks the apiserver for its version, and returns what is wrong with it by `within`.
+    pub async fn first_contact(&self, within: Duration) -> Option<String> {
+        let (prober, health) = (self.prober.clone(), self.health.clone());
+        let probe = tokio::spawn(async move { health::probe(&*prober, &health).await });
+        let in_time = tokio::time::timeout(within, probe).await.is_ok();
+        match self.health.state().outage() {
+            Some(outage) if outage.cause.is_refusal() => Some(outage.cause.headline()),
+            Some(outage) => Some(unreachable(outage.cause.text())),
+            None if in_time => None,
+            None => Some(unreachable(&format!("no response within {} s", within.as_secs()))),
+        }
+    }
+
     /// Returns a function that makes the report: clients, their requests, the cost and the
     /// recommended fixes.
     pub fn reporter(&self) -> Box<dyn Fn() -> Report + Send + Sync> {
-        let (insight, config) = (self.insight.clone(), self.config.clone());
+        let (insight, config, health) =
+            (self.insight.clone(), self.config.clone(), self.health.clone());
         Box::new(move || {
-            let mode = config.borrow().policy.mode();
-            insight.report(mode.as_str(), Instant::now())
+            let (mode, now) = (config.borrow().policy.mode(), Instant::now());
+            let apiserver = shown::apiserver(&health.state(), now, SystemTime::now());
+            Report { apiserver, ..insight.report(mode.as_str(), now) }
         })
     }
 
@@ -219,6 +248,10 @@ impl Running {
             tracing::error!("the audit task did not end");
         }
     }
+}
+
+fn unreachable(cause: &str) -> String {
+    format!("apiserver not reachable yet: {cause}")
 }
 
 /// Publishes the cache's settings of the current configuration until the configuration closes.
@@ -266,6 +299,7 @@ fn random_fraction() -> f64 {
 
 async fn keep_gauges(
     metrics: Metrics,
+    health: Health,
     cache: Cache,
     discovery: Discovery,
     authorize: Authorize,
@@ -284,11 +318,13 @@ async fn keep_gauges(
         discovery.report();
         discovery.tend(Instant::now());
         authorize.report().await;
+        let outages = health.state().sums();
+        metrics.upstream_outages(health.state().outage().is_none(), &outages.failing);
         metrics.accounts(insight.accounts());
         metrics.run_upkeep();
         let unix_time = (began + began_at.elapsed()).duration_since(SystemTime::UNIX_EPOCH);
         let now = Instant::now();
-        let sums = shown::sums(metrics.totals(), cache.counters(), &replicas, now);
+        let sums = shown::sums(metrics.totals(), outages, cache.counters(), &replicas, now);
         timeline.add(unix_time.unwrap_or_default().as_secs(), sums);
     }
 }

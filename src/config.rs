@@ -11,6 +11,7 @@ mod problem;
 mod quantity;
 mod raw;
 mod reload;
+mod repair;
 
 use std::{
     fs::File,
@@ -163,12 +164,16 @@ fn parse(bytes: &[u8]) -> Result<Config, Vec<Problem>> {
             ..Problem::new(field, "has no value; set one, or remove the key for its default")
         })
         .collect();
-    if !empty.is_empty() {
-        return Err(empty);
-    }
     let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: DEPTH_MAX } };
-    let raw: RawConfig = serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| vec![Problem::from_yaml(&error, &places)])?;
+    let raw = match serde_saphyr::from_str_with_options::<RawConfig>(text, options) {
+        Ok(raw) if empty.is_empty() => raw,
+        read => {
+            let error = || read.err().map(|error| Problem::from_yaml(&error, &places));
+            let mut problems = if empty.is_empty() { error().into_iter().collect() } else { empty };
+            repair::find_others(text, &places, &mut problems);
+            return Err(problems);
+        }
+    };
     let placed = |problem: Problem| problem.placed(&places);
     let mut config =
         raw.check().map_err(|problems| problems.into_iter().map(placed).collect::<Vec<_>>())?;

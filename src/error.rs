@@ -3,7 +3,7 @@
 //! The client gets the kind of error and whether to retry. It gets no addresses, credentials or
 //! causes. Those are logged where the error is handled.
 
-use std::{error, fmt, num::NonZeroU32};
+use std::{borrow::Cow, error, fmt, num::NonZeroU32};
 
 use http::{
     HeaderValue, Response, StatusCode,
@@ -14,9 +14,9 @@ use serde::Serialize;
 use crate::{
     api::{Verb, request::RequestInfo},
     body::Body,
-    metrics::UpstreamFault,
+    metrics::{UpstreamCause, UpstreamFault},
     mutants::{Mutant, is_on},
-    upstream,
+    upstream::{self, health::cause_of},
 };
 
 /// The reason for an error response of Listless's own.
@@ -139,7 +139,7 @@ impl Error {
             _ => (StatusCode::SERVICE_UNAVAILABLE, Some("ServiceUnavailable")),
         };
         let retry_after = (*retry == Retry::Invite).then_some(RETRY_AFTER_SECONDS);
-        answer(code, reason, retry_after, message(source))
+        answer(code, reason, retry_after, &message(source))
     }
 }
 
@@ -152,9 +152,12 @@ fn repeated(retry_after_secs: NonZeroU32) -> Response<Body> {
 }
 
 /// Returns the message for the client.
-fn message(error: &upstream::Error) -> &'static str {
-    match error {
-        upstream::Error::Connect(_) => "listless cannot connect to the apiserver",
+fn message(error: &upstream::Error) -> Cow<'static, str> {
+    let message = match error {
+        upstream::Error::Connect(_) => {
+            let cause = cause_of(error).unwrap_or(UpstreamCause::Connect);
+            return format!("listless cannot connect to the apiserver: {}", cause.text()).into();
+        }
         upstream::Error::ConnectTimeout => "listless cannot connect to the apiserver in time",
         upstream::Error::Broken(_) => {
             "the connection between listless and the apiserver broke before a response"
@@ -163,7 +166,8 @@ fn message(error: &upstream::Error) -> &'static str {
         upstream::Error::Saturated(_) => {
             "listless has reached its limit of concurrent requests to the apiserver; retry later"
         }
-    }
+    };
+    message.into()
 }
 
 fn answer(

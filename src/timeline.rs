@@ -11,7 +11,7 @@ use std::{
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::metrics::{Limit, Outcome, ServedBy, Totals};
+use crate::metrics::{Limit, Outcome, ServedBy, Totals, UpstreamCause};
 
 /// The last minutes, second by second.
 pub struct Timeline {
@@ -42,6 +42,19 @@ pub struct Sums {
     pub memory_drops: u64,
     /// Synced replicas whose watch is disconnected now.
     pub links_lost: u64,
+    /// Outages of the apiserver.
+    pub outages: Outages,
+}
+
+/// Outages of the apiserver since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outages {
+    /// Outages that began, or continued with another cause.
+    pub failing: u64,
+    /// Outages that ended.
+    pub recovered: u64,
+    /// Cause of the latest one.
+    pub cause: Option<UpstreamCause>,
 }
 
 /// One second.
@@ -76,6 +89,10 @@ pub struct Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Incident {
+    /// An outage of the apiserver began, or its cause changed.
+    Outage,
+    /// An outage of the apiserver ended.
+    OutageEnd,
     /// A replica relisted.
     Relist,
     /// The watch of a replica was disconnected.
@@ -176,7 +193,14 @@ impl Lines {
                 upstream: grown(|sums| sums.totals.upstream_requests()),
             },
         );
+        let failing = now.outages.cause.map(UpstreamCause::headline).unwrap_or_default();
         for (kind, count, text) in [
+            (Incident::Outage, grown(|sums| sums.outages.failing), &*failing),
+            (
+                Incident::OutageEnd,
+                grown(|sums| sums.outages.recovered),
+                "apiserver reachable again",
+            ),
             (
                 Incident::Relist,
                 grown(|sums| sums.relists),
@@ -303,6 +327,24 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert_eq!(marks[6].text, "the limit watches was reached");
+    }
+
+    #[test]
+    fn an_outage_is_marked_with_its_cause_and_its_end() {
+        let timeline = Timeline::new();
+        timeline.add(1, sums(0, 0));
+        let mut now = sums(0, 0);
+        (now.outages.failing, now.outages.cause) = (1, Some(UpstreamCause::UntrustedIssuer));
+        timeline.add(2, now);
+        timeline.add(3, now);
+        now.outages.recovered = 1;
+        timeline.add(4, now);
+        let marks = timeline.since(0).marks;
+        let found: Vec<_> =
+            marks.iter().map(|mark| (mark.at, mark.kind, mark.text.as_str())).collect();
+        let cause = "apiserver not reachable: its certificate is signed by an unknown authority";
+        let end = (4, Incident::OutageEnd, "apiserver reachable again");
+        assert_eq!(found, [(2, Incident::Outage, cause), end]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 pub mod connect;
 pub mod dial;
 pub mod expiry;
+pub mod health;
 pub mod identity;
 mod own;
 pub mod pool;
@@ -16,6 +17,7 @@ pub mod tunnel;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 
+use self::health::ConnectFailure;
 pub use self::{
     connect::Endpoint,
     own::Own,
@@ -60,7 +62,10 @@ impl Error {
     pub fn copy(&self) -> Self {
         let text = |cause: &crate::body::BoxError| Chain(&**cause).to_string().into();
         match self {
-            Self::Connect(cause) => Self::Connect(text(cause)),
+            Self::Connect(cause) => Self::Connect(match cause.downcast_ref::<ConnectFailure>() {
+                Some(failure) => Box::new(failure.clone()),
+                None => text(cause),
+            }),
             Self::ConnectTimeout => Self::ConnectTimeout,
             Self::Broken(cause) => Self::Broken(text(cause)),
             Self::Credentials(cause) => Self::Credentials(text(cause)),

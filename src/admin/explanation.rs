@@ -1,10 +1,12 @@
 //! The explanation of a request given by the parameters `method`, `url` and `header`.
 
-use http::Uri;
 use serde::Serialize;
 
 use super::{Sources, parameters::Parameters};
-use crate::explain::{self, Question, Told};
+use crate::{
+    api::url,
+    explain::{self, Question, Told},
+};
 
 /// The described request and its explanation.
 #[derive(Serialize)]
@@ -20,7 +22,7 @@ pub(super) fn document(sources: &Sources, parameters: &Parameters) -> Result<Str
     let method = method.map_err(|error| format!("method: {error}"))?;
     let url =
         parameters.get("url").ok_or("url: required; pass a path such as /api/v1/pods")?.trim();
-    let uri: Uri = url.parse().map_err(|error| format!("url: {error}"))?;
+    let uri = url::parse(url).map_err(|error| format!("url: {error}"))?;
     if uri.path().is_empty() || uri.path() == "*" {
         return Err("url: has no path; pass one such as /api/v1/pods".to_owned());
     }

@@ -14,7 +14,7 @@ use super::{
     replicas, report,
     status::Status,
 };
-use crate::{body::Body, lifecycle::Part};
+use crate::{body::Body, insight::report::Apiserver, lifecycle::Part};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -56,8 +56,11 @@ fn find<B>(sources: &Arc<Sources>, audience: Audience, request: &Request<B>) -> 
     }
     let verbose = uri.query().is_some_and(|query| query.split('&').any(is_verbose));
     match (uri.path(), audience) {
-        ("/livez" | "/healthz", _) => checks("livez", &live_parts(sources), verbose),
-        ("/readyz", _) => checks("readyz", &ready_parts(sources), verbose),
+        ("/livez" | "/healthz", _) => checks("livez", &live_parts(sources), None, verbose),
+        ("/readyz", _) => {
+            let apiserver = (sources.standing)().apiserver;
+            checks("readyz", &ready_parts(sources), Some(&apiserver), verbose)
+        }
         ("/", Audience::Probes) => page(StatusCode::OK, TEXT, PROBE_PATHS.to_owned()),
         ("/metrics", _) => {
             sources.metrics.ready(all_pass(&ready_parts(sources)));
@@ -139,16 +142,34 @@ fn all_pass(parts: &[Part]) -> bool {
 }
 
 /// Formats checks like the apiserver: `ok`, or one line per check if verbose or failed.
-fn checks(name: &str, parts: &[Part], verbose: bool) -> Response<Body> {
+///
+/// The state of the apiserver is shown and never fails the check: an outage would otherwise take every
+/// Listless out of service, with what its memory may still answer.
+fn checks(
+    name: &str,
+    parts: &[Part],
+    apiserver: Option<&Apiserver>,
+    verbose: bool,
+) -> Response<Body> {
     let passed = all_pass(parts);
     let code = if passed { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    if passed && !verbose {
+    let outage = apiserver.and_then(Apiserver::outage);
+    if passed && !verbose && outage.is_none() {
         return page(code, TEXT, "ok".to_owned());
     }
     let mut text = String::new();
     for Part { name, ready } in parts {
         let line = if *ready { format!("[+]{name} ok\n") } else { format!("[-]{name} failed\n") };
         text.push_str(&line);
+    }
+    match (outage, apiserver) {
+        (Some(outage), _) => text.push_str(&format!("[!]apiserver warning: {outage}\n")),
+        (None, Some(apiserver)) => match apiserver.state.as_str() {
+            "reachable" => text.push_str("[+]apiserver ok\n"),
+            "unknown" => text.push_str("[+]apiserver ok: no request yet\n"),
+            _ => {}
+        },
+        (None, None) => {}
     }
     text.push_str(name);
     text.push_str(if passed { " check passed\n" } else { " check failed\n" });
@@ -205,6 +226,7 @@ mod tests {
             standing: Box::new(|| Standing {
                 mode: "enforce",
                 upstream: String::new(),
+                apiserver: Apiserver::default(),
                 up: Duration::ZERO,
                 memory_limit_bytes: 0,
             }),
@@ -238,6 +260,30 @@ mod tests {
         assert_eq!(setup.probe("/readyz").await, (200, "ok".to_owned()));
         let expected = "[+]listener ok\n[+]upstream ok\n[+]connections ok\n[+]shutdown ok\nreadyz check passed\n";
         assert_eq!(setup.probe("/readyz?verbose").await, (200, expected.to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_of_the_apiserver_is_told_and_does_not_end_readiness() {
+        let mut setup = setup();
+        Arc::get_mut(&mut setup.sources).unwrap().standing = Box::new(|| Standing {
+            mode: "enforce",
+            upstream: String::new(),
+            apiserver: Apiserver {
+                message: Some("apiserver not reachable: connection refused".to_owned()),
+                for_seconds: Some(12.3),
+                failures: 3,
+                ..Apiserver::default()
+            },
+            up: Duration::ZERO,
+            memory_limit_bytes: 0,
+        });
+        let expected = "[+]connections ok\n[+]shutdown ok\n[!]apiserver warning: apiserver not \
+                        reachable: connection refused, for 12 s (3 requests failed)\nreadyz check \
+                        passed\n";
+        for uri in ["/readyz", "/readyz?verbose"] {
+            assert_eq!(setup.probe(uri).await, (200, expected.to_owned()));
+        }
+        assert_eq!(setup.probe("/livez").await, (200, "ok".to_owned()));
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::{Sources, Standing, page};
 use crate::{
     cache::{ReplicaStatus, State},
+    insight::report::Apiserver,
     metrics::{ServedBy, Totals},
 };
 
@@ -15,6 +16,7 @@ pub(super) struct Status {
     mode: &'static str,
     version: &'static str,
     upstream: String,
+    apiserver: Apiserver,
     ready: bool,
     not_ready: Vec<&'static str>,
     up_seconds: f64,
@@ -60,7 +62,7 @@ struct Replicas {
 impl Status {
     /// Returns the current status.
     pub(super) fn of(sources: &Sources) -> Self {
-        let Standing { mode, upstream, up, memory_limit_bytes } = (sources.standing)();
+        let Standing { mode, upstream, apiserver, up, memory_limit_bytes } = (sources.standing)();
         let parts = page::ready_parts(sources);
         let not_ready: Vec<_> =
             parts.iter().filter(|part| !part.ready).map(|part| part.name).collect();
@@ -69,6 +71,7 @@ impl Status {
             mode,
             version: env!("CARGO_PKG_VERSION"),
             upstream,
+            apiserver,
             ready: not_ready.is_empty(),
             not_ready,
             up_seconds: up.as_millis() as f64 / 1e3,

@@ -90,6 +90,7 @@ async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Star
         running,
         announcement: Some(announcement),
         _configuration: configuration,
+        first_contact: true,
         leave_time: place.leave_time(),
     })
 }

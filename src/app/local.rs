@@ -85,6 +85,7 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
         running,
         announcement: Some(announcement),
         _configuration: configuration,
+        first_contact: true,
         leave_time: Duration::ZERO,
     })
 }

@@ -63,6 +63,8 @@ pub(super) struct Started {
     pub(super) announcement: Option<Announcement>,
     /// The configuration, which is published while this is held.
     pub(super) _configuration: Configuration,
+    /// Whether the apiserver is asked for its version before the announcement.
+    pub(super) first_contact: bool,
     /// The time for which clients are accepted after a stop signal.
     pub(super) leave_time: Duration,
 }
@@ -85,6 +87,9 @@ pub(super) struct AdminListeners {
 
 /// The default domain of in-cluster names.
 pub(super) const CLUSTER_DOMAIN: &str = "cluster.local";
+
+/// Time that the apiserver has to respond before the announcement says that it did not.
+const FIRST_CONTACT: Duration = Duration::from_secs(2);
 
 /// The time that tasks have after the drain.
 const RUNTIME_REST: Duration = Duration::from_millis(200);
@@ -130,12 +135,20 @@ async fn serve(
             return Ok(Ended::Asked);
         }
     };
-    if let Some(announcement) = &started.announcement {
-        announce(announcement)?;
-    }
+    let serving = async {
+        if let Some(announcement) = &started.announcement {
+            let wrong = match started.first_contact {
+                true => started.running.first_contact(FIRST_CONTACT).await,
+                false => None,
+            };
+            announce(announcement, wrong.as_deref())?;
+        }
+        std::future::pending::<anyhow::Result<()>>().await
+    };
     let (ended, why) = tokio::select! {
         signal = signals.next() => (Ended::Asked, signal),
         () = shared.switched.cancelled() => (Ended::Switched, "another context"),
+        Err(error) = serving => return Err(error),
     };
     shared.drain.begin(Instant::now() + started.leave_time + DRAIN_DEADLINE);
     if !started.leave_time.is_zero() {

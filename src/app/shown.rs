@@ -1,6 +1,9 @@
 //! The data that the admin server shows of a running proxy.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use tokio::{sync::watch, time::Instant};
 
@@ -9,12 +12,16 @@ use crate::{
     cache::{Cache, Link, ReplicaStatus, State, counters::Counters},
     config::Config,
     explain,
-    insight::{Insight, report::Report},
+    insight::{
+        Insight,
+        report::{Apiserver, Report},
+    },
     lifecycle::{Draining, Heartbeat, Ready},
     metrics::{Metrics, ReplicaCheck, Totals},
     policy::Mode,
     tap::Tap,
-    timeline::{Sums, Timeline},
+    timeline::{Outages, Sums, Timeline},
+    upstream::health::{Health, OutageSums, State as HealthState},
 };
 
 /// Health of the process, apart from the proxy.
@@ -39,6 +46,7 @@ pub(super) struct Shown {
     config: watch::Receiver<Arc<Config>>,
     metrics: Metrics,
     upstream: String,
+    health: Health,
     started_at: Instant,
 }
 
@@ -49,18 +57,21 @@ impl Shown {
         config: watch::Receiver<Arc<Config>>,
         metrics: Metrics,
         upstream: String,
+        health: Health,
     ) -> Self {
         let (tap, timeline) = (Tap::new(metrics.clone()), Arc::default());
-        Self { tap, timeline, config, metrics, upstream, started_at: Instant::now() }
+        Self { tap, timeline, config, metrics, upstream, health, started_at: Instant::now() }
     }
 
     pub(super) fn sources(&self, vitals: Vitals, cache: &Cache, report: Reporter) -> Sources {
         let Vitals { ready, draining, heartbeat, names } = vitals;
         let (config, upstream, started_at) =
             (self.config.clone(), self.upstream.clone(), self.started_at);
+        let health = self.health.clone();
         let standing = move || {
             let config = config.borrow();
             Standing {
+                apiserver: apiserver(&health.state(), Instant::now(), SystemTime::now()),
                 mode: config.policy.mode().as_str(),
                 upstream: upstream.clone(),
                 up: started_at.elapsed(),
@@ -98,6 +109,7 @@ pub(super) fn nothing(vitals: Vitals, metrics: Metrics) -> Sources {
     let started_at = Instant::now();
     let standing = move || Standing {
         mode: Mode::default().as_str(),
+        apiserver: Apiserver::default(),
         upstream: String::new(),
         up: started_at.elapsed(),
         memory_limit_bytes: 0,
@@ -118,9 +130,30 @@ pub(super) fn nothing(vitals: Vitals, metrics: Metrics) -> Sources {
     }
 }
 
+/// Describes the state of the apiserver; `now` and `time` are the same moment on two clocks.
+pub(super) fn apiserver(state: &HealthState, now: Instant, time: SystemTime) -> Apiserver {
+    let Some(outage) = state.outage() else {
+        let word = if state.is_known() { "reachable" } else { "unknown" };
+        return Apiserver { state: word.to_owned(), ..Apiserver::default() };
+    };
+    let lasted = now.saturating_duration_since(outage.since);
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = since.saturating_sub(lasted);
+    let word = if outage.cause.is_refusal() { "refusing" } else { "unreachable" };
+    Apiserver {
+        state: word.to_owned(),
+        cause: Some(outage.cause.as_str().to_owned()),
+        message: Some(outage.cause.headline()),
+        since: Some(since.as_secs()),
+        for_seconds: Some(lasted.as_secs_f64()),
+        failures: outage.failures,
+    }
+}
+
 /// Returns the sums from which the timeline is computed.
 pub(super) fn sums(
     totals: Totals,
+    outages: OutageSums,
     counters: &Counters,
     replicas: &[ReplicaStatus],
     now: Instant,
@@ -133,6 +166,11 @@ pub(super) fn sums(
     };
     Sums {
         totals,
+        outages: Outages {
+            failing: outages.failing.iter().sum(),
+            recovered: outages.recovered,
+            cause: outages.cause,
+        },
         relists: counters.relists.get(),
         epochs: counters.epochs.get(),
         differences: counters.checks.get(ReplicaCheck::Different),
@@ -169,7 +207,9 @@ mod tests {
         };
         let lost = |replica: &ReplicaStatus, after: Duration| {
             let (totals, counters) = (Totals::default(), Counters::default());
-            sums(totals, &counters, std::slice::from_ref(replica), since + after).links_lost
+            let outages = OutageSums::default();
+            sums(totals, outages, &counters, std::slice::from_ref(replica), since + after)
+                .links_lost
         };
         assert_eq!(lost(&replica, REOPENING), 0);
         assert_eq!(lost(&replica, REOPENING * 2), 1);

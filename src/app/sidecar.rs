@@ -136,7 +136,14 @@ async fn start(
     configuration.follow(shared);
     shared.admin.spawn(follower.follow(serving, shared.drain.watch()));
     drop(listening);
-    Ok(Started { running, announcement, _configuration: configuration, leave_time: Duration::ZERO })
+    Ok(Started {
+        running,
+        announcement,
+        _configuration: configuration,
+        // A pod that starts must not add to the load: its workload asks soon enough.
+        first_contact: false,
+        leave_time: Duration::ZERO,
+    })
 }
 
 /// Returns the versions that the workload may have seen: none only for the pod's first worker.

@@ -9,7 +9,10 @@ use crate::{
         aggregation::Aggregation, authorize::Authorize, forward::Clients, metered::Metered,
         warnings::Warnings,
     },
-    upstream::{Client, Throttled},
+    upstream::{
+        Client, Throttled,
+        health::{ExchangeKind, Health},
+    },
 };
 
 /// The clients of a running proxy.
@@ -24,6 +27,8 @@ pub(super) struct Ways {
     pub(super) authorize: Authorize,
     /// The client for aggregated API groups.
     pub(super) aggregation: Arc<Aggregation>,
+    /// Learns the state of the apiserver.
+    pub(super) prober: Arc<dyn Client>,
 }
 
 // === impl Ways ===
@@ -35,26 +40,30 @@ impl Ways {
         metrics: &Metrics,
         warnings: &Warnings,
         insight: &Insight,
+        health: &Health,
     ) -> Self {
-        let metered = |client: &Arc<dyn Client>, origin| -> Arc<dyn Client> {
+        let metered = |client: &Arc<dyn Client>, origin, kind| -> Arc<dyn Client> {
             let (metrics, warnings) = (metrics.clone(), warnings.clone());
-            Arc::new(Metered::new(client.clone(), origin, metrics, warnings, insight.clone()))
+            let way = Metered::new(client.clone(), origin, metrics, warnings, insight.clone());
+            Arc::new(way.reporting(kind, health))
         };
+        let (by_caller, by_own) = (ExchangeKind::Caller, ExchangeKind::Own);
         let Clients { own, impersonating, plain } = clients;
-        let follower = Throttled::new(metered(own, Origin::Replica), metrics.clone());
-        let discoverer = follower.beside(metered(own, Origin::Discovery));
-        let reviewers = [own, plain].map(|client| metered(client, Origin::Review));
-        let [own_reviewer, plain_reviewer] = reviewers;
+        let follower = Throttled::new(metered(own, Origin::Replica, by_own), metrics.clone());
+        let discoverer = follower.beside(metered(own, Origin::Discovery, by_own));
+        let own_reviewer = metered(own, Origin::Review, ExchangeKind::OwnReview);
+        let plain_reviewer = metered(plain, Origin::Review, by_caller);
         Self {
             follower: Arc::new(follower),
             discoverer: Arc::new(discoverer),
             authorize: Authorize::new(own_reviewer, plain_reviewer, metrics.clone()),
-            aggregation: Arc::new(Aggregation::new(metered(own, Origin::Discovery))),
+            aggregation: Arc::new(Aggregation::new(metered(own, Origin::Discovery, by_own))),
             clients: Clients {
-                own: metered(own, Origin::Client),
-                impersonating: metered(impersonating, Origin::Client),
-                plain: metered(plain, Origin::Client),
+                own: metered(own, Origin::Client, by_own),
+                impersonating: metered(impersonating, Origin::Client, by_own),
+                plain: metered(plain, Origin::Client, by_caller),
             },
+            prober: metered(own, Origin::Discovery, ExchangeKind::Probe),
         }
     }
 }
@@ -103,7 +112,8 @@ mod tests {
         let [own, impersonating, plain] =
             std::array::from_fn(|_| Arc::new(Empty) as Arc<dyn Client>);
         let clients = Clients { own, impersonating, plain };
-        let ways = Ways::new(&clients, &metrics, &Warnings::default(), &insight);
+        let ways =
+            Ways::new(&clients, &metrics, &Warnings::default(), &insight, &Health::default());
         let things = GroupVersionResource::new("example.com", "v1", "things");
         let list = || Attributes::new(Verb::List, &things, &Scope::All, None);
         let asker = Asker::new(Caller::Own, &HeaderMap::new());

@@ -203,7 +203,13 @@ impl Reflector {
         self.counters.failures.increment();
         let text = described(failure);
         let query = self.replica.query();
-        tracing::warn!(resource = %query.resource, scope = query.scope.as_str(), "{text}");
+        let (resource, scope) = (&query.resource, query.scope.as_str());
+        if failure.is_outage() {
+            // The log has one line for all replicas: see `upstream::health`.
+            tracing::debug!(%resource, scope, "{text}");
+        } else {
+            tracing::warn!(%resource, scope, "{text}");
+        }
         self.replica.usage().last_error = Some(text);
         if let Failure::Restored { .. } = failure {
             self.begin_epoch();

@@ -19,14 +19,23 @@ pub struct Announcement {
     pub kubeconfig: Option<PathBuf>,
 }
 
-/// Prints the line.
-pub fn announce(announcement: &Announcement) -> io::Result<()> {
+/// Prints the line; `wrong` says what is wrong with the apiserver, if anything.
+pub fn announce(announcement: &Announcement, wrong: Option<&str>) -> io::Result<()> {
+    print(&line(announcement, wrong))
+}
+
+fn line(announcement: &Announcement, wrong: Option<&str>) -> String {
     let Announcement { server, source, kubeconfig } = announcement;
+    let wrong = wrong.map_or_else(String::new, |wrong| format!(" ({wrong})"));
     let export = match kubeconfig {
-        Some(file) => format!("; export KUBECONFIG={}", file.display()),
+        Some(file) => {
+            // A shell in another directory must find the file, too.
+            let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+            format!("; export KUBECONFIG={}", file.display())
+        }
         None => String::new(),
     };
-    print(&format!("listless: serving {source} at {server}{export}\n"))
+    format!("listless: serving {source}{wrong} at {server}{export}\n")
 }
 
 /// Returns the address at which a client on this machine reaches a listener.

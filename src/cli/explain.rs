@@ -6,14 +6,17 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use http::{Method, Uri};
+use http::Method;
 
 use super::{
     Output, UsageError,
     ask::{self, AdminAddress},
     configuration, print,
 };
-use crate::explain::{self, Question};
+use crate::{
+    api::url,
+    explain::{self, Question},
+};
 
 /// The described request.
 #[derive(Clone, Debug, Args)]
@@ -39,10 +42,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let method =
         explain::method(&arguments.method).map_err(|error| UsageError(error.to_string()))?;
-    let uri: Uri = arguments
-        .url
-        .parse()
-        .map_err(|error| UsageError(format!("{:?}: {error}", arguments.url)))?;
+    let uri = url::parse(&arguments.url).map_err(|error| UsageError(error.to_string()))?;
     let headers = explain::headers(arguments.headers.iter().map(String::as_str))
         .map_err(|error| UsageError(format!("--header {error}")))?;
     let explanation = match &arguments.admin {

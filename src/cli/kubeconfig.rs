@@ -34,8 +34,18 @@ pub struct Kubeconfig<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigError {
     /// The file belongs to someone else.
-    #[error("{} was not written by listless and is not replaced; pass another file", .0.display())]
+    #[error(
+        "{} was not written by listless and is not replaced; pass another file to --write-kubeconfig",
+        .0.display()
+    )]
     NotOurs(PathBuf),
+    /// The file that was to be read is someone else's.
+    #[error(
+        "{} was not written by listless; pass the file that listless local wrote, or leave --written \
+         out for ~/.kube/listless",
+        .0.display()
+    )]
+    NotWritten(PathBuf),
     /// The file could not be read.
     #[error("cannot read {}", .file.display())]
     Unreadable {
@@ -115,7 +125,10 @@ pub fn token_of(file: &Path, context: &str) -> Option<String> {
 pub(super) fn read_ours(file: &Path) -> Result<kube::config::Kubeconfig, KubeconfigError> {
     let unreadable =
         |source| KubeconfigError::Unreadable { file: file.to_owned(), source: Box::new(source) };
-    refuse_foreign(file)?;
+    refuse_foreign(file).map_err(|error| match error {
+        KubeconfigError::NotOurs(file) => KubeconfigError::NotWritten(file),
+        error => error,
+    })?;
     kube::config::Kubeconfig::read_from(file).map_err(unreadable)
 }
 

@@ -120,7 +120,9 @@ pub(super) fn summary(report: &Report) -> String {
         0 => String::new(),
         loops => format!(", {} of them as loops on responses from memory", count(loops)),
     };
-    let mut lines = format!(
+    let outage = report.apiserver.outage().map_or_else(String::new, |told| told + "\n");
+    let mut lines = outage;
+    lines += &format!(
         "Listless {}, mode {}, up {}\n{} requests: {} answered from memory, {} shared, {} \
          forwarded, {} refused, {} failed{left}; {} were throttled{held_in_loops}\nsaved: {} \
          requests to the apiserver and {} of its responses\nestimated CPU time saved: {:.1} s in \

@@ -81,6 +81,16 @@ impl Places {
         }
     }
 
+    /// Where a field's key is, or where the element begins.
+    pub(super) fn start_of(&self, field: &str) -> Option<Place> {
+        self.0.iter().find(|entry| entry.field == field).map(|entry| entry.start)
+    }
+
+    /// Where the whole begins.
+    pub(super) fn root(&self) -> Option<Place> {
+        self.0.first().map(|entry| entry.value)
+    }
+
     /// Returns fields without a value.
     pub(super) fn without_value(&self) -> impl Iterator<Item = (&str, Place)> {
         let absent = self.0.iter().filter(|entry| entry.absent && !entry.field.is_empty());

@@ -20,6 +20,9 @@ pub struct Problem {
     pub message: String,
 }
 
+const UNKNOWN_FIELD: &str = "unknown field";
+const REPEATED_KEY: &str = "is set twice; remove one";
+
 /// The maximum edit distance at which a word is taken as a misspelling.
 const SUGGESTION_DISTANCE_MAX: usize = 3;
 
@@ -37,6 +40,19 @@ impl Problem {
         self
     }
 
+    /// The same, with the place of the field in another text.
+    pub(super) fn moved(self, places: &Places) -> Self {
+        let is_key = self.message.starts_with(UNKNOWN_FIELD);
+        let place = if is_key { places.start_of(&self.field) } else { None };
+        let place = place.or_else(|| places.place_of(&self.field)).or_else(|| places.root());
+        Self { place, ..self }
+    }
+
+    /// Reports whether a key is written twice, which a reader that takes the last one does not see.
+    pub(super) fn is_repeated_key(&self) -> bool {
+        self.message == REPEATED_KEY
+    }
+
     /// Converts an error of the YAML parser or of serde.
     pub(super) fn from_yaml(error: &YamlError, places: &Places) -> Self {
         let error = error.without_snippet();
@@ -51,7 +67,7 @@ impl Problem {
             YamlError::SerdeUnknownField { field, expected, .. } => {
                 let here = field_here();
                 let here = if here.is_empty() { field.clone() } else { here };
-                (here, unknown("unknown field", field, expected))
+                (here, unknown(UNKNOWN_FIELD, field, expected))
             }
             YamlError::SerdeUnknownVariant { variant, expected, .. } => {
                 (field_here(), unknown("unknown value", variant, expected))
@@ -60,9 +76,7 @@ impl Problem {
                 let container = place.map_or("", |place| places.value_at(place));
                 (join(container, field), "is required".to_owned())
             }
-            YamlError::DuplicateMappingKey { .. } => {
-                (field_here(), "is set twice; remove one".to_owned())
-            }
+            YamlError::DuplicateMappingKey { .. } => (field_here(), REPEATED_KEY.to_owned()),
             YamlError::Unexpected { expected, .. }
             | YamlError::InvalidScalar { ty: expected, .. } => {
                 let here = field_here();

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::detect::spoken;
+
 /// The report: clients, their requests, the cost, the savings and the clients to fix.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -16,6 +18,9 @@ pub struct Report {
     pub version: String,
     /// The seconds since counting began.
     pub up_seconds: f64,
+    /// State of the apiserver.
+    #[serde(default)]
+    pub apiserver: Apiserver,
     /// The sums over all requests.
     pub totals: Totals,
     /// The accounts, the most expensive first.
@@ -24,6 +29,25 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// The requests without an account of their own.
     pub others: Others,
+}
+
+/// State of the apiserver, as the last exchanges with it found it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Apiserver {
+    /// `unknown` before the first exchange, `reachable`, `unreachable`, or `refusing` if it responds
+    /// and does not serve Listless.
+    pub state: String,
+    /// Cause of the outage, as in the metrics.
+    pub cause: Option<String>,
+    /// The outage in words.
+    pub message: Option<String>,
+    /// Beginning of the outage, in Unix time.
+    pub since: Option<u64>,
+    /// Duration of the outage.
+    pub for_seconds: Option<f64>,
+    /// Exchanges that failed during the outage.
+    pub failures: u64,
 }
 
 /// The sums over all requests.
@@ -199,6 +223,20 @@ pub struct Others {
     pub requests: u64,
 }
 
+// === impl Apiserver ===
+
+impl Apiserver {
+    /// Returns the outage as one sentence without a full stop; none while there is none.
+    pub fn outage(&self) -> Option<String> {
+        let seconds = self.for_seconds.unwrap_or_default().round().max(1.0);
+        let failed = match self.failures {
+            1 => "1 request failed".to_owned(),
+            failures => format!("{failures} requests failed"),
+        };
+        Some(format!("{}, for {} ({failed})", self.message.as_ref()?, spoken(seconds)))
+    }
+}
+
 // === impl Report ===
 
 impl Report {
@@ -225,7 +263,7 @@ mod tests {
         };
         assert_eq!(
             names(&value),
-            ["findings", "mode", "others", "polls", "totals", "upSeconds", "version"]
+            ["apiserver", "findings", "mode", "others", "polls", "totals", "upSeconds", "version"]
         );
         let mut expected = [
             "userAgent",

@@ -16,7 +16,9 @@ use super::{
     counts::Counts,
     detect::{self, Crowd, Facts, Found, Pattern},
     period,
-    report::{Answers, Estimate, Finding, Others, Poll, Report, Saved, Totals, WouldSave},
+    report::{
+        Answers, Apiserver, Estimate, Finding, Others, Poll, Report, Saved, Totals, WouldSave,
+    },
     up,
 };
 
@@ -53,6 +55,8 @@ pub(super) fn report(insight: &Insight, mode: &str, now: Instant) -> Report {
         mode: mode.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         up_seconds: up(&insight.0, now).as_secs_f64(),
+        // Known to those who run the proxy, not to the account of its requests.
+        apiserver: Apiserver::default(),
         totals: totals(insight, &facts),
         polls,
         findings: found.into_iter().map(|found| finding(&facts, found)).collect(),

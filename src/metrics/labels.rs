@@ -19,8 +19,10 @@ macro_rules! label {
     };
 }
 
+mod causes;
 mod polls;
 
+pub use causes::UpstreamCause;
 pub use polls::{Held, PollLimit, Shadow, Would};
 
 label! {

@@ -4,8 +4,8 @@ use metrics::Unit;
 
 use super::{
     labels::{
-        Lane, Limit, Origin, Outcome, Protocol, ServedBy, Told, Transport, UpstreamFault, Wait,
-        WatchEnd,
+        Lane, Limit, Origin, Outcome, Protocol, ServedBy, Told, Transport, UpstreamCause,
+        UpstreamFault, Wait, WatchEnd,
     },
     metric::{Label, Metric, Values, counter, described, gauge, seconds},
 };
@@ -60,6 +60,8 @@ pub(super) const TABLE: &[Section] = &[
             &UPSTREAM_REQUESTS,
             &UPSTREAM_DURATION,
             &UPSTREAM_ERRORS,
+            &UPSTREAM_REACHABLE,
+            &UPSTREAM_OUTAGES,
             &UPSTREAM_CONNECTS,
             &UPSTREAM_CONNECTIONS,
             &UPSTREAM_RECEIVED,
@@ -281,6 +283,19 @@ pub(super) const UPSTREAM_ERRORS: Metric = counter(
     Unit::Count,
     &[of!("origin", Origin), of!("error", UpstreamFault)],
     "Requests that the apiserver did not answer.",
+);
+pub(super) const UPSTREAM_REACHABLE: Metric = gauge(
+    "listless_upstream_reachable",
+    Unit::Count,
+    &[],
+    "1 while the apiserver responds and accepts Listless's own credentials, or no request was sent \
+     yet; 0 during an outage.",
+);
+pub(super) const UPSTREAM_OUTAGES: Metric = counter(
+    "listless_upstream_outages_total",
+    Unit::Count,
+    &[of!("cause", UpstreamCause)],
+    "Outages of the apiserver that began, or continued with another cause.",
 );
 pub(super) const UPSTREAM_CONNECTS: Metric = counter(
     "listless_upstream_connects_total",

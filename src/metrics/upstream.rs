@@ -9,7 +9,7 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 use super::{
     Metrics, Presence,
     family::{Family, ResourceId, single},
-    labels::{Origin, Outcome, UpstreamFault},
+    labels::{Origin, Outcome, UpstreamCause, UpstreamFault},
     table,
 };
 use crate::api::{GroupVersionResource, Verb};
@@ -33,6 +33,8 @@ pub(super) struct Handles {
     requests: Family<(Origin, Verb, ResourceId, u16), Counter>,
     duration: Family<(Origin, Verb), Histogram>,
     errors: Family<(Origin, UpstreamFault), Counter>,
+    reachable: Gauge,
+    outages: Family<UpstreamCause, Counter>,
     connects: Family<Outcome, Counter>,
     connections: Gauge,
     received: Counter,
@@ -47,6 +49,8 @@ impl Handles {
             requests: Family::new(recorder, &table::UPSTREAM_REQUESTS),
             duration: Family::new(recorder, &table::UPSTREAM_DURATION),
             errors: Family::new(recorder, &table::UPSTREAM_ERRORS),
+            reachable: single(recorder, &table::UPSTREAM_REACHABLE),
+            outages: Family::new(recorder, &table::UPSTREAM_OUTAGES),
             connects: Family::new(recorder, &table::UPSTREAM_CONNECTS),
             connections: single(recorder, &table::UPSTREAM_CONNECTIONS),
             received: single(recorder, &table::UPSTREAM_RECEIVED),
@@ -58,7 +62,15 @@ impl Handles {
                 handles.failed(origin, fault, 0);
             }
         }
+        handles.reachable.set(1.0);
+        for &cause in UpstreamCause::ALL {
+            handles.outages(cause, 0);
+        }
         handles
+    }
+
+    fn outages(&self, cause: UpstreamCause, count: u64) {
+        self.outages.with(cause, || [cause.as_str().into()], |counter| counter.absolute(count));
     }
 
     fn failed(&self, origin: Origin, fault: UpstreamFault, count: u64) {
@@ -94,6 +106,14 @@ impl Metrics {
     /// Counts a request without a response.
     pub fn upstream_failed(&self, origin: Origin, fault: UpstreamFault) {
         self.0.upstream.failed(origin, fault, 1);
+    }
+
+    /// Sets whether the apiserver is reachable, and how many outages there were of each cause.
+    pub fn upstream_outages(&self, reachable: bool, outages: &[u64; UpstreamCause::ALL.len()]) {
+        self.0.upstream.reachable.set(if reachable { 1.0 } else { 0.0 });
+        for &cause in UpstreamCause::ALL {
+            self.0.upstream.outages(cause, outages[cause as usize]);
+        }
     }
 
     /// Counts an attempt to connect.

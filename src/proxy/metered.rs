@@ -4,6 +4,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -18,7 +19,10 @@ use crate::{
     insight::Insight,
     metrics::{Limit, Metrics, Origin, UpstreamFault, UpstreamSample},
     proxy::warnings::Warnings,
-    upstream::{Client, Error, Lane},
+    upstream::{
+        Client, Error, Lane,
+        health::{ExchangeKind, Health},
+    },
 };
 
 /// A client that counts the requests of one origin and learns the apiserver's warnings.
@@ -29,7 +33,19 @@ pub struct Metered {
     metrics: Metrics,
     warnings: Warnings,
     insight: Insight,
+    kind: ExchangeKind,
+    health: Health,
 }
+
+/// An exchange without a response yet; dropped before, it leaves a doubt about the apiserver.
+struct Pending<'a> {
+    health: &'a Health,
+    since: Instant,
+    is_over: bool,
+}
+
+/// A caller that leaves sooner says nothing about the apiserver.
+const ABANDONED_AFTER: Duration = Duration::from_secs(1);
 
 /// A body whose bytes are counted.
 struct Weighed {
@@ -49,7 +65,14 @@ impl Metered {
         warnings: Warnings,
         insight: Insight,
     ) -> Self {
-        Self { inner, origin, metrics, warnings, insight }
+        let (kind, health) = (ExchangeKind::Caller, Health::default());
+        Self { inner, origin, metrics, warnings, insight, kind, health }
+    }
+
+    /// Reports the end of each exchange, which is of this kind, to `health`.
+    #[must_use]
+    pub fn reporting(self, kind: ExchangeKind, health: &Health) -> Self {
+        Self { kind, health: health.clone(), ..self }
     }
 
     fn answered(&self, asked: &Outline, at: Instant, result: &Result<Response<Body>, Error>) {
@@ -57,6 +80,7 @@ impl Metered {
             Ok(response) => response,
             Err(error) => return self.failed(error),
         };
+        self.health.answered(self.kind, response.status());
         if let (true, Some(resource), true) =
             (asked.is_plain_read, &asked.resource, response.status().is_success())
         {
@@ -85,6 +109,7 @@ impl Metered {
             self.metrics.limit_reached(Limit::UpstreamRequests);
         }
         self.metrics.upstream_failed(self.origin, fault(error));
+        self.health.failed(self.kind, error);
     }
 
     fn metered(
@@ -97,7 +122,9 @@ impl Metered {
         let sent = send(&*self.inner);
         let metered = self.clone();
         async move {
+            let mut pending = Pending { health: &metered.health, since: at, is_over: false };
             let result = sent.await;
+            pending.is_over = true;
             metered.answered(&asked, at, &result);
             result.map(|response| metered.weighed(response))
         }
@@ -135,6 +162,16 @@ impl Client for Metered {
         outline: Outline,
     ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
         self.metered(outline, |inner| inner.upgrade(request))
+    }
+}
+
+// === impl Pending ===
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if !self.is_over && self.since.elapsed() >= ABANDONED_AFTER {
+            self.health.abandoned();
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use tokio_rustls::TlsConnector;
 use super::{
     Error,
     dial::{Dial, HttpProxy, Stream, bare_host},
+    health::ConnectFailure,
 };
 
 /// The timeout of dial, proxy response and TLS handshake together.
@@ -71,7 +72,7 @@ pub(super) enum Protocol {
 #[derive(Clone)]
 pub(super) enum ConnectError {
     TimedOut,
-    Failed(Arc<dyn std::error::Error + Send + Sync>),
+    Failed(ConnectFailure),
 }
 
 /// The opener of connections to one endpoint.
@@ -225,7 +226,7 @@ impl Connector {
 
 impl ConnectError {
     pub(super) fn new(error: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self::Failed(Arc::new(error))
+        Self::Failed(ConnectFailure::new(error))
     }
 }
 

@@ -13,6 +13,8 @@ use tokio::{
     net::{TcpSocket, TcpStream, lookup_host},
 };
 
+use super::health::{ProxyRefused, Unresolved};
+
 /// The longest response to a CONNECT that is read.
 const CONNECT_ANSWER_BYTES_MAX: usize = 8 * 1024;
 
@@ -74,7 +76,7 @@ impl Dial for Tcp {
 }
 
 async fn connect_any(host: &str, port: u16) -> io::Result<TcpStream> {
-    let addresses: Vec<_> = lookup_host((host, port)).await?.collect();
+    let addresses = resolve(host, port).await?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
     for (index, address) in addresses.iter().enumerate() {
         let attempt = connect(*address);
@@ -91,6 +93,13 @@ async fn connect_any(host: &str, port: u16) -> io::Result<TcpStream> {
         }
     }
     Err(last)
+}
+
+async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    match lookup_host((host, port)).await {
+        Ok(addresses) => Ok(addresses.collect()),
+        Err(source) => Err(io::Error::other(Unresolved { host: host.to_owned(), source })),
+    }
 }
 
 async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
@@ -200,8 +209,8 @@ fn accepted(head: &[u8]) -> io::Result<()> {
     if version.starts_with(b"HTTP/1.") && status.len() == 3 && status.starts_with(b"2") {
         return Ok(());
     }
-    let line = String::from_utf8_lossy(line);
-    Err(io::Error::other(format!("the proxy refused the tunnel: {line}")))
+    let line = String::from_utf8_lossy(line).into_owned();
+    Err(io::Error::other(ProxyRefused(line)))
 }
 
 #[cfg(test)]

@@ -32,7 +32,11 @@ use super::{
     connect::EndpointError,
     dial::{Dial, HttpProxy, ProxyError},
 };
-use crate::{body::BoxError, metrics::Metrics};
+use crate::{
+    api::url::{self, NotAUrl},
+    body::BoxError,
+    metrics::Metrics,
+};
 
 /// An apiserver and Listless's own identity there.
 pub struct Access {
@@ -123,6 +127,17 @@ pub enum Error {
         kind: &'static str,
         /// The name without an entry.
         name: String,
+    },
+    /// The server of a cluster is not a URL.
+    #[error("cluster {cluster:?} of kubeconfig {files} has a wrong server")]
+    Server {
+        /// The files.
+        files: String,
+        /// The cluster.
+        cluster: String,
+        /// What is wrong.
+        #[source]
+        source: NotAUrl,
     },
     /// The cluster's entry is invalid.
     #[error("cannot use the cluster of {origin}")]
@@ -287,6 +302,10 @@ fn checked_context(
     let Some(cluster) = cluster.and_then(|cluster| cluster.cluster.as_ref()) else {
         return Err(dangling("cluster", &context.cluster));
     };
+    if let Some(Err(source)) = cluster.server.as_deref().map(url::parse) {
+        let cluster = context.cluster.clone();
+        return Err(Error::Server { files, cluster, source });
+    }
     if let Some(user) = context.user.as_deref().filter(|user| !user.is_empty())
         && !kubeconfig.auth_infos.iter().any(|known| known.name == user)
     {

@@ -9,6 +9,8 @@ mod gateway;
 #[cfg(unix)]
 mod kubeconfig;
 #[cfg(unix)]
+mod outage;
+#[cfg(unix)]
 mod sidecar;
 
 use std::{
@@ -108,6 +110,46 @@ fn wrong_use_ends_with_2_and_says_where() {
 }
 
 #[test]
+fn a_url_that_is_none_is_told_with_the_character_to_escape() {
+    for (url, expected) in [
+        (
+            "/api/v1/pods?labelSelector=a b",
+            "listless: \"/api/v1/pods?labelSelector=a b\" is not a URL: ' ' is not allowed; write it \
+             as %20\n",
+        ),
+        ("http://[bad", "listless: \"http://[bad\" is not a URL: invalid authority\n"),
+    ] {
+        let output = listless(&["explain", "GET", url]);
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(2), expected));
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("kubeconfig");
+    fs::write(&file, KUBECONFIG.replace("http://127.0.0.1:1", "https://a b")).expect("written");
+    let file = file.to_str().expect("text");
+    for command in ["local", "check"] {
+        let output = listless(&[command, "--kubeconfig", file]);
+        let expected = format!(
+            "listless: cluster \"c\" of kubeconfig {file} has a wrong server: \"https://a b\" is not a \
+             URL: ' ' is not allowed; write it as %20"
+        );
+        let told = text(&output.stderr);
+        assert!(told.contains(&expected) && told.lines().count() == 1, "{told}");
+    }
+}
+
+#[test]
+fn a_kubeconfig_without_contexts_says_so() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("kubeconfig");
+    fs::write(&file, "kind: Config\ncontexts: []\n").expect("written");
+    let file = file.to_str().expect("text");
+    let output = listless(&["local", "--kubeconfig", file, "--context", "a"]);
+    let expected =
+        format!("listless: kubeconfig {file} has no context \"a\"; it has no contexts\n");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), &*expected));
+}
+
+#[test]
 fn failures_end_with_1_on_one_line() {
     let output = listless(&[
         "--log",
@@ -190,7 +232,7 @@ fn local_does_not_overwrite_a_kubeconfig_it_did_not_write() {
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output.stderr);
     assert!(
-        told.contains("was not written by listless and is not replaced; pass another file"),
+        told.contains("was not written by listless and is not replaced; pass another file to"),
         "{told}"
     );
 }

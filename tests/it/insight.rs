@@ -92,7 +92,7 @@ async fn the_totals_are_those_of_what_reached_the_apiserver() {
     polls(vec![called(&proxy.bearer(STRANGERS_TOKEN), "b")], "/api/v1/pods", 1.0, 7).await;
     settle().await;
     let report = proxy.report();
-    let reached = proxy.upstream.all().len() + proxy.upstream.checks().len();
+    let reached = proxy.upstream.everything().len();
     assert_eq!(report.totals.upstream_requests, reached as u64);
     let stranger = poll(&report, "b", "list", "pods");
     assert_eq!((stranger.answers.upstream, stranger.saved.requests), (7, 0));

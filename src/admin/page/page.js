@@ -504,6 +504,7 @@ function drawSummary() {
   const totals = (report && report.totals) || {};
   byId("mode").hidden = false;
   say("mode", observing ? "observe" : "enforce");
+  drawOutage();
   byId("readiness").hidden = status.ready;
   say("readiness", status.ready ? "" : `not ready: ${status.notReady.join(", ")}`);
   say("about", `${status.version} · apiserver ${status.upstream} · up ${duration(status.upSeconds)}`);
@@ -528,6 +529,18 @@ function drawSummary() {
   say("held-detail", `${count(status.replicas.objects)} objects, ${bytes(status.replicas.bytes)} of `
     + `${bytes(status.replicas.bytesMax)}${starting > 0 ? `, ${count(starting)} not synced` : ""}`);
   document.title = part === null ? "Listless" : `${share(part)} saved · Listless`;
+}
+
+// The banner of an outage of the apiserver: its cause and its beginning.
+function drawOutage() {
+  const { apiserver } = status;
+  byId("outage").hidden = !apiserver.message;
+  if (isLinked) drawLink();
+  if (!apiserver.message) return say("outage", "");
+  const since = time.format(new Date(apiserver.since * 1000));
+  const noun = apiserver.failures === 1 ? "request" : "requests";
+  const text = `${apiserver.message}, since ${since} (${count(apiserver.failures)} ${noun} failed).`;
+  say("outage", text[0].toUpperCase() + text.slice(1));
 }
 
 // Polls delayed by each of the two limits.
@@ -816,11 +829,19 @@ byId("live-filter").addEventListener("change", () => {
 // === Keeping up ===
 
 let lostSince = null;
+let isLinked = false;
+
+// Green only if Listless and the apiserver behind it respond.
+function drawLink() {
+  const isOut = Boolean(status && status.apiserver.message);
+  const state = !isLinked ? "connection lost" : isOut ? "apiserver failing" : "live";
+  byId("link").dataset.state = state === "live" ? "live" : "lost";
+  say("link", state);
+}
 
 function connected(isConnected) {
-  const link = byId("link");
-  link.dataset.state = isConnected ? "live" : "lost";
-  say("link", isConnected ? "live" : "connection lost");
+  isLinked = isConnected;
+  drawLink();
   if (isConnected) lostSince = null;
   else if (!lostSince) lostSince = Date.now();
   byId("notice").hidden = isConnected;

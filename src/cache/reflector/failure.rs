@@ -136,6 +136,15 @@ pub enum Ended {
 // === impl Failure ===
 
 impl Failure {
+    /// Reports whether the whole apiserver fails, not this query.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Upstream(error) => !matches!(error, upstream::Error::Saturated(_)),
+            Self::Status(status) => status.code == 401,
+            _ => false,
+        }
+    }
+
     /// Returns the step after this failure in a step; `shown` is the published version.
     pub fn next(&self, step: &Step, shown: Option<&ResourceVersion>) -> Result<Step, Ended> {
         match self {

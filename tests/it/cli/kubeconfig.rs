@@ -124,7 +124,9 @@ fn it_prints_what_to_export_while_somebody_listens_and_nothing_else() {
     assert!(text(&ended.stderr).contains("nothing listens at 127.0.0.1:"));
     fs::write(&written, "kind: Config\n").expect("written");
     let foreign = kubeconfig(directory.path(), &[]);
-    assert!(text(&foreign.stderr).contains("was not written by listless"));
+    let expected = "was not written by listless; pass the file that listless local wrote, or leave \
+                    --written out for ~/.kube/listless";
+    assert!(text(&foreign.stderr).contains(expected), "{}", text(&foreign.stderr));
 }
 
 #[test]

@@ -64,7 +64,8 @@ fn unknown_values_are_told_with_those_that_are_allowed() {
     );
     refuses(
         "apiVersion: v1\nkind: ConfigMap\n",
-        "c.yaml:1:13: apiVersion: unknown value \"v1\", expected listless.dev/v1alpha1",
+        "c.yaml:1:13: apiVersion: unknown value \"v1\", expected listless.dev/v1alpha1\n\
+         c.yaml:2:7: kind: unknown value \"ConfigMap\", expected ProxyConfiguration",
     );
 }
 
@@ -157,6 +158,35 @@ fn several_wrong_values_are_told_at_once_in_the_order_of_the_file() {
         "c.yaml:3:22: repeatPolls.burst: must be from 1 to 10000\n\
          c.yaml:3:35: repeatPolls.maxDelay: must be at most 8s\n\
          c.yaml:4:22: cache.idleTimeout: must be from 10s to 24h",
+    );
+}
+
+#[test]
+fn problems_of_every_sort_are_told_at_once() {
+    refuses(
+        "apiVersion: v1\nkind: ProxyConfiguration\nmoed: enforce\ndiscovery: {cache: maybe}\ncache:\n  \
+         memoryLimit: 256MB\n  idleTimeout: 1s\n  rules:\n  - start: on-demand\n    verbs: [list, \
+         create]\n  - pods\nobserve:\n",
+        "c.yaml:1:13: apiVersion: unknown value \"v1\", expected listless.dev/v1alpha1\n\
+         c.yaml:3:1: moed: unknown field \"moed\", expected one of apiVersion, kind, mode, cache, \
+         uncachedReads, repeatPolls, observe, discovery, accessLog, audit; did you mean \"mode\"?\n\
+         c.yaml:4:20: discovery.cache: expected true or false\n\
+         c.yaml:6:16: cache.memoryLimit: \"256MB\" is not a quantity of bytes; expected a number and \
+         Ki, Mi, Gi, k, M or G, such as 256Mi\n\
+         c.yaml:7:16: cache.idleTimeout: must be from 10s to 24h\n\
+         c.yaml:9:5: cache.rules[0].resources: is required\n\
+         c.yaml:9:12: cache.rules[0].start: unknown value \"on-demand\", expected one of never, \
+         onDemand, eager; did you mean \"onDemand\"?\n\
+         c.yaml:10:19: cache.rules[0].verbs[1]: unknown value \"create\", expected one of get, list, \
+         watch\n\
+         c.yaml:11:5: cache.rules[1]: expected a mapping with keys and values\n\
+         c.yaml:12:1: observe: has no value; leave the key out for its default",
+    );
+    refuses(
+        &format!("{HEAD}mode: observe\nmode: enforce\nmoed: enforce\n"),
+        "c.yaml:4:1: mode: is written twice\n\
+         c.yaml:5:1: moed: unknown field \"moed\", expected one of apiVersion, kind, mode, cache, \
+         uncachedReads, repeatPolls, observe, discovery, accessLog, audit; did you mean \"mode\"?",
     );
 }
 

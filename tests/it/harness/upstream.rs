@@ -51,7 +51,8 @@ pub(crate) struct Upstream {
 impl Seen {
     /// Reports whether Listless sends it from time to time, whatever its clients do.
     fn is_upkeep(&self) -> bool {
-        self.is_check() || self.identity == Identity::Own && self.asked.path_and_query == "/version"
+        let is_ours = self.asked.user_agent.starts_with("listless/");
+        self.is_check() || is_ours && self.asked.path_and_query == "/version"
     }
 
     /// Reports whether it is a consistency check of a replica.

@@ -54,6 +54,7 @@ const PURE: &[&str] = &[
     "proxy::session",
     "cache::store",
     "cache::history",
+    "upstream::health::state",
     "injector::patch",
     "check::release",
     "check::rights",
