@@ -13,7 +13,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use listless::{
-    api::Verb,
+    api::{ObjectKey, Verb},
     body::Body,
     cache::{Consistency, OnDifference},
     simulator::{Effect, Fault, Simulator},
@@ -106,6 +106,10 @@ async fn replicas_that_follow_what_others_write_never_differ() {
         write(&proxy, "widgets.x.io", widget("a", "w0", ["red", "blue"][round % 2]));
         if round % 4 == 0 {
             write(&proxy, "pods", pod("a", &format!("new-{round}"), &[("app", app)], "n2"));
+        }
+        if round % 4 == 2 {
+            let key = ObjectKey::new(Some("a"), &format!("new-{}", round - 2));
+            proxy.simulator.remove(&group_resource("pods"), &key).expect("it was there");
         }
         pass(Duration::from_secs(1)).await;
     }

@@ -407,9 +407,35 @@ async fn the_reason_of_a_watchs_end_is_counted() {
             end,
             ReplicaWatchEnd::Lagging
                 | ReplicaWatchEnd::Redefined
+                | ReplicaWatchEnd::Inconsistent
                 | ReplicaWatchEnd::Silent
                 | ReplicaWatchEnd::Backwards
         );
         assert_eq!(count, u64::from(!never), "{end:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_that_is_wrong_is_shown_no_more_whatever_the_reflector_does() {
+    let (mut scene, mut watch) = Scene::watching(10, &[pod("p", 5)]).await;
+    for (round, interrupted) in [(1, false), (2, true)] {
+        if interrupted {
+            // It rests after the failure, and readers still see the state.
+            watch.fail();
+            scene.settle().await;
+        }
+        assert_eq!(scene.objects(), ["a/p@5"]);
+        scene.replica.distrust();
+        scene.settle().await;
+        let view = scene.view();
+        assert_eq!((view.state, view.epoch), (State::Failing, round));
+        assert!(view.snapshot.is_none());
+        scene.calls.expect(LIST).await.json(200, fixture::list(10, &[pod("p", 5)]));
+        watch = scene.calls.expect_watch(10).await.pipe();
+        scene.settle().await;
+        assert_eq!(scene.view().state, State::Synced);
+    }
+    let ended = scene.counters.watches_ended.get();
+    let inconsistent = ended.iter().find(|(end, _)| *end == ReplicaWatchEnd::Inconsistent);
+    assert_eq!(inconsistent.map(|(_, count)| *count), Some(1));
 }
