@@ -174,7 +174,12 @@ impl Default for Timeline {
 
 impl Lines {
     fn add(&mut self, at: u64, now: &Sums) -> bool {
-        let Some(last) = self.last.replace(*now) else { return false };
+        let failing = now.outages.cause.map(UpstreamCause::headline).unwrap_or_default();
+        let Some(last) = self.last.replace(*now) else {
+            // An outage may be older than the first look.
+            self.mark(at, Incident::Outage, now.outages.failing, &failing);
+            return false;
+        };
         let grown = |of: fn(&Sums) -> u64| of(now).saturating_sub(of(&last));
         push(
             &mut self.points,
@@ -189,7 +194,6 @@ impl Lines {
                 upstream: grown(|sums| sums.totals.upstream_requests()),
             },
         );
-        let failing = now.outages.cause.map(UpstreamCause::headline).unwrap_or_default();
         for (kind, count, text) in [
             (Incident::Outage, grown(|sums| sums.outages.failing), &*failing),
             (
@@ -334,6 +338,9 @@ mod tests {
         let cause = "apiserver not reachable: its certificate is signed by an unknown authority";
         let end = (4, Incident::OutageEnd, "apiserver reachable again");
         assert_eq!(found, [(2, Incident::Outage, cause), end]);
+        let late = Timeline::new();
+        late.add(4, now);
+        assert_eq!(late.since(0).marks[0].text, cause, "an outage from before the first second");
     }
 
     #[test]

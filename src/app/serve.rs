@@ -63,8 +63,6 @@ pub(super) struct Started {
     pub(super) announcement: Option<Announcement>,
     /// Published for as long as this is held.
     pub(super) _configuration: Configuration,
-    /// Whether the apiserver is asked for its version before the announcement.
-    pub(super) first_contact: bool,
     /// How long clients are taken on after a signal to stop.
     pub(super) leave_time: Duration,
 }
@@ -136,7 +134,7 @@ async fn serve(
     };
     let serving = async {
         if let Some(announcement) = &started.announcement {
-            let wrong = match started.first_contact {
+            let wrong = match announcement.asks_apiserver {
                 true => started.running.first_contact(FIRST_CONTACT).await,
                 false => None,
             };

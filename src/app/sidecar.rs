@@ -135,14 +135,7 @@ async fn start(
     configuration.follow(shared);
     shared.admin.spawn(follower.follow(serving, shared.drain.watch()));
     drop(listening);
-    Ok(Started {
-        running,
-        announcement,
-        _configuration: configuration,
-        // A pod that starts must not add to the load: its workload asks soon enough.
-        first_contact: false,
-        leave_time: Duration::ZERO,
-    })
+    Ok(Started { running, announcement, _configuration: configuration, leave_time: Duration::ZERO })
 }
 
 /// What the workload may have seen: nothing only if this is the pod's first worker.
@@ -159,7 +152,8 @@ fn past(options: &SidecarOptions, role: Role) -> Past {
 fn announcement(role: Role, data: &[Bound], source: String) -> Option<Announcement> {
     let first = data.first().filter(|_| role == Role::First)?;
     let server = format!("https://{}", reachable(first.address()));
-    Some(Announcement { server, source, kubeconfig: None })
+    // Pods that start must not add to the load: their workloads ask soon enough.
+    Some(Announcement { server, source, kubeconfig: None, asks_apiserver: false })
 }
 
 /// The pod's own authority, kept where containers of the pod that start again find it.

@@ -31,11 +31,7 @@ use super::{
     connect::EndpointError,
     dial::{Dial, HttpProxy, ProxyError},
 };
-use crate::{
-    api::url::{self, NotAUrl},
-    body::BoxError,
-    metrics::Metrics,
-};
+use crate::{api::url, body::BoxError, metrics::Metrics};
 
 /// An apiserver and our own identity there.
 pub struct Access {
@@ -124,17 +120,6 @@ pub enum Error {
         kind: &'static str,
         /// The name that leads nowhere.
         name: String,
-    },
-    /// The server of a cluster is not a URL.
-    #[error("cluster {cluster:?} of kubeconfig {files} has a wrong server")]
-    Server {
-        /// The files.
-        files: String,
-        /// The cluster.
-        cluster: String,
-        /// What is wrong.
-        #[source]
-        source: NotAUrl,
     },
     /// The cluster's entry cannot be used.
     #[error("the cluster of {origin} cannot be used")]
@@ -298,8 +283,8 @@ fn checked_context(
         return Err(dangling("cluster", &context.cluster));
     };
     if let Some(Err(source)) = cluster.server.as_deref().map(url::parse) {
-        let cluster = context.cluster.clone();
-        return Err(Error::Server { files, cluster, source });
+        let origin = format!("context {name:?} of kubeconfig {files}");
+        return Err(Error::Cluster { origin, source: source.into() });
     }
     if let Some(user) = context.user.as_deref().filter(|user| !user.is_empty())
         && !kubeconfig.auth_infos.iter().any(|known| known.name == user)

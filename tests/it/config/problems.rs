@@ -269,7 +269,10 @@ fn what_is_hardly_yaml_is_told_with_its_place() {
         "# nothing\n",
         "c.yaml:2:1: the file is empty; \"listless config default\" prints one to begin with",
     );
-    refuses("mode: enforce\n", "c.yaml:1:1: apiVersion: is required");
+    refuses(
+        "mode: enforce\n",
+        "c.yaml:1:1: apiVersion: is required\nc.yaml:1:1: kind: is required",
+    );
     refuses("just text", "c.yaml:1:1: expected a mapping with keys and values");
     refuses("{", "c.yaml:1:1: not valid YAML: unclosed bracket '{'");
     refuses(
