@@ -163,18 +163,9 @@ impl Running {
             records: Records::new(audience, config.clone(), random),
         };
         let begin_drain = CancellationToken::new();
-        let drain = listen::Drain { begin: begin_drain.clone(), deadline: DRAIN_DEADLINE };
         let proxy = Arc::new(Proxy::new(parts));
-        let limits = listen::Limits::default();
-        let places = limits.places();
-        let listening = tokio::spawn(listen::serve(
-            listeners,
-            doors,
-            proxy.clone(),
-            (limits, places.clone()),
-            drain,
-            listener_metrics,
-        ));
+        let (places, listening) =
+            start_listening(listeners, doors, proxy.clone(), listener_metrics, begin_drain.clone());
         let helpers = vec![settings_task, eager, gauges, auditing, probing];
         Self {
             proxy,
@@ -248,6 +239,22 @@ impl Running {
             tracing::error!("the audit task did not end");
         }
     }
+}
+
+/// Serves clients until the drain; returns their connections' places and the task.
+fn start_listening(
+    listeners: Vec<Bound>,
+    doors: Doors,
+    proxy: Arc<Proxy>,
+    metrics: Metrics,
+    begin: CancellationToken,
+) -> (Places, JoinHandle<()>) {
+    let drain = listen::Drain { begin, deadline: DRAIN_DEADLINE };
+    let limits = listen::Limits::default();
+    let places = limits.places();
+    let bounded = (limits, places.clone());
+    let serving = listen::serve(listeners, doors, proxy, bounded, drain, metrics);
+    (places, tokio::spawn(serving))
 }
 
 fn unreachable(cause: &str) -> String {

@@ -178,7 +178,12 @@ impl Default for Timeline {
 
 impl Lines {
     fn add(&mut self, at: u64, now: &Sums) -> bool {
-        let Some(last) = self.last.replace(*now) else { return false };
+        let failing = now.outages.cause.map(UpstreamCause::headline).unwrap_or_default();
+        let Some(last) = self.last.replace(*now) else {
+            // An outage may be older than the first look.
+            self.mark(at, Incident::Outage, now.outages.failing, &failing);
+            return false;
+        };
         let grown = |of: fn(&Sums) -> u64| of(now).saturating_sub(of(&last));
         push(
             &mut self.points,
@@ -193,50 +198,7 @@ impl Lines {
                 upstream: grown(|sums| sums.totals.upstream_requests()),
             },
         );
-        let failing = now.outages.cause.map(UpstreamCause::headline).unwrap_or_default();
-        for (kind, count, text) in [
-            (Incident::Outage, grown(|sums| sums.outages.failing), &*failing),
-            (
-                Incident::OutageEnd,
-                grown(|sums| sums.outages.recovered),
-                "apiserver reachable again",
-            ),
-            (
-                Incident::Relist,
-                grown(|sums| sums.relists),
-                "a replica relisted: its events had expired (410)",
-            ),
-            (
-                Incident::LinkLost,
-                grown(|sums| sums.links_lost),
-                "the watch of a replica was disconnected",
-            ),
-            (
-                Incident::EpochChange,
-                grown(|sums| sums.epochs),
-                "the versions of the apiserver went back",
-            ),
-            (
-                Incident::ReplicaInconsistent,
-                grown(|sums| sums.differences),
-                "a replica differed from the apiserver and was listed again",
-            ),
-            (
-                Incident::MemoryDrop,
-                grown(|sums| sums.memory_drops),
-                "a replica was dropped to keep within the memory limit",
-            ),
-            (
-                Incident::ConfigReload,
-                reloads(now, &last, Outcome::Success),
-                "a changed configuration file was applied",
-            ),
-            (
-                Incident::ConfigRefused,
-                reloads(now, &last, Outcome::Failure),
-                "a changed configuration file was refused",
-            ),
-        ] {
+        for (kind, count, text) in incidents(now, &last, &failing) {
             self.mark(at, kind, count, text);
         }
         for &limit in Limit::ALL {
@@ -254,6 +216,50 @@ impl Lines {
             push(&mut self.marks, MARKS_MAX, Mark { at, kind, count, text });
         }
     }
+}
+
+/// Returns the possible incidents of one second, each with its count.
+fn incidents<'a>(now: &Sums, last: &Sums, failing: &'a str) -> [(Incident, u64, &'a str); 9] {
+    let grown = |of: fn(&Sums) -> u64| of(now).saturating_sub(of(last));
+    [
+        (Incident::Outage, grown(|sums| sums.outages.failing), failing),
+        (Incident::OutageEnd, grown(|sums| sums.outages.recovered), "apiserver reachable again"),
+        (
+            Incident::Relist,
+            grown(|sums| sums.relists),
+            "a replica relisted: its events had expired (410)",
+        ),
+        (
+            Incident::LinkLost,
+            grown(|sums| sums.links_lost),
+            "the watch of a replica was disconnected",
+        ),
+        (
+            Incident::EpochChange,
+            grown(|sums| sums.epochs),
+            "the versions of the apiserver went back",
+        ),
+        (
+            Incident::ReplicaInconsistent,
+            grown(|sums| sums.differences),
+            "a replica differed from the apiserver and was listed again",
+        ),
+        (
+            Incident::MemoryDrop,
+            grown(|sums| sums.memory_drops),
+            "a replica was dropped to keep within the memory limit",
+        ),
+        (
+            Incident::ConfigReload,
+            reloads(now, last, Outcome::Success),
+            "a changed configuration file was applied",
+        ),
+        (
+            Incident::ConfigRefused,
+            reloads(now, last, Outcome::Failure),
+            "a changed configuration file was refused",
+        ),
+    ]
 }
 
 fn reloads(now: &Sums, last: &Sums, outcome: Outcome) -> u64 {
@@ -345,6 +351,9 @@ mod tests {
         let cause = "apiserver not reachable: its certificate is signed by an unknown authority";
         let end = (4, Incident::OutageEnd, "apiserver reachable again");
         assert_eq!(found, [(2, Incident::Outage, cause), end]);
+        let late = Timeline::new();
+        late.add(4, now);
+        assert_eq!(late.since(0).marks[0].text, cause, "an outage from before the first second");
     }
 
     #[test]

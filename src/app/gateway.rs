@@ -67,7 +67,7 @@ async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Star
         write_kubeconfig(options, &server, authority_pem, file)?;
     }
     let kubeconfig = options.write_kubeconfig.clone();
-    let announcement = Announcement { server, source, kubeconfig };
+    let announcement = Announcement { server, source, kubeconfig, asks_apiserver: true };
     let upstream = serve::authority_of(access.endpoint());
     let dial = MeteredDial::new(Tcp, shared.metrics.clone());
     let access = access.metered(&shared.metrics);
@@ -90,7 +90,6 @@ async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Star
         running,
         announcement: Some(announcement),
         _configuration: configuration,
-        first_contact: true,
         leave_time: place.leave_time(),
     })
 }

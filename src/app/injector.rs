@@ -105,7 +105,7 @@ async fn run(shared: &Shared, options: &InjectorOptions) -> anyhow::Result<()> {
     tokio::spawn(shared.heartbeat.clone().run());
     tokio::spawn(keep_metrics(shared.metrics.clone()));
     drop(listening);
-    announce(&Announcement { server, source, kubeconfig: None }, None)?;
+    announce(&Announcement { server, source, kubeconfig: None, asks_apiserver: false }, None)?;
 
     let signal = signals.next().await;
     shared.drain.begin(Instant::now() + LEAVE_TIME + DRAIN_DEADLINE);

@@ -85,7 +85,6 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
         running,
         announcement: Some(announcement),
         _configuration: configuration,
-        first_contact: true,
         leave_time: Duration::ZERO,
     })
 }
@@ -114,6 +113,7 @@ fn written_kubeconfig(
         server: server.to_owned(),
         source: access.source().to_string(),
         kubeconfig: Some(file),
+        asks_apiserver: true,
     })
 }
 

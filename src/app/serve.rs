@@ -63,8 +63,6 @@ pub(super) struct Started {
     pub(super) announcement: Option<Announcement>,
     /// The configuration, which is published while this is held.
     pub(super) _configuration: Configuration,
-    /// Whether the apiserver is asked for its version before the announcement.
-    pub(super) first_contact: bool,
     /// The time for which clients are accepted after a stop signal.
     pub(super) leave_time: Duration,
 }
@@ -137,7 +135,7 @@ async fn serve(
     };
     let serving = async {
         if let Some(announcement) = &started.announcement {
-            let wrong = match started.first_contact {
+            let wrong = match announcement.asks_apiserver {
                 true => started.running.first_contact(FIRST_CONTACT).await,
                 false => None,
             };

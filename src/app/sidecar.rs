@@ -136,14 +136,7 @@ async fn start(
     configuration.follow(shared);
     shared.admin.spawn(follower.follow(serving, shared.drain.watch()));
     drop(listening);
-    Ok(Started {
-        running,
-        announcement,
-        _configuration: configuration,
-        // A pod that starts must not add to the load: its workload asks soon enough.
-        first_contact: false,
-        leave_time: Duration::ZERO,
-    })
+    Ok(Started { running, announcement, _configuration: configuration, leave_time: Duration::ZERO })
 }
 
 /// Returns the versions that the workload may have seen: none only for the pod's first worker.
@@ -160,7 +153,8 @@ fn past(options: &SidecarOptions, role: Role) -> Past {
 fn announcement(role: Role, data: &[Bound], source: String) -> Option<Announcement> {
     let first = data.first().filter(|_| role == Role::First)?;
     let server = format!("https://{}", reachable(first.address()));
-    Some(Announcement { server, source, kubeconfig: None })
+    // Pods that start must not add to the load: their workloads ask soon enough.
+    Some(Announcement { server, source, kubeconfig: None, asks_apiserver: false })
 }
 
 /// Returns the pod's authority, stored where restarted containers of the pod find it.

@@ -17,6 +17,8 @@ pub struct Announcement {
     pub source: String,
     /// The written kubeconfig, if any.
     pub kubeconfig: Option<PathBuf>,
+    /// `true` if the apiserver is asked for its version before, so that the line can say what is wrong.
+    pub asks_apiserver: bool,
 }
 
 /// Prints the line; `wrong` says what is wrong with the apiserver, if anything.
@@ -25,7 +27,7 @@ pub fn announce(announcement: &Announcement, wrong: Option<&str>) -> io::Result<
 }
 
 fn line(announcement: &Announcement, wrong: Option<&str>) -> String {
-    let Announcement { server, source, kubeconfig } = announcement;
+    let Announcement { server, source, kubeconfig, .. } = announcement;
     let wrong = wrong.map_or_else(String::new, |wrong| format!(" ({wrong})"));
     let export = match kubeconfig {
         Some(file) => {

@@ -25,7 +25,7 @@ pub(super) fn find_others(text: &str, places: &Places, problems: &mut Vec<Proble
         return;
     }
     while problems.len() < PROBLEMS_MAX {
-        let copy = serde_json::to_string_pretty(&tree).expect("a tree of texts and numbers");
+        let Ok(copy) = serde_saphyr::to_string(&tree) else { return };
         match serde_saphyr::from_str::<RawConfig>(&copy) {
             Ok(raw) => {
                 let found = raw.check().err().unwrap_or_default().into_iter();

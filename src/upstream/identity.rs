@@ -32,11 +32,7 @@ use super::{
     connect::EndpointError,
     dial::{Dial, HttpProxy, ProxyError},
 };
-use crate::{
-    api::url::{self, NotAUrl},
-    body::BoxError,
-    metrics::Metrics,
-};
+use crate::{api::url, body::BoxError, metrics::Metrics};
 
 /// An apiserver and Listless's own identity there.
 pub struct Access {
@@ -127,17 +123,6 @@ pub enum Error {
         kind: &'static str,
         /// The name without an entry.
         name: String,
-    },
-    /// The server of a cluster is not a URL.
-    #[error("cluster {cluster:?} of kubeconfig {files} has a wrong server")]
-    Server {
-        /// The files.
-        files: String,
-        /// The cluster.
-        cluster: String,
-        /// What is wrong.
-        #[source]
-        source: NotAUrl,
     },
     /// The cluster's entry is invalid.
     #[error("cannot use the cluster of {origin}")]
@@ -303,8 +288,8 @@ fn checked_context(
         return Err(dangling("cluster", &context.cluster));
     };
     if let Some(Err(source)) = cluster.server.as_deref().map(url::parse) {
-        let cluster = context.cluster.clone();
-        return Err(Error::Server { files, cluster, source });
+        let origin = format!("context {name:?} of kubeconfig {files}");
+        return Err(Error::Cluster { origin, source: source.into() });
     }
     if let Some(user) = context.user.as_deref().filter(|user| !user.is_empty())
         && !kubeconfig.auth_infos.iter().any(|known| known.name == user)

@@ -33,6 +33,19 @@ contexts: [{name: prod, context: {cluster: c, user: u, namespace: shop}}]
 current-context: prod
 "#;
 
+/// A `listless local` on free ports, which logs errors only.
+const LOCAL: [&str; 9] = [
+    "--log",
+    "error",
+    "local",
+    "--listen",
+    "127.0.0.1:0",
+    "--admin",
+    "127.0.0.1:0",
+    "--health",
+    "127.0.0.1:0",
+];
+
 fn listless(arguments: &[&str]) -> Output {
     let mut command = Command::new(LISTLESS);
     command.args(arguments).env_remove("LISTLESS_LOG").output().expect("the binary runs")
@@ -126,11 +139,11 @@ fn a_url_that_is_none_is_told_with_the_character_to_escape() {
     let file = directory.path().join("kubeconfig");
     fs::write(&file, KUBECONFIG.replace("http://127.0.0.1:1", "https://a b")).expect("written");
     let file = file.to_str().expect("text");
-    for command in ["local", "check"] {
-        let output = listless(&[command, "--kubeconfig", file]);
+    for command in [&LOCAL[..], &["check"]] {
+        let output = listless(&[command, &["--kubeconfig", file]].concat());
         let expected = format!(
-            "listless: cluster \"c\" of kubeconfig {file} has a wrong server: \"https://a b\" is not a \
-             URL: ' ' is not allowed; write it as %20"
+            "listless: cannot use the cluster of context \"prod\" of kubeconfig {file}: \"https://a b\" \
+             is not a URL: ' ' is not allowed; write it as %20"
         );
         let told = text(&output.stderr);
         assert!(told.contains(&expected) && told.lines().count() == 1, "{told}");
@@ -143,7 +156,7 @@ fn a_kubeconfig_without_contexts_says_so() {
     let file = directory.path().join("kubeconfig");
     fs::write(&file, "kind: Config\ncontexts: []\n").expect("written");
     let file = file.to_str().expect("text");
-    let output = listless(&["local", "--kubeconfig", file, "--context", "a"]);
+    let output = listless(&[&LOCAL[..], &["--kubeconfig", file, "--context", "a"]].concat());
     let expected =
         format!("listless: kubeconfig {file} has no context \"a\"; it has no contexts\n");
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), &*expected));

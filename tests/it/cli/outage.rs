@@ -120,7 +120,7 @@ impl Local {
         let deadline = Instant::now() + PATIENCE;
         while !holds(self) {
             assert!(Instant::now() < deadline, "no {what} in\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(50));
+            self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(50)).await });
         }
     }
 

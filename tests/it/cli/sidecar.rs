@@ -176,8 +176,11 @@ impl Sidecar {
     /// The one process below the supervisor.
     fn worker(&self) -> Option<u32> {
         let id = self.supervisor.id();
-        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
-        children.split_whitespace().next()?.parse().ok()
+        // A child belongs to the thread that started it.
+        let tasks = fs::read_dir(format!("/proc/{id}/task")).ok()?;
+        let children =
+            tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
+        children.collect::<String>().split_whitespace().next()?.parse().ok()
     }
 
     /// Kills the worker and waits until another is there; clients meanwhile wait for it.

@@ -171,7 +171,7 @@ fn problems_of_every_sort_are_told_at_once() {
          c.yaml:3:1: moed: unknown field \"moed\", expected one of apiVersion, kind, mode, cache, \
          uncachedReads, repeatPolls, observe, discovery, accessLog, audit; did you mean \"mode\"?\n\
          c.yaml:4:20: discovery.cache: expected true or false\n\
-         c.yaml:6:16: cache.memoryLimit: \"256MB\" is not a quantity of bytes; expected a number and \
+         c.yaml:6:16: cache.memoryLimit: \"256MB\" is not a quantity of bytes; use a number and \
          Ki, Mi, Gi, k, M or G, such as 256Mi\n\
          c.yaml:7:16: cache.idleTimeout: must be from 10s to 24h\n\
          c.yaml:9:5: cache.rules[0].resources: is required\n\
@@ -180,11 +180,11 @@ fn problems_of_every_sort_are_told_at_once() {
          c.yaml:10:19: cache.rules[0].verbs[1]: unknown value \"create\", expected one of get, list, \
          watch\n\
          c.yaml:11:5: cache.rules[1]: expected a mapping with keys and values\n\
-         c.yaml:12:1: observe: has no value; leave the key out for its default",
+         c.yaml:12:1: observe: has no value; set one, or remove the key for its default",
     );
     refuses(
         &format!("{HEAD}mode: observe\nmode: enforce\nmoed: enforce\n"),
-        "c.yaml:4:1: mode: is written twice\n\
+        "c.yaml:4:1: mode: is set twice; remove one\n\
          c.yaml:5:1: moed: unknown field \"moed\", expected one of apiVersion, kind, mode, cache, \
          uncachedReads, repeatPolls, observe, discovery, accessLog, audit; did you mean \"mode\"?",
     );
@@ -268,7 +268,10 @@ fn what_is_hardly_yaml_is_told_with_its_place() {
         "# nothing\n",
         "c.yaml:2:1: the file is empty; print a default one with \"listless config default\"",
     );
-    refuses("mode: enforce\n", "c.yaml:1:1: apiVersion: is required");
+    refuses(
+        "mode: enforce\n",
+        "c.yaml:1:1: apiVersion: is required\nc.yaml:1:1: kind: is required",
+    );
     refuses("just text", "c.yaml:1:1: expected a mapping with keys and values");
     refuses("{", "c.yaml:1:1: not valid YAML: unclosed bracket '{'");
     refuses(
