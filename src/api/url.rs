@@ -21,7 +21,8 @@ pub fn parse(text: &str) -> Result<Uri, NotAUrl> {
 impl NotAUrl {
     /// Returns the first character that no URL has.
     fn misfit(&self) -> Option<char> {
-        let is_allowed = |c: char| c.is_ascii_graphic() && !"\"<>\\^`{|}".contains(c);
+        let is_allowed =
+            |c: char| !c.is_control() && !c.is_whitespace() && !"\"<>\\^`{|}".contains(c);
         self.text.chars().find(|c| !is_allowed(*c))
     }
 }
@@ -49,7 +50,7 @@ mod tests {
     fn an_error_names_the_character_that_is_wrong_and_what_to_write() {
         for (text, expected) in [
             ("/pods?a=b c", "\"/pods?a=b c\" is not a URL: ' ' is not allowed; write it as %20"),
-            ("/pöds", "\"/pöds\" is not a URL: 'ö' is not allowed; write it as %C3%B6"),
+            ("/pods?a=<b>", "\"/pods?a=<b>\" is not a URL: '<' is not allowed; write it as %3C"),
             ("http://[bad", "\"http://[bad\" is not a URL: invalid authority"),
         ] {
             assert_eq!(parse(text).expect_err(text).to_string(), expected);

@@ -19,6 +19,8 @@ label! {
         WrongName = "tls_wrong_name",
         /// The certificate is out of its validity period.
         Expired = "tls_expired",
+        /// The certificate is not valid for another reason.
+        Certificate = "tls_certificate",
         /// The TLS handshake failed for another reason.
         Handshake = "tls_handshake",
         /// The connection failed for another reason.
@@ -50,6 +52,7 @@ impl UpstreamCause {
             Self::UntrustedIssuer => "its certificate is signed by an unknown authority",
             Self::WrongName => "its certificate is for another name",
             Self::Expired => "its certificate has expired or is not yet valid",
+            Self::Certificate => "its certificate is not valid",
             Self::Handshake => "the TLS handshake failed",
             Self::Connect => "connecting failed",
             Self::Broken => "the connection broke before a response",

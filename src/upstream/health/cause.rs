@@ -125,7 +125,7 @@ fn of_tls(error: &rustls::Error) -> UpstreamCause {
         | CertificateError::ExpiredContext { .. }
         | CertificateError::NotValidYet
         | CertificateError::NotValidYetContext { .. } => UpstreamCause::Expired,
-        _ => UpstreamCause::Handshake,
+        _ => UpstreamCause::Certificate,
     }
 }
 
@@ -158,7 +158,7 @@ mod tests {
             (tls(CertificateError::UnknownIssuer), UpstreamCause::UntrustedIssuer),
             (tls(CertificateError::NotValidForName), UpstreamCause::WrongName),
             (tls(CertificateError::Expired), UpstreamCause::Expired),
-            (tls(CertificateError::BadEncoding), UpstreamCause::Handshake),
+            (tls(CertificateError::BadEncoding), UpstreamCause::Certificate),
             (io::Error::other(rustls::Error::HandshakeNotComplete), UpstreamCause::Handshake),
             (io::Error::other("something else"), UpstreamCause::Connect),
         ] {
