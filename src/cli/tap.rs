@@ -140,7 +140,7 @@ fn show(output: Output, event: &Event) -> anyhow::Result<()> {
             print(&row.line())?;
         }
         ("lost", Output::Table) => {
-            print(&format!("({} requests are not shown)\n", lost(&event.data)))?
+            print(&format!("({} requests are not shown)\n", lost(&event.data)))?;
         }
         ("lost", Output::Json) => print(&format!("{}\n", event.data))?,
         _ => {}
