@@ -1,4 +1,5 @@
-//! The admin address of a whole proxy: what it tells, to whom, and that telling changes nothing.
+//! The admin address of a whole proxy: its content, its access rules, and that reading it changes
+//! nothing.
 
 mod command;
 mod events;
@@ -12,10 +13,10 @@ use crate::harness::{Setup, TestClient, TestProxy, eventually, pass};
 
 const PODS: &str = "/api/v1/namespaces/a/pods";
 
-/// What a client that writes its name like this hopes to run in somebody's browser.
+/// A script that a client puts into its name, to run in an operator's browser.
 const HOSTILE_AGENT: &str = "</script><img src=x onerror=alert(1)>";
 
-/// Every path that has data of requests or objects in it.
+/// Every path that shows data of requests or objects.
 const DATA: [&str; 5] = [
     "/debug/replicas",
     "/api/v1/status",
@@ -32,7 +33,7 @@ async fn told(admin: &TestClient, url: &str) -> serde_json::Value {
     answer.json()
 }
 
-/// What is said about a topic.
+/// Returns the explanation of a topic.
 fn about<'a>(explanation: &'a serde_json::Value, topic: &str) -> &'a str {
     let told = explanation["told"].as_array().expect("topics");
     told.iter()
@@ -41,7 +42,7 @@ fn about<'a>(explanation: &'a serde_json::Value, topic: &str) -> &'a str {
 }
 
 mod url {
-    //! Parameters as a browser sends them.
+    //! Parameters encoded as a browser encodes them.
 
     pub(super) fn form(pairs: &[(&str, &str)]) -> String {
         let escaped =
@@ -71,7 +72,7 @@ async fn the_status_tells_mode_readiness_and_what_is_saved() {
     let requests = &status["requests"];
     assert_eq!((&requests["answered"], &requests["fromMemory"]), (&20.into(), &19.into()));
     let for_itself = requests["upstreamForItself"].as_u64().expect("a number");
-    // The read that was passed on.
+    // The read that was forwarded.
     assert_eq!(requests["upstream"].as_u64(), Some(for_itself + 1), "{status}");
     assert_eq!(status["saved"]["requests"].as_u64(), Some(19 - for_itself));
     let share = status["saved"]["share"].as_f64().expect("a number");
@@ -158,7 +159,7 @@ async fn the_timeline_counts_every_request_and_marks_what_goes_wrong() {
         let points = document["points"].as_array().expect("points").clone();
         points.iter().map(|point| point["client"].as_u64().expect("a number")).sum::<u64>()
     };
-    // The first second is where counting begins, so that nothing of it may be in a point.
+    // Counting begins in the first second. No point may contain it.
     let mut document = serde_json::Value::Null;
     for _ in 0..100 {
         document = admin.get("/api/v1/timeline").await.json();
@@ -166,7 +167,7 @@ async fn the_timeline_counts_every_request_and_marks_what_goes_wrong() {
             break;
         }
         proxy.client().get(PODS).await;
-        // Points come once a second.
+        // The timeline gets one point a second.
         pass(Duration::from_millis(50)).await;
     }
     assert!(counted(&document) > 0, "{document}");
@@ -182,7 +183,7 @@ async fn the_timeline_marks_a_replica_that_listed_anew() {
     let proxy = Setup::default().in_memory();
     let admin = proxy.admin().await;
     proxy.warm(PODS).await;
-    // What was before the counting began is no incident.
+    // A state from before the counting began is no incident.
     let began = until(&admin, |document| document["points"][0].is_object()).await;
     assert_eq!(began["marks"], serde_json::json!([]));
     proxy.simulator.skip_revisions(5);
@@ -204,7 +205,7 @@ async fn the_timeline_marks_a_replica_that_listed_anew() {
     assert!(relist(&later).is_none(), "told once: {later}");
 }
 
-/// The timeline once it is like this, or as it was last.
+/// Waits until the timeline matches; returns the last one read otherwise.
 async fn until(
     admin: &TestClient,
     holds: impl Fn(&serde_json::Value) -> bool,
@@ -215,7 +216,7 @@ async fn until(
         if holds(&document) {
             break;
         }
-        // Points come once a second.
+        // The timeline gets one point a second.
         pass(Duration::from_millis(50)).await;
     }
     document

@@ -1,4 +1,4 @@
-//! Memory answers only what the apiserver would: access is reviewed, and doubt is forwarded.
+//! Memory answers only reads that the apiserver allows: access is reviewed, and doubt is forwarded.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const PODS: &str = "/api/v1/pods";
 const IN_A: &str = "/api/v1/namespaces/a/pods";
 const WEB: &str = "/api/v1/namespaces/a/pods/web-0";
 
-/// What the user Listless reads as may do from now on.
+/// Sets the rights of the user Listless reads as, from now on.
 fn allow(simulator: &Simulator, rules: Vec<Rule>) {
     simulator.admit(OWN_TOKEN, User::with_rules("own", rules));
 }
@@ -33,7 +33,7 @@ async fn warmed() -> TestProxy {
     proxy
 }
 
-/// Asks for a path; the answer must be the apiserver's own refusal.
+/// Requests a path; the response must be the apiserver's own refusal.
 async fn assert_refused(proxy: &TestProxy, path: &str, reason: &str) {
     let (answer, straight) = (proxy.client().get(path).await, proxy.straight().get(path).await);
     assert_eq!((answer.status, answer.detail()), (403, reason), "{path}: {}", answer.summary());
@@ -126,11 +126,11 @@ async fn where_rules_are_not_known_a_review_is_asked_once_a_minute_for_each_verb
     proxy.client().get(IN_A).await;
     proxy.client().get("/api/v1/namespaces/b/pods").await;
     proxy.upstream.forget();
-    // List in a, get in a, list in b, list everywhere.
+    // The four rights are: list in a, get in a, list in b, list everywhere.
     reviews_a_minute(&proxy, 4).await;
 }
 
-/// So many reviews are asked if reads of three scopes come once a minute, however many at a time.
+/// Counts the reviews when reads of three scopes come once a minute, this many at a time.
 async fn reviews_a_minute(proxy: &TestProxy, expected: usize) {
     pass(Duration::from_secs(61)).await;
     let client = proxy.client();

@@ -1,4 +1,5 @@
-//! Hostile and broken requests on raw connections: a clear answer each, and no effect on others.
+//! Malformed and hostile requests on raw connections: each gets a clear response, and others are
+//! unaffected.
 
 use listless::proxy::listen::Limits;
 
@@ -14,14 +15,15 @@ fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {LOCAL_TOKEN}\r\n\r\n")
 }
 
-/// The answer to these bytes on a connection of their own; nothing when it is closed instead.
+/// Returns the response to these bytes on a connection of their own, or `None` if it is closed
+/// instead.
 async fn answer(proxy: &TestProxy, bytes: impl AsRef<[u8]>) -> Option<RawAnswer> {
     let mut connection = proxy.raw().await;
     connection.send(bytes).await;
     connection.answer().await
 }
 
-/// Whether a well-behaved client is served as before.
+/// Checks that a well-behaved client is still served.
 async fn assert_well(proxy: &TestProxy) {
     let answer = proxy.client().get("/api/v1/namespaces/a/pods/web-0").await;
     assert_eq!(answer.status, 200, "{}", answer.summary());
@@ -124,7 +126,7 @@ async fn a_body_that_breaks_its_own_framing_ends_there() {
         assert!(!String::from_utf8_lossy(&connection.rest().await).contains("web-0"), "{body:?}");
         assert_well(&proxy).await;
     }
-    // A body that never comes: the client goes away, and so does the request.
+    // The body never comes. The client goes away, and its request ends.
     let mut connection = proxy.raw().await;
     connection.send(format!("{head}Content-Length: 100\r\n\r\n{{\"metadata\"")).await;
     drop(connection);
@@ -144,7 +146,8 @@ async fn requests_behind_each_other_are_answered_in_order_and_never_mixed() {
         assert_eq!(answer.status, if name == "none" { 404 } else { 200 });
         assert!(answer.text().contains(&format!("\"{name}\"")), "{name}: {}", answer.text());
     }
-    // One that is refused ends the row, if need be before the one in front of it is answered.
+    // A refused request ends the pipeline, if need be before the request in front of it is
+    // answered.
     let bad = "GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n";
     connection.send(format!("{}{bad}{}", object("web-0"), object("web-1"))).await;
     let mut last = connection.answer().await.expect("an answer");
@@ -293,7 +296,7 @@ async fn bytes_that_are_no_text_are_the_apiservers_to_judge() {
         assert_eq!(ours.status, straight.status, "{target}: {}", ours.text());
         assert!(!ours.header("cache-status").contains("hit") || target.contains("%31"), "{target}");
     }
-    // Raw bytes beyond ASCII in a target.
+    // The target has raw bytes outside ASCII.
     let mut raw =
         b"GET /api/v1/pods?labelSelector=\xc3\xa4 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
             .to_vec();

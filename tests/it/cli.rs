@@ -1,4 +1,4 @@
-//! The command as a user runs it: exit codes, what goes to which stream, its beginning and its end.
+//! The command as a user runs it: exit codes, output streams, start and end.
 
 #[cfg(unix)]
 mod again;
@@ -21,7 +21,7 @@ use std::{
 
 const LISTLESS: &str = env!("CARGO_BIN_EXE_listless");
 
-/// Nothing is asked of this server until a client comes.
+/// This server receives no request until a client comes.
 const KUBECONFIG: &str = r#"
 apiVersion: v1
 kind: Config
@@ -141,7 +141,7 @@ fn local(directory: &Path) -> Child {
     command.spawn().expect("the binary runs")
 }
 
-/// The one line that says it is ready; waits for it.
+/// Waits for the one line that says it is ready, and returns it.
 fn announced(child: &mut Child) -> String {
     let mut line = String::new();
     let out = child.stdout.as_mut().expect("a pipe");
@@ -195,7 +195,7 @@ fn local_does_not_overwrite_a_kubeconfig_it_did_not_write() {
     );
 }
 
-/// What a bare connection to the announced server answers.
+/// Returns what the announced server sends on a bare connection.
 fn told(line: &str, request: &str) -> String {
     let address = line.split("https://").nth(1).and_then(|rest| rest.split(';').next());
     let mut stream = TcpStream::connect(address.expect("an address").trim()).expect("a port");

@@ -1,4 +1,4 @@
-//! CONNECT, as clients with a `proxy-url` send it: to the apiserver it leads, elsewhere nowhere.
+//! CONNECT, as clients with a `proxy-url` send it: it leads to the apiserver and to no other host.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Documents of discovery and OpenAPI: given again byte for byte, and never when they may be others.
+//! Discovery and OpenAPI documents: served from memory byte for byte, and never when they may have
+//! changed.
 
 mod callers;
 mod changes;
@@ -15,17 +16,18 @@ use serde_json::json;
 
 use crate::harness::{Answer, Setup, TestClient, TestProxy, group_resource, pass, request, settle};
 
-/// How modern clients ask for all groups at once.
+/// The Accept header of modern clients, which request all groups at once.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Longer than documents are asked for after a change.
+/// Longer than documents are forwarded after a change.
 const SETTLED: Duration = Duration::from_secs(12);
 
 const MEMORY: &str = "listless; hit; detail=discovery";
 const REVALIDATED: &str = "listless; fwd=stale; fwd-status=304; detail=discovery";
 const FETCHED: &str = "listless; fwd=miss; detail=discovery";
 
-/// What differs between any two answers, or comes with the connection the simulator does without.
+/// Headers that differ between any two responses, or that come with the connection, which the
+/// simulator has not.
 const MOMENTARY: [&str; 7] = [
     "audit-id",
     "content-length",
@@ -36,7 +38,7 @@ const MOMENTARY: [&str; 7] = [
     "expires",
 ];
 
-/// A document's path, and what is accepted.
+/// A document's path, and its Accept header.
 type Document = (&'static str, &'static str);
 
 const DOCUMENTS: &[Document] = &[
@@ -56,7 +58,7 @@ fn accepting(client: &TestClient, accept: &str) -> TestClient {
     if accept.is_empty() { client.apart() } else { client.with("accept", accept) }
 }
 
-/// What a client can notice of an answer.
+/// The parts of a response that a client can notice.
 fn seen(answer: &Answer) -> (u16, Vec<(String, String)>, String) {
     let headers = answer.headers.iter().filter(|(name, _)| !MOMENTARY.contains(&name.as_str()));
     let text = |value: &http::HeaderValue| value.to_str().expect("a text").to_owned();
@@ -66,7 +68,7 @@ fn seen(answer: &Answer) -> (u16, Vec<(String, String)>, String) {
     (answer.status, headers, answer.text().to_owned())
 }
 
-/// Asks through the proxy and past it; both must say the same.
+/// Requests through the proxy and directly; both responses must be equal.
 async fn same(proxy: &TestProxy, client: &TestClient, path: &str) -> Answer {
     let mut straight = proxy.straight();
     for (name, value) in client.headers().iter().filter(|(name, _)| *name != "authorization") {
@@ -77,9 +79,9 @@ async fn same(proxy: &TestProxy, client: &TestClient, path: &str) -> Answer {
     through
 }
 
-/// Follows what documents are made from, for long enough.
+/// Follows the sources of documents for long enough.
 async fn follow(proxy: &TestProxy) {
-    // A document that is asked for once is not worth a watch.
+    // One request for a document starts no watch.
     for _ in 0..2 {
         proxy.client().get("/api").await;
     }
@@ -142,7 +144,7 @@ async fn a_client_that_has_a_document_is_told_so_in_the_apiservers_words() {
             assert_eq!(odd.detail(), "non-resource", "{path}");
         }
     }
-    // What has no tag knows no conditions.
+    // A document without a tag has no conditional requests.
     let client = proxy.client().with("if-none-match", "\"ABC\"");
     client.get("/api/v1").await;
     assert_eq!(same(&proxy, &client, "/api/v1").await.cache_status(), MEMORY);
@@ -249,7 +251,7 @@ async fn errors_are_passed_on_and_not_kept() {
             let refused = client.get("/openapi/v2").await;
             assert_eq!((refused.status, refused.cache_status()), (code, FETCHED));
         }
-        // It is still known, and need not be sent again.
+        // The document is still known, and need not be sent again.
         assert_eq!(same(&proxy, &client, "/openapi/v2").await.cache_status(), REVALIDATED);
         pass(SETTLED).await;
     }
@@ -336,7 +338,7 @@ async fn the_watches_end_when_nobody_asks_for_documents_and_begin_again() {
     let before = watches();
     pass(Duration::from_secs(3600)).await;
     assert_eq!(watches(), before, "nothing is followed");
-    // Nobody knows what happened meanwhile.
+    // Changes may have happened meanwhile without an event.
     put(&proxy, DEFINITIONS, definition("things"));
     assert_ne!(proxy.client().get("/api").await.cache_status(), MEMORY);
     settle().await;

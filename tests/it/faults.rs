@@ -1,4 +1,4 @@
-//! A bad apiserver, a bad way to it: what clients see, what memory still answers, what it costs.
+//! A faulty apiserver or connection: client errors, hits that continue, and the cost.
 
 use std::{
     sync::{Arc, Mutex},
@@ -20,7 +20,7 @@ use crate::harness::{
 
 const PODS: &str = "/api/v1/pods";
 
-/// Whether a request comes from a replica.
+/// Reports whether a request comes from a replica.
 fn of_replicas(asked: &Asked) -> bool {
     asked.user_agent.starts_with("listless/")
 }
@@ -43,7 +43,7 @@ fn put(proxy: &TestProxy, name: &str) {
     proxy.simulator.put(&group_resource("pods"), pod("a", name, &[], "n1")).expect("served");
 }
 
-/// Polls until memory answers, at most for so long; every answer must be right.
+/// Polls until memory answers, within this time; every response must be right.
 async fn recovers(proxy: &TestProxy, within: Duration) {
     let client = proxy.client();
     let deadline = tokio::time::Instant::now() + within;
@@ -267,7 +267,7 @@ async fn an_event_that_was_missed_for_a_while_does_not_prove_memory_up_to_date()
         large["metadata"]["annotations"] = serde_json::json!({"a": "x".repeat(letters)});
         proxy.simulator.put(&group_resource("pods"), large).expect("served");
     }
-    // Of the two only the first arrives.
+    // Only the first of the two arrives.
     proxy.simulator.inject(Fault::always(Effect::StallAfter(15_000), replicas_watch));
     proxy.simulator.start();
     pass(Duration::from_secs(76)).await;
@@ -297,8 +297,8 @@ async fn a_new_list_that_may_be_as_old_as_memory_does_not_prove_it_up_to_date() 
 #[tokio::test(start_paused = true)]
 async fn a_quiet_watch_that_is_opened_again_is_proven_in_time() {
     let proxy = warmed().await;
-    // Nothing happens, so that no bookmark comes: proof is asked for after a while of silence, and
-    // a watch that begins anew must not begin that while anew.
+    // Nothing changes, so no bookmark comes. After a period of silence the replica requests proof.
+    // A watch that is opened again must not restart that period.
     for _ in 0..3 {
         pass(Duration::from_secs(60)).await;
         proxy.simulator.break_watches();
@@ -386,7 +386,7 @@ async fn garbage_for_a_client_is_passed_on_as_it_is_and_kept_out_of_memory() {
     assert_eq!((answer.status, answer.text()), (200, "\u{0}{not json"));
     let written = client.delete("/api/v1/namespaces/a/pods/web-0").await;
     assert_eq!((written.status, written.text()), (200, "\u{0}{not json"));
-    // What that write did is unknown, so the next read is consistent.
+    // The result of that write is unknown, so the next read is consistent.
     assert_eq!(client.get(PODS).await.detail(), "barred");
     assert!(client.get(PODS).await.is_hit());
 }
@@ -406,7 +406,7 @@ async fn a_slow_apiserver_slows_down_only_what_it_is_asked() {
     assert_eq!(asking.await.expect("no panic").status, 200);
 }
 
-/// An apiserver whose data can be replaced, as by restoring etcd from a backup.
+/// An apiserver whose data can be replaced, as when etcd is restored from a backup.
 #[derive(Clone)]
 struct Restorable(Arc<Mutex<Simulator>>);
 
@@ -453,7 +453,7 @@ async fn after_etcd_was_restored_from_a_backup_everything_begins_anew() {
     let last = seen.pop().expect("an answer");
     assert!(last.is_hit() && last.version() < 5000, "{}", last.summary());
     assert!(!last.names().contains(&"a/lost".to_owned()));
-    // Once the older state was shown, the newer one never is again.
+    // After the older state was shown, the newer one never appears again.
     let shown = seen.iter().filter(|answer| answer.status == 200).map(Answer::version);
     let versions: Vec<_> = shown.collect();
     let turns = versions.windows(2).filter(|pair| pair[1] < pair[0]).count();

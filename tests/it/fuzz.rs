@@ -1,8 +1,9 @@
-//! Bytes nobody expects: every parser that a peer reaches takes them without a panic, and keeps its laws.
+//! Unexpected bytes: every parser of peer input handles them without a panic, and keeps its
+//! invariants.
 //!
-//! The driver is proptest: each input is a seed of the corpus with random edits, and a failure is made
-//! small. Without more, every target has the same few hundred inputs each time;
-//! `LISTLESS_FUZZ_SECONDS=20` gives each so many seconds of new ones.
+//! The driver is proptest: each input is a seed of the corpus with random edits, and a failing
+//! input is shrunk. By default every target has the same few hundred inputs each time;
+//! `LISTLESS_FUZZ_SECONDS=20` gives each target new inputs for that many seconds.
 
 use std::{
     path::Path,
@@ -31,7 +32,7 @@ use proptest::{
 /// Inputs of every target in each round; one round unless a time is given.
 const INPUTS: u32 = 256;
 
-/// What happens to a seed.
+/// An edit of a seed.
 #[derive(Clone, Debug)]
 enum Edit {
     Replace(Index, u8),
@@ -150,7 +151,7 @@ fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }
 
-/// Gives `check` edited seeds, and two places to cut each at.
+/// Calls `check` with edited seeds, and two positions at which to split each.
 #[expect(clippy::print_stderr, reason = "a long run says how much it tried")]
 fn fuzz(corpus: &[Vec<u8>], check: impl Fn(&[u8], [usize; 2])) {
     let seconds = std::env::var("LISTLESS_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());

@@ -1,4 +1,4 @@
-//! What the report says of clients that did something through the whole proxy.
+//! The report about clients that used the whole proxy.
 
 mod command;
 
@@ -41,7 +41,7 @@ fn is_about(found: Option<f64>, seconds: f64) -> bool {
     found.is_some_and(|found| (found / seconds - 1.0).abs() <= 0.1)
 }
 
-/// So many clients ask for a path every few seconds, each beginning a little later.
+/// Lets this many clients request a path every few seconds, each starting a little later.
 async fn polls(clients: Vec<TestClient>, path: &'static str, seconds: f64, rounds: u32) {
     let each = clients.into_iter().enumerate().map(|(number, client)| async move {
         pass(Duration::from_millis(137 * number as u64)).await;
@@ -74,7 +74,7 @@ async fn pollers_are_named_with_their_period_and_what_was_saved() {
         assert!(found.contains(&"quorum-list-polling"), "{found:?}");
         assert!(found.contains(&"many-processes") == own_connections, "{found:?}");
         assert_eq!(report.findings[0].library, "fabric8");
-        // What the replica asked for is taken off.
+        // The replica's own requests are subtracted.
         let totals = &report.totals;
         let passed_on = totals.requests - totals.from_memory - totals.coalesced;
         let own = totals.upstream_requests - passed_on;
@@ -158,7 +158,7 @@ async fn a_storm_is_named_with_its_period_and_the_writes_that_change_nothing() {
             let map = client.get(&path).await.json();
             assert_eq!(client.update(&path, &map).await.json(), map, "nothing changes");
         }
-        // Less than after what an idle connection is closed.
+        // This is shorter than the time after which an idle connection is closed.
         pass(Duration::from_secs(20)).await;
     }
     let report = proxy.report();
@@ -179,7 +179,7 @@ async fn forwarded_answers_are_compared_without_their_version() {
         for path in ["/api/v1/namespaces/a/pods", "/apis/x.io/v1/widgets"] {
             assert_eq!(client.get(path).await.status, 200);
         }
-        // Every LIST has a version of its own.
+        // Every LIST has its own version.
         let map = json!({"metadata": {"name": format!("m-{round}"), "namespace": "a"}});
         proxy.simulator.put(&group_resource("configmaps"), map).unwrap();
     }

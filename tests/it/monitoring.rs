@@ -1,6 +1,6 @@
-//! Rules, alerts and dashboard name what is exported, are explained and tested, and are up to date.
+//! Rules, alerts and dashboard use exported metrics, are explained and tested, and are up to date.
 //!
-//! Whether Prometheus agrees is shown by `tests/cluster/prometheus.rs`.
+//! `tests/cluster/prometheus.rs` shows that Prometheus accepts them.
 
 mod dashboard;
 mod names;
@@ -18,10 +18,10 @@ use listless::metrics::Limit;
 use names::Catalogue;
 use rules::{Rule, RuleTests};
 
-/// The files of rules; the last is about the apiserver's own metrics.
+/// The rule files; the last is about the apiserver's own metrics.
 const RULE_FILES: [&str; 3] = ["rules.yaml", "alerts.yaml", "apiserver-budget.yaml"];
 const HINT: &str = "out of date: LISTLESS_UPDATE=1 cargo test --test it monitoring";
-/// What an alert's section tells, in this order.
+/// The parts of an alert's section, in this order.
 const SECTIONS: [&str; 3] = ["**Means.**", "**Look at.**", "**Do.**"];
 
 fn repository(path: &str) -> PathBuf {
@@ -54,7 +54,7 @@ fn none(findings: &[String]) {
     assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
 }
 
-/// Compares a file with what it should hold, or writes that.
+/// Compares a file with its expected content, or writes it.
 #[track_caller]
 fn up_to_date(path: &str, wanted: &str) {
     if std::env::var_os("LISTLESS_UPDATE").is_some() {
@@ -122,7 +122,7 @@ fn every_alert_says_what_happened_how_grave_it_is_and_where_to_read_on() {
     }
 }
 
-/// What stands below a heading of the second or third level.
+/// Returns the text below a heading of the second or third level.
 fn section<'a>(page: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = page.split_once(&format!("## {name}\n"))?;
     Some(rest.split_once("\n##").map_or(rest, |(section, _)| section))

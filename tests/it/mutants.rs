@@ -1,7 +1,8 @@
-//! Every bug that is there on purpose is found by a test that is there anyway.
+//! Every deliberate bug is found by an existing test.
 //!
-//! Each mutant has a process of its own, this very program told to run the tests that must find it:
-//! a mutant may panic, hang or spoil what a process shares. First all of them run without a mutant.
+//! Each mutant runs in its own process. That process is this same program, run with the tests that
+//! must find the mutant. A mutant may panic, hang or spoil state that a process shares. First all
+//! tests run without a mutant.
 
 use std::{
     collections::BTreeSet,
@@ -14,11 +15,11 @@ use futures_util::{StreamExt, stream};
 use listless::mutants::{Mutant, VARIABLE};
 use tokio::{process::Command, time::timeout};
 
-/// How the tests fared with a mutant, or without one.
+/// The result of the tests with a mutant, or without one.
 struct Run {
     mutant: Option<Mutant>,
     passed: usize,
-    /// Those that found it.
+    /// The tests that found it.
     failed: Vec<String>,
     /// The seed of the random model that shows it.
     seed: Option<u64>,
@@ -28,10 +29,10 @@ struct Run {
 /// Mutants, and the tests that must find each of them.
 type Row = (&'static [Mutant], &'static [&'static str]);
 
-/// So many processes run at a time.
+/// The number of processes that run at a time.
 const PARALLEL: usize = 2;
 
-/// No run takes longer, even on a busy machine; one that hangs has found nothing.
+/// The limit on a run, even on a busy machine; a run that hangs finds nothing.
 const RUN_MAX: Duration = Duration::from_secs(300);
 
 /// Seeds of the random model that are tried for each mutant.

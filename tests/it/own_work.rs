@@ -1,4 +1,4 @@
-//! Requests that Listless makes of its own accord: few, however long it is in use.
+//! Requests that Listless sends on its own: few, for however long it runs.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use listless::{
 
 use crate::harness::{OWN_TOKEN, Setup, TestProxy, pass, populated};
 
-/// What three polled replicas may cost a minute.
+/// The limit on the requests a minute for three polled replicas.
 const PER_MINUTE_MAX: usize = 6;
 
 const POLLED: [&str; 3] = [
@@ -20,10 +20,10 @@ const POLLED: [&str; 3] = [
 
 const MINUTES: usize = 20;
 
-/// Who polls three collections, an object and their neighbours every three seconds.
+/// Clients that poll three collections, an object and their neighbours every three seconds.
 async fn polled_for_long(proxy: &TestProxy) {
     let client = proxy.client();
-    // A client asks once what there is.
+    // A client requests discovery once.
     client.get("/api").await;
     client.get("/apis").await;
     for path in POLLED {
@@ -60,7 +60,7 @@ async fn three_replicas_of_a_quiet_namespace_cost_six_requests_a_minute_at_most(
 async fn the_same_holds_where_the_apiserver_cannot_tell_all_rules() {
     let simulator = populated();
     simulator.hide_rules();
-    // Elsewhere in the cluster something happens, so that bookmarks come.
+    // Other parts of the cluster change, so that bookmarks come.
     let elsewhere = simulator.clone();
     tokio::spawn(async move {
         loop {

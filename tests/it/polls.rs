@@ -1,5 +1,5 @@
-//! Polls that repeat too often: held back or refused, and what is never touched; and what Listless
-//! itself asks of an apiserver that has enough to do.
+//! Frequent polls: delayed or refused, and the requests that are never throttled. Also the rate of
+//! Listless's own requests to a busy apiserver.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ const PODS: &str = "/api/v1/pods";
 const NAMESPACE: &str = "/api/v1/namespaces/a/pods";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/a/leases/leader";
 
-/// From one token to the next.
+/// The interval between two tokens.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Keeps everything out of memory.
 const NEVER: &str = "cache: {rules: [{resources: ['*'], start: never}]}\n";
 
-/// A proxy in front of pods that it forwards, with so many tokens left for their poll.
+/// A proxy in front of pods that it forwards, with this many tokens left for their poll.
 async fn warmed(tokens: usize) -> TestProxy {
     let polls = format!("repeatPolls: {{perSecond: 5, burst: {}}}\n{NEVER}", tokens + 2);
     let proxy = Setup::default().config(&polls).in_memory();
@@ -48,7 +48,7 @@ async fn all(polls: Vec<JoinHandle<(Answer, Instant)>>) -> Vec<(Answer, Instant)
     join_all(polls).await.into_iter().map(|polled| polled.expect("no panic")).collect()
 }
 
-/// For how long the answer says that it was held back.
+/// The delay that the response reports.
 fn paced(answer: &Answer) -> Option<u64> {
     let (_, rest) = answer.cache_status().split_once("paced=")?;
     rest.split(';').next()?.parse().ok()
@@ -63,7 +63,7 @@ async fn who_polls_too_often_is_held_back_together_and_then_sent_together() {
         let answer = client.get(PODS).await;
         assert_eq!((paced(&answer), answer.status), (None, 200));
     }
-    // Some come at once, some while those wait: all are released by the same token.
+    // Some come at once, some while those wait. The same token releases all.
     let mut polls: Vec<_> = (0..5).map(|_| poll(&client, PODS)).collect();
     pass(INTERVAL / 2).await;
     polls.extend((0..5).map(|_| poll(&client, PODS)));
@@ -83,7 +83,7 @@ async fn who_polls_too_often_is_held_back_together_and_then_sent_together() {
     assert_eq!(proxy.counted("listless_paced_seconds_count", "memory"), 0.0);
     let totals = proxy.report().totals;
     assert_eq!((totals.paced, totals.paced_from_memory), (10, 0));
-    // Who waits for the next token waits an interval from then on.
+    // A client that waits for the next token waits one interval from then on.
     let again = client.get(PODS).await;
     assert!(paced(&again).is_some_and(|waited| waited >= 190), "{}", again.summary());
 }
@@ -133,7 +133,7 @@ async fn what_memory_answers_is_held_only_in_a_loop_gone_wild() {
         let proxy = Setup::default().config(sections).in_memory();
         proxy.warm(PODS).await;
         let client = proxy.client();
-        // Below the limit for as long as one likes.
+        // Below the limit, for any time.
         for _ in 0..2000 {
             let answer = client.get(PODS).await;
             assert_eq!((answer.is_hit(), paced(&answer)), (true, None), "{}", answer.summary());
@@ -171,7 +171,7 @@ async fn a_read_whose_answer_changed_never_counts() {
         for _ in 0..2 {
             client.get(NAMESPACE).await;
         }
-        // Somebody else writes.
+        // Another client writes.
         for round in 0..50 {
             let name = format!("other-{round}");
             proxy.simulator.put(&group_resource("pods"), pod("a", &name, &[], "n1"));
@@ -180,7 +180,7 @@ async fn a_read_whose_answer_changed_never_counts() {
             assert!(answer.names().contains(&format!("a/{name}")), "{}", answer.summary());
             assert_eq!((answer.is_hit(), paced(&answer)), (hit, None), "{}", answer.summary());
         }
-        // Then nobody does.
+        // From here on nobody writes.
         for _ in 0..3 {
             client.get(NAMESPACE).await;
         }
@@ -305,7 +305,7 @@ async fn who_goes_away_leaves_the_token_to_others() {
     settle().await;
     let asked = Instant::now();
     client.get(PODS).await;
-    // Had one of them been answered, this one would wait for an interval more.
+    // If one of them had been answered, this one would wait one interval more.
     assert!(asked.elapsed() <= INTERVAL / 2 + Duration::from_millis(5), "{:?}", asked.elapsed());
 }
 
@@ -319,7 +319,7 @@ async fn each_session_has_tokens_of_its_own() {
     }
     assert_eq!(one.get(PODS).await.status, 429);
     assert_eq!(other.get(PODS).await.status, 200);
-    // However it is written, it is the same poll; another one is not.
+    // The same poll in another notation is the same poll. Another poll is not.
     assert_eq!(one.get("/api/v1/pods?pretty=0&timeout=9s").await.status, 429);
     assert_eq!(one.get("/api/v1/namespaces/a/pods").await.status, 200);
 }
@@ -384,7 +384,7 @@ async fn replicas_wait_as_long_as_the_apiserver_asks_for_whoever_else_is_answere
     proxy.simulator.inject(Fault::always(busy, |asked| asked.verb == Verb::Watch));
     proxy.simulator.end_watches();
     settle().await;
-    // Reads that are forwarded meanwhile tell the replica that the apiserver is there.
+    // Forwarded reads meanwhile show the replica that the apiserver is reachable.
     pass(Duration::from_secs(6)).await;
     proxy.upstream.forget();
     for _ in 0..60 {
@@ -414,7 +414,7 @@ async fn however_much_is_followed_the_apiserver_is_asked_no_faster_than_the_ceil
     pass(Duration::from_secs(10)).await;
     assert_eq!(asked(&proxy), 400, "one list and one watch each");
     assert!(proxy.counted("listless_limits_reached_total", "own_requests") >= 100.0);
-    // Clients have no ceiling of ours.
+    // Listless sets no ceiling for clients.
     let asked_at = Instant::now();
     for _ in 0..200 {
         assert_eq!(proxy.client().get("/api/v1/namespaces/a/secrets/s").await.status, 200);

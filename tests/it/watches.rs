@@ -29,8 +29,8 @@ fn remove(proxy: &TestProxy, name: &str) {
     proxy.simulator.remove(&group_resource("pods"), &key).expect("an object");
 }
 
-/// An event as it must be. Of a bookmark any version is right that is new enough, and how it prints the
-/// zero values of its kind is learned only when the apiserver sends one.
+/// An expected event. A bookmark may have any version that is new enough. Listless learns how a
+/// bookmark prints the zero values of its kind only from one the apiserver sends.
 fn comparable(line: Bytes) -> String {
     let event: serde_json::Value = serde_json::from_slice(&line).expect("an event");
     if event["type"] == "BOOKMARK" {
@@ -238,7 +238,7 @@ async fn a_watch_through_a_websocket_passes_and_teaches_as_any_other() {
     let frame = [&[0x81, 126][..], &length.to_be_bytes(), &event].concat();
     visit.write(&frame).await;
     assert_eq!(client.exactly(frame.len()).await.expect("a frame"), frame);
-    // The replica has not heard of it, but the session has.
+    // The replica has not received it yet, but the session has.
     let listed = proxy.client().get("/api/v1/pods").await;
     assert!(listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
     drop((client, visit));

@@ -1,4 +1,4 @@
-//! The commands that ask a running Listless: `explain --admin` and `tap`.
+//! The commands that query a running Listless: `explain --admin` and `tap`.
 
 use std::process::Stdio;
 
@@ -17,7 +17,7 @@ fn listless(arguments: &[&str]) -> Command {
     command
 }
 
-/// A tap that listens already.
+/// A tap that already listens.
 async fn tapping(
     proxy: &TestProxy,
     arguments: &[&str],

@@ -1,9 +1,9 @@
-//! Two gateways behind one name: what a caller who meets both of them can rely on.
+//! Two gateways behind one name: the guarantees for a caller that reaches both of them.
 
 use super::{ANN, BOB, EVE, IN_A, IN_B, PODS, admitted, warm};
 use crate::harness::{Setup, TestProxy, pod, populated, settle};
 
-/// Two gateways in front of one apiserver, both of which hold all pods.
+/// Two gateways in front of one apiserver; both hold all pods.
 async fn both() -> (TestProxy, TestProxy) {
     let simulator = populated();
     let gateway = || admitted(Setup::of(simulator.clone())).in_memory();
@@ -35,7 +35,8 @@ async fn a_caller_who_stays_with_one_reads_its_own_writes() {
     }
 }
 
-/// What [`a_caller_who_stays_with_one_reads_its_own_writes`] promises is not promised across two.
+/// Shows that [`a_caller_who_stays_with_one_reads_its_own_writes`] does not hold across two
+/// gateways.
 #[tokio::test(start_paused = true)]
 async fn what_was_written_through_one_may_be_missing_at_the_other_for_as_long_as_it_lags() {
     let (one, other) = both().await;

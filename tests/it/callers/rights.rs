@@ -1,4 +1,4 @@
-//! Memory answers a caller only what the apiserver, asked with that caller's token, allows.
+//! Memory gives a caller only what the apiserver allows that caller's token.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{ANN, BOB, EVE, IN_A, IN_B, PODS, WEB, gateway, on_pods, warmed};
 use crate::harness::{Identity, TestProxy, group_resource, pass, pod, settle};
 
-/// The answer must be the apiserver's own, and for the reason given.
+/// Checks that the response is the apiserver's own, forwarded for the given reason.
 async fn assert_forwarded(proxy: &TestProxy, token: &str, path: &str, reason: &str) -> u16 {
     let straight = proxy.straight_as(token).get(path).await;
     let answer = proxy.bearer(token).get(path).await;
@@ -214,7 +214,7 @@ async fn a_review_that_fails_opens_nothing_and_is_not_remembered() {
         Effect::Delay(Duration::from_secs(20)),
     ] {
         let proxy = warmed().await;
-        // One for the question before the replica; the forward needs none.
+        // One review is for the check before the replica; the forward needs none.
         proxy.simulator.inject(Fault::next(1, effect, review));
         let bob = proxy.bearer(BOB);
         let answer = bob.get(IN_A).await;
@@ -259,7 +259,7 @@ async fn a_slow_reader_is_shown_no_event_made_ten_seconds_after_its_rights_ended
         let ann = proxy.bearer(ANN);
         let ann = if over_http2 { ann.over_http2() } else { ann };
         let mut watch = ann.watch(&format!("{PODS}?watch=1&resourceVersion={version}")).await;
-        // More than buffers on the way hold.
+        // This is more than the buffers on the way hold.
         for number in 0..300 {
             put(number);
             settle().await;

@@ -24,7 +24,7 @@ pub(super) struct Cluster {
     pub(super) runtime: tokio::runtime::Runtime,
 }
 
-/// What `listless check -o json` said, and how it ended.
+/// The output of `listless check -o json`, and its exit code.
 struct Checked {
     code: Option<i32>,
     report: Value,
@@ -42,7 +42,7 @@ impl Cluster {
         let group = "admissionregistration.k8s.io";
         let kind = ResourceType::typed(group, &["v1"], webhooks, "MutatingWebhookConfiguration");
         simulator.register(kind.cluster_scoped());
-        // The simulator answers reviews of the caller, but has no discovery of them.
+        // The simulator answers reviews of the caller, but has no discovery documents for them.
         let group = "authorization.k8s.io";
         let kind = ResourceType::typed(group, &["v1"], "simulated", "Simulated");
         simulator.register(kind);
@@ -96,7 +96,7 @@ impl Cluster {
         Checked { code: output.status.code(), report }
     }
 
-    /// A webhook that leads to an address where nobody listens, trusted by this bundle.
+    /// A webhook with this CA bundle that leads to an address where nothing listens.
     fn put_webhook(&self, bundle: &str) {
         use base64::{Engine, engine::general_purpose::STANDARD};
         let service = json!({"namespace": "system", "name": "injector", "path": "/inject"});
@@ -109,7 +109,7 @@ impl Cluster {
         );
     }
 
-    /// What the chart installs, with so many replicas ready.
+    /// The objects that the chart installs, with this many ready replicas.
     fn put_injector(&self, ready: u64) {
         let labels = json!({"app": "injector"});
         self.put(
@@ -131,7 +131,7 @@ impl Cluster {
         );
     }
 
-    /// A pod that an injector of this version injected, and how its sidecar fares.
+    /// A pod injected by an injector of this version, and the state of its sidecar.
     fn put_injected(&self, name: &str, version: &str, state: &Value) {
         let status = json!({"version": version, "rev": "", "mode": "enforce", "port": 1,
             "containers": [], "mirrors": {}});

@@ -1,4 +1,4 @@
-//! `listless kubeconfig`, and what `listless local` keeps and follows.
+//! `listless kubeconfig`, and the state that `listless local` keeps and follows.
 
 use std::{
     fs,
@@ -11,9 +11,9 @@ use std::{
 
 use super::{KUBECONFIG, LISTLESS, signal, text};
 
-/// Nothing here takes longer, also where much else runs.
+/// A deadline; nothing here takes longer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A program that is started and ended says a good deal less.
+/// A size limit; a program that is started and stopped writes much less.
 const LINES_MAX: usize = 1000;
 
 /// A running `listless local` and its files.
@@ -45,7 +45,7 @@ impl Local {
             let sender = sender.clone();
             std::thread::spawn(move || {
                 for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                    // Nobody listens any more once the test is over.
+                    // Nothing listens after the test.
                     let _ = sender.send(line);
                 }
             });

@@ -12,7 +12,7 @@ use super::{LISTLESS, announced, listless, signal, text, told};
 
 const FREE: [&str; 4] = ["--admin", "127.0.0.1:0", "--health", "127.0.0.1:0"];
 
-/// What every pod has in its environment; nothing listens there.
+/// Environment variables that every pod has; nothing listens at these addresses.
 const POD: [(&str, &str); 2] =
     [("KUBERNETES_SERVICE_HOST", "127.0.0.1"), ("KUBERNETES_SERVICE_PORT", "1")];
 
@@ -54,7 +54,7 @@ impl Pod {
         fs::read_to_string(self.0.path().join("mirror").join(file)).expect("a file")
     }
 
-    /// Starts it, stops it, and returns what it wrote to its log.
+    /// Starts it, stops it, and returns its log.
     fn run(&self) -> String {
         let mut child = self.command().spawn().expect("the binary runs");
         let line = announced(&mut child);
@@ -79,7 +79,7 @@ fn it_starts_without_an_apiserver_and_mirrors_the_service_account() {
     );
     let bundle = pod.mirrored("ca.crt");
     assert_eq!(certificates(&bundle).len(), 2);
-    // A container that starts again is still trusted by those that read the bundle once.
+    // Clients that read the bundle once still trust a container that restarts.
     assert_eq!(pod.run(), "");
     assert_eq!(pod.mirrored("ca.crt"), bundle);
 }
@@ -133,7 +133,7 @@ fn what_it_needs_and_does_not_find_is_named() {
     for (file, content) in [("token", ""), ("ca.crt", "no certificate")] {
         let before = fs::read(account.join(file)).expect("a file");
         fs::write(account.join(file), content).expect("written");
-        // It does not give up: whoever mends the files need not start the pod anew.
+        // It does not give up: once the files are fixed, it works without a restart of the pod.
         let mut child = pod.command().spawn().expect("the binary runs");
         let mut told = String::new();
         let mut log = BufReader::new(child.stderr.take().expect("a pipe"));
@@ -148,13 +148,13 @@ fn what_it_needs_and_does_not_find_is_named() {
     assert!(!Path::new(&pod.0.path().join("mirror/token")).exists());
 }
 
-/// Addresses that a test must know beforehand: free a moment ago.
+/// Addresses that a test must know in advance; they were free a moment ago.
 fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").to_string()
 }
 
-/// A sidecar with addresses that are known.
+/// A sidecar with known addresses.
 struct Sidecar {
     _pod: Pod,
     supervisor: Child,
@@ -180,7 +180,7 @@ impl Sidecar {
         children.split_whitespace().next()?.parse().ok()
     }
 
-    /// Kills the worker and waits until another is there; clients meanwhile wait for it.
+    /// Kills the worker and waits until another one runs; clients meanwhile wait for it.
     fn crash(&self) {
         let worker = self.worker().expect("a worker");
         let killed = Command::new("kill").args(["-s", "KILL", &worker.to_string()]).status();
@@ -205,10 +205,10 @@ impl Sidecar {
     }
 }
 
-/// A crash is a SIGKILL here.
+/// A crash is a SIGKILL in this test.
 const RESTARTS: &str = "listless_worker_restarts_total{reason=\"killed\"}";
 
-/// Something that is answered without TLS: no way leads there.
+/// A request that is answered without TLS and never forwarded.
 const ELSEWHERE: &str = "CONNECT elsewhere:1 HTTP/1.1\r\nHost: elsewhere:1\r\n\r\n";
 
 #[test]
@@ -247,7 +247,7 @@ fn a_probe_asks_again_for_as_long_as_it_is_told_to() {
     let again = listless(&["probe", "--started", "--within", "10s", "--health", &health]);
     assert!(again.status.success(), "{}", text(&again.stderr));
     answers.join().expect("all three were asked");
-    // Nobody listens there any more.
+    // Nothing listens there any more.
     let nobody = listless(&["probe", "--started", "--within", "20ms", "--health", &health]);
     assert_eq!(nobody.status.code(), Some(1), "{}", text(&nobody.stderr));
 }
@@ -275,7 +275,7 @@ fn a_worker_does_not_outlive_its_supervisor() {
         let stat = fs::read_to_string(format!("/proc/{worker}/stat")).unwrap_or_default();
         stat.is_empty() || stat.contains(") Z ")
     };
-    // It lets go of its sockets only once it has ended: nobody is left to connect to.
+    // It closes its sockets only when it ends. Then nothing accepts connections.
     while !gone() && TcpStream::connect(&sidecar.health).is_ok() {
         std::thread::yield_now();
     }

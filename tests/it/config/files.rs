@@ -1,4 +1,4 @@
-//! The files that are written down: the default one, the examples, the page that explains each key.
+//! The files in the repository: the default one, the examples, the page that explains each key.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The keys of a rule that mean something only when they are written.
+/// The keys of a rule that have a meaning only when they are present.
 const WITHOUT_DEFAULT: [&str; 4] = [
     "cache.rules.namespaces",
     "cache.rules.selectors",
@@ -79,7 +79,7 @@ fn what_is_in_effect_reads_back_as_the_same() {
     }
 }
 
-/// Every key of the schema, such as `cache.rules.start`.
+/// Every key of the schema, for example `cache.rules.start`.
 fn keys(schema: &Value, node: &Value) -> Vec<String> {
     let Some(properties) = node.get("properties").and_then(Value::as_object) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Each case is a wrong file and the whole of what is said about it.
+//! Each case is a wrong file and all of its messages.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! A changed file is taken over while everything runs, and a bad one is not.
+//! A changed file takes effect while everything runs. A bad file does not.
 
 use std::{fs, path::PathBuf, sync::Arc};
 
@@ -85,7 +85,7 @@ fn touching_a_file_without_changing_it_is_no_change() {
     assert_eq!(setup.reloads("success"), "0");
 }
 
-/// A kubelet mounts `config.yaml -> ..data/config.yaml`, and swaps where `..data` leads.
+/// A kubelet mounts `config.yaml -> ..data/config.yaml`, and swaps the target of `..data`.
 #[test]
 #[cfg(unix)]
 fn a_file_swapped_through_a_symbolic_link_is_taken_over() {

@@ -1,4 +1,4 @@
-//! A caller is given only what the apiserver has told or confirmed to that very caller.
+//! A caller receives from memory only what the apiserver sent or confirmed to that same caller.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn what_one_bearer_was_told_is_confirmed_to_another_before_it_is_given() {
     let bob = proxy.bearer(BOB).with("accept", AGGREGATED);
     assert_eq!(ann.get("/apis").await.cache_status(), FETCHED);
     assert_eq!(ann.get("/apis").await.cache_status(), MEMORY);
-    // Its body is not sent again, for the apiserver says to Bob that it is the same.
+    // Its body is not sent again, because the apiserver tells Bob that it is unchanged.
     let first = bob.get("/apis").await;
     assert_eq!((first.status, first.cache_status()), (200, REVALIDATED));
     assert_eq!(first.text(), ann.get("/apis").await.text());

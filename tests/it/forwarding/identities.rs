@@ -1,4 +1,4 @@
-//! Credentials: each request goes out with those it came with, and ours are lent to nobody.
+//! Credentials: each request is forwarded with its own, and nobody else gets Listless's.
 
 use http::Method;
 
@@ -95,7 +95,8 @@ async fn our_own_user_goes_out_in_our_name_and_nobody_else_does() {
     everything(&proxy.anybody()).await;
     everything(&proxy.anybody().with("authorization", "Bearer x")).await;
     let own = proxy.upstream.all().iter().filter(|seen| seen.identity == Identity::Own).count();
-    // All but the two reads and the watch that memory answers; and their reviews.
+    // These are all requests but the two reads and the watch that memory answers, and their
+    // reviews.
     assert_eq!(own, 7 - 3 + proxy.upstream.reviews() - 3);
 }
 

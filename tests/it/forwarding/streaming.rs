@@ -1,4 +1,4 @@
-//! Nothing waits for what is still to come, in either direction, and nothing outlives its client.
+//! Data streams in both directions without waiting, and no request outlives its client.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use tokio::{sync::mpsc, time::timeout};
 
 use crate::harness::{Piece, Setup, TestClient, TestProxy, eventually, pass, piped};
 
-/// An apiserver whose answer the test sends piece by piece; the request's body is left to the test.
+/// An apiserver whose response the test sends in pieces; the test also reads the request's body.
 #[derive(Clone, Default)]
 struct Piping {
     asked: Arc<Mutex<Vec<Request<Body>>>>,
@@ -29,7 +29,7 @@ struct Piping {
 }
 
 impl Piping {
-    /// What the next answer is sent through.
+    /// The sender for the next response.
     fn next_answer(&self) -> mpsc::Sender<Piece> {
         let (sender, body) = piped();
         self.answers.lock().expect("no panic holds it").push(body);
@@ -76,7 +76,7 @@ fn both(proxy: &TestProxy) -> [TestClient; 2] {
     [proxy.client(), proxy.client().over_http2()]
 }
 
-/// The next piece that is not empty.
+/// Returns the next piece that is not empty.
 async fn piece(body: &mut Body) -> Option<Bytes> {
     loop {
         let frame = timeout(Duration::from_secs(600), body.frame()).await.expect("a piece in time");
@@ -164,7 +164,8 @@ async fn a_watch_that_breaks_off_between_two_events_ends_as_watches_do() {
     let event = "{\"type\":\"BOOKMARK\",\"object\":{}}\n";
     let (soon, later) = (Duration::from_millis(5), Duration::from_secs(3));
     for client in both(&proxy) {
-        // Within two seconds clients take a watch that ends without a word for broken (S-WATCH-28).
+        // Clients treat a watch that ends without an event within two seconds as broken
+        // (S-WATCH-28).
         for (told, time, whole) in
             [(event, soon, true), ("", later, true), ("", soon, false), ("{\"ty", later, false)]
         {
@@ -241,7 +242,7 @@ async fn an_answer_nobody_waits_for_any_more_ends_upstream_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_given_up_before_its_answer_is_given_up_upstream_too() {
-    /// Never answers, but notes when it is no longer asked to.
+    /// Never responds, but records when its request is cancelled.
     struct Mute(Arc<AtomicBool>);
     struct Note(Arc<AtomicBool>);
     impl Drop for Note {

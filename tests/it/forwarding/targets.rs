@@ -1,4 +1,4 @@
-//! Request targets in every form HTTP knows, and the methods that go with them.
+//! Request targets in every form of HTTP, and their methods.
 
 use http::Response;
 use listless::body::Body;

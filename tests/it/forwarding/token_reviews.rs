@@ -1,4 +1,5 @@
-//! Reviews of tokens: one that Listless made stands for its user, all others are the apiserver's.
+//! Token reviews: a token that Listless issued stands for its user; the apiserver reviews all
+//! others.
 
 use serde_json::{Value, json};
 
@@ -18,7 +19,7 @@ fn review(token: &str, audiences: &[&str]) -> Value {
     })
 }
 
-/// Answers straight for the user's own token, and through Listless for the token of Listless.
+/// The direct response for the user's own token, and the response through Listless for its token.
 async fn both(proxy: &TestProxy, audiences: &[&str]) -> (Value, Value) {
     let straight =
         proxy.straight_as(OWN_TOKEN).create(REVIEWS, &review(OWN_TOKEN, audiences)).await;

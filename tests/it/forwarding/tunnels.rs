@@ -1,4 +1,4 @@
-//! Connections that stop being HTTP: exec, attach, port-forward.
+//! Connections that switch from HTTP to another protocol: exec, attach, port-forward.
 
 use crate::harness::{
     LOCAL_TOKEN, OWN_TOKEN, RawConnection, STRANGERS_TOKEN, Setup, TcpApiserver, TestProxy,

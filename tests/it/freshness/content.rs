@@ -1,4 +1,5 @@
-//! What a session was shown binds older replicas object by object, and nothing else does.
+//! State that a session was shown sets a floor for each object in older replicas, and for nothing
+//! else.
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ fn is_ours(asked: &Asked) -> bool {
     asked.verb == Verb::Watch && asked.user_agent.starts_with("listless/")
 }
 
-/// A replica that never hears of anything after its list.
+/// A replica that receives no event after its list.
 async fn stalled(path: &str) -> TestProxy {
     let proxy = Setup::default().in_memory();
     proxy.simulator.inject(Fault::always(Effect::StallAfter(0), is_ours));
@@ -83,7 +84,7 @@ async fn a_list_that_cannot_be_read_binds_its_scope() {
     put(&proxy, "web-9", "web");
     let client = proxy.client();
     let table = client.clone().with("accept", TABLE);
-    // Rows without metadata, and a form that nobody reads.
+    // The response has rows without metadata, and a form that Listless does not parse.
     let rows = table.get("/api/v1/namespaces/a/pods?includeObject=None").await;
     assert!(rows.json()["rows"][0]["object"].is_null(), "{}", rows.summary());
     let listed = client.get(SELECTED).await;
@@ -103,13 +104,13 @@ async fn a_list_that_breaks_off_binds_its_scope() {
     assert!(listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
 }
 
-/// A replica that hears of the first of two changes only.
+/// A replica that receives only the first of two events.
 #[tokio::test(start_paused = true)]
 async fn a_list_between_two_states_is_not_given_for_the_later_one() {
     let simulator = populated();
     let proxy = Setup::of(simulator).in_memory();
     let client = proxy.client();
-    // How long an event is in bytes.
+    // The size of an event in bytes.
     let version = put(&proxy, "web-9", "web");
     let path = format!("/api/v1/namespaces/a/pods?watch=1&resourceVersion={}", version - 1);
     let line = proxy.straight().watch(&path).await.next_line().await.expect("an event");
@@ -119,7 +120,7 @@ async fn a_list_between_two_states_is_not_given_for_the_later_one() {
     put(&proxy, "web-9", "web");
     remove(&proxy, "pods", "web-9");
     settle().await;
-    // The form alone makes the apiserver answer; it is a list of the same query.
+    // Only the form causes the forward. It is a list of the same query.
     let table = client.clone().with("accept", TABLE).get(SELECTED).await;
     let listed = client.get(SELECTED).await;
     assert!(listed.version() >= table.version(), "{}", listed.summary());
@@ -154,7 +155,7 @@ async fn what_one_replica_showed_another_shows_too() {
     proxy.warm("/api/v1/pods").await;
     put(&proxy, "web-9", "web");
     settle().await;
-    // No list of the apiserver's shows it: only the wider replica, which heard of it.
+    // No list of the apiserver shows it. Only the wider replica received the event.
     let client = proxy.client();
     let wide = client.get("/api/v1/pods").await;
     assert!(wide.is_hit() && wide.names().contains(&"a/web-9".to_owned()), "{}", wide.summary());

@@ -1,4 +1,4 @@
-//! The levels a rule may ask for beside `session`, and what each still promises.
+//! The levels that a rule may set besides `session`, and the guarantees of each.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn any_answers_with_what_is_there_but_never_goes_back() {
     let listed = client.get(PODS).await;
     assert_eq!(listed.cache_status(), "listless; hit; detail=any");
     assert!(!listed.names().contains(&"a/new".to_owned()), "nothing more was promised");
-    // A newer list was shown: from now on only newer ones are.
+    // A newer list was shown. From now on only newer ones are.
     let shown = client.get("/api/v1/pods?limit=100").await.version();
     let listed = client.get(PODS).await;
     assert!(listed.version() >= shown, "{}", listed.summary());
@@ -45,7 +45,7 @@ async fn any_answers_with_what_is_there_but_never_goes_back() {
 async fn bounded_answers_only_for_so_long_after_a_proof() {
     let proxy = at_level("bounded").await;
     let client = proxy.client();
-    // The first list is consistent, and with it the replica's own one is proven.
+    // The first list is consistent, and it proves the replica's own list.
     client.get(PODS).await;
     client.get(PODS).await;
     let proof = client.get(PODS).await;

@@ -1,5 +1,5 @@
-//! Who writes in protobuf reads its own writes, and who watches in protobuf reads nothing older than
-//! it was told.
+//! Protobuf clients: a writer reads its own writes, and a watcher reads nothing older than its
+//! events.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::harness::{
 const PODS: &str = "/api/v1/namespaces/a/pods";
 const DATABASES: &str = "/api/v1/namespaces/a/pods?labelSelector=app%3Ddb";
 
-/// A proxy whose replica of the pods is told nothing after its list, and what it asks.
+/// A proxy whose replica of the pods receives no events after its list, and its requests.
 async fn deaf() -> (TestProxy, Protobuf) {
     let simulator = populated();
     let protobuf = Protobuf::of(simulator.clone());
     let proxy = Setup::of(simulator).upstream(protobuf.clone()).in_memory();
-    // Clients do not say what they are.
+    // Clients do not identify themselves.
     let of_replicas = |asked: &Asked| asked.verb == Verb::Watch && !asked.user_agent.is_empty();
     proxy.simulator.inject(Fault::always(Effect::StallAfter(0), of_replicas));
     proxy.warm(PODS).await;
@@ -93,7 +93,7 @@ async fn a_watch_in_protobuf_that_cannot_be_read_keeps_memory_from_answering_unt
     assert_eq!(watch.received, protobuf.said());
     drop(watch);
     settle().await;
-    // What it showed is in the next consistent read, which memory has yet to reach.
+    // The next consistent read contains what it showed. Memory has not reached that version yet.
     assert_eq!(client.get(DATABASES).await.detail(), "barred");
     pass(Duration::from_secs(5)).await;
     assert_ne!(client.get(DATABASES).await.detail(), "barred");

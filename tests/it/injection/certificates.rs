@@ -40,7 +40,7 @@ impl TimeProvider for At {
     }
 }
 
-/// A replica and what it shows.
+/// A replica and the certificate it serves.
 struct Replica {
     keeper: Keeper,
     server: tls::Server,
@@ -95,7 +95,7 @@ fn replica(simulator: &Simulator) -> Replica {
     Replica { keeper, server, ready }
 }
 
-/// What the apiserver trusts, for each of its webhooks.
+/// The CA bundle that the apiserver trusts, for each of its webhooks.
 fn published(simulator: &Simulator) -> Vec<String> {
     let key = ObjectKey::new(None, "listless-injector");
     let object = simulator.object(&webhooks(), &key).expect("the configuration");
@@ -108,7 +108,7 @@ fn published(simulator: &Simulator) -> Vec<String> {
     entries.map(of).collect()
 }
 
-/// Whether the apiserver would talk to this replica.
+/// Reports whether the apiserver accepts this replica's certificate.
 async fn is_trusted(simulator: &Simulator, server: &tls::Server, now: SystemTime) -> bool {
     for bundle in published(simulator) {
         let Ok(roots) = tls::roots(bundle.as_bytes()) else { return false };

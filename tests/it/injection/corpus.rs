@@ -1,6 +1,6 @@
-//! Pods as the webhook meets them, each with the patch or the reason that it must come to.
+//! Pods as the webhook receives them, each with its expected patch or its reason to be skipped.
 //!
-//! After a change on purpose: `LISTLESS_UPDATE=1 cargo test --test it injection`, and read the
+//! After an intended change: `LISTLESS_UPDATE=1 cargo test --test it injection`, and read the
 //! difference.
 
 use std::{collections::BTreeSet, path::Path};
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::{applied, files, golden, is_update, read, settings, yaml};
 
-/// At least so many pods; fewer would leave shapes out that are in use.
+/// The minimum number of pods; fewer would leave out shapes that are in use.
 const PODS_MIN: usize = 60;
-/// Reasons that no pod of the corpus can have: it would be no pod.
+/// Reasons that no pod of the corpus can have, because it would not be a pod.
 const WITHOUT_A_POD: [SkipReason; 1] = [SkipReason::Malformed];
 
 fn pods() -> Vec<(String, Value)> {
@@ -26,7 +26,7 @@ fn decided(pod: &Value) -> Result<Patch, Skip> {
     patch(pod, namespace, &settings())
 }
 
-/// What is written beside a pod: the extension, and the text.
+/// The expected file beside a pod: the extension, and the text.
 fn told(decision: &Result<Patch, Skip>) -> (&'static str, String) {
     match decision {
         Ok(patch) => {

@@ -1,4 +1,4 @@
-//! Manifests in, manifests out.
+//! Injection into manifest files.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ fn objects(text: &str) -> Vec<Value> {
     objects.into_iter().filter(|object| !object.is_null()).collect()
 }
 
-/// The objects with every pod patched, without any text.
+/// The objects with every pod patched, compared without their text.
 fn patched(text: &str) -> Vec<Value> {
     let mut objects = objects(text);
     for object in &mut objects {

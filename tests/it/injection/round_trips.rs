@@ -1,4 +1,4 @@
-//! Pods put together at random: injecting twice changes nothing, and undoing it brings them back.
+//! Random pods: a second injection changes nothing, and the removal restores them.
 
 use listless::injector::patch::{Origin, Settings, SkipReason, patch, undo};
 use proptest::{collection::vec, option, prelude::*, sample::select, test_runner::Config};

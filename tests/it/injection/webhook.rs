@@ -1,4 +1,4 @@
-//! `listless injector` as a process, before a simulated apiserver.
+//! `listless injector` as a process, in front of a simulated apiserver.
 
 use std::{
     io::{BufRead, BufReader},
@@ -68,7 +68,7 @@ impl Injector {
                 admin = word(rest);
             }
         }
-        // Nobody reads further; the pipe must not fill.
+        // Nothing reads further. The pipe must not fill.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         let mut line = String::new();
         let out = process.stdout.take().expect("a pipe");
@@ -88,7 +88,8 @@ impl Injector {
         }
     }
 
-    /// What it answers to a request, trusting what the apiserver trusts.
+    /// Returns the response to a request; the client trusts the CA bundle that the apiserver
+    /// trusts.
     async fn asked(&self, head: &str, body: &[u8]) -> String {
         let key = ObjectKey::new(None, NAME);
         let object = self.simulator.object(&GroupResource::new(GROUP, PLURAL), &key);
@@ -104,7 +105,7 @@ impl Injector {
             "{head} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).await.expect("sent");
-        // An answer may come before all was taken.
+        // The response may come before the whole request was read.
         let _early = stream.write_all(body).await;
         let mut answer = Vec::new();
         let _without_farewell = stream.read_to_end(&mut answer).await;

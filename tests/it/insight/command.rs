@@ -31,7 +31,7 @@ async fn the_commands_print_what_the_admin_address_says() {
     let client = proxy.client().with("user-agent", "curl/8.5.0");
     for _ in 0..12 {
         assert_eq!(client.get("/api/v1/pods").await.status, 200);
-        // Sooner is as good: it only has to look like a poll.
+        // A shorter interval is as good: the reads only have to look like a poll.
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let json = listless(&["report", "--admin", &address, "-o", "json"]).await;

@@ -1,4 +1,4 @@
-//! Representations: what is asked for by header, and what of it memory can give.
+//! Representations: requested by header, and the subset that memory can give.
 
 use std::io::Read;
 
@@ -9,7 +9,7 @@ use crate::harness::{Answer, Setup, TestProxy, group_resource, pod, without_vers
 
 const WIDGETS: &str = "/apis/x.io/v1/namespaces/a/widgets";
 
-/// Accept headers, and why they are forwarded; nothing when memory answers.
+/// Accept headers, and the reason of their forward; `None` when memory answers.
 const ACCEPTED: &[(&str, &str)] = &[
     ("application/json", ""),
     ("*/*", ""),
@@ -34,7 +34,7 @@ const ACCEPTED: &[(&str, &str)] = &[
     ("nonsense", "other"),
 ];
 
-/// One hundred pods of 2 kB: more than what is left uncompressed.
+/// One hundred pods of 2 kB: more than the limit below which nothing is compressed.
 async fn large() -> TestProxy {
     let proxy = Setup::default().in_memory();
     for number in 0..100 {
@@ -46,7 +46,7 @@ async fn large() -> TestProxy {
     proxy
 }
 
-/// Decodes one gzip member, which must be all there is.
+/// Decodes one gzip member, and requires that no byte follows it.
 fn unzipped(answer: &Answer) -> String {
     let mut decoder = GzDecoder::new(&answer.body[..]);
     let mut text = String::new();
@@ -104,12 +104,12 @@ async fn metadata_alone_is_the_apiservers_own() {
                     let expected = straight(json).get(path).await;
                     assert_eq!(answer.text(), expected.text(), "{accept} {path}");
                 }
-                // The same path as a whole is not mixed up with it.
+                // The same path as a whole is not confused with it.
                 let whole = proxy.client().get(path).await;
                 assert!(whole.is_hit());
                 assert_eq!(whole.text(), proxy.straight().get(path).await.text());
             }
-            // How an error is laid out, and a conversion that does not fit, are the apiserver's.
+            // The apiserver lays out errors and refused conversions.
             let missing = format!("{collection}/nobody");
             for (accept, path) in [(&one, &*missing), (&one, collection), (&list, &*object)] {
                 let answer = proxy.client().with("accept", accept).get(path).await;
@@ -142,7 +142,7 @@ async fn a_large_list_is_one_gzip_member_for_those_who_name_gzip() {
     let plain = proxy.client().get("/api/v1/pods").await;
     assert!(plain.is_hit() && plain.body.len() > 128 * 1024);
     for accepted in ["gzip", "gzip, deflate", "deflate,gzip"] {
-        // The second answer comes from what was compressed for the first.
+        // The second response reuses the bytes compressed for the first.
         for _ in 0..2 {
             let client = proxy.client().with("accept-encoding", accepted);
             let answer = client.get("/api/v1/pods").await;

@@ -1,4 +1,4 @@
-//! Replicas: what starts one, what it costs, what it covers, what ends it.
+//! Replicas: their start, cost, coverage and end.
 
 use std::time::Duration;
 
@@ -170,7 +170,7 @@ async fn an_eager_replica_is_there_before_the_first_read_and_stays() {
     assert!(proxy.client().get("/api/v1/namespaces/a/pods").await.is_hit());
     pass(Duration::from_secs(20 * 60)).await;
     assert!(proxy.client().get("/api/v1/namespaces/a/pods").await.is_hit());
-    // What no rule matches is never kept.
+    // A resource that no rule matches is never kept.
     assert_eq!(proxy.client().get("/api/v1/namespaces/b/pods").await.detail(), "never-cached");
 }
 

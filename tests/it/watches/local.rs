@@ -1,5 +1,5 @@
-//! Watches from memory: whatever starts them, whatever they select, they tell what the apiserver
-//! tells, at no cost to it; and they end where it would end them.
+//! Watches from memory: with any start and any selector they deliver the apiserver's events, at no
+//! cost to it, and they end where it would end them.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn is_local(watch: &Watch) -> bool {
     status.starts_with("listless; hit;")
 }
 
-/// Everything that is there by now.
+/// Every event that has arrived by now.
 async fn lines(watch: &mut Watch) -> Vec<String> {
     let mut lines = Vec::new();
     while let Ok(Some(line)) = timeout(Duration::from_millis(50), watch.next_line()).await {
@@ -54,7 +54,8 @@ fn put_large(proxy: &TestProxy, number: usize) {
     proxy.simulator.put(&group_resource("pods"), large).expect("a served resource");
 }
 
-/// How long a watch lasts from now on, and whether it told anything; a broken end is a failure.
+/// Returns how long a watch lasts from now on, and whether it delivered anything; a broken end is a
+/// failure.
 async fn lasts(watch: &mut Watch) -> (Duration, Vec<String>) {
     let (started, mut told) = (Instant::now(), Vec::new());
     while let Some(line) = watch.next_line().await {
@@ -63,14 +64,15 @@ async fn lasts(watch: &mut Watch) -> (Duration, Vec<String>) {
     (started.elapsed(), told)
 }
 
-/// One change out of many: pods and widgets come, change what selectors look at, and go.
+/// One random change: pods and widgets are created, change fields that selectors use, and are
+/// deleted.
 fn churn(proxy: &TestProxy, dice: &dyn Fn() -> f64) {
     let pick = |sides: f64| (dice() * sides) as usize;
     let (namespace, number) = (["a", "b"][pick(2.0)], pick(6.0));
     let name = format!("p-{number}");
     let key = ObjectKey::new(Some(namespace), &name);
     let (pods, widgets) = (group_resource("pods"), group_resource("widgets.x.io"));
-    // What is not there cannot be removed, and that is no matter.
+    // Deleting a missing object fails, and that is fine.
     let _ = match pick(8.0) {
         0 => proxy.simulator.remove(&pods, &key),
         1 => proxy.simulator.remove(&widgets, &key),
@@ -102,7 +104,7 @@ const SELECTIONS: &[&str] = &[
     "/apis/x.io/v1/widgets?watch=1&labelSelector=colour+notin+(red,green)",
 ];
 
-/// Whole objects, and metadata alone as metadata informers ask for it and as older clients do.
+/// Whole objects, and metadata alone in the form of metadata informers and of older clients.
 const REPRESENTATIONS: [&str; 3] = [
     "application/json",
     "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
@@ -130,7 +132,7 @@ async fn every_selection_from_every_start_is_told_what_the_apiserver_tells() {
         let since = [client.get(PODS).await.version(), client.get(WIDGETS).await.version()];
         let mut pairs = Vec::new();
         for round in 0..STARTS.len() {
-            // What an informer has in hand: the version of a list.
+            // An informer has the version of a list.
             let now = [client.get(PODS).await.version(), client.get(WIDGETS).await.version()];
             for (index, selection) in SELECTIONS.iter().enumerate() {
                 let start = STARTS[(index + round) % STARTS.len()];
@@ -239,7 +241,7 @@ async fn bookmarks_come_each_minute_and_before_the_end_as_the_apiserver_prints_t
     }
     assert_eq!(started.elapsed().as_secs(), 150);
     assert_eq!(at, [60, 120, 148]);
-    // By now the replica has seen one of the apiserver's.
+    // By now the replica has received one of the apiserver's.
     let mut straight = proxy.straight().watch(&path.replace("150", "62")).await;
     let mut expected = straight.next_line().await;
     while !expected.as_ref().expect("a bookmark").starts_with(b"{\"type\":\"BOOKMARK\"") {
@@ -305,7 +307,7 @@ async fn a_relist_ends_a_watch_and_what_happened_meanwhile_is_the_apiservers_to_
     let (lasted, told) = lasts(&mut spoken).await;
     assert_eq!(told, Vec::<String>::new());
     assert!(lasted < Duration::from_secs(60), "{lasted:?}");
-    // Nobody who was told nothing was sent away within two seconds.
+    // No client without events lost its watch within two seconds.
     let (_, told) = lasts(&mut silent).await;
     assert_eq!(told.len(), 1, "{told:?}");
     lasts(&mut selective).await;
@@ -338,7 +340,7 @@ async fn a_watch_keeps_its_replica_and_ends_with_it() {
     pass(Duration::from_secs(25 * 60)).await;
     assert_eq!(proxy.replicas().len(), 1);
     assert!(proxy.client().get(PODS).await.is_hit());
-    // More than all memory there is: the replica is dropped.
+    // This is more than the whole memory limit: the replica is dropped.
     proxy.configure("cache: {memoryLimit: 1Mi}\n");
     for number in 0..30 {
         put_large(&proxy, number);
@@ -414,7 +416,7 @@ async fn what_a_watch_showed_no_later_read_is_older_than() {
     put(&proxy, "web-9", "web");
     let version = proxy.simulator.revision();
     assert_eq!(watch.next().await.expect("an event").1, "web-9");
-    // Memory cannot print this one, so it is forwarded, not older than what was seen.
+    // Memory cannot print this one. It is forwarded, and is not older than the state shown before.
     let yaml = client.with("accept", "application/yaml");
     yaml.get(PODS).await;
     let target = format!("{PODS}?resourceVersion={version}&resourceVersionMatch=NotOlderThan");
@@ -463,7 +465,7 @@ async fn metadata_that_memory_cannot_print_ends_a_watch_and_the_next_is_the_apis
     let status = watch.head.headers["cache-status"].to_str().expect("a text");
     assert_eq!(status, "listless; fwd=vary-miss; detail=partial-object-metadata");
     assert!(lasts(&mut watch).await.1.iter().any(|line| line.contains("\"odd\"")));
-    // Whole objects are none the worse for it.
+    // Watches of whole objects are unaffected.
     assert!(is_local(&proxy.client().watch(&path).await));
 }
 
@@ -486,7 +488,8 @@ async fn a_watch_that_memory_cannot_answer_just_now_comes_back_to_it_within_a_mi
     }
     assert_eq!(begun.elapsed().as_secs(), 60);
     assert!(is_local(&client.watch(&path.replace("1010", &version)).await));
-    // Who says itself that it ends soon, or would not know where to go on, is passed on as it is.
+    // A watch that sets its own short timeout, or could not continue afterwards, is forwarded
+    // unchanged.
     let plain = format!("{PODS}?resourceVersion=1010&watch=1&timeoutSeconds=400");
     for path in [format!("{path}&timeoutSeconds=9"), plain] {
         client.watch(&path).await;

@@ -32,7 +32,7 @@ impl Socket {
         Self(TokioIo::new(hyper::upgrade::on(response).await.expect("a switched connection")))
     }
 
-    /// The next message; nothing at the end.
+    /// The next message; `None` at the end.
     async fn next(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut head = [0; 2];
         timeout(Duration::from_secs(3600), self.0.read_exact(&mut head)).await.ok()?.ok()?;
