@@ -1,4 +1,4 @@
-//! What Helm makes of the chart without a cluster: linted, rendered for every version, refused.
+//! Helm's output for the chart without a cluster: linted, rendered for every version, refused.
 
 use std::fs;
 
@@ -6,12 +6,12 @@ use super::helm::{Helm, Major};
 use super::objects::read;
 use super::{EXAMPLES, NAMESPACE, RELEASE, chart, example, repository};
 
-/// From the oldest the chart takes to the newest the suites know.
+/// The oldest version that the chart supports, up to the newest of the suites.
 const VERSIONS: std::ops::RangeInclusive<u8> = 29..=36;
-/// The version the written files are rendered for.
+/// The version that the golden files are rendered for.
 const WRITTEN: &str = "1.33.0";
 
-/// Values that are wrong, and what the refusal must name.
+/// Wrong values, and the part that the error message must name.
 const WRONG: &[(&str, &[&str])] = &[
     ("injectr.enabled=true", &["injectr", "not allowed"]),
     ("injector.replica=2", &["/injector", "replica", "not allowed"]),
@@ -142,7 +142,7 @@ fn objects(text: &str) -> Vec<String> {
     found
 }
 
-/// What `helm template` prints.
+/// The output of `helm template`.
 pub fn render(helm: &Helm, name: &str, version: &str) -> String {
     let chart = chart();
     let values = example(name);
