@@ -1,8 +1,8 @@
-//! Unmodified clients of six languages follow objects through Listless, through faults and all.
+//! Unmodified clients of six languages follow objects through Listless, with and without faults.
 //!
-//! Each program runs twice at a time, straight and through `listless local`, while objects change.
-//! In the end every copy it keeps must equal the truth, and through Listless it may have complained
-//! of nothing it did not complain of straight.
+//! Each program runs twice at a time, directly and through `listless local`, while objects change.
+//! In the end every copy it keeps must equal the real state. Through Listless it may report only
+//! those errors that it also reports without it.
 
 mod churn;
 pub mod clients;
