@@ -162,7 +162,7 @@ async fn two_replicas_serve_one_webhook_through_changes_of_its_authority() {
 pub(crate) struct Stage {
     pub(crate) plane: ControlPlane,
     pub(crate) admin: Client,
-    /// Of the injector.
+    /// The kubeconfig of the injector.
     pub(crate) kubeconfig: std::path::PathBuf,
 }
 

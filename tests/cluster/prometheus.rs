@@ -29,7 +29,7 @@ const MIXIN: &str = "LISTLESS_MIXIN";
 const RECOVERY: &str = "LISTLESS_RECOVERY_SECONDS";
 
 const POLL_PERIOD: Duration = Duration::from_millis(500);
-/// The interval of reads that do not fit into memory; the second read starts a replica.
+/// The number of reads that do not fit into memory; the second starts a replica.
 const POLLS_WITHOUT_ROOM: u32 = 5;
 /// 200 pods, of 9 KB each.
 const NO_ROOM_FOR: &str = "labelSelector=poller%20in%20(0,1,2,3)";

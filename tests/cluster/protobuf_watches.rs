@@ -22,7 +22,7 @@ use crate::unmodified::stage::{Fault, Scene, Stage};
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const NAMESPACE: &str = "protobuf-watches";
 
-/// The number of pods that come and go, and the number of writes of each.
+/// The number of pods that come and go, and the number of writes to any of them.
 const PODS: u32 = 12;
 const WRITES: u32 = 400;
 const PERIOD: Duration = Duration::from_millis(15);

@@ -38,7 +38,7 @@ const UNCLAIMED: &[(&str, &str)] = &[
     ("Impersonate-", "nobody is impersonated"),
     ("{before}&resourceVersionMatch=Exact", "the copy has no history"),
     ("{after}&resourceVersionMatch=Exact", EXACT_AFTER),
-    // With a limit, a version is meant exactly.
+    // A version with a limit is exact.
     ("{after}&limit", EXACT_AFTER),
     ("{before}&limit", "the copy has no history"),
     ("app=%00", "the shared parser of selectors takes NUL for a character, not for the end"),

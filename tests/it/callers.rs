@@ -13,7 +13,7 @@ use crate::harness::{Setup, TestProxy, settle};
 const ANN: &str = "anns-token";
 /// May read pods in the namespace `a`, and nothing else.
 const BOB: &str = "bobs-token";
-/// Is authenticated, and has no rights.
+/// Is authenticated and has no rights.
 const EVE: &str = "eves-token";
 
 const PODS: &str = "/api/v1/pods";

@@ -32,7 +32,7 @@ pub fn viewer(namespace: &str) -> Value {
 
 /// A container of the workload.
 pub fn container(name: &str, role: &str, environment: &[(&str, &str)]) -> Value {
-    // Of two entries with the same name the last counts.
+    // The last of two entries with the same name counts.
     let all = std::iter::once(&("LISTED", FLEET)).chain(environment);
     let env: Vec<_> = all.map(|(name, value)| json!({"name": name, "value": value})).collect();
     json!({"name": name, "image": WORKLOAD, "args": [role], "env": env})

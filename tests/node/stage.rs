@@ -13,7 +13,7 @@ use crate::kube::{Kube, LIMIT, name, until};
 use crate::node::Node;
 use crate::table::Table;
 
-/// The path where the workload reports its results.
+/// The port where the workload reports its results.
 pub const SEEN_PORT: u16 = 8080;
 /// The error text of Go for a connection to a port where nothing listens.
 const REFUSED: &str = "connection refused";
@@ -73,7 +73,7 @@ pub struct Sidecar {
 // === impl Stage ===
 
 impl<'a> Stage<'a> {
-    /// With a node that is up.
+    /// Creates it with a node that is up.
     pub fn set(node: &'a Node, artifacts: &'a Artifacts, table: Table) -> Result<Self> {
         Ok(Self { node, kube: Kube::new(node, artifacts)?, artifacts, table })
     }

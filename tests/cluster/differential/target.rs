@@ -6,7 +6,7 @@ use super::case::Caller;
 use crate::rig::client::{Answer, Client, Protocol, Request, Server};
 use crate::rig::control_plane::User;
 
-/// Reports whether a target is a cache that must describe its decision.
+/// The kind of a target: a cache must describe its decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An apiserver, real or simulated: no `Cache-Status`.

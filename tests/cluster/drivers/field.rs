@@ -18,8 +18,8 @@ pub const RINGS: &str = "rings";
 pub const SETS: &str = "sets";
 
 const RING_COUNT: u32 = 2000;
-/// The share of config maps with a pod, one in forty. A LIST of all their pods then costs 1.30
-/// little enough: a round ends before the next begins.
+/// One config map in forty has a pod. Each LIST then costs 1.30 little enough: a round ends before
+/// the next begins.
 const RINGS_PER_POD: u32 = 40;
 const SET_COUNT: u32 = 500;
 const WRITES_AT_ONCE: usize = 24;

@@ -28,9 +28,9 @@ pub struct Requests {
 /// Processor time, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpu {
-    /// Of the apiserver.
+    /// Time of the apiserver.
     pub apiserver: f64,
-    /// Of etcd.
+    /// Time of etcd.
     pub etcd: f64,
 }
 

@@ -8,7 +8,8 @@ use super::workload::Workload;
 use crate::rig::control_plane::{ControlPlane, RequestCounts};
 use crate::rig::proxy_process::ProxyProcess;
 
-/// The operations in a window of a driver that never pauses; one more makes no difference.
+/// The limit on attempts. A driver that never pauses makes so many operations in a window that one
+/// more makes no difference.
 const ATTEMPTS_MAX: u64 = 20;
 
 /// The counts of every party.

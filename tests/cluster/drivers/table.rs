@@ -12,7 +12,7 @@ const LEFT_OVER_MAX: f64 = 0.02;
 const OWN_READS_MAX: f64 = 3.0;
 /// The discovery documents that kubectl reads,
 const DOCUMENTS: f64 = 2.0;
-/// and the number of requests that confirm them.
+/// and the interval of the requests that confirm them.
 const CONFIRMED_SECONDS: f64 = 10.0;
 /// The tolerated difference between predicted and real savings.
 const PREDICTION_TOLERANCE: f64 = 0.05;

@@ -16,7 +16,7 @@ pub struct Tally {
     pub period_seconds: f64,
     /// The median deviation from it, as a share of it.
     pub jitter: f64,
-    /// What failed.
+    /// The failures.
     pub errors: Vec<String>,
 }
 

@@ -42,7 +42,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// The time that a watch may be silent before the informer checks the other actors.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The time after which a silent connection is closed: bookmarks come each minute.
+/// The number of silent waits after which a connection is closed: bookmarks come each minute.
 const SILENCES_MAX: u32 = 80;
 
 // === impl Informer ===

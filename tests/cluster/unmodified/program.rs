@@ -37,7 +37,7 @@ pub enum Following {
     Reflectors(Reflectors),
 }
 
-/// How to start a program.
+/// The start command of a program.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Its name in messages.

@@ -20,7 +20,7 @@ const DOCUMENTS: [(&str, &str); 5] = [
     ("/openapi/v3", ""),
 ];
 
-/// Polls this many times through the proxy and directly.
+/// The interval of the polls through the proxy and directly.
 const STEP: Duration = Duration::from_millis(300);
 
 fn things() -> ResourceType {

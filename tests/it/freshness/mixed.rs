@@ -31,7 +31,7 @@ const COVERED: [Reader; 9] = [
     Reader::json("/api/v1/namespaces/bank/pods?labelSelector=app+in+%28web%2Cdb%29"),
 ];
 
-/// A reader that only the apiserver can answer: whole, and in pages.
+/// Readers that only the apiserver can answer: whole, and in pages.
 const FORWARDED: [Reader; 2] = [
     Reader { path: "/api/v1/namespaces/shop/pods?limit=500", accept: TABLE },
     Reader { path: "/api/v1/pods?limit=7", accept: TABLE },

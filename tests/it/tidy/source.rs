@@ -14,7 +14,7 @@ pub(crate) struct Source {
     pub(crate) product: String,
     /// Every string literal outside tests, with its line.
     pub(crate) strings: Vec<(usize, String)>,
-    /// Where each line starts; the same in `text`, `code` and `product`.
+    /// The offset where each line starts; the same in `text`, `code` and `product`.
     starts: Vec<usize>,
 }
 

@@ -34,11 +34,11 @@ pub async fn a_sidecar_costs_little(stage: &mut Stage<'_>) -> Result<()> {
 /// The containers of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// With its program alone.
+    /// The program alone.
     Alone,
-    /// With an idle sidecar, without a startup probe.
+    /// The program and an idle sidecar, without a startup probe.
     BesideNothing,
-    /// With the sidecar of Listless.
+    /// The program and the sidecar of Listless.
     BesideListless,
 }
 

@@ -16,7 +16,7 @@ type Measured struct {
 	Items       int    `json:"items"`
 	ContentType string `json:"contentType"`
 	CacheStatus string `json:"cacheStatus"`
-	// Of each list.
+	// The cost of each list.
 	CPUMicros  int64 `json:"cpuMicros"`
 	WallMicros int64 `json:"wallMicros"`
 }
