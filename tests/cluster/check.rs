@@ -90,12 +90,12 @@ async fn finds_nothing_wrong(version: Version) {
 }
 
 #[tokio::test]
-async fn check_tells_a_working_injector_from_each_broken_one_on_1_36() {
+async fn check_distinguishes_a_working_injector_from_each_broken_one_on_1_36() {
     tells_broken_injectors(Version::V1_36).await;
 }
 
 #[tokio::test]
-async fn check_tells_a_working_injector_from_each_broken_one_on_1_30() {
+async fn check_distinguishes_a_working_injector_from_each_broken_one_on_1_30() {
     tells_broken_injectors(Version::V1_30).await;
 }
 

@@ -50,22 +50,22 @@ struct Seen {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_definition_is_seen_through_listless_as_soon_as_straight_on_1_36() {
+async fn a_new_definition_is_seen_through_listless_as_soon_as_directly_on_1_36() {
     definitions_come_and_go(Version::V1_36).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_definition_is_seen_through_listless_as_soon_as_straight_on_1_30() {
+async fn a_new_definition_is_seen_through_listless_as_soon_as_directly_on_1_30() {
     definitions_come_and_go(Version::V1_30).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_api_service_is_seen_through_listless_as_soon_as_straight_on_1_36() {
+async fn a_new_api_service_is_seen_through_listless_as_soon_as_directly_on_1_36() {
     api_services_come_and_go(Version::V1_36).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_api_service_is_seen_through_listless_as_soon_as_straight_on_1_30() {
+async fn a_new_api_service_is_seen_through_listless_as_soon_as_directly_on_1_30() {
     api_services_come_and_go(Version::V1_30).await;
 }
 

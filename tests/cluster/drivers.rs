@@ -25,7 +25,7 @@ use driver::Programs;
 use table::Table;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn drivers_are_spared_foretold_and_named_on_1_36_and_on_1_30() {
+async fn drivers_cost_less_as_predicted_and_are_reported_on_1_36_and_on_1_30() {
     let versions = [Version::V1_36, Version::V1_30];
     if !versions.into_iter().all(available) {
         return;

@@ -58,12 +58,12 @@ cache:
 type Truth = BTreeMap<String, String>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_informers_cost_one_watch_and_are_right_after_restarts_on_1_36() {
+async fn a_hundred_informers_cost_one_watch_and_are_correct_after_restarts_on_1_36() {
     informers(Version::V1_36).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_informers_cost_one_watch_and_are_right_after_restarts_on_1_30() {
+async fn a_hundred_informers_cost_one_watch_and_are_correct_after_restarts_on_1_30() {
     informers(Version::V1_30).await;
 }
 

@@ -26,16 +26,16 @@ const KNOWN_LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(250);
 
 #[tokio::test]
-async fn the_webhook_puts_sidecars_into_pods_on_1_36() {
-    puts_sidecars_into_pods(Version::V1_36).await;
+async fn the_webhook_injects_sidecars_into_pods_on_1_36() {
+    injects_sidecars_into_pods(Version::V1_36).await;
 }
 
 #[tokio::test]
-async fn the_webhook_puts_sidecars_into_pods_on_1_30() {
-    puts_sidecars_into_pods(Version::V1_30).await;
+async fn the_webhook_injects_sidecars_into_pods_on_1_30() {
+    injects_sidecars_into_pods(Version::V1_30).await;
 }
 
-async fn puts_sidecars_into_pods(version: Version) {
+async fn injects_sidecars_into_pods(version: Version) {
     if !available(version) {
         return;
     }

@@ -91,12 +91,12 @@ fn blocks(page: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_page_of_local_is_true_word_by_word_on_1_36() {
+async fn every_command_of_the_install_page_works_on_1_36() {
     is_true(Version::V1_36).await;
 }
 
 #[tokio::test]
-async fn the_page_of_local_is_true_word_by_word_on_1_30() {
+async fn every_command_of_the_install_page_works_on_1_30() {
     is_true(Version::V1_30).await;
 }
 

@@ -96,12 +96,12 @@ struct Measured {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unlike_readers_of_one_session_are_answered_from_memory_on_1_36() {
+async fn mixed_readers_of_one_session_are_answered_from_memory_on_1_36() {
     every_session(Version::V1_36).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unlike_readers_of_one_session_are_answered_from_memory_on_1_30() {
+async fn mixed_readers_of_one_session_are_answered_from_memory_on_1_30() {
     every_session(Version::V1_30).await;
 }
 

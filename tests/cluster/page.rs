@@ -39,7 +39,7 @@ const VISIT_LIMIT: Duration = Duration::from_secs(900);
 const START_LIMIT: Duration = Duration::from_secs(180);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_real_browser_finds_nothing_wrong_with_the_page() {
+async fn a_real_browser_finds_no_fault_of_the_page() {
     let Some(program) = visitor() else { return };
     let demo = Demo::start().await.expect("a demo");
     let folder = work_folder().join("page");

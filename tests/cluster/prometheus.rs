@@ -221,7 +221,7 @@ async fn all_panels_give_values(prometheus: &Prometheus) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_apiservers_error_budget_burns_straight_and_not_through_listless() {
+async fn the_apiservers_error_budget_burns_directly_and_not_through_listless() {
     if !tools() {
         return;
     }

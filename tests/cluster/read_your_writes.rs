@@ -29,7 +29,7 @@ const ITERATIONS: u32 = 1000;
 const ITERATIONS_VARIABLE: &str = "LISTLESS_RYW_ITERATIONS";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_read_misses_a_write_straight_on_1_36() {
+async fn no_read_misses_a_write_directly_on_1_36() {
     rust_loops_straight(Version::V1_36).await;
 }
 
@@ -44,7 +44,7 @@ async fn no_read_misses_a_write_through_listless_on_1_30() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_go_reads_its_writes_straight_on_1_36() {
+async fn client_go_reads_its_writes_directly_on_1_36() {
     client_go(Version::V1_36, Route::Straight).await;
 }
 

@@ -60,7 +60,7 @@ const WAYS: [Way; 4] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_takes_protobuf_and_json_is_answered_in_json_at_no_cost_to_the_apiserver() {
+async fn a_client_that_accepts_protobuf_and_json_gets_json_at_no_cost_to_the_apiserver() {
     let program = match ClientProgram::ClientGo.build().expect("a build that works") {
         Built::Here(program) => program,
         Built::Impossible(reason) => return skipped("the client-go program", &reason),

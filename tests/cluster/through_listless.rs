@@ -51,16 +51,16 @@ async fn every_read_of_every_user_through_a_gateway_equals_the_apiservers() {
 }
 
 #[tokio::test]
-async fn observing_changes_no_answer_and_finds_no_difference_on_1_36() {
-    observing_changes_no_answer(Version::V1_36).await;
+async fn observe_mode_changes_no_response_and_finds_no_difference_on_1_36() {
+    observe_mode_changes_no_response(Version::V1_36).await;
 }
 
 #[tokio::test]
-async fn observing_changes_no_answer_and_finds_no_difference_on_1_30() {
-    observing_changes_no_answer(Version::V1_30).await;
+async fn observe_mode_changes_no_response_and_finds_no_difference_on_1_30() {
+    observe_mode_changes_no_response(Version::V1_30).await;
 }
 
-async fn observing_changes_no_answer(version: Version) {
+async fn observe_mode_changes_no_response(version: Version) {
     let Some(cluster) = Cluster::take(version).await else { return };
     let kubeconfig = cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig");
     let proxy = ProxyProcess::start(&kubeconfig, Some(OBSERVING)).await.expect("a proxy");

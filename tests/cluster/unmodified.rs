@@ -83,7 +83,7 @@ async fn a_controller_runtime_manager_follows_from_memory_through_a_cut_and_a_re
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kubectl_says_through_listless_what_it_says_straight() {
+async fn kubectl_prints_the_same_through_listless_and_directly() {
     let Some(program) = clients::kubectl() else { return };
     let Some(stage) = Stage::take(Version::V1_36).await else { return };
     let scene = stage.scene("kubectl-b").await.expect("a scene");

@@ -74,17 +74,17 @@ struct Watch {
 }
 
 #[tokio::test]
-async fn watches_through_listless_tell_what_the_apiserver_tells_on_1_36() {
+async fn watches_through_listless_equal_the_apiservers_on_1_36() {
     watches_tell_the_same(Version::V1_36).await;
 }
 
 #[tokio::test]
-async fn watches_through_listless_tell_what_the_apiserver_tells_on_1_30() {
+async fn watches_through_listless_equal_the_apiservers_on_1_30() {
     watches_tell_the_same(Version::V1_30).await;
 }
 
 #[tokio::test]
-async fn a_websocket_through_listless_carries_what_the_apiservers_carries() {
+async fn a_websocket_through_listless_equals_the_apiservers() {
     let Some(cluster) = Cluster::take(Version::V1_36).await else { return };
     let plane = cluster.plane();
     let kubeconfig = plane.kubeconfig(User::Admin).expect("a kubeconfig");

@@ -53,7 +53,7 @@ mod url {
 }
 
 #[tokio::test]
-async fn the_status_tells_mode_readiness_and_what_is_saved() {
+async fn the_status_shows_mode_readiness_and_savings() {
     let proxy = Setup::default().in_memory();
     let admin = proxy.admin().await;
     let fresh = admin.get("/api/v1/status").await.json();
@@ -88,7 +88,7 @@ async fn the_status_tells_mode_readiness_and_what_is_saved() {
 }
 
 #[tokio::test]
-async fn an_explanation_tells_what_would_happen_now_and_starts_nothing() {
+async fn an_explanation_predicts_the_outcome_and_starts_no_replica() {
     let proxy = Setup::default().in_memory();
     let admin = proxy.admin().await;
     for _ in 0..5 {
@@ -127,7 +127,7 @@ async fn an_explanation_does_not_keep_a_replica_alive() {
 }
 
 #[tokio::test]
-async fn a_bad_question_is_answered_with_what_is_wrong() {
+async fn a_bad_query_gets_a_message_with_its_error() {
     let admin = Setup::default().in_memory().admin().await;
     for (query, problem) in [
         ("", "url: required"),
@@ -179,7 +179,7 @@ async fn the_timeline_counts_every_request_and_marks_what_goes_wrong() {
 }
 
 #[tokio::test]
-async fn the_timeline_marks_a_replica_that_listed_anew() {
+async fn the_timeline_marks_a_relist() {
     let proxy = Setup::default().in_memory();
     let admin = proxy.admin().await;
     proxy.warm(PODS).await;
@@ -223,7 +223,7 @@ async fn until(
 }
 
 #[tokio::test]
-async fn only_addresses_localhost_and_given_names_are_answered() {
+async fn only_ip_addresses_localhost_and_configured_hosts_are_answered() {
     let proxy = Setup::default().in_memory();
     let admin = proxy.admin().await;
     let rebound = admin.with("host", "listless.evil.example:7444");
@@ -242,7 +242,7 @@ async fn only_addresses_localhost_and_given_names_are_answered() {
 }
 
 #[tokio::test]
-async fn no_other_site_may_read_and_nobody_may_write() {
+async fn other_sites_may_not_read_and_nobody_may_write() {
     let proxy = Setup::default().in_memory();
     let admin = proxy.admin().await.with("origin", "https://evil.example");
     let paths = DATA.iter().filter(|path| !path.contains("events"));
@@ -264,7 +264,7 @@ async fn no_other_site_may_read_and_nobody_may_write() {
 }
 
 #[tokio::test]
-async fn the_page_is_whole_and_may_load_nothing_but_itself() {
+async fn the_page_loads_nothing_from_elsewhere() {
     let admin = Setup::default().in_memory().admin().await;
     for (path, media) in
         [("/", "text/html"), ("/page.css", "text/css"), ("/page.js", "text/javascript")]

@@ -148,7 +148,7 @@ fn the_rules_and_the_dashboard_are_those_of_the_repository() {
 }
 
 #[test]
-fn every_rendered_command_line_is_one_the_program_takes() {
+fn the_program_accepts_every_rendered_command_line() {
     let help = run(&["--help".to_owned()]).1;
     let lines = command_lines();
     assert!(lines.len() >= 4, "{lines:?}");
@@ -165,7 +165,7 @@ fn every_rendered_command_line_is_one_the_program_takes() {
 }
 
 #[test]
-fn every_rendered_configuration_is_a_good_one() {
+fn every_rendered_configuration_is_valid() {
     let mut checked = 0;
     for object in rendered() {
         let Some(text) = object["data"]["proxy.yaml"].as_str() else { continue };

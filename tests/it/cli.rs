@@ -52,7 +52,7 @@ fn explain_names_the_method_to_use_for_a_verb() {
 }
 
 #[test]
-fn answers_go_to_standard_output_and_nothing_else_does() {
+fn only_results_go_to_standard_output() {
     let default = listless(&["config", "default"]);
     assert_eq!((default.status.code(), text(&default.stderr)), (Some(0), ""));
     let file = fs::read_to_string(repository("config/default.yaml")).expect("the file");
@@ -73,7 +73,7 @@ fn answers_go_to_standard_output_and_nothing_else_does() {
 }
 
 #[test]
-fn wrong_use_ends_with_2_and_says_where() {
+fn wrong_usage_exits_with_2_and_names_the_argument() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("c.yaml");
     fs::write(&file, "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\nmoed: x\n")
@@ -108,7 +108,7 @@ fn wrong_use_ends_with_2_and_says_where() {
 }
 
 #[test]
-fn failures_end_with_1_on_one_line() {
+fn failures_exit_with_1_and_one_line() {
     let output = listless(&[
         "--log",
         "off",
@@ -157,7 +157,7 @@ fn signal(child: &Child, name: &str) {
 
 #[test]
 #[cfg(unix)]
-fn local_announces_itself_in_one_line_and_ends_well_on_either_signal() {
+fn local_prints_one_ready_line_and_exits_with_0_on_either_signal() {
     for name in ["TERM", "INT"] {
         let directory = tempfile::tempdir().expect("a directory");
         let mut child = local(directory.path());
@@ -207,7 +207,7 @@ fn told(line: &str, request: &str) -> String {
 
 #[test]
 #[cfg(unix)]
-fn local_is_an_http_proxy_to_the_contexts_server_and_nowhere_else() {
+fn local_is_an_http_proxy_only_to_the_contexts_server() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut child = local(directory.path());
     let line = announced(&mut child);

@@ -60,7 +60,7 @@ async fn all(reads: Vec<JoinHandle<Answer>>) -> Vec<Answer> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_reads_at_once_cost_two_requests_and_agree() {
+async fn many_concurrent_reads_cost_two_requests_and_agree() {
     let proxy = distant();
     let client = proxy.client();
     let answers = all((0..30).map(|_| read(&client, PODS)).collect()).await;
@@ -75,7 +75,7 @@ async fn many_reads_at_once_cost_two_requests_and_agree() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_memory_cannot_lay_out_is_asked_for_together() {
+async fn reads_that_memory_cannot_answer_share_a_request() {
     const INDENTED: &str = "/api/v1/pods?pretty=true";
     let proxy = Setup::default().in_memory();
     proxy.warm(PODS).await;
@@ -142,7 +142,7 @@ async fn only_identical_reads_of_the_same_caller_share() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_strangers_and_writers_ask_is_never_shared() {
+async fn requests_of_unauthenticated_callers_and_writes_are_never_shared() {
     let proxy = distant();
     let stranger = proxy.anybody().with("authorization", &format!("Bearer {STRANGERS_TOKEN}"));
     all((0..5).map(|_| read(&stranger, PODS)).collect()).await;
@@ -156,7 +156,7 @@ async fn what_strangers_and_writers_ask_is_never_shared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_are_shared_too_and_nobody_waits_for_ever() {
+async fn errors_are_shared_and_no_reader_waits_forever() {
     let proxy = distant();
     let refused = Effect::Answer { code: 429, retry_after_secs: Some(3) };
     proxy.simulator.inject(Fault::next(2, refused, |asked| asked.verb == Verb::List));
@@ -180,7 +180,7 @@ async fn errors_are_shared_too_and_nobody_waits_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_goes_away_does_not_take_the_others_with_it() {
+async fn a_reader_that_disconnects_does_not_fail_the_others() {
     let proxy = distant();
     let client = proxy.client();
     let first = read(&client, PODS);

@@ -89,7 +89,7 @@ async fn follow(proxy: &TestProxy) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn documents_are_given_again_byte_for_byte_while_they_hold() {
+async fn unchanged_documents_are_served_from_memory_byte_for_byte() {
     let proxy = Setup::default().in_memory();
     follow(&proxy).await;
     for (path, accept) in DOCUMENTS {
@@ -126,7 +126,7 @@ async fn a_document_is_confirmed_again_after_ten_seconds_and_then_not_sent_again
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_has_a_document_is_told_so_in_the_apiservers_words() {
+async fn a_client_with_a_current_document_gets_the_apiservers_304() {
     let proxy = Setup::default().in_memory();
     follow(&proxy).await;
     for (path, accept) in [("/apis", AGGREGATED), ("/openapi/v2", ""), ("/openapi/v3", "")] {
@@ -151,7 +151,7 @@ async fn a_client_that_has_a_document_is_told_so_in_the_apiservers_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_document_asked_for_by_its_hash_is_redirected_once_it_is_another() {
+async fn a_document_requested_by_an_old_hash_is_redirected() {
     let proxy = Setup::default().in_memory();
     follow(&proxy).await;
     let client = proxy.client();
@@ -171,7 +171,7 @@ async fn a_document_asked_for_by_its_hash_is_redirected_once_it_is_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_oddly_or_changes_unseen_is_passed_on() {
+async fn unusual_requests_and_unwatched_documents_are_forwarded() {
     let proxy = Setup::default().in_memory();
     follow(&proxy).await;
     let client = proxy.client();
@@ -197,7 +197,7 @@ async fn what_is_asked_oddly_or_changes_unseen_is_passed_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_who_ask_at_once_cost_two_requests() {
+async fn many_concurrent_document_requests_cost_two() {
     let proxy = Setup::default().in_memory();
     let slow = Effect::Delay(Duration::from_secs(1));
     proxy.simulator.inject(Fault::always(slow, |asked| asked.path_and_query == "/openapi/v2"));
@@ -217,7 +217,7 @@ async fn many_who_ask_at_once_cost_two_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_document_is_handed_on_as_it_comes_and_kept_only_whole() {
+async fn a_document_is_streamed_and_cached_only_when_complete() {
     const PATH: &str = "/openapi/v2";
     let proxy = Setup::default().in_memory();
     follow(&proxy).await;
@@ -237,7 +237,7 @@ async fn a_document_is_handed_on_as_it_comes_and_kept_only_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_are_passed_on_and_not_kept() {
+async fn errors_are_forwarded_and_not_cached() {
     let proxy = Setup::default().in_memory();
     follow(&proxy).await;
     let client = proxy.client();
@@ -263,7 +263,7 @@ async fn errors_are_passed_on_and_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_kept_or_followed_where_the_configuration_says_so() {
+async fn no_document_is_cached_or_watched_where_the_configuration_disables_it() {
     let proxy = Setup::default().config("discovery: {cache: false}\n").in_memory();
     let client = proxy.client();
     for _ in 0..3 {
@@ -277,7 +277,7 @@ async fn nothing_is_kept_or_followed_where_the_configuration_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn observing_gives_nothing_from_memory_and_foresees_what_enforcing_would_give() {
+async fn observe_mode_forwards_documents_and_predicts_the_hits_of_enforce() {
     let enforcing = Setup::default().in_memory();
     follow(&enforcing).await;
     let mut given = 0;
@@ -298,7 +298,7 @@ async fn observing_gives_nothing_from_memory_and_foresees_what_enforcing_would_g
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_switch_works_while_it_runs() {
+async fn the_discovery_setting_can_be_reloaded() {
     let proxy = Setup::default().in_memory();
     follow(&proxy).await;
     let client = proxy.client();
@@ -326,7 +326,7 @@ const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 const SERVICES: &str = "apiservices.apiregistration.k8s.io";
 
 #[tokio::test(start_paused = true)]
-async fn the_watches_end_when_nobody_asks_for_documents_and_begin_again() {
+async fn the_watches_of_idle_documents_end_and_start_again() {
     let proxy = Setup::default().in_memory();
     follow(&proxy).await;
     let watches = || {

@@ -86,9 +86,9 @@ async fn attack(name: &str, shot: impl Fn(usize) -> Shot) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn thousands_of_requests_leave_nothing_behind() {
+async fn thousands_of_requests_do_not_grow_memory() {
     if std::env::var_os(ALONE).is_none() {
-        let name = "exhaustion::thousands_of_requests_leave_nothing_behind";
+        let name = "exhaustion::thousands_of_requests_do_not_grow_memory";
         let mut child = Command::new(std::env::current_exe().expect("this program"));
         let output = child.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output();
         let output = output.expect("it runs");

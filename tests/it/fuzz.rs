@@ -224,7 +224,7 @@ fn field_selectors() {
 }
 
 #[test]
-fn answers_however_they_are_cut() {
+fn responses_in_any_pieces() {
     for media in ["application/json", "application/vnd.kubernetes.protobuf"] {
         fuzz(&corpus("answers"), |bytes, cuts| {
             let learned = |pieces: &[&[u8]]| {
@@ -238,7 +238,7 @@ fn answers_however_they_are_cut() {
 }
 
 #[test]
-fn watches_however_they_are_cut() {
+fn watches_in_any_pieces() {
     let http = |media| WatchReader::http(Some(media), None).expect("a form that is read");
     let json = || http("application/json");
     let protobuf = || http("application/vnd.kubernetes.protobuf");
@@ -257,7 +257,7 @@ fn watches_however_they_are_cut() {
 }
 
 #[test]
-fn websocket_frames_however_they_are_cut() {
+fn websocket_frames_in_any_pieces() {
     let frames = [
         &b"\x88\x82abcd\x62\x8a"[..],
         b"\x89\x81abcdx",

@@ -54,7 +54,7 @@ async fn polls(clients: Vec<TestClient>, path: &'static str, seconds: f64, round
 }
 
 #[tokio::test(start_paused = true)]
-async fn pollers_are_named_with_their_period_and_what_was_saved() {
+async fn pollers_are_reported_with_their_period_and_savings() {
     for own_connections in [true, false] {
         let proxy = Setup::default().in_memory();
         let client = called(&proxy.client(), FABRIC8);
@@ -86,7 +86,7 @@ async fn pollers_are_named_with_their_period_and_what_was_saved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_totals_are_those_of_what_reached_the_apiserver() {
+async fn the_totals_equal_the_requests_that_reached_the_apiserver() {
     let proxy = Setup::default().in_memory();
     polls(vec![called(&proxy.client(), "a")], "/api/v1/pods", 1.0, 10).await;
     polls(vec![called(&proxy.bearer(STRANGERS_TOKEN), "b")], "/api/v1/pods", 1.0, 7).await;
@@ -100,7 +100,7 @@ async fn the_totals_are_those_of_what_reached_the_apiserver() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_that_goes_on_where_it_was_is_left_alone() {
+async fn an_informer_that_resumes_its_watch_is_not_reported() {
     let proxy = Setup::default().in_memory();
     let client = called(&proxy.client(), MANAGER);
     let list = client.get("/api/v1/pods?limit=500&resourceVersion=0").await;
@@ -125,7 +125,7 @@ async fn an_informer_that_goes_on_where_it_was_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_before_every_watch_is_named() {
+async fn a_list_before_every_watch_is_reported() {
     let proxy = Setup::default().in_memory();
     let client = called(&proxy.client(), "OpenAPI-Generator/37.0.2/python");
     for _ in 0..6 {
@@ -144,7 +144,7 @@ async fn a_list_before_every_watch_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storm_is_named_with_its_period_and_the_writes_that_change_nothing() {
+async fn a_storm_is_reported_with_its_period_and_its_unchanged_writes() {
     let proxy = Setup::default().in_memory();
     let straight = proxy.straight();
     for number in 0..30 {
@@ -195,7 +195,7 @@ async fn forwarded_answers_are_compared_without_their_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn discovery_asked_for_again_and_again_is_named() {
+async fn repeated_discovery_is_reported() {
     let proxy = Setup::default().in_memory();
     for _ in 0..12 {
         let client = called(&proxy.client(), "kubectl/v1.32.4 (linux/amd64) kubernetes/4cb5f07");

@@ -64,7 +64,7 @@ fn names(headers: &HeaderMap) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_byte_of_an_answer_or_a_request_is_another() {
+async fn observe_mode_changes_no_byte_of_requests_and_responses() {
     let polls = "repeatPolls: {perSecond: 0.1, burst: 1, action: reject}\n";
     let proxy = observing(polls);
     let client = proxy.client();
@@ -89,7 +89,7 @@ async fn no_byte_of_an_answer_or_a_request_is_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_start_and_follow_as_if_they_answered() {
+async fn observe_mode_runs_replicas_as_enforce_does() {
     let proxy = warmed("", PODS).await;
     assert_eq!(proxy.replicas().len(), 1);
     assert_eq!((proxy.replicas()[0].objects, would(&proxy, "forward")), (6, 1));
@@ -107,7 +107,7 @@ async fn replicas_start_and_follow_as_if_they_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_kind_of_decision_is_foreseen() {
+async fn every_kind_of_decision_is_predicted() {
     let sections = "repeatPolls: {perSecond: 1, burst: 3, fromMemoryPerSecond: 3}\n\
         cache:\n  rules:\n\
         \x20 - {resources: [nodes], freshness: mostRecent, repeatPolls: {action: off}}\n\
@@ -159,7 +159,7 @@ async fn play(proxy: &TestProxy, mut each: impl FnMut(&Answer)) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_foreseen_is_what_enforce_then_does() {
+async fn predictions_equal_the_decisions_of_enforce() {
     let mut hits = 0_u32;
     let enforcing = Setup::default().in_memory();
     play(&enforcing, |answer| hits += u32::from(answer.is_hit())).await;
@@ -198,7 +198,7 @@ async fn read_beside_an_informer(proxy: &TestProxy) -> Vec<Answer> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_beside_a_watch_in_protobuf_are_foreseen() {
+async fn reads_beside_a_protobuf_watch_are_predicted() {
     let through = |sections: &str| {
         let simulator = populated();
         let protobuf = Protobuf::of(simulator.clone());
@@ -216,7 +216,7 @@ async fn reads_beside_a_watch_in_protobuf_are_foreseen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_observed_is_shown_nothing_older_once_it_is_enforced() {
+async fn after_a_switch_to_enforce_a_session_is_shown_nothing_older() {
     let proxy = warmed("", PODS).await;
     let client = proxy.client();
     for number in 0..20 {
@@ -237,7 +237,7 @@ async fn who_observed_is_shown_nothing_older_once_it_is_enforced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gateways_callers_are_foreseen_once_their_rights_are_known() {
+async fn a_gateways_callers_are_predicted_once_their_rights_are_known() {
     let proxy = Setup::default().config("mode: observe\n").gateway().in_memory();
     let ann = proxy.bearer(OWN_TOKEN);
     for _ in 0..6 {
@@ -261,7 +261,7 @@ async fn a_gateways_callers_are_foreseen_once_their_rights_are_known() {
 const ALL: &str = "observe: {checkShare: 1}\n";
 
 #[tokio::test(start_paused = true)]
-async fn what_memory_would_have_said_is_what_the_apiserver_says() {
+async fn memory_agrees_with_the_apiserver_in_observe_mode() {
     let proxy = warmed(ALL, PODS).await;
     let client = proxy.client();
     let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -329,7 +329,7 @@ impl Client for TwoFaced {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_differs_is_reported() {
+async fn a_differing_response_is_reported() {
     let simulator = populated();
     let two_faced = TwoFaced(simulator.clone());
     let config = format!("mode: observe\n{ALL}");
@@ -345,7 +345,7 @@ async fn an_answer_that_differs_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_compared_is_unknown() {
+async fn incomparable_responses_count_as_unknown() {
     let proxy = warmed(ALL, PODS).await;
     let client = proxy.client();
     let busy = Effect::Answer { code: 503, retry_after_secs: None };
@@ -372,7 +372,7 @@ async fn what_cannot_be_compared_is_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_only_observed_keeps_its_replica_in_use() {
+async fn an_observed_watch_keeps_its_replica_in_use() {
     let idle = "cache: {idleTimeout: 10s}\n";
     let proxy = warmed(idle, PODS).await;
     let client: TestClient = proxy.client();

@@ -37,7 +37,7 @@ async fn every_forward_is_counted_with_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_latency_of_every_response_is_to_its_last_byte_and_to_its_head_apart() {
+async fn latencies_to_the_head_and_to_the_last_byte_are_separate() {
     let proxy = Setup::default().in_memory();
     for number in 0..60 {
         let mut large = pod("a", &format!("large-{number}"), &[], "n1");
@@ -72,7 +72,7 @@ async fn the_latency_of_every_response_is_to_its_last_byte_and_to_its_head_apart
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_hangs_up_before_the_response_is_counted_as_that() {
+async fn clients_that_hang_up_before_the_response_are_counted() {
     let proxy = Setup::default().in_memory();
     let slow = Effect::Delay(Duration::from_secs(60));
     proxy.simulator.inject(Fault::always(slow, |asked| asked.verb != Verb::Watch));

@@ -57,7 +57,7 @@ async fn three_replicas_of_a_quiet_namespace_cost_six_requests_a_minute_at_most(
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_holds_where_the_apiserver_cannot_tell_all_rules() {
+async fn incomplete_rules_keep_the_request_limit() {
     let simulator = populated();
     simulator.hide_rules();
     // Other parts of the cluster change, so that bookmarks come.
@@ -74,7 +74,7 @@ async fn the_same_holds_where_the_apiserver_cannot_tell_all_rules() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_holds_for_a_user_with_rights_in_one_namespace() {
+async fn rights_in_one_namespace_keep_the_request_limit() {
     let simulator = populated();
     let proxy = Setup::of(simulator.clone()).in_memory();
     allow_in_a(&simulator);
@@ -83,7 +83,7 @@ async fn the_same_holds_for_a_user_with_rights_in_one_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn documents_asked_for_once_open_no_watches() {
+async fn documents_requested_once_open_no_watches() {
     let proxy = Setup::default().in_memory();
     let client = proxy.client();
     for path in ["/api", "/apis", "/apis/x.io/v1", "/openapi/v3"] {

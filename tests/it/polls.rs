@@ -55,7 +55,7 @@ fn paced(answer: &Answer) -> Option<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_polls_too_often_is_held_back_together_and_then_sent_together() {
+async fn frequent_polls_queue_together_and_are_sent_together() {
     let proxy = warmed(3).await;
     let client = proxy.client();
     let start = Instant::now();
@@ -89,7 +89,7 @@ async fn who_polls_too_often_is_held_back_together_and_then_sent_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn twenty_pollers_are_slowed_by_no_more_than_one_interval() {
+async fn twenty_pollers_are_delayed_by_at_most_one_interval() {
     let proxy = warmed(0).await;
     let client = proxy.client();
     let pollers = (0..20).map(|number| {
@@ -112,7 +112,7 @@ async fn twenty_pollers_are_slowed_by_no_more_than_one_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_was_held_back_is_shown_what_happened_meanwhile() {
+async fn a_delayed_poll_shows_changes_made_meanwhile() {
     let proxy = Setup::default().config("repeatPolls: {fromMemoryPerSecond: 20}\n").in_memory();
     let client = proxy.client();
     for _ in 0..2 + 20 {
@@ -127,7 +127,7 @@ async fn who_was_held_back_is_shown_what_happened_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_memory_answers_is_held_only_in_a_loop_gone_wild() {
+async fn answers_from_memory_are_throttled_only_in_a_tight_loop() {
     let strict = "repeatPolls: {perSecond: 0.1, burst: 3, action: reject}\n";
     for sections in ["repeatPolls: {perSecond: 0.1, burst: 3}\n", strict] {
         let proxy = Setup::default().config(sections).in_memory();
@@ -189,7 +189,7 @@ async fn a_read_whose_answer_changed_never_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waited_together_is_sent_together() {
+async fn polls_that_queue_together_share_a_request() {
     let proxy = warmed(0).await;
     let client = proxy.client();
     let polls = (0..9).map(|_| poll(&client, PODS)).collect();
@@ -205,7 +205,7 @@ async fn who_waited_together_is_sent_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_held_back_near_its_own_time_out() {
+async fn no_poll_waits_near_its_own_timeout() {
     let proxy = warmed(0).await;
     let client = proxy.client();
     for (query, most) in [("timeout=2s", 0), ("timeoutSeconds=1", 0), ("timeout=2100ms", 101)] {
@@ -220,7 +220,7 @@ async fn nobody_is_held_back_near_its_own_time_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_held_longer_than_the_configuration_says() {
+async fn no_poll_waits_longer_than_configured() {
     let polls = format!("repeatPolls: {{perSecond: 0.01, burst: 1, maxDelay: 1500ms}}\n{NEVER}");
     let proxy = Setup::default().config(&polls).in_memory();
     let client = proxy.client();
@@ -234,7 +234,7 @@ async fn nobody_is_held_longer_than_the_configuration_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_a_status_that_says_when_to_come_again() {
+async fn a_refused_poll_gets_a_status_with_retry_after() {
     let polls = format!("repeatPolls: {{perSecond: 0.4, burst: 2, action: reject}}\n{NEVER}");
     let proxy = Setup::default().config(&polls).in_memory();
     let client = proxy.client();
@@ -257,7 +257,7 @@ async fn a_refusal_is_a_status_that_says_when_to_come_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_must_never_wait_never_does() {
+async fn exempt_requests_never_wait() {
     let polls = "repeatPolls: {perSecond: 0.1, burst: 1, action: reject}\n\
                  cache: {rules: [{resources: ['*', leases.coordination.k8s.io]}]}\n";
     for polls in [polls.to_owned(), polls.replace("reject", "pace")] {
@@ -296,7 +296,7 @@ async fn what_must_never_wait_never_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_goes_away_leaves_the_token_to_others() {
+async fn a_client_that_disconnects_leaves_its_token_to_others() {
     let proxy = warmed(0).await;
     let client = proxy.client();
     let gone: Vec<_> = (0..3).map(|_| poll(&client, PODS)).collect();
@@ -325,7 +325,7 @@ async fn each_session_has_tokens_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_say_whose_polls_are_held_back() {
+async fn rules_select_the_polls_to_throttle() {
     let sections = "repeatPolls: {perSecond: 1, burst: 1, action: off}\n\
         cache:\n  rules:\n\
         \x20 - {resources: [pods], userAgents: ['*fabric8*'], start: never,\n\
@@ -343,7 +343,7 @@ async fn rules_say_whose_polls_are_held_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_so_many_are_held_at_once() {
+async fn the_number_of_waiting_polls_is_limited() {
     let proxy = warmed(0).await;
     let client = proxy.client();
     let asked = Instant::now();
@@ -377,7 +377,7 @@ async fn a_refusal_by_the_apiserver_reaches_the_client_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_wait_as_long_as_the_apiserver_asks_for_whoever_else_is_answered() {
+async fn replicas_honour_retry_after_even_if_others_are_answered() {
     let proxy = Setup::default().in_memory();
     let busy = Effect::Answer { code: 429, retry_after_secs: Some(20) };
     proxy.warm(PODS).await;
@@ -397,7 +397,7 @@ async fn replicas_wait_as_long_as_the_apiserver_asks_for_whoever_else_is_answere
 }
 
 #[tokio::test(start_paused = true)]
-async fn however_much_is_followed_the_apiserver_is_asked_no_faster_than_the_ceiling() {
+async fn own_requests_stay_below_the_ceiling_for_any_number_of_replicas() {
     let namespaces: Vec<String> = (0..200).map(|number| format!("n{number}")).collect();
     let sections = format!(
         "cache: {{rules: [{{resources: [pods], namespaces: [{}], start: eager}}]}}\n",
@@ -436,7 +436,7 @@ async fn rounds(client: &TestClient, tag: &str) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_lists_after_each_of_its_writes_is_as_fast_as_straight() {
+async fn a_client_that_lists_after_each_of_its_writes_is_as_fast_as_directly() {
     for sections in ["", "cache: {rules: [{resources: ['*'], start: never}]}\n"] {
         let polls = format!("repeatPolls: {{perSecond: 5, burst: 20}}\n{sections}");
         let proxy = Setup::default().config(&polls).in_memory();

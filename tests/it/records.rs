@@ -84,7 +84,7 @@ fn lines(file: &Path) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_says_who_asked_what_and_how_it_was_answered() {
+async fn a_log_line_has_client_request_and_outcome() {
     let (log, _guard) = Log::start(tracing::Level::INFO);
     let proxy = Setup::default().config("accessLog: {level: all}\n").in_memory();
     let client = proxy.client().with("user-agent", "kubectl/v1.36.3 (linux/amd64) x/y");
@@ -107,7 +107,7 @@ async fn a_line_says_who_asked_what_and_how_it_was_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_level_and_the_sample_say_which_requests_have_a_line() {
+async fn log_level_and_sample_select_the_logged_requests() {
     let (log, _guard) = Log::start(tracing::Level::INFO);
     let proxy = Setup::default().in_memory();
     for (config, good, bad) in [
@@ -139,7 +139,7 @@ async fn ask(proxy: &TestProxy, times: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_answer_from_memory_is_audited_and_no_other() {
+async fn only_answers_from_memory_are_audited() {
     let directory = tempfile::tempdir().expect("a directory");
     let proxy = Setup::default().config(&audited(&directory, "")).in_memory();
     let client = proxy.client().with("user-agent", "agent/1");
@@ -207,7 +207,7 @@ async fn a_document_of_discovery_from_memory_is_audited_by_its_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_file_can_be_changed_and_left_out_while_it_runs() {
+async fn the_audit_file_can_be_changed_and_disabled_at_run_time() {
     let (first, second) = (tempfile::tempdir(), tempfile::tempdir());
     let (first, second) = (first.expect("a directory"), second.expect("a directory"));
     let proxy = Setup::default().config(&audited(&first, "")).in_memory();
@@ -237,7 +237,7 @@ async fn the_file_can_be_changed_and_left_out_while_it_runs() {
 const SECRET: &str = "planted-s3cret-0123456789";
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_in_none_of_them_wherever_a_client_puts_it() {
+async fn no_record_contains_a_token() {
     let (log, _guard) = Log::start(tracing::Level::TRACE);
     let directory = tempfile::tempdir().expect("a directory");
     let setup = Setup::default();

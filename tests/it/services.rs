@@ -38,7 +38,7 @@ fn are_taken(arguments: &[String]) {
 }
 
 #[test]
-fn the_systemd_unit_starts_the_program_with_arguments_it_takes() {
+fn the_systemd_unit_starts_the_program_with_valid_arguments() {
     let unit = text_of("listless.service");
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a command");
     let mut words = line.split(' ');
@@ -54,7 +54,7 @@ fn the_systemd_unit_starts_the_program_with_arguments_it_takes() {
 }
 
 #[test]
-fn systemd_finds_nothing_wrong_with_the_unit() {
+fn systemd_accepts_the_unit() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
         eprintln!("skipped: there is no systemd-analyze here to verify the unit");
         return;
@@ -73,7 +73,7 @@ fn systemd_finds_nothing_wrong_with_the_unit() {
 }
 
 #[test]
-fn the_launchd_agent_is_well_formed_and_starts_the_program_with_arguments_it_takes() {
+fn the_launchd_agent_is_well_formed_and_has_valid_arguments() {
     let text = text_of("dev.listless.local.plist");
     let elements = elements(&text);
     let after = |key: &str| -> &str {

@@ -47,12 +47,12 @@ fn functions_are_small() {
 }
 
 #[test]
-fn every_module_says_what_it_is_for() {
+fn every_module_states_its_purpose() {
     none(&every(&RUST, form::module_doc));
 }
 
 #[test]
-fn tests_are_named_by_what_they_show() {
+fn test_names_state_a_behaviour() {
     none(&every(&RUST, form::test_names));
 }
 

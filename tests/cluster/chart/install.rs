@@ -40,12 +40,12 @@ pub(crate) struct Stage {
 }
 
 #[tokio::test]
-async fn every_rendered_object_is_one_the_apiserver_takes_on_1_36() {
+async fn the_apiserver_accepts_every_rendered_object_on_1_36() {
     takes_every_object(Version::V1_36).await;
 }
 
 #[tokio::test]
-async fn every_rendered_object_is_one_the_apiserver_takes_on_1_30() {
+async fn the_apiserver_accepts_every_rendered_object_on_1_30() {
     takes_every_object(Version::V1_30).await;
 }
 
@@ -71,14 +71,14 @@ async fn takes_every_object(version: Version) {
 }
 
 #[tokio::test]
-async fn a_release_comes_changes_and_goes_without_a_trace_on_1_36() {
+async fn a_release_is_installed_upgraded_and_removed_without_a_trace_on_1_36() {
     for major in Major::ALL {
         comes_and_goes(Version::V1_36, major).await;
     }
 }
 
 #[tokio::test]
-async fn a_release_comes_changes_and_goes_without_a_trace_on_1_30() {
+async fn a_release_is_installed_upgraded_and_removed_without_a_trace_on_1_30() {
     for major in Major::ALL {
         comes_and_goes(Version::V1_30, major).await;
     }
@@ -137,7 +137,7 @@ async fn two_releases_of_one_name_live_in_two_namespaces() {
 }
 
 #[tokio::test]
-async fn a_pod_that_asked_for_a_sidecar_and_has_none_is_warned_of_and_starts() {
+async fn a_pod_without_its_requested_sidecar_gets_a_warning_and_starts() {
     let Some(stage) = Stage::set(Version::V1_36).await else { return };
     let Some(helm) = stage.helm(Major::Four) else { return };
     let chart = chart();
@@ -168,7 +168,7 @@ async fn a_pod_that_asked_for_a_sidecar_and_has_none_is_warned_of_and_starts() {
 }
 
 #[tokio::test]
-async fn a_gateway_with_the_charts_rights_and_configuration_keeps_what_its_rules_name() {
+async fn a_gateway_with_the_charts_rights_keeps_the_resources_of_its_rules() {
     let Some(stage) = Stage::set(Version::V1_36).await else { return };
     let Some(helm) = stage.helm(Major::Four) else { return };
     let chart = chart();

@@ -74,7 +74,7 @@ fn the_chart_passes_helms_strict_lint() {
 }
 
 #[test]
-fn the_chart_is_rendered_as_written_down() {
+fn the_rendered_chart_equals_the_golden_files() {
     for major in [Major::Four, Major::Three] {
         let Some(helm) = Helm::get(major, None) else { return };
         for name in EXAMPLES {
@@ -97,7 +97,7 @@ fn the_chart_is_rendered_as_written_down() {
 }
 
 #[test]
-fn the_chart_renders_for_every_kubernetes_version_it_takes() {
+fn the_chart_renders_for_every_supported_kubernetes_version() {
     let Some(helm) = Helm::get(Major::Four, None) else { return };
     let mut rendered = 0;
     for minor in VERSIONS {

@@ -15,12 +15,12 @@ const ENDS_WITHIN: Duration = Duration::from_millis(10_500);
 const POLL: Duration = Duration::from_millis(50);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn withdrawn_rights_end_what_comes_from_memory_on_1_36() {
+async fn withdrawn_rights_end_answers_from_memory_on_1_36() {
     withdrawn_rights_end(Version::V1_36).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn withdrawn_rights_end_what_comes_from_memory_on_1_30() {
+async fn withdrawn_rights_end_answers_from_memory_on_1_30() {
     withdrawn_rights_end(Version::V1_30).await;
 }
 

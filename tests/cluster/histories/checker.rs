@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_of_the_api_has_lists_of_its_own() {
+    fn each_api_version_is_a_separate_query() {
         let new = list(1, Filter::default(), 13, &[("a/x", 12), ("a/y", 11)]);
         let mut old = list(2, Filter::default(), 12, &[("a/x", 12), ("a/y", 11)]);
         assert_eq!(found(vec![new.clone(), old.clone()], vec![]), 1);
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_tells_every_change_once_and_in_order() {
+    fn a_watch_delivers_every_change_once_and_in_order() {
         let told = |kind: &str, key: &str, version| Told {
             kind: kind.to_owned(),
             key: key.to_owned(),

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_back_is_seen_across_pollers() {
+    fn a_step_back_is_detected_across_pollers() {
         let now = Instant::now();
         let later = now + Duration::from_secs(1);
         assert!(backward_steps(&[list(now, 5), list(later, 5)]).is_empty());

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_ages_is_a_violation_but_not_in_an_answer_asked_for_before() {
+    fn an_object_that_ages_is_a_violation_except_in_an_earlier_request() {
         let rules = Rules::default();
         let early = rules.sent();
         rules.object("pods", "a/x", "/x", rules.sent(), 9);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_was_deleted_and_is_shown_again_is_a_violation() {
+    fn a_deleted_object_that_is_shown_again_is_a_violation() {
         let rules = Rules::default();
         rules.object("pods", "a/x", "/x", rules.sent(), 9);
         rules.gone("pods", "a/x", 9);

@@ -73,7 +73,7 @@ async fn a_watch_is_shown_when_it_begins_and_when_it_ends() {
 }
 
 #[tokio::test]
-async fn only_what_the_filters_let_through_is_shown() {
+async fn a_stream_contains_only_requests_that_match_its_filters() {
     let proxy = Setup::default().in_memory();
     proxy.warm(PODS).await;
     let admin = proxy.admin().await;
@@ -91,7 +91,7 @@ async fn only_what_the_filters_let_through_is_shown() {
 }
 
 #[tokio::test]
-async fn the_page_is_told_how_it_stands_and_each_second_but_no_requests() {
+async fn the_page_stream_has_the_status_and_each_second_but_no_requests() {
     let proxy = Setup::default().in_memory();
     let admin = proxy.admin().await;
     let mut stream = follow(&admin, "only=status").await;
@@ -162,7 +162,7 @@ async fn streams_are_bounded_and_a_closed_one_makes_room() {
 }
 
 #[tokio::test]
-async fn a_reader_that_does_not_read_is_told_what_it_missed() {
+async fn a_slow_reader_gets_the_number_of_missed_events() {
     let proxy = Setup::default().in_memory();
     proxy.warm(PODS).await;
     let admin = proxy.admin().await;

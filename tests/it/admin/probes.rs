@@ -40,7 +40,7 @@ async fn probe(address: SocketAddr) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn probes_are_answered_within_a_second_however_many_connections_are_held_or_opened() {
+async fn probes_are_answered_within_a_second_during_a_connection_flood() {
     let proxy = Setup::default().in_memory();
     let address = proxy.address_for(Audience::Probes).await;
     let mut held = Vec::new();
@@ -58,7 +58,7 @@ async fn probes_are_answered_within_a_second_however_many_connections_are_held_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_for_probes_ends_soon_whatever_it_does() {
+async fn a_probe_connection_is_closed_soon() {
     let proxy = Setup::default().in_memory();
     let address = proxy.address_for(Audience::Probes).await;
     let mut slow = TcpStream::connect(address).await.expect("a connection");

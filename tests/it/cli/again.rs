@@ -71,7 +71,7 @@ fn asked_upstream(cluster: &Cluster, pod: &Path) -> String {
 }
 
 #[test]
-fn a_container_that_starts_again_asks_consistently_and_the_pods_first_need_not() {
+fn a_restarted_container_reads_consistently_and_the_first_need_not() {
     let cluster = Cluster::start();
     cluster.put("configmaps", json!({"metadata": {"namespace": "shop", "name": "one"}}));
     let pod = tempfile::tempdir().expect("a pod");

@@ -102,7 +102,7 @@ fn kubeconfig(directory: &Path, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn it_prints_what_to_export_while_somebody_listens_and_nothing_else() {
+fn kubeconfig_prints_only_the_export_line_while_local_listens() {
     let directory = directory();
     let none = kubeconfig(directory.path(), &[]);
     assert_eq!((none.status.code(), none.stdout.len()), (Some(1), 0));
@@ -128,7 +128,7 @@ fn it_prints_what_to_export_while_somebody_listens_and_nothing_else() {
 }
 
 #[test]
-fn as_yaml_it_leads_here_or_keeps_the_server_and_names_a_proxy() {
+fn kubeconfig_as_yaml_has_the_local_server_or_a_proxy_url() {
     let directory = directory();
     let local = Local::start(directory.path(), &[]);
     let read = |output: &Output| -> serde_json::Value {
@@ -181,7 +181,7 @@ fn with_a_state_directory_clients_stay_known_and_trusted() {
 }
 
 #[test]
-fn a_context_that_is_switched_at_the_source_is_noticed() {
+fn a_context_switch_in_the_source_kubeconfig_is_logged() {
     let directory = directory();
     let local = Local::start(directory.path(), &[]);
     fs::write(directory.path().join("source"), two_contexts("staging")).expect("written");
@@ -194,7 +194,7 @@ fn a_context_that_is_switched_at_the_source_is_noticed() {
 }
 
 #[test]
-fn a_context_that_is_switched_at_the_source_is_followed_if_asked() {
+fn a_context_switch_in_the_source_kubeconfig_is_followed_with_the_flag() {
     let directory = directory();
     let local = Local::start(directory.path(), &["--follow-context"]);
     assert!(local.written().contains("current-context: prod"));

@@ -70,7 +70,7 @@ fn certificates(pem: &str) -> Vec<&str> {
 }
 
 #[test]
-fn it_starts_without_an_apiserver_and_mirrors_the_service_account() {
+fn the_sidecar_starts_without_an_apiserver_and_copies_the_service_account() {
     let pod = Pod::new();
     assert_eq!(pod.run(), "");
     assert_eq!(
@@ -85,7 +85,7 @@ fn it_starts_without_an_apiserver_and_mirrors_the_service_account() {
 }
 
 #[test]
-fn other_service_accounts_are_mirrored_too_and_one_that_cannot_be_hinders_nothing() {
+fn other_service_accounts_are_copied_and_a_failed_copy_affects_nothing_else() {
     let pod = Pod::new();
     let (account, robot) = (pod.0.path().join("account"), pod.0.path().join("robot"));
     fs::create_dir(&robot).expect("a directory");
@@ -112,7 +112,7 @@ fn other_service_accounts_are_mirrored_too_and_one_that_cannot_be_hinders_nothin
 }
 
 #[test]
-fn without_a_place_for_its_authority_it_serves_and_says_so() {
+fn without_a_folder_for_its_authority_the_sidecar_serves_and_logs_it() {
     let pod = Pod::new();
     fs::write(pod.0.path().join("state"), "in the way").expect("written");
     let log = pod.run();
@@ -121,7 +121,7 @@ fn without_a_place_for_its_authority_it_serves_and_says_so() {
 }
 
 #[test]
-fn what_it_needs_and_does_not_find_is_named() {
+fn missing_requirements_of_the_sidecar_are_named() {
     let pod = Pod::new();
     let outside = pod.command().env_remove(POD[0].0).output().expect("the binary runs");
     assert_eq!(outside.status.code(), Some(2));
@@ -230,7 +230,7 @@ fn a_killed_worker_is_replaced_while_clients_wait() {
 }
 
 #[test]
-fn a_probe_asks_again_for_as_long_as_it_is_told_to() {
+fn a_probe_retries_until_its_deadline() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let health = listener.local_addr().expect("an address").to_string();
     let answers = std::thread::spawn(move || {
@@ -253,7 +253,7 @@ fn a_probe_asks_again_for_as_long_as_it_is_told_to() {
 }
 
 #[test]
-fn three_crashes_in_a_minute_lead_to_safe_mode() {
+fn three_crashes_in_a_minute_start_safe_mode() {
     let mut sidecar = Sidecar::start();
     for _ in 0..3 {
         sidecar.crash();
@@ -282,7 +282,7 @@ fn a_worker_does_not_outlive_its_supervisor() {
 }
 
 #[test]
-fn a_bad_configuration_ends_a_sidecar_with_2_and_its_line() {
+fn a_bad_configuration_makes_the_sidecar_exit_with_2_and_the_line() {
     let pod = Pod::new();
     let file = pod.0.path().join("config.yaml");
     fs::write(&file, "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\nmode: x\n")
@@ -294,7 +294,7 @@ fn a_bad_configuration_ends_a_sidecar_with_2_and_its_line() {
 }
 
 #[test]
-fn a_worker_alone_and_an_unclear_probe_are_wrong_use() {
+fn a_lone_worker_and_an_ambiguous_probe_are_wrong_usage() {
     let pod = Pod::new();
     let alone = pod.command_at(&["--worker=first"]).output().expect("the binary runs");
     assert_eq!(alone.status.code(), Some(2), "{}", text(&alone.stderr));

@@ -44,7 +44,7 @@ async fn warm(proxy: &TestProxy) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_definition_is_seen_as_soon_as_straight_however_long_the_apiserver_takes() {
+async fn a_new_definition_is_seen_as_soon_as_directly_even_from_a_slow_apiserver() {
     for lag in [Duration::ZERO, Duration::from_millis(300), Duration::from_secs(6)] {
         let proxy = warmed().await;
         put(&proxy, DEFINITIONS, definition("things"));
@@ -68,7 +68,7 @@ async fn a_new_definition_is_seen_as_soon_as_straight_however_long_the_apiserver
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_written_through_the_proxy_is_asked_for_at_once() {
+async fn a_definition_written_through_the_proxy_is_refetched_at_once() {
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let proxy = warmed().await;
     // The watch delivers nothing: it is stalled.
@@ -94,7 +94,7 @@ async fn reads_of_definitions_change_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_watch_proves_nothing_and_its_successor_only_later() {
+async fn a_broken_watch_proves_nothing_and_the_next_one_only_later() {
     for end in
         [listless::simulator::Simulator::break_watches, listless::simulator::Simulator::end_watches]
     {
@@ -150,7 +150,7 @@ fn service(name: &str, server: &Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_other_servers_say_of_themselves_is_confirmed_each_time() {
+async fn documents_of_aggregated_servers_are_confirmed_each_time() {
     let proxy = warmed().await;
     let server = json!({"name": "s", "namespace": "a"});
     put(&proxy, SERVICES, service("v1.x.io", &server));

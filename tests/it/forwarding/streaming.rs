@@ -92,7 +92,7 @@ fn get(path: &str) -> Request<Body> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_piece_of_an_answer_is_passed_on_at_once() {
+async fn each_piece_of_a_response_is_forwarded_at_once() {
     let (piping, proxy) = start();
     for client in both(&proxy) {
         for path in STREAMS {
@@ -110,7 +110,7 @@ async fn each_piece_of_an_answer_is_passed_on_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_is_passed_on_while_it_comes() {
+async fn a_list_is_streamed_while_it_arrives() {
     let (piping, proxy) = start();
     let head =
         r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":["#;
@@ -140,7 +140,7 @@ async fn the_head_of_an_answer_does_not_wait_for_its_body() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_breaks_off_is_not_ended_cleanly() {
+async fn a_truncated_response_is_not_ended_cleanly() {
     let (piping, proxy) = start();
     for client in both(&proxy) {
         for path in STREAMS {
@@ -159,7 +159,7 @@ async fn an_answer_that_breaks_off_is_not_ended_cleanly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_breaks_off_between_two_events_ends_as_watches_do() {
+async fn a_watch_broken_between_two_events_ends_cleanly() {
     let (piping, proxy) = start();
     let event = "{\"type\":\"BOOKMARK\",\"object\":{}}\n";
     let (soon, later) = (Duration::from_millis(5), Duration::from_secs(3));
@@ -183,7 +183,7 @@ async fn a_watch_that_breaks_off_between_two_events_ends_as_watches_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_piece_of_an_upload_is_passed_on_at_once() {
+async fn each_piece_of_an_upload_is_forwarded_at_once() {
     let (piping, proxy) = start();
     for client in both(&proxy) {
         let (sender, body) = piped();
@@ -205,7 +205,7 @@ async fn each_piece_of_an_upload_is_passed_on_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_holds_the_sender_back() {
+async fn a_slow_reader_slows_the_sender() {
     let (piping, proxy) = start();
     let endless: &'static str = Box::leak("x".repeat(64 * 1024).into_boxed_str());
     for client in both(&proxy) {
@@ -225,7 +225,7 @@ async fn a_slow_reader_holds_the_sender_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_nobody_waits_for_any_more_ends_upstream_too() {
+async fn a_response_without_a_client_is_cancelled_upstream() {
     let (piping, proxy) = start();
     for client in both(&proxy) {
         for path in STREAMS {
@@ -241,7 +241,7 @@ async fn an_answer_nobody_waits_for_any_more_ends_upstream_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_given_up_before_its_answer_is_given_up_upstream_too() {
+async fn a_request_cancelled_before_its_response_is_cancelled_upstream() {
     /// Never responds, but records when its request is cancelled.
     struct Mute(Arc<AtomicBool>);
     struct Note(Arc<AtomicBool>);
@@ -282,7 +282,7 @@ async fn a_request_given_up_before_its_answer_is_given_up_upstream_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn long_requests_take_the_lane_for_long_ones() {
+async fn long_requests_use_the_connection_for_long_requests() {
     let (piping, proxy) = start();
     for (path, lane) in [
         ("/api/v1/pods?watch=1", Lane::Long),

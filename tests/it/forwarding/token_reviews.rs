@@ -41,7 +41,7 @@ async fn a_review_of_the_local_token_names_the_kubeconfigs_user() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn audiences_are_those_of_the_apiserver_or_the_token_is_not_for_them() {
+async fn a_token_for_other_audiences_is_not_authenticated() {
     let proxy = Setup::default().in_memory();
     for audiences in [&[AUDIENCE][..], &["other", AUDIENCE], &["other"]] {
         let (straight, through) = both(&proxy, audiences).await;

@@ -138,7 +138,7 @@ async fn answers_pass_with_every_byte_and_header() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_concerns_one_connection_does_not_pass() {
+async fn hop_by_hop_headers_are_not_forwarded() {
     let echo = Echo::new(|_| {
         let answer = Response::builder()
             .header("connection", "x-of-the-server, keep-alive")
@@ -234,7 +234,7 @@ async fn an_upload_of_unknown_length_passes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_of_three_mebibytes_is_the_apiservers_to_judge() {
+async fn a_body_of_three_mebibytes_is_forwarded() {
     let proxy = Setup::default().in_memory();
     let filler = |bytes: usize| {
         let head = r#"{"metadata":{"name":"large"},"data":{"x":""#;

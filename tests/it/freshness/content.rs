@@ -37,7 +37,7 @@ async fn stalled(path: &str) -> TestProxy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_moved_is_not_shown_where_it_was() {
+async fn an_object_that_left_a_selection_is_not_shown_in_it() {
     let proxy = stalled(SELECTED).await;
     put(&proxy, "web-0", "db");
     let client = proxy.client();
@@ -48,7 +48,7 @@ async fn an_object_that_moved_is_not_shown_where_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_a_list_no_longer_had_is_not_shown_again() {
+async fn an_object_missing_from_a_list_is_not_shown_again() {
     for list in ["/api/v1/pods?limit=100", "/api/v1/pods?limit=2"] {
         for accept in ["application/json", TABLE] {
             let proxy = stalled(SELECTED).await;
@@ -67,7 +67,7 @@ async fn an_object_that_a_list_no_longer_had_is_not_shown_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_was_deleted_does_not_bring_back_the_one_before_it() {
+async fn a_deleted_object_does_not_bring_back_its_predecessor() {
     let proxy = stalled(MAPS).await;
     remove(&proxy, "configmaps", "c");
     let again = serde_json::json!({"metadata": {"namespace": "a", "name": "c"}, "data": {}});
@@ -79,7 +79,7 @@ async fn an_object_that_was_deleted_does_not_bring_back_the_one_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_cannot_be_read_binds_its_scope() {
+async fn an_unparsable_list_sets_a_floor_for_its_scope() {
     let proxy = stalled(SELECTED).await;
     put(&proxy, "web-9", "web");
     let client = proxy.client();
@@ -92,7 +92,7 @@ async fn a_list_that_cannot_be_read_binds_its_scope() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_breaks_off_binds_its_scope() {
+async fn a_truncated_list_sets_a_floor_for_its_scope() {
     let proxy = stalled(SELECTED).await;
     put(&proxy, "web-9", "web");
     let lists = |asked: &Asked| asked.verb == Verb::List && asked.path_and_query.contains("limit");
@@ -106,7 +106,7 @@ async fn a_list_that_breaks_off_binds_its_scope() {
 
 /// A replica that receives only the first of two events.
 #[tokio::test(start_paused = true)]
-async fn a_list_between_two_states_is_not_given_for_the_later_one() {
+async fn an_intermediate_list_is_not_served_as_the_later_one() {
     let simulator = populated();
     let proxy = Setup::of(simulator).in_memory();
     let client = proxy.client();
@@ -128,7 +128,7 @@ async fn a_list_between_two_states_is_not_given_for_the_later_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_differs_is_awaited_for_a_moment_and_arrives() {
+async fn a_read_waits_briefly_for_a_differing_object() {
     let proxy = Setup::default().in_memory();
     let late = Effect::Delay(Duration::from_millis(400));
     proxy.warm(SELECTED).await;
@@ -147,7 +147,7 @@ async fn what_differs_is_awaited_for_a_moment_and_arrives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_one_replica_showed_another_shows_too() {
+async fn state_shown_by_one_replica_is_shown_by_others() {
     let proxy = Setup::default().in_memory();
     let narrow = |asked: &Asked| is_ours(asked) && asked.path_and_query.contains("labelSelector");
     proxy.simulator.inject(Fault::always(Effect::StallAfter(0), narrow));

@@ -24,7 +24,7 @@ fn put(proxy: &TestProxy, name: &str) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_answers_with_what_is_there_but_never_goes_back() {
+async fn level_any_answers_at_once_and_never_goes_back() {
     let proxy = at_level("any").await;
     let stalled = Effect::StallAfter(0);
     proxy.simulator.inject(Fault::always(stalled, |asked| asked.verb == Verb::Watch));
@@ -42,7 +42,7 @@ async fn any_answers_with_what_is_there_but_never_goes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bounded_answers_only_for_so_long_after_a_proof() {
+async fn level_bounded_answers_only_within_its_bound() {
     let proxy = at_level("bounded").await;
     let client = proxy.client();
     // The first list is consistent, and it proves the replica's own list.
@@ -61,7 +61,7 @@ async fn bounded_answers_only_for_so_long_after_a_proof() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bounded_keeps_what_session_promises() {
+async fn level_bounded_keeps_the_guarantees_of_session() {
     let proxy = at_level("bounded").await;
     let stalled = Effect::StallAfter(0);
     proxy.simulator.inject(Fault::always(stalled, |asked| asked.verb == Verb::Watch));

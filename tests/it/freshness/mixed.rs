@@ -111,14 +111,14 @@ fn assert_nearly_all((reads, misses): (usize, Vec<String>)) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unlike_readers_of_quiet_objects_are_answered_from_memory() {
+async fn mixed_readers_of_quiet_objects_are_answered_from_memory() {
     let proxy = Setup::of(cluster()).in_memory();
     readers(&proxy, Duration::from_secs(30), || {}).await;
     assert_nearly_all(readers(&proxy, Duration::from_secs(240), || {}).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn unlike_readers_are_answered_from_memory_while_others_write() {
+async fn mixed_readers_are_answered_from_memory_while_others_write() {
     let proxy = Setup::of(cluster()).in_memory();
     readers(&proxy, Duration::from_secs(30), || {}).await;
     let simulator = proxy.simulator.clone();
@@ -135,7 +135,7 @@ async fn unlike_readers_are_answered_from_memory_while_others_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_is_as_new_as_the_last_of_its_query_in_whatever_form() {
+async fn a_list_is_as_new_as_the_last_of_its_query_in_any_form() {
     let proxy = Setup::of(cluster()).in_memory();
     let [whole, _] = FORWARDED;
     let list = "/api/v1/namespaces/shop/pods";

@@ -97,7 +97,7 @@ fn no_answer_is_older_than_promised_and_none_is_lost() {
 }
 
 #[test]
-fn a_seed_shows_the_same_every_time() {
+fn a_seed_reproduces_its_run() {
     for seed in 1..=3 {
         let [once, again] = [seed; 2].map(seeds::run_one);
         let pairs = once.trace.iter().zip(&again.trace).enumerate();

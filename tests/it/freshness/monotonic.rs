@@ -73,7 +73,7 @@ async fn memory_is_not_older_than_what_the_apiserver_showed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn memory_does_not_bring_back_what_the_apiserver_said_is_gone() {
+async fn memory_does_not_bring_back_objects_reported_deleted() {
     let proxy = stalled().await;
     remove(&proxy, "web-0");
     let client = proxy.client();

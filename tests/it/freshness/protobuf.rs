@@ -43,7 +43,7 @@ fn put(proxy: &TestProxy, name: &str, labels: &[(&str, &str)]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_creates_in_protobuf_is_shown_it_and_what_it_has_no_part_in_stays_in_memory() {
+async fn a_create_in_protobuf_is_shown_and_other_objects_stay_in_memory() {
     let (proxy, _) = deaf().await;
     let client = proxy.client();
     let new = pod("a", "new", &[("app", "web")], "n1");
@@ -57,7 +57,7 @@ async fn who_creates_in_protobuf_is_shown_it_and_what_it_has_no_part_in_stays_in
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_watch_in_protobuf_showed_no_later_read_is_older_than() {
+async fn no_later_read_is_older_than_events_of_a_protobuf_watch() {
     let (proxy, protobuf) = deaf().await;
     let client = proxy.client();
     let mut watch = watch(&proxy).await;
@@ -79,7 +79,7 @@ async fn what_a_watch_in_protobuf_showed_no_later_read_is_older_than() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_in_protobuf_that_cannot_be_read_keeps_memory_from_answering_until_it_ends() {
+async fn an_unparsable_protobuf_watch_suspends_answers_from_memory_until_it_ends() {
     let (proxy, protobuf) = deaf().await;
     let client = proxy.client();
     let mut watch = watch(&proxy).await;

@@ -232,7 +232,7 @@ async fn misses(collection: &str, steps: &[Step], reads: &[&str], news: &[News])
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_after_any_write_shows_it_whatever_the_replica_has_heard() {
+async fn a_read_after_any_write_shows_it_whatever_the_replica_received() {
     let mut all = Vec::new();
     for (what, steps) in pod_writes() {
         let found = misses("/api/v1/pods", &steps, READS, &[News::Stalled, News::Late]).await;
@@ -242,7 +242,7 @@ async fn a_read_after_any_write_shows_it_whatever_the_replica_has_heard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_create_refused_as_existing_is_followed_by_reads_that_show_it() {
+async fn reads_after_an_already_exists_refusal_show_the_object() {
     let create = || Step::post(PODS, NEW_POD);
     let steps = [create().by_others(), create().answered(409)];
     // The refusal does not contain the labels. Reads by label may still miss the object.
@@ -252,7 +252,7 @@ async fn a_create_refused_as_existing_is_followed_by_reads_that_show_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_write_shows_in_every_later_read_too_and_memory_answers_again_soon() {
+async fn each_write_shows_in_every_later_read_and_memory_answers_again_soon() {
     for (what, steps) in pod_writes() {
         let proxy = warmed("/api/v1/pods", News::Prompt).await;
         let client = proxy.client();
@@ -270,7 +270,7 @@ async fn each_write_shows_in_every_later_read_too_and_memory_answers_again_soon(
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_kinds_of_resources_keep_the_same_promise() {
+async fn read_your_writes_holds_for_other_kinds() {
     let deletion = r#"{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}"#;
     let (new, same) = (r#"{"metadata":{"name":"new"}}"#, r#"{"metadata":{"name":"c"}}"#);
     let widget = r#"{"apiVersion":"x.io/v1","kind":"Widget","metadata":{"name":"new"},"spec":{}}"#;
@@ -309,7 +309,7 @@ async fn a_namespace_that_is_deleted_stays_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_removal_of_the_last_finalizer_is_known_for_a_deletion() {
+async fn the_removal_of_the_last_finalizer_counts_as_a_deletion() {
     let removals = [
         Step::patch(HELD, MERGE, r#"{"metadata":{"finalizers":null}}"#),
         Step::patch(HELD, OPERATIONS, r#"[{"op":"remove","path":"/metadata/finalizers"}]"#),

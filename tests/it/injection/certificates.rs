@@ -128,7 +128,7 @@ async fn is_trusted(simulator: &Simulator, server: &tls::Server, now: SystemTime
 }
 
 #[tokio::test]
-async fn the_first_look_publishes_a_certificate_for_every_webhook() {
+async fn the_first_check_publishes_a_certificate_for_every_webhook() {
     let (simulator, now) = (cluster(), SystemTime::now());
     let mut replica = replica(&simulator);
     assert!(!replica.ready.is_ready());
@@ -143,7 +143,7 @@ async fn the_first_look_publishes_a_certificate_for_every_webhook() {
 }
 
 #[tokio::test]
-async fn replicas_that_begin_together_end_up_with_one_certificate() {
+async fn replicas_that_start_together_agree_on_one_certificate() {
     let (simulator, now) = (cluster(), SystemTime::now());
     let (mut one, mut other) = (replica(&simulator), replica(&simulator));
     for _ in 0..3 {
@@ -182,7 +182,7 @@ async fn over_a_year_every_replica_is_trusted_all_the_time() {
 }
 
 #[tokio::test]
-async fn what_somebody_broke_is_repaired() {
+async fn damaged_secrets_and_bundles_are_repaired() {
     let (simulator, now) = (cluster(), SystemTime::now());
     let mut replica = replica(&simulator);
     replica.keeper.look(now).await.expect("a look");

@@ -39,7 +39,7 @@ fn told(decision: &Result<Patch, Skip>) -> (&'static str, String) {
 }
 
 #[test]
-fn every_pod_of_the_corpus_comes_to_what_is_written_beside_it() {
+fn every_pod_of_the_corpus_has_its_expected_result() {
     let pods = pods();
     assert!(pods.len() >= PODS_MIN, "{} pods", pods.len());
     let folder = golden("inject");
@@ -60,7 +60,7 @@ fn every_pod_of_the_corpus_comes_to_what_is_written_beside_it() {
 }
 
 #[test]
-fn every_reason_to_leave_a_pod_alone_has_a_pod() {
+fn every_skip_reason_has_a_pod() {
     let reasons: BTreeSet<&str> = pods()
         .iter()
         .filter_map(|(_, pod)| decided(pod).err())
@@ -76,7 +76,7 @@ fn every_reason_to_leave_a_pod_alone_has_a_pod() {
 }
 
 #[test]
-fn an_injected_pod_needs_no_change_and_can_be_brought_back() {
+fn an_injected_pod_needs_no_change_and_can_be_restored() {
     for (name, pod) in pods() {
         let Ok(patch) = decided(&pod) else { continue };
         let after = applied(&pod, &patch.operations);
@@ -92,7 +92,7 @@ fn an_injected_pod_needs_no_change_and_can_be_brought_back() {
 }
 
 #[test]
-fn a_patch_means_the_same_to_others() {
+fn other_json_patch_libraries_apply_the_patch_equally() {
     for (name, pod) in pods() {
         let Ok(patch) = decided(&pod) else { continue };
         let operations = serde_json::to_value(&patch.operations).expect("JSON");
@@ -104,7 +104,7 @@ fn a_patch_means_the_same_to_others() {
 }
 
 #[test]
-fn nothing_but_what_must_change_is_changed() {
+fn only_the_documented_fields_are_changed() {
     let may_change = |path: &str| {
         let field = path.split('/').nth(4).unwrap_or("");
         path.starts_with("/metadata/annotations")
@@ -123,7 +123,7 @@ fn nothing_but_what_must_change_is_changed() {
 }
 
 #[test]
-fn every_sidecar_is_as_restricted_namespaces_and_quotas_want_it() {
+fn every_sidecar_satisfies_restricted_namespaces_and_quotas() {
     for (name, pod) in pods() {
         let Ok(patch) = decided(&pod) else { continue };
         let after = applied(&pod, &patch.operations);

@@ -192,7 +192,7 @@ fn body_of(answer: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_answers_questions_counts_them_and_refuses_everything_else() {
+async fn the_webhook_answers_and_counts_reviews_and_refuses_other_requests() {
     let injector = Injector::start(&["--image", "example.com/listless:9"]).await;
     let answer = injector.asked("POST /inject?timeout=5s", &question("shop", &pod())).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
@@ -231,7 +231,7 @@ async fn it_answers_questions_counts_them_and_refuses_everything_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn owners_are_told_by_events_unless_that_is_not_wanted() {
+async fn owners_get_events_unless_disabled() {
     let events = GroupResource::new("", "events");
     let injector = Injector::start(&[]).await;
     for _ in 0..3 {
@@ -257,7 +257,7 @@ async fn owners_are_told_by_events_unless_that_is_not_wanted() {
 }
 
 #[test]
-fn wrong_flags_end_with_2_and_are_named() {
+fn wrong_flags_exit_with_2_and_are_named() {
     for (arguments, named) in [
         (&["--memory-limit", "1Mi", "--memory-request", "1Mi"][..], "memory limit of 1Mi is below"),
         (&["--cpu-request", "2"], "above its limit"),

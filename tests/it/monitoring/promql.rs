@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_told_from_functions_operators_numbers_and_labels() {
+    fn metrics_are_distinguished_from_functions_operators_numbers_and_labels() {
         assert_eq!(
             metrics("rate(a_total[5m]) > 14.4 * 0.01 and b:c:d or time()"),
             ["a_total", "b:c:d"]

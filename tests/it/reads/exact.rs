@@ -139,7 +139,7 @@ async fn assert_exact(proxy: &TestProxy, path: &str, answer: &Answer) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_a_wider_replica_covers_is_answered_in_the_apiservers_own_bytes() {
+async fn a_wider_replica_answers_in_the_apiservers_own_bytes() {
     let proxy = Setup::default().in_memory();
     for collection in COLLECTIONS {
         proxy.warm(collection).await;
@@ -160,7 +160,7 @@ async fn whatever_a_wider_replica_covers_is_answered_in_the_apiservers_own_bytes
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_of_just_one_query_answers_it_in_the_apiservers_own_bytes() {
+async fn a_replica_of_one_query_answers_in_the_apiservers_own_bytes() {
     for path in LISTS.iter().chain(OBJECTS) {
         // Reads that name a version without a selector start no replica by themselves.
         if path.contains("resourceVersion=0") || path.contains("resourceVersion=1001") {
@@ -182,7 +182,7 @@ async fn a_replica_of_just_one_query_answers_it_in_the_apiservers_own_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_follow_what_others_write_and_stay_exact() {
+async fn answers_follow_writes_of_others_and_stay_exact() {
     let proxy = Setup::of(populated()).in_memory();
     proxy.warm("/api/v1/pods").await;
     proxy.warm("/apis/x.io/v1/widgets").await;

@@ -65,7 +65,7 @@ async fn warmed() -> TestProxy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_memory_does_not_answer_is_forwarded_as_it_is_with_its_reason() {
+async fn reads_that_memory_does_not_answer_are_forwarded_unchanged_with_a_reason() {
     let proxy = warmed().await;
     let client = proxy.client();
     for (path, reason) in FORWARDED {
@@ -101,7 +101,7 @@ async fn only_the_method_get_is_answered_from_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_answer_says_where_it_came_from() {
+async fn every_response_names_its_source() {
     let proxy = warmed().await;
     let client = proxy.client();
     for (path, expected) in [
@@ -127,7 +127,7 @@ async fn every_answer_says_where_it_came_from() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn selectors_and_names_that_are_too_large_are_forwarded_unread() {
+async fn oversized_selectors_and_names_are_forwarded_unparsed() {
     let proxy = warmed().await;
     let client = proxy.client();
     let values = |count: usize| vec!["v"; count].join(",");

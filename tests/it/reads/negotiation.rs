@@ -56,7 +56,7 @@ fn unzipped(answer: &Answer) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_memory_can_give_exactly_is_answered_from_memory() {
+async fn only_exact_representations_are_answered_from_memory() {
     let proxy = Setup::default().in_memory();
     proxy.warm("/api/v1/pods").await;
     for (accept, reason) in ACCEPTED {
@@ -75,7 +75,7 @@ async fn only_what_memory_can_give_exactly_is_answered_from_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_alone_is_the_apiservers_own() {
+async fn partial_metadata_equals_the_apiservers_own() {
     let proxy = Setup::default().in_memory();
     let collections = ["/api/v1/namespaces/a/pods", WIDGETS];
     for collection in collections {
@@ -122,7 +122,7 @@ async fn metadata_alone_is_the_apiservers_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn humans_get_the_apiservers_own_indentation() {
+async fn browsers_and_curl_get_the_apiservers_indentation() {
     let proxy = Setup::default().in_memory();
     proxy.warm("/api/v1/pods").await;
     let client = proxy.client();
@@ -137,7 +137,7 @@ async fn humans_get_the_apiservers_own_indentation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_list_is_one_gzip_member_for_those_who_name_gzip() {
+async fn a_large_list_is_one_gzip_member_for_clients_that_accept_gzip() {
     let proxy = large().await;
     let plain = proxy.client().get("/api/v1/pods").await;
     assert!(plain.is_hit() && plain.body.len() > 128 * 1024);
@@ -156,7 +156,7 @@ async fn a_large_list_is_one_gzip_member_for_those_who_name_gzip() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_gets_gzip_without_naming_it() {
+async fn gzip_is_sent_only_to_clients_that_accept_it() {
     let proxy = large().await;
     let asked = ["", "identity", "*", "gzip;q=1.0", "GZIP", "x-gzip", "deflate, br"];
     for accepted in asked {

@@ -15,7 +15,7 @@ async fn asked(proxy: &TestProxy, path: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unsafe_read_is_relaxed_as_the_configuration_says() {
+async fn an_unsafe_read_is_relaxed_as_configured() {
     let zero = "resourceVersion=0";
     let pod = format!("{PODS}/web-0");
     let selected = format!("{PODS}?labelSelector=app%3Dweb");
@@ -61,7 +61,7 @@ async fn a_relaxed_read_is_never_older_than_what_the_session_has_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_write_that_teaches_no_version_reads_stay_consistent() {
+async fn reads_stay_consistent_after_a_write_without_a_version() {
     let proxy = proxy("notOlderThan");
     let maps = "/api/v1/namespaces/a/configmaps";
     let deleted = proxy.client().delete(&format!("{maps}/c")).await;
@@ -105,7 +105,7 @@ async fn nothing_is_added_where_it_would_change_the_meaning() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn neither_strangers_nor_watches_nor_writes_are_rewritten() {
+async fn other_callers_watches_and_writes_are_not_rewritten() {
     for rewrite in ["any", "notOlderThan"] {
         let proxy = proxy(rewrite);
         proxy.anybody().get(PODS).await;

@@ -53,7 +53,7 @@ async fn answers_exactly_again(proxy: &TestProxy, path: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relist_takes_over_bytes_that_differ_at_equal_versions() {
+async fn a_relist_replaces_bytes_that_differ_at_equal_versions() {
     for (path, resource) in [(WIDGETS, "widgets.x.io"), (PODS, "pods")] {
         let proxy = warmed_at(path).await;
         gains_a_default(&proxy, resource);
@@ -113,7 +113,7 @@ async fn a_changed_definition_makes_its_replicas_list_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_release_of_the_apiserver_makes_every_replica_list_again() {
+async fn a_new_apiserver_release_makes_every_replica_list_again() {
     let proxy = warmed_at(PODS).await;
     pass(Duration::from_secs(2)).await;
     proxy.upstream.forget();
@@ -126,7 +126,7 @@ async fn another_release_of_the_apiserver_makes_every_replica_list_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_of_the_same_release_goes_on_without_a_list() {
+async fn a_watch_of_the_same_release_continues_without_a_list() {
     let proxy = warmed_at(PODS).await;
     pass(Duration::from_secs(2)).await;
     proxy.upstream.forget();

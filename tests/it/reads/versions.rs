@@ -45,7 +45,7 @@ async fn the_initial_lists_of_informers_start_no_replica() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_counts_except_at_version_zero() {
+async fn a_limit_applies_except_at_version_zero() {
     let proxy = warmed().await;
     let client = proxy.client();
     // There are six pods; three of them are web pods.
@@ -72,7 +72,7 @@ async fn a_limit_counts_except_at_version_zero() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_are_the_apiservers_from_first_to_last() {
+async fn all_pages_come_from_the_apiserver() {
     let proxy = warmed().await;
     let client = proxy.client();
     let first = client.get("/api/v1/pods?limit=4").await;
@@ -84,7 +84,7 @@ async fn pages_are_the_apiservers_from_first_to_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn list_not_older_than_waits_for_the_replica() {
+async fn list_not_older_than_waits_for_the_cache() {
     let proxy = warmed().await;
     let client = proxy.client();
     let coming = proxy.simulator.revision() + 1;
@@ -102,7 +102,7 @@ async fn list_not_older_than_waits_for_the_replica() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_from_the_future_is_the_apiservers_to_refuse() {
+async fn a_future_version_is_forwarded_and_refused() {
     let proxy = warmed().await;
     for path in [
         "/api/v1/pods?resourceVersion=99999",
@@ -125,7 +125,7 @@ async fn a_version_from_the_future_is_the_apiservers_to_refuse() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_is_bounded_by_the_clients_own_time_out() {
+async fn waiting_is_bounded_by_the_clients_timeout() {
     let proxy = warmed().await;
     let started = Instant::now();
     let path = "/api/v1/pods?resourceVersion=99999&timeout=1s";
@@ -136,7 +136,7 @@ async fn waiting_is_bounded_by_the_clients_own_time_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_version_of_a_quiet_collection_moves_on_with_bookmarks() {
+async fn bookmarks_advance_the_version_of_a_quiet_collection() {
     let proxy = warmed().await;
     let client = proxy.client();
     let first = client.get("/api/v1/pods").await.version();

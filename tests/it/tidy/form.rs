@@ -217,13 +217,13 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_module_is_found() {
+    fn a_module_without_a_purpose_is_found() {
         assert_eq!(module_doc(&Source::new("src/a.rs", "use b;\n")).len(), 1);
         assert_eq!(module_doc(&Source::new("src/a.rs", "//! Does a.\nuse b;\n")).len(), 0);
     }
 
     #[test]
-    fn a_test_named_after_nothing_is_found() {
+    fn a_test_name_without_a_behaviour_is_found() {
         let found = |text: &str| test_names(&Source::new("tests/it/a.rs", text)).len();
         assert_eq!(found("#[test]\nfn test_a() {}\n"), 1);
         assert_eq!(found("#[tokio::test(start_paused = true)]\nasync fn test_a() {}\n"), 1);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_nobody_declares_is_found() {
+    fn an_undeclared_file_is_found() {
         let sources = [
             Source::new("src/lib.rs", "mod a;\n"),
             Source::new("src/a.rs", "mod b;\n#[cfg(test)]\nmod tests;\n"),

@@ -124,7 +124,7 @@ const STARTS: &[&str] = &[
 ];
 
 #[tokio::test(start_paused = true)]
-async fn every_selection_from_every_start_is_told_what_the_apiserver_tells() {
+async fn every_selection_from_every_start_gets_the_apiservers_events() {
     for seed in 1..=3 {
         let proxy = warmed().await;
         proxy.warm(WIDGETS).await;
@@ -182,7 +182,7 @@ async fn an_informer_whose_list_came_from_memory_watches_from_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_is_told_before_the_next_one_happens_to_all_who_watch() {
+async fn an_event_reaches_all_watchers_before_the_next_one_happens() {
     let proxy = warmed().await;
     let shared = proxy.client().over_http2();
     let path = following(proxy.simulator.revision());
@@ -204,7 +204,7 @@ async fn an_event_is_told_before_the_next_one_happens_to_all_who_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_behind_many_that_are_not_selected_is_told_at_once() {
+async fn an_event_after_many_unselected_ones_is_sent_at_once() {
     let proxy = warmed().await;
     let version = proxy.simulator.revision();
     let path = format!("{PODS}?watch=1&resourceVersion={version}&labelSelector=app%3Dweb");
@@ -219,7 +219,7 @@ async fn an_event_behind_many_that_are_not_selected_is_told_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_come_each_minute_and_before_the_end_as_the_apiserver_prints_them() {
+async fn bookmarks_come_each_minute_and_before_the_end() {
     let proxy = warmed().await;
     let old = proxy.simulator.revision();
     put(&proxy, "web-9", "web");
@@ -253,7 +253,7 @@ async fn bookmarks_come_each_minute_and_before_the_end_as_the_apiserver_prints_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_has_nothing_new_ends_in_time_without_a_bookmark() {
+async fn a_watch_without_events_ends_in_time_without_a_bookmark() {
     let proxy = warmed().await;
     let version = proxy.simulator.revision();
     for (seconds, start) in [(1, ""), (30, "&allowWatchBookmarks=true")] {
@@ -266,7 +266,7 @@ async fn a_watch_that_has_nothing_new_ends_in_time_without_a_bookmark() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn initial_events_and_their_mark_come_from_an_apiserver_without_them_too() {
+async fn initial_events_and_their_bookmark_work_with_an_old_apiserver() {
     let features = Features { watch_list: false, ..Settings::default().features };
     let simulator = Simulator::new(Settings { features, ..Settings::default() });
     simulator.register(ResourceType::custom("x.io", &["v1"], "widgets", "Widget"));
@@ -288,7 +288,7 @@ async fn initial_events_and_their_mark_come_from_an_apiserver_without_them_too()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relist_ends_a_watch_and_what_happened_meanwhile_is_the_apiservers_to_tell() {
+async fn a_relist_ends_a_watch_and_the_next_one_is_forwarded() {
     let proxy = warmed().await;
     let client = proxy.client();
     let version = proxy.simulator.revision();
@@ -316,7 +316,7 @@ async fn a_relist_ends_a_watch_and_what_happened_meanwhile_is_the_apiservers_to_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_outlives_a_short_absence_of_the_apiserver_and_ends_in_a_long_one() {
+async fn a_watch_survives_a_short_outage_and_ends_in_a_long_one() {
     let proxy = warmed().await;
     let path = following(proxy.simulator.revision());
     let mut watch = proxy.client().watch(&path).await;
@@ -365,7 +365,7 @@ async fn without_watchers_a_replica_is_idle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_no_longer_watch_is_told_no_more() {
+async fn withdrawn_watch_rights_end_the_events() {
     let allow = |proxy: &TestProxy, verbs: &[&str]| {
         let rules = vec![Rule::new(verbs, &["pods"])];
         proxy.simulator.admit(OWN_TOKEN, User::with_rules("own", rules));
@@ -384,7 +384,7 @@ async fn who_may_no_longer_watch_is_told_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_too_slowly_is_cut_cleanly_and_goes_on_at_the_apiserver() {
+async fn a_slow_watcher_is_ended_cleanly_and_resumes_at_the_apiserver() {
     let proxy = warmed().await;
     let version = proxy.simulator.revision();
     let client = proxy.client();
@@ -409,7 +409,7 @@ async fn who_reads_too_slowly_is_cut_cleanly_and_goes_on_at_the_apiserver() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_watch_showed_no_later_read_is_older_than() {
+async fn no_later_read_is_older_than_the_events_of_a_watch() {
     let proxy = warmed().await;
     let client = proxy.client();
     let mut watch = client.watch(&following(proxy.simulator.revision())).await;
@@ -428,7 +428,7 @@ async fn what_a_watch_showed_no_later_read_is_older_than() {
 }
 
 #[tokio::test]
-async fn listless_ends_its_watches_before_it_ends() {
+async fn listless_ends_its_watches_before_it_exits() {
     let proxy = Setup::default().on_loopback().await;
     proxy.client().get(PODS).await;
     assert!(proxy.client().get(PODS).await.is_hit());
@@ -451,7 +451,7 @@ async fn listless_ends_its_watches_before_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_that_memory_cannot_print_ends_a_watch_and_the_next_is_the_apiservers() {
+async fn metadata_that_memory_cannot_print_ends_a_watch_and_the_next_is_forwarded() {
     let proxy = Setup::default().in_memory();
     let mut odd = widget("a", "odd", "red");
     odd["metadata"]["finalizers"] = serde_json::json!([]);
@@ -470,7 +470,7 @@ async fn metadata_that_memory_cannot_print_ends_a_watch_and_the_next_is_the_apis
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_memory_cannot_answer_just_now_comes_back_to_it_within_a_minute() {
+async fn a_forwarded_watch_returns_to_memory_within_a_minute() {
     let proxy = warmed().await;
     let client = proxy.client();
     let path = format!("{PODS}?resourceVersion=1010&watch=1&allowWatchBookmarks=true");

@@ -60,7 +60,7 @@ async fn followed(proxy: &TestProxy, selectors: &[&str]) -> Vec<(Watch, Watch)> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_go_on_without_a_gap_when_their_replica_is_widened() {
+async fn watches_continue_without_a_gap_when_their_replica_is_widened() {
     for seed in 1..=6 {
         let proxy = Setup::of(populated()).seed(seed).in_memory();
         let dice = fractions(seed);
@@ -88,7 +88,7 @@ async fn watches_go_on_without_a_gap_when_their_replica_is_widened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_watch_goes_on_once_its_replica_has_reached_the_wider_ones_beginning() {
+async fn a_quiet_watch_continues_once_its_replica_reaches_the_wider_one() {
     let proxy = Setup::default().in_memory();
     let (quiet, busy) = ("app=none", ["app=web", "app=db", "!app", "tier=front"]);
     let mut pairs = followed(&proxy, &[quiet]).await;
@@ -109,7 +109,7 @@ async fn a_quiet_watch_goes_on_once_its_replica_has_reached_the_wider_ones_begin
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_watch_reads_its_own_window_to_the_end_before_it_goes_on() {
+async fn a_slow_watch_finishes_its_window_before_it_switches() {
     let proxy = Setup::default().in_memory();
     let mut pairs = followed(&proxy, &["app=web"]).await;
     for number in 0..25 {
