@@ -29,7 +29,7 @@ fn example(name: &str) -> String {
 }
 
 #[test]
-fn every_file_of_values_in_ci_is_tried() {
+fn every_values_file_of_ci_is_tested() {
     let files = std::fs::read_dir(repository("charts/listless/ci")).expect("the folder");
     let mut found: Vec<_> = files
         .map(|file| file.expect("an entry").file_name().to_string_lossy().into_owned())

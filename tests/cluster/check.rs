@@ -1,5 +1,5 @@
-//! `listless check` against real apiservers: with nothing installed, with an injector that works, and with
-//! each thing that goes wrong with one.
+//! `listless check` against real apiservers: with nothing installed, with a working injector, and
+//! with each fault of an injector.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -20,7 +20,7 @@ use crate::rig::control_plane::{ControlPlane, User, Version};
 const KNOWN_LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(250);
 
-/// What the command said as JSON, and how it ended.
+/// The command's JSON output and its exit code.
 struct Checked {
     code: Option<i32>,
     report: Value,
@@ -90,12 +90,12 @@ async fn finds_nothing_wrong(version: Version) {
 }
 
 #[tokio::test]
-async fn check_tells_a_working_injector_from_each_broken_one_on_1_36() {
+async fn check_distinguishes_a_working_injector_from_each_broken_one_on_1_36() {
     tells_broken_injectors(Version::V1_36).await;
 }
 
 #[tokio::test]
-async fn check_tells_a_working_injector_from_each_broken_one_on_1_30() {
+async fn check_distinguishes_a_working_injector_from_each_broken_one_on_1_30() {
     tells_broken_injectors(Version::V1_30).await;
 }
 
@@ -136,7 +136,7 @@ async fn tells_broken_injectors(version: Version) {
     gone.is("injection", "fail", "a pod in shop gets no sidecar");
 }
 
-/// What kubelets would say of pods, and of themselves.
+/// The status that kubelets would write of pods, and of themselves.
 async fn pods_and_nodes(stage: &Stage, admin: &Path) -> Result<()> {
     let stored = stage.create("shop", &pod("web")).await?;
     let name = stored["metadata"]["name"].as_str().context("a name")?;
@@ -178,7 +178,7 @@ async fn pods_and_nodes(stage: &Stage, admin: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The apiserver trusts somebody else's authority, until the injector publishes its own again.
+/// The apiserver trusts another authority, until the injector publishes its own again.
 async fn another_authority(stage: &Stage, replica: &Replica, admin: &Path) -> Result<()> {
     let key = rcgen::KeyPair::generate()?;
     let params = rcgen::CertificateParams::new(vec!["somebody".to_owned()])?;
@@ -209,7 +209,8 @@ async fn the_charts_test_has_the_rights_it_needs_and_finds_the_injector_not_runn
     let chart = crate::chart::chart();
     let install = ["install", "demo", &chart, "--namespace", NAMESPACE];
     helm.output(&install).expect("an installation");
-    // No kubelet runs the pod of `helm test`: its account is made as Helm does, and it is asked as.
+    // No kubelet runs the pod of `helm test`. Its account is created as Helm does, and the requests
+    // use it.
     let settings = ["--namespace", NAMESPACE, "--set", "test.namespace=shop"];
     let rendered = [&["template", "demo", &chart][..], &settings].concat();
     let text = helm.output(&rendered).expect("a rendering");
@@ -230,7 +231,7 @@ async fn the_charts_test_has_the_rights_it_needs_and_finds_the_injector_not_runn
     let role = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}");
     let request = Request::new(Method::PATCH, &role).body("application/json-patch+json", broken);
     stage.client.send(request).await.expect("an answer").successful().expect("changed");
-    // The apiserver learns of it by a watch of its own.
+    // The apiserver sees it through its own watch.
     let deadline = Instant::now() + KNOWN_LIMIT;
     let checked = loop {
         let checked = Checked::of(&kubeconfig, &arguments).await;
@@ -243,7 +244,8 @@ async fn the_charts_test_has_the_rights_it_needs_and_finds_the_injector_not_runn
     checked.is("injector-rights", "fail", &what);
 }
 
-/// Makes what the chart makes for its test, and a kubeconfig of that service account.
+/// Creates the objects that the chart creates for its test, and a kubeconfig of that service
+/// account.
 async fn as_test(plane: &ControlPlane, client: &Client, rendered: &str) -> Result<PathBuf> {
     for document in rendered.split("\n---\n").filter(|text| text.contains("helm.sh/hook")) {
         let object: Value = serde_saphyr::from_str(document)?;

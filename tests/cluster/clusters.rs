@@ -1,4 +1,5 @@
-//! The control planes all tests share, one pair per version, and the turns tests take.
+//! The control planes that all tests share, one pair per version, and the order in which tests use
+//! them.
 
 use std::ops::Deref;
 
@@ -35,7 +36,7 @@ pub struct Turn<T: 'static> {
     _machine: Machine,
 }
 
-/// How much of the machine a test has.
+/// The share of the machine that a test needs.
 #[derive(Debug)]
 pub enum Machine {
     /// All of it.
@@ -76,12 +77,12 @@ impl<T> Deref for Turn<T> {
 // === impl Machine ===
 
 impl Machine {
-    /// Waits until nobody else runs.
+    /// Waits until no other test runs.
     pub async fn alone() -> Self {
         Self::Alone(TURN.write().await)
     }
 
-    /// Waits until nobody runs who needs to be alone.
+    /// Waits until no test runs that needs the machine alone.
     pub async fn beside() -> Self {
         Self::Beside(TURN.read().await)
     }
@@ -90,8 +91,8 @@ impl Machine {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Waits for this test's turn, which the other version's may be beside; `None` means that the
-    /// machine cannot run a control plane, which was printed.
+    /// Waits for this test's turn, beside which a test of the other version may run; `None` means
+    /// that the machine cannot run a control plane, and the reason was printed.
     pub async fn take(version: Version) -> Option<Turn<Self>> {
         Turn::take(version, &CLUSTERS, Machine::beside(), Self::load).await
     }
@@ -126,7 +127,7 @@ impl Fleet {
         Turn::take(version, &FLEETS, Machine::beside(), Self::load).await
     }
 
-    /// The same while nobody else runs, for a load that would be felt by others.
+    /// The same while no other test runs, for a load that would affect others.
     pub async fn take_alone(version: Version) -> Option<Turn<Self>> {
         Turn::take(version, &FLEETS, Machine::alone(), Self::load).await
     }
@@ -141,7 +142,7 @@ impl Stage {
     }
 }
 
-/// Whether the machine can run a control plane; if not, that is printed.
+/// Reports whether the machine can run a control plane; if not, prints the reason.
 pub fn available(version: Version) -> bool {
     match build(version).expect("a build that works") {
         Built::Here(_) => true,
@@ -152,7 +153,7 @@ pub fn available(version: Version) -> bool {
     }
 }
 
-/// Says that something cannot run here; fails where it is required.
+/// Prints that something cannot run here; fails where it is required.
 pub fn skipped(what: &str, reason: &str) {
     assert!(std::env::var(REQUIRED).as_deref() != Ok("1"), "{what} cannot run: {reason}");
     eprintln!("SKIPPED {what}: {reason} (set {REQUIRED}=1 to make this a failure)");

@@ -1,7 +1,7 @@
-//! The cluster every differential case reads: small, deterministic, and full of edge cases.
+//! The cluster that every differential case reads: small, deterministic, and full of edge cases.
 //!
-//! Written straight to the apiserver, then left alone: the suites compare answers about a quiet
-//! cluster. Names and values are fixed; uids, times and versions are the server's.
+//! It is written directly to the apiserver, then left alone: the suites compare responses about a
+//! quiet cluster. Names and values are fixed; uids, times and versions are the server's.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ const POLL: Duration = Duration::from_millis(200);
 /// Namespaces whose names test the order of keys: `a-b/x` sorts before `a/x`.
 pub const NAMESPACES: [&str; 6] = ["a", "a-b", "a0", "shop", "shop-east", "empty"];
 
-/// What the cases need to know about a loaded cluster.
+/// The facts of a loaded cluster that the cases need.
 #[derive(Clone, Copy, Debug)]
 pub struct Dataset {
     /// A version at which the cluster had none of the data.
@@ -79,7 +79,7 @@ impl Dataset {
     }
 }
 
-/// The store's version now, from a consistent read of an empty collection.
+/// The store's current version, from a consistent read of an empty collection.
 pub async fn current_version(client: &Client) -> Result<u64> {
     let answer = client.get("/api/v1/namespaces/none/configmaps").await?.successful()?;
     let version = answer.json()?["metadata"]["resourceVersion"].as_str().map(str::parse);

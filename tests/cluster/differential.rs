@@ -1,4 +1,4 @@
-//! Sends every case straight and through a target, and reports each difference.
+//! Sends every case directly and through a target, and reports each difference.
 //!
 //! The cluster must be quiet. A target that is Listless is asked twice at once, and then again
 //! until it answers from memory where it should.
@@ -25,9 +25,9 @@ use case::{Caller, Case, Memory, Pace, Pages};
 use judge::{Bounds, Exchange, Served, Side};
 use target::{Kind, Target};
 
-/// How often an answer that changes by itself is asked again before it counts.
+/// The number of retries of a response that changes by itself, before a difference counts.
 const CLOCK_TRIES: u32 = 4;
-/// How often a case is sent before it counts as never answered from memory.
+/// The number of attempts before a case counts as never answered from memory.
 const WARM_TRIES: u32 = 200;
 /// The same for a case whose replica is behind its floor, which may last.
 const WARM_TRIES_WHEN_BEHIND: u32 = 60;
@@ -35,12 +35,12 @@ const WARM_TRIES_WHEN_BEHIND: u32 = 60;
 const WARM_TRIES_WHEN_HOPELESS: u32 = 3;
 const HOPELESS_AFTER: usize = 10;
 const WARM_PERIOD: Duration = Duration::from_millis(50);
-/// How the headers begin that make a request someone else's.
+/// The prefixes of the headers that make a request another user's.
 const OTHERS: [&str; 2] = ["Impersonate-", "Authorization"];
 /// Pages of one chain; more means that it does not end.
 const PAGES_MAX: usize = 200;
 
-/// The suite: a control plane, its data, and what to compare it with.
+/// The suite: a control plane, its data, and the target to compare it with.
 #[derive(Debug)]
 pub struct Suite<'a> {
     version: Version,
@@ -54,26 +54,26 @@ pub struct Suite<'a> {
     report: Report,
 }
 
-/// What a run found.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// How many cases were sent.
+    /// The number of cases sent.
     pub cases: usize,
-    /// How many pairs of answers were compared.
+    /// The number of compared pairs of responses.
     pub exchanges: usize,
-    /// How many of the target's answers came from memory.
+    /// The number of the target's responses from memory.
     pub hits: usize,
-    /// How many of them were forwarded.
+    /// The number of the target's forwarded responses.
     pub forwarded: usize,
-    /// How often each `Cache-Status` came.
+    /// The number of times each `Cache-Status` came.
     pub reasons: BTreeMap<String, usize>,
     /// Cases whose last answer came from memory.
     pub cases_hit: usize,
     /// Cases that should be answered from memory in the end.
     pub wanted: usize,
-    /// Those of them that were not, since this session has been shown something newer.
+    /// Cases among them that were not, because this session was shown something newer.
     pub behind: usize,
-    /// Those of them that were not for another reason.
+    /// Cases among them that were not for another reason.
     pub cold: Vec<String>,
     /// Differences, each with its case.
     pub differences: Vec<String>,
@@ -173,7 +173,7 @@ impl<'a> Suite<'a> {
         Ok((Vec::new(), Served::Forwarded))
     }
 
-    /// Answers that change by themselves are compared again: chance ends, a difference stays.
+    /// Compares again responses that change by themselves: chance ends, a difference stays.
     async fn exchange_patiently(&mut self, case: &Case) -> Result<(Vec<String>, Served)> {
         let tries = if case.pace == Pace::Clock { CLOCK_TRIES } else { 1 };
         let mut outcome = (Vec::new(), Served::Unsaid);
@@ -221,7 +221,7 @@ impl<'a> Suite<'a> {
         *self.report.reasons.entry(self.last_status.clone()).or_default() += 1;
         let (direct, through) = (Side::new(direct), Side::new(through));
         let key = (case.caller, case.query());
-        // What someone else was shown is no floor of this session.
+        // State shown to another user is no floor of this session.
         let is_others = |name: &str| OTHERS.iter().any(|start| name.starts_with(start));
         let is_own = !case.headers.iter().any(|(name, _)| is_others(name));
         let floor = self.floors.get(&key).filter(|_| is_own).copied().unwrap_or(0);
@@ -232,8 +232,8 @@ impl<'a> Suite<'a> {
         Ok((differences, direct, through))
     }
 
-    /// A client that takes protobuf and JSON may get either (S-CT-10): an answer from memory in JSON
-    /// is held against the apiserver's own JSON.
+    /// A client that accepts protobuf and JSON may get either (S-CT-10). A JSON response from
+    /// memory is compared with the apiserver's own JSON.
     async fn as_json_too(&self, case: &Case, direct: Answer, through: &Answer) -> Result<Answer> {
         let is = |answer: &Answer, media| answer.header("content-type") == Some(media);
         let substituted = Served::of(through) == Served::Hit
@@ -292,7 +292,7 @@ impl<'a> Suite<'a> {
     }
 }
 
-/// The case for the next page of an answer, if it has one.
+/// The case for the next page of a response, if it has one.
 fn next_page(case: &Case, answer: &Side) -> Option<Case> {
     let token = answer.token()?;
     // A version and a match may be named only for the first page.

@@ -1,4 +1,5 @@
-//! The comparison itself under test: it must be silent about equal answers and see every fault.
+//! Tests of the comparison itself: it must report nothing for equal responses, and detect every
+//! fault.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::rig::control_plane::{User, Version};
 /// The table may only grow.
 const CASES_MIN: usize = 220;
 
-/// How often an apiserver is asked again that differs from itself.
+/// The number of retries of an apiserver that differs from itself.
 const SETTLE_ATTEMPTS: usize = 5;
 const SETTLE_POLL: Duration = Duration::from_secs(1);
 
@@ -75,7 +76,7 @@ async fn every_fault_is_noticed(version: Version) {
     }
 }
 
-/// Two answers of the apiserver to one case, the second dressed up as a cache's.
+/// Two responses of the apiserver to one case, the second disguised as a cache's.
 struct Pair<'a> {
     case: &'a Case,
     dataset: &'a Dataset,
@@ -87,7 +88,8 @@ struct Pair<'a> {
 // === impl Pair ===
 
 impl<'a> Pair<'a> {
-    /// Two that do not differ; an apiserver that has just started may need some more attempts.
+    /// Two responses that do not differ; an apiserver that has just started may need some more
+    /// attempts.
     async fn equal(case: &'a Case, dataset: &'a Dataset, target: &Target, probe: &Client) -> Self {
         let mut poll = tokio::time::interval(SETTLE_POLL);
         for _ in 0..SETTLE_ATTEMPTS {

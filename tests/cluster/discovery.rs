@@ -1,7 +1,8 @@
-//! A new definition, or an API of another server, is visible through Listless as soon as straight, and gone as soon.
+//! A new definition, or an API of another server, becomes visible through Listless as soon as
+//! directly. It also disappears as soon.
 //!
-//! Both are polled at the same moments while it comes and goes. Listless may be behind by one
-//! step of the polls, for the two answers of one step are not made at the same instant.
+//! Both are polled at the same moments while it comes and goes. Listless may be behind by one step
+//! of the polls. The two responses of one step are not made at the same instant.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 const AGGREGATED_BETA: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
-/// How often both are asked.
+/// The interval of the polls.
 const STEP: Duration = Duration::from_millis(50);
 /// No apiserver takes longer to show a definition everywhere.
 const SHOWN_WITHIN: Duration = Duration::from_secs(60);
@@ -29,18 +30,18 @@ const SHOWN_WITHIN: Duration = Duration::from_secs(60);
 const SETTLED: Duration = Duration::from_secs(12);
 /// Definitions that come and go.
 const ROUNDS: usize = 4;
-/// API services that come and go: fewer, for the apiserver shows them at once.
+/// API services that come and go: fewer, because the apiserver shows them at once.
 const SERVICE_ROUNDS: usize = 2;
 
-/// A document, how it is asked for, and whether it shows a definition.
+/// A document, its request headers, and the check for a definition.
 struct Document {
     target: &'static str,
     accept: &'static str,
-    /// What stands in it as long as the definition does.
+    /// The text that it contains as long as the definition exists.
     mark: fn(&str) -> String,
 }
 
-/// In which step a change was first seen, and how long steps took.
+/// The step in which a change was first seen, and the duration of steps.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     straight: Option<u32>,
@@ -49,22 +50,22 @@ struct Seen {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_definition_is_seen_through_listless_as_soon_as_straight_on_1_36() {
+async fn a_new_definition_is_seen_through_listless_as_soon_as_directly_on_1_36() {
     definitions_come_and_go(Version::V1_36).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_definition_is_seen_through_listless_as_soon_as_straight_on_1_30() {
+async fn a_new_definition_is_seen_through_listless_as_soon_as_directly_on_1_30() {
     definitions_come_and_go(Version::V1_30).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_api_service_is_seen_through_listless_as_soon_as_straight_on_1_36() {
+async fn a_new_api_service_is_seen_through_listless_as_soon_as_directly_on_1_36() {
     api_services_come_and_go(Version::V1_36).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_api_service_is_seen_through_listless_as_soon_as_straight_on_1_30() {
+async fn a_new_api_service_is_seen_through_listless_as_soon_as_directly_on_1_30() {
     api_services_come_and_go(Version::V1_30).await;
 }
 
@@ -96,7 +97,7 @@ async fn definitions_come_and_go(version: Version) {
     let proxy = ProxyProcess::start(&kubeconfig, None).await.expect("a proxy");
     let through = proxy.client(Protocol::Http2);
     let straight = cluster.plane().client(User::Admin, Protocol::Http2).expect("a client");
-    // One that stays, so that the group's documents are there all the time.
+    // One definition stays, so that the group's documents exist all the time.
     create(&straight, "anchors").await;
     until_shown(&straight, version, "anchors").await;
     let mut later = Vec::new();
@@ -119,7 +120,7 @@ async fn definitions_come_and_go(version: Version) {
     until_gone(&straight).await;
 }
 
-/// The one that comes and goes leads to no server, so that no other is needed to have it shown.
+/// The temporary API service has no server, so that its visibility needs none.
 async fn api_services_come_and_go(version: Version) {
     let Some(cluster) = Cluster::take_alone(version).await else { return };
     let kubeconfig = cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig");
@@ -189,7 +190,7 @@ async fn shows(client: &Client, document: &Document, plural: &str) -> bool {
     String::from_utf8_lossy(&answer.body).contains(&(document.mark)(plural))
 }
 
-/// Everything is answered from memory: what is seen next was not in the making.
+/// Everything comes from memory. The next change is therefore not already in progress.
 async fn warm(through: &Client, documents: &[Document]) {
     let deadline = Instant::now() + SETTLED * 4;
     for document in documents {
@@ -199,14 +200,14 @@ async fn warm(through: &Client, documents: &[Document]) {
                 break;
             }
             assert!(Instant::now() < deadline, "{}: never from memory", document.target);
-            // Documents settle by the apiserver's clock, not by ours.
+            // Documents settle by the apiserver's clock, not by that of the test.
             tokio::time::sleep(STEP).await;
         }
     }
 }
 
-/// Polls both ways until both show the change in every document, and says how many polls later than
-/// straight; each document is polled apart, for some take the apiserver longer to make than others.
+/// Polls both ways until both show the change in every document. Returns by how many polls Listless
+/// is later. Each document is polled apart, because the apiserver needs longer for some.
 async fn observe(
     straight: &Client,
     through: &Client,
@@ -227,7 +228,7 @@ async fn observe(
     later
 }
 
-/// In which steps a document changes, asked for both ways at the same moments.
+/// The steps in which a document changes, requested both ways at the same moments.
 async fn poll(
     straight: &Client,
     through: &Client,

@@ -1,5 +1,5 @@
-//! One gateway for many: what a hundred informers cost the apiserver through it, whether their
-//! caches are right after churn and restarts, and how soon rights that were withdrawn end.
+//! One gateway for many clients. The tests check the cost of a hundred informers for the apiserver,
+//! their caches after churn and restarts, and the time until withdrawn rights end.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ mod rights;
 
 use churn::Churn;
 
-/// How many informers share the gateway.
+/// The number of informers that share the gateway.
 const INFORMERS: usize = 100;
 const PODS: u32 = 200;
 const NAMESPACE: &str = "shop";
@@ -32,18 +32,18 @@ const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/rolebi
 
 const CHURN_SECONDS: u64 = 60;
 const CHURN_VARIABLE: &str = "LISTLESS_CHURN_SECONDS";
-/// How long the apiserver is away each time.
+/// The duration of each outage of the apiserver.
 const OUTAGE: Duration = Duration::from_secs(3);
 
 const SETTLE: Duration = Duration::from_secs(5);
 const REST: Duration = Duration::from_secs(12);
-/// By then every informer has heard of everything.
+/// The time after which every informer has received everything.
 const ARRIVAL_LIMIT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(500);
-/// By then every watch that was passed on in an outage has come back to the gateway.
+/// The time after which every watch that was forwarded in an outage is back at the gateway.
 const RETURN_LIMIT: Duration = Duration::from_secs(150);
 
-/// Informers only watch, which starts no replica: who wants them served says so.
+/// Informers only watch, which starts no replica. An eager rule starts one for them.
 const CONFIGURATION: &str = "\
 apiVersion: listless.dev/v1alpha1
 kind: ProxyConfiguration
@@ -58,12 +58,12 @@ cache:
 type Truth = BTreeMap<String, String>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_informers_cost_one_watch_and_are_right_after_restarts_on_1_36() {
+async fn a_hundred_informers_cost_one_watch_and_are_correct_after_restarts_on_1_36() {
     informers(Version::V1_36).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_informers_cost_one_watch_and_are_right_after_restarts_on_1_30() {
+async fn a_hundred_informers_cost_one_watch_and_are_correct_after_restarts_on_1_30() {
     informers(Version::V1_30).await;
 }
 
@@ -100,7 +100,7 @@ async fn informers(version: Version) {
     shop.one_watch(&gateway).await;
     let time = std::env::var(CHURN_VARIABLE)
         .map_or(CHURN_SECONDS, |text| text.parse().expect("a number of seconds"));
-    // The sleeps are the churn's length: nothing is awaited in them.
+    // The sleeps are the duration of the churn. Nothing is awaited in them.
     let churn = Churn::start(shop.client());
     for _ in 0..2 {
         tokio::time::sleep(Duration::from_secs(time) / 3).await;
@@ -124,7 +124,7 @@ async fn informers(version: Version) {
 /// A control plane of its own with pods that a reader may read.
 struct Shop {
     plane: ControlPlane,
-    /// Watches of pods that the apiserver keeps for itself.
+    /// Watches of pods that the apiserver opens for itself.
     own_watches: u64,
     _machine: Machine,
 }
@@ -132,7 +132,7 @@ struct Shop {
 // === impl Shop ===
 
 impl Shop {
-    /// `None` means that the machine cannot run a control plane, which was printed.
+    /// `None` means that the machine cannot run a control plane; the reason was printed.
     async fn open(version: Version) -> Option<Self> {
         if !available(version) {
             return None;
@@ -190,7 +190,7 @@ impl Shop {
         Ok(gateway)
     }
 
-    /// Written for the reader, straight or through a gateway.
+    /// Writes a kubeconfig for the reader, directly or through a gateway.
     fn kubeconfig(&self, gateway: Option<&ProxyProcess>) -> Result<PathBuf> {
         let (name, server) = match gateway {
             Some(gateway) => ("through", gateway.server().clone()),
@@ -201,7 +201,7 @@ impl Shop {
         Ok(path)
     }
 
-    /// The apiserver's use of a core while informers have nothing to do.
+    /// The share of a core that the apiserver uses while informers are idle.
     async fn resting(&self, program: &Path, kubeconfig: &Path, count: usize, truth: &Truth) -> f64 {
         let mut informers = Informers::start(program, kubeconfig, count).expect("informers");
         informers.equal(truth).await.expect("caches that are right");
@@ -223,8 +223,8 @@ impl Shop {
         self.plane.ready().await
     }
 
-    /// Waits until the apiserver's own count of watches of pods is one more than when nobody was there:
-    /// watches that were passed on meanwhile end within a minute, and may be passed on once more.
+    /// Waits until the apiserver's own count of pod watches is one more than without clients.
+    /// Watches that were forwarded meanwhile end within a minute, and may be forwarded once more.
     async fn one_watch(&self, gateway: &ProxyProcess) -> Duration {
         let begun = Instant::now();
         let mut poll = tokio::time::interval(POLL);
@@ -245,7 +245,7 @@ fn is_hit(answer: &Answer) -> bool {
     answer.header("cache-status").is_some_and(|said| said.starts_with("listless; hit;"))
 }
 
-/// A process full of informers.
+/// A process with many informers.
 struct Informers {
     // Dropped first: killed.
     _child: Child,
@@ -265,7 +265,7 @@ impl Informers {
         Ok(Self { _child: child, ask, answers, count })
     }
 
-    /// Waits until every cache equals the truth; how long that took.
+    /// Waits until every cache equals the real state; returns the time it took.
     async fn equal(&mut self, truth: &Truth) -> Result<Duration> {
         let begun = Instant::now();
         let mut poll = tokio::time::interval(POLL);

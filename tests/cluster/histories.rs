@@ -1,8 +1,8 @@
-//! Random reads, writes and watches on a real control plane while things go wrong; afterwards all
-//! that was shown is held to etcd's own account of what happened.
+//! Random reads, writes and watches on a real control plane during faults; afterwards all responses
+//! are checked against etcd's own history.
 //!
-//! Readers, writers and informers of one session go through Listless, somebody else writes straight.
-//! `LISTLESS_SEED` chooses what is tried, `LISTLESS_HISTORY_SECONDS` for how long.
+//! Readers, writers and informers of one session go through Listless; another client writes
+//! directly. `LISTLESS_SEED` chooses the actions, `LISTLESS_HISTORY_SECONDS` their duration.
 
 #[path = "histories/actors.rs"]
 mod actors;
@@ -40,7 +40,7 @@ use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 
-/// What the actors of one run share.
+/// State that the actors of one run share.
 struct World {
     plane: ControlPlane,
     relay: Relay,
@@ -48,13 +48,13 @@ struct World {
     truth: Truth,
     token_file: PathBuf,
     records: Records,
-    /// Whether nobody writes any more.
+    /// `true` when all writers have stopped.
     over: AtomicBool,
-    /// What every informer must come to, once that is known.
+    /// The final state of every informer, once it is known.
     last_version: AtomicU64,
 }
 
-/// How long things go wrong.
+/// The duration of the faults.
 const SECONDS: u64 = 60;
 const SECONDS_VARIABLE: &str = "LISTLESS_HISTORY_SECONDS";
 const SEED_VARIABLE: &str = "LISTLESS_SEED";
@@ -62,14 +62,14 @@ const SEED_VARIABLE: &str = "LISTLESS_SEED";
 const CLIENTS: usize = 8;
 const INFORMERS: usize = 6;
 
-/// Who reads again and again without a pause sees the most; what becomes of that is tested elsewhere.
+/// Repeated reads without a pause see the most. Their throttling is tested elsewhere.
 const CONFIGURATION: &str = "\
 apiVersion: listless.dev/v1alpha1
 kind: ProxyConfiguration
 repeatPolls: {action: off}
 ";
 
-/// By then an informer has heard of the last change.
+/// The time after which an informer has received the last change.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(200);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,7 +165,7 @@ impl World {
         self.plane.client(User::Admin, Protocol::Http1).expect("a client")
     }
 
-    /// One more change in each collection, for which everybody then waits.
+    /// Writes one more change in each collection; everybody then waits for it.
     async fn finish(&self) -> Result<()> {
         let client = self.straight();
         let mut first = u64::MAX;
@@ -197,7 +197,7 @@ impl World {
         )
     }
 
-    /// The checks prove nothing about what hardly happened.
+    /// The checks prove nothing about actions that hardly happened.
     fn assert_means_something(&self) {
         let (reads, watches) = (self.records.reads(), self.records.watches());
         assert!(reads.iter().filter(|read| read.hit).count() > 100);

@@ -1,7 +1,7 @@
-//! The webhook before a real apiserver: pods get their sidecar on their way in.
+//! The webhook with a real apiserver: pods get their sidecar on creation.
 //!
-//! The apiserver has its ServiceAccount plugin here, so that pods come to the webhook as in a
-//! cluster with nodes, and are looked at again after other webhooks.
+//! The apiserver has its ServiceAccount plugin here. Pods then come to the webhook as in a cluster
+//! with nodes, and are reviewed again after other webhooks.
 
 mod other;
 pub(crate) mod replica;
@@ -26,16 +26,16 @@ const KNOWN_LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(250);
 
 #[tokio::test]
-async fn the_webhook_puts_sidecars_into_pods_on_1_36() {
-    puts_sidecars_into_pods(Version::V1_36).await;
+async fn the_webhook_injects_sidecars_into_pods_on_1_36() {
+    injects_sidecars_into_pods(Version::V1_36).await;
 }
 
 #[tokio::test]
-async fn the_webhook_puts_sidecars_into_pods_on_1_30() {
-    puts_sidecars_into_pods(Version::V1_30).await;
+async fn the_webhook_injects_sidecars_into_pods_on_1_30() {
+    injects_sidecars_into_pods(Version::V1_30).await;
 }
 
-async fn puts_sidecars_into_pods(version: Version) {
+async fn injects_sidecars_into_pods(version: Version) {
     if !available(version) {
         return;
     }
@@ -94,7 +94,8 @@ async fn containers_of_other_webhooks_are_served_too() {
     let replica = Replica::start(&stage.plane, &stage.kubeconfig, &[]).await.expect("an injector");
     stage.point_at(&replica).await.expect("a webhook");
     stage.until_injected("shop").await;
-    // Webhooks are called in the order of their names, so that this one comes after ours.
+    // Webhooks are called in the order of their names. This one therefore comes after the
+    // injector's.
     let other = Other::start("added-later").await.expect("another webhook");
     stage.put_webhook("zz-other", &other.url(), Some(other.bundle())).await.expect("a webhook");
     let mut stored = Value::Null;
@@ -131,7 +132,7 @@ async fn two_replicas_serve_one_webhook_through_changes_of_its_authority() {
     let (first, begun) = (stage.bundle().await, Instant::now());
     let (mut asked, mut turn) = (0, 0);
     let changed = loop {
-        // Both are asked in turns; each must be trusted whatever the other has just done.
+        // Both are called in turns. Each must be trusted after any action of the other.
         turn += 1;
         let replica = if turn % 2 == 0 { &one } else { &other };
         stage.point_at(replica).await.expect("a webhook");
@@ -141,7 +142,7 @@ async fn two_replicas_serve_one_webhook_through_changes_of_its_authority() {
         is_injected(&stored);
         asked += 1;
         let bundle = stage.bundle().await;
-        // The first authority is gone only after the next one has signed for a while.
+        // The first authority ends only after the next one has signed for a while.
         if !bundle.contains(first.lines().nth(5).unwrap_or("nothing")) {
             break begun.elapsed();
         }
@@ -157,11 +158,11 @@ async fn two_replicas_serve_one_webhook_through_changes_of_its_authority() {
     );
 }
 
-/// A control plane, and what an injector needs there.
+/// A control plane, and the objects that an injector needs there.
 pub(crate) struct Stage {
     pub(crate) plane: ControlPlane,
     pub(crate) admin: Client,
-    /// Of the injector.
+    /// The kubeconfig of the injector.
     pub(crate) kubeconfig: std::path::PathBuf,
 }
 
@@ -193,7 +194,7 @@ impl Stage {
         let quota = json!({"metadata": {"name": "all"}, "spec": {"hard": hard}});
         let quotas = "/api/v1/namespaces/quota/resourcequotas";
         stage.make(quotas, &quota).await?;
-        // No controller counts here.
+        // No controller runs here to compute the quota.
         let used = json!({"limits.cpu": "0", "limits.memory": "0", "pods": "0"});
         let counted = json!({"status": {"hard": hard, "used": used}});
         let request = Request::new(Method::PATCH, &format!("{quotas}/all/status"));
@@ -204,7 +205,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// The injector's own account with exactly the rights that it is said to need.
+    /// The injector's own account with exactly its documented rights.
     async fn grant(&self) -> Result<()> {
         let name = json!({"name": "injector"});
         let accounts = "/api/v1/namespaces/listless/serviceaccounts";
@@ -259,7 +260,7 @@ impl Stage {
         self.make(WEBHOOKS, &object).await.map(drop)
     }
 
-    /// Lets the apiserver ask this replica, as a Service would.
+    /// Lets the apiserver call this replica, as a Service would.
     pub(crate) async fn point_at(&self, replica: &Replica) -> Result<()> {
         let change = json!([{"op": "replace", "path": "/webhooks/0/clientConfig/url", "value": replica.url()}]);
         let request = Request::new(Method::PATCH, &format!("{WEBHOOKS}/listless-injector"));
@@ -267,7 +268,7 @@ impl Stage {
         self.admin.send(request).await?.successful().map(drop)
     }
 
-    /// The authorities that the apiserver trusts the injector by.
+    /// The authorities by which the apiserver trusts the injector.
     async fn bundle(&self) -> String {
         let answer =
             self.admin.get(&format!("{WEBHOOKS}/listless-injector")).await.expect("an answer");
@@ -330,7 +331,7 @@ fn merged(mut pod: Value, part: &Value) -> Value {
     pod
 }
 
-/// What the stored pod must have, whatever else was done to it.
+/// The required parts of the stored pod, whatever else was changed.
 fn is_injected(stored: &Value) {
     let sidecar = &stored["spec"]["initContainers"][0];
     assert_eq!(sidecar["name"], "listless-proxy", "{stored}");

@@ -1,4 +1,4 @@
-//! A fleet: thousands of pods of about 9 KB, changed by one writer who remembers every version.
+//! A fleet: thousands of pods of about 9 KB, changed by one writer that records every version.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ pub mod verdict;
 /// The pods: 50 for each value of the label `poller`.
 pub const DATA: LoadData =
     LoadData { namespace: "load", pods: 5000, pollers: 100, apps: 40, nodes: 0 };
-/// How many pollers there are; the other labels' pods are the other writer's.
+/// The number of pollers; the pods of the other labels belong to the other writer.
 pub const POLLERS: u32 = 20;
-/// How old an answer may be, as configured below.
+/// The maximum age of a response, as configured below.
 pub const STALENESS_MAX: Duration = Duration::from_secs(5);
 
 const CONFIGURATION: &str = "\
@@ -40,7 +40,7 @@ const WARM_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Fleet {
     plane: ControlPlane,
-    /// What the apiserver asks itself when it starts.
+    /// The apiserver's own requests when it starts.
     at_start: RequestCounts,
 }
 
@@ -60,7 +60,7 @@ impl Fleet {
         &self.plane
     }
 
-    /// What the apiserver's own parts had asked when it had just started.
+    /// The requests of the apiserver's own parts just after its start.
     pub fn at_start(&self) -> &RequestCounts {
         &self.at_start
     }

@@ -1,5 +1,5 @@
-//! docs/install.md followed as a new user would: `listless local` before a real apiserver, what
-//! `listless kubeconfig` prints, and kubectl and Helm that know nothing else.
+//! The steps of docs/install.md, followed as a new user would. It uses `listless local` with a real
+//! apiserver, the output of `listless kubeconfig`, and kubectl and Helm without further settings.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,11 +20,11 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 const MEMORY_LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
 
-/// Somebody with a home with a kubeconfig, and programs on the path.
+/// A user with a home that has a kubeconfig, and programs on the path.
 struct Somebody {
     home: TempDir,
     path: String,
-    /// Ended with the user.
+    /// Ends with the user.
     local: Process,
     admin: String,
 }
@@ -32,7 +32,7 @@ struct Somebody {
 // === impl Somebody ===
 
 impl Somebody {
-    /// Has typed the page's first command, with free ports.
+    /// Runs the page's first command, with free ports.
     async fn start(plane: &ControlPlane, kubectl: &Path, first: &str) -> Result<Self> {
         let home = TempDir::new()?;
         std::fs::create_dir(home.path().join(".kube"))?;
@@ -70,7 +70,7 @@ impl Somebody {
         }
     }
 
-    /// What a shell prints that runs this.
+    /// The output of a shell that runs this.
     async fn types(&self, script: &str) -> Result<String> {
         let mut command = tokio::process::Command::new("sh");
         command.args(["-euc", script]).env("HOME", self.home.path()).env("PATH", &self.path);
@@ -91,12 +91,12 @@ fn blocks(page: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_page_of_local_is_true_word_by_word_on_1_36() {
+async fn every_command_of_the_install_page_works_on_1_36() {
     is_true(Version::V1_36).await;
 }
 
 #[tokio::test]
-async fn the_page_of_local_is_true_word_by_word_on_1_30() {
+async fn every_command_of_the_install_page_works_on_1_30() {
     is_true(Version::V1_30).await;
 }
 
@@ -155,7 +155,7 @@ async fn is_true(version: Version) {
     eprintln!("proof: local on {}: kubectl and helm through what it prints", version.name());
 }
 
-/// Repeated reads are answered from memory, through a `proxy-url` as through a server.
+/// Repeated reads come from memory, through a `proxy-url` as through a server.
 async fn from_memory(user: &Somebody) -> Result<()> {
     let deadline = Instant::now() + MEMORY_LIMIT;
     loop {
@@ -169,7 +169,7 @@ async fn from_memory(user: &Somebody) -> Result<()> {
     }
 }
 
-/// What the report counts.
+/// The counts of the report.
 async fn asked(user: &Somebody) -> Result<Value> {
     let report = user.types(&format!("listless report -o json --admin {}", user.admin)).await?;
     let report: Value = serde_json::from_str(&report)?;

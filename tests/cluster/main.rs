@@ -1,8 +1,8 @@
 //! Tests against a real control plane: etcd and kube-apiserver, built from source with Go.
 //!
-//! One control plane per version is shared by all tests, which take turns: the suites compare
-//! answers about a quiet cluster and measure load. Without Go the tests print why they do nothing;
-//! with `LISTLESS_REQUIRE_CLUSTER=1` they fail instead.
+//! All tests share one control plane per version and take turns: the suites compare responses about
+//! a quiet cluster and measure load. Without Go the tests print the reason and do nothing; with
+//! `LISTLESS_REQUIRE_CLUSTER=1` they fail instead.
 #![expect(
     unreachable_pub,
     clippy::print_stderr,

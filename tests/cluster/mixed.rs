@@ -1,8 +1,9 @@
-//! Many unlike readers in one session: memory answers, whatever the others read.
+//! Many different readers in one session: memory answers, whatever the others read.
 //!
-//! At least nine pollers share one session, among them unmodified programs. Each answer of the raw
-//! pollers is held to the three rules of the level `session`. Listless' own metrics tell how many of
-//! the reads that a replica covers were answered from memory, and how many requests Listless sent itself.
+//! At least nine pollers share one session, among them unmodified programs. Each response to the
+//! raw pollers is checked against the three rules of the level `session`. Listless' own metrics
+//! give two numbers: the reads that a replica covers and memory answered, and the requests that
+//! Listless sent itself.
 
 mod rules;
 
@@ -35,7 +36,7 @@ const FLEET: LoadData =
 const SHOP: LoadData = LoadData { namespace: "shop", pods: 100, pollers: 4, apps: 4, nodes: 50 };
 const CONFIG_MAPS: u32 = 50;
 
-/// Until then replicas start.
+/// The time in which replicas start.
 const WARM_UP: Duration = Duration::from_secs(30);
 const MEASURED: Duration = Duration::from_secs(60);
 /// The covered reads that memory must answer.
@@ -95,12 +96,12 @@ struct Measured {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unlike_readers_of_one_session_are_answered_from_memory_on_1_36() {
+async fn mixed_readers_of_one_session_are_answered_from_memory_on_1_36() {
     every_session(Version::V1_36).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unlike_readers_of_one_session_are_answered_from_memory_on_1_30() {
+async fn mixed_readers_of_one_session_are_answered_from_memory_on_1_30() {
     every_session(Version::V1_30).await;
 }
 
@@ -188,14 +189,15 @@ async fn filled(version: Version) -> Result<ControlPlane> {
     Ok(plane)
 }
 
-/// A client that writes straight, so that the session learns of the change by reading, and one that
+/// Two clients: one writes directly, so that the session learns of the change by reading; the other
 /// writes and reads through Listless.
 fn plane_writer(plane: &ControlPlane, session: Session, through: &Client) -> [Client; 2] {
     let user = if session == Session::TwoNamespaces { User::Reader } else { User::Admin };
     [plane.client(user, Protocol::Http1).expect("a client"), through.clone()]
 }
 
-/// Changes objects in turns, straight and through Listless; a write through it is read back at once.
+/// Changes objects in turns, directly and through Listless; a write through it is read back at
+/// once.
 async fn write([straight, through]: [Client; 2], per_second: u32) -> Result<()> {
     let mut ticks = interval(Duration::from_secs(1) / per_second);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -298,7 +300,7 @@ struct Programs {
 // === impl Programs ===
 
 impl Programs {
-    /// Builds what is not built yet; `None` if the machine cannot, which was printed.
+    /// Builds the missing programs; `None` if the machine cannot, with the reason printed.
     fn build() -> Option<Self> {
         let fabric8 = match ClientProgram::Fabric8.build().expect("a build that works") {
             Built::Here(path) => path,
@@ -355,7 +357,7 @@ impl Readers {
         Ok(Self { programs: all, tasks })
     }
 
-    /// The failures that readers complain of.
+    /// The failures that readers report.
     async fn errors(&mut self) -> Result<Vec<String>> {
         let mut errors = Vec::new();
         for (name, program) in &mut self.programs {
@@ -438,7 +440,7 @@ impl Measured {
         if self.share() < SHARE_MIN {
             wrong.push(format!("only {self}"));
         }
-        // A gateway asks for each caller's rights every ten seconds.
+        // A gateway reviews each caller's rights every ten seconds.
         if part == "quiet"
             && session != Session::Gateway
             && self.own > OWN_MAX * MEASURED.as_secs_f64() / 60.0

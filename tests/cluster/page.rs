@@ -1,7 +1,7 @@
 //! The page in a real browser: Chromium visits a `listless demo`, and a report of any size.
 //!
-//! What is looked at and what must hold is in `clients/page/visitor.js`; here the demo is started and
-//! the findings are told. The screenshots stay, to be looked at.
+//! `clients/page/visitor.js` contains the checks. This file starts the demo and prints the
+//! findings. The screenshots stay for a review.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::clusters::skipped;
 use crate::rig::artifact::{Built, Recipe, source_folder, work_folder};
 
-/// What the browser found.
+/// The findings of the browser.
 #[derive(Debug, Deserialize)]
 struct Findings {
     checks: usize,
@@ -32,14 +32,14 @@ struct Demo {
 /// The least number of checks that the visitor makes; fewer means that it did not get to its end.
 const CHECKS_MIN: usize = 90;
 
-/// A dozen visits, on a busy machine.
+/// The time of a dozen visits, on a busy machine.
 const VISIT_LIMIT: Duration = Duration::from_secs(900);
 
-/// Until the demo has started Listless.
+/// The time until the demo has started Listless.
 const START_LIMIT: Duration = Duration::from_secs(180);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_real_browser_finds_nothing_wrong_with_the_page() {
+async fn a_real_browser_finds_no_fault_of_the_page() {
     let Some(program) = visitor() else { return };
     let demo = Demo::start().await.expect("a demo");
     let folder = work_folder().join("page");
@@ -82,13 +82,13 @@ impl Demo {
             bail!("the demo ended before it showed a page")
         };
         let url = timeout(START_LIMIT, announced).await.context("no page in time")??;
-        // Whoever stops reading would end the demo at its next word.
+        // Without a reader the demo would end at its next line.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Ok(Self { _child: child, url })
     }
 }
 
-/// The programs that look at the page, with their libraries, if they can be had here.
+/// The programs that check the page, with their libraries, if this machine can have them.
 pub fn visitor() -> Option<PathBuf> {
     let recipe = Recipe {
         name: "page-visitor",

@@ -1,5 +1,5 @@
-//! A real Prometheus scrapes Listless and the apiserver: rules, alerts and the dashboard give what
-//! they promise, and the apiserver's error budget burns without Listless and not with it.
+//! A real Prometheus scrapes Listless and the apiserver. Rules, alerts and the dashboard give their
+//! documented results. The apiserver's error budget burns only without Listless.
 
 mod server;
 mod storm;
@@ -21,22 +21,22 @@ use crate::rig::proxy_process::ProxyProcess;
 use server::Prometheus;
 use storm::Storm;
 
-/// Where the rules are that are shipped.
+/// The folder of the shipped rules.
 const FOLDER: &str = "config/monitoring";
 /// A folder with kubernetes-mixin's rendered `prometheus_rules.yaml` and `prometheus_alerts.yaml`.
 const MIXIN: &str = "LISTLESS_MIXIN";
-/// For how long the first Prometheus is watched until its alert is over; none unless asked for.
+/// The time that the first Prometheus is watched until its alert is over; none by default.
 const RECOVERY: &str = "LISTLESS_RECOVERY_SECONDS";
 
 const POLL_PERIOD: Duration = Duration::from_millis(500);
-/// How often what there is no room for is asked for; the second time starts a replica.
+/// The number of reads that do not fit into memory; the second starts a replica.
 const POLLS_WITHOUT_ROOM: u32 = 5;
 /// 200 pods, of 9 KB each.
 const NO_ROOM_FOR: &str = "labelSelector=poller%20in%20(0,1,2,3)";
 const SCRAPED_WITHIN: Duration = Duration::from_secs(60);
 const VALUES_WITHIN: Duration = Duration::from_secs(90);
 const FIRES_WITHIN: Duration = Duration::from_secs(60);
-/// The alert asks for two minutes of it.
+/// The alert requires two minutes of it.
 const BURNS_WITHIN: Duration = Duration::from_secs(420);
 const QUIET_FOR: Duration = Duration::from_secs(60);
 /// The budget is 1%, and at this multiple of it the fastest window is burning.
@@ -44,7 +44,7 @@ const BURNING: f64 = 14.4 * 0.01;
 const BURN_ALERT: &str = "ListlessApiserverErrorBudgetBurn";
 const BURN_SERIES: &str = "listless:apiserver_slow_or_failed_reads:ratio_rate5m";
 
-/// No room for the pods, so that their replica is given up.
+/// A limit too small for the pods, so that their replica is given up.
 const WITHOUT_ROOM: &str = "\
 apiVersion: listless.dev/v1alpha1
 kind: ProxyConfiguration
@@ -60,7 +60,7 @@ fn shipped_rules() -> Vec<PathBuf> {
     ["rules.yaml", "alerts.yaml", "apiserver-budget.yaml"].map(shipped).to_vec()
 }
 
-/// Whether Debian's package is there; if not, that is printed.
+/// Reports whether Debian's package is installed; if not, prints that.
 fn tools() -> bool {
     let there = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
     let missing = ["prometheus", "promtool"].into_iter().find(|tool| !there(tool));
@@ -70,7 +70,7 @@ fn tools() -> bool {
     missing.is_none()
 }
 
-/// Runs promtool and fails with what it says if it complains.
+/// Runs promtool and fails with its output if it reports errors.
 fn promtool(arguments: &[&str], files: &[PathBuf], input: &str) {
     let mut command = Command::new("promtool");
     command.args(arguments).args(files);
@@ -147,7 +147,7 @@ async fn prometheus_finds_a_value_for_every_rule_and_every_panel() {
     };
     prometheus.until("the replica without room is told of", FIRES_WITHIN, fires).await;
     let mut firing = prometheus.firing().await.expect("alerts");
-    // How the apiserver does is not asked here.
+    // The apiserver's own state is not checked here.
     firing.remove(BURN_ALERT);
     assert_eq!(firing.len(), 1, "nothing else is wrong: {firing:?}");
 
@@ -159,7 +159,7 @@ async fn prometheus_finds_a_value_for_every_rule_and_every_panel() {
     );
 }
 
-/// Waits until every recording rule has a value; says how many series there are.
+/// Waits until every recording rule has a value; returns the number of series.
 async fn all_rules_give_values(prometheus: &Prometheus) -> usize {
     let rules = prometheus.rules().await.expect("rules");
     let recording = |rule: &&Value| rule["type"] == "recording";
@@ -185,7 +185,7 @@ async fn all_rules_give_values(prometheus: &Prometheus) -> usize {
     names.len()
 }
 
-/// Waits until every query of the dashboard has a value, and those that are rarely one an answer.
+/// Waits until every query of the dashboard has a value, and rare ones at least a response.
 async fn all_panels_give_values(prometheus: &Prometheus) -> usize {
     let text = std::fs::read_to_string(shipped("dashboard.json")).expect("the dashboard");
     let dashboard: Value = serde_json::from_str(&text).expect("JSON");
@@ -221,7 +221,7 @@ async fn all_panels_give_values(prometheus: &Prometheus) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_apiservers_error_budget_burns_straight_and_not_through_listless() {
+async fn the_apiservers_error_budget_burns_directly_and_not_through_listless() {
     if !tools() {
         return;
     }
@@ -246,7 +246,7 @@ async fn the_apiservers_error_budget_burns_straight_and_not_through_listless() {
     assert!(burnt > BURNING, "{burnt}");
 
     let proxy = fleet.proxy().await.expect("a proxy");
-    // One that knows nothing of before: windows of five minutes take as long to forget.
+    // A Prometheus without earlier data: windows of five minutes take as long to forget.
     let through = start().await;
     let storm = Storm::start(&proxy.client(Protocol::Http1));
     let bystander = Storm::bystander(&client);
@@ -288,7 +288,7 @@ fn burn_rules() -> (Vec<PathBuf>, Vec<String>) {
     (rules, alerts)
 }
 
-/// Waits for the alert to be over where it fired, if that is asked for.
+/// Waits for the alert to be over where it fired, if this is requested.
 async fn recovered(straight: &Prometheus, alerts: &[String]) {
     let Ok(seconds) = std::env::var(RECOVERY) else { return };
     let limit = Duration::from_secs(seconds.parse().expect("a number of seconds"));

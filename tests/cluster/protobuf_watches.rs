@@ -1,6 +1,6 @@
-//! A client-go informer that takes nothing but protobuf, and polls in JSON, of one session: the polls
-//! are answered from memory while the informer's watch is passed on, and none is older than what the
-//! informer was told.
+//! One session with a client-go informer that accepts only protobuf, and polls in JSON. The polls
+//! come from memory while the informer's watch is forwarded. No poll is older than the informer's
+//! events.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,11 +22,11 @@ use crate::unmodified::stage::{Fault, Scene, Stage};
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const NAMESPACE: &str = "protobuf-watches";
 
-/// How many pods come and go, and how often one of them is written.
+/// The number of pods that come and go, and the number of writes to any of them.
 const PODS: u32 = 12;
 const WRITES: u32 = 400;
 const PERIOD: Duration = Duration::from_millis(15);
-/// Fewer polls are a poor proof; on a slow machine some come after the last write.
+/// The minimum number of polls for a proof; on a slow machine some come after the last write.
 const POLLS_MIN: u32 = 51;
 
 const ARRIVAL_LIMIT: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// The version of each object, by its name.
 type Versions = BTreeMap<String, u64>;
 
-/// A process with one informer, asked what it holds.
+/// A process with one informer, which prints its content on request.
 struct Informer {
     // Dropped first: killed.
     _child: Child,
@@ -43,14 +43,14 @@ struct Informer {
     answers: Lines<BufReader<ChildStdout>>,
 }
 
-/// What the informer was told so far, and how the polls came out beside it.
+/// The informer's events so far, and the results of the polls beside it.
 #[derive(Default)]
 struct Account {
-    /// The newest version told of each object, whether it is still there or not.
+    /// The newest version of each object in an event, whether it still exists or not.
     told: Versions,
     polls: u32,
     hits: u32,
-    /// Why memory did not answer.
+    /// The reasons why memory did not answer.
     forwarded: BTreeMap<String, u32>,
 }
 
@@ -101,12 +101,12 @@ async fn polls_are_answered_from_memory(version: Version) {
     let reasons = metrics.sums("listless_forwarded_total", &[("verb", "watch")], "reason");
     assert!(reasons.get("protobuf").is_some_and(|count| *count >= 1.0), "{reasons:?}");
     drop(informer);
-    // What the apiserver's cache held before, it has forgotten.
+    // The apiserver has forgotten the earlier content of its cache.
     scene.suffer(Fault::Restart).await.expect("an apiserver");
     expires(&through, &pods).await.expect("an end that is understood");
 }
 
-/// A watch that begins too early is told so in protobuf, and memory is not asked next.
+/// A watch that begins too early gets an error in protobuf, and the next one does not go to memory.
 async fn expires(through: &Client, pods: &str) -> Result<()> {
     let (begun, mut poll) = (Instant::now(), tokio::time::interval(POLL));
     while !is_hit(&through.get(pods).await?) {
@@ -171,7 +171,7 @@ fn listed(answer: &Answer) -> Result<(u64, Versions)> {
 // === impl Account ===
 
 impl Account {
-    /// Holds a poll to what the informer held before it was sent.
+    /// Checks a poll against the informer's content before it was sent.
     fn poll(&mut self, held: &Versions, polled: &Answer) -> Result<()> {
         for (name, at) in held {
             let told = self.told.entry(name.clone()).or_default();
@@ -185,7 +185,7 @@ impl Account {
                 (Some(shown), true) => {
                     ensure!(shown >= told, "{name} at {shown} after {told}: {said}");
                 }
-                // Its deletion was told: what is there must be another.
+                // Its deletion was an event. The object here must be another.
                 (Some(shown), false) => {
                     ensure!(shown > told, "{name} at {shown}, gone after {told}: {said}");
                 }
@@ -215,7 +215,7 @@ impl Informer {
         Ok(Self { _child: child, ask, answers })
     }
 
-    /// Waits until it holds what the apiserver lists.
+    /// Waits until it holds the objects that the apiserver lists.
     async fn holds(&mut self, scene: &Scene<'_>, pods: &str) -> Result<()> {
         let begun = Instant::now();
         let mut poll = tokio::time::interval(POLL);

@@ -1,4 +1,4 @@
-//! Zero misses: a read after a write shows it, whatever the write and whoever reads.
+//! Zero misses: a read after a write shows it, for every kind of write and every reader.
 
 use std::{
     path::Path,
@@ -16,20 +16,20 @@ use crate::rig::control_plane::{User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 use crate::ryw::{Operation, Parties};
 
-/// Who reads again and again without a pause sees the most; what becomes of that is tested elsewhere.
+/// Repeated reads without a pause see the most. Their throttling is tested elsewhere.
 const CONFIGURATION: &str = "\
 apiVersion: listless.dev/v1alpha1
 kind: ProxyConfiguration
 repeatPolls: {action: off}
 ";
 
-/// The issue asks for this many iterations of each kind of write.
+/// The required number of iterations of each kind of write.
 const ITERATIONS: u32 = 1000;
 /// Fewer for a quick look: `LISTLESS_RYW_ITERATIONS`.
 const ITERATIONS_VARIABLE: &str = "LISTLESS_RYW_ITERATIONS";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_read_misses_a_write_straight_on_1_36() {
+async fn no_read_misses_a_write_directly_on_1_36() {
     rust_loops_straight(Version::V1_36).await;
 }
 
@@ -44,7 +44,7 @@ async fn no_read_misses_a_write_through_listless_on_1_30() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_go_reads_its_writes_straight_on_1_36() {
+async fn client_go_reads_its_writes_directly_on_1_36() {
     client_go(Version::V1_36, Route::Straight).await;
 }
 

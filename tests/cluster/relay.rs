@@ -1,5 +1,5 @@
-//! A network between Listless and the apiserver that can be cut and stalled, while clients that talk
-//! to the apiserver straight notice nothing.
+//! A network between Listless and the apiserver that can be cut and stalled. Clients with a direct
+//! connection to the apiserver notice nothing.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -25,7 +25,7 @@ struct State {
     generation: u64,
     /// New connections are closed.
     closed: bool,
-    /// Nothing is passed on; what was sent is not lost.
+    /// Nothing is passed on; sent bytes are not lost.
     stalled: bool,
 }
 
@@ -43,12 +43,12 @@ impl Relay {
         Ok(Self { address, state, accepting })
     }
 
-    /// Where it listens.
+    /// The address where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Closes every connection and lets nobody through for so long.
+    /// Closes every connection and accepts no new one for this long.
     pub async fn cut(&self, length: Duration) {
         self.state.send_modify(|state| {
             state.generation += 1;
@@ -58,7 +58,7 @@ impl Relay {
         self.state.send_modify(|state| state.closed = false);
     }
 
-    /// Holds back all bytes for so long.
+    /// Delays all bytes for this long.
     pub async fn stall(&self, length: Duration) {
         self.state.send_modify(|state| state.stalled = true);
         tokio::time::sleep(length).await;
@@ -78,14 +78,14 @@ async fn accept(listener: TcpListener, authority: String, state: watch::Receiver
     }
 }
 
-/// However it ends, both sides are closed; a server that is away closes, as its port would.
+/// Both sides are closed at every kind of end; a server that is away closes, as its port would.
 async fn pass_on(client: TcpStream, authority: String, mut state: watch::Receiver<State>) {
     let State { generation, closed, .. } = *state.borrow();
     if closed {
         return;
     }
     let Ok(server) = TcpStream::connect(authority).await else { return };
-    // Small answers should not wait for more; where that cannot be set they do.
+    // Small responses should not wait for more. Where that cannot be set, they do.
     let _ = client.set_nodelay(true).and_then(|()| server.set_nodelay(true));
     let ((client_in, client_out), (server_in, server_out)) =
         (client.into_split(), server.into_split());

@@ -1,5 +1,5 @@
-//! What a client that takes protobuf and JSON pays for being answered in JSON, and who pays for
-//! protobuf: client-go lists pods straight and through Listless, in each representation.
+//! The cost of JSON for a client that accepts protobuf and JSON, and the cost of protobuf.
+//! client-go lists pods directly and through Listless, in each representation.
 
 use std::path::Path;
 
@@ -11,15 +11,15 @@ use crate::rig::artifact::Built;
 use crate::rig::client_program::ClientProgram;
 use crate::rig::control_plane::{Component, User, Version};
 
-/// What client-go asks for by itself.
+/// The default Accept header of client-go.
 const BOTH: &str = "application/vnd.kubernetes.protobuf,application/json";
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// How often a list is read, and what it selects: 50 pods, and all of them.
+/// The number of reads of a list, and its selections: 50 pods, and all of them.
 const LISTS: [(u32, &str); 2] = [(200, "poller=7"), (5, "")];
 
-/// One way to ask for a list, and what must come of it.
+/// One way to request a list, and its expected result.
 struct Way {
     name: &'static str,
     through: bool,
@@ -60,7 +60,7 @@ const WAYS: [Way; 4] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_takes_protobuf_and_json_is_answered_in_json_at_no_cost_to_the_apiserver() {
+async fn a_client_that_accepts_protobuf_and_json_gets_json_at_no_cost_to_the_apiserver() {
     let program = match ClientProgram::ClientGo.build().expect("a build that works") {
         Built::Here(program) => program,
         Built::Impossible(reason) => return skipped("the client-go program", &reason),

@@ -1,7 +1,7 @@
 //! The rig: a real control plane, raw clients, data, and the proxy under test, as plain values.
 //!
-//! Nothing here knows about the test harness, so the benches include this file with
-//! `#[path = "../tests/cluster/rig.rs"] mod rig;`. Every path is spelled out for that reason.
+//! This module does not depend on the test harness. The benches include it with `#[path =
+//! "../tests/cluster/rig.rs"] mod rig;`. Every path is spelled out for that reason.
 
 #[path = "rig/artifact.rs"]
 pub mod artifact;

@@ -1,5 +1,5 @@
-//! The rig under test: its control plane must survive what the other suites do to it, and nothing
-//! of it may be left behind.
+//! Tests of the rig: its control plane must survive the faults of the other suites, and leave
+//! nothing behind.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::process::Stopped;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// Long enough for an answer that comes, short enough to wait for one that does not.
+/// Long enough for a response that comes, and short enough to wait when none comes.
 const NO_ANSWER: Duration = Duration::from_secs(1);
 
 #[tokio::test]

@@ -1,7 +1,8 @@
-//! Read your writes: every kind of write, each followed at once by a LIST and a GET that must show it.
+//! Read your writes: every kind of write, each followed at once by a LIST and a GET that must show
+//! it.
 //!
-//! Writes and reads go through the target; a second writer changes other objects of the same
-//! collections straight, so that a replica behind the target is always moving.
+//! Writes and reads go through the target. A second writer changes other objects of the same
+//! collections directly, so that a replica behind the target always moves.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,16 +23,16 @@ pub use operation::Operation;
 use subject::Subject;
 
 const CHURN_PERIOD: Duration = Duration::from_millis(20);
-/// Misses told in full; the count is never cut.
+/// The number of misses with details; the count itself is never cut.
 const TOLD_MAX: usize = 20;
-/// How often a LIST is sent at most until a replica answers it.
+/// The maximum number of LISTs until a replica answers.
 const WARM_TRIES: u32 = 200;
 const WARM_PERIOD: Duration = Duration::from_millis(25);
 
 /// The namespace the loops work in.
 pub const NAMESPACE: &str = "ryw";
 
-/// What the loops found.
+/// The results of the loops.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Iterations per kind of write.
@@ -42,25 +43,25 @@ pub struct Report {
     pub others: usize,
     /// Reads that did not show the write before them.
     pub misses: usize,
-    /// Changes the other writer made meanwhile.
+    /// Changes of the other writer meanwhile.
     pub churned: usize,
     /// The first misses.
     pub told: Vec<String>,
 }
 
-/// Who takes part: the client under test and one that goes straight to the apiserver.
+/// The participants: the client under test and one that goes directly to the apiserver.
 #[derive(Clone, Debug)]
 pub struct Parties {
     /// Writes and reads through the target, over each HTTP version to be tested.
     pub through: Vec<Client>,
-    /// Writes straight.
+    /// Writes directly.
     pub straight: Client,
 }
 
 // === impl Parties ===
 
 impl Parties {
-    /// Makes the namespace, and waits until lists come from memory if they are to.
+    /// Creates the namespace, and waits until lists come from memory if they should.
     pub async fn prepare(&self, from_memory: bool) -> Result<()> {
         let namespace = json!({"metadata": {"name": NAMESPACE}});
         let post = Request::new(Method::POST, "/api/v1/namespaces").json(&namespace);

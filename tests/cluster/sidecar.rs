@@ -20,9 +20,9 @@ const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/rolebi
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/roles";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/shop/configmaps";
 
-/// What is promised: withdrawn rights end answers from memory by then.
+/// The documented time after which withdrawn rights end answers from memory.
 const REVOKED_LIMIT: Duration = Duration::from_secs(65);
-/// A replaced token is copied and known by then.
+/// The time after which a replaced token is copied and known.
 const ROTATED_LIMIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(250);
 
@@ -120,7 +120,7 @@ impl Pod {
         get(&Client::new(&self.apiserver, token, Protocol::Http2), CONFIG_MAPS).await
     }
 
-    /// Gives the pod another token, as the kubelet does in time.
+    /// Gives the pod another token, as the kubelet does from time to time.
     async fn replace_token(&self) -> String {
         let token = token(&self.admin).await;
         publish(&self.folder.path().join("account"), &self.apiserver, &token);
@@ -156,7 +156,7 @@ async fn make_account(admin: &Client) -> Result<()> {
     Ok(())
 }
 
-/// A token as the kubelet asks for one.
+/// A token as the kubelet requests one.
 async fn token(admin: &Client) -> String {
     let request = json!({"spec": {"expirationSeconds": 3600, "audiences": []}});
     let request = Request::new(Method::POST, &format!("{ACCOUNT}/token")).json(&request);
@@ -217,7 +217,7 @@ fn is_hit(answer: &Answer) -> bool {
     answer.header("cache-status").is_some_and(|said| said.starts_with("listless; hit"))
 }
 
-/// What a Status says, or which objects there are.
+/// The message of a Status, or the names of objects.
 fn said(answer: &Answer) -> Value {
     let body = answer.json().expect("JSON");
     if body["items"].is_array() { body["items"].clone() } else { body }

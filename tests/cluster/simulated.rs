@@ -1,7 +1,9 @@
-//! The simulator held to the real apiserver: the same objects, the same requests, the same bytes.
+//! The simulator compared with the real apiserver: the same objects, the same requests, the same
+//! bytes.
 //!
-//! The simulator is given the real cluster's objects with their versions, then asked every read of
-//! the table that it claims to serve. What it does not claim is listed here with the reason.
+//! The simulator receives the real cluster's objects with their versions, and then every read of
+//! the table that it claims to serve. This file lists the reads that it does not claim, with the
+//! reason.
 
 mod watches;
 mod writes;
@@ -27,15 +29,16 @@ use crate::differential::target::{Kind, Target};
 use crate::rig::client::{Answer, Client, Protocol, Server};
 use crate::rig::control_plane::{User, Version};
 
-/// An answer may differ because a version passed between the two requests; not this often.
+/// The number of times that a response may differ, because a version passed between the two
+/// requests.
 const TRIES: u32 = 4;
 
-/// What a request contains that the simulator does not claim to answer alike, and why.
+/// Parts of requests for which the simulator does not claim equal responses, with the reason.
 const UNCLAIMED: &[(&str, &str)] = &[
     ("Impersonate-", "nobody is impersonated"),
     ("{before}&resourceVersionMatch=Exact", "the copy has no history"),
     ("{after}&resourceVersionMatch=Exact", EXACT_AFTER),
-    // With a limit, a version is meant exactly.
+    // A version with a limit is exact.
     ("{after}&limit", EXACT_AFTER),
     ("{before}&limit", "the copy has no history"),
     ("app=%00", "the shared parser of selectors takes NUL for a character, not for the end"),
@@ -56,10 +59,10 @@ const UNSPOKEN: [&str; 4] = ["as=Table", "yaml", "protobuf", "APIGroupDiscoveryL
 
 const JSON: &str = "application/json";
 
-/// Paths without a resource whose answers do not depend on what is served.
+/// Paths without a resource whose responses do not depend on the served resources.
 const HEALTH: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
-/// What is claimed may only grow.
+/// The number of claimed reads; it may only grow.
 const CASES_MIN: usize = 680;
 
 /// Headers that must be equal.
@@ -128,7 +131,7 @@ async fn the_simulator_reads_like_the_apiserver() {
 
 /// The first difference, in words.
 fn compare(case: &Case, expected: &Answer, given: &Answer) -> Option<String> {
-    // A conversion that does not fit is refused in other words.
+    // A refused conversion has another message.
     let unfit = case.name().contains("as=PartialObjectMetadata") && expected.status != 200;
     let unspoken = UNSPOKEN.iter().any(|accept| case.name().contains(accept))
         || unfit && expected.status != 404;
@@ -138,7 +141,7 @@ fn compare(case: &Case, expected: &Answer, given: &Answer) -> Option<String> {
     if expected.status != given.status {
         return Some(shown("status", expected, given));
     }
-    // The shared parser names what is wrong with a label in its own words.
+    // The shared parser has its own message for a wrong label.
     if expected.status == 400 && case.target.contains("Selector") {
         return None;
     }
@@ -163,7 +166,7 @@ fn plain(answer: &Answer) -> Vec<u8> {
     if unpacked { plain } else { answer.body.to_vec() }
 }
 
-/// The body without the version that the server was at: the list's own, or the one that a refusal names.
+/// The body without the version that the server was at: the list's own, or the one in a refusal.
 fn without_version(body: &[u8]) -> Vec<u8> {
     let answer: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let text = String::from_utf8_lossy(body);
@@ -228,14 +231,14 @@ impl Twin {
         Ok(Self { simulator, served, server, serving: serving.abort_handle() })
     }
 
-    /// Moves on to the real revision: writes elsewhere raise it all the time.
+    /// Advances to the real revision: writes elsewhere raise it all the time.
     async fn catch_up(&self, real: &Client) -> Result<()> {
         let behind = current_version(real).await?.saturating_sub(self.simulator.revision());
         self.simulator.skip_revisions(behind);
         Ok(())
     }
 
-    /// Whether the simulator says that it answers such a request like the apiserver.
+    /// Reports whether the simulator claims an equal response to this request.
     fn claims(&self, case: &Case) -> bool {
         let refused = matches!(case.expected_status(Version::V1_36), 401 | 403 | 404);
         let path = case.target.split('?').next().unwrap_or_default();
@@ -252,7 +255,7 @@ impl Drop for Twin {
     }
 }
 
-/// The definitions of the data set, as the simulator is told them.
+/// The definitions of the data set, in the form for the simulator.
 fn custom_types() -> [ResourceType; 2] {
     let widgets = ResourceType::custom("shop.example.com", &["v1", "v1beta1"], "widgets", "Widget")
         .selectable("spec.color", Rendering::Scalar)

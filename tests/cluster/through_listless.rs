@@ -1,4 +1,4 @@
-//! Every read of the table, straight and through `listless local` and `listless gateway`.
+//! Every read of the table, directly and through `listless local` and `listless gateway`.
 
 use std::time::{Duration, Instant};
 
@@ -17,13 +17,13 @@ kind: ProxyConfiguration
 repeatPolls: {action: off}
 ";
 
-/// So long after it was first asked for a document, Listless trusts nothing it was told of them.
+/// The time after the first request for a document in which Listless trusts no document.
 const SETTLING: Duration = Duration::from_secs(12);
-/// A check may wait 90 seconds for its replica to reach the answer, and eight are made at once.
+/// A check may wait 90 seconds for its replica to reach the response, and eight run at once.
 const COMPARED_LIMIT: Duration = Duration::from_secs(120);
-/// Fewer comparisons than these show nothing.
+/// The minimum number of comparisons for a result.
 const COMPARED_MIN: f64 = 20.0;
-/// Everything is forwarded, and compared with what memory would have said.
+/// Everything is forwarded, and compared with the answer that memory would have given.
 const OBSERVING: &str = "\
 apiVersion: listless.dev/v1alpha1
 kind: ProxyConfiguration
@@ -51,16 +51,16 @@ async fn every_read_of_every_user_through_a_gateway_equals_the_apiservers() {
 }
 
 #[tokio::test]
-async fn observing_changes_no_answer_and_finds_no_difference_on_1_36() {
-    observing_changes_no_answer(Version::V1_36).await;
+async fn observe_mode_changes_no_response_and_finds_no_difference_on_1_36() {
+    observe_mode_changes_no_response(Version::V1_36).await;
 }
 
 #[tokio::test]
-async fn observing_changes_no_answer_and_finds_no_difference_on_1_30() {
-    observing_changes_no_answer(Version::V1_30).await;
+async fn observe_mode_changes_no_response_and_finds_no_difference_on_1_30() {
+    observe_mode_changes_no_response(Version::V1_30).await;
 }
 
-async fn observing_changes_no_answer(version: Version) {
+async fn observe_mode_changes_no_response(version: Version) {
     let Some(cluster) = Cluster::take(version).await else { return };
     let kubeconfig = cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig");
     let proxy = ProxyProcess::start(&kubeconfig, Some(OBSERVING)).await.expect("a proxy");
@@ -76,7 +76,7 @@ async fn observing_changes_no_answer(version: Version) {
     assert!(!proxy.log().contains("differently than the apiserver"), "{}", proxy.log());
 }
 
-/// Waits until answers were really compared with memory; none may differ.
+/// Waits until responses were really compared with memory; none may differ.
 async fn compared(proxy: &ProxyProcess) {
     let deadline = Instant::now() + COMPARED_LIMIT;
     loop {
@@ -100,7 +100,7 @@ async fn every_read_equals_the_apiservers(version: Version) {
     compare(&cluster, &proxy, &cases::all()).await;
 }
 
-/// Whoever comes with one good token may be answered from memory there.
+/// Memory may answer any caller with one good token there.
 fn of_a_gateway(mut case: Case) -> Case {
     let is_known = |value: &str| value.eq_ignore_ascii_case("bearer reader-token");
     let impersonates = case.headers.iter().any(|(name, _)| name.starts_with("Impersonate-"));
@@ -129,6 +129,7 @@ async fn compare(cluster: &Cluster, proxy: &ProxyProcess, cases: &[Case]) {
     eprintln!("proof: through Listless on {}: {report}", cluster.plane().version().name());
     assert!(report.differences.is_empty(), "{report}\n{}", proxy.log());
     assert!(report.cold.is_empty(), "{report}\n{}", proxy.log());
-    // Forwarded reads raise the session's floor above what a quiet replica can prove for a while.
+    // Forwarded reads raise the session's floor above the version that a quiet replica can prove
+    // for a while.
     assert!(report.behind * 2 < report.wanted, "{report}");
 }

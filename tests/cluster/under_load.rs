@@ -1,4 +1,5 @@
-//! Twenty pollers on five thousand pods: what reaches the apiserver, and what happens without it.
+//! Twenty pollers on five thousand pods: the requests to the apiserver, and the behaviour without
+//! it.
 
 use std::fmt;
 use std::path::Path;
@@ -18,10 +19,10 @@ use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::client_program::ClientProgram;
 use crate::rig::control_plane::{Component, RequestCounts, User, Version};
 
-/// How long the pollers run; shorter for a quick look.
+/// The duration of the pollers; shorter for a quick run.
 const SECONDS: u64 = 120;
 const SECONDS_VARIABLE: &str = "LISTLESS_LOAD_SECONDS";
-/// How long they run straight, to show that the meter moves.
+/// The duration of the direct pollers, which show that the meter works.
 const SECONDS_STRAIGHT: u64 = 10;
 const FABRIC8_PERIOD_MILLIS: u64 = 3000;
 const WRITE_EVERY_ROUNDS: u64 = 3;
@@ -70,7 +71,7 @@ async fn fabric8_pollers(version: Version) {
     let result = run_fabric8(&program, &straight, SECONDS_STRAIGHT).await;
     let used = Meter::read(&fleet).await.since(&before);
     eprintln!("proof: fabric8 straight on {}: {used:?}", version.name());
-    // An old apiserver may be too slow for some of them: only the meter is tried here.
+    // An old apiserver may be too slow for some of them. Only the meter is tested here.
     assert!(
         used.lists > 0 && used.lists >= result["polls"].as_u64().expect("a count"),
         "{used:?}: {result}"
@@ -105,7 +106,8 @@ async fn run_fabric8(program: &Path, kubeconfig: &Path, time: u64) -> Value {
     ClientProgram::Fabric8.run(program, kubeconfig, &arguments, &[]).await.expect("a result")
 }
 
-/// All answers right, every write visible in the writer's next read, and as many as there should be.
+/// All responses right, every write visible in the writer's next read, and the expected number of
+/// them.
 fn check(result: &Value, time: u64) {
     assert_eq!(result["misses"], json!([]), "{result}");
     assert_eq!(result["errors"], json!([]), "{result}");
@@ -116,7 +118,7 @@ fn check(result: &Value, time: u64) {
     assert!(count("polls") >= u64::from(POLLERS) * rounds / 2, "{result}");
 }
 
-/// What the apiserver has been asked and what that cost.
+/// The requests to the apiserver, and their cost.
 #[derive(Clone, Copy, Debug)]
 struct Meter {
     lists: u64,
@@ -133,8 +135,8 @@ impl Meter {
         Self { cpu_seconds, ..Self::of(&counts) }
     }
 
-    /// The apiserver watches all pods for itself and renews that watch at times of its own, so an
-    /// ended watch of all namespaces is not counted; an open one is.
+    /// The apiserver watches all pods for itself and renews that watch at times of its own. An
+    /// ended watch of all namespaces is therefore not counted; an open one is.
     fn of(counts: &RequestCounts) -> Self {
         let renewed = [("verb", "WATCH"), ("resource", "pods"), ("scope", "cluster")];
         let renewed = counts.sum("apiserver_request_total", &renewed) as u64;
@@ -192,14 +194,14 @@ async fn kill_for_a_while(fleet: &Fleet, through: &Client) -> Outage {
     tokio::time::sleep(time / 2).await;
     write_in_outage(through).await;
     tokio::time::sleep(time / 2).await;
-    // Answers that come once the new process listens may be its own.
+    // Responses that come once the new process listens may be its own.
     let until = Instant::now();
     plane.start_again(Component::Apiserver).expect("a start");
     plane.ready().await.expect("an apiserver");
     Outage { from, until }
 }
 
-/// A write that nobody can take is refused without an invitation to send it again (S-ERR-02).
+/// A write that nobody can accept is refused without an invitation to repeat it (S-ERR-02).
 async fn write_in_outage(through: &Client) {
     let post = Request::new(Method::POST, &DATA.collection()).json(&json!({"metadata": {}}));
     let refusal = Refusal::of(&through.send(post).await.expect("an answer"));
@@ -212,7 +214,7 @@ async fn write_in_outage(through: &Client) {
     assert_eq!(refusal, wanted);
 }
 
-/// Whether an answer was the apiserver's own; 503 is what Listless says when it has none.
+/// Reports whether a response was the apiserver's own; Listless sends 503 when it has none.
 fn reached_apiserver(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::List { served, .. } => *served == Served::Forwarded,
@@ -263,7 +265,7 @@ impl Summary {
         let forwarded = after().filter(|it| reached_apiserver(&it.outcome)).count();
         let first_hit = after().find(|observation| is_list(observation, Served::Hit));
         let since_return = |it: &Observation| it.received.duration_since(outage.until);
-        // The new process counts from nothing, and asks itself what it asked at its first start.
+        // The new process counts from zero, and repeats the requests of its first start.
         let lists = Meter::of(counts).since(&Meter::of(fleet.at_start())).lists;
         let forwarded_after = forwarded as u64;
         Self {

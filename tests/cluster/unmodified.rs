@@ -1,8 +1,8 @@
-//! Unmodified clients of six languages follow objects through Listless, through faults and all.
+//! Unmodified clients of six languages follow objects through Listless, with and without faults.
 //!
-//! Each program runs twice at a time, straight and through `listless local`, while objects change.
-//! In the end every copy it keeps must equal the truth, and through Listless it may have complained
-//! of nothing it did not complain of straight.
+//! Each program runs twice at a time, directly and through `listless local`, while objects change.
+//! In the end every copy it keeps must equal the real state. Through Listless it may report only
+//! those errors that it also reports without it.
 
 mod churn;
 pub mod clients;
@@ -83,7 +83,7 @@ async fn a_controller_runtime_manager_follows_from_memory_through_a_cut_and_a_re
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kubectl_says_through_listless_what_it_says_straight() {
+async fn kubectl_prints_the_same_through_listless_and_directly() {
     let Some(program) = clients::kubectl() else { return };
     let Some(stage) = Stage::take(Version::V1_36).await else { return };
     let scene = stage.scene("kubectl-b").await.expect("a scene");

@@ -1,4 +1,4 @@
-//! Watches through Listless beside the same ones at the apiserver: what is told while things change.
+//! Watches through Listless compared with the same ones at the apiserver, while objects change.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 
-/// A collection, an object of it, and where all of them are listed.
+/// A collection, an object of it, and the path that lists all of them.
 const KINDS: [(&str, &str, &str); 3] = [
     ("/api/v1/configmaps", "/api/v1/namespaces/shop/configmaps", "ConfigMap"),
     ("/api/v1/services", "/api/v1/namespaces/shop/services", "Service"),
@@ -56,17 +56,17 @@ const INITIAL_EVENTS: &str = "&sendInitialEvents=true&resourceVersionMatch=NotOl
 
 const BOOKMARK: &str = r#"{"type":"BOOKMARK""#;
 
-/// By then the last event has come.
+/// The time after which the last event has come.
 const ARRIVAL: Duration = Duration::from_secs(2);
 
-/// What is watched, and how it is to be shown.
+/// The watched objects and their representation.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     path: &'a str,
     accept: &'static str,
 }
 
-/// An open watch that is read as it comes: who does not read stops all others on its connection.
+/// An open watch that is read as it comes: an unread one would block the others on its connection.
 struct Watch {
     asked: String,
     text: Arc<Mutex<Vec<u8>>>,
@@ -74,17 +74,17 @@ struct Watch {
 }
 
 #[tokio::test]
-async fn watches_through_listless_tell_what_the_apiserver_tells_on_1_36() {
+async fn watches_through_listless_equal_the_apiservers_on_1_36() {
     watches_tell_the_same(Version::V1_36).await;
 }
 
 #[tokio::test]
-async fn watches_through_listless_tell_what_the_apiserver_tells_on_1_30() {
+async fn watches_through_listless_equal_the_apiservers_on_1_30() {
     watches_tell_the_same(Version::V1_30).await;
 }
 
 #[tokio::test]
-async fn a_websocket_through_listless_carries_what_the_apiservers_carries() {
+async fn a_websocket_through_listless_equals_the_apiservers() {
     let Some(cluster) = Cluster::take(Version::V1_36).await else { return };
     let plane = cluster.plane();
     let kubeconfig = plane.kubeconfig(User::Admin).expect("a kubeconfig");
@@ -128,7 +128,7 @@ async fn bookmarks_among_metadata_are_the_apiservers() {
         for (all, _, _) in KINDS {
             let listed = warm(&through, all).await;
             for start in [format!("&resourceVersion={listed}"), INITIAL_EVENTS.to_owned()] {
-                // The old version knows no marks at the end of initial events.
+                // The old version has no bookmarks at the end of initial events.
                 if version == Version::V1_30 && start == INITIAL_EVENTS {
                     continue;
                 }
@@ -159,7 +159,7 @@ async fn watches_tell_the_same(version: Version) {
     let plane = cluster.plane();
     let kubeconfig = plane.kubeconfig(User::Admin).expect("a kubeconfig");
     let proxy = ProxyProcess::start(&kubeconfig, None).await.expect("a proxy");
-    // A connection for each way of asking: servers limit the streams of one.
+    // Each representation has a connection: servers limit the streams of one.
     let clients = ACCEPTS.map(|accept| {
         let direct = plane.client(User::Admin, Protocol::Http2).expect("a client");
         (accept, proxy.client(Protocol::Http2), direct)
@@ -228,7 +228,7 @@ async fn read(mut body: Incoming, text: Arc<Mutex<Vec<u8>>>) {
     }
 }
 
-/// Objects come, change their labels, and go.
+/// Objects are created, change their labels, and are deleted.
 async fn churn(client: &Client, collection: &str, kind: &str) {
     for round in 0..3 {
         for number in 0..3 {
@@ -280,7 +280,7 @@ struct Socket {
 // === impl Socket ===
 
 impl Socket {
-    /// As fabric8 opens one, and at once asks whether somebody is there.
+    /// Opens one as fabric8 does, and sends a ping at once.
     async fn open(client: &Client, Asked { path, accept }: Asked<'_>) -> Self {
         let request = Request::get(path)
             .header("Accept", accept)
@@ -303,7 +303,7 @@ impl Socket {
     /// Everything until the other side ends the connection, the answer to the ping first.
     async fn rest(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        // However a connection ends that was told to close, it has ended.
+        // A connection after a close message counts as ended, in whatever way it ends.
         let _ = self.connection.read_to_end(&mut bytes).await;
         let pong = [0x8a, 2, b'h', b'i'];
         let at = bytes.windows(pong.len()).position(|window| window == pong).expect("a pong");
@@ -315,7 +315,7 @@ impl Socket {
 // === impl Watch ===
 
 impl Watch {
-    /// What was told by now. When a bookmark comes is each server's own affair.
+    /// The events so far, without bookmarks: each server sends them at its own times.
     fn lines(&self) -> Vec<String> {
         assert!(!self.reader.is_finished(), "{} has ended", self.asked);
         let text = self.text.lock().expect("no panic holds it").clone();
@@ -334,7 +334,7 @@ impl Watch {
             let event: Value = serde_json::from_str(line).expect("an event");
             let at = event["object"]["metadata"]["resourceVersion"].as_str().expect("a version");
             let line = line.replace(&format!("\"{at}\""), "\"at\"");
-            // Whether an empty timestamp is printed is learned from a bookmark that comes later.
+            // Only a later bookmark shows whether an empty timestamp is printed.
             match version {
                 Version::V1_30 => line.replace(",\"creationTimestamp\":null", ""),
                 Version::V1_36 => line,

@@ -1,4 +1,5 @@
-//! The admin address of a whole proxy: what it tells, to whom, and that telling changes nothing.
+//! The admin address of a whole proxy: its content, its access rules, and that reading it changes
+//! nothing.
 
 mod command;
 mod events;
@@ -12,10 +13,10 @@ use crate::harness::{Setup, TestClient, TestProxy, eventually, pass};
 
 const PODS: &str = "/api/v1/namespaces/a/pods";
 
-/// What a client that writes its name like this hopes to run in somebody's browser.
+/// A script that a client puts into its name, to run in an operator's browser.
 const HOSTILE_AGENT: &str = "</script><img src=x onerror=alert(1)>";
 
-/// Every path that has data of requests or objects in it.
+/// Every path that shows data of requests or objects.
 const DATA: [&str; 5] = [
     "/debug/replicas",
     "/api/v1/status",
@@ -32,7 +33,7 @@ async fn told(admin: &TestClient, url: &str) -> serde_json::Value {
     answer.json()
 }
 
-/// What is said about a topic.
+/// Returns the explanation of a topic.
 fn about<'a>(explanation: &'a serde_json::Value, topic: &str) -> &'a str {
     let told = explanation["told"].as_array().expect("topics");
     told.iter()
@@ -41,7 +42,7 @@ fn about<'a>(explanation: &'a serde_json::Value, topic: &str) -> &'a str {
 }
 
 mod url {
-    //! Parameters as a browser sends them.
+    //! Parameters encoded as a browser encodes them.
 
     pub(super) fn form(pairs: &[(&str, &str)]) -> String {
         let escaped =
@@ -52,7 +53,7 @@ mod url {
 }
 
 #[tokio::test]
-async fn the_status_tells_mode_readiness_and_what_is_saved() {
+async fn the_status_shows_mode_readiness_and_savings() {
     let proxy = Setup::default().in_memory();
     let admin = proxy.admin().await;
     let fresh = admin.get("/api/v1/status").await.json();
@@ -71,7 +72,7 @@ async fn the_status_tells_mode_readiness_and_what_is_saved() {
     let requests = &status["requests"];
     assert_eq!((&requests["answered"], &requests["fromMemory"]), (&20.into(), &19.into()));
     let for_itself = requests["upstreamForItself"].as_u64().expect("a number");
-    // The read that was passed on.
+    // The read that was forwarded.
     assert_eq!(requests["upstream"].as_u64(), Some(for_itself + 1), "{status}");
     assert_eq!(status["saved"]["requests"].as_u64(), Some(19 - for_itself));
     let share = status["saved"]["share"].as_f64().expect("a number");
@@ -87,7 +88,7 @@ async fn the_status_tells_mode_readiness_and_what_is_saved() {
 }
 
 #[tokio::test]
-async fn an_explanation_tells_what_would_happen_now_and_starts_nothing() {
+async fn an_explanation_predicts_the_outcome_and_starts_no_replica() {
     let proxy = Setup::default().in_memory();
     let admin = proxy.admin().await;
     for _ in 0..5 {
@@ -126,7 +127,7 @@ async fn an_explanation_does_not_keep_a_replica_alive() {
 }
 
 #[tokio::test]
-async fn a_bad_question_is_answered_with_what_is_wrong() {
+async fn a_bad_query_gets_a_message_with_its_error() {
     let admin = Setup::default().in_memory().admin().await;
     for (query, problem) in [
         ("", "url: required"),
@@ -158,7 +159,7 @@ async fn the_timeline_counts_every_request_and_marks_what_goes_wrong() {
         let points = document["points"].as_array().expect("points").clone();
         points.iter().map(|point| point["client"].as_u64().expect("a number")).sum::<u64>()
     };
-    // The first second is where counting begins, so that nothing of it may be in a point.
+    // Counting begins in the first second. No point may contain it.
     let mut document = serde_json::Value::Null;
     for _ in 0..100 {
         document = admin.get("/api/v1/timeline").await.json();
@@ -166,7 +167,7 @@ async fn the_timeline_counts_every_request_and_marks_what_goes_wrong() {
             break;
         }
         proxy.client().get(PODS).await;
-        // Points come once a second.
+        // The timeline gets one point a second.
         pass(Duration::from_millis(50)).await;
     }
     assert!(counted(&document) > 0, "{document}");
@@ -178,11 +179,11 @@ async fn the_timeline_counts_every_request_and_marks_what_goes_wrong() {
 }
 
 #[tokio::test]
-async fn the_timeline_marks_a_replica_that_listed_anew() {
+async fn the_timeline_marks_a_relist() {
     let proxy = Setup::default().in_memory();
     let admin = proxy.admin().await;
     proxy.warm(PODS).await;
-    // What was before the counting began is no incident.
+    // A state from before the counting began is no incident.
     let began = until(&admin, |document| document["points"][0].is_object()).await;
     assert_eq!(began["marks"], serde_json::json!([]));
     proxy.simulator.skip_revisions(5);
@@ -204,7 +205,7 @@ async fn the_timeline_marks_a_replica_that_listed_anew() {
     assert!(relist(&later).is_none(), "told once: {later}");
 }
 
-/// The timeline once it is like this, or as it was last.
+/// Waits until the timeline matches; returns the last one read otherwise.
 async fn until(
     admin: &TestClient,
     holds: impl Fn(&serde_json::Value) -> bool,
@@ -215,14 +216,14 @@ async fn until(
         if holds(&document) {
             break;
         }
-        // Points come once a second.
+        // The timeline gets one point a second.
         pass(Duration::from_millis(50)).await;
     }
     document
 }
 
 #[tokio::test]
-async fn only_addresses_localhost_and_given_names_are_answered() {
+async fn only_ip_addresses_localhost_and_configured_hosts_are_answered() {
     let proxy = Setup::default().in_memory();
     let admin = proxy.admin().await;
     let rebound = admin.with("host", "listless.evil.example:7444");
@@ -241,7 +242,7 @@ async fn only_addresses_localhost_and_given_names_are_answered() {
 }
 
 #[tokio::test]
-async fn no_other_site_may_read_and_nobody_may_write() {
+async fn other_sites_may_not_read_and_nobody_may_write() {
     let proxy = Setup::default().in_memory();
     let admin = proxy.admin().await.with("origin", "https://evil.example");
     let paths = DATA.iter().filter(|path| !path.contains("events"));
@@ -263,7 +264,7 @@ async fn no_other_site_may_read_and_nobody_may_write() {
 }
 
 #[tokio::test]
-async fn the_page_is_whole_and_may_load_nothing_but_itself() {
+async fn the_page_loads_nothing_from_elsewhere() {
     let admin = Setup::default().in_memory().admin().await;
     for (path, media) in
         [("/", "text/html"), ("/page.css", "text/css"), ("/page.js", "text/javascript")]

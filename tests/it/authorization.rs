@@ -1,4 +1,4 @@
-//! Memory answers only what the apiserver would: access is reviewed, and doubt is forwarded.
+//! Memory answers only reads that the apiserver allows: access is reviewed, and doubt is forwarded.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const PODS: &str = "/api/v1/pods";
 const IN_A: &str = "/api/v1/namespaces/a/pods";
 const WEB: &str = "/api/v1/namespaces/a/pods/web-0";
 
-/// What the user Listless reads as may do from now on.
+/// Sets the rights of the user Listless reads as, from now on.
 fn allow(simulator: &Simulator, rules: Vec<Rule>) {
     simulator.admit(OWN_TOKEN, User::with_rules("own", rules));
 }
@@ -33,7 +33,7 @@ async fn warmed() -> TestProxy {
     proxy
 }
 
-/// Asks for a path; the answer must be the apiserver's own refusal.
+/// Requests a path; the response must be the apiserver's own refusal.
 async fn assert_refused(proxy: &TestProxy, path: &str, reason: &str) {
     let (answer, straight) = (proxy.client().get(path).await, proxy.straight().get(path).await);
     assert_eq!((answer.status, answer.detail()), (403, reason), "{path}: {}", answer.summary());
@@ -42,7 +42,7 @@ async fn assert_refused(proxy: &TestProxy, path: &str, reason: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_denied_is_forwarded_and_the_apiservers_own_words_come_back() {
+async fn denied_reads_are_forwarded_and_get_the_apiservers_refusal() {
     let proxy = warmed().await;
     allow(&proxy.simulator, vec![on_pods(&["watch"])]);
     for path in [
@@ -57,7 +57,7 @@ async fn what_is_denied_is_forwarded_and_the_apiservers_own_words_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_only_get_is_not_shown_a_list() {
+async fn a_user_with_get_only_gets_no_list() {
     let proxy = warmed().await;
     allow(&proxy.simulator, vec![on_pods(&["get", "watch"])]);
     assert!(proxy.client().get(WEB).await.is_hit());
@@ -65,7 +65,7 @@ async fn who_may_only_get_is_not_shown_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_only_list_is_not_shown_an_object() {
+async fn a_user_with_list_only_gets_no_object() {
     let proxy = warmed().await;
     allow(&proxy.simulator, vec![on_pods(&["list", "watch"])]);
     assert!(proxy.client().get(IN_A).await.is_hit());
@@ -73,7 +73,7 @@ async fn who_may_only_list_is_not_shown_an_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_in_one_namespace_are_none_in_another() {
+async fn rights_in_one_namespace_do_not_extend_to_another() {
     let proxy = warmed().await;
     allow(&proxy.simulator, vec![on_pods(&["get", "list", "watch"]).within("a")]);
     let client = proxy.client();
@@ -84,7 +84,7 @@ async fn rights_in_one_namespace_are_none_in_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_list_at_all_gets_no_replica() {
+async fn a_user_without_list_rights_starts_no_replica() {
     let proxy = Setup::default().in_memory();
     allow(&proxy.simulator, vec![on_pods(&["get"])]);
     let client = proxy.client();
@@ -100,7 +100,7 @@ async fn who_may_not_list_at_all_gets_no_replica() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_list_but_not_watch_is_still_answered_right() {
+async fn a_user_who_may_list_but_not_watch_gets_correct_answers() {
     let proxy = Setup::default().in_memory();
     allow(&proxy.simulator, vec![on_pods(&["get", "list"])]);
     for _ in 0..6 {
@@ -113,12 +113,12 @@ async fn who_may_list_but_not_watch_is_still_answered_right() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_rules_of_a_namespace_are_asked_once_a_minute() {
+async fn the_rules_of_a_namespace_are_reviewed_once_a_minute() {
     reviews_a_minute(&warmed().await, 3).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_rules_are_not_known_a_review_is_asked_once_a_minute_for_each_verb_and_namespace() {
+async fn without_rules_each_verb_and_namespace_is_reviewed_once_a_minute() {
     let simulator = populated();
     simulator.hide_rules();
     let proxy = Setup::of(simulator).in_memory();
@@ -126,11 +126,11 @@ async fn where_rules_are_not_known_a_review_is_asked_once_a_minute_for_each_verb
     proxy.client().get(IN_A).await;
     proxy.client().get("/api/v1/namespaces/b/pods").await;
     proxy.upstream.forget();
-    // List in a, get in a, list in b, list everywhere.
+    // The four rights are: list in a, get in a, list in b, list everywhere.
     reviews_a_minute(&proxy, 4).await;
 }
 
-/// So many reviews are asked if reads of three scopes come once a minute, however many at a time.
+/// Counts the reviews when reads of three scopes come once a minute, this many at a time.
 async fn reviews_a_minute(proxy: &TestProxy, expected: usize) {
     pass(Duration::from_secs(61)).await;
     let client = proxy.client();
@@ -160,7 +160,7 @@ async fn revoked_rights_end_answers_from_memory_within_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_review_that_fails_opens_nothing_and_is_not_remembered() {
+async fn a_failed_review_allows_nothing_and_is_not_cached() {
     for effect in [
         Effect::Answer { code: 500, retry_after_secs: None },
         Effect::Answer { code: 429, retry_after_secs: None },
@@ -182,7 +182,7 @@ async fn a_review_that_fails_opens_nothing_and_is_not_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_review_the_apiserver_puts_off_is_not_asked_for_meanwhile() {
+async fn a_throttled_review_is_not_retried_before_its_time() {
     let proxy = warmed().await;
     let effect = Effect::Answer { code: 429, retry_after_secs: Some(3) };
     proxy.simulator.inject(Fault::always(effect, reviews));
@@ -213,7 +213,7 @@ async fn concurrent_reads_share_one_review() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_loses_its_rights_stops_answering() {
+async fn a_replica_without_rights_stops_answering() {
     let proxy = warmed().await;
     proxy.simulator.expel(OWN_TOKEN);
     proxy.simulator.break_watches();

@@ -1,4 +1,5 @@
-//! Hostile and broken requests on raw connections: a clear answer each, and no effect on others.
+//! Malformed and hostile requests on raw connections: each gets a clear response, and others are
+//! unaffected.
 
 use listless::proxy::listen::Limits;
 
@@ -14,21 +15,22 @@ fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {LOCAL_TOKEN}\r\n\r\n")
 }
 
-/// The answer to these bytes on a connection of their own; nothing when it is closed instead.
+/// Returns the response to these bytes on a connection of their own, or `None` if it is closed
+/// instead.
 async fn answer(proxy: &TestProxy, bytes: impl AsRef<[u8]>) -> Option<RawAnswer> {
     let mut connection = proxy.raw().await;
     connection.send(bytes).await;
     connection.answer().await
 }
 
-/// Whether a well-behaved client is served as before.
+/// Checks that a well-behaved client is still served.
 async fn assert_well(proxy: &TestProxy) {
     let answer = proxy.client().get("/api/v1/namespaces/a/pods/web-0").await;
     assert_eq!(answer.status, 200, "{}", answer.summary());
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_refused_and_the_connection_closed() {
+async fn bytes_that_are_not_http_are_refused_and_the_connection_is_closed() {
     let proxy = start().await;
     for bytes in [
         &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 a TLS greeting\r\n\r\n"[..],
@@ -62,7 +64,7 @@ async fn what_is_not_http_is_refused_and_the_connection_closed() {
 }
 
 #[tokio::test]
-async fn ambiguous_framing_is_refused_before_anyone_sees_it() {
+async fn ambiguous_framing_is_refused_before_it_is_forwarded() {
     let echo = Echo::silent();
     let proxy = Setup::default().upstream(echo.clone()).in_plain_text().await;
     let smuggled = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -124,7 +126,7 @@ async fn a_body_that_breaks_its_own_framing_ends_there() {
         assert!(!String::from_utf8_lossy(&connection.rest().await).contains("web-0"), "{body:?}");
         assert_well(&proxy).await;
     }
-    // A body that never comes: the client goes away, and so does the request.
+    // The body never comes. The client goes away, and its request ends.
     let mut connection = proxy.raw().await;
     connection.send(format!("{head}Content-Length: 100\r\n\r\n{{\"metadata\"")).await;
     drop(connection);
@@ -133,7 +135,7 @@ async fn a_body_that_breaks_its_own_framing_ends_there() {
 }
 
 #[tokio::test]
-async fn requests_behind_each_other_are_answered_in_order_and_never_mixed() {
+async fn pipelined_requests_are_answered_in_order_and_never_mixed() {
     let proxy = start().await;
     let mut connection = proxy.raw().await;
     let names = ["web-0", "none", "web-1", "db-0"];
@@ -144,7 +146,8 @@ async fn requests_behind_each_other_are_answered_in_order_and_never_mixed() {
         assert_eq!(answer.status, if name == "none" { 404 } else { 200 });
         assert!(answer.text().contains(&format!("\"{name}\"")), "{name}: {}", answer.text());
     }
-    // One that is refused ends the row, if need be before the one in front of it is answered.
+    // A refused request ends the pipeline, if need be before the request in front of it is
+    // answered.
     let bad = "GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n";
     connection.send(format!("{}{bad}{}", object("web-0"), object("web-1"))).await;
     let mut last = connection.answer().await.expect("an answer");
@@ -157,7 +160,7 @@ async fn requests_behind_each_other_are_answered_in_order_and_never_mixed() {
 }
 
 #[tokio::test]
-async fn heads_beyond_any_measure_are_refused() {
+async fn oversized_heads_are_refused() {
     let proxy = start().await;
     let limit = Limits::default().head_bytes_max;
     let long = "x".repeat(2 * limit);
@@ -181,7 +184,7 @@ async fn heads_beyond_any_measure_are_refused() {
 }
 
 #[tokio::test]
-async fn large_but_lawful_requests_are_answered() {
+async fn large_valid_requests_are_answered() {
     let proxy = start().await;
     let long = "x".repeat(60_000);
     for (target, status) in [
@@ -199,7 +202,7 @@ async fn large_but_lawful_requests_are_answered() {
 }
 
 #[tokio::test]
-async fn targets_that_no_uri_may_have_are_refused() {
+async fn invalid_uris_are_refused() {
     let proxy = start().await;
     let many: String = (0..10_000).map(|number| format!("p{number}=1&")).collect();
     for target in [
@@ -215,7 +218,7 @@ async fn targets_that_no_uri_may_have_are_refused() {
 }
 
 #[tokio::test]
-async fn absurd_selectors_are_judged_by_the_apiserver() {
+async fn absurd_selectors_are_forwarded() {
     let proxy = start().await;
     let many_values = format!("app in ({})", vec!["x"; 5_000].join(","));
     let many_terms = vec!["app"; 5_000].join(",");
@@ -273,7 +276,7 @@ async fn absurd_selectors_are_judged_by_the_apiserver() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_are_the_apiservers_to_judge() {
+async fn bytes_outside_utf8_are_forwarded() {
     let proxy = start().await;
     for target in [
         "/api/v1/pods?labelSelector=%00",
@@ -293,7 +296,7 @@ async fn bytes_that_are_no_text_are_the_apiservers_to_judge() {
         assert_eq!(ours.status, straight.status, "{target}: {}", ours.text());
         assert!(!ours.header("cache-status").contains("hit") || target.contains("%31"), "{target}");
     }
-    // Raw bytes beyond ASCII in a target.
+    // The target has raw bytes outside ASCII.
     let mut raw =
         b"GET /api/v1/pods?labelSelector=\xc3\xa4 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
             .to_vec();
@@ -343,7 +346,7 @@ async fn nothing_of_one_connection_leaks_into_another() {
 }
 
 #[tokio::test]
-async fn a_tls_port_answers_plain_text_and_outlives_broken_handshakes() {
+async fn a_tls_port_answers_plain_text_and_survives_broken_handshakes() {
     let proxy = Setup::default().on_loopback().await;
     for bytes in [
         &b"GET /api/v1/pods HTTP/1.1\r\nHost: x\r\n\r\n"[..],

@@ -1,4 +1,5 @@
-//! Callers of a gateway, each with a token of its own: what they share, and what they never do.
+//! Callers of a gateway, each with its own token: the state they share, and the state they never
+//! share.
 
 mod instances;
 mod leaks;
@@ -12,7 +13,7 @@ use crate::harness::{Setup, TestProxy, settle};
 const ANN: &str = "anns-token";
 /// May read pods in the namespace `a`, and nothing else.
 const BOB: &str = "bobs-token";
-/// Is known, and may do nothing.
+/// Is authenticated and has no rights.
 const EVE: &str = "eves-token";
 
 const PODS: &str = "/api/v1/pods";
@@ -24,7 +25,7 @@ fn on_pods(verbs: &[&str]) -> Rule {
     Rule::new(verbs, &["pods"])
 }
 
-/// The same apiserver for every gateway that is made of it; nobody has read anything.
+/// The same apiserver for every gateway made from it; nothing has been read yet.
 fn admitted(setup: Setup) -> Setup {
     let simulator = setup.simulator();
     simulator.admit(ANN, User::with_rules("ann", vec![on_pods(&[])]));
@@ -34,7 +35,7 @@ fn admitted(setup: Setup) -> Setup {
     setup.gateway()
 }
 
-/// A gateway before anybody has read anything.
+/// A gateway that has served no reads yet.
 fn gateway() -> TestProxy {
     admitted(Setup::default()).in_memory()
 }

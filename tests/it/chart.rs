@@ -1,5 +1,5 @@
-//! What holds of the chart without Helm: its values, their schema and its page agree, and the
-//! command lines and configurations it renders are ones the program takes.
+//! Checks of the chart without Helm. Its values, their schema and its page agree, and the program
+//! accepts the command lines and configurations that it renders.
 //!
 //! `tests/cluster/chart` renders and installs it; the rendered files below `tests/golden/chart` are
 //! read here.
@@ -32,7 +32,7 @@ fn keys() -> Vec<Key> {
     read_keys(&text_of("charts/listless/values.yaml")).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Compares a file with what it should be, or writes it.
+/// Compares a file with its expected content, or writes it.
 fn hold(path: &str, wanted: &str) {
     if std::env::var_os("LISTLESS_UPDATE").is_some() {
         fs::write(repository(path), wanted).expect("the file can be written");
@@ -40,7 +40,7 @@ fn hold(path: &str, wanted: &str) {
     assert!(text_of(path) == wanted, "{path}: {HINT}");
 }
 
-/// Every rendered object, of every example.
+/// Every rendered object of every example.
 fn rendered() -> Vec<Value> {
     let files = fs::read_dir(repository("tests/golden/chart")).expect("tests/golden/chart");
     let mut objects = Vec::new();
@@ -57,7 +57,7 @@ fn rendered() -> Vec<Value> {
     objects
 }
 
-/// The arguments of every container that is rendered.
+/// The arguments of every rendered container.
 fn command_lines() -> BTreeSet<Vec<String>> {
     let containers = |object: &Value| {
         let pod = if object["kind"] == "Pod" {
@@ -100,7 +100,7 @@ fn the_schema_knows_all_values_and_no_others() {
     for key in &keys {
         assert!(known.contains(&key.path), "{}: not in values.schema.json", key.path);
     }
-    // What Helm itself adds, and what has no default.
+    // Helm itself adds these; the others have no default.
     let beyond = |path: &String| {
         path != "global"
             && !keys
@@ -148,7 +148,7 @@ fn the_rules_and_the_dashboard_are_those_of_the_repository() {
 }
 
 #[test]
-fn every_rendered_command_line_is_one_the_program_takes() {
+fn the_program_accepts_every_rendered_command_line() {
     let help = run(&["--help".to_owned()]).1;
     let lines = command_lines();
     assert!(lines.len() >= 4, "{lines:?}");
@@ -157,7 +157,7 @@ fn every_rendered_command_line_is_one_the_program_takes() {
         let named = help.lines().any(|text| text.split_whitespace().next() == Some(&*command));
         let known = named || command.starts_with("--");
         assert!(known, "{command}: the program has no such command");
-        // Everything before it is parsed first.
+        // Everything in front of it is parsed first.
         let arguments = [line.clone(), vec!["--help".to_owned()]].concat();
         let (code, text) = run(&arguments);
         assert_eq!(code, Some(0), "{line:?}: {text}");
@@ -165,7 +165,7 @@ fn every_rendered_command_line_is_one_the_program_takes() {
 }
 
 #[test]
-fn every_rendered_configuration_is_a_good_one() {
+fn every_rendered_configuration_is_valid() {
     let mut checked = 0;
     for object in rendered() {
         let Some(text) = object["data"]["proxy.yaml"].as_str() else { continue };
@@ -177,7 +177,7 @@ fn every_rendered_configuration_is_a_good_one() {
     assert!(checked >= 2, "only {checked} configurations");
 }
 
-/// The program's exit code and what it printed.
+/// Returns the program's exit code and its output.
 fn run(arguments: &[String]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_listless")).args(arguments).output();
     let output = output.expect("the program under test runs");

@@ -1,4 +1,4 @@
-//! The command as a user runs it: exit codes, what goes to which stream, its beginning and its end.
+//! The command as a user runs it: exit codes, output streams, start and end.
 
 #[cfg(unix)]
 mod again;
@@ -23,7 +23,7 @@ use std::{
 
 const LISTLESS: &str = env!("CARGO_BIN_EXE_listless");
 
-/// Nothing is asked of this server until a client comes.
+/// This server receives no request until a client comes.
 const KUBECONFIG: &str = r#"
 apiVersion: v1
 kind: Config
@@ -67,7 +67,7 @@ fn explain_names_the_method_to_use_for_a_verb() {
 }
 
 #[test]
-fn answers_go_to_standard_output_and_nothing_else_does() {
+fn only_results_go_to_standard_output() {
     let default = listless(&["config", "default"]);
     assert_eq!((default.status.code(), text(&default.stderr)), (Some(0), ""));
     let file = fs::read_to_string(repository("config/default.yaml")).expect("the file");
@@ -88,7 +88,7 @@ fn answers_go_to_standard_output_and_nothing_else_does() {
 }
 
 #[test]
-fn wrong_use_ends_with_2_and_says_where() {
+fn wrong_usage_exits_with_2_and_names_the_argument() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("c.yaml");
     fs::write(&file, "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\nmoed: x\n")
@@ -163,7 +163,7 @@ fn a_kubeconfig_without_contexts_says_so() {
 }
 
 #[test]
-fn failures_end_with_1_on_one_line() {
+fn failures_exit_with_1_and_one_line() {
     let output = listless(&[
         "--log",
         "off",
@@ -196,7 +196,7 @@ fn local(directory: &Path) -> Child {
     command.spawn().expect("the binary runs")
 }
 
-/// The one line that says it is ready; waits for it.
+/// Waits for the one line that says it is ready, and returns it.
 fn announced(child: &mut Child) -> String {
     let mut line = String::new();
     let out = child.stdout.as_mut().expect("a pipe");
@@ -212,7 +212,7 @@ fn signal(child: &Child, name: &str) {
 
 #[test]
 #[cfg(unix)]
-fn local_announces_itself_in_one_line_and_ends_well_on_either_signal() {
+fn local_prints_one_ready_line_and_exits_with_0_on_either_signal() {
     for name in ["TERM", "INT"] {
         let directory = tempfile::tempdir().expect("a directory");
         let mut child = local(directory.path());
@@ -250,7 +250,7 @@ fn local_does_not_overwrite_a_kubeconfig_it_did_not_write() {
     );
 }
 
-/// What a bare connection to the announced server answers.
+/// Returns what the announced server sends on a bare connection.
 fn told(line: &str, request: &str) -> String {
     let address = line.split("https://").nth(1).and_then(|rest| rest.split(';').next());
     let mut stream = TcpStream::connect(address.expect("an address").trim()).expect("a port");
@@ -262,7 +262,7 @@ fn told(line: &str, request: &str) -> String {
 
 #[test]
 #[cfg(unix)]
-fn local_is_an_http_proxy_to_the_contexts_server_and_nowhere_else() {
+fn local_is_an_http_proxy_only_to_the_contexts_server() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut child = local(directory.path());
     let line = announced(&mut child);

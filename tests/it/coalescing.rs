@@ -1,5 +1,5 @@
-//! Identical reads share a request at the strictest level, and where memory cannot lay an answer
-//! out; but none that was sent before they came.
+//! Identical reads share a request at the strictest level, and where memory cannot give the
+//! representation. They never share a request sent before they arrived.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::harness::{
 
 const PODS: &str = "/api/v1/pods";
 
-/// A long way back from the apiserver: answers are a second old when they arrive.
+/// A slow way back from the apiserver: responses are a second old when they arrive.
 struct Distant(Simulator);
 
 impl Client for Distant {
@@ -60,7 +60,7 @@ async fn all(reads: Vec<JoinHandle<Answer>>) -> Vec<Answer> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_reads_at_once_cost_two_requests_and_agree() {
+async fn many_concurrent_reads_cost_two_requests_and_agree() {
     let proxy = distant();
     let client = proxy.client();
     let answers = all((0..30).map(|_| read(&client, PODS)).collect()).await;
@@ -75,7 +75,7 @@ async fn many_reads_at_once_cost_two_requests_and_agree() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_memory_cannot_lay_out_is_asked_for_together() {
+async fn reads_that_memory_cannot_answer_share_a_request() {
     const INDENTED: &str = "/api/v1/pods?pretty=true";
     let proxy = Setup::default().in_memory();
     proxy.warm(PODS).await;
@@ -91,7 +91,7 @@ async fn what_memory_cannot_lay_out_is_asked_for_together() {
     }
     let shared = answers.iter().filter(|answer| answer.cache_status().contains("collapsed"));
     assert_eq!(shared.count(), 18);
-    // What this session writes is in what it shares.
+    // A shared response contains the writes of this session.
     let first = read(&client, INDENTED);
     pass(Duration::from_millis(300)).await;
     let created = client.create("/api/v1/namespaces/a/pods", &pod("a", "new", &[], "n1")).await;
@@ -126,7 +126,7 @@ async fn only_identical_reads_of_the_same_caller_share() {
     let client = proxy.client();
     let stranger = proxy.anybody().with("authorization", &format!("Bearer {STRANGERS_TOKEN}"));
     let reads = vec![
-        // The first takes off at once; of the others only two are identical.
+        // The first is sent at once. Of the others only two are identical.
         read(&client, PODS),
         read(&client, "/api/v1/pods?labelSelector=app"),
         read(&client, "/api/v1/namespaces/a/pods"),
@@ -142,7 +142,7 @@ async fn only_identical_reads_of_the_same_caller_share() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_strangers_and_writers_ask_is_never_shared() {
+async fn requests_of_unauthenticated_callers_and_writes_are_never_shared() {
     let proxy = distant();
     let stranger = proxy.anybody().with("authorization", &format!("Bearer {STRANGERS_TOKEN}"));
     all((0..5).map(|_| read(&stranger, PODS)).collect()).await;
@@ -156,7 +156,7 @@ async fn what_strangers_and_writers_ask_is_never_shared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_are_shared_too_and_nobody_waits_for_ever() {
+async fn errors_are_shared_and_no_reader_waits_forever() {
     let proxy = distant();
     let refused = Effect::Answer { code: 429, retry_after_secs: Some(3) };
     proxy.simulator.inject(Fault::next(2, refused, |asked| asked.verb == Verb::List));
@@ -180,7 +180,7 @@ async fn errors_are_shared_too_and_nobody_waits_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_goes_away_does_not_take_the_others_with_it() {
+async fn a_reader_that_disconnects_does_not_fail_the_others() {
     let proxy = distant();
     let client = proxy.client();
     let first = read(&client, PODS);
@@ -197,7 +197,7 @@ async fn a_reader_that_goes_away_does_not_take_the_others_with_it() {
     assert!(proxy.upstream.count(Verb::List, "pods") <= 3);
 }
 
-/// An apiserver that swallows every connection.
+/// An apiserver that accepts every connection and never answers.
 struct BlackHole;
 
 impl Client for BlackHole {
@@ -226,7 +226,7 @@ async fn reads_that_share_a_request_share_its_failure() {
         assert_eq!((answer.status, answer.header("retry-after")), (503, "1"));
         assert!(answer.text().contains("cannot connect to the apiserver in time"));
     }
-    // One request of the first, and one of all that came while it was under way.
+    // The first sends one request. One more serves all that came while it was under way.
     assert!(asked.elapsed() < 3 * CONNECT_TIMEOUT, "{:?}", asked.elapsed());
     assert_eq!(proxy.upstream.count(Verb::List, "pods"), 2);
 }
@@ -240,7 +240,7 @@ async fn reads_that_share_a_request_share_its_broken_body() {
         .inject(Fault::always(Effect::BreakAfter(100), |asked| asked.resource == "pods"));
     let answers = all((0..20).map(|_| read(&client, PODS)).collect()).await;
     assert_eq!(proxy.upstream.count(Verb::List, "pods"), 2);
-    // Who sent the request has what came of it; the others are told that it failed.
+    // The sender of the request gets its response. The others get an error.
     assert_eq!(answers.iter().filter(|answer| answer.status == 503).count(), 18);
     assert!(answers.iter().all(|answer| answer.status == 503 || !answer.whole));
 }

@@ -1,4 +1,4 @@
-//! CONNECT, as clients with a `proxy-url` send it: to the apiserver it leads, elsewhere nowhere.
+//! CONNECT, as clients with a `proxy-url` send it: it leads to the apiserver and to no other host.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn connect(authority: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_comes_through_a_tunnel_is_served_as_on_any_connection() {
+async fn requests_in_a_tunnel_are_served_as_on_any_connection() {
     let proxy = start().await;
     proxy.warm(PODS).await;
     for via in [Via::Http, Via::Https] {
@@ -78,7 +78,7 @@ async fn watches_and_upgrades_go_through_a_tunnel() {
 }
 
 #[tokio::test]
-async fn no_other_authority_is_led_to_and_the_refusal_names_it() {
+async fn other_authorities_are_refused_by_name() {
     let proxy = start().await;
     for authority in [
         "example.com:443",
@@ -117,7 +117,7 @@ async fn no_other_authority_is_led_to_and_the_refusal_names_it() {
 }
 
 #[tokio::test]
-async fn in_plain_text_nothing_but_connect_is_served() {
+async fn only_connect_is_served_in_plain_text() {
     let proxy = start().await;
     proxy.warm(PODS).await;
     let own = format!("Host: x\r\nAuthorization: Bearer {LOCAL_TOKEN}\r\n\r\n");
@@ -141,7 +141,7 @@ async fn in_plain_text_nothing_but_connect_is_served() {
 }
 
 #[tokio::test]
-async fn a_tunnel_carries_nothing_but_tls_and_leads_no_further() {
+async fn a_tunnel_carries_only_tls_and_no_nested_tunnel() {
     let proxy = start().await;
     let mut plain = proxy.raw_tcp().await;
     plain.send(connect(APISERVER)).await;
@@ -180,7 +180,7 @@ async fn a_tunnel_in_use_outlives_the_timeout_of_heads_and_ends_with_the_drain()
 }
 
 #[tokio::test]
-async fn framing_is_guarded_inside_a_tunnel_too() {
+async fn framing_is_checked_inside_a_tunnel_too() {
     let proxy = start().await;
     let door = proxy.connect_door(Via::Http, APISERVER);
     let mut connection = RawConnection::open(&door).await;

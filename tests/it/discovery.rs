@@ -1,4 +1,5 @@
-//! Documents of discovery and OpenAPI: given again byte for byte, and never when they may be others.
+//! Discovery and OpenAPI documents: served from memory byte for byte, and never when they may have
+//! changed.
 
 mod callers;
 mod changes;
@@ -15,17 +16,18 @@ use serde_json::json;
 
 use crate::harness::{Answer, Setup, TestClient, TestProxy, group_resource, pass, request, settle};
 
-/// How modern clients ask for all groups at once.
+/// The Accept header of modern clients, which request all groups at once.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Longer than documents are asked for after a change.
+/// Longer than documents are forwarded after a change.
 const SETTLED: Duration = Duration::from_secs(12);
 
 const MEMORY: &str = "listless; hit; detail=discovery";
 const REVALIDATED: &str = "listless; fwd=stale; fwd-status=304; detail=discovery";
 const FETCHED: &str = "listless; fwd=miss; detail=discovery";
 
-/// What differs between any two answers, or comes with the connection the simulator does without.
+/// Headers that differ between any two responses, or that come with the connection, which the
+/// simulator has not.
 const MOMENTARY: [&str; 7] = [
     "audit-id",
     "content-length",
@@ -36,7 +38,7 @@ const MOMENTARY: [&str; 7] = [
     "expires",
 ];
 
-/// A document's path, and what is accepted.
+/// A document's path, and its Accept header.
 type Document = (&'static str, &'static str);
 
 const DOCUMENTS: &[Document] = &[
@@ -56,7 +58,7 @@ fn accepting(client: &TestClient, accept: &str) -> TestClient {
     if accept.is_empty() { client.apart() } else { client.with("accept", accept) }
 }
 
-/// What a client can notice of an answer.
+/// The parts of a response that a client can notice.
 fn seen(answer: &Answer) -> (u16, Vec<(String, String)>, String) {
     let headers = answer.headers.iter().filter(|(name, _)| !MOMENTARY.contains(&name.as_str()));
     let text = |value: &http::HeaderValue| value.to_str().expect("a text").to_owned();
@@ -66,7 +68,7 @@ fn seen(answer: &Answer) -> (u16, Vec<(String, String)>, String) {
     (answer.status, headers, answer.text().to_owned())
 }
 
-/// Asks through the proxy and past it; both must say the same.
+/// Requests through the proxy and directly; both responses must be equal.
 async fn same(proxy: &TestProxy, client: &TestClient, path: &str) -> Answer {
     let mut straight = proxy.straight();
     for (name, value) in client.headers().iter().filter(|(name, _)| *name != "authorization") {
@@ -77,9 +79,9 @@ async fn same(proxy: &TestProxy, client: &TestClient, path: &str) -> Answer {
     through
 }
 
-/// Follows what documents are made from, for long enough.
+/// Follows the sources of documents for long enough.
 async fn follow(proxy: &TestProxy) {
-    // A document that is asked for once is not worth a watch.
+    // One request for a document starts no watch.
     for _ in 0..2 {
         proxy.client().get("/api").await;
     }
@@ -87,7 +89,7 @@ async fn follow(proxy: &TestProxy) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn documents_are_given_again_byte_for_byte_while_they_hold() {
+async fn unchanged_documents_are_served_from_memory_byte_for_byte() {
     let proxy = Setup::default().in_memory();
     follow(&proxy).await;
     for (path, accept) in DOCUMENTS {
@@ -124,7 +126,7 @@ async fn a_document_is_confirmed_again_after_ten_seconds_and_then_not_sent_again
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_has_a_document_is_told_so_in_the_apiservers_words() {
+async fn a_client_with_a_current_document_gets_the_apiservers_304() {
     let proxy = Setup::default().in_memory();
     follow(&proxy).await;
     for (path, accept) in [("/apis", AGGREGATED), ("/openapi/v2", ""), ("/openapi/v3", "")] {
@@ -142,14 +144,14 @@ async fn a_client_that_has_a_document_is_told_so_in_the_apiservers_words() {
             assert_eq!(odd.detail(), "non-resource", "{path}");
         }
     }
-    // What has no tag knows no conditions.
+    // A document without a tag has no conditional requests.
     let client = proxy.client().with("if-none-match", "\"ABC\"");
     client.get("/api/v1").await;
     assert_eq!(same(&proxy, &client, "/api/v1").await.cache_status(), MEMORY);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_document_asked_for_by_its_hash_is_redirected_once_it_is_another() {
+async fn a_document_requested_by_an_old_hash_is_redirected() {
     let proxy = Setup::default().in_memory();
     follow(&proxy).await;
     let client = proxy.client();
@@ -169,7 +171,7 @@ async fn a_document_asked_for_by_its_hash_is_redirected_once_it_is_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_oddly_or_changes_unseen_is_passed_on() {
+async fn unusual_requests_and_unwatched_documents_are_forwarded() {
     let proxy = Setup::default().in_memory();
     follow(&proxy).await;
     let client = proxy.client();
@@ -195,7 +197,7 @@ async fn what_is_asked_oddly_or_changes_unseen_is_passed_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_who_ask_at_once_cost_two_requests() {
+async fn many_concurrent_document_requests_cost_two() {
     let proxy = Setup::default().in_memory();
     let slow = Effect::Delay(Duration::from_secs(1));
     proxy.simulator.inject(Fault::always(slow, |asked| asked.path_and_query == "/openapi/v2"));
@@ -215,7 +217,7 @@ async fn many_who_ask_at_once_cost_two_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_document_is_handed_on_as_it_comes_and_kept_only_whole() {
+async fn a_document_is_streamed_and_cached_only_when_complete() {
     const PATH: &str = "/openapi/v2";
     let proxy = Setup::default().in_memory();
     follow(&proxy).await;
@@ -235,7 +237,7 @@ async fn a_document_is_handed_on_as_it_comes_and_kept_only_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_are_passed_on_and_not_kept() {
+async fn errors_are_forwarded_and_not_cached() {
     let proxy = Setup::default().in_memory();
     follow(&proxy).await;
     let client = proxy.client();
@@ -249,7 +251,7 @@ async fn errors_are_passed_on_and_not_kept() {
             let refused = client.get("/openapi/v2").await;
             assert_eq!((refused.status, refused.cache_status()), (code, FETCHED));
         }
-        // It is still known, and need not be sent again.
+        // The document is still known, and need not be sent again.
         assert_eq!(same(&proxy, &client, "/openapi/v2").await.cache_status(), REVALIDATED);
         pass(SETTLED).await;
     }
@@ -261,7 +263,7 @@ async fn errors_are_passed_on_and_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_kept_or_followed_where_the_configuration_says_so() {
+async fn no_document_is_cached_or_watched_where_the_configuration_disables_it() {
     let proxy = Setup::default().config("discovery: {cache: false}\n").in_memory();
     let client = proxy.client();
     for _ in 0..3 {
@@ -275,7 +277,7 @@ async fn nothing_is_kept_or_followed_where_the_configuration_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn observing_gives_nothing_from_memory_and_foresees_what_enforcing_would_give() {
+async fn observe_mode_forwards_documents_and_predicts_the_hits_of_enforce() {
     let enforcing = Setup::default().in_memory();
     follow(&enforcing).await;
     let mut given = 0;
@@ -296,7 +298,7 @@ async fn observing_gives_nothing_from_memory_and_foresees_what_enforcing_would_g
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_switch_works_while_it_runs() {
+async fn the_discovery_setting_can_be_reloaded() {
     let proxy = Setup::default().in_memory();
     follow(&proxy).await;
     let client = proxy.client();
@@ -324,7 +326,7 @@ const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 const SERVICES: &str = "apiservices.apiregistration.k8s.io";
 
 #[tokio::test(start_paused = true)]
-async fn the_watches_end_when_nobody_asks_for_documents_and_begin_again() {
+async fn the_watches_of_idle_documents_end_and_start_again() {
     let proxy = Setup::default().in_memory();
     follow(&proxy).await;
     let watches = || {
@@ -336,7 +338,7 @@ async fn the_watches_end_when_nobody_asks_for_documents_and_begin_again() {
     let before = watches();
     pass(Duration::from_secs(3600)).await;
     assert_eq!(watches(), before, "nothing is followed");
-    // Nobody knows what happened meanwhile.
+    // Changes may have happened meanwhile without an event.
     put(&proxy, DEFINITIONS, definition("things"));
     assert_ne!(proxy.client().get("/api").await.cache_status(), MEMORY);
     settle().await;

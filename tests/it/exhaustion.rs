@@ -1,4 +1,4 @@
-//! Memory does not grow with what callers ask, whether they are allowed it or not.
+//! Memory does not grow with the requests of callers, allowed or not.
 
 #![cfg(target_os = "linux")]
 
@@ -8,13 +8,13 @@ use listless::simulator::{Rule, Settings, Simulator, User};
 
 use crate::harness::{Setup, TestProxy};
 
-/// Requests of one attack, unless `LISTLESS_ATTACK_REQUESTS` says otherwise.
+/// Requests of one attack, unless `LISTLESS_ATTACK_REQUESTS` sets another number.
 const REQUESTS: usize = 1_000;
 
-/// The most that an attack may add to the resident memory.
+/// The limit on the resident memory that an attack adds.
 const GROWTH_KIB_MAX: u64 = 16 << 10;
 
-/// The most that a selector may have to be read.
+/// The size limit of a selector that is still parsed.
 const SELECTOR_BYTES_READ: usize = 4096;
 
 /// Set in a process that does nothing else, so that its memory is the test's.
@@ -35,7 +35,7 @@ fn resident_kib() -> u64 {
     line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number")
 }
 
-/// A selector of about so many bytes, with values of its own.
+/// A selector of about this many bytes, with unique values.
 fn selector(number: usize, bytes: usize) -> String {
     let mut text = format!("labelSelector=app%20in%20(v{number}");
     let filling = "x".repeat(54);
@@ -45,7 +45,7 @@ fn selector(number: usize, bytes: usize) -> String {
     text + ")"
 }
 
-/// A gateway, whose apiserver knows somebody who may list the pods of one namespace.
+/// A gateway, whose apiserver knows a user who may list the pods of one namespace.
 fn gateway() -> TestProxy {
     let settings = Settings { journal_records_max: 100, ..Settings::default() };
     let proxy = Setup::of(Simulator::new(settings))
@@ -68,7 +68,7 @@ async fn attack(name: &str, shot: impl Fn(usize) -> Shot) {
         let Shot { token, path, code } = shot(number);
         let answer = proxy.bearer(&token).get(&path).await;
         assert_eq!(answer.status, code, "{name}: {}", answer.summary());
-        // The harness notes requests; the proxy must not.
+        // The harness records requests; the proxy must not.
         proxy.upstream.forget();
     };
     for number in 0..50 {
@@ -86,9 +86,9 @@ async fn attack(name: &str, shot: impl Fn(usize) -> Shot) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn thousands_of_requests_leave_nothing_behind() {
+async fn thousands_of_requests_do_not_grow_memory() {
     if std::env::var_os(ALONE).is_none() {
-        let name = "exhaustion::thousands_of_requests_leave_nothing_behind";
+        let name = "exhaustion::thousands_of_requests_do_not_grow_memory";
         let mut child = Command::new(std::env::current_exe().expect("this program"));
         let output = child.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output();
         let output = output.expect("it runs");

@@ -1,4 +1,4 @@
-//! A bad apiserver, a bad way to it: what clients see, what memory still answers, what it costs.
+//! A faulty apiserver or connection: client errors, hits that continue, and the cost.
 
 use std::{
     sync::{Arc, Mutex},
@@ -20,7 +20,7 @@ use crate::harness::{
 
 const PODS: &str = "/api/v1/pods";
 
-/// Whether a request comes from a replica.
+/// Reports whether a request comes from a replica.
 fn of_replicas(asked: &Asked) -> bool {
     asked.user_agent.starts_with("listless/")
 }
@@ -43,7 +43,7 @@ fn put(proxy: &TestProxy, name: &str) {
     proxy.simulator.put(&group_resource("pods"), pod("a", name, &[], "n1")).expect("served");
 }
 
-/// Polls until memory answers, at most for so long; every answer must be right.
+/// Polls until memory answers, within this time; every response must be right.
 async fn recovers(proxy: &TestProxy, within: Duration) {
     let client = proxy.client();
     let deadline = tokio::time::Instant::now() + within;
@@ -59,7 +59,7 @@ async fn recovers(proxy: &TestProxy, within: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_apiserver_is_down_reads_are_invited_to_try_again_and_writes_are_not() {
+async fn during_an_outage_reads_get_a_retry_after_and_writes_do_not() {
     let proxy = Setup::default().in_memory();
     proxy.simulator.stop();
     let client = proxy.client();
@@ -90,7 +90,7 @@ async fn while_the_apiserver_is_down_reads_are_invited_to_try_again_and_writes_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn memory_answers_five_seconds_longer_than_the_apiserver_then_says_so() {
+async fn memory_answers_for_five_seconds_of_an_outage_then_returns_503() {
     let proxy = warmed().await;
     let client = proxy.client();
     let paths = [PODS, "/api/v1/namespaces/a/pods/web-0", "/api/v1/pods?resourceVersion=0"];
@@ -128,7 +128,7 @@ async fn how_long_memory_bridges_an_outage_is_configured() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_outage_the_replica_goes_on_without_a_new_list() {
+async fn after_an_outage_the_replica_continues_without_a_relist() {
     let proxy = warmed().await;
     proxy.simulator.stop();
     pass(Duration::from_secs(30)).await;
@@ -142,7 +142,7 @@ async fn after_an_outage_the_replica_goes_on_without_a_new_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_that_outlives_the_history_costs_one_new_list() {
+async fn an_outage_longer_than_the_history_costs_one_relist() {
     let proxy = warmed().await;
     proxy.simulator.stop();
     pass(Duration::from_secs(30)).await;
@@ -169,7 +169,7 @@ async fn attempts_during_an_outage_are_few_and_spread() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_list_that_breaks_leaves_nothing_behind_and_the_read_goes_upstream() {
+async fn a_broken_first_list_is_discarded_and_the_read_is_forwarded() {
     for effect in [
         Effect::BreakAfter(0),
         Effect::BreakAfter(500),
@@ -194,7 +194,7 @@ async fn a_first_list_that_breaks_leaves_nothing_behind_and_the_read_goes_upstre
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_list_that_takes_too_long_is_not_waited_for() {
+async fn a_slow_first_list_is_not_awaited() {
     for effect in [Effect::Delay(Duration::from_secs(40)), Effect::StallAfter(700)] {
         let proxy = Setup::default().in_memory();
         proxy.simulator.inject(Fault::next(1, effect, replicas_list));
@@ -240,7 +240,7 @@ async fn nothing_of_a_bad_watch_is_ever_shown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_without_news_stops_counting_after_ninety_seconds_and_is_replaced() {
+async fn a_silent_watch_proves_nothing_after_ninety_seconds_and_is_replaced() {
     let proxy = warmed().await;
     proxy.simulator.inject(Fault::next(1, Effect::StallAfter(0), replicas_watch));
     proxy.simulator.end_watches();
@@ -258,7 +258,7 @@ async fn a_watch_without_news_stops_counting_after_ninety_seconds_and_is_replace
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_was_missed_for_a_while_does_not_prove_memory_up_to_date() {
+async fn a_late_event_does_not_prove_memory_fresh() {
     let proxy = warmed().await;
     proxy.simulator.stop();
     pass(Duration::from_secs(15)).await;
@@ -267,7 +267,7 @@ async fn an_event_that_was_missed_for_a_while_does_not_prove_memory_up_to_date()
         large["metadata"]["annotations"] = serde_json::json!({"a": "x".repeat(letters)});
         proxy.simulator.put(&group_resource("pods"), large).expect("served");
     }
-    // Of the two only the first arrives.
+    // Only the first of the two arrives.
     proxy.simulator.inject(Fault::always(Effect::StallAfter(15_000), replicas_watch));
     proxy.simulator.start();
     pass(Duration::from_secs(76)).await;
@@ -278,7 +278,7 @@ async fn an_event_that_was_missed_for_a_while_does_not_prove_memory_up_to_date()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_list_that_may_be_as_old_as_memory_does_not_prove_it_up_to_date() {
+async fn a_stale_relist_does_not_prove_memory_fresh() {
     for second in [92, 100, 110, 120, 130, 140, 150] {
         let simulator = populated();
         let oldest = Laggard::new(simulator.clone(), |oldest, _| oldest);
@@ -295,10 +295,10 @@ async fn a_new_list_that_may_be_as_old_as_memory_does_not_prove_it_up_to_date() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_watch_that_is_opened_again_is_proven_in_time() {
+async fn a_reopened_quiet_watch_is_proven_in_time() {
     let proxy = warmed().await;
-    // Nothing happens, so that no bookmark comes: proof is asked for after a while of silence, and
-    // a watch that begins anew must not begin that while anew.
+    // Nothing changes, so no bookmark comes. After a period of silence the replica requests proof.
+    // A watch that is opened again must not restart that period.
     for _ in 0..3 {
         pass(Duration::from_secs(60)).await;
         proxy.simulator.break_watches();
@@ -311,7 +311,7 @@ async fn a_quiet_watch_that_is_opened_again_is_proven_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storm_of_410_costs_one_list_each_and_ends_right() {
+async fn a_storm_of_410_costs_one_list_each_and_ends_correctly() {
     let proxy = warmed().await;
     proxy.simulator.inject(Fault::next(20, Effect::Expired, replicas_watch));
     proxy.simulator.end_watches();
@@ -330,7 +330,7 @@ async fn a_storm_of_410_costs_one_list_each_and_ends_right() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_at_our_version_that_has_expired_is_followed_by_a_consistent_one() {
+async fn an_expired_relist_version_leads_to_a_consistent_list() {
     let proxy = warmed().await;
     proxy.simulator.inject(Fault::next(1, Effect::Expired, replicas_watch));
     proxy.simulator.inject(Fault::next(1, Effect::Expired, replicas_list));
@@ -344,7 +344,7 @@ async fn a_list_at_our_version_that_has_expired_is_followed_by_a_consistent_one(
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_many_requests_is_passed_on_with_its_wait() {
+async fn a_429_is_forwarded_with_its_retry_after() {
     let proxy = warmed().await;
     let too_many = Effect::Answer { code: 429, retry_after_secs: Some(7) };
     proxy.simulator.inject(Fault::always(too_many, |_| true));
@@ -363,7 +363,7 @@ async fn too_many_requests_is_passed_on_with_its_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_waits_as_long_as_it_is_told_to() {
+async fn a_replica_honours_retry_after() {
     let proxy = Setup::default().in_memory();
     let too_many = Effect::Answer { code: 429, retry_after_secs: Some(30) };
     proxy.simulator.inject(Fault::next(1, too_many, replicas_list));
@@ -378,7 +378,7 @@ async fn a_replica_waits_as_long_as_it_is_told_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn garbage_for_a_client_is_passed_on_as_it_is_and_kept_out_of_memory() {
+async fn an_invalid_body_is_forwarded_unchanged_and_not_cached() {
     let proxy = warmed().await;
     proxy.simulator.inject(Fault::next(2, Effect::Garbage, |asked| !of_replicas(asked)));
     let client = proxy.client();
@@ -386,13 +386,13 @@ async fn garbage_for_a_client_is_passed_on_as_it_is_and_kept_out_of_memory() {
     assert_eq!((answer.status, answer.text()), (200, "\u{0}{not json"));
     let written = client.delete("/api/v1/namespaces/a/pods/web-0").await;
     assert_eq!((written.status, written.text()), (200, "\u{0}{not json"));
-    // What that write did is unknown, so the next read is consistent.
+    // The result of that write is unknown, so the next read is consistent.
     assert_eq!(client.get(PODS).await.detail(), "barred");
     assert!(client.get(PODS).await.is_hit());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_apiserver_slows_down_only_what_it_is_asked() {
+async fn a_slow_apiserver_delays_only_forwarded_requests() {
     let proxy = warmed().await;
     let slow = Effect::Delay(Duration::from_secs(30));
     proxy.simulator.inject(Fault::always(slow, |asked| !of_replicas(asked)));
@@ -406,7 +406,7 @@ async fn a_slow_apiserver_slows_down_only_what_it_is_asked() {
     assert_eq!(asking.await.expect("no panic").status, 200);
 }
 
-/// An apiserver whose data can be replaced, as by restoring etcd from a backup.
+/// An apiserver whose data can be replaced, as when etcd is restored from a backup.
 #[derive(Clone)]
 struct Restorable(Arc<Mutex<Simulator>>);
 
@@ -431,7 +431,7 @@ impl Client for Restorable {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_etcd_was_restored_from_a_backup_everything_begins_anew() {
+async fn a_restored_etcd_backup_resets_replicas_and_sessions() {
     let (before, after) = (populated(), populated());
     let restorable = Restorable(Arc::new(Mutex::new(before.clone())));
     let proxy = Setup::of(before.clone()).upstream(restorable.clone()).in_memory();
@@ -453,7 +453,7 @@ async fn after_etcd_was_restored_from_a_backup_everything_begins_anew() {
     let last = seen.pop().expect("an answer");
     assert!(last.is_hit() && last.version() < 5000, "{}", last.summary());
     assert!(!last.names().contains(&"a/lost".to_owned()));
-    // Once the older state was shown, the newer one never is again.
+    // After the older state was shown, the newer one never appears again.
     let shown = seen.iter().filter(|answer| answer.status == 200).map(Answer::version);
     let versions: Vec<_> = shown.collect();
     let turns = versions.windows(2).filter(|pair| pair[1] < pair[0]).count();

@@ -1,4 +1,4 @@
-//! What is forwarded: unchanged but for what HTTP demands, in nobody else's name, without waiting.
+//! Forwarding: only the changes HTTP demands, only the caller's credentials, and no waiting.
 
 mod identities;
 mod streaming;

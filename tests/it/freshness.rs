@@ -1,4 +1,4 @@
-//! What a session has written or been shown is in everything it reads afterwards.
+//! Every later read of a session contains what the session wrote or was shown.
 
 mod content;
 mod levels;

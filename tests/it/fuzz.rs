@@ -1,8 +1,9 @@
-//! Bytes nobody expects: every parser that a peer reaches takes them without a panic, and keeps its laws.
+//! Unexpected bytes: every parser of peer input handles them without a panic, and keeps its
+//! invariants.
 //!
-//! The driver is proptest: each input is a seed of the corpus with random edits, and a failure is made
-//! small. Without more, every target has the same few hundred inputs each time;
-//! `LISTLESS_FUZZ_SECONDS=20` gives each so many seconds of new ones.
+//! The driver is proptest: each input is a seed of the corpus with random edits, and a failing
+//! input is shrunk. By default every target has the same few hundred inputs each time;
+//! `LISTLESS_FUZZ_SECONDS=20` gives each target new inputs for that many seconds.
 
 use std::{
     path::Path,
@@ -31,7 +32,7 @@ use proptest::{
 /// Inputs of every target in each round; one round unless a time is given.
 const INPUTS: u32 = 256;
 
-/// What happens to a seed.
+/// An edit of a seed.
 #[derive(Clone, Debug)]
 enum Edit {
     Replace(Index, u8),
@@ -150,7 +151,7 @@ fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }
 
-/// Gives `check` edited seeds, and two places to cut each at.
+/// Calls `check` with edited seeds, and two positions at which to split each.
 #[expect(clippy::print_stderr, reason = "a long run says how much it tried")]
 fn fuzz(corpus: &[Vec<u8>], check: impl Fn(&[u8], [usize; 2])) {
     let seconds = std::env::var("LISTLESS_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
@@ -223,7 +224,7 @@ fn field_selectors() {
 }
 
 #[test]
-fn answers_however_they_are_cut() {
+fn responses_in_any_pieces() {
     for media in ["application/json", "application/vnd.kubernetes.protobuf"] {
         fuzz(&corpus("answers"), |bytes, cuts| {
             let learned = |pieces: &[&[u8]]| {
@@ -237,7 +238,7 @@ fn answers_however_they_are_cut() {
 }
 
 #[test]
-fn watches_however_they_are_cut() {
+fn watches_in_any_pieces() {
     let http = |media| WatchReader::http(Some(media), None).expect("a form that is read");
     let json = || http("application/json");
     let protobuf = || http("application/vnd.kubernetes.protobuf");
@@ -256,7 +257,7 @@ fn watches_however_they_are_cut() {
 }
 
 #[test]
-fn websocket_frames_however_they_are_cut() {
+fn websocket_frames_in_any_pieces() {
     let frames = [
         &b"\x88\x82abcd\x62\x8a"[..],
         b"\x89\x81abcdx",

@@ -1,4 +1,4 @@
-//! The whole proxy in one process: a simulated apiserver behind it, clients in front of it.
+//! The whole proxy in one process, with a simulated apiserver behind it and clients in front of it.
 //!
 //! In memory, under a paused clock, minutes pass in milliseconds; on loopback everything is real.
 
@@ -60,11 +60,11 @@ pub(crate) use self::{
     upstream::{Identity, Requests, Upstream, is_check},
 };
 
-/// A proxy under test; dropped, everything of it ends with the runtime.
+/// A proxy under test; everything of it ends with the runtime.
 pub(crate) struct TestProxy {
     /// The apiserver behind it.
     pub(crate) simulator: Simulator,
-    /// What reached the apiserver through the proxy.
+    /// Requests that reached the apiserver through the proxy.
     pub(crate) upstream: Requests,
     door: Door,
     config: watch::Sender<Arc<Config>>,
@@ -73,7 +73,7 @@ pub(crate) struct TestProxy {
     _inspection: Option<Inspection>,
 }
 
-/// What a proxy under test is made of.
+/// The parts of a proxy under test.
 pub(crate) struct Setup {
     simulator: Simulator,
     upstream: Option<Arc<dyn api::Client>>,
@@ -84,16 +84,16 @@ pub(crate) struct Setup {
     consistency: Consistency,
 }
 
-/// What the user Listless reads as presents to the proxy.
+/// The token that the user Listless reads as presents to the proxy.
 pub(crate) const LOCAL_TOKEN: &str = "local-token";
 
-/// What Listless itself presents to the apiserver.
+/// The token that Listless itself presents to the apiserver.
 pub(crate) const OWN_TOKEN: &str = "own-identity";
 
-/// The token of somebody else, whom the apiserver knows.
+/// The token of another user, whom the apiserver knows.
 pub(crate) const STRANGERS_TOKEN: &str = "strangers-token";
 
-/// Nothing that is waited for takes longer than this.
+/// The limit on every wait.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 // === impl Setup ===
@@ -115,7 +115,7 @@ impl Setup {
         Self { simulator, upstream: None, config, seed: 1, identify, authorities, consistency }
     }
 
-    /// Asks something else than the simulator.
+    /// Puts another service in the simulator's place.
     pub(crate) fn upstream(mut self, upstream: impl api::Client) -> Self {
         self.upstream = Some(Arc::new(upstream));
         self
@@ -138,13 +138,13 @@ impl Setup {
         self
     }
 
-    /// As a gateway: every caller has a token of its own, which only the apiserver knows.
+    /// As a gateway: every caller has its own token, which only the apiserver knows.
     pub(crate) fn gateway(mut self) -> Self {
         self.identify = Identify::Bearers(TokenHasher::new(&[7; 32]));
         self
     }
 
-    /// What the waits of replicas are drawn from.
+    /// The source of random numbers for the waits of replicas.
     pub(crate) fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
@@ -209,7 +209,7 @@ impl Setup {
         TestProxy { simulator, upstream, door, config: publish, drain, running, _inspection }
     }
 
-    /// The ways to the apiserver, one for each identity, and who notes what goes there.
+    /// The clients to the apiserver, one for each identity, and the record of their requests.
     fn ways_up(&self) -> (Requests, Clients) {
         let requests = Requests::default();
         let target: Arc<dyn api::Client> =
@@ -234,22 +234,22 @@ impl TestProxy {
         self.anybody().with("authorization", &format!("Bearer {LOCAL_TOKEN}"))
     }
 
-    /// Somebody without any credential.
+    /// A client without credentials.
     pub(crate) fn anybody(&self) -> TestClient {
         TestClient::new(self.door.clone())
     }
 
-    /// The bearer of a token, on a connection of its own.
+    /// A client with a bearer token, on a connection of its own.
     pub(crate) fn bearer(&self, token: &str) -> TestClient {
         self.anybody().with("authorization", &format!("Bearer {token}"))
     }
 
-    /// Listless's own identity, past the proxy.
+    /// Listless's own identity, directly at the apiserver.
     pub(crate) fn straight(&self) -> TestClient {
         self.straight_as(OWN_TOKEN)
     }
 
-    /// The bearer of a token, past the proxy.
+    /// A client with a bearer token, directly at the apiserver.
     pub(crate) fn straight_as(&self, token: &str) -> TestClient {
         TestClient::new(Door::Straight(self.simulator.clone()))
             .with("authorization", &format!("Bearer {token}"))
@@ -260,7 +260,7 @@ impl TestProxy {
         RawConnection::open(&self.door).await
     }
 
-    /// A client that takes the port for an HTTP proxy; only on loopback.
+    /// A client that uses the port as an HTTP proxy; only on loopback.
     pub(crate) fn through_connect(&self, via: Via, authority: &'static str) -> TestClient {
         TestClient::new(self.connect_door(via, authority))
     }
@@ -275,12 +275,12 @@ impl TestProxy {
         RawConnection::open(&self.door.without_tls()).await
     }
 
-    /// Every replica in figures.
+    /// The figures of every replica.
     pub(crate) fn replicas(&self) -> Vec<ReplicaStatus> {
         self.running.cache().replicas()
     }
 
-    /// Makes its report.
+    /// Turns its report on.
     pub(crate) fn reporter(&self) -> Box<dyn Fn() -> Report + Send + Sync> {
         self.running.reporter()
     }
@@ -300,7 +300,7 @@ impl TestProxy {
         self.upstream.forget();
     }
 
-    /// The sum of all series of a metric that have these labels, as they are written.
+    /// The sum of all series of a metric with these labels, written as exported.
     pub(crate) fn counted(&self, metric: &str, labels: &str) -> f64 {
         let text = self.metrics().render();
         let fits =
@@ -323,19 +323,19 @@ impl TestProxy {
         address
     }
 
-    /// What would happen to a GET now.
+    /// The explanation of a GET at this moment.
     pub(crate) fn explained(&self, path: &str) -> Explanation {
         let (uri, headers) = (path.parse().expect("a path"), HeaderMap::new());
         let question = Question { method: &Method::GET, uri: &uri, headers: &headers };
         (self.sources().explain)(question)
     }
 
-    /// Whether somebody there follows requests.
+    /// Reports whether an admin client follows requests.
     pub(crate) fn is_tapped(&self) -> bool {
         self.sources().tap.is_watched()
     }
 
-    /// What is counted.
+    /// The counters.
     pub(crate) fn metrics(&self) -> Metrics {
         self.sources().metrics
     }
@@ -349,7 +349,7 @@ impl TestProxy {
         })
     }
 
-    /// Somebody who asks there.
+    /// A client of the admin address.
     pub(crate) async fn admin(&self) -> TestClient {
         TestClient::new(Door::Plain(self.admin_address().await))
     }
@@ -365,8 +365,8 @@ impl TestProxy {
     }
 }
 
-/// A configuration file with these sections. Tests ask again and again without a pause: unless they
-/// say so, nothing becomes of that.
+/// A configuration file with these sections. Tests repeat requests without a pause. The throttle of
+/// polls is off unless a section turns it on.
 pub(crate) fn configuration(sections: &str) -> Config {
     let head = "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\n";
     let polls = if sections.contains("repeatPolls") { "" } else { "repeatPolls: {action: off}\n" };
@@ -374,23 +374,23 @@ pub(crate) fn configuration(sections: &str) -> Config {
     Config::from_bytes(Path::new("test.yaml"), text.as_bytes()).expect("a good configuration")
 }
 
-/// Lets everything happen that needs no more time; the clock must be paused for that to be sure.
+/// Runs everything that needs no more time; the clock must be paused for certainty.
 pub(crate) async fn settle() {
     // A paused clock moves on only once nothing else can run.
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
-/// Lets so much time pass.
+/// Lets this much time pass.
 pub(crate) async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "never: {what}");
-        // Not a yield: a paused clock moves on only while everything waits.
+        // This is not a yield. A paused clock advances only while everything waits.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

@@ -1,4 +1,5 @@
-//! Sidecars into pods: the corpus, what must hold of every pod, manifests, and the webhook.
+//! Sidecar injection into pods: the corpus, the invariants of every pod, manifests, and the
+//! webhook.
 
 mod certificates;
 mod corpus;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use listless::injector::patch::{Operation, Settings};
 use serde_json::Value;
 
-/// What pods get in the tests: of no particular version.
+/// The settings of injected pods in the tests, without a particular version.
 fn settings() -> Settings {
     Settings {
         image: "example.com/listless:1.2.3".to_owned(),
@@ -48,7 +49,7 @@ fn yaml(text: &str) -> Value {
     serde_saphyr::from_str(text).expect("YAML")
 }
 
-/// Whether the files are to be written anew.
+/// Reports whether the files are to be written again.
 fn is_update() -> bool {
     std::env::var_os("LISTLESS_UPDATE").is_some()
 }

@@ -1,4 +1,4 @@
-//! What the report says of clients that did something through the whole proxy.
+//! The report about clients that used the whole proxy.
 
 mod command;
 
@@ -41,7 +41,7 @@ fn is_about(found: Option<f64>, seconds: f64) -> bool {
     found.is_some_and(|found| (found / seconds - 1.0).abs() <= 0.1)
 }
 
-/// So many clients ask for a path every few seconds, each beginning a little later.
+/// Lets this many clients request a path every few seconds, each starting a little later.
 async fn polls(clients: Vec<TestClient>, path: &'static str, seconds: f64, rounds: u32) {
     let each = clients.into_iter().enumerate().map(|(number, client)| async move {
         pass(Duration::from_millis(137 * number as u64)).await;
@@ -54,7 +54,7 @@ async fn polls(clients: Vec<TestClient>, path: &'static str, seconds: f64, round
 }
 
 #[tokio::test(start_paused = true)]
-async fn pollers_are_named_with_their_period_and_what_was_saved() {
+async fn pollers_are_reported_with_their_period_and_savings() {
     for own_connections in [true, false] {
         let proxy = Setup::default().in_memory();
         let client = called(&proxy.client(), FABRIC8);
@@ -74,7 +74,7 @@ async fn pollers_are_named_with_their_period_and_what_was_saved() {
         assert!(found.contains(&"quorum-list-polling"), "{found:?}");
         assert!(found.contains(&"many-processes") == own_connections, "{found:?}");
         assert_eq!(report.findings[0].library, "fabric8");
-        // What the replica asked for is taken off.
+        // The replica's own requests are subtracted.
         let totals = &report.totals;
         let passed_on = totals.requests - totals.from_memory - totals.coalesced;
         let own = totals.upstream_requests - passed_on;
@@ -86,7 +86,7 @@ async fn pollers_are_named_with_their_period_and_what_was_saved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_totals_are_those_of_what_reached_the_apiserver() {
+async fn the_totals_equal_the_requests_that_reached_the_apiserver() {
     let proxy = Setup::default().in_memory();
     polls(vec![called(&proxy.client(), "a")], "/api/v1/pods", 1.0, 10).await;
     polls(vec![called(&proxy.bearer(STRANGERS_TOKEN), "b")], "/api/v1/pods", 1.0, 7).await;
@@ -101,7 +101,7 @@ async fn the_totals_are_those_of_what_reached_the_apiserver() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_that_goes_on_where_it_was_is_left_alone() {
+async fn an_informer_that_resumes_its_watch_is_not_reported() {
     let proxy = Setup::default().in_memory();
     let client = called(&proxy.client(), MANAGER);
     let list = client.get("/api/v1/pods?limit=500&resourceVersion=0").await;
@@ -126,7 +126,7 @@ async fn an_informer_that_goes_on_where_it_was_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_before_every_watch_is_named() {
+async fn a_list_before_every_watch_is_reported() {
     let proxy = Setup::default().in_memory();
     let client = called(&proxy.client(), "OpenAPI-Generator/37.0.2/python");
     for _ in 0..6 {
@@ -145,7 +145,7 @@ async fn a_list_before_every_watch_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storm_is_named_with_its_period_and_the_writes_that_change_nothing() {
+async fn a_storm_is_reported_with_its_period_and_its_unchanged_writes() {
     let proxy = Setup::default().in_memory();
     let straight = proxy.straight();
     for number in 0..30 {
@@ -159,7 +159,7 @@ async fn a_storm_is_named_with_its_period_and_the_writes_that_change_nothing() {
             let map = client.get(&path).await.json();
             assert_eq!(client.update(&path, &map).await.json(), map, "nothing changes");
         }
-        // Less than after what an idle connection is closed.
+        // This is shorter than the time after which an idle connection is closed.
         pass(Duration::from_secs(20)).await;
     }
     let report = proxy.report();
@@ -180,7 +180,7 @@ async fn forwarded_answers_are_compared_without_their_version() {
         for path in ["/api/v1/namespaces/a/pods", "/apis/x.io/v1/widgets"] {
             assert_eq!(client.get(path).await.status, 200);
         }
-        // Every LIST has a version of its own.
+        // Every LIST has its own version.
         let map = json!({"metadata": {"name": format!("m-{round}"), "namespace": "a"}});
         proxy.simulator.put(&group_resource("configmaps"), map).unwrap();
     }
@@ -196,7 +196,7 @@ async fn forwarded_answers_are_compared_without_their_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn discovery_asked_for_again_and_again_is_named() {
+async fn repeated_discovery_is_reported() {
     let proxy = Setup::default().in_memory();
     for _ in 0..12 {
         let client = called(&proxy.client(), "kubectl/v1.32.4 (linux/amd64) kubernetes/4cb5f07");

@@ -1,4 +1,4 @@
-//! The integration tests that need nothing but this repository: one binary, one module per subject.
+//! The integration tests that need only this repository: one binary, one module per subject.
 
 mod admin;
 mod authorization;

@@ -1,4 +1,4 @@
-//! What is exported is what `docs/metrics.md` says.
+//! The exported metrics are those of `docs/metrics.md`.
 
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
@@ -15,7 +15,7 @@ use listless::{
 
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// The same for callers, for polls that repeat, and for what is observed.
+/// The same for callers, for repeated polls, and for observe mode.
 fn record_polls(metrics: &Metrics) {
     metrics.reviewed(Review::Allowed);
     metrics.reviews_cached(1);
@@ -26,7 +26,7 @@ fn record_polls(metrics: &Metrics) {
     metrics.shadow_check(Shadow::Equal);
 }
 
-/// The same for documents of discovery, and the audit.
+/// The same for discovery documents, and the audit.
 fn record_documents(metrics: &Metrics) {
     metrics.document(DocumentResult::Memory);
     metrics.documents_held(1, 1);
@@ -39,7 +39,7 @@ fn record_injections(metrics: &Metrics) {
     metrics.injector_authority_expires(std::time::SystemTime::UNIX_EPOCH);
 }
 
-/// Records something with every function there is.
+/// Calls every function that records something.
 fn record_everything(metrics: &Metrics) {
     let pods = GroupVersionResource::new("", "v1", "pods");
     record_clients(metrics, &pods);

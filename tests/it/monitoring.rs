@@ -1,6 +1,6 @@
-//! Rules, alerts and dashboard name what is exported, are explained and tested, and are up to date.
+//! Rules, alerts and dashboard use exported metrics, are explained and tested, and are up to date.
 //!
-//! Whether Prometheus agrees is shown by `tests/cluster/prometheus.rs`.
+//! `tests/cluster/prometheus.rs` shows that Prometheus accepts them.
 
 mod dashboard;
 mod names;
@@ -18,10 +18,10 @@ use listless::metrics::Limit;
 use names::Catalogue;
 use rules::{Rule, RuleTests};
 
-/// The files of rules; the last is about the apiserver's own metrics.
+/// The rule files; the last is about the apiserver's own metrics.
 const RULE_FILES: [&str; 3] = ["rules.yaml", "alerts.yaml", "apiserver-budget.yaml"];
 const HINT: &str = "out of date: LISTLESS_UPDATE=1 cargo test --test it monitoring";
-/// What an alert's section tells, in this order.
+/// The parts of an alert's section, in this order.
 const SECTIONS: [&str; 3] = ["**Means.**", "**Look at.**", "**Do.**"];
 
 fn repository(path: &str) -> PathBuf {
@@ -54,7 +54,7 @@ fn none(findings: &[String]) {
     assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
 }
 
-/// Compares a file with what it should hold, or writes that.
+/// Compares a file with its expected content, or writes it.
 #[track_caller]
 fn up_to_date(path: &str, wanted: &str) {
     if std::env::var_os("LISTLESS_UPDATE").is_some() {
@@ -76,7 +76,7 @@ fn every_metric_and_label_in_a_rule_exists() {
 }
 
 #[test]
-fn every_label_an_alert_speaks_of_is_one_it_has() {
+fn every_label_in_an_alerts_text_exists() {
     let all = every_rule();
     let catalogue = Catalogue::new(&all);
     let mut findings = Vec::new();
@@ -101,7 +101,7 @@ fn recorded_series_are_named_by_level_metric_and_operation_and_recorded_once() {
 }
 
 #[test]
-fn every_alert_says_what_happened_how_grave_it_is_and_where_to_read_on() {
+fn every_alert_has_a_summary_a_severity_and_a_runbook() {
     let page = text_of("docs/alerts.md");
     let address = "https://github.com/listless-dev/listless/blob/main/docs/alerts.md#";
     for alert in alerts() {
@@ -122,14 +122,14 @@ fn every_alert_says_what_happened_how_grave_it_is_and_where_to_read_on() {
     }
 }
 
-/// What stands below a heading of the second or third level.
+/// Returns the text below a heading of the second or third level.
 fn section<'a>(page: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = page.split_once(&format!("## {name}\n"))?;
     Some(rest.split_once("\n##").map_or(rest, |(section, _)| section))
 }
 
 #[test]
-fn the_page_of_alerts_has_no_section_of_an_alert_that_is_gone() {
+fn the_page_of_alerts_has_no_section_of_a_removed_alert() {
     let known: BTreeSet<String> = alerts().iter().map(|rule| rule.name().to_owned()).collect();
     let page = text_of("docs/alerts.md");
     let headings = page.lines().filter_map(|line| line.trim_start_matches('#').strip_prefix(' '));
@@ -140,7 +140,7 @@ fn the_page_of_alerts_has_no_section_of_an_alert_that_is_gone() {
 }
 
 #[test]
-fn the_page_of_alerts_says_of_every_bound_what_happened() {
+fn the_page_of_alerts_explains_every_bound() {
     let page = text_of("docs/alerts.md");
     let section = section(&page, "ListlessBoundReached").expect("a section");
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
@@ -151,7 +151,7 @@ fn the_page_of_alerts_says_of_every_bound_what_happened() {
 }
 
 #[test]
-fn every_alert_is_tested_where_it_fires_and_where_it_stays_quiet() {
+fn every_alert_has_a_firing_test_and_a_quiet_test() {
     let files = ["tests.yaml", "days.tests.yaml"].map(|file| RuleTests::parse(&config(file)));
     assert!(files.iter().all(|file| file.rule_files == RULE_FILES), "the tests are about these");
     let tests = RuleTests::all(files);

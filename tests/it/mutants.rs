@@ -1,7 +1,8 @@
-//! Every bug that is there on purpose is found by a test that is there anyway.
+//! Every deliberate bug is found by an existing test.
 //!
-//! Each mutant has a process of its own, this very program told to run the tests that must find it:
-//! a mutant may panic, hang or spoil what a process shares. First all of them run without a mutant.
+//! Each mutant runs in its own process. That process is this same program, run with the tests that
+//! must find the mutant. A mutant may panic, hang or spoil state that a process shares. First all
+//! tests run without a mutant.
 
 use std::{
     collections::BTreeSet,
@@ -14,11 +15,11 @@ use futures_util::{StreamExt, stream};
 use listless::mutants::{Mutant, VARIABLE};
 use tokio::{process::Command, time::timeout};
 
-/// How the tests fared with a mutant, or without one.
+/// The result of the tests with a mutant, or without one.
 struct Run {
     mutant: Option<Mutant>,
     passed: usize,
-    /// Those that found it.
+    /// The tests that found it.
     failed: Vec<String>,
     /// The seed of the random model that shows it.
     seed: Option<u64>,
@@ -28,10 +29,10 @@ struct Run {
 /// Mutants, and the tests that must find each of them.
 type Row = (&'static [Mutant], &'static [&'static str]);
 
-/// So many processes run at a time.
+/// The number of processes that run at a time.
 const PARALLEL: usize = 2;
 
-/// No run takes longer, even on a busy machine; one that hangs has found nothing.
+/// The limit on a run, even on a busy machine; a run that hangs finds nothing.
 const RUN_MAX: Duration = Duration::from_secs(300);
 
 /// Seeds of the random model that are tried for each mutant.
@@ -51,7 +52,7 @@ const FINDERS: &[Row] = &[
             Mutant::EventsOfOtherNamespaces,
             Mutant::InitialEventsEndMissing,
         ],
-        &["watches::local::every_selection_from_every_start_is_told_what_the_apiserver_tells"],
+        &["watches::local::every_selection_from_every_start_gets_the_apiservers_events"],
     ),
     (
         &[
@@ -61,7 +62,7 @@ const FINDERS: &[Row] = &[
             Mutant::FieldSelectorIgnored,
             Mutant::NamespaceIgnored,
         ],
-        &["reads::exact::answers_follow_what_others_write_and_stay_exact"],
+        &["reads::exact::answers_follow_writes_of_others_and_stay_exact"],
     ),
     (
         &[
@@ -85,25 +86,19 @@ const FINDERS: &[Row] = &[
         &[Mutant::BrokenWriteForgotten],
         &["freshness::writes::a_write_whose_answer_is_lost_is_assumed_to_have_happened"],
     ),
-    (
-        &[Mutant::GapProves],
-        &["faults::an_event_that_was_missed_for_a_while_does_not_prove_memory_up_to_date"],
-    ),
-    (
-        &[Mutant::RelistProves],
-        &["faults::a_new_list_that_may_be_as_old_as_memory_does_not_prove_it_up_to_date"],
-    ),
+    (&[Mutant::GapProves], &["faults::a_late_event_does_not_prove_memory_fresh"]),
+    (&[Mutant::RelistProves], &["faults::a_stale_relist_does_not_prove_memory_fresh"]),
     (
         &[Mutant::EqualVersionsReused],
-        &["reads::schemas::a_relist_takes_over_bytes_that_differ_at_equal_versions"],
+        &["reads::schemas::a_relist_replaces_bytes_that_differ_at_equal_versions"],
     ),
     (
         &[Mutant::SuccessorFromItsStart],
-        &["watches::widening::watches_go_on_without_a_gap_when_their_replica_is_widened"],
+        &["watches::widening::watches_continue_without_a_gap_when_their_replica_is_widened"],
     ),
     (
         &[Mutant::ShownForgotten, Mutant::ClearedTooEarly, Mutant::DoubtsWavedThrough],
-        &["freshness::content::what_one_replica_showed_another_shows_too"],
+        &["freshness::content::state_shown_by_one_replica_is_shown_by_others"],
     ),
     (
         &[Mutant::ListedObjectsUnexpected],
@@ -111,27 +106,27 @@ const FINDERS: &[Row] = &[
     ),
     (
         &[Mutant::LeavingUnexpected],
-        &["freshness::content::an_object_that_a_list_no_longer_had_is_not_shown_again"],
+        &["freshness::content::an_object_missing_from_a_list_is_not_shown_again"],
     ),
     (
         &[Mutant::ListGoesBack],
-        &["freshness::mixed::a_list_is_as_new_as_the_last_of_its_query_in_whatever_form"],
+        &["freshness::mixed::a_list_is_as_new_as_the_last_of_its_query_in_any_form"],
     ),
     (
         &[Mutant::MovedObjectAges],
-        &["freshness::content::an_object_that_moved_is_not_shown_where_it_was"],
+        &["freshness::content::an_object_that_left_a_selection_is_not_shown_in_it"],
     ),
     (
         &[Mutant::PredecessorShown],
-        &["freshness::content::an_object_that_was_deleted_does_not_bring_back_the_one_before_it"],
+        &["freshness::content::a_deleted_object_does_not_bring_back_its_predecessor"],
     ),
     (
         &[Mutant::UnreadListForgotten],
-        &["freshness::content::a_list_that_breaks_off_binds_its_scope"],
+        &["freshness::content::a_truncated_list_sets_a_floor_for_its_scope"],
     ),
     (
         &[Mutant::GlobalFloors],
-        &["freshness::mixed::unlike_readers_of_quiet_objects_are_answered_from_memory"],
+        &["freshness::mixed::mixed_readers_of_quiet_objects_are_answered_from_memory"],
     ),
     (
         &[Mutant::CancelledWriteForgotten],
@@ -139,13 +134,11 @@ const FINDERS: &[Row] = &[
     ),
     (
         &[Mutant::SuccessorFromNow],
-        &["watches::widening::a_slow_watch_reads_its_own_window_to_the_end_before_it_goes_on"],
+        &["watches::widening::a_slow_watch_finishes_its_window_before_it_switches"],
     ),
     (
         &[Mutant::SlowReaderUnreviewed],
-        &[
-            "callers::rights::a_slow_reader_is_shown_no_event_made_ten_seconds_after_its_rights_ended",
-        ],
+        &["callers::rights::a_slow_reader_gets_no_event_from_ten_seconds_after_its_rights_ended"],
     ),
     (
         &[Mutant::BarrierLiftedEarly],
@@ -157,33 +150,29 @@ const FINDERS: &[Row] = &[
     ),
     (
         &[Mutant::WindowClaimsTooMuch, Mutant::SlowReaderSkips],
-        &["watches::local::who_reads_too_slowly_is_cut_cleanly_and_goes_on_at_the_apiserver"],
+        &["watches::local::a_slow_watcher_is_ended_cleanly_and_resumes_at_the_apiserver"],
     ),
     (
         &[Mutant::UnprovenAnswers, Mutant::SilenceBelieved],
-        &["faults::a_watch_without_news_stops_counting_after_ninety_seconds_and_is_replaced"],
+        &["faults::a_silent_watch_proves_nothing_after_ninety_seconds_and_is_replaced"],
     ),
     (
         &[Mutant::WindowOutlivesRelist],
-        &[
-            "watches::local::a_relist_ends_a_watch_and_what_happened_meanwhile_is_the_apiservers_to_tell",
-        ],
+        &["watches::local::a_relist_ends_a_watch_and_the_next_one_is_forwarded"],
     ),
     (
         &[Mutant::CaughtUpTooSoon],
-        &["watches::local::an_event_behind_many_that_are_not_selected_is_told_at_once"],
+        &["watches::local::an_event_after_many_unselected_ones_is_sent_at_once"],
     ),
     (
         &[Mutant::DocumentsSettleAtOnce],
         &[
-            "discovery::changes::a_new_definition_is_seen_as_soon_as_straight_however_long_the_apiserver_takes",
+            "discovery::changes::a_new_definition_is_seen_as_soon_as_directly_even_from_a_slow_apiserver",
         ],
     ),
     (
         &[Mutant::CallersShareDocuments],
-        &[
-            "discovery::callers::what_one_bearer_was_told_is_confirmed_to_another_before_it_is_given",
-        ],
+        &["discovery::callers::a_document_is_confirmed_for_each_bearer_before_it_is_served"],
     ),
     (
         &[Mutant::BinaryMessages],
@@ -191,40 +180,35 @@ const FINDERS: &[Row] = &[
     ),
     (
         &[Mutant::WatchTeachesNothing],
-        &["watches::local::what_a_watch_showed_no_later_read_is_older_than"],
+        &["watches::local::no_later_read_is_older_than_the_events_of_a_watch"],
     ),
     (
         &[Mutant::VersionOfNewestItem],
-        &["reads::versions::the_version_of_a_quiet_collection_moves_on_with_bookmarks"],
+        &["reads::versions::bookmarks_advance_the_version_of_a_quiet_collection"],
     ),
-    (&[Mutant::LimitIgnored], &["reads::versions::a_limit_counts_except_at_version_zero"]),
+    (&[Mutant::LimitIgnored], &["reads::versions::a_limit_applies_except_at_version_zero"]),
     (
         &[Mutant::ProtobufAnsweredInJson],
-        &["reads::negotiation::only_what_memory_can_give_exactly_is_answered_from_memory"],
+        &["reads::negotiation::only_exact_representations_are_answered_from_memory"],
     ),
-    (&[Mutant::GzipUnasked], &["reads::negotiation::nobody_gets_gzip_without_naming_it"]),
+    (&[Mutant::GzipUnasked], &["reads::negotiation::gzip_is_sent_only_to_clients_that_accept_it"]),
     (
         &[Mutant::GzipInMembers],
-        &["reads::negotiation::a_large_list_is_one_gzip_member_for_those_who_name_gzip"],
+        &["reads::negotiation::a_large_list_is_one_gzip_member_for_clients_that_accept_gzip"],
     ),
-    (&[Mutant::VersionNotAwaited], &["reads::versions::list_not_older_than_waits_for_the_replica"]),
-    (
-        &[Mutant::EpochUnnoticed],
-        &["faults::after_etcd_was_restored_from_a_backup_everything_begins_anew"],
-    ),
+    (&[Mutant::VersionNotAwaited], &["reads::versions::list_not_older_than_waits_for_the_cache"]),
+    (&[Mutant::EpochUnnoticed], &["faults::a_restored_etcd_backup_resets_replicas_and_sessions"]),
     (
         &[Mutant::NoCatchUp],
         &["reads::versions::a_quiet_collection_catches_up_in_seconds_when_reads_need_it"],
     ),
     (
         &[Mutant::ProtobufWriteUnlearned],
-        &[
-            "freshness::protobuf::who_creates_in_protobuf_is_shown_it_and_what_it_has_no_part_in_stays_in_memory",
-        ],
+        &["freshness::protobuf::a_create_in_protobuf_is_shown_and_other_objects_stay_in_memory"],
     ),
     (
         &[Mutant::ProtobufWatchUnlearned],
-        &["freshness::protobuf::what_a_watch_in_protobuf_showed_no_later_read_is_older_than"],
+        &["freshness::protobuf::no_later_read_is_older_than_events_of_a_protobuf_watch"],
     ),
     (
         &[Mutant::OlderFlightJoined],
@@ -236,16 +220,19 @@ const FINDERS: &[Row] = &[
     ),
     (
         &[Mutant::CallersShareReview],
-        &["callers::rights::whoever_the_apiserver_does_not_allow_gets_its_own_refusal"],
+        &["callers::rights::unauthorized_callers_get_the_apiservers_refusal"],
     ),
-    (&[Mutant::LeasePaced], &["polls::what_must_never_wait_never_does"]),
-    (&[Mutant::TimeoutIgnored], &["polls::nobody_is_held_back_near_its_own_time_out"]),
-    (&[Mutant::NoRetryAfter], &["polls::a_refusal_is_a_status_that_says_when_to_come_again"]),
-    (&[Mutant::DecidedBeforeHold], &["polls::who_was_held_back_is_shown_what_happened_meanwhile"]),
-    (&[Mutant::ObservedRewritten], &["observe::no_byte_of_an_answer_or_a_request_is_another"]),
+    (&[Mutant::LeasePaced], &["polls::exempt_requests_never_wait"]),
+    (&[Mutant::TimeoutIgnored], &["polls::no_poll_waits_near_its_own_timeout"]),
+    (&[Mutant::NoRetryAfter], &["polls::a_refused_poll_gets_a_status_with_retry_after"]),
+    (&[Mutant::DecidedBeforeHold], &["polls::a_delayed_poll_shows_changes_made_meanwhile"]),
+    (
+        &[Mutant::ObservedRewritten],
+        &["observe::observe_mode_changes_no_byte_of_requests_and_responses"],
+    ),
     (
         &[Mutant::PushbackIgnored],
-        &["polls::replicas_wait_as_long_as_the_apiserver_asks_for_whoever_else_is_answered"],
+        &["polls::replicas_honour_retry_after_even_if_others_are_answered"],
     ),
     (
         &[
@@ -255,13 +242,16 @@ const FINDERS: &[Row] = &[
             Mutant::SidecarAsItself,
             Mutant::LaterContainersForgotten,
         ],
-        &["injection::corpus::every_pod_of_the_corpus_comes_to_what_is_written_beside_it"],
+        &["injection::corpus::every_pod_of_the_corpus_has_its_expected_result"],
     ),
     (
         &[Mutant::UndoForgets],
-        &["injection::corpus::an_injected_pod_needs_no_change_and_can_be_brought_back"],
+        &["injection::corpus::an_injected_pod_needs_no_change_and_can_be_restored"],
     ),
-    (&[Mutant::StrangerInOurName], &["forwarding::identities::who_has_no_credential_is_lent_none"]),
+    (
+        &[Mutant::StrangerInOurName],
+        &["forwarding::identities::a_caller_without_credentials_is_forwarded_without_any"],
+    ),
 ];
 
 #[tokio::test]

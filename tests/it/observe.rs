@@ -1,4 +1,4 @@
-//! Mode `observe`: nothing is changed, and what enforce would have done is known.
+//! Mode `observe`: nothing changes, and the report knows the effect of enforce.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn observing(sections: &str) -> TestProxy {
     Setup::default().config(&format!("mode: observe\n{sections}")).in_memory()
 }
 
-/// How many requests enforce would have dealt with so.
+/// The number of requests with this outcome under enforce.
 fn would(proxy: &TestProxy, would: &str) -> u64 {
     proxy.counted("listless_would_have_total", &format!("would=\"{would}\"")) as u64
 }
@@ -37,7 +37,7 @@ fn shadows(proxy: &TestProxy, result: &str) -> u64 {
     proxy.counted("listless_shadow_checks_total", &format!("result=\"{result}\"")) as u64
 }
 
-/// What was asked of the apiserver by clients, who do not say what they are.
+/// Requests that clients sent to the apiserver; the clients do not identify themselves.
 fn sent(proxy: &TestProxy) -> Vec<String> {
     let mut seen = proxy.upstream.all();
     seen.retain(|seen| !seen.headers.contains_key(USER_AGENT));
@@ -54,7 +54,7 @@ async fn warmed(sections: &str, path: &str) -> TestProxy {
     proxy
 }
 
-/// The names of an answer's headers, but for those of one connection, and where it came from.
+/// The names of a response's headers, without hop-by-hop headers, and the source of the response.
 fn names(headers: &HeaderMap) -> Vec<&str> {
     let hop = ["cache-status", "connection", "content-length", "date", "transfer-encoding"];
     let mut names: Vec<_> = headers.keys().map(http::HeaderName::as_str).collect();
@@ -64,7 +64,7 @@ fn names(headers: &HeaderMap) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_byte_of_an_answer_or_a_request_is_another() {
+async fn observe_mode_changes_no_byte_of_requests_and_responses() {
     let polls = "repeatPolls: {perSecond: 0.1, burst: 1, action: reject}\n";
     let proxy = observing(polls);
     let client = proxy.client();
@@ -89,7 +89,7 @@ async fn no_byte_of_an_answer_or_a_request_is_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_start_and_follow_as_if_they_answered() {
+async fn observe_mode_runs_replicas_as_enforce_does() {
     let proxy = warmed("", PODS).await;
     assert_eq!(proxy.replicas().len(), 1);
     assert_eq!((proxy.replicas()[0].objects, would(&proxy, "forward")), (6, 1));
@@ -97,7 +97,7 @@ async fn replicas_start_and_follow_as_if_they_answered() {
         proxy.client().get(PODS).await;
     }
     assert_eq!((would(&proxy, "read"), would(&proxy, "forward")), (6, 1));
-    // Two of the client's seven and one of the replica's are all that enforce would have needed.
+    // Enforce would have needed only two of the client's seven requests and one of the replica's.
     assert_eq!(proxy.upstream.count(Verb::List, "pods"), 8);
     assert_eq!(proxy.upstream.count(Verb::Watch, "pods"), 1);
     let eager = "cache: {rules: [{resources: [nodes], start: eager}]}\n";
@@ -107,7 +107,7 @@ async fn replicas_start_and_follow_as_if_they_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_kind_of_decision_is_foreseen() {
+async fn every_kind_of_decision_is_predicted() {
     let sections = "repeatPolls: {perSecond: 1, burst: 3, fromMemoryPerSecond: 3}\n\
         cache:\n  rules:\n\
         \x20 - {resources: [nodes], freshness: mostRecent, repeatPolls: {action: off}}\n\
@@ -125,7 +125,7 @@ async fn every_kind_of_decision_is_foreseen() {
     for _ in 0..8 {
         client.get(PODS).await;
     }
-    // One is the first of its version, and three are within the limit on responses from memory.
+    // One is the first of its version. Three are within the limit on responses from memory.
     assert_eq!((would(&proxy, "pace"), would(&proxy, "read")), (4, 9));
     let created = client.create("/api/v1/namespaces/a/pods", &pod("a", "new", &[], "")).await;
     assert_eq!((created.status, created.detail()), (201, "observe"));
@@ -136,7 +136,7 @@ async fn every_kind_of_decision_is_foreseen() {
     assert_eq!(proxy.counted("listless_forwarded_total", "observe"), 18.0);
 }
 
-/// A mixture of what clients do, with writes in between.
+/// A mixture of client requests, with writes in between.
 async fn play(proxy: &TestProxy, mut each: impl FnMut(&Answer)) {
     let client = proxy.client();
     for round in 0..60_u32 {
@@ -151,7 +151,7 @@ async fn play(proxy: &TestProxy, mut each: impl FnMut(&Answer)) {
             proxy.simulator.put(&group_resource("pods"), pod("b", &name, &[], "n2"));
         }
         if round % 7 == 0 {
-            // As on a release before 1.31: other resources move the version on.
+            // As on a release before 1.31, other resources raise the version.
             proxy.simulator.skip_revisions(3);
         }
         pass(Duration::from_secs(3)).await;
@@ -159,7 +159,7 @@ async fn play(proxy: &TestProxy, mut each: impl FnMut(&Answer)) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_foreseen_is_what_enforce_then_does() {
+async fn predictions_equal_the_decisions_of_enforce() {
     let mut hits = 0_u32;
     let enforcing = Setup::default().in_memory();
     play(&enforcing, |answer| hits += u32::from(answer.is_hit())).await;
@@ -170,7 +170,7 @@ async fn what_is_foreseen_is_what_enforce_then_does() {
     assert!(hits > 200 && difference <= 0.05, "{hits} answered, {foreseen} foreseen");
 }
 
-/// Reads beside a watch that began before memory could tell it, and tells of them in protobuf.
+/// Reads beside a watch in protobuf that began before memory could serve it.
 async fn read_beside_an_informer(proxy: &TestProxy) -> Vec<Answer> {
     let client = proxy.client();
     let informer = client.with("accept", &format!("{PROTOBUF},application/json"));
@@ -198,7 +198,7 @@ async fn read_beside_an_informer(proxy: &TestProxy) -> Vec<Answer> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_beside_a_watch_in_protobuf_are_foreseen() {
+async fn reads_beside_a_protobuf_watch_are_predicted() {
     let through = |sections: &str| {
         let simulator = populated();
         let protobuf = Protobuf::of(simulator.clone());
@@ -211,17 +211,17 @@ async fn reads_beside_a_watch_in_protobuf_are_foreseen() {
     assert!(enforcing.iter().all(Answer::is_hit), "{:?}", details(&enforcing));
     let observed = through("mode: observe\n");
     read_beside_an_informer(&observed).await;
-    // Of the two that started the replica, the second.
+    // The second of the two reads that started the replica.
     assert_eq!(would(&observed, "read"), 1 + enforcing.len() as u64);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_observed_is_shown_nothing_older_once_it_is_enforced() {
+async fn after_a_switch_to_enforce_a_session_is_shown_nothing_older() {
     let proxy = warmed("", PODS).await;
     let client = proxy.client();
     for number in 0..20 {
         proxy.configure("mode: observe\n");
-        // The replica is told nothing of this for a while.
+        // The replica does not receive these events for a while.
         proxy.simulator.hold_caches();
         let name = format!("p-{number}");
         proxy.simulator.put(&group_resource("pods"), pod("a", &name, &[], "n1"));
@@ -237,7 +237,7 @@ async fn who_observed_is_shown_nothing_older_once_it_is_enforced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gateways_callers_are_foreseen_once_their_rights_are_known() {
+async fn a_gateways_callers_are_predicted_once_their_rights_are_known() {
     let proxy = Setup::default().config("mode: observe\n").gateway().in_memory();
     let ann = proxy.bearer(OWN_TOKEN);
     for _ in 0..6 {
@@ -245,7 +245,7 @@ async fn a_gateways_callers_are_foreseen_once_their_rights_are_known() {
         settle().await;
     }
     assert!(would(&proxy, "read") >= 3, "{}", would(&proxy, "read"));
-    // Reviews are asked beside the requests; who may not is never foreseen to be answered.
+    // Reviews are sent beside the requests. A caller without the right is never predicted as a hit.
     let before = would(&proxy, "read");
     let nobody = proxy.bearer("nobody");
     for _ in 0..6 {
@@ -261,7 +261,7 @@ async fn a_gateways_callers_are_foreseen_once_their_rights_are_known() {
 const ALL: &str = "observe: {checkShare: 1}\n";
 
 #[tokio::test(start_paused = true)]
-async fn what_memory_would_have_said_is_what_the_apiserver_says() {
+async fn memory_agrees_with_the_apiserver_in_observe_mode() {
     let proxy = warmed(ALL, PODS).await;
     let client = proxy.client();
     let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -272,25 +272,25 @@ async fn what_memory_would_have_said_is_what_the_apiserver_says() {
         }
         client.with("accept", metadata).get(PODS).await;
         gzip.get(PODS).await;
-        // The replica learns of this after the next answer.
+        // The replica receives this event after the next response.
         let name = format!("p-{round}");
         proxy.simulator.put(&group_resource("pods"), pod("a", &name, &[("app", "web")], "n1"));
         client.get(PODS).await;
         client.get(&format!("/api/v1/namespaces/a/pods/{name}")).await;
         pass(Duration::from_secs(1)).await;
     }
-    // Comparing is done beside everything, on threads that the clock does not wait for.
+    // The comparison runs beside everything, on threads that the clock does not wait for.
     settled(&proxy).await;
     assert_eq!((shadows(&proxy, "different"), shadows(&proxy, "unknown")), (0, 0));
     assert!(shadows(&proxy, "equal") >= 30, "{}", shadows(&proxy, "equal"));
 }
 
-/// Waits until no check is under way; they run on threads of their own, in real time.
+/// Waits until no check is running; checks run on threads of their own, in real time.
 async fn settled(proxy: &TestProxy) {
     let all = || ["equal", "different", "unknown"].map(|result| shadows(proxy, result));
     for _ in 0..3 {
         let before = all();
-        // Longer than a replica is waited for.
+        // Longer than the time limit for a replica.
         pass(Duration::from_secs(100)).await;
         tokio::task::spawn_blocking(|| {}).await.expect("no panic");
         if all() == before {
@@ -299,7 +299,7 @@ async fn settled(proxy: &TestProxy) {
     }
 }
 
-/// An apiserver that tells clients something else than replicas.
+/// An apiserver that gives clients and replicas different responses.
 struct TwoFaced(Simulator);
 
 impl Client for TwoFaced {
@@ -329,7 +329,7 @@ impl Client for TwoFaced {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_differs_is_reported() {
+async fn a_differing_response_is_reported() {
     let simulator = populated();
     let two_faced = TwoFaced(simulator.clone());
     let config = format!("mode: observe\n{ALL}");
@@ -345,7 +345,7 @@ async fn an_answer_that_differs_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_compared_is_unknown() {
+async fn incomparable_responses_count_as_unknown() {
     let proxy = warmed(ALL, PODS).await;
     let client = proxy.client();
     let busy = Effect::Answer { code: 503, retry_after_secs: None };
@@ -356,12 +356,12 @@ async fn what_cannot_be_compared_is_unknown() {
     client.get(PODS).await;
     settled(&proxy).await;
     assert_eq!((shadows(&proxy, "unknown"), shadows(&proxy, "different")), (3, 0));
-    // How the apiserver lays out that there is nothing depends on what else would do.
+    // The apiserver's layout of an empty response depends on the other accepted types.
     let metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
     proxy.client().with("accept", metadata).get(NONE).await;
     settled(&proxy).await;
     assert_eq!((shadows(&proxy, "unknown"), shadows(&proxy, "different")), (4, 0));
-    // A share of none checks none.
+    // A share of zero checks nothing.
     let proxy = warmed("observe: {checkShare: 0}\n", PODS).await;
     for _ in 0..5 {
         proxy.client().get(PODS).await;
@@ -372,7 +372,7 @@ async fn what_cannot_be_compared_is_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_only_observed_keeps_its_replica_in_use() {
+async fn an_observed_watch_keeps_its_replica_in_use() {
     let idle = "cache: {idleTimeout: 10s}\n";
     let proxy = warmed(idle, PODS).await;
     let client: TestClient = proxy.client();

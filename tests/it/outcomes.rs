@@ -1,4 +1,4 @@
-//! What requests are counted as: forwards, latencies, and clients that hang up.
+//! The counts of requests: forwards, latencies, and clients that hang up.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn every_forward_is_counted_with_its_reason() {
     let proxy = Setup::default().in_memory();
     proxy.warm(PODS).await;
     let client = proxy.client();
-    // Denied only when memory is about to answer.
+    // The denial comes only when memory is about to answer.
     let rule = Rule::new(&["watch"], &["pods"]);
     proxy.simulator.admit(OWN_TOKEN, User::with_rules("own", vec![rule]));
     for path in [PODS, NAMESPACE, "/api/v1/namespaces/b/pods", "/api/v1/nodes"] {
@@ -37,7 +37,7 @@ async fn every_forward_is_counted_with_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_latency_of_every_response_is_to_its_last_byte_and_to_its_head_apart() {
+async fn latencies_to_the_head_and_to_the_last_byte_are_separate() {
     let proxy = Setup::default().in_memory();
     for number in 0..60 {
         let mut large = pod("a", &format!("large-{number}"), &[], "n1");
@@ -58,7 +58,7 @@ async fn the_latency_of_every_response_is_to_its_last_byte_and_to_its_head_apart
             ]
         };
         let before = seconds();
-        // A client that takes its time to read.
+        // The client reads slowly.
         let response = proxy.client().open(request(Method::GET, PODS, Body::empty())).await;
         pass(Duration::from_secs(10)).await;
         response.into_body().collect(64 << 20).await.expect("the whole list");
@@ -72,7 +72,7 @@ async fn the_latency_of_every_response_is_to_its_last_byte_and_to_its_head_apart
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_hangs_up_before_the_response_is_counted_as_that() {
+async fn clients_that_hang_up_before_the_response_are_counted() {
     let proxy = Setup::default().in_memory();
     let slow = Effect::Delay(Duration::from_secs(60));
     proxy.simulator.inject(Fault::always(slow, |asked| asked.verb != Verb::Watch));
@@ -95,7 +95,7 @@ async fn who_hangs_up_before_the_response_is_counted_as_that() {
     let report = proxy.report();
     assert_eq!((report.totals.client_closed, report.totals.failed), (2, 0));
     assert!(report.polls.iter().any(|poll| poll.answers.client_closed == 1));
-    // Who waits for the response is not.
+    // The client does not wait for the response.
     assert_eq!(client.get(NAMESPACE).await.status, 200);
     assert_eq!(requests(&proxy, "served_by=\"client_closed\""), 2.0);
 }

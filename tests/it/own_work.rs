@@ -1,4 +1,4 @@
-//! Requests that Listless makes of its own accord: few, however long it is in use.
+//! Requests that Listless sends on its own: few, for however long it runs.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use listless::{
 
 use crate::harness::{OWN_TOKEN, Setup, TestProxy, checked_as_shipped, pass, populated};
 
-/// What three polled replicas may cost a minute.
+/// The limit on the requests a minute for three polled replicas.
 const PER_MINUTE_MAX: usize = 6;
 
 const POLLED: [&str; 3] = [
@@ -20,10 +20,10 @@ const POLLED: [&str; 3] = [
 
 const MINUTES: usize = 20;
 
-/// Who polls three collections, an object and their neighbours every three seconds.
+/// Clients that poll three collections, an object and their neighbours every three seconds.
 async fn polled_for_long(proxy: &TestProxy) {
     let client = proxy.client();
-    // A client asks once what there is.
+    // A client requests discovery once.
     client.get("/api").await;
     client.get("/apis").await;
     for path in POLLED {
@@ -57,10 +57,10 @@ async fn three_replicas_of_a_quiet_namespace_cost_six_requests_a_minute_at_most(
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_holds_where_the_apiserver_cannot_tell_all_rules() {
+async fn incomplete_rules_keep_the_request_limit() {
     let simulator = populated();
     simulator.hide_rules();
-    // Elsewhere in the cluster something happens, so that bookmarks come.
+    // Other parts of the cluster change, so that bookmarks come.
     let elsewhere = simulator.clone();
     tokio::spawn(async move {
         loop {
@@ -74,7 +74,7 @@ async fn the_same_holds_where_the_apiserver_cannot_tell_all_rules() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_holds_for_a_user_with_rights_in_one_namespace() {
+async fn rights_in_one_namespace_keep_the_request_limit() {
     let simulator = populated();
     let proxy = Setup::of(simulator.clone()).consistency(checked_as_shipped()).in_memory();
     allow_in_a(&simulator);
@@ -83,7 +83,7 @@ async fn the_same_holds_for_a_user_with_rights_in_one_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn documents_asked_for_once_open_no_watches() {
+async fn documents_requested_once_open_no_watches() {
     let proxy = Setup::default().consistency(checked_as_shipped()).in_memory();
     let client = proxy.client();
     for path in ["/api", "/apis", "/apis/x.io/v1", "/openapi/v3"] {

@@ -1,5 +1,5 @@
-//! Polls that repeat too often: held back or refused, and what is never touched; and what Listless
-//! itself asks of an apiserver that has enough to do.
+//! Frequent polls: delayed or refused, and the requests that are never throttled. Also the rate of
+//! Listless's own requests to a busy apiserver.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ const PODS: &str = "/api/v1/pods";
 const NAMESPACE: &str = "/api/v1/namespaces/a/pods";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/a/leases/leader";
 
-/// From one token to the next.
+/// The interval between two tokens.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Keeps everything out of memory.
 const NEVER: &str = "cache: {rules: [{resources: ['*'], start: never}]}\n";
 
-/// A proxy in front of pods that it forwards, with so many tokens left for their poll.
+/// A proxy in front of pods that it forwards, with this many tokens left for their poll.
 async fn warmed(tokens: usize) -> TestProxy {
     let polls = format!("repeatPolls: {{perSecond: 5, burst: {}}}\n{NEVER}", tokens + 2);
     let proxy = Setup::default().config(&polls).in_memory();
@@ -48,14 +48,14 @@ async fn all(polls: Vec<JoinHandle<(Answer, Instant)>>) -> Vec<(Answer, Instant)
     join_all(polls).await.into_iter().map(|polled| polled.expect("no panic")).collect()
 }
 
-/// For how long the answer says that it was held back.
+/// The delay that the response reports.
 fn paced(answer: &Answer) -> Option<u64> {
     let (_, rest) = answer.cache_status().split_once("paced=")?;
     rest.split(';').next()?.parse().ok()
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_polls_too_often_is_held_back_together_and_then_sent_together() {
+async fn frequent_polls_queue_together_and_are_sent_together() {
     let proxy = warmed(3).await;
     let client = proxy.client();
     let start = Instant::now();
@@ -63,7 +63,7 @@ async fn who_polls_too_often_is_held_back_together_and_then_sent_together() {
         let answer = client.get(PODS).await;
         assert_eq!((paced(&answer), answer.status), (None, 200));
     }
-    // Some come at once, some while those wait: all are released by the same token.
+    // Some come at once, some while those wait. The same token releases all.
     let mut polls: Vec<_> = (0..5).map(|_| poll(&client, PODS)).collect();
     pass(INTERVAL / 2).await;
     polls.extend((0..5).map(|_| poll(&client, PODS)));
@@ -83,13 +83,13 @@ async fn who_polls_too_often_is_held_back_together_and_then_sent_together() {
     assert_eq!(proxy.counted("listless_paced_seconds_count", "memory"), 0.0);
     let totals = proxy.report().totals;
     assert_eq!((totals.paced, totals.paced_from_memory), (10, 0));
-    // Who waits for the next token waits an interval from then on.
+    // A client that waits for the next token waits one interval from then on.
     let again = client.get(PODS).await;
     assert!(paced(&again).is_some_and(|waited| waited >= 190), "{}", again.summary());
 }
 
 #[tokio::test(start_paused = true)]
-async fn twenty_pollers_are_slowed_by_no_more_than_one_interval() {
+async fn twenty_pollers_are_delayed_by_at_most_one_interval() {
     let proxy = warmed(0).await;
     let client = proxy.client();
     let pollers = (0..20).map(|number| {
@@ -112,7 +112,7 @@ async fn twenty_pollers_are_slowed_by_no_more_than_one_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_was_held_back_is_shown_what_happened_meanwhile() {
+async fn a_delayed_poll_shows_changes_made_meanwhile() {
     let proxy = Setup::default().config("repeatPolls: {fromMemoryPerSecond: 20}\n").in_memory();
     let client = proxy.client();
     for _ in 0..2 + 20 {
@@ -127,13 +127,13 @@ async fn who_was_held_back_is_shown_what_happened_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_memory_answers_is_held_only_in_a_loop_gone_wild() {
+async fn answers_from_memory_are_throttled_only_in_a_tight_loop() {
     let strict = "repeatPolls: {perSecond: 0.1, burst: 3, action: reject}\n";
     for sections in ["repeatPolls: {perSecond: 0.1, burst: 3}\n", strict] {
         let proxy = Setup::default().config(sections).in_memory();
         proxy.warm(PODS).await;
         let client = proxy.client();
-        // Below the limit for as long as one likes.
+        // Below the limit, for any time.
         for _ in 0..2000 {
             let answer = client.get(PODS).await;
             assert_eq!((answer.is_hit(), paced(&answer)), (true, None), "{}", answer.summary());
@@ -171,7 +171,7 @@ async fn a_read_whose_answer_changed_never_counts() {
         for _ in 0..2 {
             client.get(NAMESPACE).await;
         }
-        // Somebody else writes.
+        // Another client writes.
         for round in 0..50 {
             let name = format!("other-{round}");
             proxy.simulator.put(&group_resource("pods"), pod("a", &name, &[], "n1"));
@@ -180,7 +180,7 @@ async fn a_read_whose_answer_changed_never_counts() {
             assert!(answer.names().contains(&format!("a/{name}")), "{}", answer.summary());
             assert_eq!((answer.is_hit(), paced(&answer)), (hit, None), "{}", answer.summary());
         }
-        // Then nobody does.
+        // From here on nobody writes.
         for _ in 0..3 {
             client.get(NAMESPACE).await;
         }
@@ -189,7 +189,7 @@ async fn a_read_whose_answer_changed_never_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waited_together_is_sent_together() {
+async fn polls_that_queue_together_share_a_request() {
     let proxy = warmed(0).await;
     let client = proxy.client();
     let polls = (0..9).map(|_| poll(&client, PODS)).collect();
@@ -205,7 +205,7 @@ async fn who_waited_together_is_sent_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_held_back_near_its_own_time_out() {
+async fn no_poll_waits_near_its_own_timeout() {
     let proxy = warmed(0).await;
     let client = proxy.client();
     for (query, most) in [("timeout=2s", 0), ("timeoutSeconds=1", 0), ("timeout=2100ms", 101)] {
@@ -220,7 +220,7 @@ async fn nobody_is_held_back_near_its_own_time_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_held_longer_than_the_configuration_says() {
+async fn no_poll_waits_longer_than_configured() {
     let polls = format!("repeatPolls: {{perSecond: 0.01, burst: 1, maxDelay: 1500ms}}\n{NEVER}");
     let proxy = Setup::default().config(&polls).in_memory();
     let client = proxy.client();
@@ -234,7 +234,7 @@ async fn nobody_is_held_longer_than_the_configuration_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_a_status_that_says_when_to_come_again() {
+async fn a_refused_poll_gets_a_status_with_retry_after() {
     let polls = format!("repeatPolls: {{perSecond: 0.4, burst: 2, action: reject}}\n{NEVER}");
     let proxy = Setup::default().config(&polls).in_memory();
     let client = proxy.client();
@@ -257,7 +257,7 @@ async fn a_refusal_is_a_status_that_says_when_to_come_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_must_never_wait_never_does() {
+async fn exempt_requests_never_wait() {
     let polls = "repeatPolls: {perSecond: 0.1, burst: 1, action: reject}\n\
                  cache: {rules: [{resources: ['*', leases.coordination.k8s.io]}]}\n";
     for polls in [polls.to_owned(), polls.replace("reject", "pace")] {
@@ -296,7 +296,7 @@ async fn what_must_never_wait_never_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_goes_away_leaves_the_token_to_others() {
+async fn a_client_that_disconnects_leaves_its_token_to_others() {
     let proxy = warmed(0).await;
     let client = proxy.client();
     let gone: Vec<_> = (0..3).map(|_| poll(&client, PODS)).collect();
@@ -305,7 +305,7 @@ async fn who_goes_away_leaves_the_token_to_others() {
     settle().await;
     let asked = Instant::now();
     client.get(PODS).await;
-    // Had one of them been answered, this one would wait for an interval more.
+    // If one of them had been answered, this one would wait one interval more.
     assert!(asked.elapsed() <= INTERVAL / 2 + Duration::from_millis(5), "{:?}", asked.elapsed());
 }
 
@@ -319,13 +319,13 @@ async fn each_session_has_tokens_of_its_own() {
     }
     assert_eq!(one.get(PODS).await.status, 429);
     assert_eq!(other.get(PODS).await.status, 200);
-    // However it is written, it is the same poll; another one is not.
+    // The same poll in another notation is the same poll. Another poll is not.
     assert_eq!(one.get("/api/v1/pods?pretty=0&timeout=9s").await.status, 429);
     assert_eq!(one.get("/api/v1/namespaces/a/pods").await.status, 200);
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_say_whose_polls_are_held_back() {
+async fn rules_select_the_polls_to_throttle() {
     let sections = "repeatPolls: {perSecond: 1, burst: 1, action: off}\n\
         cache:\n  rules:\n\
         \x20 - {resources: [pods], userAgents: ['*fabric8*'], start: never,\n\
@@ -343,7 +343,7 @@ async fn rules_say_whose_polls_are_held_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_so_many_are_held_at_once() {
+async fn the_number_of_waiting_polls_is_limited() {
     let proxy = warmed(0).await;
     let client = proxy.client();
     let asked = Instant::now();
@@ -377,14 +377,14 @@ async fn a_refusal_by_the_apiserver_reaches_the_client_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_wait_as_long_as_the_apiserver_asks_for_whoever_else_is_answered() {
+async fn replicas_honour_retry_after_even_if_others_are_answered() {
     let proxy = Setup::default().in_memory();
     let busy = Effect::Answer { code: 429, retry_after_secs: Some(20) };
     proxy.warm(PODS).await;
     proxy.simulator.inject(Fault::always(busy, |asked| asked.verb == Verb::Watch));
     proxy.simulator.end_watches();
     settle().await;
-    // Reads that are forwarded meanwhile tell the replica that the apiserver is there.
+    // Forwarded reads meanwhile show the replica that the apiserver is reachable.
     pass(Duration::from_secs(6)).await;
     proxy.upstream.forget();
     for _ in 0..60 {
@@ -397,7 +397,7 @@ async fn replicas_wait_as_long_as_the_apiserver_asks_for_whoever_else_is_answere
 }
 
 #[tokio::test(start_paused = true)]
-async fn however_much_is_followed_the_apiserver_is_asked_no_faster_than_the_ceiling() {
+async fn own_requests_stay_below_the_ceiling_for_any_number_of_replicas() {
     let namespaces: Vec<String> = (0..200).map(|number| format!("n{number}")).collect();
     let sections = format!(
         "cache: {{rules: [{{resources: [pods], namespaces: [{}], start: eager}}]}}\n",
@@ -414,7 +414,7 @@ async fn however_much_is_followed_the_apiserver_is_asked_no_faster_than_the_ceil
     pass(Duration::from_secs(10)).await;
     assert_eq!(asked(&proxy), 400, "one list and one watch each");
     assert!(proxy.counted("listless_limits_reached_total", "own_requests") >= 100.0);
-    // Clients have no ceiling of ours.
+    // Listless sets no ceiling for clients.
     let asked_at = Instant::now();
     for _ in 0..200 {
         assert_eq!(proxy.client().get("/api/v1/namespaces/a/secrets/s").await.status, 200);
@@ -436,7 +436,7 @@ async fn rounds(client: &TestClient, tag: &str) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_lists_after_each_of_its_writes_is_as_fast_as_straight() {
+async fn a_client_that_lists_after_each_of_its_writes_is_as_fast_as_directly() {
     for sections in ["", "cache: {rules: [{resources: ['*'], start: never}]}\n"] {
         let polls = format!("repeatPolls: {{perSecond: 5, burst: 20}}\n{sections}");
         let proxy = Setup::default().config(&polls).in_memory();

@@ -1,4 +1,4 @@
-//! LIST and GET: what memory answers, in which bytes, and what starts and ends a replica.
+//! LIST and GET: the reads that memory answers, their bytes, and the start and end of a replica.
 
 mod exact;
 mod forms;

@@ -1,5 +1,5 @@
-//! What is written down or told of requests: lines in the log, the file of answers from memory, the
-//! report and what is told live, and no token in any of them, wherever a client puts one.
+//! Records of requests: lines in the log, the audit file of answers from memory, the report and the
+//! live tap. None of them contains a token, wherever a client puts one.
 
 use std::{
     fs,
@@ -48,7 +48,7 @@ impl MakeWriter<'_> for Log {
 }
 
 impl Log {
-    /// Everything this thread logs, at this level and above, until the guard is dropped.
+    /// Every log line of this thread, at this level and above, until the guard is dropped.
     fn start(level: tracing::Level) -> (Self, DefaultGuard) {
         let log = Self::default();
         let subscriber = tracing_subscriber::fmt()
@@ -64,7 +64,7 @@ impl Log {
         String::from_utf8(bytes).expect("UTF-8")
     }
 
-    /// The lines of requests so far, which are then forgotten.
+    /// Returns the lines of requests so far, and forgets them.
     fn requests(&self) -> Vec<Value> {
         let text = self.text();
         self.0.lock().expect("no panic holds it").clear();
@@ -84,7 +84,7 @@ fn lines(file: &Path) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_says_who_asked_what_and_how_it_was_answered() {
+async fn a_log_line_has_client_request_and_outcome() {
     let (log, _guard) = Log::start(tracing::Level::INFO);
     let proxy = Setup::default().config("accessLog: {level: all}\n").in_memory();
     let client = proxy.client().with("user-agent", "kubectl/v1.36.3 (linux/amd64) x/y");
@@ -107,7 +107,7 @@ async fn a_line_says_who_asked_what_and_how_it_was_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_level_and_the_sample_say_which_requests_have_a_line() {
+async fn log_level_and_sample_select_the_logged_requests() {
     let (log, _guard) = Log::start(tracing::Level::INFO);
     let proxy = Setup::default().in_memory();
     for (config, good, bad) in [
@@ -139,7 +139,7 @@ async fn ask(proxy: &TestProxy, times: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_answer_from_memory_is_audited_and_no_other() {
+async fn only_answers_from_memory_are_audited() {
     let directory = tempfile::tempdir().expect("a directory");
     let proxy = Setup::default().config(&audited(&directory, "")).in_memory();
     let client = proxy.client().with("user-agent", "agent/1");
@@ -185,8 +185,7 @@ async fn a_document_of_discovery_from_memory_is_audited_by_its_path() {
     let directory = tempfile::tempdir().expect("a directory");
     let proxy = Setup::default().config(&audited(&directory, "")).in_memory();
     let client = proxy.client().with("user-agent", "agent/1");
-    // Documents that are asked for again are given from memory once nothing has changed for some
-    // seconds.
+    // Repeated documents come from memory once nothing has changed for some seconds.
     for _ in 0..2 {
         client.get("/api").await;
     }
@@ -208,7 +207,7 @@ async fn a_document_of_discovery_from_memory_is_audited_by_its_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_file_can_be_changed_and_left_out_while_it_runs() {
+async fn the_audit_file_can_be_changed_and_disabled_at_run_time() {
     let (first, second) = (tempfile::tempdir(), tempfile::tempdir());
     let (first, second) = (first.expect("a directory"), second.expect("a directory"));
     let proxy = Setup::default().config(&audited(&first, "")).in_memory();
@@ -222,23 +221,23 @@ async fn the_file_can_be_changed_and_left_out_while_it_runs() {
     proxy.client().get(PODS).await;
     proxy.drain().await;
     assert_eq!(lines(&second.path().join("audit")).len(), 2);
-    // The first file's thread ends by itself once its last line is written.
+    // The first file's thread ends by itself after it writes the last line.
     let file = first.path().join("audit");
     for _ in 0..1000 {
         if lines(&file).len() == 1 {
             return;
         }
-        // Not the paused clock's time: another thread is waited for.
+        // This is not the paused clock's time: another thread does the work.
         tokio::task::spawn_blocking(std::thread::yield_now).await.expect("no panic");
     }
     panic!("{:?}", lines(&file));
 }
 
-/// Something that must never be found anywhere.
+/// A value that no record may contain.
 const SECRET: &str = "planted-s3cret-0123456789";
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_in_none_of_them_wherever_a_client_puts_it() {
+async fn no_record_contains_a_token() {
     let (log, _guard) = Log::start(tracing::Level::TRACE);
     let directory = tempfile::tempdir().expect("a directory");
     let setup = Setup::default();

@@ -1,4 +1,5 @@
-//! `config/service`: what starts `listless local` in the background, on Linux and on macOS.
+//! `config/service`: the files that start `listless local` in the background, on Linux and on
+//! macOS.
 
 use std::{
     fs,
@@ -37,7 +38,7 @@ fn are_taken(arguments: &[String]) {
 }
 
 #[test]
-fn the_systemd_unit_starts_the_program_with_arguments_it_takes() {
+fn the_systemd_unit_starts_the_program_with_valid_arguments() {
     let unit = text_of("listless.service");
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a command");
     let mut words = line.split(' ');
@@ -53,7 +54,7 @@ fn the_systemd_unit_starts_the_program_with_arguments_it_takes() {
 }
 
 #[test]
-fn systemd_finds_nothing_wrong_with_the_unit() {
+fn systemd_accepts_the_unit() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
         eprintln!("skipped: there is no systemd-analyze here to verify the unit");
         return;
@@ -67,12 +68,12 @@ fn systemd_finds_nothing_wrong_with_the_unit() {
     let output = command.output().expect("it runs");
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");
-    // Units of the machine are looked at, too; what it says of ours is what counts.
+    // systemd also checks the machine's own units. Only its findings about this unit count.
     assert!(!told.contains("listless.service"), "{told}");
 }
 
 #[test]
-fn the_launchd_agent_is_well_formed_and_starts_the_program_with_arguments_it_takes() {
+fn the_launchd_agent_is_well_formed_and_has_valid_arguments() {
     let text = text_of("dev.listless.local.plist");
     let elements = elements(&text);
     let after = |key: &str| -> &str {
@@ -89,7 +90,7 @@ fn the_launchd_agent_is_well_formed_and_starts_the_program_with_arguments_it_tak
     assert_eq!(strings[..2], ["/bin/sh", "-c"]);
     assert_eq!(strings.len(), 3);
 
-    // In its place a program that writes its arguments, a line each.
+    // A program in its place writes its arguments, one a line.
     let home = home(|program| {
         fs::write(program, "#!/bin/sh\nprintf '%s\\n' \"$@\"\n").expect("written");
         fs::set_permissions(program, fs::Permissions::from_mode(0o755)).expect("executable");

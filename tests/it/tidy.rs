@@ -1,7 +1,7 @@
-//! The house rules that a test can hold; CONTRIBUTING.md gives the reasons.
+//! The house rules that a test can check; CONTRIBUTING.md gives the reasons.
 //!
-//! Each check is a function from sources to findings, and is itself tested on a bad snippet where
-//! it is written. A rule that lints can hold is in `Cargo.toml` and `clippy.toml` instead.
+//! Each check is a function from sources to findings, and has its own test on a bad snippet in the
+//! same file. A rule that lints can check is in `Cargo.toml` and `clippy.toml` instead.
 
 mod direction;
 mod form;
@@ -47,12 +47,12 @@ fn functions_are_small() {
 }
 
 #[test]
-fn every_module_says_what_it_is_for() {
+fn every_module_states_its_purpose() {
     none(&every(&RUST, form::module_doc));
 }
 
 #[test]
-fn tests_are_named_by_what_they_show() {
+fn test_names_state_a_behaviour() {
     none(&every(&RUST, form::test_names));
 }
 

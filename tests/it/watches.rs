@@ -29,8 +29,8 @@ fn remove(proxy: &TestProxy, name: &str) {
     proxy.simulator.remove(&group_resource("pods"), &key).expect("an object");
 }
 
-/// An event as it must be. Of a bookmark any version is right that is new enough, and how it prints the
-/// zero values of its kind is learned only when the apiserver sends one.
+/// An expected event. A bookmark may have any version that is new enough. Listless learns how a
+/// bookmark prints the zero values of its kind only from one the apiserver sends.
 fn comparable(line: Bytes) -> String {
     let event: serde_json::Value = serde_json::from_slice(&line).expect("an event");
     if event["type"] == "BOOKMARK" {
@@ -99,7 +99,7 @@ async fn an_event_is_passed_on_before_the_next_one_happens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_pass_and_the_end_is_the_apiservers() {
+async fn bookmarks_and_the_end_are_forwarded() {
     let proxy = Setup::default().in_memory();
     let path =
         "/api/v1/pods?watch=1&resourceVersion=1010&allowWatchBookmarks=true&timeoutSeconds=100";
@@ -115,7 +115,7 @@ async fn bookmarks_pass_and_the_end_is_the_apiservers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_before_and_inside_a_watch_are_the_apiservers() {
+async fn errors_before_and_inside_a_watch_are_forwarded() {
     let proxy = Setup::default().in_memory();
     for path in [
         "/api/v1/pods?watch=1&resourceVersion=abc",
@@ -132,7 +132,7 @@ async fn errors_before_and_inside_a_watch_are_the_apiservers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_not_fully_understood_is_forwarded_unchanged() {
+async fn a_watch_with_unknown_parameters_is_forwarded_unchanged() {
     let proxy = Setup::default().in_memory();
     proxy.warm("/api/v1/pods").await;
     let table = proxy.client().with("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
@@ -176,7 +176,7 @@ async fn a_watch_that_breaks_upstream_between_two_events_ends_for_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_watches_run_beside_each_other() {
+async fn many_watches_run_concurrently() {
     let proxy = Setup::default().in_memory();
     let client = proxy.client().over_http2();
     let mut watches = Vec::new();
@@ -208,7 +208,7 @@ async fn a_watch_over_tls_delivers_at_once() {
 }
 
 #[tokio::test]
-async fn a_watch_through_a_websocket_passes_and_teaches_as_any_other() {
+async fn a_websocket_watch_is_forwarded_and_observed_as_any_other() {
     let switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
                      Upgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n";
     let mut apiserver = TcpApiserver::start(switching).await;
@@ -238,7 +238,7 @@ async fn a_watch_through_a_websocket_passes_and_teaches_as_any_other() {
     let frame = [&[0x81, 126][..], &length.to_be_bytes(), &event].concat();
     visit.write(&frame).await;
     assert_eq!(client.exactly(frame.len()).await.expect("a frame"), frame);
-    // The replica has not heard of it, but the session has.
+    // The replica has not received it yet, but the session has.
     let listed = proxy.client().get("/api/v1/pods").await;
     assert!(listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
     drop((client, visit));

@@ -1,4 +1,4 @@
-//! What the node is made of and what runs on it, built once per source and kept in `target/node`.
+//! The parts of the node and its programs, built once per source and kept in `target/node`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::rig::control_plane::Version;
 
 /// The image pods have for their namespaces; never looked for in any registry.
 pub const PAUSE: &str = "registry.k8s.io/pause:3.10";
-/// The image of the workload, which is not Listless'.
+/// The image of the workload, which does not belong to Listless.
 pub const WORKLOAD: &str = "example.test/workload:1";
 /// The image of a Java service with fabric8.
 pub const FABRIC8: &str = "example.test/fabric8:1";
@@ -21,7 +21,7 @@ pub const FABRIC8: &str = "example.test/fabric8:1";
 const DNS: &str = "registry.k8s.io/coredns/coredns:v1.14.7";
 const HELM: &str = "helm.sh/helm/v4/cmd/helm";
 const HELM_3: &str = "helm.sh/helm/v3/cmd/helm";
-/// Where the image under test would be pulled from.
+/// The registry of the image under test.
 pub const REGISTRY: &str = "example.test";
 /// Its name there.
 pub const REPOSITORY: &str = "listless";
@@ -41,11 +41,11 @@ pub struct Artifacts {
     pub images: Vec<PathBuf>,
     /// The size of the compressed image under test.
     pub image_bytes: u64,
-    /// Whether there is an image with fabric8.
+    /// `true` if there is an image with fabric8.
     pub has_fabric8: bool,
 }
 
-/// Where all of it is, and the data of the run.
+/// The folder of all this, and of the data of the run.
 pub fn work_folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("node")
 }
@@ -58,7 +58,7 @@ pub fn source(path: &str) -> PathBuf {
 // === impl Artifacts ===
 
 impl Artifacts {
-    /// Builds what is not there yet.
+    /// Builds the missing parts.
     pub fn build() -> Result<Self> {
         fs::create_dir_all(work_folder())?;
         let kubernetes = kubernetes()?;
@@ -75,7 +75,7 @@ impl Artifacts {
 
 fn kubernetes() -> Result<PathBuf> {
     let client = "k8s.io/client-go/pkg/version.gitVersion";
-    // What they call themselves in `User-Agent`.
+    // The names that they send in `User-Agent`.
     let flags =
         format!("{} -X {client}={}", Version::V1_36.linker_flags(), Version::V1_36.release());
     go_program("kubernetes", source("kubernetes"), &flags, ".")
@@ -105,10 +105,10 @@ fn here(built: Built) -> Result<PathBuf> {
     }
 }
 
-/// Names an image that is there already, to try something else than what would be shipped.
+/// Names an existing image, to test another one than the shipped one.
 const OTHER_IMAGE: &str = "LISTLESS_NODE_IMAGE";
 
-/// The image as it is shipped. Cargo knows what of the binary must be built again.
+/// Builds the image as it is shipped. Cargo rebuilds the changed parts of the binary.
 fn listless() -> Result<(PathBuf, u64)> {
     let (folder, image) = (work_folder(), work_folder().join("listless.tar"));
     if let Some(other) = std::env::var_os(OTHER_IMAGE).map(PathBuf::from) {
@@ -161,7 +161,7 @@ fn workload() -> Result<PathBuf> {
     })
 }
 
-/// A Java service, if this machine has what it is made of.
+/// A Java service, if this machine has the parts for it.
 fn fabric8() -> Result<Option<PathBuf>> {
     if !is_there("javac") {
         return Ok(None);
@@ -175,7 +175,7 @@ fn fabric8() -> Result<Option<PathBuf>> {
     image("fabric8.tar", FABRIC8, "65534:65534", &entrypoint, &[&script, &jar], make).map(Some)
 }
 
-/// Makes an image of a folder that `fill` fills, unless there is one that is newer than the inputs.
+/// Makes an image of a folder that `fill` fills, unless one exists that is newer than the inputs.
 fn image(
     file: &str,
     name: &str,

@@ -15,10 +15,10 @@ use crate::rig::client::{Answer, Client};
 use crate::rig::control_plane::RequestCounts;
 
 const POLL: Duration = Duration::from_millis(100);
-/// Nothing that is waited for by default takes longer.
+/// The default limit on every wait.
 pub const LIMIT: Duration = Duration::from_secs(90);
 
-/// Whoever may do everything.
+/// The user with all rights.
 #[derive(Debug)]
 pub struct Kube {
     kubeconfig: PathBuf,
@@ -29,7 +29,7 @@ pub struct Kube {
     client: Client,
 }
 
-/// Asks again and again until there is something.
+/// Repeats a request until it has a result.
 pub async fn until<T>(
     limit: Duration,
     what: &str,
@@ -66,7 +66,7 @@ impl Kube {
         })
     }
 
-    /// The kubeconfig of who may do everything.
+    /// The kubeconfig of the user with all rights.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
@@ -76,12 +76,12 @@ impl Kube {
         &self.client
     }
 
-    /// Reads something.
+    /// Reads an object.
     pub async fn get(&self, path: &str) -> Result<Value> {
         self.client.get(path).await?.successful()?.json()
     }
 
-    /// Reads something that may be any answer.
+    /// Reads a path with any response.
     pub async fn answer(&self, path: &str) -> Result<Answer> {
         self.client.get(path).await
     }
@@ -92,7 +92,7 @@ impl Kube {
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
-    /// What the apiserver counted.
+    /// The apiserver's own counts.
     pub async fn counts(&self) -> Result<RequestCounts> {
         let answer = self.client.get("/metrics").await?.successful()?;
         Ok(RequestCounts::parse(&String::from_utf8_lossy(&answer.body)))
@@ -106,28 +106,28 @@ impl Kube {
         command
     }
 
-    /// Runs kubectl and hands over what it says.
+    /// Runs kubectl and returns its output.
     pub async fn kubectl(&self, words: &[&str]) -> Result<String> {
         let output = self.kubectl_command(words).output().await?;
         said(&format!("kubectl {}", words.join(" ")), &output)
     }
 
-    /// Runs kubectl with something on its standard input.
+    /// Runs kubectl with text on its standard input.
     pub async fn kubectl_with(&self, words: &[&str], input: &str) -> Result<String> {
         feed(&format!("kubectl {}", words.join(" ")), self.kubectl_command(words), input).await
     }
 
-    /// Makes or changes an object.
+    /// Creates or changes an object.
     pub async fn apply(&self, object: &Value) -> Result<()> {
         self.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.map(drop)
     }
 
-    /// Runs Helm 4 and hands over what it says.
+    /// Runs Helm 4 and returns its output.
     pub async fn helm(&self, words: &[&str]) -> Result<String> {
         self.run_helm(&self.helm, words).await
     }
 
-    /// Runs Helm 3 and hands over what it says.
+    /// Runs Helm 3 and returns its output.
     pub async fn helm_3(&self, words: &[&str]) -> Result<String> {
         self.run_helm(&self.helm_3, words).await
     }
@@ -156,7 +156,7 @@ impl Kube {
         self.kubectl(&[status.as_slice(), &["--timeout=120s"]].concat()).await.map(drop)
     }
 
-    /// The pods that carry a label `app`, without those that are on their way out.
+    /// The pods that carry a label `app`, without those that are being deleted.
     pub async fn pods(&self, namespace: &str, app: &str) -> Result<Vec<Value>> {
         let path = format!("/api/v1/namespaces/{namespace}/pods?labelSelector=app%3D{app}");
         let mut pods = self.list(&path).await?;
@@ -174,7 +174,7 @@ impl Kube {
         .await
     }
 
-    /// What a program in a pod says at a port, through the apiserver.
+    /// The output of a program in a pod at a port, through the apiserver.
     pub async fn ask(&self, namespace: &str, pod: &str, port: u16, path: &str) -> Result<Answer> {
         let proxy = format!("/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy{path}");
         self.client.get(&proxy).await
@@ -192,14 +192,14 @@ pub fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// Whether a pod is Ready.
+/// Reports whether a pod is Ready.
 pub fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     conditions
         .is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
 }
 
-/// Whether a pod has the sidecar.
+/// Reports whether a pod has the sidecar.
 pub fn is_injected(pod: &Value) -> bool {
     let containers = pod["spec"]["initContainers"].as_array();
     containers.is_some_and(|all| all.iter().any(|one| one["name"] == "listless-proxy"))
@@ -212,7 +212,7 @@ pub fn container_status<'a>(pod: &'a Value, container: &str) -> Option<&'a Value
     all.into_iter().find(|status| status["name"] == container)
 }
 
-/// Runs a command with something on its standard input, and hands over what it says.
+/// Runs a command with text on its standard input, and returns its output.
 pub async fn feed(what: &str, mut command: Command, input: &str) -> Result<String> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;

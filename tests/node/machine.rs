@@ -1,9 +1,9 @@
-//! Whether this machine can have a node.
+//! The requirements of a node on this machine.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Commands that must be there, with the Debian package each is from.
+/// The required commands, with the Debian package of each.
 const COMMANDS: [(&str, &str); 12] = [
     ("go", "golang-go"),
     ("gcc", "gcc"),
@@ -20,10 +20,10 @@ const COMMANDS: [(&str, &str); 12] = [
 ];
 /// Set to 1 where a machine that cannot have a node must fail the suite.
 const REQUIRED: &str = "LISTLESS_REQUIRE_NODE";
-/// Where Debian has the plugins that connect pods.
+/// The folder where Debian installs the plugins that connect pods.
 pub const PLUGINS: &str = "/usr/lib/cni";
 
-/// Why there cannot be a node here.
+/// The reason why there cannot be a node here.
 pub fn lacks() -> Option<String> {
     let user = Command::new("id").arg("-u").output();
     if !user.is_ok_and(|user| user.stdout.trim_ascii() == b"0") {
@@ -39,12 +39,12 @@ pub fn lacks() -> Option<String> {
     })
 }
 
-/// Whether a machine that lacks something must fail the suite.
+/// Reports whether a machine without the requirements must fail the suite.
 pub fn is_required() -> bool {
     std::env::var(REQUIRED).is_ok_and(|value| value == "1")
 }
 
-/// Whether a command can be found.
+/// Reports whether a command can be found.
 pub fn is_there(command: &str) -> bool {
     let mut which = Command::new("sh");
     which.args(["-c", "command -v \"$0\""]).arg(command).stdout(Stdio::null());

@@ -1,9 +1,10 @@
-//! Tests on a real node: control plane, kubelet, containerd and the image that is shipped.
+//! Tests on a real node: control plane, kubelet, containerd and the shipped image.
 //!
-//! One node is brought up in namespaces of its own, all scenarios run on it in order, and it is
-//! taken down however that ends. No packet may leave it. A machine without root or without the
-//! Debian packages is told so; with `LISTLESS_REQUIRE_NODE=1` that is a failure. Words on the
-//! command line choose scenarios by parts of their names; `--build` builds what they need and ends.
+//! One node is started in namespaces of its own, and all scenarios run on it in order. It is
+//! stopped at every kind of end. No packet may leave it. A machine without root or without the
+//! Debian packages gets a message; with `LISTLESS_REQUIRE_NODE=1` that is a failure. Words on the
+//! command line select scenarios by parts of their names; `--build` builds their requirements and
+//! ends.
 #![expect(
     clippy::print_stderr,
     clippy::print_stdout,
@@ -34,7 +35,7 @@ use node::Node;
 use stage::Stage;
 use table::Table;
 
-/// Leaves the node up until the suite is interrupted, to look at it.
+/// Leaves the node up until the suite is interrupted, for an inspection.
 const LEFT_UP: &str = "LISTLESS_NODE_STAYS";
 
 fn main() -> ExitCode {
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<()> {
-    // One thread, which is this one: the node is told to end with the thread that started it.
+    // The suite uses one thread, which is this one: the node ends with the thread that started it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let artifacts = Artifacts::build()?;
@@ -79,7 +80,7 @@ fn run() -> Result<()> {
     })
 }
 
-/// Brings the node up and plays all scenarios that were asked for.
+/// Starts the node and runs all selected scenarios.
 async fn play(node: &mut Node, artifacts: &Artifacts) -> Result<()> {
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();

@@ -1,12 +1,12 @@
-//! The objects that scenarios make.
+//! The objects that scenarios create.
 
 use serde_json::{Value, json};
 
 use crate::artifacts::WORKLOAD;
 
-/// Where most workloads are.
+/// The namespace of most workloads.
 pub const SHOP: &str = "shop";
-/// Where the pods are that workloads list.
+/// The namespace of the pods that workloads list.
 pub const FLEET: &str = "fleet";
 
 /// A namespace with labels.
@@ -32,7 +32,7 @@ pub fn viewer(namespace: &str) -> Value {
 
 /// A container of the workload.
 pub fn container(name: &str, role: &str, environment: &[(&str, &str)]) -> Value {
-    // Of a name that is there twice the last counts.
+    // The last of two entries with the same name counts.
     let all = std::iter::once(&("LISTED", FLEET)).chain(environment);
     let env: Vec<_> = all.map(|(name, value)| json!({"name": name, "value": value})).collect();
     json!({"name": name, "image": WORKLOAD, "args": [role], "env": env})
@@ -49,7 +49,7 @@ pub fn template(app: &str, annotations: &Value, spec: &Value) -> Value {
     json!({"metadata": {"labels": {"app": app}, "annotations": annotations}, "spec": spec})
 }
 
-/// A Deployment; its pods are told to go before others come, so that there is one at a time.
+/// A Deployment; its pods end before others start, so that there is one at a time.
 pub fn deployment(namespace: &str, app: &str, replicas: u32, template: &Value) -> Value {
     json!({
         "apiVersion": "apps/v1",

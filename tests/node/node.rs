@@ -1,8 +1,8 @@
 //! A node in namespaces of its own.
 //!
-//! Whatever runs on it descends from one process, which ends with this one; then nothing is left
-//! but a folder below `target/node` and control groups, which are removed. The machine's own rules,
-//! sysctls and mounts are never touched.
+//! All its processes descend from one, which ends with this one. After that only a folder below
+//! `target/node` and control groups are left, which are removed. The machine's own rules, sysctls
+//! and mounts are never changed.
 
 mod component;
 mod pki;
@@ -27,7 +27,7 @@ const ADMIN_TOKEN: &str = "admin-token";
 const NETWORKS: std::ops::Range<u8> = 239..250;
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// Where a node is and what it is called.
+/// The address and the name of a node.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// Its files.
@@ -107,7 +107,7 @@ impl Node {
         &self.kubernetes
     }
 
-    /// Where the apiserver listens.
+    /// The address where the apiserver listens.
     pub fn server(&self) -> Result<Server> {
         let authority = fs::read(self.place.folder.join("pki/ca.crt"))?;
         Server::new(&self.place.server(), &authority)
@@ -118,14 +118,14 @@ impl Node {
         Ok(Client::new(&self.server()?, Some(ADMIN_TOKEN), Protocol::Http1))
     }
 
-    /// Writes the kubeconfig of one who may do everything.
+    /// Writes the kubeconfig of the user with all rights.
     pub fn kubeconfig(&self) -> Result<PathBuf> {
         let path = self.place.folder.join("kubeconfig");
         fs::write(&path, self.server()?.kubeconfig(ADMIN_TOKEN))?;
         Ok(path)
     }
 
-    /// Brings it up until the apiserver says that it is ready.
+    /// Starts it and waits until the apiserver is ready.
     pub async fn up(&mut self) -> Result<()> {
         self.enter_namespaces().await?;
         for component in [Component::Etcd, Component::Containerd, Component::Apiserver] {
@@ -154,7 +154,7 @@ impl Node {
         .await
     }
 
-    /// Waits until the apiserver says that it is ready.
+    /// Waits until the apiserver is ready.
     pub async fn ready(&self) -> Result<()> {
         until(START_LIMIT, "the apiserver to be ready", async || {
             let answer = self.admin()?.get("/readyz").await;
@@ -173,7 +173,7 @@ impl Node {
         command.args(["--mount-proc", "bash"]).arg(source("scripts/init.sh")).arg(&place.folder);
         command.args([&place.name, &place.address, &place.host]).arg(component::SERVICES);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        // A key press at the terminal is for us.
+        // A key press at the terminal is for the suite.
         let child = command.process_group(0).spawn()?;
         let unshare = child.id();
         self.unshare = Some(child);
@@ -186,7 +186,7 @@ impl Node {
         .await?;
         let (link, init) = (self.link.as_str(), self.init.to_string());
         ip(&["link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", &init])?;
-        // Neither end is to speak of itself unasked.
+        // Neither end may send packets by itself.
         ip(&["link", "set", link, "addrgenmode", "none"])?;
         ip(&["address", "add", &format!("{}/30", self.place.host), "dev", link])?;
         ip(&["link", "set", link, "up"])?;
@@ -197,7 +197,7 @@ impl Node {
         self.see_a_stray()
     }
 
-    /// Sends a packet where none may go, to see that it is counted; it goes nowhere.
+    /// Sends a packet where none may go, to check that it is counted; the packet is dropped.
     fn see_a_stray(&self) -> Result<()> {
         ensure!(self.strays()? == 0, "something wanted to leave the node while it came up");
         let script = "ip neighbour add 198.51.100.1 lladdr 02:00:00:00:00:01 dev eth0
@@ -250,7 +250,7 @@ impl Node {
     /// Starts a component.
     pub fn start(&self, component: Component) -> Result<()> {
         let (name, folder) = (component.name(), self.place.folder.display());
-        // Debian's own programs are found by name, ours are all in one file.
+        // Debian's own programs are found by name. The others are all in one file.
         let program = match component {
             Component::Containerd => String::new(),
             _ => self.kubernetes.display().to_string(),
@@ -274,7 +274,7 @@ impl Node {
         self.inside(&["sh", "-c", &script]).map(drop)
     }
 
-    /// How many packets wanted to go where they must not.
+    /// The number of packets to forbidden destinations.
     pub fn strays(&self) -> Result<u64> {
         if self.init == 0 {
             return Ok(0);
@@ -286,13 +286,13 @@ impl Node {
         packets.context("nothing counts what leaves the node")
     }
 
-    /// Takes it down; nothing of it is left but its files.
+    /// Stops it; only its files are left.
     pub fn down(&mut self) -> Result<()> {
         let Some(mut unshare) = self.unshare.take() else { return self.remove_cgroups() };
-        // Its child is killed with it, and with that one everything.
+        // Its child is killed with it, and all other processes with that child.
         unshare.kill()?;
         unshare.wait()?;
-        // By itself it would go once the kernel has cleaned up the node's network.
+        // It would disappear by itself once the kernel has cleaned up the node's network.
         if link_path(&self.link).exists() {
             ip(&["link", "delete", &self.link])?;
         }
@@ -302,7 +302,7 @@ impl Node {
     #[expect(clippy::disallowed_methods, reason = "also called from drop, where nothing can await")]
     fn remove_cgroups(&self) -> Result<()> {
         let mut left = Vec::new();
-        // The kernel takes a moment to see that nobody is in them.
+        // The kernel takes a moment to notice that the groups are empty.
         for _ in 0..100 {
             left = Vec::new();
             for hierarchy in hierarchies()? {
@@ -319,7 +319,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // The end of the process does the same, but for control groups.
+        // The end of the process does the same, except for control groups.
         let _ = self.down();
     }
 }

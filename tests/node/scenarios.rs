@@ -1,5 +1,5 @@
-//! What is shown on the node, in order: a release comes, workloads run beside it, things go wrong,
-//! it goes.
+//! The scenarios on the node, in order: the release is installed, workloads run beside it, faults
+//! happen, and the release is removed.
 
 mod by_hand;
 mod costs;
@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::stage::Stage;
 
-/// One thing that is shown.
+/// One scenario.
 pub struct Scenario {
     /// A sentence.
     pub name: &'static str,
@@ -29,7 +29,7 @@ type Play = for<'a> fn(&'a mut Stage<'_>) -> Pin<Box<dyn Future<Output = Result<
 
 macro_rules! scenarios {
     ($($module:ident::$name:ident,)*) => {
-        /// Every scenario; the first is what all others stand on.
+        /// Every scenario; all others depend on the first.
         pub const ALL: &[Scenario] = &[$(Scenario {
             name: stringify!($name),
             play: |stage| Box::pin($module::$name(stage)),
@@ -64,8 +64,8 @@ scenarios! {
     release::helm_3_brings_the_release_and_takes_it_away,
 }
 
-/// Plays the first scenario, and those others whose name has one of these words in it; tells how
-/// many failed.
+/// Runs the first scenario, and the others whose name contains one of these words; returns the
+/// number of failures.
 pub async fn run(stage: &mut Stage<'_>, wanted: &[String]) -> Result<usize> {
     let is_wanted = |scenario: &&Scenario| {
         wanted.is_empty() || wanted.iter().any(|word| scenario.name.contains(word.as_str()))

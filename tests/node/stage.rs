@@ -1,4 +1,4 @@
-//! What scenarios act with: the node, the cluster, and the processes of injected pods.
+//! The tools of the scenarios: the node, the cluster, and the processes of injected pods.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,28 +13,28 @@ use crate::kube::{Kube, LIMIT, name, until};
 use crate::node::Node;
 use crate::table::Table;
 
-/// Where the workload tells what it saw.
+/// The port where the workload reports its results.
 pub const SEEN_PORT: u16 = 8080;
-/// What Go says of a connection to a port where nobody listens.
+/// The error text of Go for a connection to a port where nothing listens.
 const REFUSED: &str = "connection refused";
 
-/// Everything at hand.
+/// Everything that a scenario uses.
 pub struct Stage<'a> {
     /// The node.
     pub node: &'a Node,
     /// The cluster.
     pub kube: Kube,
-    /// What was built.
+    /// The built programs and images.
     pub artifacts: &'a Artifacts,
     /// The figures.
     pub table: Table,
 }
 
-/// What a workload's clients saw.
+/// The results of a workload's clients.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Seen {
-    /// When the program began.
+    /// The start time of the program.
     pub began: String,
     /// Lists that were answered.
     pub lists: u64,
@@ -44,20 +44,20 @@ pub struct Seen {
     pub hits: u64,
     /// Lists that failed.
     pub failures: Option<Vec<Failure>>,
-    /// Connections that did not come about.
+    /// Failed connections.
     pub failed_dials: u64,
-    /// The longest a list took.
+    /// The longest duration of a list.
     pub longest_millis: u64,
 }
 
 /// A list that failed.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Failure {
-    /// Which client's.
+    /// The client.
     pub client: u32,
-    /// When.
+    /// The time.
     pub when: jiff::Timestamp,
-    /// Why.
+    /// The reason.
     pub error: String,
 }
 
@@ -73,17 +73,17 @@ pub struct Sidecar {
 // === impl Stage ===
 
 impl<'a> Stage<'a> {
-    /// With a node that is up.
+    /// Creates it with a node that is up.
     pub fn set(node: &'a Node, artifacts: &'a Artifacts, table: Table) -> Result<Self> {
         Ok(Self { node, kube: Kube::new(node, artifacts)?, artifacts, table })
     }
 
-    /// What a polling pod saw so far.
+    /// Returns the results of a polling pod so far.
     pub async fn seen(&self, namespace: &str, pod: &str) -> Result<Seen> {
         self.read_seen(namespace, pod, "/seen").await
     }
 
-    /// The same, and it begins anew.
+    /// The same, and resets the counts.
     pub async fn reset(&self, namespace: &str, pod: &str) -> Result<Seen> {
         self.read_seen(namespace, pod, "/reset").await
     }
@@ -93,7 +93,7 @@ impl<'a> Stage<'a> {
         Ok(serde_json::from_slice(&answer.body)?)
     }
 
-    /// Waits until a polling pod is answered from memory, all of the time for a while.
+    /// Waits until memory answers a polling pod, all of the time for a while.
     pub async fn until_from_memory(&self, namespace: &str, pod: &str) -> Result<()> {
         let what = format!("answers from memory in {pod}");
         until(LIMIT, &what, async || {
@@ -105,7 +105,7 @@ impl<'a> Stage<'a> {
         .await
     }
 
-    /// Makes a polling Deployment of one pod and waits until it is answered from memory.
+    /// Creates a polling Deployment of one pod and waits until memory answers it.
     pub async fn poller(&self, deployment: &Value) -> Result<String> {
         let namespace = deployment["metadata"]["namespace"].as_str().unwrap_or_default();
         self.kube.apply(deployment).await?;
@@ -179,8 +179,8 @@ impl Seen {
         Ok(())
     }
 
-    /// Fails if a client saw more than one list fail for another reason than that nobody listened,
-    /// or if any failed later than a limit after a moment.
+    /// Fails if a client saw more than one list fail for a reason other than a closed port, or if
+    /// any failed later than a limit after a moment.
     pub fn refused_for_a_while(&self, since: SystemTime, limit: Duration) -> Result<()> {
         let failures = self.failures.as_deref().unwrap_or_default();
         let cut: Vec<_> = failures.iter().filter(|one| !one.error.contains(REFUSED)).collect();
@@ -205,7 +205,7 @@ impl Seen {
         Ok(())
     }
 
-    /// How many lists failed.
+    /// The number of failed lists.
     pub fn failed(&self) -> usize {
         self.failures.as_ref().map_or(0, Vec::len)
     }
@@ -216,7 +216,7 @@ fn processes() -> Result<Vec<u32>> {
     Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// Words that end with a zero; none of a process that has gone.
+/// Words that end with a zero; none of a process that has ended.
 fn words_of(process: u32, file: &str) -> Vec<String> {
     let bytes = fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
     bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()

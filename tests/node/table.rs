@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Figures in the order in which they were found.
+/// Figures in the order of their measurement.
 #[derive(Debug, Default)]
 pub struct Table {
     rows: Vec<(String, String)>,

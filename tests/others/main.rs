@@ -16,7 +16,7 @@ That was the hermetic part: unit tests and the whole proxy against the simulator
 ";
 
 fn main() {
-    // A filter or a flag of libtest asks for something else.
+    // A filter or a flag of libtest selects something else.
     if std::env::args().len() == 1 {
         println!("{OTHERS}");
     }

@@ -1,4 +1,5 @@
-//! What the chart makes, checked by kubeconform against the schemas that an apiserver gives of its kinds.
+//! The rendered chart, checked by kubeconform against the schemas that an apiserver publishes for
+//! its kinds.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -72,7 +73,7 @@ async fn conforms(version: Version) {
     );
 }
 
-/// Objects with one mistake each, and the field it is in.
+/// Objects with one mistake each, and the field that is wrong.
 fn wrong(objects: &[Value]) -> Vec<(Value, &'static str)> {
     let of =
         |kind: &str| objects.iter().find(|object| object["kind"] == kind).expect("one").clone();
@@ -100,7 +101,7 @@ fn kind_of(object: &Value) -> Kind {
     (text("apiVersion"), text("kind"))
 }
 
-/// Forbids fields that a schema does not name, as the apiserver does where it is asked to be strict.
+/// Forbids fields that a schema does not name, as the apiserver does with strict validation.
 fn close(schema: &mut Value) {
     let Some(schema) = schema.as_object_mut() else { return };
     let may_hold_more = schema.contains_key("additionalProperties")
@@ -119,7 +120,8 @@ fn close(schema: &mut Value) {
     }
 }
 
-/// The schema of a kind, with all it refers to, in what the apiserver says of one group and version.
+/// The schema of a kind, with all its references, from the apiserver's document of one group and
+/// version.
 fn schema_of(document: &Value, (api_version, kind): &Kind) -> Option<Value> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let wanted = json!([{"group": group, "version": version, "kind": kind}]);
@@ -134,7 +136,7 @@ fn schema_of(document: &Value, (api_version, kind): &Kind) -> Option<Value> {
 // === impl Kubeconform ===
 
 impl Kubeconform {
-    /// `None` means that it cannot be built here, which was printed.
+    /// `None` means that it cannot be built here; the reason was printed.
     fn get() -> Option<Self> {
         let built = built_with_go("kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform");
         match built.expect("a build that works") {
@@ -148,7 +150,8 @@ impl Kubeconform {
         }
     }
 
-    /// Writes down what the apiserver says of a kind, once it does: of a new one, a moment after it serves it.
+    /// Writes the schema of a kind once the apiserver has it: for a new kind, a moment after it is
+    /// served.
     async fn learn(&self, client: &Client, kind: &Kind) -> Result<()> {
         let (api_version, name) = kind;
         let prefix = if api_version.contains('/') { "apis" } else { "api" };
@@ -167,9 +170,9 @@ impl Kubeconform {
         Ok(fs::write(self.schemas.path().join(file), schema.to_string())?)
     }
 
-    /// What it finds in these documents, as JSON.
+    /// Returns the findings in these documents, as JSON.
     fn check(&self, documents: &str) -> Result<Value> {
-        // It knows the core group by the name of its version.
+        // kubeconform uses the name of the version for the core group.
         let file = "{{ if ne .Group .ResourceAPIVersion }}{{ .Group }}-{{ end }}\
                     {{ .ResourceAPIVersion }}-{{ .ResourceKind }}.json";
         let location = format!("{}/{file}", self.schemas.path().display());

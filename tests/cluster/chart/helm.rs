@@ -48,7 +48,7 @@ impl Major {
 // === impl Helm ===
 
 impl Helm {
-    /// `None` means that it cannot be built here, which was printed.
+    /// `None` means that it cannot be built here; the reason was printed.
     pub fn get(major: Major, kubeconfig: Option<&Path>) -> Option<Self> {
         match major.build().expect("a build that works") {
             Built::Here(binary) => Some(Self {
@@ -63,7 +63,7 @@ impl Helm {
         }
     }
 
-    /// Runs it, whatever comes of it.
+    /// Runs it and returns the result, success or not.
     pub fn run(&self, arguments: &[&str]) -> Result<Output> {
         let mut command = Command::new(&self.binary);
         for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
@@ -75,7 +75,7 @@ impl Helm {
         Ok(command.args(arguments).output()?)
     }
 
-    /// Runs it and hands over what it printed.
+    /// Runs it and returns its output.
     pub fn output(&self, arguments: &[&str]) -> Result<String> {
         let output = self.run(arguments)?;
         if !output.status.success() {
@@ -84,7 +84,7 @@ impl Helm {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Runs it and hands over why it refused.
+    /// Runs it and returns the reason for its refusal.
     pub fn refusal(&self, arguments: &[&str]) -> Result<String> {
         let output = self.run(arguments)?;
         if output.status.success() {
@@ -94,7 +94,7 @@ impl Helm {
     }
 }
 
-/// The program of a package, by the versions that the folder of this name among the tools says.
+/// The program of a package, at the versions in the folder of this name among the tools.
 pub fn built_with_go(name: &str, package: &str) -> Result<Built> {
     let recipe = Recipe {
         name,

@@ -1,5 +1,5 @@
-//! The chart on a real apiserver: every object accepted, its rights no wider than said, what the
-//! injector writes kept by upgrades, and nothing left behind.
+//! The chart on a real apiserver. Every object is accepted, and the rights match the documentation.
+//! Upgrades keep the fields that the injector writes, and nothing is left behind.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 
-/// By then a new policy or a definition of a kind has come to the apiserver's attention.
+/// The time after which the apiserver applies a new policy or a new definition.
 pub(super) const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 pub(super) const POLL: Duration = Duration::from_millis(200);
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -32,7 +32,7 @@ const GATEWAY_NAME: &str = "demo-listless-gateway";
 const FLOW: &str = "listless-system-demo-listless-gateway";
 const GATEWAY: &str = "system:serviceaccount:listless-system:demo-listless-gateway";
 
-/// A control plane of its own that knows the kinds the chart may make.
+/// A control plane of its own that knows the kinds the chart may create.
 pub(crate) struct Stage {
     pub(crate) plane: ControlPlane,
     pub(crate) client: Client,
@@ -40,12 +40,12 @@ pub(crate) struct Stage {
 }
 
 #[tokio::test]
-async fn every_rendered_object_is_one_the_apiserver_takes_on_1_36() {
+async fn the_apiserver_accepts_every_rendered_object_on_1_36() {
     takes_every_object(Version::V1_36).await;
 }
 
 #[tokio::test]
-async fn every_rendered_object_is_one_the_apiserver_takes_on_1_30() {
+async fn the_apiserver_accepts_every_rendered_object_on_1_30() {
     takes_every_object(Version::V1_30).await;
 }
 
@@ -71,14 +71,14 @@ async fn takes_every_object(version: Version) {
 }
 
 #[tokio::test]
-async fn a_release_comes_changes_and_goes_without_a_trace_on_1_36() {
+async fn a_release_is_installed_upgraded_and_removed_without_a_trace_on_1_36() {
     for major in Major::ALL {
         comes_and_goes(Version::V1_36, major).await;
     }
 }
 
 #[tokio::test]
-async fn a_release_comes_changes_and_goes_without_a_trace_on_1_30() {
+async fn a_release_is_installed_upgraded_and_removed_without_a_trace_on_1_30() {
     for major in Major::ALL {
         comes_and_goes(Version::V1_30, major).await;
     }
@@ -109,7 +109,7 @@ async fn comes_and_goes(version: Version, major: Major) {
 
     let goes = stage.version_now().await.expect("a version");
     helm.output(&["uninstall", RELEASE, "--namespace", NAMESPACE]).expect("an end");
-    // Helm 3 has an order of its own, in which webhooks come last; that they fail open covers it.
+    // Helm 3 installs webhooks last. They fail open, which covers this order.
     if major == Major::Four {
         stage.webhook_went_first(&goes).await.expect("an order");
     }
@@ -137,11 +137,11 @@ async fn two_releases_of_one_name_live_in_two_namespaces() {
 }
 
 #[tokio::test]
-async fn a_pod_that_asked_for_a_sidecar_and_has_none_is_warned_of_and_starts() {
+async fn a_pod_without_its_requested_sidecar_gets_a_warning_and_starts() {
     let Some(stage) = Stage::set(Version::V1_36).await else { return };
     let Some(helm) = stage.helm(Major::Four) else { return };
     let chart = chart();
-    // Nobody answers there, and nothing leaves the machine.
+    // Nothing listens there, and no packet leaves the machine.
     let url = "injector.webhook.url=https://127.0.0.1:9/inject";
     let settings = ["--set", url, "--set", "injector.warnWithoutSidecar=true"];
     let install = ["install", RELEASE, &chart, "--namespace", NAMESPACE];
@@ -168,7 +168,7 @@ async fn a_pod_that_asked_for_a_sidecar_and_has_none_is_warned_of_and_starts() {
 }
 
 #[tokio::test]
-async fn a_gateway_with_the_charts_rights_and_configuration_keeps_what_its_rules_name() {
+async fn a_gateway_with_the_charts_rights_keeps_the_resources_of_its_rules() {
     let Some(stage) = Stage::set(Version::V1_36).await else { return };
     let Some(helm) = stage.helm(Major::Four) else { return };
     let chart = chart();
@@ -204,7 +204,7 @@ async fn a_gateway_with_the_charts_rights_and_configuration_keeps_what_its_rules
 // === impl Stage ===
 
 impl Stage {
-    /// `None` means that the machine cannot run it, which was printed.
+    /// `None` means that the machine cannot run it; the reason was printed.
     pub(crate) async fn set(version: Version) -> Option<Self> {
         if !available(version) {
             return None;
@@ -216,7 +216,8 @@ impl Stage {
                 return None;
             }
         };
-        // Built before anything runs: that may take minutes, and connections do not wait so long.
+        // It is built before anything runs: a build may take minutes, and connections do not wait
+        // so long.
         for major in Major::ALL {
             drop(Helm::get(major, None)?);
         }
@@ -234,7 +235,7 @@ impl Stage {
         Some(stage)
     }
 
-    /// What the chart's Deployment would run: as its service account, by its configuration.
+    /// Runs the program of the chart's Deployment: with its service account and its configuration.
     async fn gateway(&self) -> Result<ProxyProcess> {
         let account = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{GATEWAY_NAME}");
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"});
@@ -272,7 +273,7 @@ impl Stage {
         }
     }
 
-    /// Makes sure that a namespace with these labels is there.
+    /// Creates a namespace with these labels if it is missing.
     async fn namespace(&self, name: &str, labels: &Value) -> Result<()> {
         let object = json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": name, "labels": labels}});
@@ -283,7 +284,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The code and the warning that answer a pod, which is not kept.
+    /// Returns the status code and the warning for a pod, which is not kept.
     async fn pod(&self, namespace: &str, labels: &Value) -> Result<(u16, Option<String>)> {
         let pod = json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"generateName": "one-", "labels": labels},
@@ -308,7 +309,7 @@ impl Stage {
         }
     }
 
-    /// How many requests the release's FlowSchema has led to its priority level.
+    /// The number of requests that the release's FlowSchema has led to its priority level.
     async fn dispatched(&self) -> Result<u64> {
         let answer = self.client.get("/metrics").await?.successful()?;
         let label = format!("flow_schema=\"{FLOW}\"");
@@ -321,7 +322,7 @@ impl Stage {
         counts.map(|count| Ok(count.parse::<u64>()?)).sum()
     }
 
-    /// Writes what only the injector writes: its Secret and the bundle of its webhooks.
+    /// Writes the fields that only the injector writes: its Secret and the bundle of its webhooks.
     async fn keep_house(&self) -> Result<()> {
         let secret = format!("/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}");
         let mut object = self.client.get(&secret).await?.successful()?.json()?;
@@ -343,7 +344,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The Deployment and the webhooks have these numbers, and what the injector wrote is there.
+    /// Checks these numbers of the Deployment and the webhooks, and the injector's own fields.
     async fn is_as_configured(&self, replicas: u64, seconds: u64) -> Result<()> {
         let get = async |path: String| self.client.get(&path).await?.successful()?.json();
         let deployment =
@@ -360,7 +361,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Asks the apiserver what the two service accounts may do.
+    /// Reviews the rights of the two service accounts at the apiserver.
     async fn has_narrow_rights(&self) -> Result<()> {
         let config = ("admissionregistration.k8s.io", "mutatingwebhookconfigurations");
         let secrets = ("", "secrets");
@@ -410,7 +411,7 @@ impl Stage {
         Ok(list["metadata"]["resourceVersion"].as_str().context("a version")?.to_owned())
     }
 
-    /// While it goes, the apiserver must not call a webhook behind which nobody is left.
+    /// During its removal, the apiserver must not call a webhook without a server.
     async fn webhook_went_first(&self, since: &str) -> Result<()> {
         let webhook = self.gone(WEBHOOKS, since).await?;
         ensure!(webhook.len() == 1, "{webhook:?}");
@@ -426,7 +427,7 @@ impl Stage {
         Ok(())
     }
 
-    /// At which versions objects of a collection were deleted.
+    /// The versions at which objects of a collection were deleted.
     async fn gone(&self, collection: &str, since: &str) -> Result<Vec<u64>> {
         let target = format!("{collection}?watch=1&resourceVersion={since}&timeoutSeconds=2");
         let answer = self.client.open(Request::get(&target)).await?;

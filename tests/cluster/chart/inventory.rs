@@ -1,4 +1,4 @@
-//! Everything an apiserver holds, by name.
+//! Every object that an apiserver holds, by name.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::objects::{group_versions, resources};
 use crate::rig::client::{Client, Request};
 
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-/// What comes and goes by itself.
+/// Resources whose objects come and go by themselves.
 const RESTLESS: [&str; 2] = ["events", "leases"];
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(500);
@@ -38,7 +38,7 @@ pub async fn everything(client: &Client) -> Result<BTreeSet<String>> {
     Ok(found)
 }
 
-/// A list; the storage of a kind that was just defined may still ask for patience.
+/// A list; the storage of a kind that was just defined may still answer with a retry.
 async fn list(client: &Client, path: &str) -> Result<Value> {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! Rendered objects, and where an apiserver keeps them.
+//! Rendered objects, and their paths at an apiserver.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::rig::client::Client;
 
-/// Where each kind is kept: by group and version, then by kind.
+/// The path of each kind: by group and version, then by kind.
 #[derive(Debug)]
 pub struct Places(BTreeMap<(String, String), Place>);
 
@@ -31,7 +31,7 @@ pub fn said(object: &Value) -> String {
     format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"]))
 }
 
-/// Every group and version an apiserver serves, as the beginning of a path.
+/// Every group and version that an apiserver serves, as the beginning of a path.
 pub async fn group_versions(client: &Client) -> Result<Vec<(String, String)>> {
     let groups = client.get("/apis").await?.successful()?.json()?;
     let mut found = vec![("v1".to_owned(), "/api/v1".to_owned())];
@@ -44,7 +44,7 @@ pub async fn group_versions(client: &Client) -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// The resources of a group and version that are no parts of others.
+/// The resources of a group and version, without subresources.
 pub async fn resources(client: &Client, prefix: &str) -> Result<Vec<Value>> {
     let list = client.get(prefix).await?.successful()?.json()?;
     let all = list["resources"].as_array().context("resources")?.iter();
@@ -69,7 +69,7 @@ impl Places {
         Ok(Self(places))
     }
 
-    /// The path of an object; one without a namespace is meant for this one.
+    /// The path of an object; one without a namespace belongs to this one.
     pub fn path(&self, object: &Value, namespace: &str) -> Result<String> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let version = text(&object["apiVersion"]).context("no apiVersion")?;

@@ -1,4 +1,4 @@
-//! What Helm makes of the chart without a cluster: linted, rendered for every version, refused.
+//! Helm's output for the chart without a cluster: linted, rendered for every version, refused.
 
 use std::fs;
 
@@ -6,12 +6,12 @@ use super::helm::{Helm, Major};
 use super::objects::read;
 use super::{EXAMPLES, NAMESPACE, RELEASE, chart, example, repository};
 
-/// From the oldest the chart takes to the newest the suites know.
+/// The oldest version that the chart supports, up to the newest of the suites.
 const VERSIONS: std::ops::RangeInclusive<u8> = 29..=36;
-/// The version the written files are rendered for.
+/// The version that the golden files are rendered for.
 const WRITTEN: &str = "1.33.0";
 
-/// Values that are wrong, and what the refusal must name.
+/// Wrong values, and the part that the error message must name.
 const WRONG: &[(&str, &[&str])] = &[
     ("injectr.enabled=true", &["injectr", "not allowed"]),
     ("injector.replica=2", &["/injector", "replica", "not allowed"]),
@@ -74,7 +74,7 @@ fn the_chart_passes_helms_strict_lint() {
 }
 
 #[test]
-fn the_chart_is_rendered_as_written_down() {
+fn the_rendered_chart_equals_the_golden_files() {
     for major in [Major::Four, Major::Three] {
         let Some(helm) = Helm::get(major, None) else { return };
         for name in EXAMPLES {
@@ -97,7 +97,7 @@ fn the_chart_is_rendered_as_written_down() {
 }
 
 #[test]
-fn the_chart_renders_for_every_kubernetes_version_it_takes() {
+fn the_chart_renders_for_every_supported_kubernetes_version() {
     let Some(helm) = Helm::get(Major::Four, None) else { return };
     let mut rendered = 0;
     for minor in VERSIONS {
@@ -142,7 +142,7 @@ fn objects(text: &str) -> Vec<String> {
     found
 }
 
-/// What `helm template` prints.
+/// The output of `helm template`.
 pub fn render(helm: &Helm, name: &str, version: &str) -> String {
     let chart = chart();
     let values = example(name);

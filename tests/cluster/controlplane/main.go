@@ -1,7 +1,7 @@
 // One program with etcd and the kube-apiserver, so that the cluster tests need nothing but Go.
 //
-// Call it through a symlink named after the component, or as "controlplane <component> ...".
-// With STOP_WITH_STDIN set it ends when its standard input does, so that it never outlives a test
+// Call it through a symlink named after the component, or as "controlplane <component> ...". With
+// STOP_WITH_STDIN set it ends when its standard input does. It therefore never outlives a test
 // process, however that ends.
 package main
 

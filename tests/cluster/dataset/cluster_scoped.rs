@@ -6,7 +6,7 @@ use super::{Item, NAMESPACES, custom};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// What must be there before the rest: namespaces and custom resource definitions.
+/// The objects that the rest needs: namespaces and custom resource definitions.
 pub(super) fn foundations() -> Vec<Item> {
     let namespace = |name: &&str| {
         let labels = json!({"team": if name.starts_with("shop") { "retail" } else { "none" }});

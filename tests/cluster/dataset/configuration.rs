@@ -21,7 +21,7 @@ fn config_map(namespace: &str, name: &str, labels: Value, data: Value) -> Item {
     )
 }
 
-/// Names whose byte order differs from what a human or a locale would say.
+/// Names whose byte order differs from that of a human or a locale.
 fn config_maps() -> Vec<Item> {
     let names = ["a", "a-b", "a.b", "a0", "b", "b.a-c", "z", "0", "9.z", "settings"];
     let mut items = Vec::new();

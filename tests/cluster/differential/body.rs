@@ -1,8 +1,8 @@
-//! A body reduced to what must be equal byte for byte.
+//! A body reduced to the bytes that must be equal.
 //!
-//! Two answers about the same state may differ in the version a list is read at, in the version
-//! inside its continue token, and in the "current" version of one error message. These are taken
-//! out and handed over apart; every other byte stays.
+//! Two responses about the same state may differ in three places: the version a list is read at,
+//! the version inside its continue token, and the "current" version of one error message. These are
+//! taken out and returned apart; every other byte stays.
 
 use std::io::Read;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use super::protobuf;
 use crate::rig::client::Answer;
 
-/// What stands in place of a list's version and token.
+/// The placeholder for a list's version and token.
 const VERSION_MARK: &[u8] = b"<version>";
 const TOKEN_MARK: &[u8] = b"<continue>";
 
@@ -31,18 +31,18 @@ pub struct Reduced {
     pub version: Option<String>,
     /// The list's continue token, if there is one.
     pub token: Option<Token>,
-    /// The highest version of the items, where the encoding tells it.
+    /// The highest version of the items, where the encoding contains it.
     pub newest_item: u64,
 }
 
-/// A continue token, opened.
+/// A decoded continue token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// As the server wrote it.
+    /// The token as the server wrote it.
     pub text: String,
     /// The version it continues at.
     pub version: i64,
-    /// The key it continues behind.
+    /// The key after which it continues.
     pub start: String,
 }
 
@@ -130,7 +130,7 @@ impl Reduced {
 // === impl Token ===
 
 impl Token {
-    /// Opens a token; one that cannot be opened keeps its text as its start.
+    /// Decodes a token; one that cannot be decoded keeps its text as its start.
     pub fn open(text: String) -> Self {
         let fields = URL_SAFE_NO_PAD
             .decode(&text)
@@ -172,7 +172,7 @@ fn newest_item(list: &Value) -> u64 {
     items.filter_map(version).max().unwrap_or(0)
 }
 
-/// The place of the quoted or bare value behind a key.
+/// The position of the quoted or bare value behind a key.
 fn value_of(body: &[u8], part: &Range<usize>, key: &str) -> Option<Range<usize>> {
     let within = &body[part.clone()];
     let behind = memchr::memmem::find(within, key.as_bytes())? + key.len();
@@ -184,7 +184,7 @@ fn value_of(body: &[u8], part: &Range<usize>, key: &str) -> Option<Range<usize>>
     Some(part.start + start..part.start + start + length)
 }
 
-/// "Too large resource version: 9, current: 7" names a version that moves on.
+/// "Too large resource version: 9, current: 7" names a version that changes.
 fn hide_current_version(body: &mut Vec<u8>) {
     let mark = b"current: ";
     let Some(at) = memchr::memmem::find(body, mark) else { return };

@@ -1,6 +1,6 @@
-//! One request of the differential suite and what is known about its answer.
+//! One request of the differential suite and the expectations of its response.
 //!
-//! The status is stated per version, so that a case proves that it tests what it means to test.
+//! The status is stated per version, so that a case proves that it tests its intended behaviour.
 
 use http::Method;
 
@@ -8,7 +8,7 @@ use crate::dataset::Dataset;
 use crate::rig::client::Request;
 use crate::rig::control_plane::{User, Version};
 
-/// Whose credentials a request carries.
+/// The credentials of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Caller {
     /// A user of the token file.
@@ -19,32 +19,32 @@ pub enum Caller {
     UnknownToken,
 }
 
-/// Whether Listless may, must or must not answer from memory.
+/// The expectation about an answer from memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// Answered from memory once a replica is warm.
     Wanted,
-    /// Either is right.
+    /// Both are right.
     Free,
     /// Always forwarded.
     Never,
 }
 
-/// What in an answer changes by itself.
+/// The part of a response that changes by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// Nothing.
     Still,
-    /// Ages in seconds, or objects the apiserver renews: asked again before it counts.
+    /// Ages in seconds, or objects the apiserver renews: sent again before a difference counts.
     Clock,
-    /// Nothing, but the answer takes the apiserver seconds.
+    /// Nothing, but the response takes the apiserver seconds.
     Slow,
 }
 
-/// Whether the pages behind `continue` are compared too.
+/// The pages behind `continue` that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// Only the first answer.
+    /// Only the first response.
     First,
     /// Each side follows its own tokens to the end.
     All,
@@ -59,7 +59,7 @@ pub struct Case {
     pub target: String,
     /// Headers beside those every request has.
     pub headers: Vec<(String, String)>,
-    /// Who asks.
+    /// The caller.
     pub caller: Caller,
     /// See [`Memory`].
     pub memory: Memory,
@@ -105,7 +105,7 @@ impl Case {
         self.header("Accept", value)
     }
 
-    /// Sets who asks.
+    /// Sets the caller.
     pub fn caller(mut self, caller: Caller) -> Self {
         self.caller = caller;
         self
@@ -126,19 +126,19 @@ impl Case {
         self
     }
 
-    /// Must be answered from memory once warm.
+    /// Requires an answer from memory once the replica is warm.
     pub fn wanted(mut self) -> Self {
         self.memory = Memory::Wanted;
         self
     }
 
-    /// Must always be forwarded.
+    /// Requires a forward.
     pub fn never(mut self) -> Self {
         self.memory = Memory::Never;
         self
     }
 
-    /// Sets what changes by itself.
+    /// Sets the part that changes by itself.
     pub fn pace(mut self, pace: Pace) -> Self {
         self.pace = pace;
         self
@@ -150,7 +150,7 @@ impl Case {
         self
     }
 
-    /// The status the apiserver answers.
+    /// The status that the apiserver returns.
     pub fn expected_status(&self, version: Version) -> u16 {
         match version {
             Version::V1_36 => self.status,
@@ -158,7 +158,7 @@ impl Case {
         }
     }
 
-    /// What tells this case from all others, for tables and messages.
+    /// The text that distinguishes this case from all others, for tables and messages.
     pub fn name(&self) -> String {
         let headers: Vec<String> =
             self.headers.iter().map(|(name, value)| format!(" {name}: {value}")).collect();
@@ -201,7 +201,7 @@ impl Case {
         format!("{path}?{}&{}", selector("labelSelector"), selector("fieldSelector"))
     }
 
-    /// The collection asked, without versions of the API: what has one sequence of versions.
+    /// The requested collection, without the API version: it has one sequence of versions.
     pub fn group_resource(&self) -> String {
         let path = self.target.split('?').next().unwrap_or_default();
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();

@@ -1,4 +1,4 @@
-//! Compares two answers to one request and names every difference a client could notice.
+//! Compares two responses to one request and names every difference that a client could notice.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::target::Kind;
 use crate::dataset::Dataset;
 use crate::rig::client::Answer;
 
-/// Headers about the connection, the moment or the hop: no client can rely on their being equal.
+/// Headers about the connection, the moment or the hop: no client can rely on their equality.
 const INCOMPARABLE: &[&str] = &[
     "date",
     "audit-id",
@@ -23,14 +23,14 @@ const INCOMPARABLE: &[&str] = &[
 /// Flow control did not happen for an answer from memory, so it is not reported (S-HDR-03).
 const FLOW_CONTROL: &str = "x-kubernetes-pf-";
 
-/// What a cache said about an answer in its `Cache-Status` header.
+/// The content of a response's `Cache-Status` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
     /// From memory.
     Hit,
     /// By the apiserver.
     Forwarded,
-    /// It said nothing, or nothing that can be understood.
+    /// The header is missing, or cannot be parsed.
     Unsaid,
 }
 
@@ -58,7 +58,7 @@ pub struct Exchange<'a> {
     pub case: &'a Case,
     /// The data it reads.
     pub dataset: &'a Dataset,
-    /// What the answer through the target came through.
+    /// The content of the target's `Cache-Status` header.
     pub kind: Kind,
     /// The apiserver's own answer.
     pub direct: &'a Side,
@@ -68,16 +68,16 @@ pub struct Exchange<'a> {
     pub bounds: Bounds,
 }
 
-/// How a list's version is bound by its request.
+/// The bounds of a list's version from its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum VersionRule {
-    /// At the floor or above, as the level `session` promises of one query.
+    /// At the floor or above, as the level `session` promises for one query.
     Session,
     /// At this version or above.
     NotOlderThan(u64),
     /// Any version the collection has had since its items were written.
     Any,
-    /// The very version of the other side.
+    /// Exactly the version of the other side.
     Same,
 }
 
@@ -113,7 +113,7 @@ impl Side {
         self.body.as_ref().ok()?.version.as_ref()?.parse().ok()
     }
 
-    /// The continue token of the list in the body, if it goes on.
+    /// The continue token of the list in the body, if it has more pages.
     pub fn token(&self) -> Option<&Token> {
         self.body.as_ref().ok()?.token.as_ref()
     }
@@ -122,7 +122,7 @@ impl Side {
 // === impl Exchange ===
 
 impl Exchange<'_> {
-    /// Every difference, in words; none means that no client could tell the answers apart.
+    /// Every difference, in words; none means that no client could distinguish the responses.
     pub fn differences(&self) -> Vec<String> {
         let mut found = Vec::new();
         let (direct, through) = (self.direct.answer.status, self.through.answer.status);
@@ -160,7 +160,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// An audit id is echoed if the client sent one, else made up afresh.
+    /// An audit id is echoed if the client sent one; otherwise it is generated for each request.
     fn compare_audit(&self, found: &mut Vec<String>) {
         let sent = self.case.headers.iter().find(|(name, _)| name == "Audit-Id");
         let direct = self.direct.answer.header("audit-id");

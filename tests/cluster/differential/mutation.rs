@@ -1,4 +1,5 @@
-//! Faults a cache could have, put into right answers to prove that the comparison sees them.
+//! Faults that a cache could have, put into correct responses to prove that the comparison detects
+//! them.
 
 use std::io::Write;
 use std::ops::Range;
@@ -24,7 +25,7 @@ pub enum Mutation {
     RepeatItem,
     /// One byte in the middle of the body differs.
     ChangeByte,
-    /// A key of the body is spelt with a space behind its colon.
+    /// A key of the body has a space behind its colon.
     Reformat,
     /// The byte at the end is missing.
     DropLastByte,
@@ -42,9 +43,9 @@ pub enum Mutation {
     FutureVersion,
     /// The list has no continue token although it goes on.
     DropContinue,
-    /// Compressed as two members, which some clients read only half of.
+    /// The body is compressed as two members; some clients read only the first.
     TwoMembers,
-    /// Not compressed although the other side is.
+    /// The body is not compressed although the other side's is.
     Decompressed,
     /// A header is missing.
     DropHeader(&'static str),
@@ -88,7 +89,7 @@ impl Mutation {
         Self::AddHeader("etag"),
     ];
 
-    /// The answer with this fault, or nothing if it cannot have it.
+    /// The response with this fault, or `None` if it cannot have it.
     pub fn apply(self, answer: &Answer) -> Option<Answer> {
         let mut answer = answer.clone();
         match self {
@@ -170,7 +171,7 @@ fn edit_items(body: &[u8], edit: impl FnOnce(&mut Vec<String>)) -> Option<Vec<u8
     Some([&body[..first.start], items.join(",").as_bytes(), &body[last.end..]].concat())
 }
 
-/// Another letter in place of the one nearest to the middle.
+/// Replaces the letter nearest to the middle by another.
 fn changed(body: &[u8]) -> Option<Vec<u8>> {
     let middle = body.len() / 2;
     let at = middle + body[middle..].iter().position(u8::is_ascii_lowercase)?;
@@ -199,7 +200,7 @@ fn with_version(answer: &Answer, body: &[u8], version: &str) -> Option<Vec<u8>> 
     let held = Reduced::of(answer).ok()?.version?;
     let in_key = format!("\"resourceVersion\":\"{held}\"");
     let with = format!("\"resourceVersion\":\"{version}\"");
-    // The list's own version comes first in built-in lists and last in custom ones; in both an item
-    // may carry the same one, and then that fault is as good.
+    // The list's own version comes first in built-in lists and last in custom ones. In both an item
+    // may carry the same version; that fault is as good.
     replaced(body, in_key.as_bytes(), with.as_bytes())
 }

@@ -1,4 +1,4 @@
-//! Just enough protobuf to take the version and the continue token out of a list.
+//! A small part of protobuf: enough to take the version and the continue token out of a list.
 
 use anyhow::{Context, Result, bail};
 
@@ -33,7 +33,7 @@ fn reduce_list(body: &[u8], message: &[(u64, &[u8])], at: u64) -> Result<Reduced
     let metadata = fields(metadata)?;
     let text = |number| field(&metadata, number).map(|text| String::from_utf8_lossy(text).into());
     let token = text(3).filter(|text: &String| !text.is_empty());
-    // Lengths of enclosing messages change with the version's length: keep fields, not frames.
+    // Lengths of enclosing messages change with the version's length. Keep fields, not frames.
     let mut rest = Vec::new();
     for (number, value) in metadata.iter().filter(|(number, _)| *number != 2 && *number != 3) {
         rest.push(*number as u8);

@@ -1,4 +1,4 @@
-//! What a case is sent to: an apiserver, Listless, or a simulator, by address and token.
+//! The target of a case: an apiserver, Listless, or a simulator, by address and token.
 
 use anyhow::Result;
 
@@ -6,7 +6,7 @@ use super::case::Caller;
 use crate::rig::client::{Answer, Client, Protocol, Request, Server};
 use crate::rig::control_plane::User;
 
-/// Whether a target is a cache that must say what it did.
+/// The kind of a target: a cache must describe its decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An apiserver, real or simulated: no `Cache-Status`.

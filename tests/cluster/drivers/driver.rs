@@ -1,4 +1,4 @@
-//! The five drivers: how each is started, and what the report must say of it.
+//! The five drivers: the start command of each, and the expected report about it.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::unmodified::clients;
 
 /// Seconds between two resyncs of the stateful sets, where time is short.
 const RESYNC_VARIABLE: &str = "LISTLESS_RESYNC_SECONDS";
-/// The same as in the field.
+/// The same as in production.
 const RESYNC_PERIOD: Duration = Duration::from_secs(30);
 const FABRIC8_THREADS: &str = "20";
 const KUBECTL: &[&str] = &["--namespace", RINGS, "get", "pods", "--output", "name"];
@@ -53,7 +53,7 @@ pub enum Driver {
     /// A controller-runtime manager whose short SyncPeriod reconciles 2 000 config maps, each with
     /// a LIST by label.
     Storm,
-    /// A controller that resyncs 500 stateful sets: reads each, and writes its status as it was.
+    /// A controller that resyncs 500 stateful sets: reads each, and writes its status unchanged.
     Resync,
     /// 50 agents list the pods of their node every 4 s.
     Agents,
@@ -64,7 +64,7 @@ pub enum Driver {
 // === impl Programs ===
 
 impl Programs {
-    /// Builds what is not built yet; `None` if the machine cannot, which was printed.
+    /// Builds the programs that are missing; `None` if the machine cannot, with the reason printed.
     pub fn build() -> Option<Self> {
         Some(Self {
             fabric8: here("the fabric8 program", ClientProgram::Fabric8)?,
@@ -74,7 +74,7 @@ impl Programs {
         })
     }
 
-    /// An informer of pods that does everything right; it is killed when dropped.
+    /// An informer of pods without any fault; it is killed when dropped.
     pub fn informer(&self, kubeconfig: &Path, log: PathBuf) -> Result<Workload> {
         let mut command = Command::new(&self.client_go);
         command.args(["-namespace", FLEET.namespace, "-informers", "1"]);
@@ -114,7 +114,7 @@ impl Driver {
         }
     }
 
-    /// What it is called in the table.
+    /// Its name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Polls => "fabric8 polls",
@@ -129,7 +129,8 @@ impl Driver {
     pub fn period(self) -> Duration {
         match self {
             Self::Polls => Duration::from_secs(3),
-            // A manager begins each round up to a tenth early or late, and rounds last some seconds.
+            // A manager begins each round up to a tenth early or late, and rounds last some
+            // seconds.
             Self::Storm => Duration::from_secs(30),
             Self::Resync => resync(),
             Self::Agents => Duration::from_secs(4),
@@ -137,29 +138,29 @@ impl Driver {
         }
     }
 
-    /// How many rounds are measured.
+    /// The number of measured rounds.
     pub fn rounds(self) -> u32 {
         match self {
             Self::Polls => 4,
             Self::Storm | Self::Resync => 2,
             Self::Agents => 3,
-            // How often documents are confirmed in a shorter time varies.
+            // The number of confirmations of documents varies in a shorter time.
             Self::Kubectl => 30,
         }
     }
 
-    /// How many rounds have begun before: enough of them that memory has learned the queries.
+    /// The number of rounds before the measurement; memory has then learned the queries.
     pub fn rounds_before(self) -> u32 {
         match self {
-            // A handler that was added after the informer had begun is not told of the first resync.
+            // A handler that was added after the informer began misses the first resync.
             Self::Storm | Self::Resync => 2,
             Self::Polls | Self::Agents => 3,
-            // Documents are given from memory ten seconds after they are followed.
+            // Documents come from memory ten seconds after they are followed.
             Self::Kubectl => 14,
         }
     }
 
-    /// What the report must say of it.
+    /// The expected report about it.
     pub fn culprit(self) -> Culprit {
         let (user_agent, library, findings) = match self {
             Self::Polls => ("fabric8-kubernetes-client/", "fabric8", FABRIC8),
@@ -171,7 +172,7 @@ impl Driver {
         Culprit { user_agent, library, findings }
     }
 
-    /// Starts it with so much time between two rounds; what it writes goes into the folder.
+    /// Starts it with this much time between two rounds; its output goes into the folder.
     pub fn start(
         self,
         programs: &Programs,
@@ -183,7 +184,7 @@ impl Driver {
         let log = folder.join("driver.log");
         let go = |name: &str, way: &str, namespace: &str| {
             let mut command = std::process::Command::new(&programs.follower);
-            // Go programs make their user agent of the name they are started by.
+            // Go programs derive their user agent from the name they are started by.
             command.arg0(name).args([way, namespace, &format!("{milliseconds}ms")]);
             Workload::program(command.into(), kubeconfig, log.clone())
         };

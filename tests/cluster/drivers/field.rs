@@ -14,12 +14,12 @@ pub const FLEET: LoadData =
     LoadData { namespace: "fleet", pods: 500, pollers: 20, apps: 20, nodes: 50 };
 /// Config maps that a manager reconciles, and pods for some of them.
 pub const RINGS: &str = "rings";
-/// Stateful sets whose status is written as it was.
+/// Stateful sets whose status is written unchanged.
 pub const SETS: &str = "sets";
 
 const RING_COUNT: u32 = 2000;
-/// Every fortieth of them has a pod: one LIST of them all costs 1.30 little enough for a round to end
-/// before the next begins.
+/// One config map in forty has a pod. Each LIST then costs 1.30 little enough: a round ends before
+/// the next begins.
 const RINGS_PER_POD: u32 = 40;
 const SET_COUNT: u32 = 500;
 const WRITES_AT_ONCE: usize = 24;

@@ -1,13 +1,13 @@
-//! What the control plane has been asked, by its own count, and what that cost it.
+//! The requests to the control plane, by its own count, and their cost.
 //!
-//! All requests of the user `admin` count but the suite's own: the driver's, those of the informer
-//! beside it, and those Listless makes of itself.
+//! All requests of the user `admin` count but the suite's own: those of the driver, of the informer
+//! beside it, and of Listless itself.
 
 use anyhow::Result;
 
 use crate::rig::control_plane::{Component, ControlPlane, RequestCounts};
 
-/// The resources the drivers touch; nobody but they and Listless reads these.
+/// The resources that the drivers use; only they and Listless read these.
 const RESOURCES: [&str; 3] = ["pods", "configmaps", "statefulsets"];
 
 /// Requests that reached the apiserver between two counts.
@@ -28,16 +28,16 @@ pub struct Requests {
 /// Processor time, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpu {
-    /// Of the apiserver.
+    /// Time of the apiserver.
     pub apiserver: f64,
-    /// Of etcd.
+    /// Time of etcd.
     pub etcd: f64,
 }
 
 // === impl Requests ===
 
 impl Requests {
-    /// What was counted between the two; `own` requests of those were the suite's.
+    /// The requests between the two counts; `own` of those were the suite's.
     pub fn between(before: &RequestCounts, after: &RequestCounts, own: u64) -> Self {
         let grown =
             |count: &dyn Fn(&RequestCounts) -> u64| count(after).saturating_sub(count(before));
@@ -54,7 +54,7 @@ impl Requests {
         Self { lists, gets, writes, discovery, others }
     }
 
-    /// What memory could spare the apiserver.
+    /// The requests that memory could save the apiserver.
     pub fn reads(&self) -> u64 {
         self.lists + self.gets + self.discovery
     }
@@ -72,13 +72,13 @@ fn discovery(counts: &RequestCounts) -> u64 {
 // === impl Cpu ===
 
 impl Cpu {
-    /// Used so far.
+    /// The time used so far.
     pub fn used(plane: &ControlPlane) -> Result<Self> {
         let apiserver = plane.cpu_seconds(Component::Apiserver)?;
         Ok(Self { apiserver, etcd: plane.cpu_seconds(Component::Etcd)? })
     }
 
-    /// Used since then.
+    /// The time used since then.
     pub fn since(self, before: Self) -> Self {
         Self { apiserver: self.apiserver - before.apiserver, etcd: self.etcd - before.etcd }
     }

@@ -1,4 +1,4 @@
-//! All counters at one moment between two operations of a driver, so that they belong together.
+//! All counters at one moment between two operations of a driver, so that they match.
 
 use anyhow::Result;
 
@@ -8,10 +8,11 @@ use super::workload::Workload;
 use crate::rig::control_plane::{ControlPlane, RequestCounts};
 use crate::rig::proxy_process::ProxyProcess;
 
-/// A driver that never pauses makes so many operations in a window that one more does not matter.
+/// The limit on attempts. A driver that never pauses makes so many operations in a window that one
+/// more makes no difference.
 const ATTEMPTS_MAX: u64 = 20;
 
-/// What everybody had counted.
+/// The counts of every party.
 #[derive(Clone, Debug)]
 pub struct Moment {
     /// The driver.
@@ -20,14 +21,14 @@ pub struct Moment {
     pub counts: RequestCounts,
     /// Listless, if there is one.
     pub report: Option<Report>,
-    /// How often the apiserver was asked to get here.
+    /// The number of requests to the apiserver for this moment.
     pub attempts: u64,
 }
 
 // === impl Moment ===
 
 impl Moment {
-    /// Asks all until the driver has done nothing meanwhile.
+    /// Reads all counters until the driver has done nothing meanwhile.
     pub async fn take(
         plane: &ControlPlane,
         proxy: Option<&ProxyProcess>,

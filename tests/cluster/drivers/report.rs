@@ -1,4 +1,4 @@
-//! What Listless reports of a driver: whom it names, with which period, and what to change.
+//! The report of Listless about a driver: its name, its period, and the change to make.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use super::driver::Driver;
 use super::tally::Tally;
 use crate::rig::proxy_process::ProxyProcess;
 
-/// How far from the driver's own period the one found may be.
+/// The tolerated difference between the reported period and the driver's own.
 const PERIOD_TOLERANCE: f64 = 0.1;
 
-/// The report, as far as it is looked at.
+/// The parts of the report that the test reads.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Report {
     polls: Vec<Poll>,
@@ -45,10 +45,10 @@ struct Finding {
     fix: String,
 }
 
-/// What the report must say of a driver.
+/// The expected report about a driver.
 #[derive(Clone, Copy, Debug)]
 pub struct Culprit {
-    /// How its User-Agent begins.
+    /// The beginning of its User-Agent.
     pub user_agent: &'static str,
     /// The library.
     pub library: &'static str,
@@ -61,26 +61,26 @@ pub struct Culprit {
 pub struct Pattern {
     /// Its id.
     pub id: &'static str,
-    /// The verb, and how the resource or path it is about begins.
+    /// The verb, and the beginning of the resource or path.
     pub of: (&'static str, &'static str),
-    /// A word of what the library's users must change.
+    /// A word of the remedy for the library's users.
     pub fix: &'static str,
 }
 
 // === impl Report ===
 
 impl Report {
-    /// Asks for it.
+    /// Requests the report.
     pub async fn read(proxy: &ProxyProcess) -> Result<Self> {
         Ok(serde_json::from_str(&proxy.admin("/api/v1/report").await?)?)
     }
 
-    /// Requests of a client that were spared the apiserver.
+    /// The requests of a client that the apiserver was saved.
     pub fn saved(&self, user_agent: &str) -> u64 {
         self.of(user_agent).map(|poll| poll.saved.requests).sum()
     }
 
-    /// Requests of a client that would have been.
+    /// The requests of a client that the apiserver would have been saved.
     pub fn would_save(&self, user_agent: &str) -> u64 {
         self.of(user_agent).map(|poll| poll.would_save.requests).sum()
     }
@@ -89,7 +89,7 @@ impl Report {
         self.polls.iter().filter(move |poll| poll.user_agent.starts_with(user_agent))
     }
 
-    /// Everything that is not said, or said wrongly.
+    /// Every missing or wrong statement.
     pub fn wrong(&self, driver: Driver, tally: &Tally) -> Vec<String> {
         let culprit = driver.culprit();
         let mut wrong: Vec<String> = culprit
@@ -103,7 +103,7 @@ impl Report {
         wrong
     }
 
-    /// The patterns of a driver that are not said; when it comes does not matter.
+    /// The patterns of a driver that are missing; their order does not matter.
     pub fn not_named(&self, driver: Driver) -> Vec<String> {
         let culprit = driver.culprit();
         let patterns = culprit.findings.iter();

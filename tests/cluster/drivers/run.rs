@@ -15,11 +15,12 @@ use super::together;
 use crate::rig::control_plane::{ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 
-/// A cold JVM on a busy machine, and a round that takes longer than it should.
+/// The time limit for a cold JVM on a busy machine, and for a round that takes longer than it
+/// should.
 const COLD_LIMIT: Duration = Duration::from_secs(90);
 
-/// How often a driver is given twice the time for a round, which it could not end long before the next
-/// was due: what is asked for at any time of a round has no period that could be told.
+/// The number of times that a driver gets twice the time for a round, if it ends long after the
+/// next was due. Requests at every moment of a round have no period to detect.
 const SLOWER_MAX: u32 = 2;
 
 const CONFIGURATION: &str = "\
@@ -33,45 +34,45 @@ cache:
     - {resources: ['*'], start: onDemand}
 ";
 
-/// How a driver reaches the apiserver.
+/// The driver's way to the apiserver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Straight.
+    /// Directly.
     Straight,
-    /// Through Listless, which forwards all and accounts for what it would do.
+    /// Through Listless, which forwards all requests and predicts its savings.
     Observe,
-    /// Through Listless, which acts.
+    /// Through Listless in enforce mode.
     Enforce,
 }
 
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Which control plane.
+    /// The control plane.
     pub version: Version,
-    /// Who drove.
+    /// The driver.
     pub driver: Driver,
-    /// How.
+    /// The way.
     pub way: Way,
-    /// How long was measured.
+    /// The duration of the measurement.
     pub window: Duration,
-    /// What the driver did in that time.
+    /// The driver's work in that time.
     pub operations: u64,
-    /// What it had done after that.
+    /// The driver's total work after that.
     pub tally: Tally,
-    /// What reached the apiserver meanwhile.
+    /// The requests that reached the apiserver meanwhile.
     pub requests: Requests,
-    /// What that cost.
+    /// Their cost.
     pub cpu: Cpu,
     /// Processor time of Listless.
     pub listless: f64,
-    /// Requests of the driver that Listless saved the apiserver, by its own account.
+    /// Requests of the driver that Listless saved the apiserver, by its own report.
     pub saved: u64,
-    /// Requests that it says it would have saved.
+    /// Requests that it reports it would have saved.
     pub would_save: u64,
-    /// Why Listless forwarded what it did since it started, and how often.
+    /// The reasons of all forwards since Listless started, and their numbers.
     pub forwarded: BTreeMap<String, f64>,
-    /// What was wrong about the driver or about the report on it.
+    /// The errors of the driver or of the report about it.
     pub wrong: Vec<String>,
 }
 
@@ -129,8 +130,8 @@ async fn run(
     let mut workload = driver.start(programs, period, kubeconfig, &folder)?;
     let rounds = driver.rounds_before();
     workload.begun(rounds, COLD_LIMIT + period * rounds).await?;
-    // Between two rounds least is under way. This sleep and that over the rounds are the measure
-    // itself: nothing is awaited in them.
+    // Least is in progress between two rounds. This sleep and the one over the rounds are the
+    // measurement itself. Nothing is awaited in them.
     tokio::time::sleep(period / 2).await;
 
     let listless = || proxy.as_ref().map_or(Ok(0.0), ProxyProcess::cpu_seconds);
@@ -141,7 +142,8 @@ async fn run(
     let listless = listless()? - listless_before;
     let after = Moment::take(plane, proxy.as_ref(), &mut workload).await?;
 
-    // The last count of the earlier moment came after what it says, and so on up to the later one's.
+    // The last count of the earlier moment came after the counters it contains, and so on up to the
+    // later one's.
     let requests = Requests::between(&before.counts, &after.counts, after.attempts);
     let operations = after.tally.operations - before.tally.operations;
     let user_agent = driver.culprit().user_agent;
@@ -183,10 +185,10 @@ async fn run(
 // === impl Way ===
 
 impl Way {
-    /// In the order they are run.
+    /// All ways, in the order of the runs.
     pub const ALL: [Self; 3] = [Self::Straight, Self::Observe, Self::Enforce];
 
-    /// What it is called in the table.
+    /// Its name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Straight => "straight",
@@ -204,7 +206,7 @@ impl Way {
 // === impl Run ===
 
 impl Run {
-    /// Who ran, in messages.
+    /// The name of the run, in messages.
     pub fn who(&self) -> String {
         format!("{} on {}, {}", self.driver.name(), self.version.name(), self.way.name())
     }

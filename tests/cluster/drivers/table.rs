@@ -1,4 +1,4 @@
-//! All runs in one table, and what is wrong with them.
+//! All runs in one table, and their errors.
 
 use std::fmt;
 
@@ -6,31 +6,31 @@ use super::driver::Driver;
 use super::run::{Run, Way};
 use crate::rig::control_plane::Version;
 
-/// Of the reads that reached the apiserver straight, so many may still do when Listless acts.
+/// The share of the reads without Listless that may still reach the apiserver in enforce mode.
 const LEFT_OVER_MAX: f64 = 0.02;
-/// What comes of replicas themselves: a look at a quiet watch, a list begun anew.
+/// The requests of the replicas themselves: a check of a quiet watch, a repeated list.
 const OWN_READS_MAX: f64 = 3.0;
-/// The documents of discovery that kubectl reads,
+/// The discovery documents that kubectl reads,
 const DOCUMENTS: f64 = 2.0;
-/// and how often the apiserver is asked whether they still are what they were.
+/// and the interval of the requests that confirm them.
 const CONFIRMED_SECONDS: f64 = 10.0;
-/// How far what is foretold may be from what is saved.
+/// The tolerated difference between predicted and real savings.
 const PREDICTION_TOLERANCE: f64 = 0.05;
 
 /// Every run.
 #[derive(Debug)]
 pub struct Table(Vec<Run>);
 
-/// What one driver is spared, for each of its operations.
+/// The savings of one driver for each of its operations.
 #[derive(Clone, Copy, Debug)]
 struct Savings {
     version: Version,
     driver: Driver,
-    /// While observing, Listless said it would save so many requests.
+    /// The requests that Listless predicted to save in observe mode.
     foretold: f64,
-    /// When it acted it said that it did.
+    /// The requests that it reported as saved in enforce mode.
     saved: f64,
-    /// By the apiserver's own count so many fewer reads came than straight.
+    /// The reads that the apiserver itself counted less than without Listless.
     spared: f64,
 }
 

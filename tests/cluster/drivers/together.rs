@@ -1,5 +1,5 @@
-//! All drivers at once through one Listless: one report names them all, and the page and the terminal
-//! show it. The pictures stay, to be looked at.
+//! All drivers at once through one Listless: one report names them all, and the page and the
+//! terminal show it. The pictures stay for a review.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use crate::rig::artifact::work_folder;
 use crate::rig::control_plane::{ControlPlane, User};
 use crate::rig::proxy_process::ProxyProcess;
 
-/// Until all are named: five cold starts, and some rounds of each.
+/// The time until all are named: five cold starts, and some rounds of each.
 const NAMED_LIMIT: Duration = Duration::from_secs(300);
-/// How often the report is looked at meanwhile.
+/// The interval between two reads of the report.
 const LOOK: Duration = Duration::from_secs(3);
-/// A browser that draws two pages and some text.
+/// The time of a browser that draws two pages and some text.
 const PICTURE_LIMIT: Duration = Duration::from_secs(120);
 
-/// What is printed to be looked at, by the name of its picture.
+/// The printed outputs to review, by the name of their picture.
 const VIEWS: [(&str, &[&str]); 2] =
     [("top", &["top", "--once"]), ("report", &["report", "--limit", "8"])];
 
-/// Lets all of them drive, and says what the one report on them lacks.
+/// Lets all of them drive, and returns the missing parts of the one report about them.
 pub async fn all_at_once(plane: &ControlPlane, programs: &Programs) -> Result<Vec<String>> {
     let straight = plane.kubeconfig(User::Admin)?;
     let proxy = ProxyProcess::start(&straight, Way::Enforce.configuration().as_deref()).await?;

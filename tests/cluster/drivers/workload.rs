@@ -1,4 +1,4 @@
-//! A driver that runs: a program that answers each line with its tally, or kubectl again and again.
+//! A running driver: a program that answers each line with its tally, or kubectl in a loop.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -41,7 +41,7 @@ pub struct Kubectl {
     task: JoinHandle<()>,
 }
 
-/// What its runs came to.
+/// The results of its runs.
 #[derive(Debug, Default)]
 struct Runs {
     tally: Tally,
@@ -52,10 +52,10 @@ struct Runs {
 // === impl Workload ===
 
 impl Workload {
-    /// Starts a program that tells its tally.
+    /// Starts a program that reports its tally.
     pub fn program(mut command: Command, kubeconfig: &Path, log: PathBuf) -> Result<Self> {
         let errors = std::fs::File::create(&log)?;
-        // Nothing of the machine's own set-up may point the program elsewhere.
+        // No setting of the machine may direct the program elsewhere.
         command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBERNETES_MASTER");
         command.env("KUBECONFIG", kubeconfig).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
@@ -65,7 +65,7 @@ impl Workload {
         Ok(Self::Program(Box::new(Program { _child: child, ask, answers, log })))
     }
 
-    /// Starts a command every period, each time with a home that is empty.
+    /// Starts a command every period, each time with an empty home.
     pub fn kubectl(
         program: &Path,
         arguments: &'static [&'static str],
@@ -93,7 +93,7 @@ impl Workload {
         Self::Kubectl(Kubectl { runs, task })
     }
 
-    /// What it has done so far.
+    /// Its work so far.
     pub async fn tally(&mut self) -> Result<Tally> {
         match self {
             Self::Program(program) => Ok(serde_json::from_value(program.asked().await?)?),
@@ -101,13 +101,13 @@ impl Workload {
         }
     }
 
-    /// Whether the informers of a program hold what there is.
+    /// Reports whether the informers of a program hold the real state.
     pub async fn is_synced(&mut self) -> Result<bool> {
         let Self::Program(program) = self else { bail!("kubectl has no informer") };
         Ok(program.asked().await?["synced"] == 1)
     }
 
-    /// Waits until it has begun so many rounds.
+    /// Waits until it has begun this many rounds.
     pub async fn begun(&mut self, cycles: u32, limit: Duration) -> Result<Tally> {
         let deadline = Instant::now() + limit;
         let mut poll = tokio::time::interval(POLL);

@@ -1,4 +1,4 @@
-//! Pods that come, change and go, whether the apiserver is there or not.
+//! Pods that are created, changed and deleted, while the apiserver is up or down.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct Churn {
 // === impl Churn ===
 
 impl Churn {
-    /// Writes until stopped; what the apiserver does not take is not tried again.
+    /// Writes until stopped; a write that the apiserver does not accept is not repeated.
     pub fn start(client: Client) -> Self {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
@@ -40,14 +40,14 @@ impl Churn {
         Self { writer, stop }
     }
 
-    /// How many writes were taken.
+    /// The number of accepted writes.
     pub async fn stop(self) -> u64 {
         self.stop.cancel();
         self.writer.await.expect("no panic")
     }
 }
 
-/// A pod as small as they come.
+/// A minimal pod.
 pub fn pod(name: &str) -> Value {
     json!({
         "metadata": {"name": name, "labels": {"churn": "no"}},
@@ -55,7 +55,7 @@ pub fn pod(name: &str) -> Value {
     })
 }
 
-/// One of a few pods comes and goes, others change their labels.
+/// Creates or deletes one of a few pods, or changes the labels of others.
 fn write(number: u32) -> Request {
     let passing = format!("passing-{}", number / 8 % 20);
     match number % 8 {

@@ -1,4 +1,4 @@
-//! Rights that are withdrawn while somebody polls and watches.
+//! Rights that are withdrawn while a client polls and watches.
 
 use std::time::{Duration, Instant};
 
@@ -10,17 +10,17 @@ use super::{BINDING, COLLECTION, NAMESPACE, Shop, is_hit};
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{User, Version};
 
-/// What the gateway's documentation promises, and what the apiserver itself may take to notice.
+/// The time in the gateway's documentation, plus the time the apiserver itself may need.
 const ENDS_WITHIN: Duration = Duration::from_millis(10_500);
 const POLL: Duration = Duration::from_millis(50);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn withdrawn_rights_end_what_comes_from_memory_on_1_36() {
+async fn withdrawn_rights_end_answers_from_memory_on_1_36() {
     withdrawn_rights_end(Version::V1_36).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn withdrawn_rights_end_what_comes_from_memory_on_1_30() {
+async fn withdrawn_rights_end_answers_from_memory_on_1_30() {
     withdrawn_rights_end(Version::V1_30).await;
 }
 
@@ -52,7 +52,7 @@ async fn withdrawn_rights_end(version: Version) {
         while let Some(Ok(_)) = watched.frame().await {}
         Instant::now()
     });
-    // Polls for a while first, so that an answer about its rights is of any age when they end.
+    // The client polls for a while first. The review of its rights then has any age when they end.
     let mut poll = tokio::time::interval(POLL);
     for _ in 0..150 {
         poll.tick().await;
@@ -83,7 +83,7 @@ async fn withdrawn_rights_end(version: Version) {
         version.name()
     );
     assert!(ended < ENDS_WITHIN, "{ended:?}");
-    // Nor does it come back.
+    // The answers do not come back either.
     for _ in 0..20 {
         poll.tick().await;
         assert_eq!(through.get(COLLECTION).await.expect("an answer").status.as_u16(), 403);

@@ -1,4 +1,4 @@
-//! Clients of one session through Listless, and somebody else who writes straight.
+//! Clients of one session through Listless, and another client that writes directly.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,12 +15,12 @@ use super::record::{
 };
 use crate::rig::client::{Answer, Client, Request};
 
-/// Where the actors write.
+/// The collections that the actors write to.
 pub const NAMESPACES: [&str; 2] = ["histories-a", "histories-b"];
 const NAMES: [&str; 4] = ["n0", "n1", "n2", "n3"];
 const APPS: [&str; 2] = ["web", "db"];
 
-/// Nobody waits longer for an answer; a connection that stalls is left.
+/// The limit on the wait for a response; a connection that stalls is closed.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// One object, by its path.
@@ -75,11 +75,11 @@ impl Place {
     }
 }
 
-/// A client of the session: reads and writes until all is over.
+/// A client of the session: reads and writes until the end of the run.
 pub async fn client(world: Arc<World>, mut dice: Dice) {
     let client = world.through();
     while !world.over.load(Ordering::SeqCst) {
-        // What fails was not answered: nothing can be learned from it.
+        // A failed request teaches the session nothing.
         let result = if dice.chance(75) {
             read(&world, &client, &mut dice).await
         } else {
@@ -88,20 +88,21 @@ pub async fn client(world: Arc<World>, mut dice: Dice) {
         if result.is_err() {
             world.records.failed("broken or late");
         }
-        // A client thinks; now and then for longer than it takes a replica to catch up.
+        // A client pauses, sometimes for longer than a replica takes to catch up.
         let pause = if dice.chance(90) { dice.roll(60) } else { dice.roll(2500) };
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
 }
 
-/// Writes straight until all is over.
+/// Writes directly until the end of the run.
 pub async fn outsider(world: Arc<World>, mut dice: Dice) {
     let client = world.straight();
     while !world.over.load(Ordering::SeqCst) {
         let place = Place::random(&mut dice);
         let (request, _) = random_write(&place, &mut dice);
         let _ = send(&client, request).await;
-        // Its pace: about thirteen writes a second leave the apiserver time for the readers.
+        // Its pace is about thirteen writes a second, which leaves the apiserver time for the
+        // readers.
         tokio::time::sleep(Duration::from_millis(dice.roll(150))).await;
     }
 }
@@ -198,7 +199,7 @@ async fn write(world: &World, client: &Client, dice: &mut Dice) -> Result<()> {
     Ok(())
 }
 
-/// One write, and whether it removes.
+/// Sends one write; returns whether it removes.
 fn random_write(place: &Place, dice: &mut Dice) -> (Request, bool) {
     let object = place.object();
     let labels = json!({"metadata": {"labels": {"app": dice.one_of(&APPS)}}}).to_string();
@@ -208,7 +209,7 @@ fn random_write(place: &Place, dice: &mut Dice) -> (Request, bool) {
             (Request::new(Method::POST, &place.collection()).json(&new), false)
         }
         4..6 => {
-            // A pod that no node runs goes at once.
+            // A pod without a node is deleted at once.
             (Request::new(Method::DELETE, &format!("{object}?gracePeriodSeconds=0")), true)
         }
         6..8 => {

@@ -1,8 +1,9 @@
-//! Holds what clients were shown to what happened.
+//! Checks the responses to clients against the history.
 //!
-//! A list is the state at its version; the lists of one query do not go back; a read shows the session's
-//! writes, and no object older than it was shown, nor one it was shown to be gone; a watch tells each change that its filter lets through once and in
-//! order; memory does not answer for long once it ceased to be up to date.
+//! A list is the state at its version. The lists of one query do not go back. A read shows the
+//! session's writes. A read shows no object older than it was shown before, and no object that was
+//! shown to be gone. A watch delivers each change that its filter selects once and in order. Memory
+//! stops answering soon after it is no longer up to date.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,22 +13,22 @@ use super::record::{
 };
 use super::truth::{Change, Timeline, Timelines};
 
-/// What the session comes to know when an answer has come.
+/// The session's new knowledge from a response.
 enum Fact {
-    /// Of an object nothing older than the state at this revision may be shown.
+    /// A floor of an object: no read may show a state before this revision.
     Object(String, u64),
-    /// The same, and a list showed it: reads that name a version do not go back behind lists.
+    /// The same, from a list: reads that name a version do not go back behind lists.
     Listed(String, u64),
-    /// Of a query no list older than this.
+    /// A floor of a query: no list may be older.
     List(Query, u64),
 }
 
-/// What the session knows at some moment.
+/// The session's knowledge at one moment.
 #[derive(Default)]
 struct Known {
     objects: BTreeMap<String, u64>,
     listed: BTreeMap<String, u64>,
-    /// By key, the answer that taught the revision, for messages.
+    /// The response that taught the revision, by key, for messages.
     sources: BTreeMap<String, String>,
     lists: Vec<(Query, u64)>,
 }
@@ -35,14 +36,15 @@ struct Known {
 /// The API version and the filter of a list: each API version is a query of its own.
 type Query = (&'static str, Filter);
 
-/// The reads and writes of one resource, beside what happened to it.
+/// The reads and writes of one resource, beside its history.
 struct Case<'a> {
     timeline: &'a Timeline,
     reads: Vec<&'a Read>,
     writes: Vec<&'a Write>,
 }
 
-/// Memory without news for longer than this must not answer: 90 seconds, and some to tell of it.
+/// The longest time without events after which memory may answer: 90 seconds, and some to notice
+/// it.
 const STALENESS_MAX: Duration = Duration::from_secs(95);
 
 /// Everything that is wrong, in words.
@@ -61,7 +63,7 @@ pub fn violations(timelines: &Timelines, records: &Records) -> Vec<String> {
     violations
 }
 
-/// What a client that followed a collection must hold at a version.
+/// The state that a client must hold at a version if it followed a collection.
 pub fn state(timeline: &Timeline, asked: &Asked, version: u64) -> BTreeMap<String, u64> {
     let held = timeline.objects().filter(|(key, _)| timeline.selects(&asked.filter, key, version));
     let pair = |(key, _): (&str, _)| {
@@ -84,7 +86,7 @@ impl<'a> Case<'a> {
         Self { timeline, reads, writes }
     }
 
-    /// What is wrong with each read, given what the session knew when it was sent.
+    /// The errors of each read, given the session's knowledge when it was sent.
     fn violations(&self) -> Vec<String> {
         let mut facts: BTreeMap<(Instant, usize), Vec<Fact>> = BTreeMap::new();
         for write in &self.writes {
@@ -133,7 +135,7 @@ impl<'a> Case<'a> {
         self.aged(read, known).or_else(stale)
     }
 
-    /// An object that is shown as it was before what the session knows of it, or that is missing.
+    /// Finds an object that is older than the session's knowledge of it, or that is missing.
     fn aged(&self, read: &Read, known: &Known) -> Option<String> {
         if !promises_more(read) {
             return None;
@@ -159,7 +161,7 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Whether a read shows what it selects of a key at a revision.
+    /// Reports whether a read shows the object that it selects at a key at a revision.
     fn is_shown(&self, read: &Read, key: &str, revision: u64) -> bool {
         let object = self.timeline.at(key, revision);
         match &read.shown {
@@ -174,7 +176,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// What a read teaches: what is there, and what of the known is there no more.
+    /// The lessons of a read: the objects it shows, and the known objects it no longer shows.
     fn facts(&self, read: &Read, known: &Known) -> Vec<Fact> {
         match &read.shown {
             Shown::Object(key, Some((_, version))) => vec![Fact::Object(key.clone(), *version)],
@@ -263,12 +265,12 @@ fn raise(known: &mut BTreeMap<String, u64>, key: String, revision: u64) {
     *known = revision.max(*known);
 }
 
-/// Whether a read promises more than the version it names: it names none, or memory answered.
+/// Reports whether a read promises more than its named version: it names none, or memory answered.
 fn promises_more(read: &Read) -> bool {
     read.asked.version == Version::Unset || read.hit
 }
 
-/// The version a list must have at least: what it names, and what the lists of its query had before.
+/// The minimum version of a list: its named version, and that of earlier lists of its query.
 fn floor(read: &Read, known: &Known) -> u64 {
     let asked = match read.asked.version {
         Version::AtLeast(version) => version,
@@ -280,7 +282,7 @@ fn floor(read: &Read, known: &Known) -> u64 {
     before.max(asked)
 }
 
-/// What is wrong with what a watch told: it must be every change from its start to its last event.
+/// The errors of a watch: it must deliver every change from its start to its last event.
 fn wrong_watch(timeline: &Timeline, watch: &Watch) -> Option<String> {
     let (bookmarks, told): (Vec<&Told>, Vec<&Told>) =
         watch.told.iter().partition(|told| told.kind == "BOOKMARK");
@@ -316,7 +318,7 @@ mod tests {
 
     const WEB: Filter = Filter { namespace: None, app: Some("web"), name: None };
 
-    /// a/x: made at 10 as web, db at 12, gone at 14; a/y: made at 11 as web.
+    /// a/x: created at 10 as web, db at 12, deleted at 14; a/y: created at 11 as web.
     fn timelines() -> Timelines {
         let mut timeline = Timeline::default();
         for (revision, key, app) in
@@ -382,7 +384,7 @@ mod tests {
             ]
         };
         assert_eq!((found(lists(2, 1), vec![]), found(lists(1, 2), vec![])), (0, 1));
-        // Of two queries each may be at a version of its own while nothing of both changed.
+        // Two queries may each be at its own version while nothing of both changed.
         let in_b = Filter { namespace: Some("b"), ..Filter::default() };
         let others = |second| {
             let first = list(1, Filter::default(), 11, &at_11);
@@ -425,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_of_the_api_has_lists_of_its_own() {
+    fn each_api_version_is_a_separate_query() {
         let new = list(1, Filter::default(), 13, &[("a/x", 12), ("a/y", 11)]);
         let mut old = list(2, Filter::default(), 12, &[("a/x", 12), ("a/y", 11)]);
         assert_eq!(found(vec![new.clone(), old.clone()], vec![]), 1);
@@ -434,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_tells_every_change_once_and_in_order() {
+    fn a_watch_delivers_every_change_once_and_in_order() {
         let told = |kind: &str, key: &str, version| Told {
             kind: kind.to_owned(),
             key: key.to_owned(),

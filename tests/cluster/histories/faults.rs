@@ -1,4 +1,4 @@
-//! What goes wrong between Listless and etcd, one thing after the other.
+//! Faults between Listless and etcd, one after the other.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use super::World;
 use super::dice::Dice;
 use crate::rig::control_plane::Component;
 
-/// One thing that goes wrong.
+/// One fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// The apiserver is killed, and started again some seconds later.
@@ -20,11 +20,11 @@ pub enum Fault {
     Stop,
     /// The apiserver does not run for some seconds.
     Pause,
-    /// etcd forgets what was before now.
+    /// etcd compacts all revisions before the current one.
     Compact,
     /// All connections to the apiserver are closed, and none can be made for a moment.
     Cut,
-    /// Nothing gets through to the apiserver or back for some seconds.
+    /// No byte passes to the apiserver or back for some seconds.
     Stall,
     /// The token of Listless's user is replaced; at the apiserver's next start the old one ends.
     Rotate,
@@ -44,7 +44,8 @@ impl Fault {
                 if self == Self::Kill {
                     plane.kill(Component::Apiserver)?;
                 } else {
-                    // It waits for its requests to end; the relay closes those it waits for.
+                    // The apiserver waits for its requests to end. The relay closes those it waits
+                    // for.
                     world.relay.cut(Duration::ZERO).await;
                     plane.stop(Component::Apiserver)?;
                 }
@@ -69,7 +70,7 @@ impl Fault {
     }
 }
 
-/// Lets things go wrong for a while, each kind before any comes twice; returns how often each did.
+/// Injects faults for a while, each kind once before any comes twice; returns the number of each.
 pub async fn faults(
     world: Arc<World>,
     mut dice: Dice,
@@ -79,7 +80,7 @@ pub async fn faults(
     let end = std::time::Instant::now() + time;
     while std::time::Instant::now() < end {
         for fault in Fault::ALL {
-            // Time for the actors to go on as if nothing had been, before the next fault.
+            // The actors have time to continue normally before the next fault.
             tokio::time::sleep(Duration::from_millis(dice.between(1_500, 5_000))).await;
             fault.happen(&world, &mut dice).await?;
             *counts.entry(fault).or_default() += 1;

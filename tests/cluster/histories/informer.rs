@@ -1,4 +1,4 @@
-//! A client that lists once and watches from there, as informers do, and holds what it was told.
+//! A client that lists once and then watches, as informers do, and holds the result of the events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct Informer {
     relists: usize,
 }
 
-/// What an informer held in the end.
+/// The final content of an informer.
 pub struct Outcome {
     pub asked: Asked,
     pub held: BTreeMap<String, u64>,
@@ -36,19 +36,19 @@ pub struct Outcome {
     pub relists: usize,
 }
 
-/// After a failure clients wait this long.
+/// The pause of clients after a failure.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// So long a watch may be silent before the informer looks at what else is going on.
+/// The time that a watch may be silent before the informer checks the other actors.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A connection that tells nothing for so long is left: bookmarks come each minute.
+/// The number of silent waits after which a connection is closed: bookmarks come each minute.
 const SILENCES_MAX: u32 = 80;
 
 // === impl Informer ===
 
 impl Informer {
-    /// Will follow one of several collections.
+    /// Creates an informer that will follow one of several collections.
     pub fn new(world: Arc<World>, dice: Dice, number: usize) -> Self {
         let resource = Resource::ALL[number % Resource::ALL.len()];
         let (prefix, plural) = resource.path();
@@ -69,12 +69,12 @@ impl Informer {
         Self { world, client, dice, asked, target, held, version: 0, relists: 0 }
     }
 
-    /// Lists and watches until everything that happened was told.
+    /// Lists and watches until every change was received.
     pub async fn run(mut self) -> Outcome {
         let mut listed = false;
         while !self.is_done() {
             let step = if listed { self.follow().await } else { self.list().await };
-            // What fails is tried again, as every client does.
+            // A failure is tried again, as every client does.
             if step.is_err() {
                 self.world.records.failed("informer");
             }
@@ -100,7 +100,7 @@ impl Informer {
         Ok(true)
     }
 
-    /// One watch; says whether the next can go on from where it ended.
+    /// Runs one watch; reports whether the next can continue from its end.
     async fn follow(&mut self) -> Result<bool> {
         let target = format!(
             "{}watch=1&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={}",

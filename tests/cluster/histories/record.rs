@@ -1,4 +1,4 @@
-//! What the clients of a run did and were shown.
+//! The actions and responses of the clients of a run.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -26,24 +26,24 @@ pub enum Resource {
     Widgets,
 }
 
-/// From just before a request was sent to just after its answer had come.
+/// The time from just before a request was sent to just after its response came.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     pub started: Instant,
     pub ended: Instant,
 }
 
-/// What a read or a watch asks for.
+/// The query of a read or a watch.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub resource: Resource,
-    /// The path of the API version, such as `/apis/shop.example.com/v1`.
+    /// The path of the API version, for example `/apis/shop.example.com/v1`.
     pub api: &'static str,
     pub filter: Filter,
     pub version: Version,
 }
 
-/// Which objects are selected.
+/// The selector of the objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     pub namespace: Option<&'static str>,
@@ -64,17 +64,17 @@ pub enum Version {
 pub struct Read {
     pub asked: Asked,
     pub span: Span,
-    /// Whether memory answered.
+    /// `true` if memory answered.
     pub hit: bool,
     pub shown: Shown,
 }
 
-/// What a read showed.
+/// The content of a read.
 #[derive(Clone, Debug)]
 pub enum Shown {
     /// A list: its version, and the version of each object by key.
     List(u64, BTreeMap<String, u64>),
-    /// An object by its key, with uid and version, or that there is none.
+    /// An object by its key, with uid and version, or its absence.
     Object(String, Option<(String, u64)>),
 }
 
@@ -87,7 +87,7 @@ pub struct Write {
     pub effect: Effect,
 }
 
-/// What a write did.
+/// The effect of a write.
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// The object is at this version.
@@ -101,7 +101,7 @@ pub enum Effect {
 pub struct Watch {
     pub asked: Asked,
     pub from: u64,
-    /// Whether memory told it.
+    /// `true` if it came from memory.
     pub hit: bool,
     pub told: Vec<Told>,
 }
@@ -130,7 +130,7 @@ impl Resource {
         }
     }
 
-    /// Where the apiserver keeps its objects in etcd.
+    /// The path of its objects in etcd.
     pub fn prefix(self) -> &'static str {
         match self {
             Self::ConfigMaps => "/registry/configmaps/",
@@ -155,13 +155,13 @@ impl Records {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner).push(watch);
     }
 
-    /// An answer that is none, by its status or error.
+    /// Counts a failed response by its status or error.
     pub fn failed(&self, what: &str) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         *failures.entry(what.to_owned()).or_default() += 1;
     }
 
-    /// How often what was no answer.
+    /// The number of each kind of failed response.
     pub fn failures(&self) -> BTreeMap<String, usize> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

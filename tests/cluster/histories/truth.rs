@@ -1,4 +1,4 @@
-//! Everything that ever happened, told by etcd itself, which no fault of an apiserver touches.
+//! The complete history from etcd itself, which no fault of an apiserver affects.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -43,11 +43,11 @@ pub type Timelines = BTreeMap<Resource, Timeline>;
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     objects: BTreeMap<String, Vec<Change>>,
-    /// All changes in order: revision, key, and when it was heard of.
+    /// All changes in order: revision, key, and the time of their arrival.
     order: Vec<(u64, String, Instant)>,
 }
 
-/// An object from a revision on; nothing once it is gone.
+/// An object from a revision on; `None` after its deletion.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub revision: u64,
@@ -62,14 +62,14 @@ pub struct Object {
     pub app: String,
 }
 
-/// By then etcd has told what it acknowledged.
+/// The time after which etcd has delivered its acknowledged changes.
 const ARRIVAL: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(50);
 
 // === impl Truth ===
 
 impl Truth {
-    /// Begins to listen.
+    /// Starts to listen.
     pub async fn follow(etcd: SocketAddr) -> Result<Self> {
         let create = json!({"create_request": {
             "key": STANDARD.encode("/registry/"),
@@ -82,7 +82,7 @@ impl Truth {
         Ok(Self { etcd, heard, task })
     }
 
-    /// Forgets what is older than the newest revision; returns that.
+    /// Compacts the revisions before the newest one; returns that one.
     pub async fn compact(&self) -> Result<u64> {
         let revision = self.revision().await?;
         let body = json!({"revision": revision.to_string(), "physical": true});
@@ -91,7 +91,7 @@ impl Truth {
         Ok(revision)
     }
 
-    /// All that happened so far.
+    /// All changes so far.
     pub async fn told(&self) -> Result<Timelines> {
         let revision = self.revision().await?;
         let deadline = Instant::now() + ARRIVAL;
@@ -159,7 +159,7 @@ impl Timeline {
         self.objects.entry(key).or_default().push(change);
     }
 
-    /// Keys that ever were, with their changes.
+    /// All keys that ever existed, with their changes.
     pub fn objects(&self) -> impl Iterator<Item = (&str, &[Change])> {
         self.objects.iter().map(|(key, changes)| (key.as_str(), changes.as_slice()))
     }
@@ -169,13 +169,13 @@ impl Timeline {
         self.objects.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// What was at a key at a revision.
+    /// The object at a key at a revision.
     pub fn at(&self, key: &str, revision: u64) -> Option<&Object> {
         let past = self.changes(key).iter().rev().find(|change| change.revision <= revision);
         past?.object.as_ref()
     }
 
-    /// Whether a filter selects what was at a key at a revision.
+    /// Reports whether a filter selects the object at a key at a revision.
     pub fn selects(&self, filter: &Filter, key: &str, revision: u64) -> bool {
         self.at(key, revision).is_some_and(|object| filter.selects(key, object))
     }
@@ -187,7 +187,7 @@ impl Timeline {
         self.order[from..to.max(from)].iter().map(|(revision, key, _)| (*revision, key.as_str()))
     }
 
-    /// When the first change after a revision was heard of.
+    /// The arrival time of the first change after a revision.
     pub fn outdated_at(&self, revision: u64) -> Option<Instant> {
         let next = self.order.partition_point(|(held, ..)| *held <= revision);
         self.order.get(next).map(|(_, _, at)| *at)

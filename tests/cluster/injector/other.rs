@@ -1,4 +1,4 @@
-//! Somebody else's webhook: it adds a container to every pod.
+//! A webhook of another product: it adds a container to every pod.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl Other {
         format!("https://{}/", self.address)
     }
 
-    /// Whom to trust, as a webhook configuration says it.
+    /// The CA bundle, as a webhook configuration contains it.
     pub(super) fn bundle(&self) -> String {
         self.bundle.clone()
     }

@@ -25,7 +25,7 @@ pub(crate) struct Replica {
 // === impl Replica ===
 
 impl Replica {
-    /// Starts it as the user of a kubeconfig; ready is what its probe says.
+    /// Starts it as the user of a kubeconfig; its probe reports when it is ready.
     pub(crate) async fn start(
         plane: &ControlPlane,
         kubeconfig: &Path,
@@ -61,7 +61,7 @@ impl Replica {
         format!("https://{}/inject", self.address)
     }
 
-    /// Asks it as the apiserver does, trusting nothing but what that trusts.
+    /// Calls it as the apiserver does, with only the apiserver's trust.
     pub(crate) async fn asked_directly(&self, bundle: &str) -> Result<()> {
         let server = Server::new(&format!("https://{}", self.address), bundle.as_bytes())?;
         let request = json!({"uid": "u", "namespace": "shop", "operation": "CREATE",
@@ -93,7 +93,7 @@ fn word_after(log: &str, marker: &str) -> Option<String> {
     Some(rest.split_whitespace().next()?.to_owned())
 }
 
-/// The PEM behind base64; nothing if there is none.
+/// The PEM behind base64; `None` if there is none.
 pub(crate) fn decoded(text: &str) -> String {
     STANDARD.decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
 }

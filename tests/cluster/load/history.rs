@@ -1,4 +1,4 @@
-//! The one writer of the fleet's pods, and what every version of the collection held.
+//! The one writer of the fleet's pods, and the content of every version of the collection.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::rig::client::{Client, Request};
 /// An object's name and the version it was last written at.
 pub type Items = BTreeMap<String, u64>;
 
-/// A writer that goes straight to the apiserver and remembers what it did.
+/// A writer that goes directly to the apiserver and records its changes.
 #[derive(Debug)]
 pub struct History {
     client: Client,
@@ -30,7 +30,7 @@ struct Change {
     acknowledged: Instant,
     poller: u32,
     name: String,
-    /// Whether the object is there afterwards.
+    /// `true` if the object exists afterwards.
     present: bool,
 }
 
@@ -48,7 +48,7 @@ impl History {
         Ok(Self { client, first, changes: Vec::new(), number: 0 })
     }
 
-    /// Makes changes, one after the other, for a while; says how many.
+    /// Makes changes, one after the other, for a while; returns their number.
     pub async fn write_for(&mut self, time: Duration, period: Duration) -> Result<usize> {
         let (before, end) = (self.changes.len(), Instant::now() + time);
         let mut period = tokio::time::interval(period);
@@ -64,7 +64,7 @@ impl History {
         self.changes.last().map_or(0, |change| change.version)
     }
 
-    /// What a poller's list must hold at a version.
+    /// The content that a poller's list must have at a version.
     pub fn expected(&self, poller: u32, version: u64) -> Items {
         let mut items = self.first[poller as usize].clone();
         let past = self.changes.iter().take_while(|change| change.version <= version);
@@ -78,7 +78,7 @@ impl History {
         items
     }
 
-    /// Whether a list is a state the collection was in at a version.
+    /// Reports whether a list is a state of the collection at a version.
     pub fn allows(&self, poller: u32, version: u64, items: &Items) -> bool {
         let expected = self.expected(poller, version);
         let names: BTreeSet<&String> = expected.keys().chain(items.keys()).collect();
@@ -95,7 +95,7 @@ impl History {
         held.is_some() && marked && next.is_some_and(|it| !it.present)
     }
 
-    /// The newest version that had been acknowledged at a moment.
+    /// The newest version that was acknowledged at a moment.
     pub fn acknowledged_at(&self, moment: Instant) -> u64 {
         let past = self.changes.iter().rev().find(|change| change.acknowledged <= moment);
         past.map_or(0, |change| change.version)
@@ -125,7 +125,7 @@ impl History {
             }
         };
         let answer = self.client.send(request).await?.successful()?.json()?;
-        // A pod's DELETE answers with the object at the version of the deletion.
+        // A pod's DELETE returns the object at the version of the deletion.
         let version = version(&answer).context("a write without a version")?;
         let acknowledged = Instant::now();
         self.changes.push(Change { version, acknowledged, poller, name, present });

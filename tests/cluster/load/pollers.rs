@@ -1,4 +1,4 @@
-//! Clients that LIST with a selector again and again, and write down what they were told.
+//! Clients that repeat a LIST with a selector, and record the responses.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,38 +11,38 @@ use super::{DATA, POLLERS};
 use crate::differential::judge::Served;
 use crate::rig::client::{Answer, Client};
 
-/// One answer, as a poller saw it.
+/// One response, as a poller saw it.
 #[derive(Clone, Debug)]
 pub struct Observation {
-    /// Which poller.
+    /// The poller.
     pub poller: u32,
-    /// When it asked.
+    /// The time of the request.
     pub sent: Instant,
-    /// When it had the whole answer.
+    /// The time when the response was complete.
     pub received: Instant,
-    /// What it was told.
+    /// The content of the response.
     pub outcome: Outcome,
 }
 
-/// What an answer said.
+/// The content of a response.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// A list.
     List {
-        /// Where it came from.
+        /// Its source.
         served: Served,
         /// The version it is at.
         version: u64,
         /// Its items.
         items: Items,
     },
-    /// Another status, with what matters about it.
+    /// Another status, with its relevant parts.
     Refused(Refusal),
-    /// No answer, or one that makes no sense.
+    /// No response, or an invalid one.
     Failed(String),
 }
 
-/// An answer that is not a success.
+/// A response that is not a success.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The HTTP status.
@@ -51,7 +51,7 @@ pub struct Refusal {
     pub retry_after: Option<String>,
     /// The reason in the Status in its body, if that is one, in JSON, with the same code.
     pub reason: Option<String>,
-    /// Whether it says where it comes from.
+    /// `true` if it states its source.
     pub cache_status: bool,
 }
 
@@ -86,13 +86,13 @@ impl Pollers {
         Self { tasks, stop, seen }
     }
 
-    /// Everything seen so far.
+    /// All responses so far.
     pub fn seen(&self) -> Vec<Observation> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until every poller was told, from memory, of a version or a later one; says whether
-    /// that came true in time.
+    /// Waits until every poller received this version or a later one from memory; reports whether
+    /// that happened in time.
     pub async fn know(&self, wanted: u64, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         let mut period = tokio::time::interval(Duration::from_millis(100));
@@ -109,7 +109,7 @@ impl Pollers {
         false
     }
 
-    /// Lets each finish what it is doing, and hands over what they saw.
+    /// Lets each finish its request, and returns the records.
     pub async fn stop(mut self) -> Vec<Observation> {
         self.stop.send_replace(true);
         while self.tasks.join_next().await.is_some() {}
@@ -128,7 +128,7 @@ impl Outcome {
 // === impl Refusal ===
 
 impl Refusal {
-    /// Reads an answer that is not a success.
+    /// Reads a response that is not a success.
     pub fn of(answer: &Answer) -> Self {
         let status = answer.status.as_u16();
         let body = answer.json().ok().filter(|body| {

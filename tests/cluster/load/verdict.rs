@@ -1,4 +1,4 @@
-//! Holds what pollers saw against what was written: exact states, no way back, no old news.
+//! Checks the pollers' records against the writes: exact states, no way back, no stale state.
 
 use std::time::{Duration, Instant};
 
@@ -7,19 +7,20 @@ use super::history::{History, Items};
 use super::pollers::{Observation, Outcome, Refusal};
 use crate::differential::judge::Served;
 
-/// What a proxy may take to notice, on a machine shared with the servers and their clients.
+/// The time that a proxy may need to notice, on a machine shared with the servers and their
+/// clients.
 const SLACK: Duration = Duration::from_millis(1500);
 
 /// A time without an apiserver.
 #[derive(Clone, Copy, Debug)]
 pub struct Outage {
-    /// When it was killed.
+    /// The time of the kill.
     pub from: Instant,
-    /// When it was ready again.
+    /// The time when it was ready again.
     pub until: Instant,
 }
 
-/// Every wrong answer, in words.
+/// Every wrong response, in words.
 pub fn wrong_answers(history: &History, seen: &[Observation]) -> Vec<String> {
     let mut wrong = Vec::new();
     for observation in seen {
@@ -48,12 +49,12 @@ pub fn wrong_answers(history: &History, seen: &[Observation]) -> Vec<String> {
     wrong
 }
 
-/// What one state has and the other has not, or not at the same version.
+/// The objects that only one of two states has, or that they have at different versions.
 fn difference<'a>(one: &'a Items, other: &Items) -> Vec<(&'a String, &'a u64)> {
     one.iter().filter(|(name, version)| other.get(*name) != Some(version)).collect()
 }
 
-/// All pollers are one session: what one was told before another asked is the other's floor.
+/// All pollers are one session. A response sets the floor for later requests of the others.
 fn backward_steps(seen: &[Observation]) -> Vec<String> {
     let lists = || {
         seen.iter().filter_map(|observation| match observation.outcome {
@@ -80,10 +81,10 @@ fn backward_steps(seen: &[Observation]) -> Vec<String> {
     wrong
 }
 
-/// What was wrong about answers while there was no apiserver.
+/// The errors of responses while there was no apiserver.
 pub fn wrong_in_outage(outage: Outage, seen: &[Observation]) -> Vec<String> {
     let mut wrong = Vec::new();
-    // An answer under way at the moment of the kill may have come from either world.
+    // A response in progress at the moment of the kill may come from either.
     for observation in seen.iter().filter(|observation| outage.covers(observation)) {
         let age = observation.sent.duration_since(outage.from);
         let complaint = match &observation.outcome {
@@ -97,7 +98,7 @@ pub fn wrong_in_outage(outage: Outage, seen: &[Observation]) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with the refusal of a read that nobody can answer (S-ERR-02).
+/// The errors in the refusal of a read that nobody can answer (S-ERR-02).
 pub fn refusal_complaint(refusal: &Refusal) -> Option<String> {
     let right = refusal.status == 503
         && refusal.reason.as_deref() == Some("ServiceUnavailable")
@@ -109,7 +110,7 @@ pub fn refusal_complaint(refusal: &Refusal) -> Option<String> {
 // === impl Outage ===
 
 impl Outage {
-    /// Whether an exchange lies wholly within the outage.
+    /// Reports whether an exchange lies wholly within the outage.
     pub fn covers(&self, observation: &Observation) -> bool {
         observation.sent > self.from && observation.received < self.until
     }
@@ -125,12 +126,12 @@ mod tests {
     }
 
     #[test]
-    fn a_step_back_is_seen_across_pollers() {
+    fn a_step_back_is_detected_across_pollers() {
         let now = Instant::now();
         let later = now + Duration::from_secs(1);
         assert!(backward_steps(&[list(now, 5), list(later, 5)]).is_empty());
         assert_eq!(backward_steps(&[list(now, 6), list(later, 5)]).len(), 1);
-        // Two that run side by side may overtake each other.
+        // Two requests that run side by side may overtake each other.
         assert!(backward_steps(&[list(now, 6), list(now, 5)]).is_empty());
     }
 

@@ -1,11 +1,11 @@
-//! The three rules of the level `session`, held to every answer of one session as it comes.
+//! The three rules of the level `session`, checked for every response of one session as it comes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-/// Everything that one session was shown, in the order in which the answers were complete.
+/// All responses of one session, in the order of their completion.
 #[derive(Debug, Default)]
 pub struct Rules(Mutex<Seen>);
 
@@ -40,12 +40,12 @@ pub type Objects = BTreeMap<String, u64>;
 // === impl Rules ===
 
 impl Rules {
-    /// Notes that a request is sent now: it must not fall behind the answers that are complete.
+    /// Notes that a request is sent now: it must not fall behind the complete responses.
     pub fn sent(&self) -> Sent {
         Sent(self.seen().clock)
     }
 
-    /// Holds a list to the rules and remembers it.
+    /// Checks a list against the rules and remembers it.
     pub fn list(&self, resource: &str, target: &str, sent: Sent, version: u64, objects: &Objects) {
         let mut seen = self.seen();
         seen.clock += 1;
@@ -61,7 +61,7 @@ impl Rules {
         }
     }
 
-    /// Holds one object to the rules and remembers it.
+    /// Checks one object against the rules and remembers it.
     pub fn object(&self, resource: &str, name: &str, target: &str, sent: Sent, version: u64) {
         let mut seen = self.seen();
         seen.clock += 1;
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_ages_is_a_violation_but_not_in_an_answer_asked_for_before() {
+    fn an_object_that_ages_is_a_violation_except_in_an_earlier_request() {
         let rules = Rules::default();
         let early = rules.sent();
         rules.object("pods", "a/x", "/x", rules.sent(), 9);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_was_deleted_and_is_shown_again_is_a_violation() {
+    fn a_deleted_object_that_is_shown_again_is_a_violation() {
         let rules = Rules::default();
         rules.object("pods", "a/x", "/x", rules.sent(), 9);
         rules.gone("pods", "a/x", 9);

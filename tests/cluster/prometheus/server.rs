@@ -1,4 +1,4 @@
-//! A Prometheus of this test's own, on a free port, and what its API says.
+//! A Prometheus of this test's own, on a free port, and its API.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -71,7 +71,7 @@ impl Prometheus {
         Ok(())
     }
 
-    /// The values of the series that an expression gives now.
+    /// The current values of the series of an expression.
     pub async fn query(&self, expression: &str) -> Result<Vec<f64>> {
         let data = self.get(&format!("/api/v1/query?query={}", encoded(expression))).await?;
         let result = data["result"].as_array().context("no result")?;
@@ -114,13 +114,13 @@ impl Prometheus {
         Ok(names.map(str::to_owned).collect())
     }
 
-    /// Waits until something holds; fails after a while.
+    /// Waits until a condition holds; fails after a while.
     pub async fn until(&self, what: &str, limit: Duration, holds: impl AsyncFn() -> bool) {
         let missing = async || if holds().await { Vec::new() } else { vec![what.to_owned()] };
         self.until_none(what, limit, missing).await;
     }
 
-    /// Waits until nothing is missing any more; fails after a while, and says what is.
+    /// Waits until nothing is missing any more; fails after a while, with the missing items.
     pub async fn until_none(
         &self,
         what: &str,
@@ -144,7 +144,7 @@ impl Prometheus {
 
     async fn get(&self, target: &str) -> Result<Value> {
         let mut stream = TcpStream::connect(&self.address).await?;
-        // 1.0: the answer is not chunked and ends with the connection.
+        // HTTP 1.0: the response is not chunked and ends with the connection.
         let request = format!("GET {target} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address);
         stream.write_all(request.as_bytes()).await?;
         let mut text = String::new();
@@ -158,7 +158,7 @@ impl Prometheus {
     }
 }
 
-/// The port was chosen by the system and is told in the log only.
+/// The system chose the port; only the log contains it.
 fn address(log: &str) -> Option<String> {
     let (_, rest) = log.split_once("msg=\"Listening on\" address=")?;
     // The line is whole once its end is there.

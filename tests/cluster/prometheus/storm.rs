@@ -1,6 +1,6 @@
 //! Clients that each LIST their own pods every three seconds, as fabric8 programs do.
 //!
-//! What they are told is the business of other tests; here only how many answers come.
+//! Other tests check the content of the responses. This one counts them.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::load::DATA;
 use crate::rig::client::Client;
 
-/// More than the old apiserver can bear: it reads all pods for each, and selects afterwards, which
+/// More than the old apiserver can serve: for each it reads all pods and selects afterwards, which
 /// takes a processor about 0.4 s.
 const CLIENTS_PER_PROCESSOR: usize = 20;
 const PERIOD: Duration = Duration::from_secs(3);
@@ -26,14 +26,14 @@ pub struct Storm {
     shared: Arc<Shared>,
 }
 
-/// How they fared.
+/// The results of the clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Polls {
     /// Answers that were lists.
     pub answered: u64,
-    /// Other answers, and none at all.
+    /// Other responses, and missing ones.
     pub failed: u64,
-    /// How long they took on average.
+    /// Their average duration.
     pub mean: Duration,
 }
 
@@ -58,7 +58,7 @@ impl Storm {
         Self::asking((0..count).map(target).collect(), client, PERIOD)
     }
 
-    /// One client that asks for little, and would be served at once if it were alone.
+    /// One client with a small load, which would be served at once if it were alone.
     pub fn bystander(client: &Client) -> Self {
         let target = format!("{}/{}", DATA.collection(), DATA.name(0));
         Self::asking(vec![target], client, BYSTANDERS_PERIOD)
@@ -88,7 +88,7 @@ impl Storm {
         Self { clients, shared }
     }
 
-    /// Lets each finish what it asked, and says how they fared.
+    /// Lets each finish its request, and returns their results.
     pub async fn stop(mut self) -> Polls {
         self.shared.over.store(true, Ordering::Relaxed);
         while self.clients.join_next().await.is_some() {}

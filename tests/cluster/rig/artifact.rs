@@ -1,7 +1,7 @@
-//! Programs other languages' tools build for the tests, once per source.
+//! Programs that tools of other languages build for the tests, once per source.
 //!
-//! A stamp beside the artifact names what it was built from; a file lock keeps two test processes
-//! from building at once. A tool that is absent is a value, not an error: the caller decides.
+//! A stamp beside the artifact names its source; a file lock keeps two test processes from building
+//! at once. A missing tool is a value, not an error: the caller decides.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-/// The outcome of asking for an artifact.
+/// The result of a request for an artifact.
 #[derive(Debug)]
 pub enum Built {
     /// It is here, up to date.
@@ -20,7 +20,7 @@ pub enum Built {
     Impossible(String),
 }
 
-/// What to build, from what, and how.
+/// The artifact to build, its source, and the command.
 pub struct Recipe<'a> {
     /// The folder inside [`work_folder`] and the name in messages.
     pub name: &'a str,
@@ -36,7 +36,7 @@ pub struct Recipe<'a> {
     pub command: &'a dyn Fn(&Path) -> Command,
 }
 
-/// Where artifacts and the data of runs go: `cluster` inside cargo's target folder.
+/// The folder for artifacts and the data of runs: `cluster` inside cargo's target folder.
 pub fn work_folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("cluster")
 }
@@ -77,7 +77,8 @@ impl Recipe<'_> {
     fn make(&self, artifact: &Path) -> Result<()> {
         eprintln!("building {}: up to some minutes the first time", self.name);
         let began = Instant::now();
-        // Written aside and renamed: one cut off half-way must never look finished.
+        // The file is written under another name and renamed. An interrupted build must never look
+        // finished.
         let aside = artifact.with_extension("new");
         let output = (self.command)(&aside).current_dir(&self.source).output()?;
         if !output.status.success() {

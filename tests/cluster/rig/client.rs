@@ -1,8 +1,8 @@
-//! A raw HTTPS client: what is put in goes on the wire, what comes back is handed over undecoded.
+//! A raw HTTPS client: it sends requests unchanged and returns responses undecoded.
 //!
-//! HTTP/1.1 or HTTP/2 as asked, no redirects, no decompression, no default headers but `Host`,
-//! `User-Agent` and the client's own `Authorization`. Nothing is sent twice, except over HTTP/2 what
-//! the server turned away unread.
+//! HTTP/1.1 or HTTP/2 as chosen, no redirects, no decompression, no default headers but `Host`,
+//! `User-Agent` and the client's own `Authorization`. It never repeats a request, except over
+//! HTTP/2 one that the server refused unread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,7 +25,7 @@ mod server;
 
 pub use server::Server;
 
-/// No answer in the suite takes longer; the apiserver's own limit is 60 s.
+/// The limit on every response of the suite; the apiserver's own limit is 60 s.
 const ANSWER_LIMIT: Duration = Duration::from_secs(75);
 const USER_AGENT: &str = "listless-rig";
 
@@ -51,7 +51,7 @@ pub struct Request {
     pub body: Bytes,
 }
 
-/// One answer as it came from the wire.
+/// One response as it came from the wire.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status code.
@@ -125,7 +125,7 @@ impl Answer {
             .with_context(|| format!("{}: not JSON: {}", self.status, self.excerpt()))
     }
 
-    /// The answer itself if its status is a success, else an error that shows the body.
+    /// The response itself if its status is a success, otherwise an error that shows the body.
     pub fn successful(self) -> Result<Self> {
         if !self.status.is_success() {
             bail!("{}: {}", self.status, self.excerpt());
@@ -163,7 +163,7 @@ impl Client {
         self.send(Request::get(target)).await
     }
 
-    /// Sends a request and reads the whole answer.
+    /// Sends a request and reads the whole response.
     pub async fn send(&self, request: Request) -> Result<Answer> {
         let what = format!("{} {}", request.method, request.target);
         tokio::time::timeout(ANSWER_LIMIT, self.exchange(request))
@@ -172,7 +172,7 @@ impl Client {
             .with_context(|| what)
     }
 
-    /// Sends a request and hands over the answer while its body is still coming, as for a watch.
+    /// Sends a request and returns the response while its body is still coming, as for a watch.
     pub async fn open(&self, request: Request) -> Result<http::Response<Incoming>> {
         let request = self.wire(request)?;
         match self.0.protocol {
@@ -235,7 +235,7 @@ impl Client {
     async fn idle_or_new(&self) -> Result<http1::SendRequest<Full<Bytes>>> {
         loop {
             let Some(mut sender) = self.idle().pop() else { break };
-            // A connection the server closed meanwhile fails here, before anything is sent.
+            // A connection that the server closed meanwhile fails here, before anything is sent.
             if sender.ready().await.is_ok() {
                 return Ok(sender);
             }
@@ -268,8 +268,8 @@ impl Client {
     }
 }
 
-/// A server that closes a connection in good order has not looked at this request: the apiserver
-/// does so after each refused caller. Nor has one that was never sent, for the goodbye came first.
+/// A server that closes a connection in order has not read this request: the apiserver does so
+/// after each refused caller. A request after the server's GOAWAY was never sent either.
 fn is_goodbye(error: &hyper::Error) -> bool {
     let text = format!("{error:?}");
     error.is_canceled() || text.contains("GoAway") && text.contains("NO_ERROR")

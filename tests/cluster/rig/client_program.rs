@@ -61,8 +61,8 @@ impl ClientProgram {
         serde_json::from_str(line).with_context(|| format!("not a line of JSON: {line}"))
     }
 
-    /// Starts the built program with arguments, to be talked with through its standard streams;
-    /// killed when dropped.
+    /// Starts the built program with arguments, for a dialogue through its standard streams; killed
+    /// when dropped.
     pub fn start(
         self,
         built: &Path,
@@ -84,7 +84,7 @@ impl ClientProgram {
                 command
             }
         };
-        // Nothing of the machine's own set-up may point the program elsewhere.
+        // No setting of the machine may direct the program elsewhere.
         command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBERNETES_MASTER");
         command.env("KUBECONFIG", kubeconfig).kill_on_drop(true);
         command

@@ -1,7 +1,7 @@
 //! A real control plane on loopback: etcd and kube-apiserver of one version.
 //!
-//! Built from Go modules once, started in seconds, on ports and data that survive restarts of its
-//! parts. Dropping it ends both processes and removes the data. It holds no HTTP connection.
+//! It is built from Go modules once and starts in seconds. Its ports and data survive restarts of
+//! its parts. Dropping it ends both processes and removes the data. It holds no HTTP connection.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,16 +30,16 @@ pub use build::build;
 pub use request_counts::RequestCounts;
 
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// No controller makes the default service accounts that this admission plugin asks for.
+/// No controller creates the default service accounts that this admission plugin requires.
 const USUAL: Flags = &["--disable-admission-plugins", "ServiceAccount"];
-/// What etcd holds is JSON; else it is protobuf.
+/// The storage format of etcd is JSON; otherwise it is protobuf.
 const STORING_JSON: Flags =
     &["--disable-admission-plugins", "ServiceAccount", "--storage-media-type", "application/json"];
 /// Every plugin that is on by default.
 const ADMITTING: Flags = &[];
 const READY_POLL: Duration = Duration::from_millis(50);
-/// Below the range the kernel gives to outgoing connections, so that a port stays ours while the
-/// server behind it is down.
+/// The first port. It is below the kernel's range for outgoing connections, so that a port stays
+/// free while its server is down.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// The Kubernetes versions the suite runs against.
@@ -60,7 +60,7 @@ pub enum Component {
     Apiserver,
 }
 
-/// Who sends a request, as the apiserver's token file knows them.
+/// The sender of a request, as the apiserver's token file knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum User {
     /// In `system:masters`: may do everything, exempt from flow control.
@@ -80,7 +80,7 @@ pub struct ControlPlane {
     binary: PathBuf,
     ports: Ports,
     flags: Flags,
-    /// How many tokens were handed out beside the users' own.
+    /// The number of tokens issued beside the users' own.
     tokens: AtomicU32,
     etcd: Mutex<Process>,
     apiserver: Mutex<Process>,
@@ -160,7 +160,7 @@ impl ControlPlane {
         Self::start_with(version, USUAL).await
     }
 
-    /// The same, but what etcd holds is JSON, for those who read it there.
+    /// The same, but etcd stores JSON, for tests that read it there.
     pub async fn start_storing_json(version: Version) -> Result<Self> {
         Self::start_with(version, STORING_JSON).await
     }
@@ -200,7 +200,7 @@ impl ControlPlane {
         self.version
     }
 
-    /// Where the apiserver listens, and the authorities that signed its certificate.
+    /// The address where the apiserver listens, and the authorities that signed its certificate.
     pub fn server(&self) -> Result<Server> {
         let authorities = fs::read(self.folder.path().join("certificates/apiserver.crt"))?;
         Server::new(&format!("https://127.0.0.1:{}", self.ports.apiserver), &authorities)
@@ -216,13 +216,13 @@ impl ControlPlane {
         self.folder.path()
     }
 
-    /// Where etcd listens, without TLS.
+    /// The address where etcd listens, without TLS.
     pub fn etcd_address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.ports.etcd))
     }
 
-    /// Another token of the admin each time. The apiserver knows it; one that starts from now on
-    /// no longer knows those before it.
+    /// Another token of the admin each time. The running apiserver knows it. An apiserver that
+    /// starts later no longer knows the earlier ones.
     pub fn replace_token(&self) -> Result<String> {
         let number = self.tokens.fetch_add(1, Ordering::Relaxed);
         credentials::write_tokens(self.folder.path(), number)?;
@@ -258,7 +258,7 @@ impl ControlPlane {
         client.get("/readyz").await.is_ok_and(|answer| answer.status.as_u16() == 200)
     }
 
-    /// Whether a process has not ended.
+    /// Reports whether a process has not ended.
     pub fn is_running(&self, component: Component) -> bool {
         lock(self.slot(component)).is_running()
     }
@@ -302,7 +302,7 @@ impl ControlPlane {
         lock(self.slot(component)).cpu_seconds()
     }
 
-    /// What the apiserver's own metrics say about the requests it has served since it started.
+    /// The apiserver's own metrics about the requests that it has served since its start.
     pub async fn request_counts(&self) -> Result<RequestCounts> {
         let answer = self.client(User::Admin, Protocol::Http1)?.get("/metrics").await?;
         Ok(RequestCounts::parse(&String::from_utf8_lossy(&answer.body)))
@@ -323,8 +323,8 @@ impl ControlPlane {
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        // The apiserver first: without etcd it would wait for it. Errors: the processes' own drop
-        // kills what is left.
+        // The apiserver ends first: without etcd it would wait for it. On errors, the drop of each
+        // process kills the rest.
         let _ = lock(&self.apiserver).stop();
         let _ = lock(&self.etcd).stop();
     }
@@ -382,7 +382,7 @@ fn start_etcd(version: Version, binary: &Path, folder: &Path, ports: Ports) -> R
     command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
     command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
     command.args(["--initial-cluster", &format!("one={peer}")]);
-    // As kubeadm sets it up: watch caches of idle resources keep up with the store.
+    // As kubeadm configures it: watch caches of idle resources keep up with the store.
     command.args([version.progress_flag(), "5s"]);
     Process::start("etcd", command, &folder.join("etcd.log"))
 }

@@ -12,18 +12,18 @@ use super::client::{Client, Request};
 
 const WRITES_AT_ONCE: usize = 24;
 
-/// How many pods to make and where.
+/// The number and the place of the pods to create.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadData {
-    /// The namespace, made if it is not there.
+    /// The namespace, created if it is missing.
     pub namespace: &'static str,
-    /// How many pods.
+    /// The number of pods.
     pub pods: u32,
-    /// How many values the label `poller` has; each pod carries one.
+    /// The number of values of the label `poller`; each pod carries one.
     pub pollers: u32,
-    /// How many values the label `app` has.
+    /// The number of values of the label `app`.
     pub apps: u32,
-    /// How many nodes they are spread over; none leaves them without one.
+    /// The number of nodes they are spread over; with 0 they have no node.
     pub nodes: u32,
 }
 

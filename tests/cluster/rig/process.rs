@@ -1,7 +1,8 @@
 //! One child process with its log: started, signalled, measured, and never left behind.
 //!
 //! Dropping a [`Process`] ends it with SIGTERM, then SIGKILL. The child's standard input is a pipe
-//! held here, so that a program that ends with its standard input also ends when this one crashes.
+//! held here. A program that ends with its standard input therefore also ends when this one
+//! crashes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// How long a process may take to end after SIGTERM before it is killed.
+/// The time a process may take to end after SIGTERM before it is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);
 /// Linux counts process time in hundredths of a second on every platform we run on.
@@ -67,7 +68,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Whether the process has not ended yet.
+    /// Reports whether the process has not ended yet.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -82,7 +83,7 @@ impl Process {
         Ok(())
     }
 
-    /// Ends the process with SIGTERM and says how it ended; kills it when it takes too long.
+    /// Ends the process with SIGTERM and returns its end; kills it when it takes too long.
     #[expect(clippy::disallowed_methods, reason = "also called from drop, where nothing can await")]
     pub fn stop(&mut self) -> Result<Stopped> {
         if let Some(status) = self.child.try_wait()? {
@@ -112,7 +113,8 @@ impl Process {
     /// Processor time used so far, user and system.
     pub fn cpu_seconds(&self) -> Result<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
-        // The second field is the name in parentheses and may hold spaces: count from behind it.
+        // The second field is the name in parentheses and may hold spaces. Fields are counted after
+        // it.
         let after = stat.rsplit(')').next().unwrap_or_default();
         let fields: Vec<&str> = after.split_whitespace().collect();
         let ticks = |index: usize| fields.get(index).and_then(|text| text.parse::<f64>().ok());
@@ -143,14 +145,14 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if self.stop().is_err() {
-            // Nothing more can be done in a destructor; the kill is best effort.
+            // A destructor can do nothing more. The kill is best effort.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
     }
 }
 
-/// How a process ended when it was asked to.
+/// The end of a process that was asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     /// It had ended before, with this code.

@@ -1,6 +1,6 @@
 //! The `listless` binary in front of a control plane, started as a user would start it.
 //!
-//! Ready means: the kubeconfig it was asked to write is there and its server answers.
+//! Ready means: the requested kubeconfig exists and its server answers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_listless");
 
 impl ProxyProcess {
     /// Starts `listless local` for the first context of a kubeconfig; `config` is the YAML of its
-    /// configuration file, if it is to have one.
+    /// configuration file, if it has one.
     pub async fn start(kubeconfig: &Path, config: Option<&str>) -> Result<Self> {
         Self::start_program(PROGRAM.as_ref(), "local", kubeconfig, config).await
     }
@@ -75,7 +75,7 @@ impl ProxyProcess {
     }
 
     /// Starts `listless sidecar` for a service account's directory; its copy and its authority are
-    /// put beside each other in a folder.
+    /// side by side in a folder.
     pub async fn sidecar(apiserver: &Server, account: &Path, pod: &Path) -> Result<Self> {
         let folder = TempDir::with_prefix("listless-")?;
         let (host, port) = apiserver.authority().rsplit_once(':').context("no port")?;
@@ -91,7 +91,7 @@ impl ProxyProcess {
         loop {
             poll.tick().await;
             let log = process.log_tail(40);
-            // The supervisor listens before its worker says where operators look.
+            // The supervisor listens before its worker logs the operators' address.
             if let (Some((_, rest)), Ok(admin)) =
                 (log.split_once(" at https://"), admin_address(&process.log_tail(usize::MAX)))
             {
@@ -107,7 +107,7 @@ impl ProxyProcess {
         }
     }
 
-    /// Where it listens.
+    /// The address where it listens.
     pub fn server(&self) -> &Server {
         &self.server
     }
@@ -127,7 +127,7 @@ impl ProxyProcess {
         Client::new(&self.server, self.token(), protocol)
     }
 
-    /// Where it serves metrics.
+    /// The address where it serves metrics.
     pub fn admin_address(&self) -> &str {
         &self.admin
     }
@@ -137,15 +137,15 @@ impl ProxyProcess {
         Ok(RequestCounts::parse(&self.metrics_text().await?))
     }
 
-    /// The same as they are exported.
+    /// The same in the exported form.
     pub async fn metrics_text(&self) -> Result<String> {
         self.admin("/metrics").await
     }
 
-    /// What its administration answers.
+    /// The response of its admin address.
     pub async fn admin(&self, target: &str) -> Result<String> {
         let mut stream = TcpStream::connect(&self.admin).await?;
-        // 1.0: the answer is not chunked and ends with the connection.
+        // HTTP 1.0: the response is not chunked and ends with the connection.
         let request = format!("GET {target} HTTP/1.0\r\nHost: {}\r\n\r\n", self.admin);
         stream.write_all(request.as_bytes()).await?;
         let mut text = String::new();
@@ -185,7 +185,7 @@ async fn ready(process: &mut Process, written: &Path) -> Result<(Server, Option<
     }
 }
 
-/// The port was chosen by the system and is told in the log only.
+/// The system chose the port; only the log contains it.
 fn admin_address(log: &str) -> Result<String> {
     let (_, rest) = log.split_once("--admin: http://").context("no admin address in the log")?;
     Ok(rest.split_whitespace().next().unwrap_or_default().to_owned())

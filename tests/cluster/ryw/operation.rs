@@ -1,4 +1,4 @@
-//! The kinds of writes, and what each leaves to be read.
+//! The kinds of writes, and the state that reads must show after each.
 
 /// A kind of write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,18 +31,18 @@ pub enum Operation {
     Eviction,
 }
 
-/// What reads must show after a write.
+/// The state that reads must show after a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// The object, with this value, at this version where the answer told it.
+    /// The object, with this value, at this version where the response contained it.
     Present {
         /// The object's name.
         name: String,
         /// The value written.
         value: String,
-        /// The version the write was answered with.
+        /// The version in the response to the write.
         version: Option<u64>,
-        /// Whether the loop's selector still selects it.
+        /// `true` if the loop's selector still selects it.
         selected: bool,
     },
     /// No such object.
@@ -72,7 +72,7 @@ impl Operation {
         Self::Eviction,
     ];
 
-    /// The collection this kind is tried on.
+    /// The collection for this kind.
     pub fn collection(self) -> String {
         let namespace = super::NAMESPACE;
         match self {

@@ -1,4 +1,4 @@
-//! The objects one loop writes, how it writes them, and how it reads them back.
+//! The objects of one loop, its writes to them, and its reads of them.
 
 use anyhow::{Context, Result};
 use http::Method;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::operation::{Expected, Operation};
 use crate::rig::client::{Answer, Client, Request};
 
-/// Encodings a write may be answered in: what a proxy learns from a write must come out of each.
+/// The encodings of a write's response; a proxy must learn from each.
 const ANSWERS: [&str; 4] = [
     "application/json",
     "application/vnd.kubernetes.protobuf,application/json",
@@ -21,10 +21,10 @@ const FINALIZER: &str = "example.com/stay";
 pub(super) struct Subject {
     client: Client,
     pub(super) operation: Operation,
-    /// Tells loops of the same kind apart.
+    /// Distinguishes loops of the same kind.
     index: usize,
     made: bool,
-    /// What was created last, to be removed before the next.
+    /// The object that was created last, to be removed before the next.
     last: Option<String>,
 }
 
@@ -43,7 +43,7 @@ impl Subject {
         all
     }
 
-    /// Writes once and says what reads must show from then on.
+    /// Writes once and returns the state that reads must show from then on.
     pub(super) async fn write(&mut self, number: u32) -> Result<Expected> {
         match self.operation {
             Operation::Create | Operation::CreateWithGeneratedName => self.create(number).await,
@@ -54,7 +54,7 @@ impl Subject {
         }
     }
 
-    /// A LIST by selector, then a GET; each answer with what is wrong with it.
+    /// A LIST by selector, then a GET; each response with its errors.
     pub(super) async fn read(&self, expected: &Expected) -> Result<Vec<(Answer, Option<String>)>> {
         let target = format!("{}?labelSelector={}", self.collection(), self.selector());
         let list = self.client.get(&target).await?;
@@ -71,7 +71,7 @@ impl Subject {
         let name = format!("churn-{}", operation.label());
         let mut object = object(operation, &name, &number.to_string());
         if operation == Operation::DeleteCollection {
-            // Not to be deleted by the loop that deletes by label.
+            // The loop that deletes by label must not delete it.
             object["metadata"]["labels"] = json!({"operation": "none"});
         }
         let path = format!("{}/{name}", operation.collection());
@@ -112,7 +112,7 @@ impl Subject {
     }
 
     async fn create(&mut self, number: u32) -> Result<Expected> {
-        // The one before goes, so that lists stay short.
+        // The previous object is removed, so that lists stay short.
         if let Some(last) = self.last.take() {
             self.client
                 .send(Request::new(Method::DELETE, &self.path(&last)))
@@ -124,7 +124,7 @@ impl Subject {
         if self.operation == Operation::CreateWithGeneratedName {
             object["metadata"]["generateName"] = json!(format!("{}-", self.name(number)));
             object["metadata"].as_object_mut().context("metadata")?.remove("name");
-            // The name is in the answer alone: ask for one the loop can read.
+            // Only the response contains the name. It must be an encoding that the loop can read.
             accepted = 0;
         }
         let answer = self.make(&object, accepted).await?;
@@ -259,7 +259,7 @@ fn present(name: &str, value: &str, answer: &Answer, selected: bool) -> Expected
     Expected::Present { name: name.to_owned(), value: value.to_owned(), version, selected }
 }
 
-/// What a write's answer says, where it is in JSON.
+/// The content of a write's response, where it is in JSON.
 fn version_and_name(answer: &Answer) -> Option<(u64, String)> {
     let metadata = &answer.json().ok()?["metadata"];
     let version = metadata["resourceVersion"].as_str()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Watches from every start on both servers: what is sent before anything changes, and how it ends.
+//! Watches from every start on both servers: the events before any change, and the end.
 
 use http_body_util::BodyExt;
 
@@ -11,7 +11,8 @@ use crate::rig::control_plane::Version;
 /// Every stream ends by itself after this; too short for a bookmark between.
 const SECOND: &str = "watch=true&timeoutSeconds=1";
 
-/// How often a start is tried: on a busy machine a bookmark may be due before a stream ends.
+/// The number of attempts for a start: on a busy machine a bookmark may be due before a stream
+/// ends.
 const ATTEMPTS: usize = 3;
 
 const COLLECTIONS: [&str; 4] = [
@@ -33,7 +34,7 @@ const STARTS: &[&str] = &[
     "sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
     "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
     "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion={v}&allowWatchBookmarks=1",
-    // Waited for longer than a second.
+    // The wait is longer than a second.
     "timeoutSeconds=9&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=999999999",
     "sendInitialEvents=false&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
     "sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion={v}",
@@ -90,7 +91,7 @@ async fn difference(real: &Client, simulated: &Client, target: &str) -> Option<S
     (expected != given).then(told)
 }
 
-/// The status and every line of a stream, without what is each server's own.
+/// The status and every line of a stream, without the parts that are each server's own.
 async fn stream(client: &Client, target: &str) -> Vec<String> {
     let answer = client.open(Request::get(target)).await.expect("an answer");
     let mut lines = vec![answer.status().to_string()];

@@ -1,7 +1,7 @@
-//! The same writes to both servers: answers, and the events of a watch, must be alike.
+//! The same writes to both servers: responses, and the events of a watch, must be alike.
 //!
-//! Uids, times and field owners are each server's own and are left out; versions are compared by
-//! the order in which they first appear, so that a write that should keep a version is seen.
+//! Uids, times and field owners are each server's own and are left out. Versions are compared by
+//! the order in which they first appear, so that a write that should keep a version is detected.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -23,11 +23,11 @@ const JSON_PATCH: &str = "application/json-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON: &str = "application/json";
 
-/// How long an event may take; silence after the last one is not waited for.
+/// The limit on the delay of an event; silence after the last one is not awaited.
 const EVENT_LIMIT: Duration = Duration::from_secs(10);
 
-/// What is written to a collection, one after the other. `{o}` stands for the object's path,
-/// `@last` for the body of the last answer that was an object, `@first` for the first one.
+/// The writes to a collection, one after the other. `{o}` stands for the object's path, `@last` for
+/// the body of the last response that was an object, `@first` for the first one.
 const STEPS: &[(&str, &str, &str, &str)] = &[
     ("POST", "", JSON, r#"{"metadata":{"name":"a","labels":{"l":"1"}},"data":{"k":"v"}}"#),
     ("GET", "{o}", "", ""),
@@ -68,10 +68,10 @@ const STEPS: &[(&str, &str, &str, &str)] = &[
     ("DELETE", "/c", "", ""),
 ];
 
-/// Events of the steps above: what is stored changes so often.
+/// Events of the steps above: the stored object changes this many times.
 const EVENTS: usize = 15;
 
-/// One server, and what its answers said so far.
+/// One server, and the content of its responses so far.
 struct Writer {
     client: Client,
     collection: String,
@@ -149,7 +149,7 @@ impl Writer {
         self.client.open(Request::get(&target)).await.expect("a watch").into_body()
     }
 
-    /// Takes one step and tells what came of it.
+    /// Takes one step and returns its result.
     async fn step(&mut self, step: &(&str, &str, &str, &str)) -> Result<String> {
         let (method, path, content_type, body) = *step;
         let path = path.replace("{o}", "/a");
@@ -186,8 +186,8 @@ impl Writer {
         }
     }
 
-    /// A body as the collection's kind has it: custom objects must name their kind, and keep in
-    /// `spec` what their schema does not know.
+    /// A body as the collection's kind has it: custom objects must name their kind, and keep fields
+    /// outside their schema in `spec`.
     fn in_kind(&self, body: &str) -> String {
         if !self.collection.contains("widgets") {
             return body.to_owned();
@@ -208,7 +208,7 @@ impl Writer {
 // === impl Names ===
 
 impl Names {
-    /// A body without what is each server's own.
+    /// A body without the parts that are each server's own.
     pub(super) fn reduced(&mut self, body: &[u8]) -> String {
         let Ok(mut json) = Json::parse(body) else {
             return String::from_utf8_lossy(body).into_owned();

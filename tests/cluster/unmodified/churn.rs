@@ -1,7 +1,7 @@
-//! Pods and config maps that come, change, move in and out of a selector, and go.
+//! Pods and config maps that are created, changed, moved in and out of a selector, and deleted.
 //!
-//! The order is the same in every run. All writes go straight to the apiserver, one after another;
-//! the last one makes the object `marker`, so that who knows it knows everything before it.
+//! The order is the same in every run. All writes go directly to the apiserver, one after another.
+//! The last one creates the object `marker`: a client that has it has everything before it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::rig::client::{Client, Request};
 /// Writes before, between and after the faults.
 const WRITES_PER_PART: u32 = 120;
 const PERIOD: Duration = Duration::from_millis(40);
-/// So many objects of a kind are there before any deletion.
+/// The number of objects of a kind before any deletion.
 const FEW: usize = 8;
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 const RESOURCES: [&str; 2] = ["pods", "configmaps"];
@@ -47,7 +47,7 @@ impl<'a> Churn<'a> {
         Ok(churn)
     }
 
-    /// Writes, with the faults in between; says how many writes there were.
+    /// Writes, with the faults in between; returns the number of writes.
     pub async fn run(&mut self, faults: &[Fault]) -> Result<u32> {
         self.part().await?;
         for fault in faults {

@@ -1,7 +1,7 @@
-//! The client programs: how each is built and started.
+//! The client programs: the build and the start of each.
 //!
-//! What a recipe fetches is pinned beside its source and kept under `target/`. A tool that is absent
-//! is told, and fails the test where that is required.
+//! The downloads of a recipe are pinned beside its source and kept under `target/`. A missing tool
+//! is printed, and fails the test where it is required.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -115,7 +115,7 @@ pub fn node() -> Option<Follower> {
     Some(Follower::Program(Program { name, command, environment: Vec::new() }))
 }
 
-/// What Maven makes of a folder of `clients/`.
+/// The result of Maven for a folder of `clients/`.
 fn maven(source: &str, name: &str, version: &str) -> Option<PathBuf> {
     built(&Recipe {
         name,

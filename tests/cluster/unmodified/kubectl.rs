@@ -1,7 +1,7 @@
-//! kubectl, straight and through Listless: what it prints and how it exits, command by command.
+//! kubectl, directly and through Listless: its output and its exit code, command by command.
 //!
-//! Both sides work in namespaces of their own and do the same; only what no two objects share is
-//! left out of the comparison: uids, versions, times and addresses.
+//! Both sides work in namespaces of their own and do the same. The comparison leaves out only the
+//! parts that no two objects share: uids, versions, times and addresses.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -18,11 +18,12 @@ use super::plain::plain;
 use super::stage::{Fault, Scene};
 use crate::rig::client::Request;
 
-/// No command of the script takes longer.
+/// The time limit of every command of the script.
 const LIMIT: Duration = Duration::from_secs(60);
-/// A pod whose coming ends a churn: a watch shows it after all that was before.
+/// A pod whose creation ends a churn: a watch shows it after all earlier events.
 const MARKER: &str = "marker";
-/// So that a command waits when the change comes; what it prints is the same if it does not.
+/// The pause before a change, so that a command is waiting for it; its output is the same if it is
+/// not.
 const PAUSE: Duration = Duration::from_millis(800);
 
 /// One of the two sides.
@@ -32,11 +33,11 @@ pub struct Side<'a> {
     program: &'a Path,
     namespace: &'static str,
     kubeconfig: PathBuf,
-    /// Where it keeps what it discovered, and the manifests.
+    /// The folder of its discovery cache and the manifests.
     home: PathBuf,
 }
 
-/// What happens while a command runs.
+/// The changes while a command runs.
 #[derive(Clone, Copy, Debug)]
 enum Meanwhile {
     Nothing,
@@ -44,22 +45,23 @@ enum Meanwhile {
     Ready,
     /// Pod `two` is deleted.
     Deleted,
-    /// The deployment's pods are there.
+    /// The deployment's pods exist.
     RolledOut,
-    /// Pods come, change and go once it shows the first; when it shows the last it is ended.
+    /// Pods are created, changed and deleted once it shows the first; when it shows the last it is
+    /// ended.
     Churn,
 }
 
-/// A command and what it did.
+/// A command and its result.
 #[derive(Debug)]
 pub struct Said {
     /// The arguments.
     pub command: &'static str,
-    /// How it exited, and what it wrote to both outputs, without what may differ.
+    /// The exit code and both outputs, without the parts that may differ.
     pub outcome: String,
 }
 
-/// What the script runs; `MANIFEST` and `CHANGED` are files.
+/// The commands of the script; `MANIFEST` and `CHANGED` are files.
 const SCRIPT: &[(&str, Meanwhile)] = &[
     ("version", Meanwhile::Nothing),
     ("api-resources --sort-by=name", Meanwhile::Nothing),
@@ -91,8 +93,8 @@ const SCRIPT: &[(&str, Meanwhile)] = &[
     ("describe configmap settings", Meanwhile::Nothing),
     ("get pods -w -o name", Meanwhile::Churn),
     ("get pods -w -o json -l app=web", Meanwhile::Churn),
-    // Tables are forwarded, and a forwarded watch that is cut ends with a reset, which kubectl prints
-    // as a row `Failure`; straight it ends without a word. So nothing is cut here.
+    // Tables are forwarded. A forwarded watch that is cut ends with a reset, which kubectl prints
+    // as a row `Failure`. The direct one ends without output. Nothing is therefore cut here.
     ("get pods -w", Meanwhile::Churn),
     ("wait --for=condition=Ready pod/one --timeout=30s", Meanwhile::Ready),
     ("wait --for=condition=Ready pod/one --timeout=30s", Meanwhile::Nothing),
@@ -124,8 +126,8 @@ const SCRIPT: &[(&str, Meanwhile)] = &[
 // === impl Side ===
 
 impl<'a> Side<'a> {
-    /// Prepares a home with the manifests; the namespace exists. The straight side takes the relay
-    /// too, so that both can be cut off.
+    /// Prepares a home with the manifests; the namespace exists. The direct side also uses the
+    /// relay, so that both can be cut off.
     pub fn new(
         scene: &'a Scene<'a>,
         program: &'a Path,
@@ -239,7 +241,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Publishes what a command prints, as it comes, until it ends.
+/// Publishes the output of a command as it comes, until it ends.
 async fn read(mut out: ChildStdout, printing: watch::Sender<String>) -> Result<()> {
     let mut printed = Vec::new();
     while out.read_buf(&mut printed).await? > 0 {
@@ -250,7 +252,7 @@ async fn read(mut out: ChildStdout, printing: watch::Sender<String>) -> Result<(
 
 /// Waits until a command has printed this, or has ended.
 async fn shown(printed: &watch::Receiver<String>, text: &str) {
-    // Whether it did is for the comparison to tell.
+    // The comparison finds out which.
     let mut printed = printed.clone();
     let _ended = printed.wait_for(|printed| printed.contains(text)).await;
 }

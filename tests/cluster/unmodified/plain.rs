@@ -1,6 +1,7 @@
-//! Output without what no two objects share: uids, versions, times, ages, addresses, widths.
+//! Output without the parts that no two objects share: uids, versions, times, ages, addresses,
+//! widths.
 
-/// Replaces what may differ by its name, and runs of blanks by one.
+/// Replaces the parts that may differ by their name, and runs of blanks by one.
 pub fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut before = String::new();

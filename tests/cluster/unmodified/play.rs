@@ -1,4 +1,4 @@
-//! One program followed through one churn, straight and through Listless, and the verdict.
+//! One program through one churn, directly and through Listless, and the verdict.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,20 +15,20 @@ use crate::rig::control_plane::{RequestCounts, Version};
 const STEADY: Duration = Duration::from_millis(400);
 const RESOURCES: [&str; 2] = ["pods", "configmaps"];
 
-/// What a program is put through.
+/// The test of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Play {
     /// The control plane.
     pub version: Version,
     /// A namespace of its own.
     pub namespace: &'static str,
-    /// What goes wrong, one after the other.
+    /// The faults, one after the other.
     pub faults: &'static [Fault],
-    /// Whether the program lists and watches again and again of its own accord.
+    /// `true` if the program lists and watches again and again by itself.
     pub relists: bool,
 }
 
-/// Both findings and what was counted beside them.
+/// Both results and the counts beside them.
 #[derive(Debug)]
 struct Outcome {
     writes: u32,
@@ -40,28 +40,28 @@ struct Outcome {
     upstream: [u64; 3],
 }
 
-/// What Listless did for the program.
+/// The work of Listless for the program.
 #[derive(Clone, Debug)]
 pub struct Served {
     /// Watches from memory when the program was ready.
     watches_open: u64,
-    /// Why watches from memory ended, and how many.
+    /// The reasons for which watches from memory ended, with their number.
     watches_ended: BTreeMap<String, f64>,
-    /// Why watches were forwarded, and how many.
+    /// The reasons for which watches were forwarded, with their number.
     watches_forwarded: BTreeMap<String, f64>,
-    /// Lists and gets since it was ready: who answered.
+    /// Lists and gets since it was ready, by their source.
     reads_from_memory: u64,
     reads_forwarded: u64,
     /// Lists since it was ready.
     relists: u64,
-    /// Lists Listless itself asked of the apiserver again.
+    /// Repeated lists that Listless itself requested from the apiserver.
     own_relists: u64,
 }
 
 // === impl Play ===
 
 impl Play {
-    /// Runs it all, prints one line, and fails with everything that is wrong.
+    /// Runs it all, prints one line, and fails with all errors.
     pub async fn perform(self, follower: &Follower) {
         let Some(stage) = Stage::take(self.version).await else { return };
         let scene = stage.scene(self.namespace).await.expect("a scene");
@@ -79,7 +79,7 @@ impl Play {
         };
         let before = scene.upstream_watches().await?;
         let through = start(scene.proxy.kubeconfig(), "through").await?;
-        // Some say that they follow when they have listed.
+        // Some report that they follow as soon as they have listed.
         settled(async || Ok(scene.proxy.metrics().await?.sum("listless_watchers", &[]))).await?;
         let with_one = scene.upstream_watches().await?;
         let kubeconfig = scene.plane.kubeconfig(crate::rig::control_plane::User::Admin)?;
@@ -101,8 +101,8 @@ impl Play {
         Ok(Outcome { writes, truth, through, straight, served, upstream })
     }
 
-    /// A new apiserver remembers no events, and tells some of its clients so; who then lists again
-    /// has lost what it remembered for others.
+    /// A new apiserver remembers no events, and some of its clients get an error. A client that
+    /// then lists again has lost the earlier state of other objects.
     fn restarts(self) -> bool {
         self.faults.contains(&Fault::Restart)
     }
@@ -220,7 +220,7 @@ async fn settled(read: impl AsyncFn() -> Result<f64>) -> Result<f64> {
     }
 }
 
-/// What the apiserver holds, straight from it.
+/// The objects that the apiserver holds, read directly.
 async fn listed(scene: &Scene<'_>, path: &str) -> Result<BTreeMap<String, String>> {
     let list = scene.straight.get(path).await?.successful()?.json()?;
     let items = list["items"].as_array().context("no items")?;
@@ -242,7 +242,7 @@ fn differences<'a>(
         .map(|name| format!("{name} is {:?}, held as {:?}", truth.get(name), held.get(name)))
 }
 
-/// An error without what differs each time it occurs: ports, versions, times.
+/// An error without the parts that differ each time: ports, versions, times.
 fn plain(error: &str) -> String {
     error.chars().filter(|character| !character.is_ascii_digit()).collect()
 }

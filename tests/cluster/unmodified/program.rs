@@ -1,8 +1,9 @@
-//! Client programs that follow objects until they are told to settle.
+//! Client programs that follow objects until they receive `settle`.
 //!
-//! Each is an unmodified library, in its own language, configured from KUBECONFIG alone and given a
-//! namespace and its own name. It prints `{"ready": true}` once it follows; told `settle` on its
-//! standard input, it waits until all its copies hold the object `marker` and prints what they hold.
+//! Each is an unmodified library, in its own language, configured from KUBECONFIG alone, with a
+//! namespace and its own name. It prints `{"ready": true}` once it follows. After the line `settle`
+//! on its standard input, it waits until all its copies hold the object `marker` and prints the
+//! copies.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use super::reflectors::Reflectors;
 /// A cold start of a JVM on a busy machine, and the programs' own limit of 40 s for settling.
 const LINE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Who follows.
+/// The kind of follower.
 #[derive(Clone, Debug)]
 pub enum Follower {
     /// A program of its own.
@@ -28,7 +29,7 @@ pub enum Follower {
     KubeRs,
 }
 
-/// Somebody who follows.
+/// A running follower.
 pub enum Following {
     /// A program.
     Program(Box<Running>),
@@ -36,10 +37,10 @@ pub enum Following {
     Reflectors(Reflectors),
 }
 
-/// How to start a program.
+/// The start command of a program.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub name: &'static str,
     /// The command and its first arguments.
     pub command: Vec<String>,
@@ -57,21 +58,21 @@ pub struct Running {
     log: PathBuf,
 }
 
-/// What a program found.
+/// The result of a program.
 #[derive(Debug, serde::Deserialize)]
 pub struct Finding {
     /// The resourceVersion of each object in each of its copies, by name.
     pub caches: BTreeMap<String, BTreeMap<String, String>>,
-    /// How often what happened.
+    /// The number of each kind of event.
     pub counts: BTreeMap<String, u64>,
-    /// What went wrong in its eyes.
+    /// The errors that it reported.
     pub errors: Vec<String>,
 }
 
 // === impl Follower ===
 
 impl Follower {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Program(program) => program.name,
@@ -102,7 +103,7 @@ impl Follower {
 // === impl Following ===
 
 impl Following {
-    /// Lets it catch up, and reads what it found.
+    /// Lets it catch up, and reads its result.
     pub async fn settle(self) -> Result<Finding> {
         match self {
             Self::Program(running) => running.settle().await,
@@ -127,7 +128,7 @@ impl Program {
         let log = folder.join(format!("{}.log", name.replace(' ', "-")));
         let mut command = Command::new(first);
         command.args(rest).args([namespace, instance]).env("KUBECONFIG", kubeconfig);
-        // Nothing of the machine's own set-up may point the program elsewhere.
+        // No setting of the machine may direct the program elsewhere.
         command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBERNETES_MASTER");
         command.envs(self.environment.iter().map(|(key, value)| (key, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(std::fs::File::create(&log)?);
@@ -149,19 +150,19 @@ impl Running {
         self.input.write_all(b"settle\n").await?;
         let line = self.line().await?;
         let finding = serde_json::from_value(line).context(self.name.clone())?;
-        // Its result is out; what it does at its end is not looked at.
+        // Its result is known. Its exit code does not matter.
         let _ = self.child.start_kill();
         Ok(finding)
     }
 
-    /// The last lines it complained with.
+    /// The last lines of its error output.
     fn log(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    /// The next line of JSON; others, which libraries print of themselves, are passed over.
+    /// The next line of JSON; other lines, which libraries print themselves, are skipped.
     async fn line(&mut self) -> Result<Value> {
         let next = async {
             while let Some(line) = self.lines.next_line().await? {

@@ -1,4 +1,4 @@
-//! kube-rs' reflectors, in this process: every way its watchers have of listing first.
+//! kube-rs' reflectors, in this process: every first list that its watchers support.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -32,7 +32,7 @@ pub struct Reflectors {
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// Reads what a reflector holds.
+/// Reads the content of a reflector.
 type Copy = Box<dyn Fn() -> BTreeMap<String, String> + Send>;
 
 #[derive(Debug, Default)]
@@ -83,7 +83,7 @@ impl Reflectors {
         Ok(())
     }
 
-    /// Lets them catch up, and tells what they found.
+    /// Lets them catch up, and returns their result.
     pub async fn settle(self) -> Finding {
         let all_hold = || self.copies.values().all(|copy| copy().contains_key("marker"));
         let settled = async {
@@ -91,7 +91,7 @@ impl Reflectors {
                 tokio::time::sleep(POLL).await;
             }
         };
-        // Who has not settled by then shows it by what it holds.
+        // The content of a reflector shows that it has not settled.
         let _ = tokio::time::timeout(SETTLE_LIMIT, settled).await;
         let held = self.copies.iter().map(|(name, copy)| ((*name).to_owned(), copy()));
         let caches = held.collect();

@@ -1,4 +1,4 @@
-//! A control plane of this suite's own, whose apiserver may be ended, and namespaces to play in.
+//! A control plane of this suite's own, whose apiserver may be ended, and namespaces for the tests.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 
-/// How long the apiserver is out of Listless's reach.
+/// The duration of a cut between Listless and the apiserver.
 const CUT: Duration = Duration::from_secs(1);
-/// After a cut the reflector may rest longer than memory answers by default.
+/// After a cut the reflector may pause for longer than memory answers by default.
 const CONFIGURATION: &str = "\
 apiVersion: listless.dev/v1alpha1
 kind: ProxyConfiguration
@@ -39,16 +39,16 @@ pub struct Scene<'a> {
     pub plane: &'a ControlPlane,
     /// Listless in front of it.
     pub proxy: ProxyProcess,
-    /// The administrator, straight.
+    /// The administrator, directly at the apiserver.
     pub straight: Client,
-    /// Where everything happens.
+    /// The namespace of the test.
     pub namespace: &'static str,
-    /// The kubeconfig Listless has: to the apiserver through the relay.
+    /// The kubeconfig of Listless: to the apiserver through the relay.
     pub relayed: PathBuf,
     relay: Relay,
 }
 
-/// What happens to the link between Listless and the apiserver while objects change.
+/// A fault of the link between Listless and the apiserver while objects change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Connections end, and for a second none can be made.
@@ -117,7 +117,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Lets a fault happen and waits until it is over.
+    /// Runs a fault and waits until it is over.
     pub async fn suffer(&self, fault: Fault) -> Result<()> {
         match fault {
             Fault::Cut => self.relay.cut(CUT).await,
@@ -130,7 +130,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// How many watches of pods and config maps are open at the apiserver.
+    /// The number of watches of pods and config maps that are open at the apiserver.
     pub async fn upstream_watches(&self) -> Result<u64> {
         let counts = self.plane.request_counts().await?;
         Ok(counts.open("WATCH", "pods") + counts.open("WATCH", "configmaps"))

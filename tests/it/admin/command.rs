@@ -1,4 +1,4 @@
-//! The commands that ask a running Listless: `explain --admin` and `tap`.
+//! The commands that query a running Listless: `explain --admin` and `tap`.
 
 use std::process::Stdio;
 
@@ -17,7 +17,7 @@ fn listless(arguments: &[&str]) -> Command {
     command
 }
 
-/// A tap that listens already.
+/// A tap that already listens.
 async fn tapping(
     proxy: &TestProxy,
     arguments: &[&str],
@@ -31,7 +31,7 @@ async fn tapping(
 }
 
 #[tokio::test]
-async fn explain_asks_a_running_listless_what_it_would_do_now() {
+async fn explain_queries_a_running_listless() {
     let proxy = Setup::default().in_memory();
     proxy.warm(PODS).await;
     let address = proxy.admin_address().await.to_string();
@@ -52,7 +52,7 @@ async fn explain_asks_a_running_listless_what_it_would_do_now() {
 }
 
 #[tokio::test]
-async fn a_command_says_so_when_nothing_listens() {
+async fn a_command_reports_that_nothing_listens() {
     for arguments in [
         &["tap", "--admin", "127.0.0.1:1"][..],
         &["explain", "GET", PODS, "--admin", "http://127.0.0.1:1/"],
@@ -70,7 +70,7 @@ async fn a_command_says_so_when_nothing_listens() {
 
 #[tokio::test]
 #[cfg(unix)]
-async fn the_tap_prints_a_line_for_each_request_and_ends_well_on_ctrl_c() {
+async fn the_tap_prints_a_line_for_each_request_and_exits_with_0_on_ctrl_c() {
     let proxy = Setup::default().in_memory();
     proxy.warm(PODS).await;
     let (mut child, mut lines) = tapping(&proxy, &[]).await;
@@ -88,7 +88,7 @@ async fn the_tap_prints_a_line_for_each_request_and_ends_well_on_ctrl_c() {
 }
 
 #[tokio::test]
-async fn the_tap_prints_json_for_scripts_and_only_what_is_wanted() {
+async fn the_tap_prints_json_and_applies_filters() {
     let proxy = Setup::default().in_memory();
     proxy.warm(PODS).await;
     let (_child, mut lines) = tapping(&proxy, &["-o", "json", "--user-agent", "wanted"]).await;

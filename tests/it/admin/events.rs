@@ -1,4 +1,4 @@
-//! Streams of events: what is in them, what never is, and how many there may be.
+//! Event streams: their content, the data they never contain, and the limit on their number.
 
 use http::Method;
 use listless::{body::Body, tap::LISTENERS_MAX};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{HOSTILE_AGENT, PODS};
 use crate::harness::{LOCAL_TOKEN, Setup, TestClient, Watch, eventually, request};
 
-/// The next event of one of these kinds, as its kind and its data.
+/// Returns the kind and data of the next event of one of these kinds.
 async fn next(stream: &mut Watch, kinds: &[&str]) -> (String, Value) {
     let mut kind = String::new();
     loop {
@@ -73,7 +73,7 @@ async fn a_watch_is_shown_when_it_begins_and_when_it_ends() {
 }
 
 #[tokio::test]
-async fn only_what_the_filters_let_through_is_shown() {
+async fn a_stream_contains_only_requests_that_match_its_filters() {
     let proxy = Setup::default().in_memory();
     proxy.warm(PODS).await;
     let admin = proxy.admin().await;
@@ -91,7 +91,7 @@ async fn only_what_the_filters_let_through_is_shown() {
 }
 
 #[tokio::test]
-async fn the_page_is_told_how_it_stands_and_each_second_but_no_requests() {
+async fn the_page_stream_has_the_status_and_each_second_but_no_requests() {
     let proxy = Setup::default().in_memory();
     let admin = proxy.admin().await;
     let mut stream = follow(&admin, "only=status").await;
@@ -117,7 +117,7 @@ async fn a_new_configuration_is_marked() {
     let proxy = Setup::default().in_memory();
     let admin = proxy.admin().await;
     let mut stream = follow(&admin, "only=status").await;
-    // Where counting begins.
+    // Counting begins here.
     next(&mut stream, &["timeline"]).await;
     proxy.metrics().config_reloaded(listless::metrics::Outcome::Success);
     proxy.metrics().limit_reached(listless::metrics::Limit::Watches);
@@ -151,7 +151,7 @@ async fn streams_are_bounded_and_a_closed_one_makes_room() {
         let asked = request(Method::GET, "/api/v1/events?only=status", Body::empty());
         admin.apart().open(asked).await.status() == 200
     };
-    // The other side notices a closed connection in its own time.
+    // The other side notices a closed connection only after a while.
     for _ in 0..100 {
         if free().await {
             return;
@@ -162,13 +162,13 @@ async fn streams_are_bounded_and_a_closed_one_makes_room() {
 }
 
 #[tokio::test]
-async fn a_reader_that_does_not_read_is_told_what_it_missed() {
+async fn a_slow_reader_gets_the_number_of_missed_events() {
     let proxy = Setup::default().in_memory();
     proxy.warm(PODS).await;
     let admin = proxy.admin().await;
     let mut stream = follow(&admin, "only=requests").await;
     let client = proxy.client().with("user-agent", &"x".repeat(256));
-    // More than queue and socket hold; the stream is not read meanwhile.
+    // This is more than queue and socket hold. The stream is not read meanwhile.
     let lost =
         || proxy.metrics().totals().limits[listless::metrics::Limit::TappedRequests as usize];
     for _ in 0..200_000 {

@@ -1,4 +1,4 @@
-//! Probes are answered whoever else holds or opens connections to their port.
+//! Probes are answered even while others hold or open connections to their port.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -11,10 +11,10 @@ use tokio::{
 use crate::harness::{Setup, pass};
 
 const PROBE: &[u8] = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
-/// As many as the usual limit of file descriptors leaves room for.
+/// The number of connections that the usual limit of file descriptors allows.
 const HELD: usize = 600;
 
-/// Opens connections without end, each of which begins a request; holds the youngest.
+/// Opens connections without end, begins a request on each, and holds the newest.
 async fn flood(address: SocketAddr) {
     let mut held = std::collections::VecDeque::new();
     loop {
@@ -27,7 +27,7 @@ async fn flood(address: SocketAddr) {
     }
 }
 
-/// What a probe is told before its connection is closed.
+/// The response to a probe before its connection is closed.
 async fn probe(address: SocketAddr) -> String {
     let asked = async {
         let mut stream = TcpStream::connect(address).await.expect("a connection");
@@ -40,7 +40,7 @@ async fn probe(address: SocketAddr) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn probes_are_answered_within_a_second_however_many_connections_are_held_or_opened() {
+async fn probes_are_answered_within_a_second_during_a_connection_flood() {
     let proxy = Setup::default().in_memory();
     let address = proxy.address_for(Audience::Probes).await;
     let mut held = Vec::new();
@@ -58,13 +58,13 @@ async fn probes_are_answered_within_a_second_however_many_connections_are_held_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_for_probes_ends_soon_whatever_it_does() {
+async fn a_probe_connection_is_closed_soon() {
     let proxy = Setup::default().in_memory();
     let address = proxy.address_for(Audience::Probes).await;
     let mut slow = TcpStream::connect(address).await.expect("a connection");
     slow.write_all(b"GET /livez HTTP/1.1\r\n").await.expect("written");
     pass(Duration::from_secs(11)).await;
     let mut rest = Vec::new();
-    // Closed, with or without a word, and not left open.
+    // The connection is closed, with or without a response, and not left open.
     let _ = slow.read_to_end(&mut rest).await;
 }

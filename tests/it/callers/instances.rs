@@ -1,9 +1,9 @@
-//! Two gateways behind one name: what a caller who meets both of them can rely on.
+//! Two gateways behind one name: the guarantees for a caller that reaches both of them.
 
 use super::{ANN, BOB, EVE, IN_A, IN_B, PODS, admitted, warm};
 use crate::harness::{Setup, TestProxy, pod, populated, settle};
 
-/// Two gateways in front of one apiserver, both of which hold all pods.
+/// Two gateways in front of one apiserver; both hold all pods.
 async fn both() -> (TestProxy, TestProxy) {
     let simulator = populated();
     let gateway = || admitted(Setup::of(simulator.clone())).in_memory();
@@ -14,7 +14,7 @@ async fn both() -> (TestProxy, TestProxy) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_hold_at_both() {
+async fn rights_apply_at_both_instances() {
     for gateway in <[TestProxy; 2]>::from(both().await) {
         assert!(gateway.bearer(BOB).get(IN_A).await.is_hit());
         for (token, path) in [(BOB, IN_B), (BOB, PODS), (EVE, IN_A)] {
@@ -24,7 +24,7 @@ async fn rights_hold_at_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_who_stays_with_one_reads_its_own_writes() {
+async fn a_caller_that_stays_with_one_instance_reads_its_own_writes() {
     let (one, other) = both().await;
     for (number, gateway) in [&one, &other, &one].into_iter().enumerate() {
         let ann = gateway.bearer(ANN);
@@ -35,9 +35,10 @@ async fn a_caller_who_stays_with_one_reads_its_own_writes() {
     }
 }
 
-/// What [`a_caller_who_stays_with_one_reads_its_own_writes`] promises is not promised across two.
+/// Shows that [`a_caller_that_stays_with_one_instance_reads_its_own_writes`] does not hold across two
+/// gateways.
 #[tokio::test(start_paused = true)]
-async fn what_was_written_through_one_may_be_missing_at_the_other_for_as_long_as_it_lags() {
+async fn a_write_through_one_instance_may_be_missing_at_a_lagging_one() {
     let (one, other) = both().await;
     one.simulator.hold_caches();
     let ann = one.bearer(ANN);
@@ -53,7 +54,7 @@ async fn what_was_written_through_one_may_be_missing_at_the_other_for_as_long_as
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_names_the_version_it_has_is_shown_nothing_older_by_either() {
+async fn a_caller_that_names_its_version_gets_nothing_older_from_either_instance() {
     let (one, other) = both().await;
     one.simulator.hold_caches();
     let created = one.bearer(ANN).create(IN_A, &pod("a", "new", &[], "n1")).await;

@@ -1,5 +1,5 @@
-//! What one caller does is never seen by another who may not see it: not by answers, errors,
-//! the words of `Cache-Status`, or the time something takes.
+//! A caller never learns what another caller does without the right to see it. Responses, errors,
+//! `Cache-Status` and timing reveal nothing.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use super::{ANN, BOB, EVE, IN_A, PODS, WEB, admitted, gateway, warmed};
 use crate::harness::{Setup, group_resource, pass, pod, settle};
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_list_starts_no_replica_however_often_it_is_tried() {
+async fn a_caller_without_list_rights_never_starts_a_replica() {
     let proxy = gateway();
     let eve = proxy.bearer(EVE);
     for path in [PODS, IN_A, WEB].repeat(5) {
         let answer = eve.get(path).await;
         assert_eq!((answer.status, answer.detail()), (403, "not-authorized"), "{path}");
     }
-    // Nor does what was tried count for others.
+    // Denied attempts do not count for other callers either.
     assert_eq!(proxy.bearer(ANN).get(PODS).await.detail(), "not-demanded");
     assert!(proxy.replicas().is_empty());
     assert_eq!(proxy.upstream.count(Verb::Watch, "pods"), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stranger_is_told_the_same_whatever_others_have_read() {
+async fn an_unauthorized_caller_gets_the_same_response_whatever_others_have_read() {
     let told = async |proxy: &crate::harness::TestProxy| {
         let mut told = Vec::new();
         for token in [EVE, "unknown"] {
@@ -44,7 +44,7 @@ async fn a_stranger_is_told_the_same_whatever_others_have_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stranger_waits_for_no_replica_that_is_being_started_for_others() {
+async fn an_unauthorized_caller_does_not_wait_for_the_replica_of_others() {
     let proxy = gateway();
     let slow = Effect::Delay(Duration::from_secs(4));
     let of_replicas = |asked: &Asked| asked.verb == Verb::List && asked.resource == "pods";
@@ -84,7 +84,7 @@ async fn only_reads_with_the_same_token_share_a_request() {
             assert!(answer.text().contains("User \\\"eve\\\""), "{}", answer.text());
         }
     }
-    // Of each caller one at once, and one for all that came meanwhile.
+    // Each caller sends one at once, and one for all that came meanwhile.
     let lists = proxy.upstream.all().into_iter().filter(|seen| seen.asked.verb == Verb::List);
     let mut tokens: Vec<_> = lists.map(|seen| seen.headers["authorization"].clone()).collect();
     tokens.sort();
@@ -93,7 +93,7 @@ async fn only_reads_with_the_same_token_share_a_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_is_never_answered_with_a_shared_answer_its_token_did_not_fetch() {
+async fn a_shared_response_goes_only_to_the_token_that_fetched_it() {
     let proxy = slow();
     let ann = proxy.bearer(ANN);
     let fetching = tokio::spawn(async move { ann.get(PODS).await });
@@ -109,10 +109,10 @@ async fn a_read_is_never_answered_with_a_shared_answer_its_token_did_not_fetch()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_one_caller_wrote_is_waited_for_by_that_caller_only() {
+async fn only_the_writer_waits_for_its_own_write() {
     let proxy = warmed().await;
     proxy.bearer(BOB).get(IN_A).await;
-    // Replicas learn of nothing for now.
+    // From here on, replicas receive no events.
     proxy.simulator.hold_caches();
     let created = proxy.bearer(ANN).create(IN_A, &pod("a", "new", &[], "n1")).await;
     assert_eq!(created.status, 201, "{}", created.summary());
@@ -139,7 +139,7 @@ async fn each_caller_reads_its_own_writes_from_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_appears_nowhere_but_on_its_way_to_the_apiserver() {
+async fn a_token_appears_only_in_requests_to_the_apiserver() {
     let proxy = warmed().await;
     for token in [BOB, EVE, "unknown"] {
         for path in [PODS, IN_A, WEB] {
@@ -158,12 +158,13 @@ fn api_service(server: &Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_aggregated_server_may_filter_by_caller_is_not_shared() {
+async fn responses_of_an_aggregated_server_are_not_shared() {
     let proxy = gateway();
     proxy.simulator.admit(ANN, User::admin("ann"));
     let ann = proxy.bearer(ANN);
     let services = group_resource("apiservices.apiregistration.k8s.io");
-    // Nobody says who serves the group; then another server does; then the apiserver itself.
+    // At first nobody says who serves the group. Then another server does, then the apiserver
+    // itself.
     for server in [None, Some(json!({"name": "s", "namespace": "a"})), Some(Value::Null)] {
         if let Some(server) = &server {
             proxy.simulator.put(&services, api_service(server)).expect("a served resource");
@@ -177,11 +178,11 @@ async fn what_an_aggregated_server_may_filter_by_caller_is_not_shared() {
         }
         assert_eq!(ann.get(WIDGETS).await.is_hit(), own);
         assert_eq!(proxy.replicas().len(), usize::from(own));
-        // And is asked once a minute.
+        // The group is looked up once a minute.
         assert_eq!(proxy.upstream.count(Verb::Get, "apiservices"), 1);
         proxy.upstream.forget();
     }
-    // An answer that fails is no answer.
+    // A failed lookup proves nothing.
     let fails = |asked: &Asked| asked.resource == "apiservices";
     for effect in [Effect::Answer { code: 500, retry_after_secs: None }, Effect::Garbage] {
         pass(Duration::from_secs(61)).await;

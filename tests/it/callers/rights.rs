@@ -1,4 +1,4 @@
-//! Memory answers a caller only what the apiserver, asked with that caller's token, allows.
+//! Memory gives a caller only what the apiserver allows that caller's token.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{ANN, BOB, EVE, IN_A, IN_B, PODS, WEB, gateway, on_pods, warmed};
 use crate::harness::{Identity, TestProxy, group_resource, pass, pod, settle};
 
-/// The answer must be the apiserver's own, and for the reason given.
+/// Checks that the response is the apiserver's own, forwarded for the given reason.
 async fn assert_forwarded(proxy: &TestProxy, token: &str, path: &str, reason: &str) -> u16 {
     let straight = proxy.straight_as(token).get(path).await;
     let answer = proxy.bearer(token).get(path).await;
@@ -21,7 +21,7 @@ async fn assert_forwarded(proxy: &TestProxy, token: &str, path: &str, reason: &s
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_the_apiserver_allows_is_answered_from_the_same_replica() {
+async fn all_authorized_callers_share_one_replica() {
     let proxy = warmed().await;
     for (token, path) in [(ANN, PODS), (ANN, IN_B), (ANN, WEB), (BOB, IN_A), (BOB, WEB)] {
         let (answer, straight) =
@@ -34,7 +34,7 @@ async fn whoever_the_apiserver_allows_is_answered_from_the_same_replica() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_the_apiserver_does_not_allow_gets_its_own_refusal() {
+async fn unauthorized_callers_get_the_apiservers_refusal() {
     let proxy = warmed().await;
     for (token, path) in [(BOB, PODS), (BOB, IN_B), (EVE, PODS), (EVE, IN_A), (EVE, WEB)] {
         assert_eq!(assert_forwarded(&proxy, token, path, "not-authorized").await, 403);
@@ -49,7 +49,7 @@ async fn whoever_the_apiserver_does_not_allow_gets_its_own_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reviews_and_forwards_carry_the_callers_token_and_replicas_our_own() {
+async fn reviews_and_forwards_carry_the_callers_token_and_replicas_use_listless_own() {
     let proxy = gateway();
     let ann = proxy.bearer(ANN);
     for _ in 0..3 {
@@ -109,7 +109,7 @@ async fn revoked_rights_end_answers_from_memory_within_ten_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_ends_ends_answers_from_memory() {
+async fn an_expired_token_ends_answers_from_memory() {
     let proxy = warmed().await;
     assert!(proxy.bearer(BOB).get(IN_A).await.is_hit());
     proxy.simulator.expel(BOB);
@@ -120,7 +120,7 @@ async fn a_token_that_ends_ends_answers_from_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_are_asked_about_once_in_ten_seconds_for_each_caller() {
+async fn rights_are_reviewed_every_ten_seconds_for_each_caller() {
     let proxy = warmed().await;
     pass(Duration::from_secs(11)).await;
     let callers = [proxy.bearer(ANN), proxy.bearer(BOB), proxy.bearer(EVE)];
@@ -136,7 +136,7 @@ async fn rights_are_asked_about_once_in_ten_seconds_for_each_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn concurrent_reads_of_one_caller_share_a_review_and_nobody_elses() {
+async fn concurrent_reads_share_a_review_only_within_one_caller() {
     let proxy = warmed().await;
     let slow = Effect::Delay(Duration::from_millis(500));
     let review = |asked: &Asked| asked.resource == "selfsubjectaccessreviews";
@@ -153,7 +153,7 @@ async fn concurrent_reads_of_one_caller_share_a_review_and_nobody_elses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_asks_to_be_somebody_else_is_forwarded_with_the_own_token_only() {
+async fn impersonation_is_forwarded_with_the_callers_own_token_only() {
     let proxy = warmed().await;
     let ann = proxy.bearer(ANN);
     for (name, value) in [
@@ -204,7 +204,7 @@ async fn ambiguous_credentials_are_forwarded_as_they_came() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_review_that_fails_opens_nothing_and_is_not_remembered() {
+async fn a_failed_review_allows_nothing_and_is_not_cached() {
     let review = |asked: &Asked| asked.resource == "selfsubjectaccessreviews";
     for effect in [
         Effect::Answer { code: 500, retry_after_secs: None },
@@ -214,7 +214,7 @@ async fn a_review_that_fails_opens_nothing_and_is_not_remembered() {
         Effect::Delay(Duration::from_secs(20)),
     ] {
         let proxy = warmed().await;
-        // One for the question before the replica; the forward needs none.
+        // One review is for the check before the replica; the forward needs none.
         proxy.simulator.inject(Fault::next(1, effect, review));
         let bob = proxy.bearer(BOB);
         let answer = bob.get(IN_A).await;
@@ -224,7 +224,7 @@ async fn a_review_that_fails_opens_nothing_and_is_not_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_answered_from_memory_only_for_who_may_watch_and_only_as_long() {
+async fn a_watch_from_memory_requires_watch_rights_and_ends_with_them() {
     let proxy = warmed().await;
     let watch = async |token: &str| {
         let version = proxy.straight().get(IN_A).await.version();
@@ -247,7 +247,7 @@ async fn a_watch_is_answered_from_memory_only_for_who_may_watch_and_only_as_long
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_is_shown_no_event_made_ten_seconds_after_its_rights_ended() {
+async fn a_slow_reader_gets_no_event_from_ten_seconds_after_its_rights_ended() {
     for over_http2 in [false, true] {
         let proxy = warmed().await;
         let put = |number: usize| {
@@ -259,7 +259,7 @@ async fn a_slow_reader_is_shown_no_event_made_ten_seconds_after_its_rights_ended
         let ann = proxy.bearer(ANN);
         let ann = if over_http2 { ann.over_http2() } else { ann };
         let mut watch = ann.watch(&format!("{PODS}?watch=1&resourceVersion={version}")).await;
-        // More than buffers on the way hold.
+        // This is more than the buffers on the way hold.
         for number in 0..300 {
             put(number);
             settle().await;

@@ -1,7 +1,7 @@
 //! The values of the chart: read with their comments, as lines of a page, and as parts of a schema.
 //!
-//! A line scanner for the plain form of `values.yaml`, two blanks a level; a key without a comment is
-//! an error.
+//! A line scanner for the plain form of `values.yaml`, two blanks a level; a key without a comment
+//! is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,9 @@ pub(super) const END: &str = "<!-- values: end -->";
 /// A key of `values.yaml` with the comment above it.
 #[derive(Debug)]
 pub(super) struct Key {
-    /// Such as `image.tag`.
+    /// Its path, for example `image.tag`.
     pub(super) path: String,
-    /// What it means.
+    /// Its meaning.
     pub(super) comment: String,
     /// Its default; none for a section, whose keys follow.
     pub(super) default: Option<Value>,
@@ -77,7 +77,7 @@ pub(super) fn page(keys: &[Key]) -> String {
             }
             continue;
         };
-        // What belongs to no section stands first.
+        // Keys that belong to no section come first.
         let section = key.path.split('.').next();
         let at = sections.iter().position(|(name, _)| section == Some(name.as_str()));
         let (_, text) = &mut sections[at.unwrap_or_default()];
@@ -100,7 +100,7 @@ pub(super) fn schema_with(mut schema: Value, keys: &[Key], configuration: Value)
 
 fn node_mut<'a>(schema: &'a mut Value, path: &str) -> &'a mut Map<String, Value> {
     let schema_path = format!("/properties/{}", path.replace('.', "/properties/"));
-    // What several keys share is a definition, and described there by none of them.
+    // A schema that several keys share is a definition. None of the keys describes it there.
     let shared = "/definitions/serviceAccount/properties/";
     let place = match path.split_once(".serviceAccount.") {
         Some((_, name)) => format!("{shared}{name}"),
@@ -151,7 +151,7 @@ fn rename(node: &mut Value) {
     }
 }
 
-/// Every path the schema names.
+/// Every path that the schema names.
 pub(super) fn schema_paths(schema: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     walk(schema, schema, "", &mut found);

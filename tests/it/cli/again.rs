@@ -1,4 +1,5 @@
-//! `listless sidecar` in a container that starts again in the same pod, before a simulated apiserver.
+//! `listless sidecar` in a container that restarts in the same pod, in front of a simulated
+//! apiserver.
 
 use std::{
     fs,
@@ -23,10 +24,10 @@ use super::{
 };
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/shop/configmaps";
-/// An answer is a good deal shorter.
+/// A size limit; a response is much shorter.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// Starts a container of the pod, and tells where it serves.
+/// Starts a container of the pod, and returns the address where it serves.
 fn start(cluster: &Cluster, pod: &Path) -> (Child, String) {
     let mut command = Command::new(LISTLESS);
     command.args(["--log", "warn", "sidecar", "--listen", "127.0.0.1:0"]);
@@ -44,7 +45,7 @@ fn start(cluster: &Cluster, pod: &Path) -> (Child, String) {
     (child, server)
 }
 
-/// What reaches the apiserver of a list that names no version.
+/// The form in which a list without a version reaches the apiserver.
 fn asked_upstream(cluster: &Cluster, pod: &Path) -> String {
     let (mut child, server) = start(cluster, pod);
     let bundle = fs::read_to_string(pod.join("mirror/ca.crt")).expect("a bundle");
@@ -70,7 +71,7 @@ fn asked_upstream(cluster: &Cluster, pod: &Path) -> String {
 }
 
 #[test]
-fn a_container_that_starts_again_asks_consistently_and_the_pods_first_need_not() {
+fn a_restarted_container_reads_consistently_and_the_first_need_not() {
     let cluster = Cluster::start();
     cluster.put("configmaps", json!({"metadata": {"namespace": "shop", "name": "one"}}));
     let pod = tempfile::tempdir().expect("a pod");
@@ -85,7 +86,7 @@ fn a_container_that_starts_again_asks_consistently_and_the_pods_first_need_not()
     assert_eq!(first, format!("{CONFIG_MAPS}?resourceVersion=0"), "nobody has seen anything");
     let again = asked_upstream(&cluster, pod.path());
     assert_eq!(again, CONFIG_MAPS, "somebody may have");
-    // Either of the two tells: the copy alone, and the authority alone.
+    // Either of the two is proof alone: the copy, and the authority.
     fs::remove_dir_all(pod.path().join("state")).expect("removed");
     assert_eq!(asked_upstream(&cluster, pod.path()), CONFIG_MAPS);
     fs::remove_dir_all(pod.path().join("mirror")).expect("removed");

@@ -24,7 +24,7 @@ pub(super) struct Cluster {
     pub(super) runtime: tokio::runtime::Runtime,
 }
 
-/// What `listless check -o json` said, and how it ended.
+/// The output of `listless check -o json`, and its exit code.
 struct Checked {
     code: Option<i32>,
     report: Value,
@@ -42,7 +42,7 @@ impl Cluster {
         let group = "admissionregistration.k8s.io";
         let kind = ResourceType::typed(group, &["v1"], webhooks, "MutatingWebhookConfiguration");
         simulator.register(kind.cluster_scoped());
-        // The simulator answers reviews of the caller, but has no discovery of them.
+        // The simulator answers reviews of the caller, but has no discovery documents for them.
         let group = "authorization.k8s.io";
         let kind = ResourceType::typed(group, &["v1"], "simulated", "Simulated");
         simulator.register(kind);
@@ -96,7 +96,7 @@ impl Cluster {
         Checked { code: output.status.code(), report }
     }
 
-    /// A webhook that leads to an address where nobody listens, trusted by this bundle.
+    /// A webhook with this CA bundle that leads to an address where nothing listens.
     fn put_webhook(&self, bundle: &str) {
         use base64::{Engine, engine::general_purpose::STANDARD};
         let service = json!({"namespace": "system", "name": "injector", "path": "/inject"});
@@ -109,7 +109,7 @@ impl Cluster {
         );
     }
 
-    /// What the chart installs, with so many replicas ready.
+    /// The objects that the chart installs, with this many ready replicas.
     fn put_injector(&self, ready: u64) {
         let labels = json!({"app": "injector"});
         self.put(
@@ -131,7 +131,7 @@ impl Cluster {
         );
     }
 
-    /// A pod that an injector of this version injected, and how its sidecar fares.
+    /// A pod injected by an injector of this version, and the state of its sidecar.
     fn put_injected(&self, name: &str, version: &str, state: &Value) {
         let status = json!({"version": version, "rev": "", "mode": "enforce", "port": 1,
             "containers": [], "mirrors": {}});
@@ -166,7 +166,7 @@ impl Checked {
 }
 
 #[test]
-fn a_cluster_with_nothing_of_listless_passes_and_says_what_is_not_there() {
+fn a_cluster_without_listless_passes_and_lists_the_missing_parts() {
     let cluster = Cluster::start();
     cluster.put(
         "nodes",
@@ -189,7 +189,7 @@ fn a_cluster_with_nothing_of_listless_passes_and_says_what_is_not_there() {
 }
 
 #[test]
-fn what_the_user_may_not_see_is_skipped_and_never_passed() {
+fn checks_without_the_users_rights_are_skipped_and_never_passed() {
     let cluster = Cluster::start();
     let checked = cluster.check(NOBODY, &["--resource", "pods", "--resource", "deployments.apps"]);
     assert_eq!(checked.code, Some(0), "{}", checked.report);
@@ -201,7 +201,7 @@ fn what_the_user_may_not_see_is_skipped_and_never_passed() {
 }
 
 #[test]
-fn each_thing_that_is_wrong_fails_its_own_check_and_the_command() {
+fn each_fault_fails_its_own_check_and_the_command() {
     let cluster = Cluster::start();
     let labels = json!({"listless.dev/injection": "enabled"});
     cluster.put("namespaces", json!({"metadata": {"name": "shop", "labels": labels}}));
@@ -247,7 +247,7 @@ fn each_thing_that_is_wrong_fails_its_own_check_and_the_command() {
 }
 
 #[test]
-fn a_webhook_that_was_named_must_be_there() {
+fn a_named_webhook_must_exist() {
     let cluster = Cluster::start();
     let checked = cluster.check(ADMIN, &["--webhook-configuration", "gone"]);
     assert_eq!(checked.code, Some(1));
@@ -255,7 +255,7 @@ fn a_webhook_that_was_named_must_be_there() {
 }
 
 #[test]
-fn an_apiserver_that_does_not_answer_fails_and_the_rest_is_not_asked() {
+fn an_unreachable_apiserver_fails_and_skips_the_other_checks() {
     let cluster = Cluster::start();
     cluster.simulator.stop();
     let checked = cluster.check(ADMIN, &[]);
@@ -265,7 +265,7 @@ fn an_apiserver_that_does_not_answer_fails_and_the_rest_is_not_asked() {
 }
 
 #[test]
-fn wrong_use_ends_with_2_and_a_missing_kubeconfig_with_1() {
+fn wrong_usage_exits_with_2_and_a_missing_kubeconfig_with_1() {
     for (arguments, code) in [
         (&["check", "--resource", "Pods"][..], 2),
         (&["check", "-o", "yaml"], 2),

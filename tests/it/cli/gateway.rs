@@ -14,7 +14,7 @@ use super::{KUBECONFIG, LISTLESS, announced, listless, signal, text};
 const FREE: [&str; 6] =
     ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--health", "127.0.0.1:0"];
 
-/// What every pod has in its environment.
+/// Environment variables that every pod has.
 const POD: [(&str, &str); 2] =
     [("KUBERNETES_SERVICE_HOST", "127.0.0.1"), ("KUBERNETES_SERVICE_PORT", "1")];
 
@@ -53,7 +53,7 @@ fn certificate(directory: &Path) -> [String; 2] {
 }
 
 #[test]
-fn outside_a_cluster_it_writes_a_kubeconfig_with_the_same_user() {
+fn outside_a_cluster_the_gateway_writes_a_kubeconfig_with_the_same_user() {
     let directory = tempfile::tempdir().expect("a directory");
     let kubeconfig = file(directory.path(), "kubeconfig", KUBECONFIG);
     let written = directory.path().join("written");
@@ -74,7 +74,7 @@ fn outside_a_cluster_it_writes_a_kubeconfig_with_the_same_user() {
 }
 
 #[test]
-fn a_user_with_nothing_but_a_certificate_is_warned_of() {
+fn a_user_with_only_a_certificate_causes_a_warning() {
     let directory = tempfile::tempdir().expect("a directory");
     let [certificate, key] = certificate(directory.path());
     let user = format!("client-certificate: {certificate}, client-key: {key}");
@@ -88,7 +88,7 @@ fn a_user_with_nothing_but_a_certificate_is_warned_of() {
     assert!(log.contains("has only a client certificate"), "{log}");
 }
 
-/// A gateway as in a pod, with nothing behind it.
+/// A gateway as in a pod, with no apiserver behind it.
 fn in_a_pod(directory: &Path) -> Child {
     let [certificate, key] = certificate(directory);
     file(directory, "token", "not-shown");
@@ -101,7 +101,7 @@ fn in_a_pod(directory: &Path) -> Child {
 }
 
 #[test]
-fn in_a_pod_it_reads_the_service_account_and_shows_the_given_certificate() {
+fn in_a_pod_the_gateway_uses_the_service_account_and_the_given_certificate() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut child = in_a_pod(directory.path());
     let line = announced(&mut child);
@@ -110,9 +110,9 @@ fn in_a_pod_it_reads_the_service_account_and_shows_the_given_certificate() {
     end(child);
 }
 
-/// Whoever reaches it through a Service is sent to it until its end has come around.
+/// A Service sends clients to a pod until the news of its end has reached every node.
 #[tokio::test]
-async fn in_a_pod_it_takes_connections_for_some_time_after_it_was_asked_to_stop() {
+async fn in_a_pod_the_gateway_accepts_connections_for_some_time_after_sigterm() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut child = in_a_pod(directory.path());
     let line = announced(&mut child);
@@ -128,7 +128,7 @@ async fn in_a_pod_it_takes_connections_for_some_time_after_it_was_asked_to_stop(
 
     let asked = Instant::now();
     signal(&child, "TERM");
-    // As long as kube-proxy may take by its defaults, and more.
+    // kube-proxy may take this long by its defaults; the wait is longer.
     while asked.elapsed() < Duration::from_secs(3) {
         assert!(is_answered().expect("a connection"), "after {:?}", asked.elapsed());
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -138,20 +138,20 @@ async fn in_a_pod_it_takes_connections_for_some_time_after_it_was_asked_to_stop(
 }
 
 #[test]
-fn a_second_signal_ends_the_wait_for_those_who_know_nothing_yet() {
+fn a_second_signal_ends_the_drain_wait() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut child = in_a_pod(directory.path());
     announced(&mut child);
     let asked = Instant::now();
     signal(&child, "TERM");
-    // Signals of a kind that wait to be seen are one: so one of another kind.
+    // Pending signals of one kind merge into one. This sends another kind.
     signal(&child, "INT");
     assert_eq!(child.wait().expect("an end").code(), Some(0));
     assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
 }
 
 #[test]
-fn wrong_flags_end_with_2_and_are_named() {
+fn wrong_flags_exit_with_2_and_are_named() {
     let directory = tempfile::tempdir().expect("a directory");
     let [certificate, key] = certificate(directory.path());
     let kubeconfig = file(directory.path(), "kubeconfig", KUBECONFIG);
@@ -182,7 +182,7 @@ fn wrong_flags_end_with_2_and_are_named() {
 }
 
 #[test]
-fn a_certificate_that_cannot_be_used_is_a_failure_that_names_it() {
+fn an_unusable_certificate_fails_and_is_named() {
     let directory = tempfile::tempdir().expect("a directory");
     let [certificate, _] = certificate(directory.path());
     let kubeconfig = file(directory.path(), "kubeconfig", KUBECONFIG);

@@ -1,4 +1,4 @@
-//! `listless kubeconfig`, and what `listless local` keeps and follows.
+//! `listless kubeconfig`, and the state that `listless local` keeps and follows.
 
 use std::{
     fs,
@@ -11,9 +11,9 @@ use std::{
 
 use super::{KUBECONFIG, LISTLESS, signal, text};
 
-/// Nothing here takes longer, also where much else runs.
+/// A deadline; nothing here takes longer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A program that is started and ended says a good deal less.
+/// A size limit; a program that is started and stopped writes much less.
 const LINES_MAX: usize = 1000;
 
 /// A running `listless local` and its files.
@@ -45,7 +45,7 @@ impl Local {
             let sender = sender.clone();
             std::thread::spawn(move || {
                 for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                    // Nobody listens any more once the test is over.
+                    // Nothing listens after the test.
                     let _ = sender.send(line);
                 }
             });
@@ -102,7 +102,7 @@ fn kubeconfig(directory: &Path, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn it_prints_what_to_export_while_somebody_listens_and_nothing_else() {
+fn kubeconfig_prints_only_the_export_line_while_local_listens() {
     let directory = directory();
     let none = kubeconfig(directory.path(), &[]);
     assert_eq!((none.status.code(), none.stdout.len()), (Some(1), 0));
@@ -130,7 +130,7 @@ fn it_prints_what_to_export_while_somebody_listens_and_nothing_else() {
 }
 
 #[test]
-fn as_yaml_it_leads_here_or_keeps_the_server_and_names_a_proxy() {
+fn kubeconfig_as_yaml_has_the_local_server_or_a_proxy_url() {
     let directory = directory();
     let local = Local::start(directory.path(), &[]);
     let read = |output: &Output| -> serde_json::Value {
@@ -183,7 +183,7 @@ fn with_a_state_directory_clients_stay_known_and_trusted() {
 }
 
 #[test]
-fn a_context_that_is_switched_at_the_source_is_noticed() {
+fn a_context_switch_in_the_source_kubeconfig_is_logged() {
     let directory = directory();
     let local = Local::start(directory.path(), &[]);
     fs::write(directory.path().join("source"), two_contexts("staging")).expect("written");
@@ -196,7 +196,7 @@ fn a_context_that_is_switched_at_the_source_is_noticed() {
 }
 
 #[test]
-fn a_context_that_is_switched_at_the_source_is_followed_if_asked() {
+fn a_context_switch_in_the_source_kubeconfig_is_followed_with_the_flag() {
     let directory = directory();
     let local = Local::start(directory.path(), &["--follow-context"]);
     assert!(local.written().contains("current-context: prod"));

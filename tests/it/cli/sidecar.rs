@@ -12,7 +12,7 @@ use super::{LISTLESS, announced, listless, signal, text, told};
 
 const FREE: [&str; 4] = ["--admin", "127.0.0.1:0", "--health", "127.0.0.1:0"];
 
-/// What every pod has in its environment; nothing listens there.
+/// Environment variables that every pod has; nothing listens at these addresses.
 const POD: [(&str, &str); 2] =
     [("KUBERNETES_SERVICE_HOST", "127.0.0.1"), ("KUBERNETES_SERVICE_PORT", "1")];
 
@@ -54,7 +54,7 @@ impl Pod {
         fs::read_to_string(self.0.path().join("mirror").join(file)).expect("a file")
     }
 
-    /// Starts it, stops it, and returns what it wrote to its log.
+    /// Starts it, stops it, and returns its log.
     fn run(&self) -> String {
         let mut child = self.command().spawn().expect("the binary runs");
         let line = announced(&mut child);
@@ -70,7 +70,7 @@ fn certificates(pem: &str) -> Vec<&str> {
 }
 
 #[test]
-fn it_starts_without_an_apiserver_and_mirrors_the_service_account() {
+fn the_sidecar_starts_without_an_apiserver_and_copies_the_service_account() {
     let pod = Pod::new();
     assert_eq!(pod.run(), "");
     assert_eq!(
@@ -79,13 +79,13 @@ fn it_starts_without_an_apiserver_and_mirrors_the_service_account() {
     );
     let bundle = pod.mirrored("ca.crt");
     assert_eq!(certificates(&bundle).len(), 2);
-    // A container that starts again is still trusted by those that read the bundle once.
+    // Clients that read the bundle once still trust a container that restarts.
     assert_eq!(pod.run(), "");
     assert_eq!(pod.mirrored("ca.crt"), bundle);
 }
 
 #[test]
-fn other_service_accounts_are_mirrored_too_and_one_that_cannot_be_hinders_nothing() {
+fn other_service_accounts_are_copied_and_a_failed_copy_affects_nothing_else() {
     let pod = Pod::new();
     let (account, robot) = (pod.0.path().join("account"), pod.0.path().join("robot"));
     fs::create_dir(&robot).expect("a directory");
@@ -112,7 +112,7 @@ fn other_service_accounts_are_mirrored_too_and_one_that_cannot_be_hinders_nothin
 }
 
 #[test]
-fn without_a_place_for_its_authority_it_serves_and_says_so() {
+fn without_a_folder_for_its_authority_the_sidecar_serves_and_logs_it() {
     let pod = Pod::new();
     fs::write(pod.0.path().join("state"), "in the way").expect("written");
     let log = pod.run();
@@ -121,7 +121,7 @@ fn without_a_place_for_its_authority_it_serves_and_says_so() {
 }
 
 #[test]
-fn what_it_needs_and_does_not_find_is_named() {
+fn missing_requirements_of_the_sidecar_are_named() {
     let pod = Pod::new();
     let outside = pod.command().env_remove(POD[0].0).output().expect("the binary runs");
     assert_eq!(outside.status.code(), Some(2));
@@ -133,7 +133,7 @@ fn what_it_needs_and_does_not_find_is_named() {
     for (file, content) in [("token", ""), ("ca.crt", "no certificate")] {
         let before = fs::read(account.join(file)).expect("a file");
         fs::write(account.join(file), content).expect("written");
-        // It does not give up: whoever mends the files need not start the pod anew.
+        // It does not give up: once the files are fixed, it works without a restart of the pod.
         let mut child = pod.command().spawn().expect("the binary runs");
         let mut told = String::new();
         let mut log = BufReader::new(child.stderr.take().expect("a pipe"));
@@ -148,13 +148,13 @@ fn what_it_needs_and_does_not_find_is_named() {
     assert!(!Path::new(&pod.0.path().join("mirror/token")).exists());
 }
 
-/// Addresses that a test must know beforehand: free a moment ago.
+/// Addresses that a test must know in advance; they were free a moment ago.
 fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").to_string()
 }
 
-/// A sidecar with addresses that are known.
+/// A sidecar with known addresses.
 struct Sidecar {
     _pod: Pod,
     supervisor: Child,
@@ -183,7 +183,7 @@ impl Sidecar {
         children.collect::<String>().split_whitespace().next()?.parse().ok()
     }
 
-    /// Kills the worker and waits until another is there; clients meanwhile wait for it.
+    /// Kills the worker and waits until another one runs; clients meanwhile wait for it.
     fn crash(&self) {
         let worker = self.worker().expect("a worker");
         let killed = Command::new("kill").args(["-s", "KILL", &worker.to_string()]).status();
@@ -208,10 +208,10 @@ impl Sidecar {
     }
 }
 
-/// A crash is a SIGKILL here.
+/// A crash is a SIGKILL in this test.
 const RESTARTS: &str = "listless_worker_restarts_total{reason=\"killed\"}";
 
-/// Something that is answered without TLS: no way leads there.
+/// A request that is answered without TLS and never forwarded.
 const ELSEWHERE: &str = "CONNECT elsewhere:1 HTTP/1.1\r\nHost: elsewhere:1\r\n\r\n";
 
 #[test]
@@ -233,7 +233,7 @@ fn a_killed_worker_is_replaced_while_clients_wait() {
 }
 
 #[test]
-fn a_probe_asks_again_for_as_long_as_it_is_told_to() {
+fn a_probe_retries_until_its_deadline() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let health = listener.local_addr().expect("an address").to_string();
     let answers = std::thread::spawn(move || {
@@ -250,13 +250,13 @@ fn a_probe_asks_again_for_as_long_as_it_is_told_to() {
     let again = listless(&["probe", "--started", "--within", "10s", "--health", &health]);
     assert!(again.status.success(), "{}", text(&again.stderr));
     answers.join().expect("all three were asked");
-    // Nobody listens there any more.
+    // Nothing listens there any more.
     let nobody = listless(&["probe", "--started", "--within", "20ms", "--health", &health]);
     assert_eq!(nobody.status.code(), Some(1), "{}", text(&nobody.stderr));
 }
 
 #[test]
-fn three_crashes_in_a_minute_lead_to_safe_mode() {
+fn three_crashes_in_a_minute_start_safe_mode() {
     let mut sidecar = Sidecar::start();
     for _ in 0..3 {
         sidecar.crash();
@@ -278,14 +278,14 @@ fn a_worker_does_not_outlive_its_supervisor() {
         let stat = fs::read_to_string(format!("/proc/{worker}/stat")).unwrap_or_default();
         stat.is_empty() || stat.contains(") Z ")
     };
-    // It lets go of its sockets only once it has ended: nobody is left to connect to.
+    // It closes its sockets only when it ends. Then nothing accepts connections.
     while !gone() && TcpStream::connect(&sidecar.health).is_ok() {
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn a_bad_configuration_ends_a_sidecar_with_2_and_its_line() {
+fn a_bad_configuration_makes_the_sidecar_exit_with_2_and_the_line() {
     let pod = Pod::new();
     let file = pod.0.path().join("config.yaml");
     fs::write(&file, "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\nmode: x\n")
@@ -297,7 +297,7 @@ fn a_bad_configuration_ends_a_sidecar_with_2_and_its_line() {
 }
 
 #[test]
-fn a_worker_alone_and_an_unclear_probe_are_wrong_use() {
+fn a_lone_worker_and_an_ambiguous_probe_are_wrong_usage() {
     let pod = Pod::new();
     let alone = pod.command_at(&["--worker=first"]).output().expect("the binary runs");
     assert_eq!(alone.status.code(), Some(2), "{}", text(&alone.stderr));

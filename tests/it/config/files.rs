@@ -1,4 +1,4 @@
-//! The files that are written down: the default one, the examples, the page that explains each key.
+//! The files in the repository: the default one, the examples, the page that explains each key.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The keys of a rule that mean something only when they are written.
+/// The keys of a rule that have a meaning only when they are present.
 const WITHOUT_DEFAULT: [&str; 4] = [
     "cache.rules.namespaces",
     "cache.rules.selectors",
@@ -34,7 +34,7 @@ fn the_default_file_is_written_from_the_types() {
 }
 
 #[test]
-fn the_default_file_says_what_an_empty_one_would_mean() {
+fn the_default_file_equals_an_empty_one() {
     let config = Config::load(&repository("config/default.yaml")).expect("a good file");
     assert_eq!(*config.raw(), RawConfig::default());
     assert_eq!(config.warnings(), []);
@@ -58,7 +58,7 @@ fn every_key_of_the_default_file_has_a_comment() {
 }
 
 #[test]
-fn every_example_is_a_good_file_without_warnings() {
+fn every_example_is_valid_without_warnings() {
     let directory = fs::read_dir(repository("config/examples")).expect("config/examples");
     let files: Vec<_> = directory.map(|entry| entry.expect("an entry").path()).collect();
     assert!(files.len() >= 3, "{files:?}");
@@ -69,7 +69,7 @@ fn every_example_is_a_good_file_without_warnings() {
 }
 
 #[test]
-fn what_is_in_effect_reads_back_as_the_same() {
+fn the_effective_configuration_parses_back_to_itself() {
     for file in ["operator", "observe", "pollers", "strict"] {
         let file = repository(&format!("config/examples/{file}.yaml"));
         let config = Config::load(&file).expect("a good file");
@@ -79,7 +79,7 @@ fn what_is_in_effect_reads_back_as_the_same() {
     }
 }
 
-/// Every key of the schema, such as `cache.rules.start`.
+/// Every key of the schema, for example `cache.rules.start`.
 fn keys(schema: &Value, node: &Value) -> Vec<String> {
     let Some(properties) = node.get("properties").and_then(Value::as_object) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Each case is a wrong file and the whole of what is said about it.
+//! Each case is a wrong file and all of its messages.
 
 use std::{fs, path::Path};
 
@@ -18,7 +18,7 @@ fn rule(text: &str) -> String {
 }
 
 #[test]
-fn misspelt_keys_are_told_with_those_that_exist() {
+fn messages_about_misspelt_keys_list_the_existing_ones() {
     refuses(
         &format!("{HEAD}moed: enforce\n"),
         "c.yaml:3:1: moed: unknown field \"moed\", expected one of apiVersion, kind, mode, cache, \
@@ -43,7 +43,7 @@ fn misspelt_keys_are_told_with_those_that_exist() {
 }
 
 #[test]
-fn unknown_values_are_told_with_those_that_are_allowed() {
+fn messages_about_unknown_values_list_the_allowed_ones() {
     refuses(
         &format!("{HEAD}mode: 5\n"),
         "c.yaml:3:7: mode: unknown value \"5\", expected one of enforce, observe",
@@ -70,7 +70,7 @@ fn unknown_values_are_told_with_those_that_are_allowed() {
 }
 
 #[test]
-fn what_is_written_down_has_bounds() {
+fn values_have_bounds() {
     refuses(
         &format!("{HEAD}accessLog: {{level: some}}\n"),
         "c.yaml:3:20: accessLog.level: unknown value \"some\", expected one of off, errors, all",
@@ -88,7 +88,7 @@ fn what_is_written_down_has_bounds() {
 }
 
 #[test]
-fn values_of_the_wrong_type_are_told_with_the_right_one() {
+fn messages_about_wrong_types_name_the_right_one() {
     refuses(
         &format!("{HEAD}mode: [enforce]\n"),
         "c.yaml:3:7: mode: expected one of enforce, observe",
@@ -119,7 +119,7 @@ fn values_of_the_wrong_type_are_told_with_the_right_one() {
 }
 
 #[test]
-fn amounts_are_told_with_an_example_or_with_their_bounds() {
+fn messages_about_amounts_have_an_example_or_bounds() {
     refuses(
         &format!("{HEAD}cache: {{memoryLimit: 256MB}}\n"),
         "c.yaml:3:22: cache.memoryLimit: \"256MB\" is not a quantity of bytes; use a number and \
@@ -148,7 +148,7 @@ fn amounts_are_told_with_an_example_or_with_their_bounds() {
 }
 
 #[test]
-fn several_wrong_values_are_told_at_once_in_the_order_of_the_file() {
+fn all_wrong_values_are_reported_in_file_order() {
     refuses(
         &format!("{HEAD}repeatPolls: {{fromMemoryPerSecond: 0}}\n"),
         "c.yaml:3:36: repeatPolls.fromMemoryPerSecond: must be from 1 to 1000000",
@@ -191,7 +191,7 @@ fn problems_of_every_sort_are_told_at_once() {
 }
 
 #[test]
-fn rules_that_name_no_resource_or_namespace_are_told_why() {
+fn rules_without_resources_or_namespaces_get_a_reason() {
     refuses(
         &rule("resources: [Pod, pods/log]\n    namespaces: ['*', Shop]"),
         "c.yaml:5:17: cache.rules[0].resources[0]: \"Pod\" has an upper-case letter; a resource is \
@@ -215,7 +215,7 @@ fn rules_that_name_no_resource_or_namespace_are_told_why() {
 }
 
 #[test]
-fn rules_for_some_reads_that_cannot_be_meant_are_told_why() {
+fn rules_with_impossible_reads_get_a_reason() {
     refuses(
         &rule("resources: [pods]\n    verbs: [list, create]"),
         "c.yaml:6:19: cache.rules[0].verbs[1]: unknown value \"create\", expected one of get, list, \
@@ -259,7 +259,7 @@ fn rules_for_some_reads_that_cannot_be_meant_are_told_why() {
 }
 
 #[test]
-fn what_is_hardly_yaml_is_told_with_its_place() {
+fn broken_yaml_is_reported_with_its_position() {
     refuses(
         "",
         "c.yaml:1:1: the file is empty; print a default one with \"listless config default\"",
@@ -290,7 +290,7 @@ fn what_is_hardly_yaml_is_told_with_its_place() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_refused() {
+fn bytes_outside_utf8_are_refused() {
     let error = Config::from_bytes(Path::new("c.yaml"), b"mode: \xff").expect_err("not UTF-8");
     assert_eq!(error.to_string(), "c.yaml: is not UTF-8 text");
 }
@@ -332,7 +332,7 @@ fn a_file_that_is_missing_or_huge_is_named() {
 }
 
 #[test]
-fn names_that_an_earlier_rule_decides_about_are_warned_of() {
+fn names_shadowed_by_an_earlier_rule_cause_a_warning() {
     let text =
         format!("{HEAD}cache:\n  rules:\n  - resources: ['*']\n  - resources: [pods, secrets]\n");
     let config = Config::from_bytes(Path::new("c.yaml"), text.as_bytes()).expect("allowed");

@@ -1,4 +1,4 @@
-//! A changed file is taken over while everything runs, and a bad one is not.
+//! A changed file takes effect while everything runs. A bad file does not.
 
 use std::{fs, path::PathBuf, sync::Arc};
 
@@ -42,7 +42,7 @@ impl Setup {
 }
 
 #[test]
-fn a_changed_file_is_taken_over_once() {
+fn a_changed_file_is_applied_once() {
     let mut setup = start();
     assert_eq!(setup.reloader.look(), Change::None);
     fs::write(&setup.file, format!("{HEAD}mode: observe\n")).expect("written");
@@ -54,7 +54,7 @@ fn a_changed_file_is_taken_over_once() {
 }
 
 #[test]
-fn a_bad_file_changes_nothing_and_is_told_once() {
+fn a_bad_file_changes_nothing_and_is_reported_once() {
     let mut setup = start();
     fs::write(&setup.file, format!("{HEAD}mode: observed\n")).expect("written");
     assert_eq!(setup.reloader.look(), Change::Refused);
@@ -66,7 +66,7 @@ fn a_bad_file_changes_nothing_and_is_told_once() {
 }
 
 #[test]
-fn a_file_that_vanishes_keeps_the_configuration_and_may_come_back() {
+fn a_deleted_file_keeps_the_configuration_and_may_return() {
     let mut setup = start();
     fs::remove_file(&setup.file).expect("removed");
     assert_eq!(setup.reloader.look(), Change::Refused);
@@ -85,10 +85,10 @@ fn touching_a_file_without_changing_it_is_no_change() {
     assert_eq!(setup.reloads("success"), "0");
 }
 
-/// A kubelet mounts `config.yaml -> ..data/config.yaml`, and swaps where `..data` leads.
+/// A kubelet mounts `config.yaml -> ..data/config.yaml`, and swaps the target of `..data`.
 #[test]
 #[cfg(unix)]
-fn a_file_swapped_through_a_symbolic_link_is_taken_over() {
+fn a_file_swapped_through_a_symbolic_link_is_applied() {
     use std::os::unix::fs::symlink;
 
     let directory = tempfile::tempdir().expect("a directory");
@@ -109,7 +109,7 @@ fn a_file_swapped_through_a_symbolic_link_is_taken_over() {
 }
 
 #[test]
-fn a_first_file_must_be_right() {
+fn the_first_file_must_be_valid() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("config.yaml");
     fs::write(&file, "mode: enforce\n").expect("written");

@@ -1,4 +1,4 @@
-//! A caller is given only what the apiserver has told or confirmed to that very caller.
+//! A caller receives from memory only what the apiserver sent or confirmed to that same caller.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ async fn gateway() -> TestProxy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_one_bearer_was_told_is_confirmed_to_another_before_it_is_given() {
+async fn a_document_is_confirmed_for_each_bearer_before_it_is_served() {
     let proxy = gateway().await;
     let ann = proxy.bearer(ANN).with("accept", AGGREGATED);
     let bob = proxy.bearer(BOB).with("accept", AGGREGATED);
     assert_eq!(ann.get("/apis").await.cache_status(), FETCHED);
     assert_eq!(ann.get("/apis").await.cache_status(), MEMORY);
-    // Its body is not sent again, for the apiserver says to Bob that it is the same.
+    // Its body is not sent again, because the apiserver tells Bob that it is unchanged.
     let first = bob.get("/apis").await;
     assert_eq!((first.status, first.cache_status()), (200, REVALIDATED));
     assert_eq!(first.text(), ann.get("/apis").await.text());
@@ -41,7 +41,7 @@ async fn what_one_bearer_was_told_is_confirmed_to_another_before_it_is_given() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_no_tag_is_never_shared() {
+async fn documents_without_a_tag_are_never_shared() {
     let proxy = gateway().await;
     for token in [ANN, BOB] {
         let client = proxy.bearer(token);
@@ -51,7 +51,7 @@ async fn what_has_no_tag_is_never_shared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_nobody_gets_the_apiservers_refusal_whatever_is_held() {
+async fn unauthenticated_callers_get_the_apiservers_refusal() {
     let proxy = gateway().await;
     for path in ["/apis", "/api/v1", "/openapi/v2"] {
         proxy.bearer(ANN).get(path).await;
@@ -68,7 +68,7 @@ async fn who_is_nobody_gets_the_apiservers_refusal_whatever_is_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_that_end_end_answers_from_memory_within_ten_seconds() {
+async fn withdrawn_rights_end_answers_from_memory_within_ten_seconds() {
     let proxy = gateway().await;
     let ann = proxy.bearer(ANN);
     ann.get("/apis").await;

@@ -1,4 +1,4 @@
-//! What changes is seen through the proxy as soon as past it, and what is not proven is asked for.
+//! Changes appear through the proxy as soon as directly. Unproven documents are forwarded.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const DOCUMENTS: [(&str, &str); 5] = [
     ("/openapi/v3", ""),
 ];
 
-/// Polls through the proxy and past it so often.
+/// The interval of the polls through the proxy and directly.
 const STEP: Duration = Duration::from_millis(300);
 
 fn things() -> ResourceType {
@@ -44,7 +44,7 @@ async fn warm(proxy: &TestProxy) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_definition_is_seen_as_soon_as_straight_however_long_the_apiserver_takes() {
+async fn a_new_definition_is_seen_as_soon_as_directly_even_from_a_slow_apiserver() {
     for lag in [Duration::ZERO, Duration::from_millis(300), Duration::from_secs(6)] {
         let proxy = warmed().await;
         put(&proxy, DEFINITIONS, definition("things"));
@@ -68,10 +68,10 @@ async fn a_new_definition_is_seen_as_soon_as_straight_however_long_the_apiserver
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_written_through_the_proxy_is_asked_for_at_once() {
+async fn a_definition_written_through_the_proxy_is_refetched_at_once() {
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let proxy = warmed().await;
-    // Nothing is heard of it: the watch stands still.
+    // The watch delivers nothing: it is stalled.
     proxy.simulator.hold_caches();
     let created = proxy.client().create(path, &definition("things")).await;
     assert_eq!(created.status, 201, "{}", created.summary());
@@ -94,7 +94,7 @@ async fn reads_of_definitions_change_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_watch_proves_nothing_and_its_successor_only_later() {
+async fn a_broken_watch_proves_nothing_and_the_next_one_only_later() {
     for end in
         [listless::simulator::Simulator::break_watches, listless::simulator::Simulator::end_watches]
     {
@@ -141,7 +141,7 @@ async fn watches_are_opened_again_without_a_gap() {
         let answer = same(&proxy, &client, "/openapi/v2").await;
         asked += usize::from(answer.cache_status() != MEMORY);
     }
-    // Once in ten seconds, and a little more while a watch is being opened.
+    // The rate is once in ten seconds, and a little more while a watch is being opened.
     assert!((100..=180).contains(&asked), "{asked}");
 }
 
@@ -150,7 +150,7 @@ fn service(name: &str, server: &Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_other_servers_say_of_themselves_is_confirmed_each_time() {
+async fn documents_of_aggregated_servers_are_confirmed_each_time() {
     let proxy = warmed().await;
     let server = json!({"name": "s", "namespace": "a"});
     put(&proxy, SERVICES, service("v1.x.io", &server));
@@ -165,7 +165,7 @@ async fn what_other_servers_say_of_themselves_is_confirmed_each_time() {
         let answer = same(&proxy, &client, path).await;
         assert_eq!(answer.cache_status() == MEMORY, expected, "{path} {accept}");
     }
-    // The apiserver takes it over.
+    // The apiserver now serves it itself.
     put(&proxy, SERVICES, service("v1.x.io", &Value::Null));
     pass(SETTLED).await;
     warm(&proxy).await;

@@ -1,4 +1,4 @@
-//! Credentials: each request goes out with those it came with, and ours are lent to nobody.
+//! Credentials: each request is forwarded with its own, and nobody else gets Listless's.
 
 use http::Method;
 
@@ -33,7 +33,7 @@ async fn warmed() -> TestProxy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn strangers_are_forwarded_with_their_own_credentials_and_never_answered_from_memory() {
+async fn other_callers_keep_their_own_credentials_and_are_never_answered_from_memory() {
     let proxy = warmed().await;
     let credentials = [
         format!("Bearer {STRANGERS_TOKEN}"),
@@ -60,7 +60,7 @@ async fn strangers_are_forwarded_with_their_own_credentials_and_never_answered_f
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_no_credential_is_lent_none() {
+async fn a_caller_without_credentials_is_forwarded_without_any() {
     let proxy = warmed().await;
     for answer in everything(&proxy.anybody()).await {
         assert_eq!(answer.detail(), "no-credential");
@@ -76,7 +76,7 @@ async fn who_has_no_credential_is_lent_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_credentials_are_not_ours_even_if_one_of_them_is() {
+async fn a_request_with_two_credentials_is_not_the_local_users() {
     let proxy = warmed().await;
     let client = proxy.client().with("authorization", &format!("Bearer {STRANGERS_TOKEN}"));
     for answer in everything(&client).await {
@@ -89,18 +89,19 @@ async fn two_credentials_are_not_ours_even_if_one_of_them_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn our_own_user_goes_out_in_our_name_and_nobody_else_does() {
+async fn only_the_local_user_is_forwarded_with_listless_own_credentials() {
     let proxy = warmed().await;
     everything(&proxy.client()).await;
     everything(&proxy.anybody()).await;
     everything(&proxy.anybody().with("authorization", "Bearer x")).await;
     let own = proxy.upstream.all().iter().filter(|seen| seen.identity == Identity::Own).count();
-    // All but the two reads and the watch that memory answers; and their reviews.
+    // These are all requests but the two reads and the watch that memory answers, and their
+    // reviews.
     assert_eq!(own, 7 - 3 + proxy.upstream.reviews() - 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_wants_to_act_as_somebody_else_is_forwarded_with_that_wish() {
+async fn impersonation_is_forwarded_unchanged() {
     let proxy = warmed().await;
     for (name, value) in [
         ("impersonate-user", "bob"),
@@ -128,7 +129,7 @@ async fn who_wants_to_act_as_somebody_else_is_forwarded_with_that_wish() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_may_pose_as_an_authenticating_proxy() {
+async fn headers_of_an_authenticating_proxy_are_not_accepted() {
     let proxy = warmed().await;
     let posing = |client: TestClient| {
         let client = client.with("x-remote-user", "admin").with("x-remote-group", "system:masters");
@@ -147,7 +148,7 @@ async fn nobody_may_pose_as_an_authenticating_proxy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_strangers_reads_teach_our_session_nothing() {
+async fn reads_of_other_callers_do_not_change_the_session() {
     let proxy = warmed().await;
     let before = proxy.client().get(PODS).await.version();
     proxy.simulator.skip_revisions(100);
@@ -159,7 +160,7 @@ async fn a_strangers_reads_teach_our_session_nothing() {
 }
 
 #[tokio::test]
-async fn strangers_and_our_own_user_are_told_apart_on_one_connection() {
+async fn callers_on_one_connection_are_distinguished() {
     let proxy = Setup::default().on_loopback().await;
     proxy.warm(PODS).await;
     for base in [proxy.anybody(), proxy.anybody().over_http2()] {

@@ -1,4 +1,4 @@
-//! Nothing waits for what is still to come, in either direction, and nothing outlives its client.
+//! Data streams in both directions without waiting, and no request outlives its client.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use tokio::{sync::mpsc, time::timeout};
 
 use crate::harness::{Piece, Setup, TestClient, TestProxy, eventually, pass, piped};
 
-/// An apiserver whose answer the test sends piece by piece; the request's body is left to the test.
+/// An apiserver whose response the test sends in pieces; the test also reads the request's body.
 #[derive(Clone, Default)]
 struct Piping {
     asked: Arc<Mutex<Vec<Request<Body>>>>,
@@ -29,7 +29,7 @@ struct Piping {
 }
 
 impl Piping {
-    /// What the next answer is sent through.
+    /// The sender for the next response.
     fn next_answer(&self) -> mpsc::Sender<Piece> {
         let (sender, body) = piped();
         self.answers.lock().expect("no panic holds it").push(body);
@@ -76,7 +76,7 @@ fn both(proxy: &TestProxy) -> [TestClient; 2] {
     [proxy.client(), proxy.client().over_http2()]
 }
 
-/// The next piece that is not empty.
+/// Returns the next piece that is not empty.
 async fn piece(body: &mut Body) -> Option<Bytes> {
     loop {
         let frame = timeout(Duration::from_secs(600), body.frame()).await.expect("a piece in time");
@@ -92,7 +92,7 @@ fn get(path: &str) -> Request<Body> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_piece_of_an_answer_is_passed_on_at_once() {
+async fn each_piece_of_a_response_is_forwarded_at_once() {
     let (piping, proxy) = start();
     for client in both(&proxy) {
         for path in STREAMS {
@@ -110,7 +110,7 @@ async fn each_piece_of_an_answer_is_passed_on_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_is_passed_on_while_it_comes() {
+async fn a_list_is_streamed_while_it_arrives() {
     let (piping, proxy) = start();
     let head =
         r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":["#;
@@ -140,7 +140,7 @@ async fn the_head_of_an_answer_does_not_wait_for_its_body() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_breaks_off_is_not_ended_cleanly() {
+async fn a_truncated_response_is_not_ended_cleanly() {
     let (piping, proxy) = start();
     for client in both(&proxy) {
         for path in STREAMS {
@@ -159,12 +159,13 @@ async fn an_answer_that_breaks_off_is_not_ended_cleanly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_breaks_off_between_two_events_ends_as_watches_do() {
+async fn a_watch_broken_between_two_events_ends_cleanly() {
     let (piping, proxy) = start();
     let event = "{\"type\":\"BOOKMARK\",\"object\":{}}\n";
     let (soon, later) = (Duration::from_millis(5), Duration::from_secs(3));
     for client in both(&proxy) {
-        // Within two seconds clients take a watch that ends without a word for broken (S-WATCH-28).
+        // Clients treat a watch that ends without an event within two seconds as broken
+        // (S-WATCH-28).
         for (told, time, whole) in
             [(event, soon, true), ("", later, true), ("", soon, false), ("{\"ty", later, false)]
         {
@@ -182,7 +183,7 @@ async fn a_watch_that_breaks_off_between_two_events_ends_as_watches_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_piece_of_an_upload_is_passed_on_at_once() {
+async fn each_piece_of_an_upload_is_forwarded_at_once() {
     let (piping, proxy) = start();
     for client in both(&proxy) {
         let (sender, body) = piped();
@@ -204,7 +205,7 @@ async fn each_piece_of_an_upload_is_passed_on_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_holds_the_sender_back() {
+async fn a_slow_reader_slows_the_sender() {
     let (piping, proxy) = start();
     let endless: &'static str = Box::leak("x".repeat(64 * 1024).into_boxed_str());
     for client in both(&proxy) {
@@ -224,7 +225,7 @@ async fn a_slow_reader_holds_the_sender_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_nobody_waits_for_any_more_ends_upstream_too() {
+async fn a_response_without_a_client_is_cancelled_upstream() {
     let (piping, proxy) = start();
     for client in both(&proxy) {
         for path in STREAMS {
@@ -240,8 +241,8 @@ async fn an_answer_nobody_waits_for_any_more_ends_upstream_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_given_up_before_its_answer_is_given_up_upstream_too() {
-    /// Never answers, but notes when it is no longer asked to.
+async fn a_request_cancelled_before_its_response_is_cancelled_upstream() {
+    /// Never responds, but records when its request is cancelled.
     struct Mute(Arc<AtomicBool>);
     struct Note(Arc<AtomicBool>);
     impl Drop for Note {
@@ -281,7 +282,7 @@ async fn a_request_given_up_before_its_answer_is_given_up_upstream_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn long_requests_take_the_lane_for_long_ones() {
+async fn long_requests_use_the_connection_for_long_requests() {
     let (piping, proxy) = start();
     for (path, lane) in [
         ("/api/v1/pods?watch=1", Lane::Long),

@@ -1,4 +1,4 @@
-//! Request targets in every form HTTP knows, and the methods that go with them.
+//! Request targets in every form of HTTP, and their methods.
 
 use http::Response;
 use listless::body::Body;
@@ -14,7 +14,7 @@ fn with_token(line: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_target_is_passed_on_as_its_path_and_query() {
+async fn a_target_is_forwarded_as_path_and_query() {
     let echo = Echo::silent();
     let proxy = start(&echo).await;
     let mut connection = proxy.raw().await;
@@ -47,7 +47,7 @@ async fn a_target_is_passed_on_as_its_path_and_query() {
 }
 
 #[tokio::test]
-async fn the_host_of_a_target_is_never_dialled_nor_told() {
+async fn the_host_of_a_target_is_neither_dialled_nor_forwarded() {
     let echo = Echo::silent();
     let proxy = start(&echo).await;
     let mut connection = proxy.raw().await;
@@ -72,7 +72,7 @@ async fn connect_is_refused() {
 }
 
 #[tokio::test]
-async fn who_waits_for_leave_to_send_a_body_gets_it() {
+async fn a_client_that_expects_100_continue_gets_it() {
     let echo = Echo::new(|kept| Response::new(Body::full(kept.body.clone())));
     let proxy = start(&echo).await;
     let mut connection = proxy.raw().await;
@@ -87,7 +87,7 @@ async fn who_waits_for_leave_to_send_a_body_gets_it() {
 }
 
 #[tokio::test]
-async fn old_and_closing_clients_are_served_and_left() {
+async fn http_1_0_and_closing_clients_are_served_and_closed() {
     let echo = Echo::new(|_| Response::new(Body::full("hello")));
     let proxy = start(&echo).await;
     for request in [

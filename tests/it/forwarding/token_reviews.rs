@@ -1,4 +1,5 @@
-//! Reviews of tokens: one that Listless made stands for its user, all others are the apiserver's.
+//! Token reviews: a token that Listless issued stands for its user; the apiserver reviews all
+//! others.
 
 use serde_json::{Value, json};
 
@@ -18,7 +19,7 @@ fn review(token: &str, audiences: &[&str]) -> Value {
     })
 }
 
-/// Answers straight for the user's own token, and through Listless for the token of Listless.
+/// The direct response for the user's own token, and the response through Listless for its token.
 async fn both(proxy: &TestProxy, audiences: &[&str]) -> (Value, Value) {
     let straight =
         proxy.straight_as(OWN_TOKEN).create(REVIEWS, &review(OWN_TOKEN, audiences)).await;
@@ -40,7 +41,7 @@ async fn a_review_of_the_local_token_names_the_kubeconfigs_user() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn audiences_are_those_of_the_apiserver_or_the_token_is_not_for_them() {
+async fn a_token_for_other_audiences_is_not_authenticated() {
     let proxy = Setup::default().in_memory();
     for audiences in [&[AUDIENCE][..], &["other", AUDIENCE], &["other"]] {
         let (straight, through) = both(&proxy, audiences).await;

@@ -1,4 +1,4 @@
-//! Connections that stop being HTTP: exec, attach, port-forward.
+//! Connections that switch from HTTP to another protocol: exec, attach, port-forward.
 
 use crate::harness::{
     LOCAL_TOKEN, OWN_TOKEN, RawConnection, STRANGERS_TOKEN, Setup, TcpApiserver, TestProxy,
@@ -57,7 +57,7 @@ async fn a_tunnel_carries_bytes_both_ways_until_both_sides_have_ended() {
 }
 
 #[tokio::test]
-async fn the_apiserver_is_asked_to_upgrade_in_the_callers_words_and_name() {
+async fn an_upgrade_is_forwarded_with_the_callers_headers_and_credentials() {
     let (mut apiserver, proxy) = start(SWITCHING).await;
     for (token, name) in [(LOCAL_TOKEN, OWN_TOKEN), (STRANGERS_TOKEN, STRANGERS_TOKEN)] {
         let mut client = open(&proxy, token).await;
@@ -81,7 +81,7 @@ async fn the_apiserver_is_asked_to_upgrade_in_the_callers_words_and_name() {
 }
 
 #[tokio::test]
-async fn a_refused_upgrade_is_an_ordinary_answer_and_nothing_sent_early_arrives() {
+async fn a_refused_upgrade_is_a_normal_response_and_early_bytes_are_dropped() {
     let refusal = "HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno";
     let (mut apiserver, proxy) = start(refusal).await;
     let mut client = proxy.raw().await;
@@ -97,7 +97,7 @@ async fn a_refused_upgrade_is_an_ordinary_answer_and_nothing_sent_early_arrives(
 }
 
 #[tokio::test]
-async fn an_apiserver_that_switches_to_something_else_is_not_believed() {
+async fn a_switch_to_another_protocol_is_refused() {
     let wrong = "HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: other\r\n\r\n";
     let (_apiserver, proxy) = start(wrong).await;
     let mut client = open(&proxy, LOCAL_TOKEN).await;

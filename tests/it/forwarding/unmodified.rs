@@ -1,4 +1,4 @@
-//! Requests and answers that pass through: every byte and header, but those of one connection.
+//! Forwarded requests and responses keep every byte and every header, except hop-by-hop headers.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
@@ -8,7 +8,7 @@ use crate::harness::{Echo, Setup, TestClient, TestProxy};
 
 const PODS: &str = "/api/v1/namespaces/a/pods";
 
-/// Headers that the client's or the proxy's own HTTP adds or changes.
+/// Headers that the HTTP library of the client or the proxy adds or changes.
 const OF_A_CONNECTION: [&str; 3] = ["host", "content-length", "authorization"];
 
 fn start(echo: &Echo) -> TestProxy {
@@ -23,7 +23,7 @@ fn without(headers: &HeaderMap, names: &[&str]) -> Vec<(String, Vec<u8>)> {
     rest
 }
 
-/// Both versions of HTTP, and headers as real clients and strange ones send them.
+/// Both versions of HTTP, with headers of real clients and unusual ones.
 fn clients(proxy: &TestProxy) -> [TestClient; 2] {
     let client = proxy
         .client()
@@ -95,7 +95,7 @@ async fn writes_pass_with_every_byte_and_header() {
     }
 }
 
-/// An answer with headers as real apiservers send them, and strange ones.
+/// A response with headers of real apiservers and unusual ones.
 fn reply(code: u16, content: Bytes) -> Response<Body> {
     Response::builder()
         .status(code)
@@ -138,7 +138,7 @@ async fn answers_pass_with_every_byte_and_header() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_concerns_one_connection_does_not_pass() {
+async fn hop_by_hop_headers_are_not_forwarded() {
     let echo = Echo::new(|_| {
         let answer = Response::builder()
             .header("connection", "x-of-the-server, keep-alive")
@@ -234,7 +234,7 @@ async fn an_upload_of_unknown_length_passes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_of_three_mebibytes_is_the_apiservers_to_judge() {
+async fn a_body_of_three_mebibytes_is_forwarded() {
     let proxy = Setup::default().in_memory();
     let filler = |bytes: usize| {
         let head = r#"{"metadata":{"name":"large"},"data":{"x":""#;

@@ -1,4 +1,5 @@
-//! What a session was shown binds older replicas object by object, and nothing else does.
+//! State that a session was shown sets a floor for each object in older replicas, and for nothing
+//! else.
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ fn is_ours(asked: &Asked) -> bool {
     asked.verb == Verb::Watch && asked.user_agent.starts_with("listless/")
 }
 
-/// A replica that never hears of anything after its list.
+/// A replica that receives no event after its list.
 async fn stalled(path: &str) -> TestProxy {
     let proxy = Setup::default().in_memory();
     proxy.simulator.inject(Fault::always(Effect::StallAfter(0), is_ours));
@@ -36,7 +37,7 @@ async fn stalled(path: &str) -> TestProxy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_moved_is_not_shown_where_it_was() {
+async fn an_object_that_left_a_selection_is_not_shown_in_it() {
     let proxy = stalled(SELECTED).await;
     put(&proxy, "web-0", "db");
     let client = proxy.client();
@@ -47,7 +48,7 @@ async fn an_object_that_moved_is_not_shown_where_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_a_list_no_longer_had_is_not_shown_again() {
+async fn an_object_missing_from_a_list_is_not_shown_again() {
     for list in ["/api/v1/pods?limit=100", "/api/v1/pods?limit=2"] {
         for accept in ["application/json", TABLE] {
             let proxy = stalled(SELECTED).await;
@@ -66,7 +67,7 @@ async fn an_object_that_a_list_no_longer_had_is_not_shown_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_was_deleted_does_not_bring_back_the_one_before_it() {
+async fn a_deleted_object_does_not_bring_back_its_predecessor() {
     let proxy = stalled(MAPS).await;
     remove(&proxy, "configmaps", "c");
     let again = serde_json::json!({"metadata": {"namespace": "a", "name": "c"}, "data": {}});
@@ -78,12 +79,12 @@ async fn an_object_that_was_deleted_does_not_bring_back_the_one_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_cannot_be_read_binds_its_scope() {
+async fn an_unparsable_list_sets_a_floor_for_its_scope() {
     let proxy = stalled(SELECTED).await;
     put(&proxy, "web-9", "web");
     let client = proxy.client();
     let table = client.clone().with("accept", TABLE);
-    // Rows without metadata, and a form that nobody reads.
+    // The response has rows without metadata, and a form that Listless does not parse.
     let rows = table.get("/api/v1/namespaces/a/pods?includeObject=None").await;
     assert!(rows.json()["rows"][0]["object"].is_null(), "{}", rows.summary());
     let listed = client.get(SELECTED).await;
@@ -91,7 +92,7 @@ async fn a_list_that_cannot_be_read_binds_its_scope() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_breaks_off_binds_its_scope() {
+async fn a_truncated_list_sets_a_floor_for_its_scope() {
     let proxy = stalled(SELECTED).await;
     put(&proxy, "web-9", "web");
     let lists = |asked: &Asked| asked.verb == Verb::List && asked.path_and_query.contains("limit");
@@ -103,13 +104,13 @@ async fn a_list_that_breaks_off_binds_its_scope() {
     assert!(listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
 }
 
-/// A replica that hears of the first of two changes only.
+/// A replica that receives only the first of two events.
 #[tokio::test(start_paused = true)]
-async fn a_list_between_two_states_is_not_given_for_the_later_one() {
+async fn an_intermediate_list_is_not_served_as_the_later_one() {
     let simulator = populated();
     let proxy = Setup::of(simulator).in_memory();
     let client = proxy.client();
-    // How long an event is in bytes.
+    // The size of an event in bytes.
     let version = put(&proxy, "web-9", "web");
     let path = format!("/api/v1/namespaces/a/pods?watch=1&resourceVersion={}", version - 1);
     let line = proxy.straight().watch(&path).await.next_line().await.expect("an event");
@@ -119,7 +120,7 @@ async fn a_list_between_two_states_is_not_given_for_the_later_one() {
     put(&proxy, "web-9", "web");
     remove(&proxy, "pods", "web-9");
     settle().await;
-    // The form alone makes the apiserver answer; it is a list of the same query.
+    // Only the form causes the forward. It is a list of the same query.
     let table = client.clone().with("accept", TABLE).get(SELECTED).await;
     let listed = client.get(SELECTED).await;
     assert!(listed.version() >= table.version(), "{}", listed.summary());
@@ -127,7 +128,7 @@ async fn a_list_between_two_states_is_not_given_for_the_later_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_differs_is_awaited_for_a_moment_and_arrives() {
+async fn a_read_waits_briefly_for_a_differing_object() {
     let proxy = Setup::default().in_memory();
     let late = Effect::Delay(Duration::from_millis(400));
     proxy.warm(SELECTED).await;
@@ -146,7 +147,7 @@ async fn what_differs_is_awaited_for_a_moment_and_arrives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_one_replica_showed_another_shows_too() {
+async fn state_shown_by_one_replica_is_shown_by_others() {
     let proxy = Setup::default().in_memory();
     let narrow = |asked: &Asked| is_ours(asked) && asked.path_and_query.contains("labelSelector");
     proxy.simulator.inject(Fault::always(Effect::StallAfter(0), narrow));
@@ -154,7 +155,7 @@ async fn what_one_replica_showed_another_shows_too() {
     proxy.warm("/api/v1/pods").await;
     put(&proxy, "web-9", "web");
     settle().await;
-    // No list of the apiserver's shows it: only the wider replica, which heard of it.
+    // No list of the apiserver shows it. Only the wider replica received the event.
     let client = proxy.client();
     let wide = client.get("/api/v1/pods").await;
     assert!(wide.is_hit() && wide.names().contains(&"a/web-9".to_owned()), "{}", wide.summary());

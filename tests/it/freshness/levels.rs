@@ -1,4 +1,4 @@
-//! The levels a rule may ask for beside `session`, and what each still promises.
+//! The levels that a rule may set besides `session`, and the guarantees of each.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn put(proxy: &TestProxy, name: &str) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_answers_with_what_is_there_but_never_goes_back() {
+async fn level_any_answers_at_once_and_never_goes_back() {
     let proxy = at_level("any").await;
     let stalled = Effect::StallAfter(0);
     proxy.simulator.inject(Fault::always(stalled, |asked| asked.verb == Verb::Watch));
@@ -35,17 +35,17 @@ async fn any_answers_with_what_is_there_but_never_goes_back() {
     let listed = client.get(PODS).await;
     assert_eq!(listed.cache_status(), "listless; hit; detail=any");
     assert!(!listed.names().contains(&"a/new".to_owned()), "nothing more was promised");
-    // A newer list was shown: from now on only newer ones are.
+    // A newer list was shown. From now on only newer ones are.
     let shown = client.get("/api/v1/pods?limit=100").await.version();
     let listed = client.get(PODS).await;
     assert!(listed.version() >= shown, "{}", listed.summary());
 }
 
 #[tokio::test(start_paused = true)]
-async fn bounded_answers_only_for_so_long_after_a_proof() {
+async fn level_bounded_answers_only_within_its_bound() {
     let proxy = at_level("bounded").await;
     let client = proxy.client();
-    // The first list is consistent, and with it the replica's own one is proven.
+    // The first list is consistent, and it proves the replica's own list.
     client.get(PODS).await;
     client.get(PODS).await;
     let proof = client.get(PODS).await;
@@ -61,7 +61,7 @@ async fn bounded_answers_only_for_so_long_after_a_proof() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bounded_keeps_what_session_promises() {
+async fn level_bounded_keeps_the_guarantees_of_session() {
     let proxy = at_level("bounded").await;
     let stalled = Effect::StallAfter(0);
     proxy.simulator.inject(Fault::always(stalled, |asked| asked.verb == Verb::Watch));

@@ -1,4 +1,5 @@
-//! Unlike readers in one session: what did not change is answered from memory, whoever saw what version.
+//! Different readers in one session: memory answers for unchanged objects, whichever reader saw
+//! which version.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::harness::{Answer, Setup, TestClient, TestProxy, group_resource, pass, pod, populated};
 
-/// One of the readers: what it asks for, and in which form.
+/// One of the readers: its query and its form.
 #[derive(Clone, Copy)]
 struct Reader {
     path: &'static str,
@@ -30,13 +31,13 @@ const COVERED: [Reader; 9] = [
     Reader::json("/api/v1/namespaces/bank/pods?labelSelector=app+in+%28web%2Cdb%29"),
 ];
 
-/// A reader whose answers only the apiserver can lay out: whole, and in pages.
+/// Readers that only the apiserver can answer: whole, and in pages.
 const FORWARDED: [Reader; 2] = [
     Reader { path: "/api/v1/namespaces/shop/pods?limit=500", accept: TABLE },
     Reader { path: "/api/v1/pods?limit=7", accept: TABLE },
 ];
 
-/// How often each of them asks.
+/// The interval of each reader.
 const EVERY: Duration = Duration::from_secs(3);
 
 // === impl Reader ===
@@ -46,7 +47,7 @@ impl Reader {
         Self { path, accept: "application/json" }
     }
 
-    /// Reads, all pages if there are several; gives the last.
+    /// Reads, all pages if there are several; returns the last.
     async fn read(self, client: &TestClient) -> Answer {
         let client = client.clone().with("accept", self.accept);
         let mut answer = client.get(self.path).await;
@@ -76,8 +77,7 @@ fn cluster() -> Simulator {
     simulator
 }
 
-/// Lets all of them read for a while; how many covered reads there were, and those that memory did not
-/// answer.
+/// Lets all of them read for a while; returns the number of covered reads and of misses among them.
 async fn readers(
     proxy: &TestProxy,
     time: Duration,
@@ -88,7 +88,8 @@ async fn readers(
     while begun.elapsed() < time {
         for reader in COVERED.iter().chain(&FORWARDED) {
             pass(EVERY / 11).await;
-            // The rest of the cluster writes: other resources, whose versions come out of the same store.
+            // The rest of the cluster writes other resources. Their versions come from the same
+            // store.
             proxy.simulator.skip_revisions(2);
             meanwhile();
             let answer = reader.read(&client).await;
@@ -110,14 +111,14 @@ fn assert_nearly_all((reads, misses): (usize, Vec<String>)) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unlike_readers_of_quiet_objects_are_answered_from_memory() {
+async fn mixed_readers_of_quiet_objects_are_answered_from_memory() {
     let proxy = Setup::of(cluster()).in_memory();
     readers(&proxy, Duration::from_secs(30), || {}).await;
     assert_nearly_all(readers(&proxy, Duration::from_secs(240), || {}).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn unlike_readers_are_answered_from_memory_while_others_write() {
+async fn mixed_readers_are_answered_from_memory_while_others_write() {
     let proxy = Setup::of(cluster()).in_memory();
     readers(&proxy, Duration::from_secs(30), || {}).await;
     let simulator = proxy.simulator.clone();
@@ -134,7 +135,7 @@ async fn unlike_readers_are_answered_from_memory_while_others_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_is_as_new_as_the_last_of_its_query_in_whatever_form() {
+async fn a_list_is_as_new_as_the_last_of_its_query_in_any_form() {
     let proxy = Setup::of(cluster()).in_memory();
     let [whole, _] = FORWARDED;
     let list = "/api/v1/namespaces/shop/pods";

@@ -1,10 +1,11 @@
-//! Random writes, reads and faults in virtual time; afterwards every answer is held to the history.
+//! Random writes, reads and faults in virtual time; afterwards every response is checked against
+//! the history.
 //!
-//! What is checked: an answer from memory is the apiserver's state at its version; of one query the
-//! list's version never goes back; a read shows the session's writes, and no object older than it was
-//! shown, nor one it was shown to be gone; memory stops
-//! answering when it has had no news for too long; whoever follows events misses none and hears
-//! none twice; and in the end all is calm again.
+//! These statements are checked. An answer from memory is the apiserver's state at its version. The
+//! list version of one query never goes back. A read shows the session's writes. A read shows no
+//! object older than it was shown before, and no object that was shown to be gone. Memory stops
+//! answering after too long without events. A watcher misses no event and sees none twice. In the
+//! end the system is idle again.
 
 mod actors;
 mod dice;
@@ -31,31 +32,31 @@ use listless::{
 use self::{dice::Dice, history::History, oracle::Oracle};
 use crate::harness::{Laggard, Setup, TestProxy, pass};
 
-/// What the actors of one run share.
+/// State that the actors of one run share.
 struct World {
     proxy: TestProxy,
     history: History,
-    /// Whether the apiserver is down.
+    /// `true` while the apiserver is down.
     down: AtomicBool,
-    /// Whether the clients have done all they wanted.
+    /// `true` when the clients have finished.
     over: AtomicBool,
-    /// Whether nothing goes wrong any more.
+    /// `true` when no more faults are injected.
     calm: AtomicBool,
 }
 
-/// What a run showed: what is wrong, and how often each kind of answer came.
+/// The result of a run: its violations, and the number of each kind of response.
 #[derive(Default)]
 struct Report {
     violations: Vec<String>,
     answers: BTreeMap<String, usize>,
-    /// What happened, in order.
+    /// The history in order.
     trace: Vec<String>,
 }
 
-/// Clients of the same session that work at the same time.
+/// Clients of one session that work at the same time.
 const CLIENTS: u64 = 3;
 
-/// Informers that follow what happens.
+/// Informers that follow the changes.
 const INFORMERS: u64 = 2;
 
 /// The collections the actors work on.
@@ -80,7 +81,7 @@ fn no_answer_is_older_than_promised_and_none_is_lost() {
     }
     println!("proof: {count} seeds without a violation: {answers:?}");
     if many {
-        // The test means something only if memory answered a lot, and was doubted for each reason.
+        // The test is meaningful only if memory answered often, and was doubted for each reason.
         for (detail, least) in [
             ("session", 200),
             ("any", 20),
@@ -96,7 +97,7 @@ fn no_answer_is_older_than_promised_and_none_is_lost() {
 }
 
 #[test]
-fn a_seed_shows_the_same_every_time() {
+fn a_seed_reproduces_its_run() {
     for seed in 1..=3 {
         let [once, again] = [seed; 2].map(seeds::run_one);
         let pairs = once.trace.iter().zip(&again.trace).enumerate();
@@ -169,7 +170,7 @@ async fn run(seed: u64) -> Report {
 // === impl World ===
 
 impl World {
-    /// What reached the apiserver through the proxy.
+    /// Requests that reached the apiserver through the proxy.
     fn asked(&self) -> Vec<String> {
         let seen = self.proxy.upstream.all().into_iter();
         seen.map(|seen| format!("{:?} {}", seen.identity, seen.asked.path_and_query)).collect()
@@ -179,7 +180,7 @@ impl World {
 // === impl Report ===
 
 impl Report {
-    /// What two runs of a seed have in common.
+    /// The parts that two runs of one seed share.
     fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.trace.hash(&mut hasher);
@@ -187,12 +188,12 @@ impl Report {
     }
 }
 
-/// What does not come to rest although nothing is wrong any more.
+/// Activity that does not stop although no fault is left.
 async fn unrest(proxy: &TestProxy) -> Vec<String> {
     const PATH: &str = "/api/v1/pods";
     let mut violations = Vec::new();
     let client = proxy.client();
-    // A watch that stalls for good is found out after 225 seconds; then a bookmark may be awaited.
+    // A watch that stalls for good is detected after 225 seconds. Then a bookmark may be awaited.
     for _ in 0..110 {
         client.get(PATH).await;
         pass(Duration::from_secs(3)).await;
@@ -206,7 +207,7 @@ async fn unrest(proxy: &TestProxy) -> Vec<String> {
         pass(Duration::from_secs(3)).await;
     }
     let mut lists = proxy.upstream.targets(Verb::List, "pods");
-    // A collection in which nothing happens is asked for its version now and then.
+    // The version of a collection without changes is requested from time to time.
     lists.retain(|target| !target.contains("listless-probe"));
     if !lists.is_empty() {
         violations.push(format!("lists although all is well: {lists:?}"));

@@ -1,4 +1,4 @@
-//! Versions never go back for one session, whoever answered before.
+//! Versions never go back for one session, whatever the source of earlier responses.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn remove(proxy: &TestProxy, name: &str) {
     proxy.simulator.remove(&group_resource("pods"), &key).expect("an object");
 }
 
-/// A replica of [`SELECTED`] that never hears of anything.
+/// A replica of [`SELECTED`] that receives no events.
 async fn stalled() -> TestProxy {
     let proxy = Setup::default().in_memory();
     let watches =
@@ -73,7 +73,7 @@ async fn memory_is_not_older_than_what_the_apiserver_showed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn memory_does_not_bring_back_what_the_apiserver_said_is_gone() {
+async fn memory_does_not_bring_back_objects_reported_deleted() {
     let proxy = stalled().await;
     remove(&proxy, "web-0");
     let client = proxy.client();
@@ -101,7 +101,7 @@ async fn memory_is_not_older_than_what_a_watch_showed() {
     assert_eq!(client.get("/api/v1/namespaces/a/pods/web-9").await.status, 404);
 }
 
-/// A replica of [`MAPS`] that never hears of anything, of an apiserver whose caches lag.
+/// A replica of [`MAPS`] that receives no events, of an apiserver whose caches lag.
 async fn stalled_behind(laggard: impl FnOnce(Laggard) -> Laggard) -> TestProxy {
     let simulator = populated();
     let oldest = laggard(Laggard::new(simulator.clone(), |oldest, _| oldest));
@@ -114,14 +114,14 @@ async fn stalled_behind(laggard: impl FnOnce(Laggard) -> Laggard) -> TestProxy {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_was_allowed_to_be_old_proves_nothing() {
-    // By its client, and by us.
+    // The client reads it, and Listless reads it.
     for elsewhere in [format!("{MAPS_ELSEWHERE}?resourceVersion=0"), MAPS_ELSEWHERE.to_owned()] {
         let proxy = stalled_behind(|laggard| laggard).await;
         let client = proxy.client();
         let other = json!({"metadata": {"name": "other"}});
         assert_eq!(client.create(MAPS_ELSEWHERE, &other).await.status, 201);
         assert_eq!(client.delete(&format!("{MAPS}/c")).await.json()["kind"], "Status");
-        // This list may be as old as it likes, and comes from before the deletion.
+        // This list may have any age, and is from before the deletion.
         let elsewhere = client.get(&elsewhere).await;
         assert_eq!(elsewhere.status, 200, "{}", elsewhere.summary());
         assert!(elsewhere.version() < proxy.simulator.revision());
@@ -151,7 +151,7 @@ async fn after_a_410_the_next_read_goes_upstream() {
     proxy.warm(PODS).await;
     let client = proxy.client();
     proxy.simulator.forget_history();
-    // Older than our own window of events, so that the apiserver is asked.
+    // The version is older than Listless's window of events, so the read is forwarded.
     let mut watch = client.watch(&format!("{PODS}?watch=1&resourceVersion=1")).await;
     let (kind, message) = watch.next().await.expect("an event");
     assert_eq!(kind, "ERROR");

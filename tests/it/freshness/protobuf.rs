@@ -1,5 +1,5 @@
-//! Who writes in protobuf reads its own writes, and who watches in protobuf reads nothing older than
-//! it was told.
+//! Protobuf clients: a writer reads its own writes, and a watcher reads nothing older than its
+//! events.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::harness::{
 const PODS: &str = "/api/v1/namespaces/a/pods";
 const DATABASES: &str = "/api/v1/namespaces/a/pods?labelSelector=app%3Ddb";
 
-/// A proxy whose replica of the pods is told nothing after its list, and what it asks.
+/// A proxy whose replica of the pods receives no events after its list, and its requests.
 async fn deaf() -> (TestProxy, Protobuf) {
     let simulator = populated();
     let protobuf = Protobuf::of(simulator.clone());
     let proxy = Setup::of(simulator).upstream(protobuf.clone()).in_memory();
-    // Clients do not say what they are.
+    // Clients do not identify themselves.
     let of_replicas = |asked: &Asked| asked.verb == Verb::Watch && !asked.user_agent.is_empty();
     proxy.simulator.inject(Fault::always(Effect::StallAfter(0), of_replicas));
     proxy.warm(PODS).await;
@@ -43,7 +43,7 @@ fn put(proxy: &TestProxy, name: &str, labels: &[(&str, &str)]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_creates_in_protobuf_is_shown_it_and_what_it_has_no_part_in_stays_in_memory() {
+async fn a_create_in_protobuf_is_shown_and_other_objects_stay_in_memory() {
     let (proxy, _) = deaf().await;
     let client = proxy.client();
     let new = pod("a", "new", &[("app", "web")], "n1");
@@ -57,7 +57,7 @@ async fn who_creates_in_protobuf_is_shown_it_and_what_it_has_no_part_in_stays_in
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_watch_in_protobuf_showed_no_later_read_is_older_than() {
+async fn no_later_read_is_older_than_events_of_a_protobuf_watch() {
     let (proxy, protobuf) = deaf().await;
     let client = proxy.client();
     let mut watch = watch(&proxy).await;
@@ -79,7 +79,7 @@ async fn what_a_watch_in_protobuf_showed_no_later_read_is_older_than() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_in_protobuf_that_cannot_be_read_keeps_memory_from_answering_until_it_ends() {
+async fn an_unparsable_protobuf_watch_suspends_answers_from_memory_until_it_ends() {
     let (proxy, protobuf) = deaf().await;
     let client = proxy.client();
     let mut watch = watch(&proxy).await;
@@ -93,7 +93,7 @@ async fn a_watch_in_protobuf_that_cannot_be_read_keeps_memory_from_answering_unt
     assert_eq!(watch.received, protobuf.said());
     drop(watch);
     settle().await;
-    // What it showed is in the next consistent read, which memory has yet to reach.
+    // The next consistent read contains what it showed. Memory has not reached that version yet.
     assert_eq!(client.get(DATABASES).await.detail(), "barred");
     pass(Duration::from_secs(5)).await;
     assert_ne!(client.get(DATABASES).await.detail(), "barred");

@@ -1,4 +1,4 @@
-//! Writers and readers on several threads at once, in real time: no write is missed by its writer.
+//! Writers and readers on several threads at once, in real time: each writer sees all its writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::harness::{Setup, TestClient, TestProxy, pass, pod};
 
 const PODS: &str = "/api/v1/namespaces/a/pods";
 
-/// Writers at the same time; all are one session.
+/// Writers that run at the same time; all are one session.
 const WRITERS: usize = 8;
 
-/// What each of them does one after the other.
+/// The number of writes of each.
 const ROUNDS: usize = 40;
 
-/// Writes and reads back in turn, each time by another kind of read.
+/// Writes and reads back in turn, with another kind of read each time.
 async fn write_and_read(client: TestClient, writer: usize) -> Vec<String> {
     let mut misses = Vec::new();
     let mut check = |what: &str, round: usize, right: bool, said: String| {

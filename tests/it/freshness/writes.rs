@@ -1,4 +1,4 @@
-//! Every kind of write, then every kind of read, while the replica has not heard of it yet.
+//! Every kind of write, then every kind of read, before the replica receives the event.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::harness::{
     Laggard, Setup, TestClient, TestProxy, pass, populated, settle, without_version,
 };
 
-/// A write and what its answer must be.
+/// A write and its expected response.
 struct Step {
     by: By,
     method: &'static str,
@@ -28,7 +28,7 @@ enum By {
     Others,
 }
 
-/// How the replica hears of writes.
+/// The delay of the write's event to the replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     /// At once.
@@ -57,7 +57,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 const NEW_POD: &str = r#"{"metadata":{"name":"new","labels":{"app":"web"}},"spec":{}}"#;
 const RELABEL: &str = r#"{"metadata":{"labels":{"app":"db"}}}"#;
 
-/// What is read after each write, each as the first read by itself.
+/// The reads after each write; each is tried as the first read.
 const READS: &[&str] = &[
     "/api/v1/pods",
     "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb",
@@ -100,7 +100,7 @@ impl Step {
     }
 }
 
-/// Writes that make or change pods, by name.
+/// Writes that create or change pods, by name.
 fn pod_changes() -> Vec<(&'static str, Vec<Step>)> {
     let update = r#"{"metadata":{"name":"web-0"},"spec":{"x":1}}"#;
     let stale = r#"{"metadata":{"name":"web-0","resourceVersion":"1001"},"spec":{}}"#;
@@ -169,7 +169,7 @@ fn pod_writes() -> impl Iterator<Item = (&'static str, Vec<Step>)> {
     pod_changes().into_iter().chain(pod_removals())
 }
 
-/// A replica of all pods that hears of later writes as `news` says.
+/// A replica of all pods that receives later writes as `news` says.
 async fn warmed(collection: &str, news: News) -> TestProxy {
     let proxy = Setup::default().in_memory();
     let watches = |asked: &Asked| asked.verb == Verb::Watch;
@@ -205,7 +205,7 @@ async fn write(proxy: &TestProxy, steps: &[Step]) {
     }
 }
 
-/// Reads a path through the proxy and past it; what is wrong when not the same state comes back.
+/// Reads a path through the proxy and directly; returns the difference if the states differ.
 async fn miss(proxy: &TestProxy, client: &TestClient, path: &str) -> Option<String> {
     let (answer, straight) = (client.get(path).await, proxy.straight().get(path).await);
     let same = answer.status == straight.status
@@ -217,7 +217,7 @@ async fn miss(proxy: &TestProxy, client: &TestClient, path: &str) -> Option<Stri
     (!same).then(|| format!("then {path}: {}, not {}", answer.summary(), straight.summary()))
 }
 
-/// The misses of each read as the first one after the write, for each kind of news.
+/// The failures of each read as the first one after the write, for each event delay.
 async fn misses(collection: &str, steps: &[Step], reads: &[&str], news: &[News]) -> Vec<String> {
     let mut misses = Vec::new();
     for path in reads {
@@ -232,7 +232,7 @@ async fn misses(collection: &str, steps: &[Step], reads: &[&str], news: &[News])
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_after_any_write_shows_it_whatever_the_replica_has_heard() {
+async fn a_read_after_any_write_shows_it_whatever_the_replica_received() {
     let mut all = Vec::new();
     for (what, steps) in pod_writes() {
         let found = misses("/api/v1/pods", &steps, READS, &[News::Stalled, News::Late]).await;
@@ -242,17 +242,17 @@ async fn a_read_after_any_write_shows_it_whatever_the_replica_has_heard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_create_refused_as_existing_is_followed_by_reads_that_show_it() {
+async fn reads_after_an_already_exists_refusal_show_the_object() {
     let create = || Step::post(PODS, NEW_POD);
     let steps = [create().by_others(), create().answered(409)];
-    // The refusal does not tell its labels, so reads by label may still be without it.
+    // The refusal does not contain the labels. Reads by label may still miss the object.
     let reads = ["/api/v1/pods", PODS, NEW, "/api/v1/pods?fieldSelector=metadata.name=new"];
     let found = misses("/api/v1/pods", &steps, &reads, &[News::Stalled, News::Late]).await;
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_write_shows_in_every_later_read_too_and_memory_answers_again_soon() {
+async fn each_write_shows_in_every_later_read_and_memory_answers_again_soon() {
     for (what, steps) in pod_writes() {
         let proxy = warmed("/api/v1/pods", News::Prompt).await;
         let client = proxy.client();
@@ -270,14 +270,14 @@ async fn each_write_shows_in_every_later_read_too_and_memory_answers_again_soon(
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_kinds_of_resources_keep_the_same_promise() {
+async fn read_your_writes_holds_for_other_kinds() {
     let deletion = r#"{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}"#;
     let (new, same) = (r#"{"metadata":{"name":"new"}}"#, r#"{"metadata":{"name":"c"}}"#);
     let widget = r#"{"apiVersion":"x.io/v1","kind":"Widget","metadata":{"name":"new"},"spec":{}}"#;
     let (size, ready) = (r#"{"spec":{"size":4}}"#, r#"{"status":{"ready":true}}"#);
     let status = "/apis/x.io/v1/namespaces/a/widgets/w1/status";
     let beta = "/apis/x.io/v1beta1/namespaces/a/widgets/w1";
-    // Their DELETE answers a Status, which tells no version.
+    // Their DELETE returns a Status, which has no version.
     let cases = [
         ("create", MAPS, vec![Step::post(MAPS, new)]),
         ("delete", MAPS, vec![Step { body: deletion, ..Step::delete(MAP) }]),
@@ -309,7 +309,7 @@ async fn a_namespace_that_is_deleted_stays_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_removal_of_the_last_finalizer_is_known_for_a_deletion() {
+async fn the_removal_of_the_last_finalizer_counts_as_a_deletion() {
     let removals = [
         Step::patch(HELD, MERGE, r#"{"metadata":{"finalizers":null}}"#),
         Step::patch(HELD, OPERATIONS, r#"[{"op":"remove","path":"/metadata/finalizers"}]"#),
@@ -318,7 +318,7 @@ async fn the_removal_of_the_last_finalizer_is_known_for_a_deletion() {
         for path in ["/api/v1/pods", HELD] {
             let simulator = populated();
             let proxy = Setup::of(simulator.clone()).in_memory();
-            // The replica knows that it is to go, and hears of nothing any more.
+            // The replica knows that it is being deleted, and receives no more events.
             assert_eq!(proxy.straight().delete(HELD).await.status, 200);
             let stalled = Fault::always(Effect::StallAfter(0), |asked| asked.verb == Verb::Watch);
             simulator.inject(stalled);
@@ -349,7 +349,7 @@ async fn a_write_whose_answer_is_lost_is_assumed_to_have_happened() {
 async fn a_client_that_goes_away_during_its_write_still_reads_it_later() {
     for path in READS {
         let simulator = populated();
-        // The write is applied at once; only its answer is on its way for long.
+        // The write is applied at once. Only its response is delayed for long.
         let distance =
             |target: &str| Duration::from_secs(if target.contains("late") { 4 } else { 0 });
         let laggard = Laggard::new(simulator.clone(), |_, newest| newest).far(distance);

@@ -1,26 +1,26 @@
-//! An answer as a client has it, read whole.
+//! A response as a client receives it, read whole.
 
 use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::Value;
 
-/// One answer.
+/// One response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     /// The HTTP status; zero when the connection ended instead.
     pub(crate) status: u16,
     /// The headers.
     pub(crate) headers: HeaderMap,
-    /// As much of the body as came.
+    /// The received part of the body.
     pub(crate) body: Bytes,
-    /// Whether the body came to its end.
+    /// `true` if the body is complete.
     pub(crate) whole: bool,
 }
 
 // === impl Answer ===
 
 impl Answer {
-    /// The connection ended before there was an answer.
+    /// The connection ended before a response came.
     pub(super) fn none() -> Self {
         Self { status: 0, headers: HeaderMap::new(), body: Bytes::new(), whole: false }
     }
@@ -30,17 +30,17 @@ impl Answer {
         self.headers.get(name).map_or("", |value| value.to_str().expect("a text"))
     }
 
-    /// Where the answer came from (RFC 9211).
+    /// The source of the response (RFC 9211).
     pub(crate) fn cache_status(&self) -> &str {
         self.header("cache-status")
     }
 
-    /// Whether memory answered.
+    /// Reports whether memory answered.
     pub(crate) fn is_hit(&self) -> bool {
         self.cache_status().starts_with("listless; hit;")
     }
 
-    /// The level of a hit, or why it was forwarded.
+    /// The level of a hit, or the reason of a forward.
     pub(crate) fn detail(&self) -> &str {
         self.cache_status().rsplit_once("detail=").map_or("", |(_, detail)| detail)
     }
@@ -83,11 +83,11 @@ impl Answer {
     }
 }
 
-/// A list's bytes without its own resourceVersion: what must be equal in a quiet cluster.
+/// Returns a list's bytes without its own resourceVersion; these must be equal in a quiet cluster.
 pub(crate) fn without_version(list: &Answer) -> String {
     let version = format!("\"resourceVersion\":\"{}\"", list.version());
     let text = list.text();
-    // The list's own stands before the items of a typed list and behind those of a custom one.
+    // The list's own version is before the items of a typed list, and after those of a custom one.
     let at = if text.starts_with("{\"kind\"") { text.find(&version) } else { text.rfind(&version) };
     let at = at.expect("the list's version");
     format!("{}{}", &text[..at], &text[at + version.len()..])

@@ -1,4 +1,4 @@
-//! A client in Kubernetes verbs, over HTTP/1.1 or HTTP/2, through the proxy or past it.
+//! A client with the Kubernetes verbs, over HTTP/1.1 or HTTP/2, through the proxy or directly.
 
 use std::{
     convert::Infallible,
@@ -38,7 +38,7 @@ use tokio_rustls::TlsConnector;
 
 use super::answer::Answer;
 
-/// How a client reaches what it talks to.
+/// The way from a client to its server.
 #[derive(Clone)]
 pub(crate) enum Door {
     /// The proxy, without sockets.
@@ -47,13 +47,13 @@ pub(crate) enum Door {
     Plain(SocketAddr),
     /// The proxy's port, with TLS.
     Tls(SocketAddr, Arc<ClientConfig>),
-    /// What CONNECT on the first door leads to, with TLS inside.
+    /// The target of a CONNECT on the first door, with TLS inside.
     Connect(Box<Self>, Arc<ClientConfig>, &'static str),
     /// The apiserver itself.
     Straight(Simulator),
 }
 
-/// How a client speaks to what it takes for an HTTP proxy.
+/// The scheme that a client uses with its HTTP proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Via {
     /// `proxy-url: http://…`
@@ -73,7 +73,7 @@ pub(crate) struct TestClient {
 
 /// An open watch, read line by line.
 pub(crate) struct Watch {
-    /// The answer's head.
+    /// The head of the response.
     pub(crate) head: http::response::Parts,
     body: Body,
     rest: Vec<u8>,
@@ -91,19 +91,19 @@ const PIPE_BYTES: usize = 64 * 1024;
 /// Connections in memory so far.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
-/// No answer takes longer; a clock that is paused would else run for ever.
+/// The limit on every response; a paused clock would otherwise run for ever.
 const ANSWER_WAIT: Duration = Duration::from_secs(100);
 
-/// Nobody waits longer for an event.
+/// The limit on the wait for an event.
 const EVENT_WAIT: Duration = Duration::from_secs(3600);
 
-/// What clients on loopback call the apiserver.
+/// The host name of the apiserver for clients on loopback.
 const HOST: &str = "127.0.0.1";
 
 // === impl Door ===
 
 impl Door {
-    /// The same port, spoken to without TLS.
+    /// The same port without TLS.
     pub(super) fn without_tls(&self) -> Self {
         match self {
             Self::Tls(address, _) => Self::Plain(*address),
@@ -181,7 +181,7 @@ async fn serve(proxy: Arc<Proxy>, stream: DuplexStream, protocol: Protocol) {
         async move { Ok::<_, Infallible>(proxy.serve(&connection, request).await) }
     });
     let stream = TokioIo::new(stream);
-    // How a connection ends is for the client to see.
+    // The client sees the end of the connection itself.
     let _ = match protocol {
         Protocol::Http1 => {
             let mut builder = hyper::server::conn::http1::Builder::new();
@@ -243,7 +243,7 @@ impl TestClient {
         self.sending_json().send(Method::PUT, path, object.to_string()).await
     }
 
-    /// PATCH; `format` is the middle of the Content-Type, such as `merge-patch`.
+    /// PATCH; `format` is the middle of the Content-Type, for example `merge-patch`.
     pub(crate) async fn patch(&self, path: &str, format: &str, patch: &str) -> Answer {
         let suffix = if format == "apply-patch" { "yaml" } else { "json" };
         let client = self.with("content-type", &format!("application/{format}+{suffix}"));
@@ -262,7 +262,7 @@ impl TestClient {
         self.ask(request(method, path, body)).await
     }
 
-    /// A request made by the test; the answer is read whole.
+    /// Sends a request made by the test; the response is read whole.
     pub(crate) async fn ask(&self, request: Request<Body>) -> Answer {
         let exchange = async {
             let (response, sender) = self.exchange(request).await.ok()?;
@@ -277,18 +277,18 @@ impl TestClient {
         Answer { status: head.status.as_u16(), headers: head.headers, body, whole }
     }
 
-    /// A request made by the test; the answer's body still streams.
+    /// Sends a request made by the test; the response's body still streams.
     pub(crate) async fn open(&self, request: Request<Body>) -> Response<Body> {
         let exchanged = timeout(ANSWER_WAIT, self.exchange(request)).await;
         exchanged.expect("an answer in time").expect("an answer").0
     }
 
-    /// An open watch; `path` says `watch=1`.
+    /// An open watch; `path` contains `watch=1`.
     pub(crate) async fn watch(&self, path: &str) -> Watch {
         self.try_watch(path).await.expect("an answer")
     }
 
-    /// The same, unless the connection breaks before there is an answer.
+    /// The same, unless the connection breaks before a response.
     pub(crate) async fn try_watch(&self, path: &str) -> Option<Watch> {
         let exchange = self.exchange(request(Method::GET, path, Body::empty()));
         let answered = timeout(ANSWER_WAIT, exchange).await.expect("an answer in time");
@@ -359,7 +359,7 @@ fn absolute(uri: &Uri) -> Uri {
     format!("https://{HOST}{path}").parse().expect("a URI")
 }
 
-/// As much of a body as comes, and whether it came to its end.
+/// Returns the received part of a body, and whether it is complete.
 async fn read(mut body: Body) -> (Bytes, bool) {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -374,7 +374,7 @@ async fn read(mut body: Body) -> (Bytes, bool) {
 // === impl Watch ===
 
 impl Watch {
-    /// The next line with its newline; nothing at the end, clean or not.
+    /// The next line with its newline; `None` at the end, clean or not.
     pub(crate) async fn next_line(&mut self) -> Option<Bytes> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -386,7 +386,7 @@ impl Watch {
         }
     }
 
-    /// The next event's type and its object's name, or its message for an error.
+    /// The type and object name of the next event, or the message of an error.
     pub(crate) async fn next(&mut self) -> Option<(String, String)> {
         let event: Value = serde_json::from_slice(&self.next_line().await?).expect("an event");
         let object = &event["object"];

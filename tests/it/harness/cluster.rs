@@ -1,4 +1,5 @@
-//! A small cluster with everything that makes answers differ: order, styles, scopes, letters.
+//! A small cluster with every kind of object that affects responses: order, styles, scopes,
+//! letters.
 
 use listless::{
     api::GroupResource,
@@ -18,7 +19,7 @@ pub(crate) fn populated() -> Simulator {
     for namespace in ["a", "a-b", "b"] {
         put("namespaces", json!({"metadata": {"name": namespace}, "status": {"phase": "Active"}}));
     }
-    // In byte order `a-b/` stands before `a/` (S-LIST-60).
+    // In byte order `a-b/` is before `a/` (S-LIST-60).
     for (namespace, name, app, node) in [
         ("a", "db-0", "db", "n1"),
         ("a", "web-0", "web", "n1"),
@@ -80,7 +81,7 @@ fn unusual_pod() -> Value {
         "list-like": "{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}",
     });
     pod["metadata"]["finalizers"] = json!(["x.io/hold"]);
-    // The apiserver keeps the two in step.
+    // The apiserver keeps the two equal.
     pod["status"]["podIP"] = json!("10.0.0.9");
     pod["status"]["podIPs"] = json!([{"ip": "10.0.0.9"}, {"ip": "fd00::9"}]);
     pod
@@ -96,7 +97,7 @@ pub(crate) fn deployment(namespace: &str, name: &str) -> Value {
     })
 }
 
-/// A widget of some colour.
+/// A widget of one colour.
 pub(crate) fn widget(namespace: &str, name: &str, colour: &str) -> Value {
     json!({
         "apiVersion": "x.io/v1",

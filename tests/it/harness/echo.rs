@@ -1,4 +1,4 @@
-//! An apiserver of the test's making: it keeps every request whole and answers as told.
+//! An apiserver that a test defines: it keeps every request whole and responds as configured.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 type Answering = dyn Fn(&Kept) -> Response<Body> + Send + Sync;
 
-/// Answers everything in one way; clones share what was asked.
+/// Gives every request the same kind of response; clones share the recorded requests.
 #[derive(Clone)]
 pub(crate) struct Echo {
     kept: Arc<Mutex<Vec<Kept>>>,
@@ -31,21 +31,21 @@ pub(crate) struct Kept {
     pub(crate) body: Bytes,
 }
 
-/// A piece of a body that is sent bit by bit, or how it breaks.
+/// A piece of a body that is sent in pieces, or the error that breaks it.
 pub(crate) type Piece = Result<&'static str, BoxError>;
 
-/// No request of a test is larger.
+/// The size limit of a test's requests.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
 // === impl Echo ===
 
 impl Echo {
-    /// Answers what `answer` says.
+    /// Responds with the result of `answer`.
     pub(crate) fn new(answer: impl Fn(&Kept) -> Response<Body> + Send + Sync + 'static) -> Self {
         Self { kept: Arc::default(), answer: Arc::new(answer) }
     }
 
-    /// Answers 200 with nothing in it.
+    /// Responds 200 with an empty body.
     pub(crate) fn silent() -> Self {
         Self::new(|_| Response::new(Body::empty()))
     }
@@ -55,7 +55,7 @@ impl Echo {
         self.kept.lock().expect("no panic holds it").last().cloned().expect("a request")
     }
 
-    /// How many requests there were.
+    /// The number of requests.
     pub(crate) fn count(&self) -> usize {
         self.kept.lock().expect("no panic holds it").len()
     }

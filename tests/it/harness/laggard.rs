@@ -1,5 +1,5 @@
-//! Apiservers behind a load balancer: each answer as old as the request allows (S-CONS-04), and
-//! on its way back for a while.
+//! Apiservers behind a load balancer: each response is as old as the request allows (S-CONS-04),
+//! and is delayed on its way back.
 
 use std::time::Duration;
 
@@ -13,22 +13,22 @@ use listless::{
 
 use super::pass;
 
-/// A client of a simulated apiserver whose cached lists come from some moment in the past.
+/// A client of a simulated apiserver whose cached lists come from a moment in the past.
 pub(crate) struct Laggard {
     simulator: Simulator,
     /// Chooses a version from the oldest that is allowed to the newest there is.
     choose: Box<dyn Fn(u64, u64) -> u64 + Send + Sync>,
-    /// Chooses how long the answer to a target is on its way back.
+    /// Chooses the delay of the response to a target on its way back.
     distance: Box<dyn Fn(&str) -> Duration + Send + Sync>,
 }
 
-/// How many revisions a cache may be behind.
+/// The number of revisions by which a cache may lag.
 const BEHIND_MAX: u64 = 30;
 
 // === impl Laggard ===
 
 impl Laggard {
-    /// Answers at a version that `choose` picks from a range.
+    /// Responds at a version that `choose` picks from a range.
     pub(crate) fn new(
         simulator: Simulator,
         choose: impl Fn(u64, u64) -> u64 + Send + Sync + 'static,
@@ -36,7 +36,7 @@ impl Laggard {
         Self { simulator, choose: Box::new(choose), distance: Box::new(|_| Duration::ZERO) }
     }
 
-    /// Lets the answer to each target be on its way back for a while, and arrive that old.
+    /// Delays the response to each target on its way back, and so makes it older.
     pub(crate) fn far(
         mut self,
         distance: impl Fn(&str) -> Duration + Send + Sync + 'static,
@@ -45,7 +45,7 @@ impl Laggard {
         self
     }
 
-    /// The same list at a version that satisfies it; other requests as they are.
+    /// The same list at a version that satisfies it; other requests unchanged.
     fn aged(&self, target: &str) -> Option<String> {
         let newest = self.simulator.revision();
         let (rest, oldest) = if let Some(rest) = target.strip_suffix("resourceVersion=0") {
@@ -65,7 +65,7 @@ impl Laggard {
     }
 }
 
-/// Where the simulator begins.
+/// The simulator's first version.
 const FIRST_REVISION: u64 = 1000;
 
 impl Client for Laggard {

@@ -1,5 +1,5 @@
-//! A simulated apiserver that speaks protobuf: on the way back its answers in JSON to writes of pods,
-//! and to watches that take protobuf, become what a real apiserver would have sent.
+//! A simulated apiserver that speaks protobuf. It converts JSON responses to writes of pods, and to
+//! watches that accept protobuf, into the bytes of a real apiserver.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ use tokio::time::{Duration, timeout};
 
 use super::{TestClient, request};
 
-/// A simulator behind an interpreter; clones share what was said.
+/// A simulator behind a converter; clones share the recorded bytes.
 #[derive(Clone)]
 pub(crate) struct Protobuf {
     simulator: Simulator,
@@ -27,16 +27,16 @@ pub(crate) struct Protobuf {
 
 /// An open watch in protobuf.
 pub(crate) struct DelimitedWatch {
-    /// The answer's head.
+    /// The head of the response.
     pub(crate) head: http::response::Parts,
-    /// Every byte that came.
+    /// Every received byte.
     pub(crate) received: Vec<u8>,
     body: Body,
-    /// Where the next event begins.
+    /// The offset of the next event.
     next: usize,
 }
 
-/// Lines of JSON on their way to becoming frames.
+/// Lines of JSON that become frames.
 struct Lines {
     body: Body,
     rest: Vec<u8>,
@@ -45,13 +45,13 @@ struct Lines {
 
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// Nobody waits longer for an event.
+/// The limit on the wait for an event.
 const EVENT_WAIT: Duration = Duration::from_secs(60);
 
 // === impl Protobuf ===
 
 impl Protobuf {
-    /// In front of this simulator.
+    /// Puts the converter in front of this simulator.
     pub(crate) fn of(simulator: Simulator) -> Self {
         Self { simulator, said: Arc::default() }
     }
@@ -102,7 +102,7 @@ impl Client for Protobuf {
 // === impl DelimitedWatch ===
 
 impl DelimitedWatch {
-    /// Opens it; `path` says `watch=1`.
+    /// Opens it; `path` contains `watch=1`.
     pub(crate) async fn open(client: &TestClient, path: &str) -> Self {
         let response = client.open(request(Method::GET, path, Body::empty())).await;
         let (head, body) = response.into_parts();
@@ -125,7 +125,7 @@ impl DelimitedWatch {
         }
     }
 
-    /// Waits for an event that speaks of an object, and of nothing else.
+    /// Waits for an event about one object, and for no other event.
     pub(crate) async fn tells(&mut self, kind: &str, name: &str) {
         let event = self.next().await;
         let has = |text: &str| event.windows(text.len()).any(|part| part == text.as_bytes());
@@ -187,7 +187,7 @@ fn text(number: u8, value: &Value) -> Vec<u8> {
     field(number, value.as_str().unwrap_or_default().as_bytes())
 }
 
-/// What a session learns from, as `k8s.io/apimachinery` encodes it (S-CT-20).
+/// The parts that a session learns from, as `k8s.io/apimachinery` encodes them (S-CT-20).
 fn encoded(object: &Value) -> Vec<u8> {
     let meta = &object["metadata"];
     let mut metadata = [text(1, &meta["name"]), text(3, &meta["namespace"])].concat();

@@ -1,4 +1,4 @@
-//! A connection for bytes as a test writes them, well-formed or not.
+//! A connection for bytes that a test writes, well-formed or not.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ pub(crate) struct RawConnection {
     unread: Vec<u8>,
 }
 
-/// One HTTP/1.1 answer.
+/// One HTTP/1.1 response.
 #[derive(Clone, Debug)]
 pub(crate) struct RawAnswer {
     /// The status.
     pub(crate) status: u16,
-    /// Status line and headers, lower case.
+    /// Status line and headers in lower case.
     pub(crate) head: String,
     /// The body, without its framing.
     pub(crate) body: Vec<u8>,
@@ -30,12 +30,12 @@ pub(crate) struct RawAnswer {
 // === impl RawConnection ===
 
 impl RawConnection {
-    /// Through this door.
+    /// Connects through this door.
     pub(crate) async fn open(door: &Door) -> Self {
         Self { stream: door.dial(Protocol::Http1).await, unread: Vec::new() }
     }
 
-    /// Writes bytes; that the other side has had enough of them already is no failure.
+    /// Writes bytes; it is no failure if the other side stopped reading.
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let written = async {
             self.stream.write_all(bytes.as_ref()).await?;
@@ -44,12 +44,12 @@ impl RawConnection {
         let _ = timeout(PATIENCE, written).await.expect("the other side reads or closes");
     }
 
-    /// Ends our half of the connection.
+    /// Closes the sending half of the connection.
     pub(crate) async fn finish(&mut self) {
         let _ = self.stream.shutdown().await;
     }
 
-    /// The next answer; nothing when the connection ends instead.
+    /// The next response; `None` if the connection ends instead.
     pub(crate) async fn answer(&mut self) -> Option<RawAnswer> {
         let end = loop {
             if let Some(end) = find(&self.unread, b"\r\n\r\n") {
@@ -69,7 +69,7 @@ impl RawConnection {
         Some(RawAnswer { status, head, body })
     }
 
-    /// So many bytes.
+    /// Reads this many bytes.
     pub(crate) async fn exactly(&mut self, bytes: usize) -> Option<Vec<u8>> {
         while self.unread.len() < bytes {
             self.fill().await?;
@@ -83,7 +83,7 @@ impl RawConnection {
         self.take(self.unread.len())
     }
 
-    /// Whether nothing more has come within a moment.
+    /// Reports whether nothing more comes within a moment.
     pub(crate) async fn is_silent(&mut self) -> bool {
         self.unread.is_empty() && timeout(MOMENT, self.stream.read_u8()).await.is_err()
     }
@@ -108,7 +108,7 @@ impl RawConnection {
         }
     }
 
-    /// Reads something; nothing at the end.
+    /// Reads some bytes; `None` at the end.
     async fn fill(&mut self) -> Option<()> {
         let mut buffer = vec![0; 16 * 1024];
         let read = timeout(PATIENCE, self.stream.read(&mut buffer)).await;
@@ -126,7 +126,7 @@ impl RawConnection {
     }
 }
 
-/// Long enough for an answer on loopback, short enough to wait for in vain.
+/// Long enough for a response on loopback, and short enough to wait when none comes.
 const MOMENT: Duration = Duration::from_millis(50);
 
 // === impl RawAnswer ===

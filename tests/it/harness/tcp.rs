@@ -1,4 +1,4 @@
-//! An apiserver on a real port, for what the simulator has not: switching protocols.
+//! An apiserver on a real port, for the one feature the simulator has not: switching protocols.
 
 use std::{net::SocketAddr, sync::Arc, time::SystemTime};
 
@@ -16,27 +16,27 @@ use tokio::{
     sync::mpsc,
 };
 
-/// Answers every head in the same way and leaves the rest of the connection to the test.
+/// Gives every head the same response and leaves the rest of the connection to the test.
 pub(crate) struct TcpApiserver {
-    /// Where it listens.
+    /// The address where it listens.
     pub(crate) address: SocketAddr,
-    /// The connections, once their heads were answered.
+    /// The connections, after the response to their heads.
     pub(crate) visits: mpsc::Receiver<Visit>,
 }
 
-/// What such an apiserver sees of one connection.
+/// The apiserver's side of one connection.
 pub(crate) struct Visit {
     /// The request's head, lower case.
     pub(crate) head: String,
-    /// What comes after it.
+    /// The bytes after it.
     pub(crate) stream: TcpStream,
 }
 
 /// A simulated apiserver whose upgrades go to a real port.
 pub(crate) struct WithUpgrades {
-    /// Answers what is no upgrade.
+    /// Responds to requests without an upgrade.
     pub(crate) simulator: Simulator,
-    /// Answers upgrades.
+    /// Responds to upgrades.
     pub(crate) pool: Pool,
 }
 
@@ -63,7 +63,7 @@ impl TcpApiserver {
         self.visits.recv().await.expect("a connection")
     }
 
-    /// The way there that the proxy takes in earnest.
+    /// The client to it that the proxy uses in production.
     pub(crate) fn pool(&self) -> Pool {
         let authority = tls::Authority::generate(SystemTime::now()).expect("an authority");
         let config = tls::client_config(authority.pem().as_bytes()).expect("a configuration");
@@ -82,25 +82,25 @@ impl Visit {
                 Err(_) => break,
             }
         }
-        // Whoever left early does not mind.
+        // A client that left early needs no response.
         let _ = stream.write_all(answer.as_bytes()).await;
         let head = String::from_utf8(head).expect("a textual head").to_ascii_lowercase();
         Self { head, stream }
     }
 
-    /// So many bytes from the other side.
+    /// Reads this many bytes from the other side.
     pub(crate) async fn read(&mut self, bytes: usize) -> Vec<u8> {
         let mut buffer = vec![0; bytes];
         self.stream.read_exact(&mut buffer).await.expect("as many bytes");
         buffer
     }
 
-    /// Bytes to the other side.
+    /// Sends bytes to the other side.
     pub(crate) async fn write(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.expect("an open connection");
     }
 
-    /// What still comes until the other side ends.
+    /// Returns all bytes until the other side ends the connection.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         // A connection that is reset has ended, too.

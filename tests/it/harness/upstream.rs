@@ -1,4 +1,5 @@
-//! The way from the proxy to the apiserver, as tests see it: who asked, what, and in which words.
+//! The way from the proxy to the apiserver, as tests see it: the caller, the request and its
+//! wording.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,23 +14,23 @@ use listless::{
 
 use super::OWN_TOKEN;
 
-/// Whose name a request goes out in.
+/// The identity of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
     /// Listless's own.
     Own,
-    /// Listless's own, which asks to act as somebody else.
+    /// Listless's own, with impersonation of another user.
     Impersonating,
-    /// Whatever the caller sent.
+    /// The caller's own credentials.
     Plain,
 }
 
 /// One request as it left the proxy, before our own credential was added.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    /// Whose name it went out in.
+    /// The identity it was sent with.
     pub(crate) identity: Identity,
-    /// What it asks.
+    /// Its method and target.
     pub(crate) asked: Asked,
     /// Its headers.
     pub(crate) headers: HeaderMap,
@@ -39,7 +40,7 @@ pub(crate) struct Seen {
 #[derive(Clone, Default)]
 pub(crate) struct Requests(Arc<Mutex<Vec<Seen>>>);
 
-/// A client that notes what it sends, and signs it as the real ones do.
+/// A client that records its requests, and signs them as the real ones do.
 pub(crate) struct Upstream {
     target: Arc<dyn Client>,
     identity: Identity,
@@ -80,23 +81,23 @@ impl Requests {
         self.0.lock().expect("no panic holds it").clone()
     }
 
-    /// All of them but consistency checks and those for the apiserver's release, in order.
+    /// Returns all of them except consistency checks and those for the apiserver's release, in order.
     pub(crate) fn all(&self) -> Vec<Seen> {
         self.everything().into_iter().filter(|seen| !seen.is_upkeep()).collect()
     }
 
-    /// Path and query of those with this verb for this resource.
+    /// Returns path and query of those with this verb for this resource.
     pub(crate) fn targets(&self, verb: Verb, resource: &str) -> Vec<String> {
         let fits = |seen: &Seen| seen.asked.verb == verb && seen.asked.resource == resource;
         self.all().into_iter().filter(fits).map(|seen| seen.asked.path_and_query).collect()
     }
 
-    /// How many with this verb for this resource.
+    /// Counts those with this verb for this resource.
     pub(crate) fn count(&self, verb: Verb, resource: &str) -> usize {
         self.targets(verb, resource).len()
     }
 
-    /// How many access reviews.
+    /// Counts the access reviews.
     pub(crate) fn reviews(&self) -> usize {
         let kinds = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"];
         kinds.map(|kind| self.count(Verb::Create, kind)).iter().sum()
@@ -116,7 +117,7 @@ impl Requests {
 // === impl Upstream ===
 
 impl Upstream {
-    /// Sends to `target` and notes it in `requests`.
+    /// Sends to `target` and records the request in `requests`.
     pub(crate) fn new(target: Arc<dyn Client>, identity: Identity, requests: Requests) -> Self {
         Self { target, identity, requests }
     }

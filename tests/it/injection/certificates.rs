@@ -40,7 +40,7 @@ impl TimeProvider for At {
     }
 }
 
-/// A replica and what it shows.
+/// A replica and the certificate it serves.
 struct Replica {
     keeper: Keeper,
     server: tls::Server,
@@ -95,7 +95,7 @@ fn replica(simulator: &Simulator) -> Replica {
     Replica { keeper, server, ready }
 }
 
-/// What the apiserver trusts, for each of its webhooks.
+/// The CA bundle that the apiserver trusts, for each of its webhooks.
 fn published(simulator: &Simulator) -> Vec<String> {
     let key = ObjectKey::new(None, "listless-injector");
     let object = simulator.object(&webhooks(), &key).expect("the configuration");
@@ -108,7 +108,7 @@ fn published(simulator: &Simulator) -> Vec<String> {
     entries.map(of).collect()
 }
 
-/// Whether the apiserver would talk to this replica.
+/// Reports whether the apiserver accepts this replica's certificate.
 async fn is_trusted(simulator: &Simulator, server: &tls::Server, now: SystemTime) -> bool {
     for bundle in published(simulator) {
         let Ok(roots) = tls::roots(bundle.as_bytes()) else { return false };
@@ -128,7 +128,7 @@ async fn is_trusted(simulator: &Simulator, server: &tls::Server, now: SystemTime
 }
 
 #[tokio::test]
-async fn the_first_look_publishes_a_certificate_for_every_webhook() {
+async fn the_first_check_publishes_a_certificate_for_every_webhook() {
     let (simulator, now) = (cluster(), SystemTime::now());
     let mut replica = replica(&simulator);
     assert!(!replica.ready.is_ready());
@@ -143,7 +143,7 @@ async fn the_first_look_publishes_a_certificate_for_every_webhook() {
 }
 
 #[tokio::test]
-async fn replicas_that_begin_together_end_up_with_one_certificate() {
+async fn replicas_that_start_together_agree_on_one_certificate() {
     let (simulator, now) = (cluster(), SystemTime::now());
     let (mut one, mut other) = (replica(&simulator), replica(&simulator));
     for _ in 0..3 {
@@ -182,7 +182,7 @@ async fn over_a_year_every_replica_is_trusted_all_the_time() {
 }
 
 #[tokio::test]
-async fn what_somebody_broke_is_repaired() {
+async fn damaged_secrets_and_bundles_are_repaired() {
     let (simulator, now) = (cluster(), SystemTime::now());
     let mut replica = replica(&simulator);
     replica.keeper.look(now).await.expect("a look");

@@ -1,6 +1,6 @@
-//! Pods as the webhook meets them, each with the patch or the reason that it must come to.
+//! Pods as the webhook receives them, each with its expected patch or its reason to be skipped.
 //!
-//! After a change on purpose: `LISTLESS_UPDATE=1 cargo test --test it injection`, and read the
+//! After an intended change: `LISTLESS_UPDATE=1 cargo test --test it injection`, and read the
 //! difference.
 
 use std::{collections::BTreeSet, path::Path};
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::{applied, files, golden, is_update, read, settings, yaml};
 
-/// At least so many pods; fewer would leave shapes out that are in use.
+/// The minimum number of pods; fewer would leave out shapes that are in use.
 const PODS_MIN: usize = 60;
-/// Reasons that no pod of the corpus can have: it would be no pod.
+/// Reasons that no pod of the corpus can have, because it would not be a pod.
 const WITHOUT_A_POD: [SkipReason; 1] = [SkipReason::Malformed];
 
 fn pods() -> Vec<(String, Value)> {
@@ -26,7 +26,7 @@ fn decided(pod: &Value) -> Result<Patch, Skip> {
     patch(pod, namespace, &settings())
 }
 
-/// What is written beside a pod: the extension, and the text.
+/// The expected file beside a pod: the extension, and the text.
 fn told(decision: &Result<Patch, Skip>) -> (&'static str, String) {
     match decision {
         Ok(patch) => {
@@ -39,7 +39,7 @@ fn told(decision: &Result<Patch, Skip>) -> (&'static str, String) {
 }
 
 #[test]
-fn every_pod_of_the_corpus_comes_to_what_is_written_beside_it() {
+fn every_pod_of_the_corpus_has_its_expected_result() {
     let pods = pods();
     assert!(pods.len() >= PODS_MIN, "{} pods", pods.len());
     let folder = golden("inject");
@@ -60,7 +60,7 @@ fn every_pod_of_the_corpus_comes_to_what_is_written_beside_it() {
 }
 
 #[test]
-fn every_reason_to_leave_a_pod_alone_has_a_pod() {
+fn every_skip_reason_has_a_pod() {
     let reasons: BTreeSet<&str> = pods()
         .iter()
         .filter_map(|(_, pod)| decided(pod).err())
@@ -76,7 +76,7 @@ fn every_reason_to_leave_a_pod_alone_has_a_pod() {
 }
 
 #[test]
-fn an_injected_pod_needs_no_change_and_can_be_brought_back() {
+fn an_injected_pod_needs_no_change_and_can_be_restored() {
     for (name, pod) in pods() {
         let Ok(patch) = decided(&pod) else { continue };
         let after = applied(&pod, &patch.operations);
@@ -92,7 +92,7 @@ fn an_injected_pod_needs_no_change_and_can_be_brought_back() {
 }
 
 #[test]
-fn a_patch_means_the_same_to_others() {
+fn other_json_patch_libraries_apply_the_patch_equally() {
     for (name, pod) in pods() {
         let Ok(patch) = decided(&pod) else { continue };
         let operations = serde_json::to_value(&patch.operations).expect("JSON");
@@ -104,7 +104,7 @@ fn a_patch_means_the_same_to_others() {
 }
 
 #[test]
-fn nothing_but_what_must_change_is_changed() {
+fn only_the_documented_fields_are_changed() {
     let may_change = |path: &str| {
         let field = path.split('/').nth(4).unwrap_or("");
         path.starts_with("/metadata/annotations")
@@ -123,7 +123,7 @@ fn nothing_but_what_must_change_is_changed() {
 }
 
 #[test]
-fn every_sidecar_is_as_restricted_namespaces_and_quotas_want_it() {
+fn every_sidecar_satisfies_restricted_namespaces_and_quotas() {
     for (name, pod) in pods() {
         let Ok(patch) = decided(&pod) else { continue };
         let after = applied(&pod, &patch.operations);

@@ -1,4 +1,4 @@
-//! Manifests in, manifests out.
+//! Injection into manifest files.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ fn objects(text: &str) -> Vec<Value> {
     objects.into_iter().filter(|object| !object.is_null()).collect()
 }
 
-/// The objects with every pod patched, without any text.
+/// The objects with every pod patched, compared without their text.
 fn patched(text: &str) -> Vec<Value> {
     let mut objects = objects(text);
     for object in &mut objects {
@@ -51,7 +51,7 @@ fn patched(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn manifests_become_what_is_written_beside_them() {
+fn manifests_have_their_expected_result() {
     for path in manifests() {
         let extension = path.extension().expect("an extension").to_string_lossy().into_owned();
         let beside = path.with_extension(format!("injected.{extension}"));
@@ -64,7 +64,7 @@ fn manifests_become_what_is_written_beside_them() {
 }
 
 #[test]
-fn the_objects_are_exactly_those_that_the_patches_make() {
+fn injected_manifests_equal_the_patched_objects() {
     for path in manifests().into_iter().filter(|path| !path.ends_with("anchors.yaml")) {
         let text = read(&path);
         assert_eq!(objects(&injected(&text).text), patched(&text), "{}", path.display());
@@ -72,7 +72,7 @@ fn the_objects_are_exactly_those_that_the_patches_make() {
 }
 
 #[test]
-fn uninject_brings_back_every_byte_but_written_out_anchors() {
+fn uninject_restores_every_byte_except_expanded_anchors() {
     for path in manifests() {
         let text = read(&path);
         let after = injected(&text).text;
@@ -118,7 +118,7 @@ fn documents_without_pods_keep_every_byte() {
 }
 
 #[test]
-fn what_became_of_each_pod_is_told() {
+fn the_result_for_each_pod_is_printed() {
     let text = read(&golden("manifests").join("kinds.yaml"));
     let told: Vec<_> = injected(&text).reports.iter().map(ToString::to_string).collect();
     assert_eq!(told[0], "document 1: StatefulSet db: injected");

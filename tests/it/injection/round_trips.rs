@@ -1,4 +1,4 @@
-//! Pods put together at random: injecting twice changes nothing, and undoing it brings them back.
+//! Random pods: a second injection changes nothing, and the removal restores them.
 
 use listless::injector::patch::{Origin, Settings, SkipReason, patch, undo};
 use proptest::{collection::vec, option, prelude::*, sample::select, test_runner::Config};
@@ -131,7 +131,7 @@ proptest! {
     #![proptest_config(Config { cases: CASES, failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn injecting_twice_is_injecting_once_and_undoing_it_brings_the_pod_back(pod in pod()) {
+    fn injection_is_idempotent_and_its_removal_restores_the_pod(pod in pod()) {
         holds(&pod, &settings())?;
     }
 
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn a_container_that_comes_later_is_served_and_nothing_else_changes(
+    fn a_later_container_is_served_and_nothing_else_changes(
         pod in pod(), late in container()
     ) {
         let Ok(first) = patch(&pod, "shop", &settings()) else { return Ok(()) };

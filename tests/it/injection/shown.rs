@@ -1,5 +1,6 @@
-//! Every reason to leave a pod unchanged and every annotation: a pod of the corpus that has it, and a row in
-//! `docs/install.md`. Every group of scenarios on a real node: a row in `tests/node/README.md`.
+//! Every reason to leave a pod unchanged, and every annotation, has a pod of the corpus that shows
+//! it, and a row in `docs/install.md`. Every group of scenarios on a real node has a row in
+//! `tests/node/README.md`.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! `listless injector` as a process, before a simulated apiserver.
+//! `listless injector` as a process, in front of a simulated apiserver.
 
 use std::{
     io::{BufRead, BufReader},
@@ -68,7 +68,7 @@ impl Injector {
                 admin = word(rest);
             }
         }
-        // Nobody reads further; the pipe must not fill.
+        // Nothing reads further. The pipe must not fill.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         let mut line = String::new();
         let out = process.stdout.take().expect("a pipe");
@@ -88,7 +88,8 @@ impl Injector {
         }
     }
 
-    /// What it answers to a request, trusting what the apiserver trusts.
+    /// Returns the response to a request; the client trusts the CA bundle that the apiserver
+    /// trusts.
     async fn asked(&self, head: &str, body: &[u8]) -> String {
         let key = ObjectKey::new(None, NAME);
         let object = self.simulator.object(&GroupResource::new(GROUP, PLURAL), &key);
@@ -104,7 +105,7 @@ impl Injector {
             "{head} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).await.expect("sent");
-        // An answer may come before all was taken.
+        // The response may come before the whole request was read.
         let _early = stream.write_all(body).await;
         let mut answer = Vec::new();
         let _without_farewell = stream.read_to_end(&mut answer).await;
@@ -191,7 +192,7 @@ fn body_of(answer: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_answers_questions_counts_them_and_refuses_everything_else() {
+async fn the_webhook_answers_and_counts_reviews_and_refuses_other_requests() {
     let injector = Injector::start(&["--image", "example.com/listless:9"]).await;
     let answer = injector.asked("POST /inject?timeout=5s", &question("shop", &pod())).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
@@ -230,7 +231,7 @@ async fn it_answers_questions_counts_them_and_refuses_everything_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn owners_are_told_by_events_unless_that_is_not_wanted() {
+async fn owners_get_events_unless_disabled() {
     let events = GroupResource::new("", "events");
     let injector = Injector::start(&[]).await;
     for _ in 0..3 {
@@ -256,7 +257,7 @@ async fn owners_are_told_by_events_unless_that_is_not_wanted() {
 }
 
 #[test]
-fn wrong_flags_end_with_2_and_are_named() {
+fn wrong_flags_exit_with_2_and_are_named() {
     for (arguments, named) in [
         (&["--memory-limit", "1Mi", "--memory-request", "1Mi"][..], "memory limit of 1Mi is below"),
         (&["--cpu-request", "2"], "above its limit"),

@@ -22,7 +22,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_commands_print_what_the_admin_address_says() {
+async fn the_commands_print_the_data_of_the_admin_address() {
     let proxy = Setup::default().in_plain_text().await;
     let address = proxy.admin_address().await.to_string();
     let empty = listless(&["report", "--admin", &address]).await;
@@ -31,7 +31,7 @@ async fn the_commands_print_what_the_admin_address_says() {
     let client = proxy.client().with("user-agent", "curl/8.5.0");
     for _ in 0..12 {
         assert_eq!(client.get("/api/v1/pods").await.status, 200);
-        // Sooner is as good: it only has to look like a poll.
+        // A shorter interval is as good: the reads only have to look like a poll.
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let json = listless(&["report", "--admin", &address, "-o", "json"]).await;
@@ -53,7 +53,7 @@ async fn the_commands_print_what_the_admin_address_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_wrong_is_said_in_one_line() {
+async fn errors_are_printed_in_one_line() {
     for command in ["report", "top"] {
         let nothing = listless(&[command, "--admin", "127.0.0.1:1"]).await;
         assert_eq!(nothing.status.code(), Some(1), "{command}");

@@ -1,9 +1,9 @@
-//! The dashboard: its source, and what Grafana makes of it.
+//! The dashboard: its source, and the JSON for Grafana.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The dashboard as its source tells it.
+/// The dashboard as its source describes it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Dashboard {
@@ -19,7 +19,7 @@ pub(crate) struct Row {
     panels: Vec<Panel>,
 }
 
-/// One picture.
+/// One panel.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Panel {
@@ -29,13 +29,13 @@ pub(crate) struct Panel {
     kind: Kind,
     unit: String,
     width: u64,
-    /// Shows nothing while all is well.
+    /// Shows nothing while there is no problem.
     #[serde(default)]
     rare: bool,
     pub(crate) queries: Vec<Query>,
 }
 
-/// What a panel draws.
+/// A query of a panel.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Query {
@@ -69,7 +69,7 @@ impl Dashboard {
         self.rows.iter().flat_map(|row| &row.panels)
     }
 
-    /// What Grafana imports.
+    /// Returns the JSON that Grafana imports.
     pub(crate) fn grafana(&self) -> String {
         let mut panels = Vec::new();
         let mut top = 0;
@@ -104,7 +104,7 @@ impl Dashboard {
     }
 }
 
-/// The data source, and which Listless to look at.
+/// The variables: the data source, and the Listless to show.
 fn variables() -> Value {
     let chosen = |name: &str, label: &str, query: &str| {
         json!({

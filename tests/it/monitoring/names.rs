@@ -1,4 +1,5 @@
-//! What may be named: the metrics of the table, recorded series, and what a scrape adds.
+//! The names that an expression may use: the metrics of the table, recorded series, and the labels
+//! of a scrape.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,7 @@ struct Metric {
     labels: BTreeMap<String, Option<BTreeSet<String>>>,
 }
 
-/// What Prometheus or its operator adds to every series.
+/// Labels that Prometheus or its operator adds to every series.
 const OF_THE_TARGET: [&str; 4] = ["namespace", "job", "pod", "instance"];
 
 /// The apiserver's metrics that the example uses.
@@ -31,7 +32,7 @@ const OF_THE_APISERVER: [(&str, &[&str]); 3] = [
 // === impl Catalogue ===
 
 impl Catalogue {
-    /// From the table of metrics, as its page tells it, and the rules that record series.
+    /// Builds it from the table of metrics on its page, and from the rules that record series.
     pub(crate) fn new(rules: &[Rule]) -> Self {
         let mut catalogue = Self { metrics: exported(&listless::metrics::document()) };
         for (name, labels) in OF_THE_APISERVER {
@@ -126,7 +127,7 @@ fn exported(page: &str) -> BTreeMap<String, Metric> {
     metrics
 }
 
-/// A line about a label; its values where nothing but values stands there.
+/// Parses a line about a label; returns its values if the line contains only values.
 fn label(line: &str) -> Option<(String, Option<BTreeSet<String>>)> {
     let (name, values) = line.strip_prefix("- `")?.split_once("`: ")?;
     let values = values.strip_suffix('.')?.split(", ");

@@ -1,17 +1,17 @@
-//! Just enough of PromQL to tell which metrics and labels an expression names.
+//! A small part of PromQL: enough to find the metrics and labels of an expression.
 //!
-//! Whether it is a right expression is for promtool to say.
+//! promtool checks that the expression is valid.
 
-/// What an expression names.
+/// The names in an expression.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// Each metric, and the labels it is selected by, with their operator and value.
+    /// Each metric, and its selecting labels with their operator and value.
     pub(crate) selectors: Vec<Selector>,
-    /// Labels of `by`, `on` and their like, beside the metrics' own.
+    /// Labels of `by`, `on` and similar clauses, beside the metrics' own.
     pub(crate) grouped: Vec<String>,
 }
 
-/// A metric and the labels it is selected by.
+/// A metric and its selecting labels.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selector {
     /// The metric.
@@ -30,7 +30,7 @@ enum Token {
 const GROUPING: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
 const OPERATORS: [&str; 6] = ["and", "or", "unless", "offset", "bool", "atan2"];
 
-/// What an expression names.
+/// Finds the names in an expression.
 pub(crate) fn named(expression: &str) -> Named {
     let tokens = tokens(expression);
     let mut named = Named::default();
@@ -74,7 +74,7 @@ fn is_aggregation_before_labels(next: Option<&Token>) -> bool {
     matches!(next, Some(Token::Word(word)) if word == "by" || word == "without")
 }
 
-/// The matchers that follow a metric, if any do, and where they end.
+/// The matchers that follow a metric, if any, and the offset of their end.
 fn matchers(tokens: &[Token], at: usize) -> (Vec<(String, String, String)>, usize) {
     if tokens.get(at) != Some(&Token::Sign('{')) {
         return (Vec::new(), at);
@@ -96,7 +96,7 @@ fn matchers(tokens: &[Token], at: usize) -> (Vec<(String, String, String)>, usiz
     (matchers, end)
 }
 
-/// Hands over what stands between two brackets; returns what comes after them.
+/// Passes on the text between two brackets; returns the text after them.
 fn inside(
     tokens: &[Token],
     at: usize,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_told_from_functions_operators_numbers_and_labels() {
+    fn metrics_are_distinguished_from_functions_operators_numbers_and_labels() {
         assert_eq!(
             metrics("rate(a_total[5m]) > 14.4 * 0.01 and b:c:d or time()"),
             ["a_total", "b:c:d"]

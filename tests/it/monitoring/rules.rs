@@ -62,14 +62,14 @@ pub(crate) fn parse(text: &str) -> Vec<Rule> {
     file.groups.into_iter().flat_map(|group| group.rules).collect()
 }
 
-/// The labels an annotation's template speaks of.
+/// The labels in an annotation's template.
 pub(crate) fn template_labels(text: &str) -> Vec<String> {
     let after = text.split("$labels.").skip(1);
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     after.map(|rest| rest.chars().take_while(|c| is_name(*c)).collect()).collect()
 }
 
-/// The labels a panel's legend speaks of.
+/// The labels in a panel's legend.
 pub(crate) fn legend_labels(text: &str) -> Vec<String> {
     let after = text.split("{{").skip(1);
     after.filter_map(|rest| rest.split_once("}}")).map(|(name, _)| name.to_owned()).collect()
@@ -78,7 +78,7 @@ pub(crate) fn legend_labels(text: &str) -> Vec<String> {
 // === impl Rule ===
 
 impl Rule {
-    /// What it is called.
+    /// Its name.
     pub(crate) fn name(&self) -> &str {
         self.alert.as_deref().or(self.record.as_deref()).expect("a rule records or alerts")
     }
@@ -97,7 +97,7 @@ impl RuleTests {
         Self { rule_files: Vec::new(), tests }
     }
 
-    /// What the tests of an alert lack; alerts of one name are told apart by their labels.
+    /// Returns the missing parts of an alert's tests; alerts of one name differ by their labels.
     pub(crate) fn lacking(&self, alert: &Rule) -> Vec<String> {
         let cases = || {
             let all = self.tests.iter().flat_map(|case| &case.alert_rule_test);

@@ -99,7 +99,7 @@ const LISTS: &[&str] = &[
     "/api/v1/pods?resourceVersion=1001&resourceVersionMatch=NotOlderThan&limit=500",
 ];
 
-/// Objects that are there, and some that are not.
+/// Objects that exist, and some that do not.
 const OBJECTS: &[&str] = &[
     "/api/v1/namespaces/a/pods/web-0",
     "/api/v1/namespaces/a-b/pods/web-0",
@@ -122,7 +122,7 @@ const OBJECTS: &[&str] = &[
     "/apis/x.io/v1/gadgets/none",
 ];
 
-/// Whether an answer from memory is the one the apiserver would give.
+/// Reports whether an answer from memory is the one the apiserver would give.
 async fn assert_exact(proxy: &TestProxy, path: &str, answer: &Answer) {
     let straight = proxy.straight().get(path).await;
     assert_eq!(answer.status, straight.status, "{path}: {}", answer.summary());
@@ -139,7 +139,7 @@ async fn assert_exact(proxy: &TestProxy, path: &str, answer: &Answer) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_a_wider_replica_covers_is_answered_in_the_apiservers_own_bytes() {
+async fn a_wider_replica_answers_in_the_apiservers_own_bytes() {
     let proxy = Setup::default().in_memory();
     for collection in COLLECTIONS {
         proxy.warm(collection).await;
@@ -160,13 +160,13 @@ async fn whatever_a_wider_replica_covers_is_answered_in_the_apiservers_own_bytes
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_of_just_one_query_answers_it_in_the_apiservers_own_bytes() {
+async fn a_replica_of_one_query_answers_in_the_apiservers_own_bytes() {
     for path in LISTS.iter().chain(OBJECTS) {
         // Reads that name a version without a selector start no replica by themselves.
         if path.contains("resourceVersion=0") || path.contains("resourceVersion=1001") {
             continue;
         }
-        // That nothing was found does not tell whether the resource has namespaces.
+        // A missing object does not show whether the resource has namespaces.
         if *path == "/api/v1/nodes/none" {
             continue;
         }
@@ -174,7 +174,7 @@ async fn a_replica_of_just_one_query_answers_it_in_the_apiservers_own_bytes() {
         let client = proxy.client();
         client.get(path).await;
         let answer = client.get(path).await;
-        // Of an object without a namespace that is not there, nothing shows that its path is served.
+        // A missing object without a namespace does not show that its path is served.
         let known = answer.status == 200 || path.matches('/').count() > 5;
         assert_eq!(answer.is_hit(), known, "{path}: {}", answer.cache_status());
         assert_exact(&proxy, path, &answer).await;
@@ -182,7 +182,7 @@ async fn a_replica_of_just_one_query_answers_it_in_the_apiservers_own_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_follow_what_others_write_and_stay_exact() {
+async fn answers_follow_writes_of_others_and_stay_exact() {
     let proxy = Setup::of(populated()).in_memory();
     proxy.warm("/api/v1/pods").await;
     proxy.warm("/apis/x.io/v1/widgets").await;

@@ -1,18 +1,19 @@
-//! Reads in forms that memory does not answer: forwarded, with the reason and the apiserver's words.
+//! Reads in forms that memory does not answer: forwarded, with the reason and the apiserver's
+//! response.
 
 use http::Method;
 
 use crate::harness::{Setup, TestProxy};
 
-/// Targets, and the reason they are forwarded for although replicas cover them.
+/// Targets, and the reason of their forward although replicas cover them.
 const FORWARDED: &[(&str, &str)] = &[
-    // Another version than the newest.
+    // A version other than the newest.
     ("/api/v1/pods?resourceVersion=1005&resourceVersionMatch=Exact", "exact-version"),
     ("/api/v1/pods?resourceVersion=1005&limit=2", "exact-version"),
     ("/api/v1/pods?continue=abc", "continue"),
     ("/api/v1/pods?limit=2", "limit"),
     ("/api/v1/pods?labelSelector=app&limit=1", "limit"),
-    // What the apiserver refuses, it refuses itself.
+    // The apiserver itself refuses these.
     ("/api/v1/pods?resourceVersionMatch=Exact", "illegal-combination"),
     ("/api/v1/pods?resourceVersion=0&resourceVersionMatch=Exact", "illegal-combination"),
     ("/api/v1/pods?resourceVersion=1005&resourceVersionMatch=Newest", "illegal-combination"),
@@ -27,7 +28,7 @@ const FORWARDED: &[(&str, &str)] = &[
     ("/api/v1/pods?fieldSelector=a", "bad-selector"),
     ("/api/v1/pods?fieldSelector=spec.hostname=x", "unmodelled-field"),
     ("/apis/apps/v1/deployments?fieldSelector=spec.replicas=1", "unmodelled-field"),
-    // What we do not know.
+    // Parameters that Listless does not know.
     ("/api/v1/pods?shardSelector=0", "unknown-parameter"),
     ("/api/v1/pods?limits=1", "unknown-parameter"),
     ("/api/v1/pods?dryRun=All", "unknown-parameter"),
@@ -35,7 +36,7 @@ const FORWARDED: &[(&str, &str)] = &[
     ("/api/v1/pods?labelSelector=app&labelSelector=tier", "repeated-parameter"),
     ("/api/v1/pods?labelSelector=app;limit=1", "malformed-query"),
     ("/api/v1/pods?labelSelector=%zz", "malformed-query"),
-    // Other things than a plain collection or object.
+    // Targets other than a plain collection or object.
     ("/api/v1/namespaces/a/pods/web-0/status", "subresource"),
     ("/apis/apps/v1/namespaces/a/deployments/web/scale", "subresource"),
     ("/api/v1/pods/", "unusual-path"),
@@ -49,7 +50,7 @@ const FORWARDED: &[(&str, &str)] = &[
     ("/version", "non-resource"),
     ("/healthz", "non-resource"),
     ("/nowhere", "non-resource"),
-    // What "*" does not reach.
+    // Types that "*" does not match.
     ("/api/v1/namespaces/a/secrets", "never-cached"),
     ("/api/v1/namespaces/a/secrets/s", "never-cached"),
     ("/api/v1/events", "never-cached"),
@@ -64,7 +65,7 @@ async fn warmed() -> TestProxy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_memory_does_not_answer_is_forwarded_as_it_is_with_its_reason() {
+async fn reads_that_memory_does_not_answer_are_forwarded_unchanged_with_a_reason() {
     let proxy = warmed().await;
     let client = proxy.client();
     for (path, reason) in FORWARDED {
@@ -76,7 +77,7 @@ async fn what_memory_does_not_answer_is_forwarded_as_it_is_with_its_reason() {
         assert_eq!(answer.status, straight.status, "{path}");
         assert_eq!(answer.text(), straight.text(), "{path}");
         assert_eq!(answer.header("content-type"), straight.header("content-type"), "{path}");
-        // A read of what no replica covers may be relaxed; anything else is not ours to change.
+        // Only a read that no replica covers may be relaxed. Listless must not change any other.
         if *reason != "not-demanded" {
             assert_eq!(proxy.upstream.last().asked.path_and_query, *path);
         }
@@ -100,7 +101,7 @@ async fn only_the_method_get_is_answered_from_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_answer_says_where_it_came_from() {
+async fn every_response_names_its_source() {
     let proxy = warmed().await;
     let client = proxy.client();
     for (path, expected) in [
@@ -126,7 +127,7 @@ async fn every_answer_says_where_it_came_from() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn selectors_and_names_that_are_too_large_are_forwarded_unread() {
+async fn oversized_selectors_and_names_are_forwarded_unparsed() {
     let proxy = warmed().await;
     let client = proxy.client();
     let values = |count: usize| vec!["v"; count].join(",");

@@ -1,4 +1,4 @@
-//! Representations: what is asked for by header, and what of it memory can give.
+//! Representations: requested by header, and the subset that memory can give.
 
 use std::io::Read;
 
@@ -9,7 +9,7 @@ use crate::harness::{Answer, Setup, TestProxy, group_resource, pod, without_vers
 
 const WIDGETS: &str = "/apis/x.io/v1/namespaces/a/widgets";
 
-/// Accept headers, and why they are forwarded; nothing when memory answers.
+/// Accept headers, and the reason of their forward; `None` when memory answers.
 const ACCEPTED: &[(&str, &str)] = &[
     ("application/json", ""),
     ("*/*", ""),
@@ -34,7 +34,7 @@ const ACCEPTED: &[(&str, &str)] = &[
     ("nonsense", "other"),
 ];
 
-/// One hundred pods of 2 kB: more than what is left uncompressed.
+/// One hundred pods of 2 kB: more than the limit below which nothing is compressed.
 async fn large() -> TestProxy {
     let proxy = Setup::default().in_memory();
     for number in 0..100 {
@@ -46,7 +46,7 @@ async fn large() -> TestProxy {
     proxy
 }
 
-/// Decodes one gzip member, which must be all there is.
+/// Decodes one gzip member, and requires that no byte follows it.
 fn unzipped(answer: &Answer) -> String {
     let mut decoder = GzDecoder::new(&answer.body[..]);
     let mut text = String::new();
@@ -56,7 +56,7 @@ fn unzipped(answer: &Answer) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_memory_can_give_exactly_is_answered_from_memory() {
+async fn only_exact_representations_are_answered_from_memory() {
     let proxy = Setup::default().in_memory();
     proxy.warm("/api/v1/pods").await;
     for (accept, reason) in ACCEPTED {
@@ -75,7 +75,7 @@ async fn only_what_memory_can_give_exactly_is_answered_from_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_alone_is_the_apiservers_own() {
+async fn partial_metadata_equals_the_apiservers_own() {
     let proxy = Setup::default().in_memory();
     let collections = ["/api/v1/namespaces/a/pods", WIDGETS];
     for collection in collections {
@@ -104,12 +104,12 @@ async fn metadata_alone_is_the_apiservers_own() {
                     let expected = straight(json).get(path).await;
                     assert_eq!(answer.text(), expected.text(), "{accept} {path}");
                 }
-                // The same path as a whole is not mixed up with it.
+                // The same path as a whole is not confused with it.
                 let whole = proxy.client().get(path).await;
                 assert!(whole.is_hit());
                 assert_eq!(whole.text(), proxy.straight().get(path).await.text());
             }
-            // How an error is laid out, and a conversion that does not fit, are the apiserver's.
+            // The apiserver lays out errors and refused conversions.
             let missing = format!("{collection}/nobody");
             for (accept, path) in [(&one, &*missing), (&one, collection), (&list, &*object)] {
                 let answer = proxy.client().with("accept", accept).get(path).await;
@@ -122,7 +122,7 @@ async fn metadata_alone_is_the_apiservers_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn humans_get_the_apiservers_own_indentation() {
+async fn browsers_and_curl_get_the_apiservers_indentation() {
     let proxy = Setup::default().in_memory();
     proxy.warm("/api/v1/pods").await;
     let client = proxy.client();
@@ -137,12 +137,12 @@ async fn humans_get_the_apiservers_own_indentation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_list_is_one_gzip_member_for_those_who_name_gzip() {
+async fn a_large_list_is_one_gzip_member_for_clients_that_accept_gzip() {
     let proxy = large().await;
     let plain = proxy.client().get("/api/v1/pods").await;
     assert!(plain.is_hit() && plain.body.len() > 128 * 1024);
     for accepted in ["gzip", "gzip, deflate", "deflate,gzip"] {
-        // The second answer comes from what was compressed for the first.
+        // The second response reuses the bytes compressed for the first.
         for _ in 0..2 {
             let client = proxy.client().with("accept-encoding", accepted);
             let answer = client.get("/api/v1/pods").await;
@@ -156,7 +156,7 @@ async fn a_large_list_is_one_gzip_member_for_those_who_name_gzip() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_gets_gzip_without_naming_it() {
+async fn gzip_is_sent_only_to_clients_that_accept_it() {
     let proxy = large().await;
     let asked = ["", "identity", "*", "gzip;q=1.0", "GZIP", "x-gzip", "deflate, br"];
     for accepted in asked {

@@ -1,4 +1,4 @@
-//! Replicas: what starts one, what it costs, what it covers, what ends it.
+//! Replicas: their start, cost, coverage and end.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ async fn twenty_first_reads_on_loopback_cost_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn polls_of_one_selector_cost_a_replica_of_just_that() {
+async fn polls_of_one_selector_start_a_replica_of_that_selector() {
     let proxy = Setup::default().in_memory();
     let path = "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb";
     details(&proxy.client(), path, 5).await;
@@ -162,7 +162,7 @@ async fn a_replica_nobody_reads_stops_after_ten_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_eager_replica_is_there_before_the_first_read_and_stays() {
+async fn an_eager_replica_starts_before_the_first_read_and_stays() {
     let eager = "cache:\n  rules:\n  - {resources: [pods], namespaces: [a], start: eager}\n";
     let proxy = Setup::default().config(eager).in_memory();
     settle().await;
@@ -170,12 +170,12 @@ async fn an_eager_replica_is_there_before_the_first_read_and_stays() {
     assert!(proxy.client().get("/api/v1/namespaces/a/pods").await.is_hit());
     pass(Duration::from_secs(20 * 60)).await;
     assert!(proxy.client().get("/api/v1/namespaces/a/pods").await.is_hit());
-    // What no rule matches is never kept.
+    // A resource that no rule matches is never kept.
     assert_eq!(proxy.client().get("/api/v1/namespaces/b/pods").await.detail(), "never-cached");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_fit_into_memory_is_forwarded_and_right() {
+async fn reads_beyond_the_memory_limit_are_forwarded_and_correct() {
     let proxy = Setup::default().config("cache: {memoryLimit: 1Mi}\n").in_memory();
     proxy.warm("/api/v1/nodes").await;
     for number in 0..200 {
@@ -217,7 +217,7 @@ async fn a_collection_that_outgrows_memory_is_dropped_and_the_others_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_rules_keep_out_of_memory_never_gets_there() {
+async fn resources_excluded_by_rules_are_never_kept_in_memory() {
     let rules = "cache:\n  rules:\n  - {resources: [pods], start: never}\n  - {resources: ['*']}\n";
     let proxy = Setup::default().config(rules).in_memory();
     let client = proxy.client();
@@ -236,7 +236,7 @@ async fn what_the_rules_keep_out_of_memory_never_gets_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_configuration_published_later_counts_from_the_next_read_on() {
+async fn a_new_configuration_applies_from_the_next_read() {
     let proxy = Setup::default().in_memory();
     proxy.warm(PODS).await;
     proxy.configure("mode: observe\n");
@@ -246,7 +246,7 @@ async fn a_configuration_published_later_counts_from_the_next_read_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_does_not_exist_is_not_asked_for_again_and_again() {
+async fn a_missing_resource_is_not_requested_repeatedly() {
     let proxy = Setup::default().in_memory();
     let path = "/apis/x.io/v1/unknowns";
     let seen = details(&proxy.client(), path, 4).await;

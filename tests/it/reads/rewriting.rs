@@ -1,4 +1,4 @@
-//! Forwarded reads: what is added to their query, and when nothing is.
+//! Forwarded reads: the additions to their query, and the cases without any.
 
 use crate::harness::{Setup, TestProxy, pod};
 
@@ -8,14 +8,14 @@ fn proxy(rewrite: &str) -> TestProxy {
     Setup::default().config(&format!("uncachedReads: {{rewrite: {rewrite}}}\n")).in_memory()
 }
 
-/// What the apiserver is asked when a client asks `path`.
+/// Returns the request that the apiserver receives when a client reads `path`.
 async fn asked(proxy: &TestProxy, path: &str) -> String {
     proxy.client().get(path).await;
     proxy.upstream.last().asked.path_and_query
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unsafe_read_is_relaxed_as_the_configuration_says() {
+async fn an_unsafe_read_is_relaxed_as_configured() {
     let zero = "resourceVersion=0";
     let pod = format!("{PODS}/web-0");
     let selected = format!("{PODS}?labelSelector=app%3Dweb");
@@ -43,9 +43,9 @@ async fn a_relaxed_read_is_never_older_than_what_the_session_has_seen() {
     let selected = format!("{PODS}?labelSelector=app%3Dweb");
     let expected = format!("{selected}&{floor}&resourceVersionMatch=NotOlderThan");
     assert_eq!(asked(&proxy, &selected).await, expected);
-    // A GET knows no resourceVersionMatch.
+    // A GET has no resourceVersionMatch.
     assert_eq!(asked(&proxy, &format!("{PODS}/web-0")).await, format!("{PODS}/web-0?{floor}"));
-    // Another resource has versions of its own.
+    // Another resource has its own versions.
     assert_eq!(asked(&proxy, "/api/v1/nodes").await, "/api/v1/nodes?resourceVersion=0");
 }
 
@@ -61,7 +61,7 @@ async fn a_relaxed_read_is_never_older_than_what_the_session_has_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_write_that_teaches_no_version_reads_stay_consistent() {
+async fn reads_stay_consistent_after_a_write_without_a_version() {
     let proxy = proxy("notOlderThan");
     let maps = "/api/v1/namespaces/a/configmaps";
     let deleted = proxy.client().delete(&format!("{maps}/c")).await;
@@ -71,7 +71,7 @@ async fn after_a_write_that_teaches_no_version_reads_stay_consistent() {
     // That list was a proof, but of a version that a cache may not reach for long.
     let other = format!("{maps}?labelSelector=x");
     assert_eq!(asked(&proxy, &other).await, other);
-    // What a cache has shown will do from then on.
+    // From then on, the version that a cache has shown is enough.
     let relaxed = format!("{maps}?resourceVersion=0");
     let listed = proxy.client().get(&relaxed).await.version();
     let floor = format!("resourceVersion={listed}&resourceVersionMatch=NotOlderThan");
@@ -105,7 +105,7 @@ async fn nothing_is_added_where_it_would_change_the_meaning() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn neither_strangers_nor_watches_nor_writes_are_rewritten() {
+async fn other_callers_watches_and_writes_are_not_rewritten() {
     for rewrite in ["any", "notOlderThan"] {
         let proxy = proxy(rewrite);
         proxy.anybody().get(PODS).await;

@@ -1,4 +1,4 @@
-//! Objects whose bytes change although their versions stay: schema, conversion, another release.
+//! Objects whose bytes change while their versions stay: schema, conversion, another release.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::harness::{Setup, TestProxy, Watch, group_resource, pass, settle, with
 const WIDGETS: &str = "/apis/x.io/v1/widgets";
 const PODS: &str = "/api/v1/pods";
 
-/// Longer than memory answers without a watch.
+/// Longer than the time memory answers without a watch.
 const BRIDGED: Duration = Duration::from_secs(30);
 
 async fn warmed_at(path: &str) -> TestProxy {
@@ -19,7 +19,7 @@ async fn warmed_at(path: &str) -> TestProxy {
     proxy
 }
 
-/// The apiserver shows every object of the resource with one more field, at the version it has.
+/// The apiserver adds one field to every object of the resource, at the same version.
 fn gains_a_default(proxy: &TestProxy, resource: &str) {
     let add = |json: &mut Json| json.entry("spec").set("added", "by default");
     proxy.simulator.reshape(&group_resource(resource), add);
@@ -40,7 +40,7 @@ fn is_local(watch: &Watch) -> bool {
     watch.head.headers["cache-status"].as_bytes().starts_with(b"listless; hit;")
 }
 
-/// After the time that a lost link may be bridged, memory answers as the apiserver does.
+/// After the time that a lost connection may be bridged, memory answers as the apiserver does.
 async fn answers_exactly_again(proxy: &TestProxy, path: &str) {
     let client = proxy.client();
     pass(BRIDGED).await;
@@ -53,7 +53,7 @@ async fn answers_exactly_again(proxy: &TestProxy, path: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relist_takes_over_bytes_that_differ_at_equal_versions() {
+async fn a_relist_replaces_bytes_that_differ_at_equal_versions() {
     for (path, resource) in [(WIDGETS, "widgets.x.io"), (PODS, "pods")] {
         let proxy = warmed_at(path).await;
         gains_a_default(&proxy, resource);
@@ -91,7 +91,7 @@ async fn a_watch_ends_without_events_when_bytes_differ_at_equal_versions() {
 async fn a_changed_definition_makes_its_replicas_list_again() {
     let proxy = warmed_at(WIDGETS).await;
     define(&proxy, 1);
-    // The definition is followed for the replica alone.
+    // The definition is followed only for the replica.
     pass(Duration::from_secs(2)).await;
     let definition = |verb| proxy.upstream.count(verb, "customresourcedefinitions");
     assert_eq!((definition(Verb::List), definition(Verb::Watch)), (1, 1));
@@ -113,7 +113,7 @@ async fn a_changed_definition_makes_its_replicas_list_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_release_of_the_apiserver_makes_every_replica_list_again() {
+async fn a_new_apiserver_release_makes_every_replica_list_again() {
     let proxy = warmed_at(PODS).await;
     pass(Duration::from_secs(2)).await;
     proxy.upstream.forget();
@@ -126,7 +126,7 @@ async fn another_release_of_the_apiserver_makes_every_replica_list_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_of_the_same_release_goes_on_without_a_list() {
+async fn a_watch_of_the_same_release_continues_without_a_list() {
     let proxy = warmed_at(PODS).await;
     pass(Duration::from_secs(2)).await;
     proxy.upstream.forget();

@@ -1,4 +1,4 @@
-//! Reads that name a version themselves: 0, at least N, and how long memory waits for N.
+//! Reads that name a version: 0, at least N, and the time that memory waits for N.
 
 use std::time::Duration;
 
@@ -45,10 +45,10 @@ async fn the_initial_lists_of_informers_start_no_replica() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_counts_except_at_version_zero() {
+async fn a_limit_applies_except_at_version_zero() {
     let proxy = warmed().await;
     let client = proxy.client();
-    // There are six pods, three of them web.
+    // There are six pods; three of them are web pods.
     for (query, hit) in [
         ("limit=6", true),
         ("limit=5", false),
@@ -72,7 +72,7 @@ async fn a_limit_counts_except_at_version_zero() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_are_the_apiservers_from_first_to_last() {
+async fn all_pages_come_from_the_apiserver() {
     let proxy = warmed().await;
     let client = proxy.client();
     let first = client.get("/api/v1/pods?limit=4").await;
@@ -84,7 +84,7 @@ async fn pages_are_the_apiservers_from_first_to_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn list_not_older_than_waits_for_the_replica() {
+async fn list_not_older_than_waits_for_the_cache() {
     let proxy = warmed().await;
     let client = proxy.client();
     let coming = proxy.simulator.revision() + 1;
@@ -102,7 +102,7 @@ async fn list_not_older_than_waits_for_the_replica() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_from_the_future_is_the_apiservers_to_refuse() {
+async fn a_future_version_is_forwarded_and_refused() {
     let proxy = warmed().await;
     for path in [
         "/api/v1/pods?resourceVersion=99999",
@@ -114,10 +114,10 @@ async fn a_version_from_the_future_is_the_apiservers_to_refuse() {
         assert_eq!((answer.status, answer.detail()), (504, "behind"), "{path}");
         assert_eq!(answer.header("retry-after"), "1");
         assert_eq!(answer.text(), proxy.straight().get(path).await.text());
-        // Three seconds here and three there, which is below any client's time-out.
+        // Two waits of three seconds are still below any client's timeout.
         assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
         assert_eq!(proxy.upstream.last().asked.path_and_query, path);
-        // What follows a 504 goes upstream once, to be sure to lead out of it.
+        // The read after a 504 is forwarded once. This guarantees that a client leaves the error.
         assert_eq!(proxy.client().get("/api/v1/pods").await.detail(), "after-expiry");
         let last = proxy.client().get("/api/v1/pods").await;
         assert!(last.is_hit(), "{}", last.summary());
@@ -125,7 +125,7 @@ async fn a_version_from_the_future_is_the_apiservers_to_refuse() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_is_bounded_by_the_clients_own_time_out() {
+async fn waiting_is_bounded_by_the_clients_timeout() {
     let proxy = warmed().await;
     let started = Instant::now();
     let path = "/api/v1/pods?resourceVersion=99999&timeout=1s";
@@ -136,7 +136,7 @@ async fn waiting_is_bounded_by_the_clients_own_time_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_version_of_a_quiet_collection_moves_on_with_bookmarks() {
+async fn bookmarks_advance_the_version_of_a_quiet_collection() {
     let proxy = warmed().await;
     let client = proxy.client();
     let first = client.get("/api/v1/pods").await.version();
@@ -154,10 +154,10 @@ async fn a_quiet_collection_catches_up_in_seconds_when_reads_need_it() {
     let proxy = warmed().await;
     let client = proxy.client();
     proxy.simulator.skip_revisions(500);
-    // Memory does not cut pages, and what the apiserver shows in one is newer than what is held.
+    // Memory does not serve pages. A page from the apiserver is newer than the replica.
     let page = client.get("/api/v1/pods?limit=1").await;
     assert_eq!(page.detail(), "limit");
-    // For a moment its event could be on the way; then only a bookmark can tell.
+    // For a moment its event could still be on the way. After that only a bookmark proves anything.
     pass(Duration::from_secs(2)).await;
     assert_eq!(client.get("/api/v1/pods").await.detail(), "behind");
     let watches = proxy.upstream.count(Verb::Watch, "pods");
@@ -165,7 +165,8 @@ async fn a_quiet_collection_catches_up_in_seconds_when_reads_need_it() {
     let caught_up = client.get("/api/v1/pods").await;
     assert!(caught_up.is_hit(), "{}", caught_up.cache_status());
     assert!(caught_up.version() >= page.version());
-    // Reads that lag again at once do not open another; the whole list shows that nothing changed.
+    // Reads that lag again at once do not open another watch. The whole list shows that nothing
+    // changed.
     for _ in 0..4 {
         proxy.simulator.skip_revisions(500);
         assert_eq!(client.get("/api/v1/pods?limit=1").await.detail(), "limit");

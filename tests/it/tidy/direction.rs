@@ -1,4 +1,4 @@
-//! Who may use whom: control and data paths, pure modules, the few places that touch the outside.
+//! Allowed dependencies: control and data paths, pure modules, and the few places with I/O.
 //!
 //! The tables below are the dependency rules of ARCHITECTURE.md in a form that can fail.
 
@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use super::source::Source;
 
-/// What a module (and everything below it) may not name. The longest matching prefix is not
-/// sought: every row that matches holds.
+/// The names that a module, and everything below it, may not use. Every matching row holds, not
+/// only the one with the longest prefix.
 const FORBIDDEN: &[(&str, &[&str])] = &[
-    // The vocabulary knows nothing else of the crate.
+    // The vocabulary uses nothing else of the crate.
     ("api", &["crate::!api"]),
-    // The data path does not know who administers it, and nothing of the product is simulated.
+    // The data path does not use its administration, and no part of the product is simulated.
     ("proxy", &["crate::admin", "crate::injector", "crate::app", "crate::cli", "crate::simulator"]),
     ("cache", &["crate::proxy", "crate::admin", "crate::app", "crate::cli", "crate::simulator"]),
     ("upstream", &["crate::proxy", "crate::cache", "crate::admin", "crate::app", "crate::cli"]),
@@ -69,7 +69,7 @@ const PURE: &[&str] = &[
     "insight::shape",
 ];
 
-/// What a pure module does not call.
+/// The calls that a pure module does not make.
 const IMPURE: &[&str] = &[
     "Instant::now",
     "SystemTime::now",
@@ -93,10 +93,10 @@ const IMPURE: &[&str] = &[
     "debug!",
 ];
 
-/// Further words the vocabulary does without.
+/// Further words that the vocabulary does not use.
 const NOT_IN_API: &[&str] = &["tokio", "hyper", "kube::", "rustls"];
 
-/// Who reads files or the environment, and why no one else needs to.
+/// The modules that read files or the environment, and the reason why no other does.
 const READERS: &[(&str, &str, &str)] = &[
     ("config", "files", "the configuration file"),
     ("tls", "files", "certificates and keys"),
@@ -167,7 +167,7 @@ pub(crate) fn unpausable_clocks(source: &Source) -> Vec<String> {
     findings
 }
 
-/// Files and the environment, read where nobody would look for it.
+/// Files and the environment, read in a module without permission.
 pub(crate) fn outside_reads(source: &Source) -> Vec<String> {
     let mut findings = Vec::new();
     for (kind, words) in [("files", FILES), ("environment", ENVIRONMENT)] {
@@ -178,7 +178,7 @@ pub(crate) fn outside_reads(source: &Source) -> Vec<String> {
     findings
 }
 
-/// Metrics made elsewhere than in `metrics`, and names given twice there.
+/// Metrics created outside `metrics`, and names used twice there.
 pub(crate) fn metrics(sources: &[Source]) -> Vec<String> {
     let mut findings = Vec::new();
     let mut names: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -223,7 +223,7 @@ fn is_within(module: &str, prefix: &str) -> bool {
     module == prefix || module.strip_prefix(prefix).is_some_and(|rest| rest.starts_with("::"))
 }
 
-/// Whether a table entry names this path: `crate::a`, or `crate::!a` for all but `a`.
+/// Reports whether a table entry names this path: `crate::a`, or `crate::!a` for all but `a`.
 fn names(entry: &str, used: &str) -> bool {
     let entry = entry.trim_start_matches("crate::");
     match entry.strip_prefix('!') {

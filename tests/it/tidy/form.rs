@@ -1,4 +1,4 @@
-//! The form of files: how large, how named, how opened, whether compiled at all.
+//! The form of files: size, names, opening comment, and whether they are compiled.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ const PRODUCT_LINES_MAX: usize = 400;
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// The ratchet: files over the limit, and the size they may not pass. It only ever shrinks.
+/// The ratchet: files over the limit, and their maximum size. It only ever shrinks.
 pub(crate) const LARGER_FILES: &[(&str, usize)] = &[];
 
 /// The ratchet of functions: path, name, lines.
@@ -82,7 +82,7 @@ pub(crate) fn module_doc(source: &Source) -> Vec<String> {
     }
 }
 
-/// Tests whose name begins with `test_` instead of saying what holds.
+/// Tests whose name begins with `test_` instead of stating a behaviour.
 pub(crate) fn test_names(source: &Source) -> Vec<String> {
     let functions = source.functions().into_iter();
     let badly_named = functions.filter(|f| f.name.starts_with("test_") && source.is_test(f.line));
@@ -112,7 +112,7 @@ pub(crate) fn left_overs(source: &Source) -> Vec<String> {
     findings
 }
 
-/// Rust files no `mod` declares, so that nothing ever compiles them.
+/// Rust files that no `mod` declares, so that they are never compiled.
 pub(crate) fn dead_files(sources: &[Source]) -> Vec<String> {
     let is_root = |path: &str| {
         matches!(path, "src/lib.rs" | "src/main.rs")
@@ -217,13 +217,13 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_module_is_found() {
+    fn a_module_without_a_purpose_is_found() {
         assert_eq!(module_doc(&Source::new("src/a.rs", "use b;\n")).len(), 1);
         assert_eq!(module_doc(&Source::new("src/a.rs", "//! Does a.\nuse b;\n")).len(), 0);
     }
 
     #[test]
-    fn a_test_named_after_nothing_is_found() {
+    fn a_test_name_without_a_behaviour_is_found() {
         let found = |text: &str| test_names(&Source::new("tests/it/a.rs", text)).len();
         assert_eq!(found("#[test]\nfn test_a() {}\n"), 1);
         assert_eq!(found("#[tokio::test(start_paused = true)]\nasync fn test_a() {}\n"), 1);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_nobody_declares_is_found() {
+    fn an_undeclared_file_is_found() {
         let sources = [
             Source::new("src/lib.rs", "mod a;\n"),
             Source::new("src/a.rs", "mod b;\n#[cfg(test)]\nmod tests;\n"),

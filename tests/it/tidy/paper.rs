@@ -1,4 +1,4 @@
-//! Documents: links that resolve, commands that exist, and nothing about anybody's machine.
+//! Documents: links that resolve, commands that exist, and no paths of a machine.
 
 use std::{collections::BTreeSet, path::Path, process::Command};
 
@@ -58,7 +58,7 @@ pub(crate) fn links(documents: &[Source]) -> Vec<String> {
     findings
 }
 
-/// Commands in code spans and code blocks that nobody could run.
+/// Commands in code spans and code blocks that do not exist.
 pub(crate) fn commands(documents: &[Source], known: &Known) -> Vec<String> {
     let mut findings = Vec::new();
     for document in documents {
@@ -108,7 +108,7 @@ pub(crate) fn test_binaries_in_ci() -> Vec<String> {
     missing.map(|name| format!("{name}: not in CI")).collect()
 }
 
-/// Absolute paths of somebody's machine.
+/// Absolute paths of a developer's machine.
 pub(crate) fn machine_paths(source: &Source) -> Vec<String> {
     // In two pieces, so that this line is not a finding.
     let needles = [concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/ro", "ot/")];

@@ -14,7 +14,7 @@ pub(crate) struct Source {
     pub(crate) product: String,
     /// Every string literal outside tests, with its line.
     pub(crate) strings: Vec<(usize, String)>,
-    /// Where each line starts; the same in `text`, `code` and `product`.
+    /// The offset where each line starts; the same in `text`, `code` and `product`.
     starts: Vec<usize>,
 }
 
@@ -102,7 +102,7 @@ impl Source {
     }
 }
 
-/// Whether the whole file is test code.
+/// Reports whether the whole file is test code.
 pub(crate) fn is_test_file(path: &str) -> bool {
     !path.starts_with("src/") || path.ends_with("/tests.rs") || path.contains("/tests/")
 }
@@ -158,7 +158,7 @@ fn blank(text: &str) -> (String, Vec<(usize, String)>) {
 
 type Span = (usize, usize);
 
-/// Where the comment or literal that starts here ends, and the inside of a string.
+/// The end of the comment or literal that starts here, and the inside of a string.
 fn literal_end(bytes: &[u8], at: usize) -> Option<(usize, Option<Span>)> {
     let rest = &bytes[at..];
     if rest.starts_with(b"//") {
@@ -227,7 +227,7 @@ fn block_comment_end(bytes: &[u8], at: usize) -> usize {
     end
 }
 
-/// Where the body of the function that starts here closes; none for a declaration.
+/// The end of the body of the function that starts here; none for a declaration.
 fn body_end(code: &str, start: usize) -> Option<usize> {
     let bytes = code.as_bytes();
     let mut round = 0i32;
@@ -276,7 +276,7 @@ fn without_tests(code: &str) -> String {
 }
 
 fn blank_all(code: &str) -> String {
-    // Byte by byte, so that offsets stay what they were.
+    // Blanks byte by byte, so that offsets stay the same.
     code.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect()
 }
 

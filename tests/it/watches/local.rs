@@ -1,5 +1,5 @@
-//! Watches from memory: whatever starts them, whatever they select, they tell what the apiserver
-//! tells, at no cost to it; and they end where it would end them.
+//! Watches from memory: with any start and any selector they deliver the apiserver's events, at no
+//! cost to it, and they end where it would end them.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn is_local(watch: &Watch) -> bool {
     status.starts_with("listless; hit;")
 }
 
-/// Everything that is there by now.
+/// Every event that has arrived by now.
 async fn lines(watch: &mut Watch) -> Vec<String> {
     let mut lines = Vec::new();
     while let Ok(Some(line)) = timeout(Duration::from_millis(50), watch.next_line()).await {
@@ -54,7 +54,8 @@ fn put_large(proxy: &TestProxy, number: usize) {
     proxy.simulator.put(&group_resource("pods"), large).expect("a served resource");
 }
 
-/// How long a watch lasts from now on, and whether it told anything; a broken end is a failure.
+/// Returns how long a watch lasts from now on, and whether it delivered anything; a broken end is a
+/// failure.
 async fn lasts(watch: &mut Watch) -> (Duration, Vec<String>) {
     let (started, mut told) = (Instant::now(), Vec::new());
     while let Some(line) = watch.next_line().await {
@@ -63,14 +64,15 @@ async fn lasts(watch: &mut Watch) -> (Duration, Vec<String>) {
     (started.elapsed(), told)
 }
 
-/// One change out of many: pods and widgets come, change what selectors look at, and go.
+/// One random change: pods and widgets are created, change fields that selectors use, and are
+/// deleted.
 fn churn(proxy: &TestProxy, dice: &dyn Fn() -> f64) {
     let pick = |sides: f64| (dice() * sides) as usize;
     let (namespace, number) = (["a", "b"][pick(2.0)], pick(6.0));
     let name = format!("p-{number}");
     let key = ObjectKey::new(Some(namespace), &name);
     let (pods, widgets) = (group_resource("pods"), group_resource("widgets.x.io"));
-    // What is not there cannot be removed, and that is no matter.
+    // Deleting a missing object fails, and that is fine.
     let _ = match pick(8.0) {
         0 => proxy.simulator.remove(&pods, &key),
         1 => proxy.simulator.remove(&widgets, &key),
@@ -102,7 +104,7 @@ const SELECTIONS: &[&str] = &[
     "/apis/x.io/v1/widgets?watch=1&labelSelector=colour+notin+(red,green)",
 ];
 
-/// Whole objects, and metadata alone as metadata informers ask for it and as older clients do.
+/// Whole objects, and metadata alone in the form of metadata informers and of older clients.
 const REPRESENTATIONS: [&str; 3] = [
     "application/json",
     "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
@@ -122,7 +124,7 @@ const STARTS: &[&str] = &[
 ];
 
 #[tokio::test(start_paused = true)]
-async fn every_selection_from_every_start_is_told_what_the_apiserver_tells() {
+async fn every_selection_from_every_start_gets_the_apiservers_events() {
     for seed in 1..=3 {
         let proxy = warmed().await;
         proxy.warm(WIDGETS).await;
@@ -130,7 +132,7 @@ async fn every_selection_from_every_start_is_told_what_the_apiserver_tells() {
         let since = [client.get(PODS).await.version(), client.get(WIDGETS).await.version()];
         let mut pairs = Vec::new();
         for round in 0..STARTS.len() {
-            // What an informer has in hand: the version of a list.
+            // An informer has the version of a list.
             let now = [client.get(PODS).await.version(), client.get(WIDGETS).await.version()];
             for (index, selection) in SELECTIONS.iter().enumerate() {
                 let start = STARTS[(index + round) % STARTS.len()];
@@ -180,7 +182,7 @@ async fn an_informer_whose_list_came_from_memory_watches_from_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_is_told_before_the_next_one_happens_to_all_who_watch() {
+async fn an_event_reaches_all_watchers_before_the_next_one_happens() {
     let proxy = warmed().await;
     let shared = proxy.client().over_http2();
     let path = following(proxy.simulator.revision());
@@ -202,7 +204,7 @@ async fn an_event_is_told_before_the_next_one_happens_to_all_who_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_behind_many_that_are_not_selected_is_told_at_once() {
+async fn an_event_after_many_unselected_ones_is_sent_at_once() {
     let proxy = warmed().await;
     let version = proxy.simulator.revision();
     let path = format!("{PODS}?watch=1&resourceVersion={version}&labelSelector=app%3Dweb");
@@ -217,7 +219,7 @@ async fn an_event_behind_many_that_are_not_selected_is_told_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_come_each_minute_and_before_the_end_as_the_apiserver_prints_them() {
+async fn bookmarks_come_each_minute_and_before_the_end() {
     let proxy = warmed().await;
     let old = proxy.simulator.revision();
     put(&proxy, "web-9", "web");
@@ -239,7 +241,7 @@ async fn bookmarks_come_each_minute_and_before_the_end_as_the_apiserver_prints_t
     }
     assert_eq!(started.elapsed().as_secs(), 150);
     assert_eq!(at, [60, 120, 148]);
-    // By now the replica has seen one of the apiserver's.
+    // By now the replica has received one of the apiserver's.
     let mut straight = proxy.straight().watch(&path.replace("150", "62")).await;
     let mut expected = straight.next_line().await;
     while !expected.as_ref().expect("a bookmark").starts_with(b"{\"type\":\"BOOKMARK\"") {
@@ -251,7 +253,7 @@ async fn bookmarks_come_each_minute_and_before_the_end_as_the_apiserver_prints_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_has_nothing_new_ends_in_time_without_a_bookmark() {
+async fn a_watch_without_events_ends_in_time_without_a_bookmark() {
     let proxy = warmed().await;
     let version = proxy.simulator.revision();
     for (seconds, start) in [(1, ""), (30, "&allowWatchBookmarks=true")] {
@@ -264,7 +266,7 @@ async fn a_watch_that_has_nothing_new_ends_in_time_without_a_bookmark() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn initial_events_and_their_mark_come_from_an_apiserver_without_them_too() {
+async fn initial_events_and_their_bookmark_work_with_an_old_apiserver() {
     let features = Features { watch_list: false, ..Settings::default().features };
     let simulator = Simulator::new(Settings { features, ..Settings::default() });
     simulator.register(ResourceType::custom("x.io", &["v1"], "widgets", "Widget"));
@@ -286,7 +288,7 @@ async fn initial_events_and_their_mark_come_from_an_apiserver_without_them_too()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relist_ends_a_watch_and_what_happened_meanwhile_is_the_apiservers_to_tell() {
+async fn a_relist_ends_a_watch_and_the_next_one_is_forwarded() {
     let proxy = warmed().await;
     let client = proxy.client();
     let version = proxy.simulator.revision();
@@ -305,7 +307,7 @@ async fn a_relist_ends_a_watch_and_what_happened_meanwhile_is_the_apiservers_to_
     let (lasted, told) = lasts(&mut spoken).await;
     assert_eq!(told, Vec::<String>::new());
     assert!(lasted < Duration::from_secs(60), "{lasted:?}");
-    // Nobody who was told nothing was sent away within two seconds.
+    // No client without events lost its watch within two seconds.
     let (_, told) = lasts(&mut silent).await;
     assert_eq!(told.len(), 1, "{told:?}");
     lasts(&mut selective).await;
@@ -314,7 +316,7 @@ async fn a_relist_ends_a_watch_and_what_happened_meanwhile_is_the_apiservers_to_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_outlives_a_short_absence_of_the_apiserver_and_ends_in_a_long_one() {
+async fn a_watch_survives_a_short_outage_and_ends_in_a_long_one() {
     let proxy = warmed().await;
     let path = following(proxy.simulator.revision());
     let mut watch = proxy.client().watch(&path).await;
@@ -338,7 +340,7 @@ async fn a_watch_keeps_its_replica_and_ends_with_it() {
     pass(Duration::from_secs(25 * 60)).await;
     assert_eq!(proxy.replicas().len(), 1);
     assert!(proxy.client().get(PODS).await.is_hit());
-    // More than all memory there is: the replica is dropped.
+    // This is more than the whole memory limit: the replica is dropped.
     proxy.configure("cache: {memoryLimit: 1Mi}\n");
     for number in 0..30 {
         put_large(&proxy, number);
@@ -363,7 +365,7 @@ async fn without_watchers_a_replica_is_idle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_no_longer_watch_is_told_no_more() {
+async fn withdrawn_watch_rights_end_the_events() {
     let allow = |proxy: &TestProxy, verbs: &[&str]| {
         let rules = vec![Rule::new(verbs, &["pods"])];
         proxy.simulator.admit(OWN_TOKEN, User::with_rules("own", rules));
@@ -382,7 +384,7 @@ async fn who_may_no_longer_watch_is_told_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_too_slowly_is_cut_cleanly_and_goes_on_at_the_apiserver() {
+async fn a_slow_watcher_is_ended_cleanly_and_resumes_at_the_apiserver() {
     let proxy = warmed().await;
     let version = proxy.simulator.revision();
     let client = proxy.client();
@@ -407,14 +409,14 @@ async fn who_reads_too_slowly_is_cut_cleanly_and_goes_on_at_the_apiserver() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_watch_showed_no_later_read_is_older_than() {
+async fn no_later_read_is_older_than_the_events_of_a_watch() {
     let proxy = warmed().await;
     let client = proxy.client();
     let mut watch = client.watch(&following(proxy.simulator.revision())).await;
     put(&proxy, "web-9", "web");
     let version = proxy.simulator.revision();
     assert_eq!(watch.next().await.expect("an event").1, "web-9");
-    // Memory cannot print this one, so it is forwarded, not older than what was seen.
+    // Memory cannot print this one. It is forwarded, and is not older than the state shown before.
     let yaml = client.with("accept", "application/yaml");
     yaml.get(PODS).await;
     let target = format!("{PODS}?resourceVersion={version}&resourceVersionMatch=NotOlderThan");
@@ -426,7 +428,7 @@ async fn what_a_watch_showed_no_later_read_is_older_than() {
 }
 
 #[tokio::test]
-async fn listless_ends_its_watches_before_it_ends() {
+async fn listless_ends_its_watches_before_it_exits() {
     let proxy = Setup::default().on_loopback().await;
     proxy.client().get(PODS).await;
     assert!(proxy.client().get(PODS).await.is_hit());
@@ -449,7 +451,7 @@ async fn listless_ends_its_watches_before_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_that_memory_cannot_print_ends_a_watch_and_the_next_is_the_apiservers() {
+async fn metadata_that_memory_cannot_print_ends_a_watch_and_the_next_is_forwarded() {
     let proxy = Setup::default().in_memory();
     let mut odd = widget("a", "odd", "red");
     odd["metadata"]["finalizers"] = serde_json::json!([]);
@@ -463,12 +465,12 @@ async fn metadata_that_memory_cannot_print_ends_a_watch_and_the_next_is_the_apis
     let status = watch.head.headers["cache-status"].to_str().expect("a text");
     assert_eq!(status, "listless; fwd=vary-miss; detail=partial-object-metadata");
     assert!(lasts(&mut watch).await.1.iter().any(|line| line.contains("\"odd\"")));
-    // Whole objects are none the worse for it.
+    // Watches of whole objects are unaffected.
     assert!(is_local(&proxy.client().watch(&path).await));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_memory_cannot_answer_just_now_comes_back_to_it_within_a_minute() {
+async fn a_forwarded_watch_returns_to_memory_within_a_minute() {
     let proxy = warmed().await;
     let client = proxy.client();
     let path = format!("{PODS}?resourceVersion=1010&watch=1&allowWatchBookmarks=true");
@@ -486,7 +488,8 @@ async fn a_watch_that_memory_cannot_answer_just_now_comes_back_to_it_within_a_mi
     }
     assert_eq!(begun.elapsed().as_secs(), 60);
     assert!(is_local(&client.watch(&path.replace("1010", &version)).await));
-    // Who says itself that it ends soon, or would not know where to go on, is passed on as it is.
+    // A watch that sets its own short timeout, or could not continue afterwards, is forwarded
+    // unchanged.
     let plain = format!("{PODS}?resourceVersion=1010&watch=1&timeoutSeconds=400");
     for path in [format!("{path}&timeoutSeconds=9"), plain] {
         client.watch(&path).await;

@@ -32,7 +32,7 @@ impl Socket {
         Self(TokioIo::new(hyper::upgrade::on(response).await.expect("a switched connection")))
     }
 
-    /// The next message; nothing at the end.
+    /// The next message; `None` at the end.
     async fn next(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut head = [0; 2];
         timeout(Duration::from_secs(3600), self.0.read_exact(&mut head)).await.ok()?.ok()?;
@@ -92,7 +92,7 @@ async fn straight(proxy: &TestProxy, path: &str) -> Socket {
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_are_those_of_the_apiserver_and_cost_it_nothing() {
+async fn websocket_messages_equal_the_apiservers_and_cost_it_nothing() {
     let proxy = Setup::default().in_memory();
     proxy.warm("/api/v1/pods").await;
     let version = proxy.simulator.revision();
@@ -118,7 +118,7 @@ async fn messages_are_those_of_the_apiserver_and_cost_it_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_alone_comes_in_messages_too() {
+async fn websocket_messages_carry_partial_metadata_too() {
     let proxy = Setup::default().in_memory();
     proxy.warm("/api/v1/pods").await;
     let asking = |token| {
@@ -165,7 +165,7 @@ async fn pings_are_answered_and_either_side_may_close() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_without_a_word_is_noticed() {
+async fn a_silently_lost_client_is_detected() {
     let proxy = Setup::default().in_memory();
     proxy.warm("/api/v1/pods").await;
     let path = format!("{PODS}&resourceVersion={}", proxy.simulator.revision());
@@ -178,7 +178,7 @@ async fn a_client_that_leaves_without_a_word_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handshake_the_apiserver_may_refuse_is_the_apiservers() {
+async fn a_handshake_that_the_apiserver_may_refuse_is_forwarded() {
     let proxy = Setup::default().in_memory();
     proxy.warm("/api/v1/pods").await;
     for (name, value) in

@@ -1,4 +1,5 @@
-//! Watches whose replica is replaced by a wider one: they go on, and are told what the apiserver tells.
+//! Watches whose replica is replaced by a wider one: they continue, and deliver the apiserver's
+//! events.
 
 use std::time::Duration;
 
@@ -9,19 +10,19 @@ use crate::harness::{
     Setup, TestProxy, Watch, fractions, group_resource, pass, pod, populated, settle,
 };
 
-/// Selectors of one namespace, none of which covers another: more than there may be replicas of.
+/// Selectors of one namespace that do not cover each other: more than the limit on replicas.
 const SELECTORS: [&str; 6] = ["app=web", "app=db", "!app", "tier=front", "tier=back", "!tier"];
 
 fn path(selector: &str) -> String {
     format!("/api/v1/namespaces/a/pods?labelSelector={selector}")
 }
 
-/// One change out of many: pods come, move from one selection to another, and go.
+/// One random change: pods are created, move from one selection to another, and are deleted.
 fn churn(proxy: &TestProxy, dice: &dyn Fn() -> f64) {
     let pick = |sides: f64| (dice() * sides) as usize;
     let name = format!("p-{}", pick(8.0));
     let pods = group_resource("pods");
-    // What is not there cannot be removed.
+    // A missing object cannot be deleted.
     let _ = match pick(5.0) {
         0 => proxy.simulator.remove(&pods, &ObjectKey::new(Some("a"), &name)),
         _ => {
@@ -31,7 +32,7 @@ fn churn(proxy: &TestProxy, dice: &dyn Fn() -> f64) {
     };
 }
 
-/// Everything that is there by now, and whether the watch has ended.
+/// Every event that has arrived by now, and whether the watch has ended.
 async fn lines(watch: &mut Watch) -> (Vec<String>, bool) {
     let mut lines = Vec::new();
     loop {
@@ -43,7 +44,7 @@ async fn lines(watch: &mut Watch) -> (Vec<String>, bool) {
     }
 }
 
-/// Opens a watch of each selector through the proxy and past it, while its replica is a narrow one.
+/// Opens a watch of each selector through the proxy and directly, while its replica is narrow.
 async fn followed(proxy: &TestProxy, selectors: &[&str]) -> Vec<(Watch, Watch)> {
     let mut pairs = Vec::new();
     for selector in selectors {
@@ -59,7 +60,7 @@ async fn followed(proxy: &TestProxy, selectors: &[&str]) -> Vec<(Watch, Watch)> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_go_on_without_a_gap_when_their_replica_is_widened() {
+async fn watches_continue_without_a_gap_when_their_replica_is_widened() {
     for seed in 1..=6 {
         let proxy = Setup::of(populated()).seed(seed).in_memory();
         let dice = fractions(seed);
@@ -67,7 +68,7 @@ async fn watches_go_on_without_a_gap_when_their_replica_is_widened() {
         assert_eq!(proxy.replicas().len(), 4);
         (0..10).for_each(|_| churn(&proxy, &*dice));
         pairs.extend(followed(&proxy, &SELECTORS[4..]).await);
-        // Changes go on before, while and after the wider replica takes over.
+        // Changes continue before, during and after the switch to the wider replica.
         for _ in 0..60 {
             (0..2).for_each(|_| churn(&proxy, &*dice));
             pass(Duration::from_millis(250)).await;
@@ -87,12 +88,12 @@ async fn watches_go_on_without_a_gap_when_their_replica_is_widened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_watch_goes_on_once_its_replica_has_reached_the_wider_ones_beginning() {
+async fn a_quiet_watch_continues_once_its_replica_reaches_the_wider_one() {
     let proxy = Setup::default().in_memory();
     let (quiet, busy) = ("app=none", ["app=web", "app=db", "!app", "tier=front"]);
     let mut pairs = followed(&proxy, &[quiet]).await;
     for selector in busy {
-        // Each list is at a later version than the quiet replica has heard of.
+        // Each list is at a later version than the quiet replica has received.
         super::put(&proxy, "p-0", "web");
         proxy.warm(&path(selector)).await;
     }
@@ -108,11 +109,11 @@ async fn a_quiet_watch_goes_on_once_its_replica_has_reached_the_wider_ones_begin
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_watch_reads_its_own_window_to_the_end_before_it_goes_on() {
+async fn a_slow_watch_finishes_its_window_before_it_switches() {
     let proxy = Setup::default().in_memory();
     let mut pairs = followed(&proxy, &["app=web"]).await;
     for number in 0..25 {
-        // More than buffers on the way hold.
+        // This is more than the buffers on the way hold.
         let mut large = pod("a", &format!("p-{number}"), &[("app", "web")], "n1");
         large["metadata"]["annotations"] = serde_json::json!({"a": "x".repeat(60_000)});
         proxy.simulator.put(&group_resource("pods"), large).expect("a served resource");
@@ -128,7 +129,7 @@ async fn a_slow_watch_reads_its_own_window_to_the_end_before_it_goes_on() {
         told.push(comparable(watch.next_line().await.expect("an event")));
     }
     assert_eq!(proxy.replicas().len(), 1);
-    // The wider replica moves on before the watch has come to the end of the narrow one.
+    // The wider replica advances before the watch has reached the end of the narrow one.
     for number in 0..5 {
         super::put(&proxy, &format!("late-{number}"), "web");
     }

@@ -1,4 +1,4 @@
-// The cluster's DNS: CoreDNS with the plugins that a cluster without a way out has use for.
+// The cluster's DNS: CoreDNS with the plugins that an isolated cluster needs.
 package main
 
 import (

@@ -1,6 +1,7 @@
-// Every program a node and its control plane need, in one file: Go links what they share once.
+// Every program that a node and its control plane need, in one file: Go links their shared code
+// once.
 //
-// It is whichever program it is called as, through a symlink, or its first argument says which.
+// The symlink's name, or the first argument, selects the program.
 package main
 
 import (
@@ -25,7 +26,7 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// Each is made only when it is wanted: some set up global state.
+// Each is created only when it is needed: some set up global state.
 var programs = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": manager.NewControllerManagerCommand,
@@ -44,7 +45,7 @@ func main() {
 	case name == "etcd":
 		etcdmain.Main(os.Args)
 	case name == "kubectl":
-		// What a command says when it fails is kubectl's own to print.
+		// kubectl itself prints the error of a command.
 		if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
 			util.CheckErr(err)
 		}

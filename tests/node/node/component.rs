@@ -1,4 +1,4 @@
-//! The programs of a node, and how each is started.
+//! The programs of a node, and the start of each.
 
 use std::fs;
 
@@ -20,15 +20,15 @@ pub enum Component {
     Manager,
     /// The kube-scheduler.
     Scheduler,
-    /// What runs containers.
+    /// The container runtime, containerd.
     Containerd,
-    /// What runs pods.
+    /// The kubelet.
     Kubelet,
-    /// What leads services to pods.
+    /// The kube-proxy.
     Proxy,
 }
 
-/// Services have addresses of this range.
+/// The address range of services.
 pub const SERVICES: &str = "10.96.0.0/16";
 const PODS: &str = "10.244.0.0/24";
 
@@ -161,7 +161,7 @@ fn kubelet(place: &Place) -> Value {
         "clusterDNS": ["10.96.0.10"],
         "clusterDomain": "cluster.local",
         "serializeImagePulls": false,
-        // Nothing can be pulled again, so nothing may be thrown away.
+        // Nothing can be pulled again, so no image may be removed.
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {
             "memory.available": "100Mi",
@@ -179,7 +179,7 @@ fn proxy(place: &Place) -> Value {
         "clusterCIDR": PODS,
         "hostnameOverride": place.name,
         "clientConnection": {"kubeconfig": place.folder.join("pki/proxy.kubeconfig")},
-        // Zeros: sysctls that are the machine's are left alone.
+        // Zeros: the machine's own sysctls are left alone.
         "conntrack": {
             "maxPerCore": 0,
             "min": 0,

@@ -1,4 +1,4 @@
-//! Keys, certificates and the kubeconfigs made of them: one authority for everybody.
+//! Keys, certificates and their kubeconfigs: one authority for all.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use rcgen::{
 };
 use serde_json::json;
 
-/// One certificate: the name of its files, whom it is for, and by which names it serves.
+/// One certificate: the name of its files, its subject, and its server names.
 struct Holder {
     file: &'static str,
     user: String,

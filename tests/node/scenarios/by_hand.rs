@@ -1,4 +1,4 @@
-//! Sidecars put into manifests, without the webhook.
+//! Sidecars added to manifests, without the webhook.
 
 use std::fs;
 
@@ -30,7 +30,7 @@ pub async fn a_manifest_is_injected_and_brought_back_by_hand(stage: &mut Stage<'
     stage.until_from_memory(PLACE, name(&pod)).await?;
     stage.seen(PLACE, name(&pod)).await?.no_failure()?;
 
-    // What the apiserver has of it by now is not the file any more.
+    // The apiserver has added fields by now, so its object differs from the file.
     let stored = ["get", "deployment", "shop", "-n", PLACE, "-o", "yaml"];
     let stored = stage.kube.kubectl(&stored).await?;
     let plain = listless(&["uninject", "-f", "-"], &stored).await?;
@@ -51,7 +51,7 @@ pub async fn a_manifest_is_injected_and_brought_back_by_hand(stage: &mut Stage<'
     stage.kube.kubectl(&["delete", "namespace", PLACE, "--wait=false"]).await.map(drop)
 }
 
-/// What the command makes of a manifest.
+/// The output of the command for a manifest.
 async fn listless(words: &[&str], manifest: &str) -> Result<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_listless"));
     command.args(words).kill_on_drop(true);

@@ -1,4 +1,4 @@
-//! What a sidecar costs its pod.
+//! The cost of a sidecar for its pod.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,13 +16,13 @@ const CROWD: &str = "crowd";
 const MANY_PODS: u32 = 5000;
 /// Pods started with and without a sidecar, in turns, before they are compared.
 const STARTS: usize = 11;
-/// At most so many, if the machine was busy with something else meanwhile.
+/// The maximum number, if the machine was busy with other work meanwhile.
 const STARTS_MAX: usize = 33;
-/// By then a process has thrown away what it only needed to start.
+/// The time after which a process has released the memory that only its start needed.
 const SETTLED: Duration = Duration::from_secs(10);
-/// How much later a pod may start beside Listless than alone, by the medians.
+/// The allowed delay of a pod's start beside Listless, by the medians.
 const DELAY_MAX: Duration = Duration::from_millis(300);
-/// How much later than beside a sidecar that does nothing, where that one takes longer by itself.
+/// The allowed delay beyond that of an idle sidecar, where that one takes longer by itself.
 const BEYOND_ANY_MAX: Duration = Duration::from_millis(100);
 
 pub async fn a_sidecar_costs_little(stage: &mut Stage<'_>) -> Result<()> {
@@ -31,14 +31,14 @@ pub async fn a_sidecar_costs_little(stage: &mut Stage<'_>) -> Result<()> {
     with_many_pods(stage).await
 }
 
-/// How a pod is started.
+/// The containers of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// With its program alone.
+    /// The program alone.
     Alone,
-    /// With a sidecar of no use, that nobody asks whether it has started.
+    /// The program and an idle sidecar, without a startup probe.
     BesideNothing,
-    /// With ours.
+    /// The program and the sidecar of Listless.
     BesideListless,
 }
 
@@ -48,7 +48,7 @@ async fn start_up(stage: &mut Stage<'_>) -> Result<()> {
     let mut durations: [Vec<Duration>; 3] = Default::default();
     let mut started = 0;
     let [alone, nothing, ours] = loop {
-        // In turns, so that what else the machine does meets all of them.
+        // The kinds take turns, so that other work of the machine affects all of them.
         for (kind, durations) in kinds.into_iter().zip(&mut durations) {
             durations.push(start(stage, kind).await?);
         }
@@ -67,9 +67,10 @@ async fn start_up(stage: &mut Stage<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a pod starts soon enough beside Listless.
+/// Reports whether a pod starts soon enough beside Listless.
 ///
-/// On a machine so busy that a sidecar that does nothing misses the bound by itself, Listless is held to that.
+/// A busy machine may miss the bound even with an idle sidecar. Listless is then compared with
+/// that.
 fn is_soon([alone, nothing, ours]: [Duration; 3]) -> bool {
     let any = nothing.saturating_sub(alone);
     let bound = if any > DELAY_MAX { any + BEYOND_ANY_MAX } else { DELAY_MAX };
@@ -108,7 +109,7 @@ async fn start(stage: &Stage<'_>, kind: Start) -> Result<Duration> {
     Ok(SystemTime::from(program).duration_since(began)?)
 }
 
-/// A pod that does nothing.
+/// A pod without work.
 fn quiet() -> Value {
     let app = container("app", "stand", &[]);
     json!({"containers": [app], "terminationGracePeriodSeconds": 0})
@@ -151,7 +152,7 @@ async fn with_many_pods(stage: &mut Stage<'_>) -> Result<()> {
     stage.kube.kubectl(&["delete", "namespace", CROWD, "--wait=false"]).await.map(drop)
 }
 
-/// Of both processes; what they share is counted twice.
+/// The memory of both processes; shared pages are counted twice.
 fn memory(stage: &Stage<'_>, pod: &str) -> Result<String> {
     let sidecar = stage.sidecar(pod)?;
     let [worker, supervisor] = [sidecar.worker, sidecar.supervisor].map(resident_bytes);

@@ -1,4 +1,4 @@
-//! What happens to a sidecar, and what its workload sees of it.
+//! Faults of a sidecar, and their effect on its workload.
 
 use std::fs;
 use std::path::Path;
@@ -12,12 +12,13 @@ use crate::kube::{LIMIT, container_status, until};
 use crate::manifests::{SHOP, deployment, polling, template};
 use crate::stage::{SEEN_PORT, Stage, kill};
 
-/// How long clients go on after something happened, to see all of it.
+/// The time that clients continue after a fault, to see all of it.
 const AFTERWARDS: Duration = Duration::from_secs(3);
-/// A kubelet sees within a second that a container has ended, and starts it again at once the first time.
+/// A kubelet notices the end of a container within a second, and restarts it at once the first
+/// time.
 const AWAY_MAX: Duration = Duration::from_secs(5);
 const BUNDLE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
-/// Less than a worker sets free when it is killed, by far.
+/// Far less than the memory that a killed worker frees.
 const STEP: u64 = 512 << 10;
 
 /// A polling pod of this scenario's own.
@@ -30,7 +31,7 @@ async fn away(stage: &Stage<'_>, app: &str) -> Result<()> {
     stage.kube.kubectl(&["delete", "deployment", app, "-n", SHOP]).await.map(drop)
 }
 
-/// Whom the workload trusts.
+/// The CA bundle of the workload.
 pub async fn bundle(stage: &Stage<'_>, pod: &str) -> Result<String> {
     let path = format!("/file?path={BUNDLE}");
     let answer = stage.kube.ask(SHOP, pod, SEEN_PORT, &path).await?.successful()?;
@@ -76,9 +77,9 @@ pub async fn a_worker_killed_for_want_of_memory_costs_a_client_one_request_at_mo
     let trusted = bundle(stage, &pod).await?;
     let before = stage.sidecar(&pod)?;
     let group = stage.memory_group(before.worker)?;
-    // The worker is to be killed first, and after it who takes the memory, which a score of 1000 against
-    // one of 0 decides whatever each of them holds; a worker that is started meanwhile inherits from its
-    // supervisor, and holds less.
+    // The kernel must kill the worker first, and after it the process that takes the memory. A
+    // score of 1000 against one of 0 decides that, whatever each of them holds. A worker that is
+    // started meanwhile inherits from its supervisor, and holds less.
     fs::write(format!("/proc/{}/oom_score_adj", before.worker), "1000")?;
     fs::write(format!("/proc/{}/oom_score_adj", before.supervisor), "0")?;
     stage.reset(SHOP, &pod).await?;
@@ -99,9 +100,11 @@ pub async fn a_worker_killed_for_want_of_memory_costs_a_client_one_request_at_mo
     away(stage, "starved").await
 }
 
-/// Takes what is left of a group's memory for a moment, each time a little more, until the kernel kills.
+/// Takes the rest of a group's memory for a moment, each time a little more, until the kernel
+/// kills.
 ///
-/// Little, so that who takes it is done before the next worker wants what the last one set free.
+/// The steps are small. The process is then done before the next worker needs the memory that the
+/// last one freed.
 async fn starve(group: &Path) -> Result<()> {
     let number = |names: [&str; 2]| {
         let text = names.iter().find_map(|name| fs::read_to_string(group.join(name)).ok());
@@ -109,7 +112,7 @@ async fn starve(group: &Path) -> Result<()> {
     };
     let limit = number(["memory.limit_in_bytes", "memory.max"])?;
     let used = number(["memory.usage_in_bytes", "memory.current"])?;
-    // Of what is used, the pages of files may be taken away without anybody being killed.
+    // The kernel may drop used pages of files without killing any process.
     for bytes in (limit.saturating_sub(used)..limit + STEP).step_by(usize::try_from(STEP)?) {
         let script = "echo 0 >/proc/self/oom_score_adj; echo $$ >\"$0\"/cgroup.procs
             exec dd if=/dev/zero of=/dev/null count=1 bs=\"$1\"";
@@ -123,7 +126,7 @@ async fn starve(group: &Path) -> Result<()> {
     bail!("the kernel killed nobody for want of {limit} bytes")
 }
 
-/// How many processes the kernel killed for want of memory.
+/// The number of processes that the kernel killed for lack of memory.
 fn killed(group: &Path) -> Result<u64> {
     let files = ["memory.oom_control", "memory.events"];
     let text = files.iter().find_map(|file| fs::read_to_string(group.join(file)).ok());
@@ -132,8 +135,8 @@ fn killed(group: &Path) -> Result<u64> {
     Ok(count.context("a count of the killed")?.parse()?)
 }
 
-/// While the container is away nobody listens in the pod, so clients are refused until the kubelet has
-/// started it again.
+/// While the container is away nothing listens in the pod. Clients are refused until the kubelet
+/// has restarted it.
 pub async fn a_killed_sidecar_comes_back_and_is_still_trusted(stage: &mut Stage<'_>) -> Result<()> {
     let pod = victim(stage, "ended", &json!({})).await?;
     let trusted = bundle(stage, &pod).await?;
@@ -170,13 +173,15 @@ pub async fn a_killed_sidecar_comes_back_and_is_still_trusted(stage: &mut Stage<
     away(stage, "ended").await
 }
 
-/// Connects anew again and again until somebody answers once more: how often in vain, and until when.
+/// Connects repeatedly until a server answers again; returns the number of failures, and the time
+/// of the success.
 async fn refusals(stage: &Stage<'_>, pod: &str, since: SystemTime) -> Result<(u32, Duration)> {
     let path = "/reach?url=https://127.0.0.1:16443/version";
     let mut every = tokio::time::interval(Duration::from_millis(50));
     let (mut failed, mut failing_for) = (0, Duration::ZERO);
     let mut answered = 0;
-    // Some answers, because one alone may be of the process that was just killed.
+    // Several answers are required, because one alone may come from the process that was just
+    // killed.
     while answered < 20 {
         every.tick().await;
         let reached = stage.kube.ask(SHOP, pod, SEEN_PORT, path).await?.successful()?.json()?;
@@ -199,7 +204,7 @@ pub async fn a_worker_that_crashes_three_times_is_followed_by_safe_mode(
     for _ in 0..3 {
         kill(worker)?;
         worker = stage.next_worker(&pod, worker).await?;
-        // A worker that cannot be asked yet has not begun.
+        // A worker that does not accept connections yet has not begun.
         until(LIMIT, "a worker that listens", async || {
             Ok(stage.kube.sidecar_metrics(SHOP, &pod).await.ok())
         })

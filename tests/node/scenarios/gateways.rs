@@ -1,4 +1,4 @@
-//! A gateway of two instances, of which one goes.
+//! A gateway of two instances, of which one ends.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::stage::Stage;
 const PLACE: &str = "gateways";
 const CALLERS: &str = "callers";
 const NAME: &str = "two-listless-gateway";
-/// How long callers go on after an instance has gone.
+/// The time that callers continue after the end of an instance.
 const AFTERWARDS: Duration = Duration::from_secs(5);
 
 pub async fn one_of_two_gateways_goes_and_clients_read_on(stage: &mut Stage<'_>) -> Result<()> {
@@ -36,7 +36,7 @@ pub async fn one_of_two_gateways_goes_and_clients_read_on(stage: &mut Stage<'_>)
 
     let pods = format!("/api/v1/namespaces/{PLACE}/pods");
     let mut failed = 0;
-    // One after the other, so that the one in use is among them.
+    // They end one after the other, so that the one in use is among them.
     for pod in stage.kube.list(&pods).await? {
         stage.reset(CALLERS, &caller).await?;
         stage.kube.kubectl(&["delete", "pod", name(&pod), "-n", PLACE]).await?;
@@ -59,7 +59,7 @@ pub async fn one_of_two_gateways_goes_and_clients_read_on(stage: &mut Stage<'_>)
     .await
 }
 
-/// Makes the gateway's certificate; hands over who vouches for it.
+/// Creates the gateway's certificate; returns its authority.
 async fn certify(stage: &Stage<'_>, host: &str) -> Result<String> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::default();

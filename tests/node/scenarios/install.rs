@@ -1,4 +1,4 @@
-//! A release comes, and what it does for those who list too much.
+//! The installation of a release, and its effect for clients that list too often.
 
 use std::time::{Duration, Instant};
 
@@ -17,11 +17,11 @@ use crate::rig::client::Request;
 use crate::rig::load_data::LoadData;
 use crate::stage::Stage;
 
-/// Where the release is.
+/// The namespace of the release.
 pub const RELEASE_NAMESPACE: &str = "listless-system";
 const FEW_PODS: u32 = 20;
 const WRITES_AT_ONCE: usize = 16;
-/// How long lists are counted.
+/// The duration of the count of lists.
 const COUNTED: Duration = Duration::from_secs(20);
 
 /// The settings that make a release use the image under test.
@@ -33,7 +33,7 @@ pub fn image_settings() -> [String; 3] {
     ]
 }
 
-/// Where the chart is.
+/// The folder of the chart.
 pub fn chart() -> &'static str {
     concat!(env!("CARGO_MANIFEST_DIR"), "/charts/listless")
 }
@@ -61,7 +61,7 @@ pub async fn the_chart_is_installed_and_a_pod_is_answered_from_memory(
     Ok(())
 }
 
-/// What installs the chart and waits until its pods are Ready.
+/// The command that installs the chart and waits until its pods are Ready.
 pub fn install_words() -> Vec<String> {
     let words = ["install", "listless", chart(), "--namespace", RELEASE_NAMESPACE];
     let words = words.into_iter().chain(["--create-namespace", "--wait"]).map(str::to_owned);
@@ -69,7 +69,7 @@ pub fn install_words() -> Vec<String> {
     words.chain(settings.flat_map(|setting| ["--set".to_owned(), setting])).collect()
 }
 
-/// The chart's own test, in a pod: the webhook is asked at its Service's address, too.
+/// The chart's own test, in a pod: the webhook is also called at its Service's address.
 pub async fn the_release_is_checked_from_a_pod_by_helm_test(stage: &mut Stage<'_>) -> Result<()> {
     let words = ["test", "listless", "--namespace", RELEASE_NAMESPACE, "--logs"];
     let told = stage.kube.helm(&words).await?;
@@ -80,12 +80,12 @@ pub async fn the_release_is_checked_from_a_pod_by_helm_test(stage: &mut Stage<'_
         });
         ensure!(passed, "{row} did not pass: {told}");
     }
-    // From elsewhere only what is kept in the Secret could be looked at.
+    // From elsewhere only the content of the Secret could be checked.
     ensure!(told.contains("the one shown is trusted"), "nobody asked the webhook: {told}");
     Ok(())
 }
 
-/// Makes a namespace whose pods may read, and waits until its pods get a sidecar if they are to.
+/// Creates a namespace whose pods may read; waits until its pods get a sidecar, if they should.
 pub async fn prepare_namespace(stage: &Stage<'_>, name: &str, labels: &Value) -> Result<()> {
     stage.kube.apply(&namespace(name, labels)).await?;
     stage.kube.apply(&viewer(name)).await?;
@@ -97,7 +97,7 @@ pub async fn prepare_namespace(stage: &Stage<'_>, name: &str, labels: &Value) ->
     Ok(())
 }
 
-/// kube-proxy takes a second until it leads to an injector that has just become ready.
+/// kube-proxy takes a second until it routes to an injector that has just become ready.
 pub async fn until_injecting(stage: &Stage<'_>, namespace: &str) -> Result<()> {
     let path = format!("/api/v1/namespaces/{namespace}/pods?dryRun=All");
     let mut tried = pod(namespace, "tried", &polling(&[]));
@@ -113,7 +113,7 @@ pub async fn until_injecting(stage: &Stage<'_>, namespace: &str) -> Result<()> {
     .await
 }
 
-/// Makes pods that nobody will run.
+/// Creates pods that no node runs.
 pub async fn load(stage: &Stage<'_>, place: &'static str, pods: u32) -> Result<()> {
     prepare_namespace(stage, place, &json!({})).await?;
     let data = LoadData { namespace: place, pods, pollers: 4, apps: 5, nodes: 0 };
@@ -167,7 +167,7 @@ pub async fn a_fabric8_poller_costs_the_apiserver_no_lists_once_its_namespace_is
     Ok(())
 }
 
-/// What reached the apiserver and what the program made, for a while.
+/// The requests that reached the apiserver and the lists of the program, for a while.
 async fn lists_of_service(stage: &Stage<'_>, place: &str, injected: bool) -> Result<(u64, u64)> {
     stage.kube.rolled_out(place, "service").await?;
     let pod = stage.kube.pod(place, "service").await?;
@@ -181,8 +181,8 @@ async fn lists_of_service(stage: &Stage<'_>, place: &str, injected: bool) -> Res
         let labels = [("verb", "LIST"), ("resource", "pods"), ("scope", "namespace")];
         Ok(stage.kube.counts().await?.sum("apiserver_request_total", &labels) as u64)
     };
-    // The program's own count lies within the apiserver's, however long asking takes. The poller of
-    // the scenario before it is answered from memory, but might be restarted.
+    // The program's own count lies within the apiserver's, however long the requests take. Memory
+    // answers the poller of the scenario before, but that poller might be restarted.
     let (reached, own) = (counted().await?, made(stage, place, name(&pod)).await?);
     tokio::time::sleep(COUNTED).await;
     let now = made(stage, place, name(&pod)).await?;
@@ -191,7 +191,7 @@ async fn lists_of_service(stage: &Stage<'_>, place: &str, injected: bool) -> Res
     Ok((then - reached, now.0 - own.0))
 }
 
-/// Lists, objects in the last and failures, as the program tells in its log.
+/// Lists, objects in the last one and failures, from the program's log.
 async fn made(stage: &Stage<'_>, place: &str, pod: &str) -> Result<(u64, u64, u64)> {
     let line = stage.kube.kubectl(&["logs", pod, "-n", place, "-c", "app", "--tail=1"]).await?;
     let told: Value = serde_json::from_str(line.trim()).with_context(|| line.clone())?;

@@ -1,4 +1,4 @@
-//! Another container of a pod, which was given no token.
+//! Another container of a pod, which has no token.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::manifests::{SHOP, container, deployment, polling, template};
 use crate::stage::Stage;
 
 const PORT: u16 = 8081;
-/// A token nobody gave out.
+/// A token that nobody issued.
 const FORGED: &str = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJzeXN0ZW06YWRtaW4ifQ.c2lnbmVk";
 const SIDECARS: [&str; 3] =
     ["/run/listless/state/ca.key", "/run/listless/sa/token", "/run/listless/state"];
@@ -15,7 +15,7 @@ const SIDECARS: [&str; 3] =
 pub async fn a_neighbour_without_the_token_gets_nothing(stage: &mut Stage<'_>) -> Result<()> {
     let mut spec = polling(&[]);
     let mut neighbour = container("neighbour", "stand", &[("PORT", "8081")]);
-    // Its own emptiness hides the directory that it would get.
+    // An empty volume hides the directory that it would get.
     let hidden = "/var/run/secrets/kubernetes.io/serviceaccount";
     neighbour["volumeMounts"] = json!([{"name": "nothing", "mountPath": hidden}]);
     spec["containers"].as_array_mut().context("containers")?.push(neighbour);
@@ -36,13 +36,13 @@ pub async fn a_neighbour_without_the_token_gets_nothing(stage: &mut Stage<'_>) -
         let answer = stage.kube.ask(SHOP, &pod, PORT, &format!("/file?path={file}")).await?;
         ensure!(answer.status == 404, "{file}: {}", answer.excerpt());
     }
-    // What the sidecar tells of itself holds no object and no token.
+    // The sidecar's own pages contain no object and no token.
     let page = reach(stage, &pod, "http://127.0.0.1:16021/api/v1/report", "").await?.to_string();
     ensure!(!page.contains("pod-000") && !page.contains("eyJ"), "{page}");
     stage.kube.kubectl(&["delete", "deployment", "shared", "-n", SHOP]).await.map(drop)
 }
 
-/// What a URL says to the neighbour.
+/// The response of a URL to the neighbour.
 async fn reach(stage: &Stage<'_>, pod: &str, url: &str, bearer: &str) -> Result<Value> {
     let path = format!("/reach?url={url}&bearer={bearer}");
     stage.kube.ask(SHOP, pod, PORT, &path).await?.successful()?.json()

@@ -1,4 +1,4 @@
-//! What a pod needs others for, and what it does without them.
+//! The services that a pod depends on, and its behaviour without them.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::rig::client::Request;
 use crate::stage::{SEEN_PORT, Seen, Stage, kill};
 
 const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
-/// The shortest life a token may have.
+/// The minimum lifetime of a token.
 const SHORT_LIFE: u32 = 600;
-/// A kubelet looks at volumes again after a minute or so.
+/// A kubelet checks volumes again after a minute or so.
 const ROTATION_LIMIT: Duration = Duration::from_secs(200);
 const INJECTOR: &str = "deployment/listless-injector";
 
-/// A kubelet keeps tokens in its memory: one that has just started asks for new ones.
+/// A kubelet keeps tokens in its memory: one that has just started requests new ones.
 pub async fn a_token_the_kubelet_replaces_is_followed(stage: &mut Stage<'_>) -> Result<()> {
     let mut spec = polling(&[]);
     let token = json!({"serviceAccountToken": {"path": "token", "expirationSeconds": SHORT_LIFE}});
@@ -46,7 +46,7 @@ pub async fn a_token_the_kubelet_replaces_is_followed(stage: &mut Stage<'_>) -> 
     let seen = stage.seen(SHOP, &pod).await?;
     seen.no_failure()?;
     ensure!(seen.hits == seen.lists, "{} of {} from memory", seen.hits, seen.lists);
-    // A program that begins now reads the new one.
+    // A program that starts now reads the new one.
     let told = ["exec", &pod, "-n", SHOP, "-c", "app", "--", "/workload", "once"];
     let told: Seen = serde_json::from_str(stage.kube.kubectl(&told).await?.trim())?;
     told.no_failure()?;
@@ -60,7 +60,7 @@ async fn token_of(stage: &Stage<'_>, pod: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&answer.successful()?.body).into_owned())
 }
 
-/// A pod's whole sandbox ends while nobody can be asked; its node starts all of it again.
+/// A pod's whole sandbox ends during an outage of the apiserver; its node restarts all of it.
 pub async fn a_pod_starts_again_while_the_apiserver_is_down(stage: &mut Stage<'_>) -> Result<()> {
     let poller = template("alone", &json!({}), &polling(&[]));
     let pod = stage.poller(&deployment(SHOP, "alone", 1, &poller)).await?;
@@ -71,7 +71,7 @@ pub async fn a_pod_starts_again_while_the_apiserver_is_down(stage: &mut Stage<'_
     let processes = processes_below(whole)?;
     stage.node.kill(Component::Apiserver)?;
     for process in processes {
-        // One may have gone with another.
+        // One may have ended with another.
         let _ = kill(process);
     }
     let again = until(LIMIT, "the sidecar's second start without an apiserver", async || {

@@ -1,4 +1,4 @@
-//! The ways out: for one namespace, and for all.
+//! Removal: from one namespace, and from the whole cluster.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::kube::{LIMIT, is_injected, name, until};
 use crate::manifests::{SHOP, labelled, namespace, pod, polling};
 use crate::stage::{Stage, kill};
 
-/// How long pods are watched after the release has gone.
+/// The time that pods are watched after the removal of the release.
 const AFTERWARDS: Duration = Duration::from_secs(5);
 const DEPLOYMENT: &str = "deployment/poller";
 
@@ -35,7 +35,7 @@ pub async fn pods_go_back_to_what_they_were_once_the_label_is_gone(
     stage.until_from_memory(SHOP, &pod).await
 }
 
-/// The pod that takes the place of the one there is.
+/// The pod that replaces the existing one.
 async fn restarted(stage: &Stage<'_>, injected: bool) -> Result<String> {
     stage.kube.kubectl(&["rollout", "restart", DEPLOYMENT, "-n", SHOP]).await?;
     stage.kube.rolled_out(SHOP, "poller").await?;
@@ -57,12 +57,12 @@ pub async fn injected_pods_run_on_after_the_release_is_gone(stage: &mut Stage<'_
     let seen = stage.seen(SHOP, running).await?;
     seen.no_failure()?;
     ensure!(seen.hits == seen.lists && seen.lists > 0, "{seen:?}");
-    // Nor does a sidecar need the release to start again.
+    // A sidecar does not need the release to restart either.
     kill(stage.sidecar(running)?.supervisor)?;
     stage.until_from_memory(SHOP, running).await
 }
 
-/// Helm 3 waits in other ways and takes things away in another order.
+/// Helm 3 waits in other ways and removes objects in another order.
 pub async fn helm_3_brings_the_release_and_takes_it_away(stage: &mut Stage<'_>) -> Result<()> {
     let there = ["uninstall", "listless", "-n", RELEASE_NAMESPACE, "--wait"];
     stage.kube.helm(&[there.as_slice(), &["--ignore-not-found"]].concat()).await?;

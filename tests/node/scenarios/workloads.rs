@@ -10,9 +10,9 @@ use crate::kube::{LIMIT, container_status, is_injected, name, until};
 use crate::manifests::{SHOP, container, deployment, job, labelled, pod, polling, template};
 use crate::stage::{Seen, Stage};
 
-/// A CronJob begins with the minute.
+/// A CronJob starts at the full minute.
 const MINUTE_LIMIT: Duration = Duration::from_secs(100);
-/// As pods may call it that use the cluster's DNS.
+/// The apiserver's name for pods that use the cluster's DNS.
 const APISERVER: &str = "kubernetes.default.svc";
 const FORWARD: &str = "127.0.0.1:18480";
 
@@ -45,12 +45,12 @@ pub async fn a_cron_job_runs_to_its_end(stage: &mut Stage<'_>) -> Result<()> {
     stage.kube.kubectl(&["delete", "cronjob", "cron", "-n", SHOP]).await.map(drop)
 }
 
-/// Lists a while and ends.
+/// Lists for a while and ends.
 fn once() -> Value {
     json!({"restartPolicy": "Never", "containers": [container("app", "once", &[("LISTS", "30")])]})
 }
 
-/// Waits for the end of a Job, and looks at what its pod saw.
+/// Waits for the end of a Job, and checks the results of its pod.
 async fn completed(stage: &Stage<'_>, job: &str) -> Result<()> {
     let path = format!("/apis/batch/v1/namespaces/{SHOP}/jobs/{job}");
     until(LIMIT, &format!("the end of job {job}"), async || {
@@ -69,7 +69,7 @@ async fn completed(stage: &Stage<'_>, job: &str) -> Result<()> {
     from_memory(&told)
 }
 
-/// Most of what a program lists that has just begun must come from memory.
+/// Most lists of a program that has just started must come from memory.
 fn from_memory(told: &str) -> Result<()> {
     let seen: Seen = serde_json::from_str(told.trim()).with_context(|| told.to_owned())?;
     seen.no_failure()?;
@@ -90,7 +90,8 @@ pub async fn init_containers_are_served_too(stage: &mut Stage<'_>) -> Result<()>
     stage.kube.kubectl(&["delete", "pod", "prepared", "-n", SHOP]).await.map(drop)
 }
 
-/// A program that was told the apiserver's name: its sidecar takes that over, and looks it up.
+/// A program that is configured with the apiserver's name: its sidecar takes that over, and looks
+/// it up.
 pub async fn a_sidecar_finds_the_apiserver_by_its_name(stage: &mut Stage<'_>) -> Result<()> {
     let spec = polling(&[("KUBERNETES_SERVICE_HOST", APISERVER)]);
     let made = deployment(SHOP, "named", 1, &template("named", &json!({}), &spec));
@@ -144,7 +145,7 @@ pub async fn exec_logs_and_port_forward_reach_an_injected_pod(stage: &mut Stage<
     Ok(())
 }
 
-/// A GET without TLS, with headers and all.
+/// A GET without TLS; returns the whole response with its headers.
 async fn plain_get(address: &str, path: &str) -> Result<String> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await?;

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # An image of nothing but a folder: image.sh FOLDER OUT.tar NAME:TAG USER ENTRYPOINT...
 #
-# buildah runs where there is no network at all, so that it neither pulls anything nor changes the
-# machine's own.
+# buildah runs without any network. It neither pulls anything nor changes the machine's own.
 set -euo pipefail
 folder="$(realpath "$1")" out="$(realpath -m "$2")" name="$3" user="$4"
 shift 4

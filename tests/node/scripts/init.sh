@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The first process of a node's namespaces: init.sh FOLDER NAME NODE_IP HOST_IP SERVICE_RANGE
 #
-# All programs and pods of the node descend from it, so its end is theirs, and that of every mount,
-# interface and rule here. It changes nothing outside: what the node writes goes to FOLDER, and
-# its sysctls are its own network's.
+# All programs and pods of the node descend from it. Its end is therefore theirs, and that of every
+# mount, interface and rule here. It changes nothing outside: the node writes to FOLDER, and its
+# sysctls are its own network's.
 set -euo pipefail
 folder="$1" name="$2" node="$3" host="$4" services="$5"
 
@@ -18,9 +18,10 @@ ip link set lo up
 # The other end is moved in from outside.
 until ip link show eth0 >/dev/null 2>&1; do sleep 0.05; done
 sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1
-# Services are turned into pods only after a route was found; there must be one, and it must not leave.
+# Services are translated to pods only after a route was found. The route must exist, and must not
+# leave the node.
 ip addr add "$node/30" dev eth0
-# Whatever is for neither the node nor the other end is counted, and goes nowhere.
+# Packets for neither the node nor the other end are counted and dropped.
 nft -f - <<K
 table netdev leaving {
   counter stray { }

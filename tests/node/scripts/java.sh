@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # A folder with a Java runtime and a fabric8 program: java.sh OUT PROGRAM
 #
-# Nothing can be pulled, so the runtime is made of the machine's own JDK, and every shared library it
-# loads is put where the loader looks first.
+# Nothing can be pulled. The runtime is therefore made of the machine's own JDK. Every shared
+# library that it loads is copied where the loader looks first.
 set -euo pipefail
 out="$(realpath -m "$1")" program="$(realpath "$2")"
 java="$(dirname "$(dirname "$(readlink -f "$(command -v javac)")")")"

@@ -1,7 +1,7 @@
 // The workload of the tests on a node: a client-go program that knows nothing of Listless.
 //
-// As "poll" it lists pods for ever and tells over HTTP what it saw; as "once" it lists some times and
-// ends; as "stand" it only does, from where it is, what it is told over HTTP.
+// As "poll" it lists pods for ever and reports its results over HTTP. As "once" it lists some times
+// and ends. As "stand" it only runs the requests that it receives over HTTP, from its own pod.
 package main
 
 import (

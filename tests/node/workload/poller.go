@@ -15,14 +15,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Seen is what the clients saw since they began, or since they were last told to begin anew.
+// Seen is the results of the clients since they began, or since their last reset.
 type Seen struct {
 	Began    time.Time `json:"began"`
 	Lists    int       `json:"lists"`
 	Items    int       `json:"items"`
 	Hits     int       `json:"hits"`
 	Failures []Failure `json:"failures"`
-	// Connections that were asked for, and those that did not come about.
+	// Attempted connections, and failed ones.
 	Dials         int   `json:"dials"`
 	FailedDials   int   `json:"failedDials"`
 	LongestMillis int64 `json:"longestMillis"`
@@ -40,12 +40,13 @@ type tally struct {
 	sums  Seen
 }
 
-// A poller has a connection of its own, and trusts whom it trusted when it began.
+// A poller has a connection of its own, and keeps the CA bundle of its start.
 type poller struct {
 	number int
 	tally  *tally
 	client kubernetes.Interface
-	// Whether the last answer came from memory; counted with its list, so that neither runs ahead.
+	// Reports whether the last answer came from memory; counted with its list, so that neither runs
+	// ahead.
 	hit *atomic.Bool
 }
 
@@ -54,7 +55,7 @@ func newPoller(number int, tally *tally) (*poller, error) {
 	if err != nil {
 		return nil, err
 	}
-	// As programs do that read the file once.
+	// Programs that read the file once do the same.
 	if config.CAData, err = os.ReadFile(config.CAFile); err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (p *poller) list() {
 	sums.Items = len(list.Items)
 }
 
-// watchful looks at what answers say of themselves.
+// watchful reads the headers of responses.
 type watchful struct {
 	next http.RoundTripper
 	hit  *atomic.Bool

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Reached is what came of a request that was made from here.
+// Reached is the result of a request that was sent from here.
 type Reached struct {
 	Status      int    `json:"status"`
 	CacheStatus string `json:"cacheStatus"`
@@ -17,7 +17,7 @@ type Reached struct {
 	Error       string `json:"error"`
 }
 
-// serve tells what was seen, and does from here what is asked for.
+// serve reports the results, and sends from here the requests it receives.
 func serve(tally *tally) error {
 	http.HandleFunc("GET /seen", func(answer http.ResponseWriter, _ *http.Request) {
 		tell(answer, tally.seen())
@@ -51,7 +51,7 @@ func tell(answer http.ResponseWriter, what any) {
 	_ = json.NewEncoder(answer).Encode(what)
 }
 
-// reach asks as a stranger would who trusts anybody.
+// reach sends a request as an unauthenticated caller that trusts any server.
 func reach(url, bearer string) Reached {
 	trusting := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	client := http.Client{Transport: trusting, Timeout: 5 * time.Second}

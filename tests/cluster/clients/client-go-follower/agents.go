@@ -23,7 +23,7 @@ func agents(ctx context.Context, _ string, period time.Duration, done *tally) er
 	var running sync.WaitGroup
 	for number := range agentCount {
 		own := rest.CopyConfig(config)
-		// Configurations with dialers of their own share no connections.
+		// Configurations with their own dialers share no connections.
 		own.Dial = (&net.Dialer{}).DialContext
 		client, err := kubernetes.NewForConfig(own)
 		if err != nil {

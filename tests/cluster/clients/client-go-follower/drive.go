@@ -15,15 +15,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// driver is a workload in a namespace: it begins a round each period, runs until the program ends, and
-// counts in the tally what it does.
+// driver is a workload in a namespace: it begins a round each period, runs until the program ends,
+// and counts its work in the tally.
 type driver func(ctx context.Context, namespace string, period time.Duration, done *tally) error
 
 var drivers = map[string]driver{
 	"storm": storm, "resync": resyncSets, "agents": agents,
 }
 
-// tally is what a workload has done so far.
+// tally is the work of a workload so far.
 type tally struct {
 	mutex      sync.Mutex
 	operations int
@@ -33,7 +33,7 @@ type tally struct {
 	errors     []string
 }
 
-// begun is when an operation of one name began last, and how often it has.
+// begun is the time when an operation of one name began last, and the number of times it began.
 type begun struct {
 	at    time.Time
 	times int
@@ -45,14 +45,15 @@ func (t *tally) begin(name string) {
 	defer t.mutex.Unlock()
 	now := time.Now()
 	last := t.begun[name]
-	// A handler added after its informer has begun misses the first resync: that gap is none of the period.
+	// A handler added after its informer has begun misses the first resync. That gap does not count as
+	// a period.
 	if last.times > 1 {
 		t.gaps = append(t.gaps, now.Sub(last.at).Seconds())
 	}
 	t.begun[name] = begun{now, last.times + 1}
 }
 
-// done counts one operation, or says why it failed.
+// done counts one operation, or records its error.
 func (t *tally) done(err error) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

@@ -62,7 +62,7 @@ func followWithInformers(ctx context.Context, config *rest.Config, namespace, _ 
 	return copies, nil
 }
 
-// listen counts what an informer tells, and what it complains of before it goes on as ever.
+// listen counts the events of an informer, and the errors it reports before it continues.
 func listen(ctx context.Context, name string, informer cache.SharedIndexInformer, found *report) error {
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { found.count("added") },

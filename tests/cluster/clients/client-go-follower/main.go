@@ -1,8 +1,8 @@
-// Follows one namespace in one of the ways Go programs do, with unmodified libraries.
+// Follows one namespace in one of the ways of Go programs, with unmodified libraries.
 //
-// It reads KUBECONFIG and prints a line when everything follows; told to settle on its standard
-// input, it waits until all copies hold the object `marker` and prints what they hold. Or it loads the
-// apiserver as one of the drivers does, and says for each line of its standard input what it has done.
+// It reads KUBECONFIG and prints a line when everything follows. On a line `settle` at its standard
+// input, it waits until all copies hold the object `marker` and prints the copies. Or it loads the
+// apiserver as one of the drivers does, and prints its tally for each line of its standard input.
 package main
 
 import (

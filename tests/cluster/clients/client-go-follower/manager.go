@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// reconciler remembers what it read of each object it was asked to look at.
+// reconciler remembers the state of each object that it reconciled.
 type reconciler[T client.Object] struct {
 	client client.Client
 	empty  func() T
@@ -78,7 +78,7 @@ func followWithManager(ctx context.Context, config *rest.Config, namespace, inst
 	); err != nil {
 		return nil, err
 	}
-	// Who loses the lead ends, as its managers do everywhere; the driver tells.
+	// A manager that loses the lead ends, as managers do everywhere; the driver prints it.
 	go func() { fail(fmt.Errorf("the manager ended: %w", manager.Start(ctx))) }()
 	<-manager.Elected()
 	reader := manager.GetCache()

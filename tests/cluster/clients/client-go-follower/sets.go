@@ -25,7 +25,7 @@ func unlimited() (*rest.Config, error) {
 	return config, err
 }
 
-// resyncSets reads every stateful set again at each resync, and writes its status as it was.
+// resyncSets reads every stateful set again at each resync, and writes its status unchanged.
 func resyncSets(ctx context.Context, namespace string, period time.Duration, done *tally) error {
 	config, err := unlimited()
 	if err != nil {

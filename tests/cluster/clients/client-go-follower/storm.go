@@ -16,10 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// So many that a round takes what its LISTs cost, and not what they wait.
+// This limit is high enough that a round takes the time of its LISTs, without waits for the
+// client's own limit.
 const stormWorkers = 10
 
-// lister lists the pods of each object it is asked to look at, past the manager's cache.
+// lister lists the pods of each object that it reconciles, past the manager's cache.
 type lister struct {
 	reader client.Reader
 	done   *tally

@@ -14,13 +14,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Caches is what informers hold: which contents there are, and in how many of them.
+// Caches is the content of informers: the different contents, and the number of informers with
+// each.
 type Caches struct {
 	Informers int `json:"informers"`
 	Synced    int `json:"synced"`
 	// Contents counts the caches of each content by its digest.
 	Contents map[string]int `json:"contents"`
-	// Objects is what the first of them holds: the version of each object.
+	// Objects is the content of the first of them: the version of each object.
 	Objects map[string]string `json:"objects"`
 }
 

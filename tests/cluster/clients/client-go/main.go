@@ -1,7 +1,7 @@
 // A client-go program for the cluster tests: an unmodified typed client that speaks protobuf.
 //
-// It reads KUBECONFIG, works in one namespace that exists, and prints one line of JSON. Every write
-// is followed at once by a GET and a LIST; one that does not show the write is a miss.
+// It reads KUBECONFIG, works in one namespace that exists, and prints one line of JSON. A GET and a
+// LIST follow every write at once; one that does not show the write is a miss.
 package main
 
 import (
@@ -26,7 +26,7 @@ type Result struct {
 	Errors     []string          `json:"errors"`
 }
 
-// Count says how often an operation ran and how often a read did not show it.
+// Count is the number of runs of an operation, and the number of reads that did not show it.
 type Count struct {
 	Iterations int `json:"iterations"`
 	Misses     int `json:"misses"`
@@ -104,7 +104,7 @@ func newClient() (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// run collects what all loops find.
+// run collects the results of all loops.
 type run struct {
 	client kubernetes.Interface
 	mutex  sync.Mutex

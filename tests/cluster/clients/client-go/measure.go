@@ -10,18 +10,18 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Measured is what reading the same list again and again cost this process.
+// Measured is the cost of repeated reads of the same list in this process.
 type Measured struct {
 	Lists       int    `json:"lists"`
 	Items       int    `json:"items"`
 	ContentType string `json:"contentType"`
 	CacheStatus string `json:"cacheStatus"`
-	// Of each list.
+	// The cost of each list.
 	CPUMicros  int64 `json:"cpuMicros"`
 	WallMicros int64 `json:"wallMicros"`
 }
 
-// seen keeps what the last answer said of itself.
+// seen keeps the headers of the last response.
 type seen struct {
 	next                     http.RoundTripper
 	contentType, cacheStatus string
@@ -36,8 +36,8 @@ func (s *seen) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// measure lists the pods of the namespace that a selector selects, one time for warmth and then
-// so often.
+// measure lists the pods that a selector selects in the namespace: once to warm up, then this many
+// times.
 func measure(ctx context.Context, count int, selector string) (*Measured, error) {
 	config, err := newConfig()
 	if err != nil {

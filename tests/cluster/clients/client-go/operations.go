@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// operation is one kind of write and how to see that it took effect.
+// operation is one kind of write and the check that it took effect.
 type operation struct {
 	name string
 	once func(ctx context.Context, client kubernetes.Interface, number int) (missed bool, err error)
@@ -50,7 +50,7 @@ func list(ctx context.Context, client kubernetes.Interface, kind string) (*corev
 	return client.CoreV1().ConfigMaps(*namespace).List(ctx, options)
 }
 
-// find returns the object a LIST shows, and how often.
+// find returns the object in a LIST, and the number of its occurrences.
 func find(items []corev1.ConfigMap, name string) (found *corev1.ConfigMap, times int) {
 	for index := range items {
 		if items[index].Name == name {
@@ -60,7 +60,7 @@ func find(items []corev1.ConfigMap, name string) (found *corev1.ConfigMap, times
 	return found, times
 }
 
-// shown tells whether GET and LIST both show an object as a write left it.
+// shown reports whether GET and LIST both show an object as a write left it.
 func shown(ctx context.Context, client kubernetes.Interface, want *corev1.ConfigMap) (bool, error) {
 	got, err := client.CoreV1().ConfigMaps(*namespace).Get(ctx, want.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -79,7 +79,7 @@ func shown(ctx context.Context, client kubernetes.Interface, want *corev1.Config
 		got.Data["value"] == want.Data["value"] && listed.Data["value"] == want.Data["value"], nil
 }
 
-// gone tells whether GET and LIST both show that an object is not there.
+// gone reports whether GET and LIST both show that an object does not exist.
 func gone(ctx context.Context, client kubernetes.Interface, name, kind string) (bool, error) {
 	_, err := client.CoreV1().ConfigMaps(*namespace).Get(ctx, name, metav1.GetOptions{})
 	if err == nil {

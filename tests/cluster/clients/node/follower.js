@@ -1,7 +1,7 @@
 // Follows one namespace as JavaScript programs do, with the unmodified official library.
 //
-// It reads KUBECONFIG and prints a line when everything follows; told to settle on its standard
-// input, it waits until all copies hold the object `marker` and prints what they hold.
+// It reads KUBECONFIG and prints a line when everything follows. On a line `settle` at its standard
+// input, it waits until all copies hold the object `marker` and prints the copies.
 
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -25,7 +25,7 @@ async function follow(name, resource, list, labelSelector) {
   for (const event of ['add', 'update', 'delete', 'connect']) {
     informer.on(event, () => count(event));
   }
-  // As the library's own example does.
+  // The library's own example does the same.
   informer.on('error', (error) => {
     errors.push(`informer of ${name}: ${error}`);
     setTimeout(() => informer.start(), RESTART_MILLIS);

@@ -1,4 +1,4 @@
-// A report with as many rows as wanted, in the form of `GET /api/v1/report`.
+// A report with any number of rows, in the form of `GET /api/v1/report`.
 
 export const HOSTILE = '</script><img src=x onerror="window.hurt=1"><b>agent</b>';
 

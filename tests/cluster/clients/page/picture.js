@@ -1,6 +1,7 @@
-// Draws the page of a running Listless as it is now, and every text file of a folder as a terminal shows it.
+// Draws the page of a running Listless as it is now, and every text file of a folder as a terminal
+// shows it.
 //
-// Arguments: the page's URL and the folder, where the pictures are put too.
+// Arguments: the page's URL and the folder, which also receives the pictures.
 
 import { readFileSync, readdirSync } from "node:fs";
 import { chromium } from "playwright-core";

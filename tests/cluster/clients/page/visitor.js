@@ -1,7 +1,7 @@
-// A real browser that visits the page of a running Listless, looks at everything, and says what is wrong.
+// A real browser that visits the page of a running Listless, checks everything, and reports errors.
 //
-// Arguments: the page's URL and a folder for screenshots. Prints a line for each check, and one line of
-// JSON at the end: how many checks there were, and what failed.
+// Arguments: the page's URL and a folder for screenshots. It prints a line for each check, and one
+// line of JSON at the end: the number of checks and the failures.
 
 import { chromium } from "playwright-core";
 import { report, HOSTILE } from "./fixture.js";
@@ -25,7 +25,7 @@ const browser = await chromium.launch({
   args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
 });
 
-// A page whose console must stay empty, and which may ask nobody but Listless.
+// A page whose console must stay empty, and which may request nothing but Listless.
 async function visit(name, { width = 1280, height = 900, scheme = "light", rows, expected = [] }, play) {
   const context = await browser.newContext({
     viewport: { width, height }, colorScheme: scheme, reducedMotion: "reduce", locale: "en-GB",
@@ -87,7 +87,7 @@ async function becomes(page, what, look) {
   check(what, Boolean(found), found);
 }
 
-// === What a running Listless shows ===
+// === The page of a running Listless ===
 
 await visit("a real run", {}, async (page) => {
   equal("the mode is shown", await text(page, "#mode"), "enforce");
@@ -160,7 +160,7 @@ await visit("connection lost", { expected: ["Failed to load resource", "net::ERR
   await becomes(page, "and told no more when it is back", async () => page.locator("#notice").isHidden());
 });
 
-// === What a demo does not come to: the answers are altered on their way ===
+// === States that a demo does not reach: the responses are altered on their way ===
 
 async function altered(page, path, alter) {
   await page.route(path, async (route) => {
@@ -196,7 +196,7 @@ await visit("a slow connection", {}, async (page) => {
   const before = Math.floor(Date.now() / 1000) - 60;
   const drawn = async () => (await page.locator("#chart svg").getAttribute("aria-label")) || "";
   await page.route("**/api/v1/timeline*", async (route) => {
-    // The stream has told of some seconds before those before them are here.
+    // The stream has sent some seconds before the earlier ones are here.
     await becomes(page, "what is new is drawn first", async () => /last [2-9] seconds/.test(await drawn()));
     const point = { at: before, client: 7, saved: 7, upstream: 0 };
     const mark = { at: before, kind: "relist", text: "a replica listed anew", count: 1 };
@@ -297,7 +297,7 @@ await visit("three thousand rows", { rows: 3000 }, async (page) => {
 const ground = (page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
 const brightness = (color) => color.match(/\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0) / 3;
 
-// Every text against what is behind it, as WCAG reckons contrast.
+// Checks the contrast of every text with its background, by the WCAG formula.
 const faint = (page) => page.evaluate(() => {
   const parse = (color) => color.match(/[\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((part) => part / 255)

@@ -48,7 +48,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::get(target).caller(*caller).never().status(*status)
     };
     let mut cases: Vec<Case> = ROWS.iter().map(row).collect();
-    // Documents that are the same for every caller may come from memory even so.
+    // Documents that are the same for every caller may come from memory nevertheless.
     for case in &mut cases {
         if case.target == "/version" || case.target == "/apis" {
             case.memory = super::super::case::Memory::Free;

@@ -1,7 +1,7 @@
 //! Discovery, OpenAPI, version and health: kept by rules of their own.
 //!
-//! What is kept is answered from memory once its watches have proven that nothing changes; whoever runs
-//! these cases through Listless lets it begin to follow before.
+//! A kept document comes from memory once its watches have proven that nothing changes. A test that
+//! runs these cases through Listless lets it start to follow first.
 
 use super::super::case::Pace;
 use super::Case;
@@ -78,7 +78,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases.into_iter().map(|case| case.pace(Pace::Clock)).collect()
 }
 
-/// A document that is kept, or something beside the documents that is not.
+/// A document that is kept, or a path beside the documents that is not.
 fn document(target: &str, status: u16) -> Case {
     let case = Case::get(target).status(status);
     let is_kept = status == 200

@@ -1,4 +1,4 @@
-//! Field selectors: the documented set of each kind, and what is not in it.
+//! Field selectors: the documented set of each kind, and fields outside it.
 
 use super::super::case::Memory;
 use super::{Case, table};

@@ -51,7 +51,7 @@ const HELD: &[&str] = &[
     "/apis/shop.example.com/v1/planets/planet-1?resourceVersion=0",
 ];
 
-/// Absent objects; a replica that would show them may also say that they are not there.
+/// Absent objects; a replica that covers them may also report that they do not exist.
 const MISSING: &[&str] = &[
     "/api/v1/namespaces/shop/pods/none",
     "/api/v1/namespaces/shop/pods/none?resourceVersion=0",

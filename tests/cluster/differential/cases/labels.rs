@@ -1,4 +1,4 @@
-//! Label selectors: every operator, every spelling, and what is malformed.
+//! Label selectors: every operator, every spelling, and malformed ones.
 
 use super::super::case::Memory;
 use super::{Case, table};
@@ -136,7 +136,7 @@ fn elsewhere() -> Vec<Case> {
     .collect()
 }
 
-/// Query strings Go reads in its own way.
+/// Query strings that Go parses in its own way.
 fn spellings() -> Vec<Case> {
     let pods = "/api/v1/namespaces/shop/pods?";
     let free = [
@@ -154,7 +154,7 @@ fn spellings() -> Vec<Case> {
     let mut cases: Vec<Case> =
         free.into_iter().map(|query| Case::get(&format!("{pods}{query}"))).collect();
     cases.push(Case::get("/apis/shop.example.com/v1/widgets?labelSelector=((").status(400));
-    // The apiserver takes the zero byte for the end of the selector; we do not read it at all.
+    // The apiserver ends the selector at the zero byte. Listless does not parse it at all.
     cases.push(Case::get(&format!("{pods}labelSelector=app=%00")).never());
     cases.push(Case::get("/api/v1/secrets?labelSelector=app=web").never());
     cases

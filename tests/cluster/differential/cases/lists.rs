@@ -67,7 +67,7 @@ const CACHED: &[&str] = &[
     "/apis/shop.example.com/v1alpha1/planets",
 ];
 
-/// Collections that may be held or not: their like is left to the implementation.
+/// Collections that may be held or not; the implementation decides.
 const FREE: &[&str] = &[
     "/api/v1/endpoints",
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
@@ -90,7 +90,7 @@ pub(super) fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = CACHED.iter().map(|path| Case::get(path).wanted()).collect();
     cases.extend(FREE.iter().map(|path| Case::get(path)));
     cases.extend(NEVER.iter().map(|path| Case::get(path).never()));
-    // The apiserver renews its own lease while we look.
+    // The apiserver renews its own lease during the comparison.
     let leases = "/apis/coordination.k8s.io/v1/leases";
     cases.push(Case::get(leases).never().pace(Pace::Clock));
     cases

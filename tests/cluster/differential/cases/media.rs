@@ -119,13 +119,13 @@ fn objects() -> Vec<Case> {
         (partial, 404),
         ("text/html", 406),
     ] {
-        // A missing object may be reported from memory as well as a present one.
+        // Memory may report a missing object just as it returns a present one.
         cases.push(free(Case::get(MISSING).accept(accept).status(status), status == 404));
     }
     cases
 }
 
-/// Metadata alone, of many kinds of objects and as a client of client-go asks for it.
+/// Metadata alone, of many kinds of objects and in the form of a client-go client.
 fn metadata() -> Vec<Case> {
     let mut cases = Vec::new();
     for version in ["v1", "v1beta1"] {

@@ -1,4 +1,4 @@
-//! Unusual paths and methods: what is no read of a known resource, or looks like one.
+//! Unusual paths and methods: requests that are no read of a known resource, or look like one.
 
 use http::Method;
 

@@ -63,7 +63,7 @@ const REFUSED: &[(&str, u16)] = &[
     ("watch=true&resourceVersionMatch=NotOlderThan", 422),
 ];
 
-/// No numbers: 400, on 1.30 still 500.
+/// Values that are no numbers: 400, on 1.30 still 500.
 const NO_VERSIONS: &[&str] = &[
     "/api/v1/namespaces/shop/pods?resourceVersion=abc",
     "/api/v1/namespaces/shop/pods?resourceVersion=-1",
@@ -82,7 +82,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases.extend(table(PODS, Memory::Never, REFUSED));
     let no_version = |target: &&str| Case::get(target).status(400).status_on_old(500);
     cases.extend(NO_VERSIONS.iter().map(no_version));
-    // Spellings of a number that some servers take and some do not.
+    // Spellings of a number that only some servers accept.
     cases.push(Case::get(&format!("{PODS}resourceVersion=007")));
     cases.extend(waiting());
     cases.extend(limits());
@@ -92,7 +92,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// A version the server has not reached: it waits three seconds, then gives up.
+/// A version that the server has not reached: it waits three seconds, then gives up.
 fn waiting() -> Vec<Case> {
     let future = |query: &str| {
         Case::get(&format!("{PODS}resourceVersion={{future}}{query}")).status(504).pace(Pace::Slow)
@@ -107,7 +107,7 @@ fn waiting() -> Vec<Case> {
     ]
 }
 
-/// A whole answer to a limited request is legal, but a difference; one that fits is none.
+/// A whole response to a limited request is legal, but a difference; one that fits is none.
 fn limits() -> Vec<Case> {
     let cut = [
         ("limit=1", 200),

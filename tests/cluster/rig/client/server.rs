@@ -1,4 +1,4 @@
-//! Where a server listens and whom it is trusted by.
+//! The address of a server and its trusted authorities.
 
 use std::sync::Arc;
 

@@ -29,7 +29,7 @@ pub fn build(version: Version) -> Result<Built> {
 // === impl Version ===
 
 impl Version {
-    /// What stamps the version into a binary of the Kubernetes project.
+    /// The linker flags that stamp the version into a binary of the Kubernetes project.
     pub fn linker_flags(self) -> String {
         let minor = self.name().trim_start_matches("v1.");
         let set =

@@ -24,7 +24,7 @@ pub fn write_tokens(folder: &Path, number: u32) -> Result<()> {
     Ok(fs::write(folder.join("tokens.csv"), lines)?)
 }
 
-/// A token of the admin's that comes and goes.
+/// A temporary token of the admin.
 pub fn spare_token(number: u32) -> String {
     format!("spare-token-{number}")
 }

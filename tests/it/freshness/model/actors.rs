@@ -1,4 +1,4 @@
-//! Who does things at random: clients of the session, others, and bad luck.
+//! Random actors: clients of the session, other clients, and faults.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -24,10 +24,10 @@ const NAMESPACES: [&str; 2] = ["a", "b"];
 const NAMES: [&str; 4] = ["p0", "p1", "p2", "p3"];
 const APPS: [&str; 2] = ["web", "db"];
 
-/// What one client does before it stops.
+/// The number of actions of one client.
 const ACTIONS: u64 = 60;
 
-/// What the clients of the session call themselves.
+/// The `User-Agent` of the session's clients.
 const AGENT: &str = "session";
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
@@ -85,7 +85,7 @@ pub(super) async fn client(world: Arc<World>, mut dice: Dice) {
     }
 }
 
-/// Mostly short; now and then long enough for bookmarks and deadlines.
+/// Mostly short; sometimes long enough for bookmarks and deadlines.
 fn pause(dice: &mut Dice) -> Duration {
     Duration::from_millis(match dice.roll(100) {
         0..40 => dice.roll(3),
@@ -95,7 +95,7 @@ fn pause(dice: &mut Dice) -> Duration {
     })
 }
 
-/// Everybody else: writes straight to the apiserver.
+/// All other clients: they write directly to the apiserver.
 pub(super) async fn others(world: Arc<World>, mut dice: Dice) {
     let client = world.proxy.straight();
     while !world.over.load(Ordering::SeqCst) {
@@ -113,7 +113,7 @@ pub(super) async fn others(world: Arc<World>, mut dice: Dice) {
     }
 }
 
-/// Bad luck.
+/// Injects faults.
 pub(super) async fn faults(world: Arc<World>, mut dice: Dice) {
     let simulator = &world.proxy.simulator;
     while !world.over.load(Ordering::SeqCst) {
@@ -153,7 +153,7 @@ pub(super) async fn faults(world: Arc<World>, mut dice: Dice) {
     }
 }
 
-/// Whether a request comes from a replica.
+/// Reports whether a request comes from a replica.
 fn is_ours(asked: &Request) -> bool {
     asked.user_agent.starts_with("listless/")
 }
@@ -169,7 +169,7 @@ async fn read(world: &World, client: &TestClient, dice: &mut Dice) {
     let path = format!("{}{separator}{parameter}", asked.target);
     let mut span = begin(world);
     let at = Instant::now();
-    // A Table is never answered from memory, and shows the session as much.
+    // A Table is never answered from memory, but it shows the session the same state.
     let accept = if dice.chance(12) { TABLE } else { "application/json" };
     let client = client.clone().with("accept", accept);
     let answer = client.get(path.trim_end_matches(['?', '&'])).await;
@@ -230,7 +230,7 @@ async fn write(world: &World, client: &TestClient, dice: &mut Dice) {
     }
 }
 
-/// One random write; nothing is learned from one that is only tried.
+/// Sends one random write; nothing is learned from a dry run.
 async fn send_write(client: &TestClient, dice: &mut Dice, place: Place) -> (Method, Answer) {
     let (collection, object) = (place.collection(), place.object());
     let labels = json!({"metadata": {"labels": {"app": dice.one_of(&APPS)}}});
@@ -288,7 +288,7 @@ fn new_object(dice: &mut Dice, place: Place, member: &str, name: &str) -> Value 
     object
 }
 
-/// What a successful write's answer says it did.
+/// Returns the effect of a write from its successful response.
 fn effects(place: &Place, method: &Method, answer: &Answer) -> Vec<(String, Effect)> {
     let body = answer.json();
     if let Some(items) = body["items"].as_array() {

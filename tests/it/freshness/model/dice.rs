@@ -1,4 +1,4 @@
-//! Randomness that a seed reproduces.
+//! Random numbers that a seed reproduces.
 
 /// A generator of small numbers.
 #[derive(Clone, Debug)]
@@ -7,12 +7,12 @@ pub(super) struct Dice(u64);
 // === impl Dice ===
 
 impl Dice {
-    /// The same rolls for the same seed.
+    /// Returns a generator; the same seed gives the same numbers.
     pub(super) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1))
     }
 
-    /// Another generator, independent of how this one goes on.
+    /// Returns another generator, independent of the later numbers of this one.
     pub(super) fn another(&mut self) -> Self {
         Self::new(self.next())
     }
@@ -27,12 +27,12 @@ impl Dice {
         from + self.roll(to - from + 1)
     }
 
-    /// True in so many of a hundred cases.
+    /// Returns `true` in this many of a hundred cases.
     pub(super) fn chance(&mut self, percent: u64) -> bool {
         self.roll(100) < percent
     }
 
-    /// One of several.
+    /// Returns one of several.
     pub(super) fn one_of<T: Copy>(&mut self, several: &[T]) -> T {
         several[usize::try_from(self.roll(several.len() as u64)).expect("an index")]
     }

@@ -1,4 +1,4 @@
-//! What the session did and was shown, in the order it happened.
+//! The actions and responses of the session, in order.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ pub(super) struct History {
     trace: Mutex<Vec<String>>,
 }
 
-/// When something began and ended, in steps that all actors share, and at which revisions.
+/// The begin and end of an action, in steps that all actors share, and their revisions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) started: u64,
@@ -35,7 +35,7 @@ pub(super) struct Span {
     pub(super) revision_after: u64,
 }
 
-/// What a read asks for.
+/// The query of a read.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     /// `pods`, or `widgets.x.io`.
@@ -44,12 +44,12 @@ pub(super) struct Asked {
     pub(super) target: String,
     /// The object of a GET.
     pub(super) key: Option<String>,
-    /// Which objects a LIST selects.
+    /// The objects that a LIST selects.
     pub(super) filter: Filter,
     pub(super) version: Version,
 }
 
-/// Which objects are selected.
+/// The selector of a LIST.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Filter {
     pub(super) namespace: Option<&'static str>,
@@ -72,7 +72,7 @@ pub(super) struct Read {
     pub(super) span: Span,
     pub(super) at: Instant,
     pub(super) answer: Answer,
-    /// The version of the list or object; nothing when there was none.
+    /// The version of the list or object; `None` when there was none.
     pub(super) version: Option<u64>,
 }
 
@@ -85,7 +85,7 @@ pub(super) struct Write {
     pub(super) effect: Effect,
 }
 
-/// An object that an event of a watch told of.
+/// An object in a watch event.
 #[derive(Clone, Debug)]
 pub(super) struct Told {
     pub(super) since: u64,
@@ -94,12 +94,12 @@ pub(super) struct Told {
     pub(super) revision: u64,
 }
 
-/// What a write did.
+/// The effect of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     /// The object is at this version.
     Stored(u64),
-    /// The object with this uid is gone; without one: whichever was there.
+    /// The object with this uid is gone; without a uid, any object of that name.
     Removed(Option<String>),
 }
 
@@ -111,13 +111,13 @@ impl History {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Something happened just now.
+    /// Records an action that just happened.
     pub(super) fn note(&self, what: impl Display) {
         let since = self.begun.get_or_init(Instant::now).elapsed();
         guard(&self.trace).push(format!("{since:?} {what}"));
     }
 
-    /// What happened, in order.
+    /// Returns the records in order.
     pub(super) fn trace(&self) -> Vec<String> {
         guard(&self.trace).clone()
     }
@@ -134,7 +134,7 @@ impl History {
         guard(&self.writes).push(write);
     }
 
-    /// A watch told of an object at a revision.
+    /// Records a watch event with an object at a revision.
     pub(super) fn tell(&self, resource: &'static str, key: String, revision: u64) {
         let since = self.tick();
         guard(&self.told).push(Told { since, resource, key, revision });
@@ -145,7 +145,7 @@ impl History {
         told.iter().filter(|told| told.resource == resource).cloned().collect()
     }
 
-    /// Every revision up to this one exists by now.
+    /// Records that every revision up to this one exists by now.
     pub(super) fn reached(&self, revision: u64) {
         guard(&self.revisions).entry(revision).or_insert_with(Instant::now);
     }
@@ -158,12 +158,12 @@ impl History {
         guard(&self.writes).clone()
     }
 
-    /// The latest moment a revision can have come to be.
+    /// The latest moment at which a revision can have been created.
     pub(super) fn existed_by(&self, revision: u64) -> Option<Instant> {
         guard(&self.revisions).range(revision..).map(|(_, at)| *at).min()
     }
 
-    /// The highest version any list showed so far.
+    /// The highest version that any list showed so far.
     pub(super) fn shown(&self, resource: &str) -> Option<u64> {
         let reads = guard(&self.reads);
         let lists =
@@ -171,7 +171,7 @@ impl History {
         lists.filter_map(|read| read.version).max()
     }
 
-    /// How often each level or reason was given.
+    /// The number of responses for each level or reason.
     pub(super) fn details(&self) -> BTreeMap<String, usize> {
         let mut details = BTreeMap::new();
         for read in guard(&self.reads).iter() {

@@ -1,5 +1,5 @@
-//! A client that lists once and watches from there, as informers do: what it holds by its events
-//! alone is what there is.
+//! A client that lists once and then watches, as informers do. The state it builds from events
+//! alone equals the real state.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use super::{RESOURCES, World, dice::Dice};
 use crate::harness::{Answer, TestClient, pass};
 
-/// What informers follow.
+/// The queries that informers follow.
 const COLLECTIONS: [&str; 5] = [
     "/api/v1/pods",
     "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb",
@@ -23,14 +23,14 @@ const COLLECTIONS: [&str; 5] = [
     "/api/v1/pods?fieldSelector=metadata.name%3Dp1",
 ];
 
-/// Once all is well an informer holds what there is after this time: a stalled watch upstream is
-/// found out after 225 seconds.
+/// The time after which an informer matches the apiserver once no fault is left; a stalled upstream
+/// watch is detected after 225 seconds.
 const CALM: Duration = Duration::from_secs(600);
 
-/// So long an informer waits for an event before it looks at what else is going on.
+/// The time that an informer waits for an event before it checks the other actors.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What one informer knows.
+/// The state of one informer.
 struct Informer {
     world: Arc<World>,
     client: TestClient,
@@ -39,23 +39,23 @@ struct Informer {
     /// The version of each object.
     held: BTreeMap<String, u64>,
     version: u64,
-    /// Watches that memory answered.
+    /// The number of watches that memory answered.
     hits: usize,
     violations: Vec<String>,
 }
 
-/// Why following a watch ended.
+/// The reason why a watch ended.
 enum End {
-    /// It goes on from the version it came to.
+    /// The informer continues from its last version.
     Closed,
     /// It must list again.
     Expired,
-    /// What is held is what there is, and all is well.
+    /// The informer matches the apiserver, and no fault is left.
     Settled,
 }
 
-/// Lists and watches until all is calm; returns what should not have happened, and how many
-/// watches memory answered.
+/// Lists and watches until no fault is left; returns the violations and the number of watches that
+/// memory answered.
 pub(super) async fn informer(world: Arc<World>, mut dice: Dice) -> (Vec<String>, usize) {
     let client = world.proxy.client().with("user-agent", "informer");
     let collection = dice.one_of(&COLLECTIONS);
@@ -98,7 +98,7 @@ impl Informer {
         }
     }
 
-    /// Takes over a whole list; says whether there was one.
+    /// Replaces the state by a whole list; reports whether there was one.
     async fn list(&mut self) -> bool {
         let version = self.dice.one_of(&["", "resourceVersion=0"]);
         let answer = self.client.get(&self.with(version)).await;

@@ -1,4 +1,4 @@
-//! The whole history of the simulated apiserver, and what an answer must be in its light.
+//! The whole history of the simulated apiserver, and the checks of each response against it.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,11 +19,11 @@ pub(super) struct Oracle {
 #[derive(Default)]
 struct Timeline {
     objects: HashMap<String, Vec<Change>>,
-    /// All revisions at which something changed, in order.
+    /// All revisions with a change, in order.
     revisions: Vec<u64>,
 }
 
-/// An object from a revision on; nothing once it is gone.
+/// An object from a revision on; `None` after its deletion.
 struct Change {
     revision: u64,
     object: Option<Object>,
@@ -36,25 +36,25 @@ struct Object {
     app: String,
 }
 
-/// What the session came to know of one object.
+/// The session's knowledge of one object.
 struct Fact {
-    /// The step from which it knows.
+    /// The step from which the session knows it.
     since: u64,
     key: String,
-    /// Nothing older than the state at this revision may be shown of it.
+    /// The oldest revision of its state that a read may show.
     revision: u64,
-    /// A list showed it, so that reads which name a version must not show less either.
+    /// `true` if a list showed it; reads that name a version must not show less either.
     by_list: bool,
 }
 
-/// Memory without news for longer than this must not answer: the progress bound and the time a
-/// lost link is tolerated for.
+/// The longest time without events after which memory may answer: the progress bound plus the time
+/// that a lost connection is tolerated.
 const STALENESS_MAX: Duration = Duration::from_secs(95);
 
 // === impl Oracle ===
 
 impl Oracle {
-    /// Asks the apiserver for everything that ever happened.
+    /// Requests every change since the start from the apiserver.
     pub(super) async fn build(proxy: &TestProxy, resources: &[&'static str]) -> Self {
         let mut timelines = HashMap::new();
         for resource in resources {
@@ -73,7 +73,7 @@ impl Oracle {
         Self { resources: timelines }
     }
 
-    /// Everything that is wrong with what the session was shown.
+    /// Returns every violation in the session's responses.
     pub(super) async fn check(&self, proxy: &TestProxy, history: &History) -> Vec<String> {
         let reads = history.reads();
         let facts: HashMap<_, _> = self
@@ -110,7 +110,7 @@ impl Oracle {
     }
 }
 
-/// A list from memory must be the apiserver's at its version, byte for byte.
+/// Checks that a list from memory equals the apiserver's list at its version, byte for byte.
 async fn inexact(proxy: &TestProxy, read: &Read) -> Option<String> {
     if !read.answer.is_hit() || read.asked.key.is_some() {
         return None;
@@ -125,8 +125,8 @@ async fn inexact(proxy: &TestProxy, read: &Read) -> Option<String> {
     (exact.body != read.answer.body).then(|| format!("not the state at {version}"))
 }
 
-/// The version a list must have at least: what it asks for, and what the same query had before, if it
-/// promises not to go back.
+/// The minimum version of a list: the requested one, and that of the previous response to the
+/// query, if the level forbids going back.
 fn floor(read: &Read, reads: &[Read]) -> u64 {
     let asked = match read.asked.version {
         Version::AtLeast(version) => version,
@@ -143,7 +143,7 @@ fn floor(read: &Read, reads: &[Read]) -> u64 {
     same.filter_map(|list| list.version).max().unwrap_or(0).max(asked)
 }
 
-/// The newest revision of each object that the session knew of when a read began.
+/// The newest revision of each object that the session knew when a read began.
 fn known<'a>(facts: impl Iterator<Item = &'a Fact>, read: &Read) -> BTreeMap<&'a str, u64> {
     let mut known: BTreeMap<&str, u64> = BTreeMap::new();
     for fact in facts.filter(|fact| fact.since < read.span.started) {
@@ -153,7 +153,7 @@ fn known<'a>(facts: impl Iterator<Item = &'a Fact>, read: &Read) -> BTreeMap<&'a
     known
 }
 
-/// Whether a read promises more than the version it names: it names none, or memory answered.
+/// Reports whether a read promises more than its named version: it names none, or memory answered.
 fn promises_more(read: &Read) -> bool {
     read.asked.version == Version::Unset || read.answer.is_hit()
 }
@@ -212,7 +212,7 @@ impl Timeline {
             && filter.app.is_none_or(|wanted| wanted == object.app)
     }
 
-    /// What the session wrote, was shown, and was shown to be gone.
+    /// The session's writes, the objects it was shown, and those it was shown to be gone.
     fn facts(&self, resource: &str, history: &History) -> Vec<Fact> {
         let mut facts: Vec<Fact> = history.told(resource).into_iter().map(Fact::from).collect();
         let writes = history.writes();
@@ -231,7 +231,7 @@ impl Timeline {
         facts
     }
 
-    /// What a read showed, given what was known before it.
+    /// Adds the content of a read, given the earlier knowledge.
     fn shown(&self, read: &Read, facts: &[Fact]) -> Vec<Fact> {
         let (since, by_list) = (read.span.ended, read.asked.key.is_none());
         let there: HashMap<String, u64> = match (&read.asked.key, read.version) {
@@ -243,7 +243,7 @@ impl Timeline {
             Some(_) => read.span.revision_after,
             None => read.version.unwrap_or(0),
         };
-        // It was in the selection, and is no longer. A read that may be old does not tell.
+        // It left the selection. A read that may be old does not prove it.
         let tells = read.asked.key.is_none() || promises_more(read);
         let missing =
             known(facts.iter(), read).into_iter().filter(|(key, _)| !there.contains_key(*key));
@@ -259,7 +259,7 @@ impl Timeline {
         shown
     }
 
-    /// Whether a read selects what there is at a key at a revision.
+    /// Reports whether a read selects the object of a key at a revision.
     fn is_asked_for(&self, read: &Read, key: &str, revision: u64) -> bool {
         match &read.asked.key {
             Some(asked) => asked == key && self.object_at(key, revision).is_some(),
@@ -267,7 +267,7 @@ impl Timeline {
         }
     }
 
-    /// The revision of a write; nothing when it cannot be told.
+    /// The revision of a write; `None` if it is unknown.
     fn revision_of(&self, write: &Write) -> Option<u64> {
         let wanted = match &write.effect {
             Effect::Stored(version) => return Some(*version),
@@ -287,8 +287,8 @@ impl Timeline {
             .find(|revision| during.contains(revision))
     }
 
-    /// An object that is shown as it was before what the session knows of it, or not shown though it
-    /// has been there ever since.
+    /// Finds an object that is older than the session's knowledge of it, or missing although it
+    /// existed all the time.
     fn aged(&self, read: &Read, facts: &[Fact]) -> Option<String> {
         if !promises_more(read) {
             return None;
@@ -317,7 +317,7 @@ impl Timeline {
         })
     }
 
-    /// Memory must not answer for long after it ceased to be up to date.
+    /// Memory must stop answering soon after it is no longer up to date.
     fn stale(&self, read: &Read, history: &History) -> Option<String> {
         if !read.answer.is_hit() || read.asked.key.is_some() {
             return None;

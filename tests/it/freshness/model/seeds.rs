@@ -1,4 +1,4 @@
-//! Many seeds: each has a runtime with a clock of its own, on one of as many threads as there are
+//! Many seeds: each has its own runtime and clock, on one of as many threads as there are
 //! processors.
 
 use std::{
@@ -16,10 +16,10 @@ use tokio::runtime::Builder;
 
 use super::{Report, run};
 
-/// Seeds, unless the environment wants others.
+/// The default number of seeds; an environment variable overrides it.
 const RUNS: u64 = 10;
 
-/// `LISTLESS_RUNS` seeds from `LISTLESS_SEED` on; the latter alone is the only one.
+/// `LISTLESS_RUNS` seeds from `LISTLESS_SEED` on; the latter alone selects one seed.
 pub(super) fn wanted() -> Range<u64> {
     match (number("LISTLESS_SEED"), number("LISTLESS_RUNS")) {
         (Some(seed), runs) => seed..seed + runs.unwrap_or(1),
@@ -27,7 +27,7 @@ pub(super) fn wanted() -> Range<u64> {
     }
 }
 
-/// Whether the seeds are enough for what is expected of all of them together.
+/// Reports whether the seeds suffice for the checks over all of them.
 pub(super) fn are_many(seeds: &Range<u64>) -> bool {
     seeds.end - seeds.start >= RUNS
 }
@@ -37,7 +37,7 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
 }
 
-/// What each seed showed, up to about the first that shows a violation.
+/// The result of each seed, up to about the first one with a violation.
 pub(super) fn run_all(seeds: Range<u64>) -> BTreeMap<u64, Report> {
     let (next, end) = (AtomicU64::new(seeds.start), seeds.end);
     let reports = Mutex::new(BTreeMap::new());
@@ -62,7 +62,7 @@ pub(super) fn run_all(seeds: Range<u64>) -> BTreeMap<u64, Report> {
     reports.into_inner().expect("no panic holds it")
 }
 
-/// What a seed shows, every time.
+/// The result of a seed; it is the same every time.
 pub(super) fn run_one(seed: u64) -> Report {
     let ran = catch_unwind(|| {
         let mut runtime = Builder::new_current_thread();

@@ -73,7 +73,7 @@ fn a_metric_made_or_named_elsewhere_is_found() {
 }
 
 #[test]
-fn an_exception_nobody_uses_is_found() {
+fn an_unused_exception_is_found() {
     let readers = [
         "config",
         "tls",

@@ -21,7 +21,7 @@ final class Informer<T extends HasMetadata> implements Follower, ResourceEventHa
     this.report = report;
     informer = collection.runnableInformer(RESYNC_MILLIS);
     informer.addEventHandler(this);
-    // As the default decides, but told.
+    // The same decision as the default, but reported.
     informer.exceptionHandler((started, failure) -> {
       report.failed("informer of " + name, failure);
       return started && !(failure instanceof WatcherException);

@@ -24,7 +24,7 @@ final class Poller implements Runnable {
   private final Settings settings;
   private final int number;
   private final Result result;
-  /** What every pod's annotation {@code state} must say, by name; absent means no annotation. */
+  /** The expected annotation {@code state} of every pod, by name; absent means no annotation. */
   private final Map<String, String> expected = new HashMap<>();
 
   Poller(KubernetesClient client, Settings settings, int number, Result result) {

@@ -3,7 +3,7 @@ package dev.listless.rig;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 
-/** Lists the pods of a namespace for ever, as a service in a pod does, and says what it saw. */
+/** Lists the pods of a namespace for ever, as a service in a pod does, and prints its results. */
 final class Repeat {
   private Repeat() {}
 

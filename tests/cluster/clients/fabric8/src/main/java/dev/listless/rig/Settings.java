@@ -1,6 +1,6 @@
 package dev.listless.rig;
 
-/** What the program is to do, from its arguments. */
+/** The settings of the program, from its arguments. */
 record Settings(String namespace, int threads, long periodMillis, long seconds, int writeEvery) {
   static Settings parse(String[] arguments) {
     if (arguments.length != 5) {

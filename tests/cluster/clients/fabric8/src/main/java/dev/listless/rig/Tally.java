@@ -8,7 +8,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** What a driver has done so far; told as one line of JSON. */
+/** The work of a driver so far; printed as one line of JSON. */
 final class Tally {
   private int operations;
   private int cycles;
