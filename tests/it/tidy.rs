@@ -52,7 +52,7 @@ fn every_module_states_its_purpose() {
 }
 
 #[test]
-fn test_names_state_a_behaviour() {
+fn names_of_tests_state_a_behaviour() {
     none(&every(&RUST, form::test_names));
 }
 
