@@ -116,7 +116,7 @@ async fn informers(version: Version) {
         truth.len(),
         version.name()
     );
-    assert!(writes > time, "{writes} writes are a poor proof");
+    assert!(writes > time, "{writes} writes are too few");
     let alone = shop.one_watch(&gateway).await;
     eprintln!("proof: one watch upstream again {alone:.1?} later");
 }
