@@ -1,5 +1,5 @@
 //! One gateway for many clients. The tests check the cost of a hundred informers for the apiserver,
-//! their caches after churn and restarts, and the time until withdrawn rights end.
+//! and their caches after churn and restarts. They also check the time until withdrawn rights end.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

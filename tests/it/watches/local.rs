@@ -1,5 +1,5 @@
-//! Watches from memory: with any start and any selector they deliver the apiserver's events, at no
-//! cost to it, and they end where it would end them.
+//! Watches from memory. With any start and any selector they deliver the apiserver's events, at no
+//! cost to it. They end where it would end them.
 
 use std::time::Duration;
 
