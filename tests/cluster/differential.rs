@@ -1,7 +1,7 @@
 //! Sends every case directly and through a target, and reports each difference.
 //!
-//! The cluster must be quiet. A target that is Listless is asked twice at once, and then again
-//! until it answers from memory where it should.
+//! The cluster must be quiet. A target that is Listless gets each case twice at once. It then gets
+//! the case until it answers from memory where it should.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -111,7 +111,7 @@ async fn definitions_come_and_go(version: Version) {
         later.extend(observe(&straight, &through, &documents(version), &plural, false).await);
     }
     eprintln!(
-        "proof: discovery on {}: {} changes seen through Listless; polls later than straight: {:?} at most",
+        "proof: discovery on {}: {} changes seen through Listless; polls later than directly: {:?} at most",
         version.name(),
         later.len(),
         later.iter().max(),
@@ -149,7 +149,7 @@ async fn api_services_come_and_go(version: Version) {
     }
     assert_eq!(later.len(), 2 * SERVICE_ROUNDS);
     eprintln!(
-        "proof: discovery on {}: {} changes of APIServices; polls later than straight: {:?} at most",
+        "proof: discovery on {}: {} changes of APIServices; polls later than directly: {:?} at most",
         version.name(),
         later.len(),
         later.iter().max(),
@@ -221,8 +221,8 @@ async fn observe(
     for (document, seen) in documents.iter().zip(futures_util::future::join_all(polls).await) {
         let Seen { straight: Some(first), through: Some(second), step } = seen else { continue };
         let target = document.target;
-        eprintln!("{target}: {what} in step {first} straight, {second} through, of {step:?}");
-        assert!(second <= first + 1, "{target}: {what} in step {first} straight, {second} through");
+        eprintln!("{target}: {what} in step {first} directly, {second} through, of {step:?}");
+        assert!(second <= first + 1, "{target}: {what} in step {first} directly, {second} through");
         later.push(i64::from(second) - i64::from(first));
     }
     later

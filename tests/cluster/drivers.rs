@@ -1,6 +1,6 @@
 //! The workloads that Listless is made for, as real programs. Three figures are compared: the cost
-//! for the control plane without Listless, the savings that Listless predicts in observe mode, and
-//! the cost that remains in enforce mode.
+//! for the control plane without Listless, the savings predicted in observe mode, and the cost in
+//! enforce mode.
 //!
 //! Every figure is of a window in the middle of a run, and is compared per operation of the driver.
 //! A slow machine then makes fewer operations, not other ratios. Both control planes are driven at

@@ -1,5 +1,5 @@
 //! One gateway for many clients. The tests check the cost of a hundred informers for the apiserver,
-//! their caches after churn and restarts, and the time until withdrawn rights end.
+//! and their caches after churn and restarts. They also check the time until withdrawn rights end.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -116,7 +116,7 @@ async fn informers(version: Version) {
         truth.len(),
         version.name()
     );
-    assert!(writes > time, "{writes} writes are a poor proof");
+    assert!(writes > time, "{writes} writes are too few");
     let alone = shop.one_watch(&gateway).await;
     eprintln!("proof: one watch upstream again {alone:.1?} later");
 }

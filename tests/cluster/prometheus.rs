@@ -145,7 +145,7 @@ async fn prometheus_finds_a_value_for_every_rule_and_every_panel() {
         let firing = prometheus.firing().await.expect("alerts");
         firing.contains("ListlessReplicaDroppedForMemory")
     };
-    prometheus.until("the replica without room is told of", FIRES_WITHIN, fires).await;
+    prometheus.until("the replica without room is reported", FIRES_WITHIN, fires).await;
     let mut firing = prometheus.firing().await.expect("alerts");
     // The apiserver's own state is not checked here.
     firing.remove(BURN_ALERT);

@@ -81,13 +81,13 @@ async fn polls_are_answered_from_memory(version: Version) {
     while !writer.is_finished() || account.polls < POLLS_MIN {
         let held = informer.held().await.expect("what it holds");
         let polled = through.get(&pods).await.and_then(Answer::successful).expect("a list");
-        account.poll(&held, &polled).expect("nothing older than what was told");
+        account.poll(&held, &polled).expect("nothing older than the informer's events");
     }
     writer.await.expect("no panic").expect("writes");
     informer.holds(&scene, &pods).await.expect("a last state");
     let held = informer.held().await.expect("what it holds");
     let polled = through.get(&pods).await.and_then(Answer::successful).expect("a list");
-    account.poll(&held, &polled).expect("nothing older than what was told");
+    account.poll(&held, &polled).expect("nothing older than the informer's events");
     assert_eq!(listed(&polled).expect("a list").1, held);
 
     let Account { polls, hits, forwarded, .. } = &account;

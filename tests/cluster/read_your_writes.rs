@@ -210,7 +210,7 @@ async fn write_and_list(version: Version) {
          Listless {through:.1?}, {ratio:.2} times",
         version.name()
     );
-    assert!(ratio <= 1.2, "{through:?}, straight {straight:?}");
+    assert!(ratio <= 1.2, "{through:?}, directly {straight:?}");
 }
 
 async fn round_of(client: &Client, name: &str) {

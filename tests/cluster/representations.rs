@@ -92,7 +92,7 @@ async fn a_client_that_accepts_protobuf_and_json_gets_json_at_no_cost_to_the_api
             apiserver.push(server);
         }
         let [protobuf, _, both, _] = apiserver[..] else { panic!("a figure for each way") };
-        assert!(both < protobuf / 2.0, "{both} µs from memory, {protobuf} µs straight");
+        assert!(both < protobuf / 2.0, "{both} µs from memory, {protobuf} µs directly");
     }
 }
 

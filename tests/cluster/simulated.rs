@@ -1,9 +1,9 @@
 //! The simulator compared with the real apiserver: the same objects, the same requests, the same
 //! bytes.
 //!
-//! The simulator receives the real cluster's objects with their versions, and then every read of
-//! the table that it claims to serve. This file lists the reads that it does not claim, with the
-//! reason.
+//! The simulator receives the real cluster's objects with their versions. It then receives every
+//! read of the table that it claims to serve. This file lists the reads that it does not claim,
+//! with the reason.
 
 mod watches;
 mod writes;

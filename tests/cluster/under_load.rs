@@ -70,7 +70,7 @@ async fn fabric8_pollers(version: Version) {
     let before = Meter::read(&fleet).await;
     let result = run_fabric8(&program, &straight, SECONDS_STRAIGHT).await;
     let used = Meter::read(&fleet).await.since(&before);
-    eprintln!("proof: fabric8 straight on {}: {used:?}", version.name());
+    eprintln!("proof: fabric8 directly on {}: {used:?}", version.name());
     // An old apiserver may be too slow for some of them. Only the meter is tested here.
     assert!(
         used.lists > 0 && used.lists >= result["polls"].as_u64().expect("a count"),
@@ -177,7 +177,7 @@ async fn outage(version: Version) {
     let summary = Summary::of(&fleet, &counts, outage, &seen);
     eprintln!("proof: outage on {}: {made} + {made_after} writes, {summary}", version.name());
     let log = proxy.log();
-    assert!(caught_up, "not told of all changes from memory in {CATCH_UP_LIMIT:?}\n{log}");
+    assert!(caught_up, "not all changes came from memory in {CATCH_UP_LIMIT:?}\n{log}");
     let wrong = wrong_answers(&history, &seen);
     assert!(wrong.is_empty(), "{} wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(10)]);
     let wrong = wrong_in_outage(outage, &seen);

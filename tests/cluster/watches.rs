@@ -191,7 +191,7 @@ async fn watches_tell_the_same(version: Version) {
         told += lines.len();
     }
     eprintln!("proof: {told} events of {} watches on {}", pairs.len(), version.name());
-    assert!(told > 500, "{told} events are a poor proof");
+    assert!(told > 500, "{told} events are too few");
 }
 
 /// Lists until memory answers; returns the version of the list.

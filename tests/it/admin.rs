@@ -98,7 +98,7 @@ async fn an_explanation_predicts_the_outcome_and_starts_no_replica() {
         assert!(about(&cold, "now").ends_with("not-demanded"), "{cold}");
     }
     assert!(proxy.replicas().is_empty(), "asking is no demand");
-    assert_eq!(proxy.upstream.all().len(), 0, "nor is the apiserver asked");
+    assert_eq!(proxy.upstream.all().len(), 0, "the apiserver receives no request");
 
     proxy.warm(PODS).await;
     let warm = told(&admin, PODS).await;
@@ -202,7 +202,7 @@ async fn the_timeline_marks_a_relist() {
     let points = document["points"].as_array().expect("points");
     assert!(points.iter().any(|point| point["at"] == at), "beside its second: {document}");
     let later = admin.get(&format!("/api/v1/timeline?since={at}")).await.json();
-    assert!(relist(&later).is_none(), "told once: {later}");
+    assert!(relist(&later).is_none(), "reported once: {later}");
 }
 
 /// Waits until the timeline matches; returns the last one read otherwise.

@@ -41,7 +41,7 @@ async fn requests_in_a_tunnel_are_served_as_on_any_connection() {
             assert_eq!(created.status, 201, "{}", created.summary());
             let stranger = base.with("authorization", &format!("Bearer {STRANGERS_TOKEN}"));
             assert_eq!(stranger.get(PODS).await.detail(), "other-credential");
-            assert_eq!(base.get(PODS).await.status, 403, "nobody is lent an identity");
+            assert_eq!(base.get(PODS).await.status, 403, "no caller receives another identity");
         }
     }
     proxy.drain().await;

@@ -295,7 +295,7 @@ fn manifests_are_restored() {
         let Ok(text) = std::str::from_utf8(bytes) else { return };
         let Ok(without) = manifest::uninject(text) else { return };
         let Ok(with) = manifest::inject(&without.text, &settings) else { return };
-        let again = manifest::inject(&with.text, &settings).expect("what was written is read");
+        let again = manifest::inject(&with.text, &settings).expect("the output parses again");
         assert_eq!(again.text, with.text, "injecting twice changes nothing");
     });
 }

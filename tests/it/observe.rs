@@ -255,7 +255,7 @@ async fn a_gateways_callers_are_predicted_once_their_rights_are_known() {
     assert_eq!(would(&proxy, "read"), before);
     pass(Duration::from_secs(60)).await;
     ann.get(PODS).await;
-    assert_eq!(would(&proxy, "read"), before + 1, "what was known before is still believed");
+    assert_eq!(would(&proxy, "read"), before + 1, "the earlier state is still in use");
 }
 
 const ALL: &str = "observe: {checkShare: 1}\n";

@@ -253,7 +253,7 @@ async fn a_refused_poll_gets_a_status_with_retry_after() {
     assert_eq!(proxy.upstream.all().len(), 0);
     assert_eq!(proxy.counted("listless_refused_total", "verb=\"list\""), 1.0);
     pass(Duration::from_secs(3)).await;
-    assert_eq!(client.get(PODS).await.status, 200, "it came again when it was told to");
+    assert_eq!(client.get(PODS).await.status, 200, "it retried after its Retry-After");
 }
 
 #[tokio::test(start_paused = true)]
@@ -448,7 +448,7 @@ async fn a_client_that_lists_after_each_of_its_writes_is_as_fast_as_directly() {
         }
         let straight = rounds(&proxy.straight(), "straight").await;
         let through = rounds(&client, "through").await;
-        assert!(through <= straight.mul_f64(1.2), "{through:?}, straight {straight:?}");
+        assert!(through <= straight.mul_f64(1.2), "{through:?}, directly {straight:?}");
         assert_eq!(proxy.counted("listless_paced_seconds_count", ""), 0.0);
     }
 }

@@ -1,7 +1,7 @@
 //! The house rules that a test can check; CONTRIBUTING.md gives the reasons.
 //!
-//! Each check is a function from sources to findings, and has its own test on a bad snippet in the
-//! same file. A rule that lints can check is in `Cargo.toml` and `clippy.toml` instead.
+//! Each check is a function from sources to findings. Its own test on a bad snippet is in the same
+//! file. A rule that lints can check is in `Cargo.toml` and `clippy.toml` instead.
 
 mod direction;
 mod form;

@@ -71,7 +71,8 @@ impl Node {
             NETWORKS.into_iter().find(|octet| !taken(octet)).context("no network is free")?;
         let folder = work_folder().join("run");
         if folder.exists() {
-            fs::remove_dir_all(&folder).context("what the run before left cannot be removed")?;
+            fs::remove_dir_all(&folder)
+                .context("the files of the previous run cannot be removed")?;
         }
         for name in ["pki", "cni", "log", "etcd", "kubelet", "containerd", "volume-plugins"] {
             fs::create_dir_all(folder.join(name))?;
@@ -206,7 +207,7 @@ impl Node {
             ip route delete 198.51.100.1 dev eth0
             ip neighbour delete 198.51.100.1 dev eth0";
         self.inside(&["bash", "-c", script])?;
-        ensure!(self.strays()? > 0, "what leaves the node is not counted");
+        ensure!(self.strays()? > 0, "packets that leave the node are not counted");
         self.inside(&["nft", "reset", "counters"]).map(drop)
     }
 
@@ -283,7 +284,7 @@ impl Node {
         let counters: serde_json::Value = serde_json::from_str(&counters)?;
         let all = counters["nftables"].as_array().cloned().unwrap_or_default();
         let packets = all.iter().find_map(|one| one["counter"]["packets"].as_u64());
-        packets.context("nothing counts what leaves the node")
+        packets.context("no rule counts packets that leave the node")
     }
 
     /// Stops it; only its files are left.

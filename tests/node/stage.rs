@@ -179,8 +179,8 @@ impl Seen {
         Ok(())
     }
 
-    /// Fails if a client saw more than one list fail for a reason other than a closed port, or if
-    /// any failed later than a limit after a moment.
+    /// Fails if a client saw more than one list fail for a reason other than a closed port. Also
+    /// fails if any failed later than a limit after a moment.
     pub fn refused_for_a_while(&self, since: SystemTime, limit: Duration) -> Result<()> {
         let failures = self.failures.as_deref().unwrap_or_default();
         let cut: Vec<_> = failures.iter().filter(|one| !one.error.contains(REFUSED)).collect();

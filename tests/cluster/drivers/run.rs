@@ -15,12 +15,11 @@ use super::together;
 use crate::rig::control_plane::{ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 
-/// The time limit for a cold JVM on a busy machine, and for a round that takes longer than it
-/// should.
+/// The time limit for a cold JVM on a busy machine, and for a round that takes too long.
 const COLD_LIMIT: Duration = Duration::from_secs(90);
 
-/// The number of times that a driver gets twice the time for a round, if it ends long after the
-/// next was due. Requests at every moment of a round have no period to detect.
+/// The number of times that a driver gets twice the time for a round. It gets more if it ends long
+/// after the next round was due. Requests at every moment of a round have no period to detect.
 const SLOWER_MAX: u32 = 2;
 
 const CONFIGURATION: &str = "\

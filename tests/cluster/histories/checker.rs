@@ -307,7 +307,7 @@ fn wrong_watch(timeline: &Timeline, watch: &Watch) -> Option<String> {
         })
         .collect();
     let same = told.len() == expected.len() && told.iter().zip(&expected).all(|(a, b)| **a == *b);
-    (!same).then(|| format!("told {told:?} of {expected:?}"))
+    (!same).then(|| format!("received {told:?} of {expected:?}"))
 }
 
 #[cfg(test)]

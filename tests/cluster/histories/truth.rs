@@ -103,7 +103,7 @@ impl Truth {
                 return Ok(heard.timelines.clone());
             }
             if self.task.is_finished() || Instant::now() > deadline {
-                bail!("etcd is at {revision} and told of {} only", heard.newest);
+                bail!("etcd is at {revision} and sent {} only", heard.newest);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Many pods of about 9 KB, for the load tests and the benches.
 //!
-//! Shaped like pods of a real fleet (several containers, environment, probes, volumes, status), no
-//! two with the same text, spread over labels `poller`, `app` and `slot`.
+//! Shaped like pods of a real fleet: several containers, environment, probes, volumes, status. No
+//! two have the same text. They are spread over labels `poller`, `app` and `slot`.
 
 use anyhow::{Context, Result, ensure};
 use futures_util::{StreamExt, TryStreamExt, stream};

@@ -1,7 +1,7 @@
 //! The same writes to both servers: responses, and the events of a watch, must be alike.
 //!
 //! Uids, times and field owners are each server's own and are left out. Versions are compared by
-//! the order in which they first appear, so that a write that should keep a version is detected.
+//! the order in which they first appear. A write that should keep a version is therefore detected.
 
 use std::collections::HashMap;
 use std::time::Duration;

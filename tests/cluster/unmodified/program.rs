@@ -2,8 +2,8 @@
 //!
 //! Each is an unmodified library, in its own language, configured from KUBECONFIG alone, with a
 //! namespace and its own name. It prints `{"ready": true}` once it follows. After the line `settle`
-//! on its standard input, it waits until all its copies hold the object `marker` and prints the
-//! copies.
+//! on its standard input, it waits until all its copies hold the object `marker`. Then it prints
+//! the copies.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -249,7 +249,7 @@ fn a_probe_retries_until_its_deadline() {
     assert_eq!(once.status.code(), Some(1), "{}", text(&once.stderr));
     let again = listless(&["probe", "--started", "--within", "10s", "--health", &health]);
     assert!(again.status.success(), "{}", text(&again.stderr));
-    answers.join().expect("all three were asked");
+    answers.join().expect("all three received a request");
     // Nothing listens there any more.
     let nobody = listless(&["probe", "--started", "--within", "20ms", "--health", &health]);
     assert_eq!(nobody.status.code(), Some(1), "{}", text(&nobody.stderr));

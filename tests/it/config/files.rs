@@ -126,7 +126,7 @@ fn the_page_explains_every_key_with_its_default_and_choices() {
         };
         assert!(text.contains(&format!("Default: {default}")), "{key}: {default}");
     }
-    assert!(page.contains("Every key is reloaded"), "the page does not say what is reloaded");
+    assert!(page.contains("Every key is reloaded"), "the page does not list the reloaded keys");
     let headings = page.lines().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`'));
     for heading in headings {
         assert!(keys.contains(&heading.replace("[]", "")), "{heading} is no key");

@@ -143,7 +143,7 @@ impl Door {
                 let (host, _) = authority.rsplit_once(':').expect("a port");
                 encrypted(stream, host, config, protocol).await
             }
-            Self::Straight(_) => panic!("the simulator is asked without connections"),
+            Self::Straight(_) => panic!("the simulator has no connections"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A simulated apiserver that speaks protobuf. It converts JSON responses to writes of pods, and to
-//! watches that accept protobuf, into the bytes of a real apiserver.
+//! A simulated apiserver that speaks protobuf. It converts JSON responses into the bytes of a real
+//! apiserver: those to writes of pods, and to watches that accept protobuf.
 
 use std::sync::{Arc, Mutex};
 

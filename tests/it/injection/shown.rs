@@ -1,6 +1,6 @@
-//! Every reason to leave a pod unchanged, and every annotation, has a pod of the corpus that shows
-//! it, and a row in `docs/install.md`. Every group of scenarios on a real node has a row in
-//! `tests/node/README.md`.
+//! Documentation of injection. Every reason to leave a pod unchanged, and every annotation, has a
+//! pod of the corpus and a row in `docs/install.md`. Every group of scenarios on a real node has a
+//! row in `tests/node/README.md`.
 
 use std::collections::BTreeSet;
 

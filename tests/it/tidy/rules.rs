@@ -15,8 +15,8 @@ struct Citation<'a> {
     last: Option<&'a str>,
 }
 
-/// Citations that are malformed or of rules that the document does not list, and rules that nothing
-/// cites and no test shows. A range ends in two dots and the number of its last rule.
+/// Malformed or unlisted citations, and listed rules that nothing cites and no test shows. A range
+/// ends in two dots and the number of its last rule.
 pub(crate) fn citations(
     sources: &[Source],
     document: &Source,

@@ -1,5 +1,5 @@
-//! Watches from memory: with any start and any selector they deliver the apiserver's events, at no
-//! cost to it, and they end where it would end them.
+//! Watches from memory. With any start and any selector they deliver the apiserver's events, at no
+//! cost to it. They end where it would end them.
 
 use std::time::Duration;
 
@@ -156,7 +156,7 @@ async fn every_selection_from_every_start_gets_the_apiservers_events() {
             assert_eq!(lines, expected, "{path}");
             told += lines.len();
         }
-        assert!(told > 3000, "{told} events are a poor proof");
+        assert!(told > 3000, "{told} events are too few");
         let watches =
             ["pods", "widgets"].map(|resource| proxy.upstream.count(Verb::Watch, resource));
         assert_eq!(watches, [0, 0]);

@@ -101,7 +101,7 @@ pub async fn a_sidecar_finds_the_apiserver_by_its_name(stage: &mut Stage<'_>) ->
     let environment = &pod["spec"]["initContainers"][0]["env"];
     let told = environment.as_array().context("variables")?.iter();
     let mut told = told.filter(|one| one["name"] == "KUBERNETES_SERVICE_HOST");
-    ensure!(told.any(|one| one["value"] == APISERVER), "the sidecar was told {environment}");
+    ensure!(told.any(|one| one["value"] == APISERVER), "the sidecar has {environment}");
     stage.kube.kubectl(&["delete", "deployment", "named", "-n", SHOP]).await.map(drop)
 }
 

@@ -1,8 +1,9 @@
 // Follows one namespace in one of the ways of Go programs, with unmodified libraries.
 //
-// It reads KUBECONFIG and prints a line when everything follows. On a line `settle` at its standard
-// input, it waits until all copies hold the object `marker` and prints the copies. Or it loads the
-// apiserver as one of the drivers does, and prints its tally for each line of its standard input.
+// It reads KUBECONFIG and prints a line when everything follows. After a line `settle` at its
+// standard input, it waits until all copies hold the object `marker`. Then it prints the copies. Or
+// it loads the apiserver as one of the drivers does. It then prints its tally for each line of its
+// standard input.
 package main
 
 import (

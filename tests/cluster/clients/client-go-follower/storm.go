@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// This limit is high enough that a round takes the time of its LISTs, without waits for the
-// client's own limit.
+// This limit is high. A round takes the time of its LISTs, without waits for the client's own
+// limit.
 const stormWorkers = 10
 
 // lister lists the pods of each object that it reconciles, past the manager's cache.

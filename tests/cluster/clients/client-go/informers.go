@@ -25,7 +25,7 @@ type Caches struct {
 	Objects map[string]string `json:"objects"`
 }
 
-// follow runs informers of the pods of the namespace, each with a client of its own, and prints a
+// follow runs informers of the pods of the namespace, each with a client of its own. It prints a
 // line about their caches for each line it reads.
 func follow(ctx context.Context, count int) error {
 	followed := make([]cache.SharedIndexInformer, 0, count)

@@ -1,7 +1,7 @@
 // Follows one namespace as JavaScript programs do, with the unmodified official library.
 //
-// It reads KUBECONFIG and prints a line when everything follows. On a line `settle` at its standard
-// input, it waits until all copies hold the object `marker` and prints the copies.
+// It reads KUBECONFIG and prints a line when everything follows. After a line `settle` at its
+// standard input, it waits until all copies hold the object `marker`. Then it prints the copies.
 
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';

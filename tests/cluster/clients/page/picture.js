@@ -1,5 +1,5 @@
-// Draws the page of a running Listless as it is now, and every text file of a folder as a terminal
-// shows it.
+// Draws the page of a running Listless as it is now. Also draws every text file of a folder as a
+// terminal shows it.
 //
 // Arguments: the page's URL and the folder, which also receives the pictures.
 

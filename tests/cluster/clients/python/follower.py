@@ -1,7 +1,7 @@
 """Follows one namespace in the ways Python programs do, with the unmodified official library.
 
-It reads KUBECONFIG and prints a line when everything follows; told to settle on its standard input,
-it waits until all copies hold the object "marker" and prints what they hold.
+It reads KUBECONFIG and prints a line when everything follows. After a line "settle" on its standard
+input, it waits until all copies hold the object "marker". Then it prints the copies.
 """
 
 import collections

@@ -13,8 +13,8 @@ import java.util.concurrent.TimeUnit;
 /**
  * Threads that all list the same pods every period and nothing else, as services in the field do.
  *
- * <p>Each line of standard input is answered with a line of JSON: what has been done so far. The
- * program ends with its standard input.
+ * <p>The program answers each line of standard input with a line of JSON: its work so far. It ends
+ * with its standard input.
  */
 final class Drive {
   private final KubernetesClient client;

@@ -6,7 +6,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** What all threads found; printed as one line of JSON. */
+/** The results of all threads; printed as one line of JSON. */
 final class Result {
   private int polls;
   private int writes;

@@ -24,8 +24,8 @@ import java.util.TreeMap;
 /**
  * Follows one namespace with shared informers, on one client configured from KUBECONFIG alone.
  *
- * <p>Prints a line when everything follows; told to settle on its standard input, it waits until all
- * copies hold the object {@code marker} and prints what they hold.
+ * <p>Prints a line when everything follows. After a line {@code settle} on its standard input, it waits
+ * until all copies hold the object {@code marker}. Then it prints the copies.
  */
 public final class Main {
   private static final long RESYNC_MILLIS = 2000;
