@@ -181,7 +181,7 @@ impl Drop for Local {
     }
 }
 
-/// What the surfaces show of an outage.
+/// The text that the surfaces show during an outage.
 struct Expected<'a> {
     state: &'a str,
     cause: &'a str,
