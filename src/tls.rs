@@ -312,9 +312,10 @@ impl Leaf {
         Ok(Self { chain, key })
     }
 
-    /// Returns the expiry time of the chain's first certificate, if readable.
-    pub fn expires(&self) -> Option<SystemTime> {
-        self.chain.iter().filter_map(validity::not_after).min()
+    /// Returns the first and the last moment at which the certificate of the chain that expires first
+    /// is valid, if readable.
+    pub fn validity(&self) -> Option<(SystemTime, SystemTime)> {
+        self.chain.iter().filter_map(validity::validity).min_by_key(|(_, until)| *until)
     }
 
     /// Parses a chain and key that are not in files.

@@ -183,8 +183,8 @@ pub(super) fn own_certificates(
         None => generate()?,
     };
     let serving = tls::Server::new(authority.issue(names, now)?)?;
-    metrics.certificate_expires(Certificate::Authority, now + tls::CA_LIFETIME);
-    metrics.certificate_expires(Certificate::Serving, now + tls::LEAF_LIFETIME);
+    metrics.certificate_valid(Certificate::Authority, now, now + tls::CA_LIFETIME);
+    metrics.certificate_valid(Certificate::Serving, now, now + tls::LEAF_LIFETIME);
     Ok((authority, serving))
 }
 

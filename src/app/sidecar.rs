@@ -202,8 +202,8 @@ impl Serving {
     ) -> Result<Self, tls::Error> {
         let server = tls::Server::new(authority.issue(&names, now)?)?;
         let expires = now + tls::LEAF_LIFETIME;
-        metrics.certificate_expires(Certificate::Authority, now + tls::CA_LIFETIME);
-        metrics.certificate_expires(Certificate::Serving, expires);
+        metrics.certificate_valid(Certificate::Authority, now, now + tls::CA_LIFETIME);
+        metrics.certificate_valid(Certificate::Serving, now, expires);
         Ok(Self { authority, names, server, metrics, expires })
     }
 
@@ -214,7 +214,7 @@ impl Serving {
         }
         self.server.replace(self.authority.issue(&self.names, now)?)?;
         self.expires = now + tls::LEAF_LIFETIME;
-        self.metrics.certificate_expires(Certificate::Serving, self.expires);
+        self.metrics.certificate_valid(Certificate::Serving, now, self.expires);
         Ok(())
     }
 }

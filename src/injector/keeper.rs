@@ -115,7 +115,7 @@ impl Keeper {
         let looked = self.step(now).await;
         if looked.is_err() {
             // The current certificate stays in use while it is valid.
-            let is_valid = self.shown.as_ref().is_some_and(|shown| shown.leaf_until() > now);
+            let is_valid = self.shown.as_ref().is_some_and(|shown| shown.leaf_validity().1 > now);
             if !is_valid {
                 self.ready.set_ready(false);
             }
@@ -182,10 +182,12 @@ impl Keeper {
         if self.shown.as_ref().map(Keyring::leaf) != Some(ring.leaf()) {
             self.server.replace(leaf)?;
             self.metrics.certificate_reloaded(Outcome::Success);
-            self.metrics.certificate_expires(Certificate::Serving, ring.leaf_until());
+            let (from, until) = ring.leaf_validity();
+            self.metrics.certificate_valid(Certificate::Serving, from, until);
         }
-        self.metrics.certificate_expires(Certificate::Authority, ring.authority_until());
-        self.metrics.injector_authority_expires(ring.authority_until());
+        let (from, until) = ring.authority_validity();
+        self.metrics.certificate_valid(Certificate::Authority, from, until);
+        self.metrics.injector_authority_expires(until);
         self.shown = Some(ring);
         self.ready.set_ready(is_trusted);
         Ok(())

@@ -129,14 +129,14 @@ impl Keyring {
         (&self.leaf.certificate, &self.leaf.key)
     }
 
-    /// Returns the expiry time of the current authority.
-    pub fn authority_until(&self) -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_secs(self.signer.until)
+    /// Returns the first and the last moment at which the current authority is valid.
+    pub fn authority_validity(&self) -> (SystemTime, SystemTime) {
+        (time(self.signer.since), time(self.signer.until))
     }
 
-    /// Returns the expiry time of the server certificate.
-    pub fn leaf_until(&self) -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_secs(self.leaf.until)
+    /// Returns the first and the last moment at which the server certificate is valid.
+    pub fn leaf_validity(&self) -> (SystemTime, SystemTime) {
+        (time(self.leaf.since), time(self.leaf.until))
     }
 }
 
@@ -241,8 +241,8 @@ mod tests {
     fn nothing_changes_before_its_time() {
         let first = Keyring::advanced(None, &wanted(), |_| false, day(0)).expect("a keyring");
         assert_eq!(advanced(&first, true, day(3)), first);
-        assert_eq!(first.leaf_until(), day(8));
-        assert_eq!(first.authority_until(), day(90));
+        assert_eq!(first.leaf_validity().1, day(8));
+        assert_eq!(first.authority_validity().1, day(90));
         let kept: Keyring = serde_json::from_str(&serde_json::to_string(&first).unwrap()).unwrap();
         assert_eq!(kept, first);
     }
@@ -252,7 +252,7 @@ mod tests {
         let first = Keyring::advanced(None, &wanted(), |_| false, day(0)).expect("a keyring");
         let second = advanced(&first, true, day(4));
         assert_ne!(second.leaf, first.leaf);
-        assert_eq!((&second.signer, second.leaf_until()), (&first.signer, day(12)));
+        assert_eq!((&second.signer, second.leaf_validity().1), (&first.signer, day(12)));
         let wanted = Wanted { names: vec!["other".to_owned()], ..wanted() };
         let third = Keyring::advanced(Some(&second), &wanted, |_| true, day(4)).expect("a keyring");
         assert_eq!(third.leaf.names, ["other"]);
@@ -282,6 +282,6 @@ mod tests {
         let first = Keyring::advanced(None, &wanted(), |_| false, day(0)).expect("a keyring");
         let later = advanced(&first, false, day(200));
         assert_ne!(later.signer, first.signer);
-        assert_eq!(later.leaf_until(), day(208));
+        assert_eq!(later.leaf_validity().1, day(208));
     }
 }

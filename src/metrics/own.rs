@@ -20,6 +20,7 @@ pub(super) struct Handles {
     config_reload_successful: Gauge,
     replica_bytes_limit: Gauge,
     certificate_expiry: Family<Certificate, Gauge>,
+    certificate_lifetime: Family<Certificate, Gauge>,
     certificate_reloads: Family<Outcome, Counter>,
     certificate_reload_successful: Gauge,
     mirrorings: Family<Outcome, Counter>,
@@ -52,6 +53,7 @@ impl Handles {
             config_reload_successful: single(recorder, &table::CONFIG_RELOAD_SUCCESSFUL),
             replica_bytes_limit: single(recorder, &table::MEMORY_LIMIT),
             certificate_expiry: Family::new(recorder, &table::CERTIFICATE_EXPIRY),
+            certificate_lifetime: Family::new(recorder, &table::CERTIFICATE_LIFETIME),
             certificate_reloads: Family::new(recorder, &table::CERTIFICATE_RELOADS),
             certificate_reload_successful: single(recorder, &table::CERTIFICATE_RELOAD_SUCCESSFUL),
             mirrorings: Family::new(recorder, &table::MIRRORINGS),
@@ -174,11 +176,13 @@ impl Metrics {
         restarts.for_each(|(end, count)| self.0.own.restarts(end, count));
     }
 
-    /// Sets the expiry time of a certificate of Listless's own.
-    pub fn certificate_expires(&self, certificate: Certificate, at: SystemTime) {
+    /// Sets the first and the last moment at which a certificate of Listless's own is valid.
+    pub fn certificate_valid(&self, certificate: Certificate, from: SystemTime, until: SystemTime) {
         let values = || [certificate.as_str().into()];
-        let expiry = unix_seconds(at);
+        let expiry = unix_seconds(until);
+        let lifetime = expiry - unix_seconds(from);
         self.0.own.certificate_expiry.with(certificate, values, |gauge| gauge.set(expiry));
+        self.0.own.certificate_lifetime.with(certificate, values, |gauge| gauge.set(lifetime));
     }
 }
 

@@ -23,8 +23,8 @@ pub struct Files {
     certificate: PathBuf,
     key: PathBuf,
     server: Server,
-    /// The expiry time of the current certificate, if readable.
-    expires: Option<SystemTime>,
+    /// The first and the last moment at which the current certificate is valid, if readable.
+    validity: Option<(SystemTime, SystemTime)>,
     /// The last tried content, whether used or not. Empty for an unreadable file.
     seen: Content,
 }
@@ -51,9 +51,9 @@ impl Files {
     /// Reads both files for the first time, when they must be usable.
     pub fn load(certificate: PathBuf, key: PathBuf) -> Result<Self, Error> {
         let leaf = Leaf::load(&certificate, &key)?;
-        let expires = leaf.expires();
+        let validity = leaf.validity();
         let server = Server::new(leaf)?;
-        let mut files = Self { certificate, key, server, expires, seen: [None, None] };
+        let mut files = Self { certificate, key, server, validity, seen: [None, None] };
         files.seen = files.content();
         Ok(files)
     }
@@ -104,15 +104,15 @@ impl Files {
 
     fn take(&mut self) -> Result<(), Error> {
         let leaf = Leaf::load(&self.certificate, &self.key)?;
-        let expires = leaf.expires();
+        let validity = leaf.validity();
         self.server.replace(leaf)?;
-        self.expires = expires;
+        self.validity = validity;
         Ok(())
     }
 
     fn tell_expiry(&self, metrics: &Metrics) {
-        if let Some(expires) = self.expires {
-            metrics.certificate_expires(Certificate::Serving, expires);
+        if let Some((from, until)) = self.validity {
+            metrics.certificate_valid(Certificate::Serving, from, until);
         }
     }
 

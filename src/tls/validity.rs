@@ -1,7 +1,7 @@
-//! The expiry time of a certificate: the one field of X.509 that monitoring needs.
+//! The validity of a certificate: the one field of X.509 that monitoring needs.
 //!
 //! It parses only the necessary DER and verifies nothing; rustls verifies certificates. An
-//! unreadable certificate has no expiry time here.
+//! unreadable certificate has no validity here.
 
 use std::time::SystemTime;
 
@@ -24,8 +24,13 @@ const CENTURY_TURNS_AT: i16 = 50;
 /// The maximum size of a length field. Certificates have no longer ones.
 const LENGTH_BYTES_MAX: usize = 4;
 
-/// Returns the last moment at which a certificate is valid (RFC 5280, section 4.1).
+/// Returns the last moment at which a certificate is valid.
 pub(super) fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+    validity(certificate).map(|(_, until)| until)
+}
+
+/// Returns the first and the last moment at which a certificate is valid (RFC 5280, section 4.1).
+pub(super) fn validity(certificate: &CertificateDer<'_>) -> Option<(SystemTime, SystemTime)> {
     let mut signed = Values(Values(certificate).sequence()?);
     let mut fields = Values(signed.sequence()?);
     let (first, _) = fields.next()?;
@@ -35,9 +40,11 @@ pub(super) fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> 
         fields.next()?;
     }
     let mut validity = Values(fields.sequence()?);
-    validity.next()?;
-    let (tag, text) = validity.next()?;
-    time(tag, std::str::from_utf8(text).ok()?)
+    let mut moment = || {
+        let (tag, text) = validity.next()?;
+        time(tag, std::str::from_utf8(text).ok()?)
+    };
+    Some((moment()?, moment()?))
 }
 
 fn time(tag: u8, text: &str) -> Option<SystemTime> {

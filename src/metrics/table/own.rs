@@ -74,6 +74,12 @@ pub(in crate::metrics) const CERTIFICATE_EXPIRY: Metric = gauge(
     &[of!("certificate", Certificate)],
     "Expiry time of a certificate of Listless's own, in Unix time.",
 );
+pub(in crate::metrics) const CERTIFICATE_LIFETIME: Metric = gauge(
+    "listless_certificate_lifetime_seconds",
+    Unit::Seconds,
+    &[of!("certificate", Certificate)],
+    "Time for which a certificate of Listless's own is valid in all.",
+);
 pub(in crate::metrics) const PROCESS_CPU: Metric =
     counter("process_cpu_seconds_total", Unit::Seconds, &[], "CPU time used.");
 pub(in crate::metrics) const PROCESS_RESIDENT: Metric =
