@@ -12,7 +12,7 @@ use super::{
 };
 use crate::insight::{
     detect::spoken,
-    report::{Finding, Poll, Report},
+    report::{Finding, Poll, Report, Totals},
 };
 
 /// The options of `listless report`.
@@ -124,9 +124,7 @@ pub(super) fn summary(report: &Report) -> String {
     let mut lines = outage;
     lines += &format!(
         "Listless {}, mode {}, up {}\n{} requests: {} answered from memory, {} shared, {} \
-         forwarded, {} refused, {} failed{left}; {} were throttled{held_in_loops}\nsaved: {} \
-         requests to the apiserver and {} of its responses\nestimated CPU time saved: {:.1} s in \
-         kube-apiserver, {:.1} s in etcd\n",
+         forwarded, {} refused, {} failed{left}; {} were throttled{held_in_loops}\n{}\n",
         report.version,
         report.mode,
         spoken(report.up_seconds),
@@ -137,16 +135,34 @@ pub(super) fn summary(report: &Report) -> String {
         count(totals.refused),
         count(totals.failed),
         count(totals.paced),
-        table::signed(totals.saved_requests),
-        table::bytes(totals.saved_bytes as f64),
-        totals.estimate.apiserver_cpu_seconds,
-        totals.estimate.etcd_cpu_seconds,
+        savings(totals),
     );
     if totals.would_save_requests > 0 {
         let would = count(totals.would_save_requests);
         lines += &format!("mode enforce would have saved {would} requests\n");
     }
     lines
+}
+
+/// Formats the savings, the most important first. No figure is below zero: what Listless itself sends
+/// first is stated instead.
+fn savings(totals: &Totals) -> String {
+    // The sum turns a negative zero into a positive one.
+    let seconds = |seconds: f64| format!("{:.1} s", seconds.max(0.0) + 0.0);
+    let requests = match totals.saved_requests {
+        own @ ..0 => {
+            format!("no requests ({} of Listless's own)", table::count(own.unsigned_abs()))
+        }
+        saved => format!("{} requests", table::count(saved.unsigned_abs())),
+    };
+    let estimate = &totals.estimate;
+    format!(
+        "saved, estimated: {} of kube-apiserver's CPU time and {} of etcd's\nsaved: {} of responses, \
+         {requests}",
+        seconds(estimate.apiserver_cpu_seconds),
+        seconds(estimate.etcd_cpu_seconds),
+        table::bytes(totals.saved_bytes.max(0) as f64),
+    )
 }
 
 /// Formats the number of omitted rows, if any.

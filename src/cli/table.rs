@@ -73,12 +73,6 @@ pub(super) fn count(number: u64) -> String {
     out
 }
 
-/// Formats a number that may be negative.
-pub(super) fn signed(number: i64) -> String {
-    let sign = if number < 0 { "-" } else { "" };
-    format!("{sign}{}", count(number.unsigned_abs()))
-}
-
 /// Formats bytes in a suitable unit.
 pub(super) fn bytes(number: f64) -> String {
     let units = ["B", "KB", "MB", "GB", "TB"];
@@ -114,7 +108,6 @@ mod tests {
     #[test]
     fn numbers_are_formatted_for_people() {
         assert_eq!([count(7), count(1234), count(1_234_567)], ["7", "1 234", "1 234 567"]);
-        assert_eq!(signed(-1234), "-1 234");
         let said = [999.0, 1000.0, 1_234_567.0, 150e6, 3.2e9].map(bytes);
         assert_eq!(said, ["999 B", "1.0 KB", "1.2 MB", "150 MB", "3.2 GB"]);
         assert_eq!(share(0.985), "98%");

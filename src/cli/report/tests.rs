@@ -86,8 +86,8 @@ fn three() -> Report {
 const NOTHING: &str = "\
 Listless 0.1.0, mode enforce, up 12.6 min
 0 requests: 0 answered from memory, 0 shared, 0 forwarded, 0 refused, 0 failed; 0 were throttled
-saved: 0 requests to the apiserver and 0 B of its responses
-estimated CPU time saved: 0.0 s in kube-apiserver, 0.0 s in etcd
+saved, estimated: 0.0 s of kube-apiserver's CPU time and 0.0 s of etcd's
+saved: 0 B of responses, 0 requests
 
 No requests yet.
 ";
@@ -95,8 +95,8 @@ No requests yet.
 const THREE: &str = "\
 Listless 0.1.0, mode enforce, up 12.6 min
 1 012 requests: 1 006 answered from memory, 0 shared, 6 forwarded, 0 refused, 0 failed; 0 were throttled
-saved: 1 003 requests to the apiserver and 742 MB of its responses
-estimated CPU time saved: 8.4 s in kube-apiserver, 0.4 s in etcd
+saved, estimated: 8.4 s of kube-apiserver's CPU time and 0.4 s of etcd's
+saved: 742 MB of responses, 1 003 requests
 
 1. fabric8-kubernetes-client/7.6.1 polls with consistent LISTs: list pods (namespace, labelSelector=app), every 3 s [quorum-list-polling]
    seen: 1000 LISTs without resourceVersion every 3 s
@@ -114,6 +114,19 @@ fn an_empty_report_says_so() {
     assert_eq!(terminal(&empty(), 20), NOTHING);
     let text = markdown(&empty(), 20);
     assert!(text.contains("\nNone were found.\n") && text.ends_with("No requests yet.\n"));
+}
+
+#[test]
+fn savings_are_never_below_zero() {
+    let estimate = Estimate {
+        apiserver_cpu_seconds: -0.02,
+        etcd_cpu_seconds: -0.0,
+        ..empty().totals.estimate
+    };
+    let totals = Totals { saved_requests: -4, saved_bytes: -9, estimate, ..Totals::default() };
+    let expected = "saved, estimated: 0.0 s of kube-apiserver's CPU time and 0.0 s of etcd's\n\
+                    saved: 0 B of responses, no requests (4 of Listless's own)";
+    assert_eq!(savings(&totals), expected);
 }
 
 #[test]
