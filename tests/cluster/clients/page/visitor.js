@@ -239,7 +239,7 @@ for (const many of [0, 300]) {
 
 await visit("no rows", { rows: 0 }, async (page) => {
   check("an empty table says what to do", /No requests yet/.test(await text(page, "#polls-table")));
-  check("no pattern is told", /No pattern found/.test(await text(page, "#patterns-list")));
+  check("no pattern is told", /No harmful pattern found/.test(await text(page, "#patterns-list")));
   equal("nothing scrolls sideways", await overflow(page), 0);
   await shoot(page, "rows-0");
 });
