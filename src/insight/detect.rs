@@ -187,6 +187,16 @@ pub fn spoken(seconds: f64) -> String {
     }
 }
 
+/// Formats bytes for people.
+fn size(bytes: u64) -> String {
+    const KIB: f64 = 1024.0;
+    match bytes as f64 {
+        size if size < KIB => format!("{bytes} B"),
+        size if size < KIB * KIB => format!("{:.0} KiB", size / KIB),
+        size => format!("{} MiB", trimmed(size / KIB / KIB)),
+    }
+}
+
 /// Formats one decimal place, omitted if it is zero.
 fn trimmed(number: f64) -> String {
     let text = format!("{number:.1}");

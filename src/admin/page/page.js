@@ -68,8 +68,9 @@ function duration(seconds) {
   return `${(seconds / 86400).toFixed(1)} d`;
 }
 
+// A saving is never below zero: what Listless itself sends first is among its own requests.
 const cpu = (seconds) => (isNumber(seconds) && seconds < 0.1 && seconds > 0
-  ? `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms` : duration(seconds));
+  ? `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms` : duration(isNumber(seconds) ? Math.max(0, seconds) : seconds));
 
 const clock = (unix) => time.format(new Date(unix * 1000));
 
@@ -584,11 +585,11 @@ function merged(known, news, which, lengthMax) {
   return all.sort((a, b) => a.at - b.at).slice(-lengthMax);
 }
 
-// Rounds up, so that the scale does not change with every request.
+// Rounds up to a number whose half is whole, so that the scale does not change with every request.
 function ceiling(value) {
-  if (value <= 5) return 5;
+  if (value <= 4) return 4;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((round) => round >= value);
+  return [1, 2, 4, 6, 8, 10].filter((factor) => factor * power >= 4).map((factor) => factor * power).find((round) => round >= value);
 }
 
 function scales(width, points) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Facts, Found, Pattern, spoken};
+use super::{Facts, Found, Pattern, size, spoken};
 use crate::{
     api::Verb,
     insight::{
@@ -49,9 +49,9 @@ pub(super) fn quorum_list_polling(facts: &Facts) -> Told {
     let how = polls(facts, POLL_SECONDS_MAX)?;
     let each = facts.tally.counts.bytes / facts.requests().max(1);
     let evidence = format!(
-        "{} LISTs without resourceVersion {how}, {} bytes each{}",
+        "{} LISTs without resourceVersion {how}, {} each{}",
         facts.requests(),
-        each,
+        size(each),
         unchanged(facts),
     );
     Some((Pattern::QuorumListPolling, evidence))
@@ -82,7 +82,7 @@ pub(super) fn unpaginated_list(facts: &Facts) -> Told {
     let each = facts.tally.counts.bytes / facts.requests();
     (each >= LARGE_BYTES).then(|| {
         let evidence =
-            format!("{} LISTs of everything in one answer, {} bytes each", facts.requests(), each);
+            format!("{} LISTs of everything in one answer, {} each", facts.requests(), size(each));
         (Pattern::UnpaginatedList, evidence)
     })
 }
