@@ -36,7 +36,7 @@ use crate::{
         forward::Clients,
         identify::Identify,
         listen::{self, Bound, Doors},
-        observe::{Audience, Records},
+        request_log::{Audience, Records},
         sessions::Past,
         warnings::Warnings,
     },

@@ -7,11 +7,11 @@
 
 pub mod account;
 pub mod arrivals;
+pub mod client_group;
 pub mod cost;
 pub mod counts;
 pub mod detect;
 pub mod fingerprint;
-pub mod kin;
 pub mod library;
 pub mod period;
 pub mod report;
@@ -35,8 +35,8 @@ use tokio::time::{Duration, Instant};
 use self::{
     account::{Account, Changed, Place, Record},
     arrivals::Budget,
+    client_group::ClientGroup,
     counts::Counts,
-    kin::Kin,
     report::Report,
     shape::Shape,
     sketch::Sketch,
@@ -68,7 +68,7 @@ struct Shared {
 
 struct Table {
     accounts: HashMap<Shape, Arc<Account>>,
-    kins: HashMap<u64, Arc<Kin>>,
+    client_groups: HashMap<u64, Arc<ClientGroup>>,
     swept_at: u32,
     /// The counts of closed accounts.
     given_up: Counts,
@@ -112,7 +112,7 @@ pub struct Question<'a> {
 
 /// An observer of a write's response.
 #[derive(Clone)]
-pub struct Witness {
+pub struct WriteObserver {
     insight: Insight,
     asker: Asker,
     /// The version in a replica, as a hash.
@@ -136,18 +136,18 @@ const REST_PER_REQUEST: u64 = 60_000;
 impl Insight {
     /// Returns an empty set of accounts.
     pub fn new(metrics: Metrics, now: Instant) -> Self {
-        let kin = Arc::default();
+        let client_group = Arc::default();
         Self(Arc::new(Shared {
             started: now,
             hasher: RandomState::default(),
             table: Mutex::new(Table {
                 accounts: HashMap::default(),
-                kins: HashMap::default(),
+                client_groups: HashMap::default(),
                 swept_at: 0,
                 given_up: Counts::default(),
                 untold: Sketch::default(),
             }),
-            others: Arc::new(Account::new(Shape::others(), kin, 0)),
+            others: Arc::new(Account::new(Shape::others(), client_group, 0)),
             budget: Budget::new(ARRIVALS_MAX),
             versions: Versions::default(),
             sent: Sent::default(),
@@ -198,9 +198,9 @@ impl Insight {
     }
 
     /// Returns the observer of a write's response. `held` is the version in memory.
-    pub fn witness(&self, asker: &Asker, held: Option<&ResourceVersion>) -> Witness {
+    pub fn write_observer(&self, asker: &Asker, held: Option<&ResourceVersion>) -> WriteObserver {
         let held = held.map(|version| self.short(version));
-        Witness { insight: self.clone(), asker: asker.clone(), held }
+        WriteObserver { insight: self.clone(), asker: asker.clone(), held }
     }
 
     /// Returns a short hash of a response's version, for comparison with another response.
@@ -231,8 +231,12 @@ impl Insight {
             self.0.metrics.limit_reached(Limit::Accounts);
             return self.0.others.clone();
         }
-        let kin = table.kins.entry(self.0.hasher.hash_one(shape.kin())).or_default().clone();
-        let account = Arc::new(Account::new(shape.clone(), kin, now));
+        let client_group = table
+            .client_groups
+            .entry(self.0.hasher.hash_one(shape.client_group()))
+            .or_default()
+            .clone();
+        let account = Arc::new(Account::new(shape.clone(), client_group, now));
         table.accounts.insert(shape, account.clone());
         account
     }
@@ -296,7 +300,7 @@ impl Table {
             untold.add(shared.hasher.hash_one(shape));
             false
         });
-        self.kins.retain(|_, kin| Arc::strong_count(kin) > 1);
+        self.client_groups.retain(|_, client_group| Arc::strong_count(client_group) > 1);
     }
 }
 
@@ -306,7 +310,7 @@ impl Asker {
     /// Records the start of the requested watch.
     pub fn begins(&self) {
         if self.account.shape.verb == Verb::Watch {
-            self.account.kin.opened(self.value, self.version);
+            self.account.client_group.opened(self.value, self.version);
         }
     }
 }
@@ -335,9 +339,9 @@ impl Remembered {
 /// The maximum length of a user agent that is stored with a target.
 const AGENT_BYTES_MAX: usize = 512;
 
-// === impl Witness ===
+// === impl WriteObserver ===
 
-impl Witness {
+impl WriteObserver {
     /// Records the version of an object that a read showed.
     pub fn showed(&self, resource: &GroupResource, key: &ObjectKey, version: &ResourceVersion) {
         let shared = &self.insight.0;

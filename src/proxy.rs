@@ -15,10 +15,10 @@ pub mod identify;
 pub mod listen;
 pub mod local;
 pub mod metered;
-pub mod observe;
-mod observing;
+mod observe_mode;
 mod pacing;
 mod planning;
+pub mod request_log;
 pub mod session;
 pub mod sessions;
 mod shadow;
@@ -26,7 +26,7 @@ pub mod target;
 mod token_review;
 pub mod warnings;
 pub mod watching;
-mod witness;
+mod write_observer;
 
 use std::sync::Arc;
 
@@ -45,9 +45,9 @@ use self::{
     identify::Identify,
     listen::{Connection, Serve},
     local::Local,
-    observe::{Records, RequestLog},
-    observing::Scouts,
+    observe_mode::Scouts,
     pacing::Pacing,
+    request_log::{Records, RequestLog},
     session::Source,
     sessions::{Past, SESSIONS_MAX, Sessions, Visit},
     shadow::Shadows,
@@ -331,8 +331,8 @@ impl Proxy {
             let sent = token_review::send(&self.identify, &self.forwarder, request).await;
             return Ok(log.forwarded(reason, sent.map_err(|error| Error::upstream(error, info))?));
         }
-        let witness = witness::of(info, log.asker(), &self.insight, &self.cache);
-        let pupils = Pupils { witness: witness.as_ref(), ..Pupils::one(session) };
+        let write_observer = write_observer::of(info, log.asker(), &self.insight, &self.cache);
+        let pupils = Pupils { write_observer: write_observer.as_ref(), ..Pupils::one(session) };
         let _noticed = self.discovery.notice(info);
         let sent = self.forwarder.forward(caller, info, &rewriting, request, pupils).await;
         let response = sent.map_err(|error| Error::upstream(error, info))?;

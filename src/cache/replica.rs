@@ -19,10 +19,10 @@ use tokio::time::{Instant, timeout_at};
 
 use self::notices::Notices;
 pub use super::view::{Published, Reach, View};
-use super::{bookmark::BookmarkForm, history::History, roll::roll, store::Snapshot};
+use super::{bookmark::BookmarkForm, history::History, replay::replay, store::Snapshot};
 use crate::{
     api::{query::Query, version::ResourceVersion},
-    news::{Follower, Publisher},
+    notify::{Follower, Publisher},
 };
 
 /// The local copy of one query.
@@ -264,8 +264,8 @@ impl Replica {
 
     /// Returns the snapshot at exactly this version, which the replica has reached; `None` if the
     /// events since `from` are no longer held.
-    pub fn rolled(&self, from: Arc<Snapshot>, to: &ResourceVersion) -> Option<Snapshot> {
-        roll(&self.history(), from, to)
+    pub fn replayed(&self, from: Arc<Snapshot>, to: &ResourceVersion) -> Option<Snapshot> {
+        replay(&self.history(), from, to)
     }
 
     /// Returns the reason of its start.

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     api::{media::Representation, query::Query, version::ResourceVersion},
     mutants::{Mutant, is_on},
-    news::Follower,
+    notify::Follower,
 };
 
 /// A position in a replica's events.

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use super::{
     arrivals::{Arrival, Budget, Followed, Ring, Values},
+    client_group::ClientGroup,
     cost::{Freshness, Work},
     counts::Counts,
-    kin::Kin,
     shape::Shape,
     sketch::Sketch,
 };
@@ -27,7 +27,7 @@ pub struct Account {
     /// The common properties of the requests.
     pub shape: Shape,
     /// The relation of this client's LISTs and watches of the same selection.
-    pub kin: Arc<Kin>,
+    pub client_group: Arc<ClientGroup>,
     tally: Mutex<Tally>,
     /// `true` after the account was closed to make room. Later records are lost.
     closed: AtomicBool,
@@ -146,9 +146,9 @@ const MINUTE: u32 = 60_000;
 
 impl Account {
     /// Returns an account of these requests.
-    pub fn new(shape: Shape, kin: Arc<Kin>, at: u32) -> Self {
+    pub fn new(shape: Shape, client_group: Arc<ClientGroup>, at: u32) -> Self {
         let tally = Mutex::new(Tally::new(at));
-        Self { shape, kin, tally, closed: AtomicBool::new(false) }
+        Self { shape, client_group, tally, closed: AtomicBool::new(false) }
     }
 
     /// Reports whether the account still records.
@@ -180,12 +180,12 @@ impl Account {
     pub fn record(&self, place: Place, record: &Record, budget: &Budget) {
         self.tally().record(&self.shape, place, record, budget);
         match self.shape.verb {
-            Verb::List => self.kin.listed(place.value, place.version),
+            Verb::List => self.client_group.listed(place.value, place.version),
             Verb::Watch => {}
             _ => return,
         }
         if record.code == EXPIRED {
-            self.kin.expired(place.value, place.version);
+            self.client_group.expired(place.value, place.version);
         }
     }
 

@@ -10,7 +10,7 @@ mod watches;
 
 use super::{
     account::Tally,
-    kin::Habits,
+    client_group::Habits,
     period::{Period, Told},
     shape::{Selection, Shape, Subject},
 };

@@ -77,7 +77,7 @@ fn facts(insight: &Insight) -> Vec<Facts> {
             patterns_left = patterns_left.checked_sub(usize::from(enough))?;
             period::find(&arrivals, &gaps)
         });
-        let (shape, habits) = (account.shape.clone(), account.kin.habits());
+        let (shape, habits) = (account.shape.clone(), account.client_group.habits());
         Facts { shape, tally, habits, period, crowd: Crowd::of(&arrivals) }
     });
     facts.filter(|facts| facts.tally.counts.requests > 0).collect()

@@ -24,7 +24,7 @@ use crate::{
     },
     body::Body,
     cache::Cache,
-    insight::{Insight, Witness},
+    insight::{Insight, WriteObserver},
     metrics::Metrics,
     mutants::{Mutant, is_on},
     proxy::{
@@ -53,7 +53,7 @@ pub struct Pupils<'a> {
     /// The session as mode `enforce` would have it, and the rewriting the request would have.
     pub foreseen: Option<(&'a SharedSession, &'a Rewriting)>,
     /// The observer of the changes by a write.
-    pub witness: Option<&'a Witness>,
+    pub write_observer: Option<&'a WriteObserver>,
 }
 
 /// The clients to the apiserver, by identity.
@@ -89,7 +89,7 @@ impl Clients {
 impl<'a> Pupils<'a> {
     /// Returns the session itself as the only learner.
     pub fn one(session: &'a SharedSession) -> Self {
-        Self { session, foreseen: None, witness: None }
+        Self { session, foreseen: None, write_observer: None }
     }
 
     fn lessons(
@@ -105,7 +105,7 @@ impl<'a> Pupils<'a> {
         Lessons {
             session: Lesson::of(request, rewriting, self.session, now)
                 .beside(cache)
-                .seen_by(self.witness.cloned())
+                .seen_by(self.write_observer.cloned())
                 .counted_in(metrics),
             foreseen: foreseen.unwrap_or_else(Lesson::none),
         }

@@ -16,7 +16,7 @@ use super::{
     decide::{self, Forward, ForwardReason, Pace, Plan, Rewriting, Step},
     evidence::weigh,
     identify::Caller,
-    observe::RequestLog,
+    request_log::RequestLog,
     session::Session,
     sessions::Visit,
     target::{Target, negotiate},

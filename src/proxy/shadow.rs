@@ -175,9 +175,9 @@ impl Check {
         } else {
             let deadline = said.at + REACH_WAIT;
             self.replica.reach(&Reach::Version(version.clone()), deadline).await;
-            let rolled = self.replica.rolled(self.snapshot.clone(), &version);
-            let Some(rolled) = rolled else { return Shadow::Unknown };
-            Arc::new(rolled)
+            let replayed = self.replica.replayed(self.snapshot.clone(), &version);
+            let Some(replayed) = replayed else { return Shadow::Unknown };
+            Arc::new(replayed)
         };
         let work = move || self.is_said(&reached, &said.body);
         match tokio::task::spawn_blocking(work).await {

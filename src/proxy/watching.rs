@@ -5,7 +5,7 @@
 //! sent that is not proven, or after the caller's review has expired, however slowly it reads.
 //! There is no queue: a client that reads too slowly is disconnected cleanly (S-WATCH-24).
 
-mod alarm;
+mod wake_timer;
 mod websocket;
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use self::alarm::Alarm;
+use self::wake_timer::WakeTimer;
 use crate::{
     api::{media::UnmodelledMedia, request::Watch, version::ResourceVersion},
     body::{Body, BoxError},
@@ -72,7 +72,7 @@ pub struct Watching {
     /// The shutdown signal. It waits since the watch opened, like the wake timer, because a new
     /// wait for each event is expensive.
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
-    alarm: Alarm,
+    wake_timer: WakeTimer,
     ending: Option<WatchEnd>,
     _place: OwnedSemaphorePermit,
     _present: Presence,
@@ -165,7 +165,7 @@ impl Watches {
             review: None,
             silent: true,
             closing: Box::pin(self.closing.clone().cancelled_owned()),
-            alarm: Alarm::at(now + BOOKMARK_EVERY),
+            wake_timer: WakeTimer::at(now + BOOKMARK_EVERY),
             ending: None,
             _place: place,
             _present: self.metrics.watcher(transport, &watch.query.resource),
@@ -328,7 +328,7 @@ impl Watching {
             reviewed = maybe(&mut self.review) => self.ending = self.reviewed(reviewed),
             () = self.closing.as_mut() => self.ending = Some(WatchEnd::Shutdown),
             () = self.subscription.changed() => {}
-            () = self.alarm.until(until) => {}
+            () = self.wake_timer.until(until) => {}
         }
     }
 

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     body::Body,
-    news::Follower,
+    notify::Follower,
     websocket::{self, has_token},
 };
 

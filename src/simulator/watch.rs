@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     body::{Body, BoxError},
-    news::{Follower, Publisher},
+    notify::{Follower, Publisher},
 };
 
 /// Answers a WATCH. Only option errors are HTTP errors (S-WATCH-13).

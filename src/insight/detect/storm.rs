@@ -21,8 +21,9 @@ const SAME_PERIOD: f64 = 0.15;
 pub(super) fn all(facts: &[Facts]) -> Vec<Found> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for account in (0..facts.len()).filter(|account| is_stormy(&facts[*account])) {
-        let kin = groups.iter_mut().find(|group| are_one(&facts[group[0]], &facts[account]));
-        match kin {
+        let client_group =
+            groups.iter_mut().find(|group| are_one(&facts[group[0]], &facts[account]));
+        match client_group {
             Some(group) => group.push(account),
             None => groups.push(vec![account]),
         }

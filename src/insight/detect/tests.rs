@@ -91,8 +91,8 @@ impl Scene {
         let asker = self.ask(client, &Method::PUT, &target);
         let sets = GroupResource::new("apps", "statefulsets");
         let version = ResourceVersion::parse(&version.to_string()).unwrap();
-        let witness = self.insight.witness(&asker, None);
-        witness.answered(&sets, &ObjectKey::new(Some("a"), name), &version);
+        let write_observer = self.insight.write_observer(&asker, None);
+        write_observer.answered(&sets, &ObjectKey::new(Some("a"), name), &version);
     }
 
     fn report(&self) -> Report {

@@ -20,7 +20,7 @@ use crate::{
         decide::{self, DocumentPlan, DocumentSource, ForwardReason, Keeping, Plan, Rewriting},
         forward::Pupils,
         identify::Caller,
-        observe::RequestLog,
+        request_log::RequestLog,
         sessions::Visit,
     },
     upstream,

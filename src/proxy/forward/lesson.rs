@@ -25,7 +25,7 @@ use crate::{
     },
     body::Body,
     cache::Cache,
-    insight::Witness,
+    insight::WriteObserver,
     metrics::Metrics,
     mutants::{Mutant, is_on},
     proxy::{
@@ -62,7 +62,7 @@ struct Exchange {
     subresource: Option<Arc<str>>,
     subject: Subject,
     sent_at: Instant,
-    witness: Option<Witness>,
+    write_observer: Option<WriteObserver>,
     metrics: Option<Metrics>,
     /// The replicas that the response is compared with.
     cache: Option<Cache>,
@@ -149,7 +149,7 @@ impl Lesson {
             subresource: request.subresource.clone(),
             subject,
             sent_at: now,
-            witness: None,
+            write_observer: None,
             metrics: None,
             cache: None,
         })))
@@ -163,10 +163,10 @@ impl Lesson {
         self
     }
 
-    /// Tells `witness` the object's version after a write.
-    pub(super) fn seen_by(mut self, witness: Option<Witness>) -> Self {
+    /// Tells `write_observer` the object's version after a write.
+    pub(super) fn seen_by(mut self, write_observer: Option<WriteObserver>) -> Self {
         if let Some(exchange) = &mut self.0 {
-            exchange.witness = witness;
+            exchange.write_observer = write_observer;
         }
         self
     }
@@ -306,8 +306,8 @@ impl Exchange {
                 session.raise(&self.resource, key, Expectation::AtLeast(version, None), now);
             }
             (Learned::Object(object), Some(key)) => {
-                if let Some(witness) = &self.witness {
-                    witness.showed(&self.resource, &key, &object.version);
+                if let Some(write_observer) = &self.write_observer {
+                    write_observer.showed(&self.resource, &key, &object.version);
                 }
                 let labels = self.known(object.labels);
                 let expectation = Expectation::AtLeast(object.version, labels);
@@ -334,8 +334,8 @@ impl Exchange {
             }
             (_, Learned::Object(object)) => {
                 let key = self.key.clone().unwrap_or_else(|| object.key());
-                if let Some(witness) = &self.witness {
-                    witness.answered(&self.resource, &key, &object.version);
+                if let Some(write_observer) = &self.write_observer {
+                    write_observer.answered(&self.resource, &key, &object.version);
                 }
                 let uid = || Some(object.uid.as_str().into());
                 let expectation = match (verb, object.lifecycle) {

@@ -31,7 +31,7 @@ use crate::{
     metrics::{DocumentResult, Lane, Metrics, PollLimit, Presence, ServedBy, Wait, Would},
     proxy::{
         decide::{DocumentSource, ForwardReason, Level, Plan, Rewriting},
-        observing::Foreseen,
+        observe_mode::Foreseen,
         pacing::Toll,
         target::Target,
     },

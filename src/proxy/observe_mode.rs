@@ -25,13 +25,13 @@ use super::{
     evidence::weigh,
     forward::Pupils,
     identify::Caller,
-    observe::RequestLog,
     pacing::Toll,
+    request_log::RequestLog,
     session::Source,
     sessions::{SharedSession, Visit},
     shadow::Check,
     target::{Target, negotiate, sought},
-    witness,
+    write_observer,
 };
 use crate::{
     api::{
@@ -105,9 +105,9 @@ impl Proxy {
         };
         let forward = Forward { reason: ForwardReason::Observing, rewriting };
         let (caller, info) = (visit.caller(), &target.info);
-        let witness = witness::of(info, log.asker(), &self.insight, &self.cache);
+        let write_observer = write_observer::of(info, log.asker(), &self.insight, &self.cache);
         let pupils = Pupils {
-            witness: witness.as_ref(),
+            write_observer: write_observer.as_ref(),
             session: &visit.session,
             foreseen: foreseen.is_sent().then_some((&session, &foreseen.rewriting)),
         };
