@@ -41,7 +41,7 @@ use self::{
     coalesce::{Coalesce, CoalesceKey, Departure, Landed},
     decide::{Forward, ForwardReason, LocalRead, LocalWatch, Plan, Reject, Rewriting},
     discovery::Discovery,
-    forward::{Clients, Forwarder, Pupils},
+    forward::{Clients, Forwarder, Learners},
     identify::Identify,
     listen::{Connection, Serve},
     local::Local,
@@ -308,8 +308,8 @@ impl Proxy {
         let Forward { reason, rewriting } = forward;
         let key = CoalesceKey::new(visit.caller(), &request, &rewriting);
         let (caller, session) = (visit.caller(), &visit.session);
-        let pupils = Pupils::one(session);
-        let send = || self.forwarder.forward(caller, info, &rewriting, request, pupils);
+        let learners = Learners::one(session);
+        let send = || self.forwarder.forward(caller, info, &rewriting, request, learners);
         match self.coalesce.fly(key, departure, send).await {
             Ok(Landed::Sent(response)) => Ok(log.forwarded(reason, response)),
             Ok(Landed::Shared(response)) => Ok(log.coalesced(reason, response)),
@@ -332,9 +332,10 @@ impl Proxy {
             return Ok(log.forwarded(reason, sent.map_err(|error| Error::upstream(error, info))?));
         }
         let write_observer = write_observer::of(info, log.asker(), &self.insight, &self.cache);
-        let pupils = Pupils { write_observer: write_observer.as_ref(), ..Pupils::one(session) };
+        let learners =
+            Learners { write_observer: write_observer.as_ref(), ..Learners::one(session) };
         let _noticed = self.discovery.notice(info);
-        let sent = self.forwarder.forward(caller, info, &rewriting, request, pupils).await;
+        let sent = self.forwarder.forward(caller, info, &rewriting, request, learners).await;
         let response = sent.map_err(|error| Error::upstream(error, info))?;
         self.pacing.wrote(caller, info, &response);
         self.hint(reason, info);

@@ -23,7 +23,7 @@ use super::{
     },
     discovery::{Known, Offer},
     evidence::weigh,
-    forward::Pupils,
+    forward::Learners,
     identify::Caller,
     pacing::Toll,
     request_log::RequestLog,
@@ -106,12 +106,13 @@ impl Proxy {
         let forward = Forward { reason: ForwardReason::Observing, rewriting };
         let (caller, info) = (visit.caller(), &target.info);
         let write_observer = write_observer::of(info, log.asker(), &self.insight, &self.cache);
-        let pupils = Pupils {
+        let learners = Learners {
             write_observer: write_observer.as_ref(),
             session: &visit.session,
             foreseen: foreseen.is_sent().then_some((&session, &foreseen.rewriting)),
         };
-        let sent = self.forwarder.forward(caller, info, &forward.rewriting, request, pupils).await;
+        let sent =
+            self.forwarder.forward(caller, info, &forward.rewriting, request, learners).await;
         log.decided(&Plan::Forward(forward));
         if let (Ok(_), Some(reason)) = (&sent, foreseen.reason) {
             self.hint(reason, info);
@@ -143,8 +144,8 @@ impl Proxy {
                 asked.map(|(response, _)| response)
             }
             _ => {
-                let (caller, pupils) = (visit.caller(), Pupils::one(&visit.session));
-                self.forwarder.forward(caller, info, &Rewriting::Keep, request, pupils).await
+                let (caller, learners) = (visit.caller(), Learners::one(&visit.session));
+                self.forwarder.forward(caller, info, &Rewriting::Keep, request, learners).await
             }
         };
         let reason = ForwardReason::Observing;

@@ -18,7 +18,7 @@ use crate::{
         Proxy,
         coalesce::{CoalesceKey, Departure, Landed},
         decide::{self, DocumentPlan, DocumentSource, ForwardReason, Keeping, Plan, Rewriting},
-        forward::Pupils,
+        forward::Learners,
         identify::Caller,
         request_log::RequestLog,
         sessions::Visit,
@@ -127,8 +127,8 @@ impl Proxy {
         if let Some(tag) = offered.and_then(|document| document.tag()) {
             request.headers_mut().insert(header::IF_NONE_MATCH, tag.clone());
         }
-        let (forwarder, pupils) = (&self.forwarder, Pupils::one(&visit.session));
-        let sent = forwarder.forward(caller, info, &Rewriting::Keep, request, pupils).await?;
+        let (forwarder, learners) = (&self.forwarder, Learners::one(&visit.session));
+        let sent = forwarder.forward(caller, info, &Rewriting::Keep, request, learners).await?;
         let discovery = &self.discovery;
         match (sent.status(), known) {
             (StatusCode::NOT_MODIFIED, Some(document)) => {

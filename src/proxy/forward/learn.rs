@@ -38,19 +38,19 @@ use crate::{
 
 use body::LearningBody;
 pub(super) use guard::Armed;
-pub(super) use watch::WatchLesson;
+pub(super) use watch::WatchLearning;
 
 /// The facts to learn from one request and its response, if any.
-pub(super) struct Lesson(Option<Box<Exchange>>);
+pub(super) struct Learning(Option<Box<SessionExchange>>);
 
-/// The lessons of the session itself, and of the session as mode `enforce` would have it.
-pub(super) struct Lessons {
-    pub(super) session: Lesson,
-    pub(super) foreseen: Lesson,
+/// The learning of the session itself, and of the session as mode `enforce` would have it.
+pub(super) struct LearningPair {
+    pub(super) session: Learning,
+    pub(super) foreseen: Learning,
 }
 
 /// A request of the session's owner about one resource, and its response.
-struct Exchange {
+struct SessionExchange {
     session: SharedSession,
     resource: GroupResource,
     scope: Scope,
@@ -75,9 +75,9 @@ enum Subject {
     Write(Verb),
 }
 
-// === impl Lessons ===
+// === impl LearningPair ===
 
-impl Lessons {
+impl LearningPair {
     /// Returns the same response, which is parsed as it streams to the client.
     pub(super) fn learn(self, response: Response<Body>) -> Response<Body> {
         self.foreseen.learn(self.session.learn(response))
@@ -91,20 +91,20 @@ impl Lessons {
 
     /// Learns from a watch through a WebSocket; the session of mode `enforce` learns from other
     /// watches only.
-    pub(super) fn watch_tunnel(self) -> WatchLesson {
+    pub(super) fn watch_tunnel(self) -> WatchLearning {
         self.session.watch_tunnel()
     }
 }
 
-// === impl Lesson ===
+// === impl Learning ===
 
-impl Lesson {
-    /// Creates a lesson that learns nothing.
+impl Learning {
+    /// Creates one that learns nothing.
     pub(super) fn none() -> Self {
         Self(None)
     }
 
-    /// Returns the lesson of this request's response.
+    /// Returns the learning from this request's response.
     pub(super) fn of(
         request: &ResourceRequest,
         rewriting: &Rewriting,
@@ -139,7 +139,7 @@ impl Lesson {
             (Err(_), Some(page)) => (Some(page.query.clone()), Some(page.token.clone())),
             (Err(_), None) => (None, None),
         };
-        Self(Some(Box::new(Exchange {
+        Self(Some(Box::new(SessionExchange {
             session: session.clone(),
             resource: request.resource.group_resource(),
             scope: request.scope.clone(),
@@ -187,10 +187,10 @@ impl Lesson {
     }
 
     /// Learns from a watch through a WebSocket.
-    pub(super) fn watch_tunnel(self) -> WatchLesson {
+    pub(super) fn watch_tunnel(self) -> WatchLearning {
         let watch =
             self.0.filter(|exchange| exchange.subject == Subject::Watch).map(|watch| *watch);
-        WatchLesson::new(watch, Ok(WatchReader::websocket()))
+        WatchLearning::new(watch, Ok(WatchReader::websocket()))
     }
 
     /// Returns the same response, which is parsed as it streams to the client.
@@ -211,8 +211,8 @@ impl Lesson {
                 {
                     return response;
                 }
-                let lesson = WatchLesson::new(Some(*exchange), reader);
-                return response.map(|body| lesson.read_along(body));
+                let learning = WatchLearning::new(Some(*exchange), reader);
+                return response.map(|body| learning.read_along(body));
             }
             Subject::Watch => false,
         };
@@ -233,9 +233,9 @@ impl Lesson {
     }
 }
 
-// === impl Exchange ===
+// === impl SessionExchange ===
 
-impl Exchange {
+impl SessionExchange {
     /// Notes an error response whose body teaches nothing.
     fn refused(self, code: StatusCode) {
         match self.subject {
