@@ -7,10 +7,10 @@
 
 mod attributes;
 mod decided;
-mod foretold;
 mod lifetime;
 mod message;
 mod permit;
+mod predict;
 mod rules;
 
 use std::{

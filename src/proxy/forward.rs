@@ -51,7 +51,7 @@ pub struct Learners<'a> {
     /// The session of the request.
     pub session: &'a SharedSession,
     /// The session as mode `enforce` would have it, and the rewriting the request would have.
-    pub foreseen: Option<(&'a SharedSession, &'a Rewriting)>,
+    pub predicted: Option<(&'a SharedSession, &'a Rewriting)>,
     /// The observer of the changes by a write.
     pub write_observer: Option<&'a WriteObserver>,
 }
@@ -89,7 +89,7 @@ impl Clients {
 impl<'a> Learners<'a> {
     /// Returns the session itself as the only learner.
     pub fn one(session: &'a SharedSession) -> Self {
-        Self { session, foreseen: None, write_observer: None }
+        Self { session, predicted: None, write_observer: None }
     }
 
     fn learning(
@@ -99,7 +99,7 @@ impl<'a> Learners<'a> {
         (cache, metrics): (&Cache, &Metrics),
     ) -> LearningPair {
         let now = Instant::now();
-        let foreseen = self.foreseen.map(|(session, rewriting)| {
+        let predicted = self.predicted.map(|(session, rewriting)| {
             Learning::of(request, rewriting, session, now).beside(cache)
         });
         LearningPair {
@@ -107,7 +107,7 @@ impl<'a> Learners<'a> {
                 .beside(cache)
                 .seen_by(self.write_observer.cloned())
                 .counted_in(metrics),
-            foreseen: foreseen.unwrap_or_else(Learning::none),
+            predicted: predicted.unwrap_or_else(Learning::none),
         }
     }
 }
@@ -134,7 +134,7 @@ impl Forwarder {
             (Caller::Own | Caller::Bearer(_), RequestInfo::Resource(resource)) => {
                 learners.learning(resource, rewriting, (&self.cache, &self.metrics))
             }
-            _ => LearningPair { session: Learning::none(), foreseen: Learning::none() },
+            _ => LearningPair { session: Learning::none(), predicted: Learning::none() },
         };
         if is_upgrade(request.headers()) {
             let target = target(request.uri(), rewriting, info);

@@ -31,7 +31,7 @@ use crate::{
     metrics::{DocumentResult, Lane, Metrics, PollLimit, Presence, ServedBy, Wait, Would},
     proxy::{
         decide::{DocumentSource, ForwardReason, Level, Plan, Rewriting},
-        observe_mode::Foreseen,
+        observe_mode::Prediction,
         pacing::Toll,
         target::Target,
     },
@@ -181,15 +181,15 @@ impl RequestLog {
     }
 
     /// Records the outcome that the request would have in mode `enforce`.
-    pub(super) fn foreseen(&mut self, foreseen: &mut Foreseen) {
-        self.metrics.would_have(foreseen.would);
-        if foreseen.paced {
+    pub(super) fn predicted(&mut self, predicted: &mut Prediction) {
+        self.metrics.would_have(predicted.would);
+        if predicted.paced {
             self.metrics.would_have(Would::Pace);
         }
-        self.would = Some(foreseen.would);
-        self.would_detail = foreseen.reason.map_or("", ForwardReason::as_str);
-        self.attached = foreseen.attached.take();
-        self.toll = foreseen.toll.take();
+        self.would = Some(predicted.would);
+        self.would_detail = predicted.reason.map_or("", ForwardReason::as_str);
+        self.attached = predicted.attached.take();
+        self.toll = predicted.toll.take();
     }
 
     /// Records a wait for a replica.

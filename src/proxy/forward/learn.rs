@@ -46,7 +46,7 @@ pub(super) struct Learning(Option<Box<SessionExchange>>);
 /// The learning of the session itself, and of the session as mode `enforce` would have it.
 pub(super) struct LearningPair {
     pub(super) session: Learning,
-    pub(super) foreseen: Learning,
+    pub(super) predicted: Learning,
 }
 
 /// A request of the session's owner about one resource, and its response.
@@ -80,13 +80,13 @@ enum Subject {
 impl LearningPair {
     /// Returns the same response, which is parsed as it streams to the client.
     pub(super) fn learn(self, response: Response<Body>) -> Response<Body> {
-        self.foreseen.learn(self.session.learn(response))
+        self.predicted.learn(self.session.learn(response))
     }
 
     /// Notes that no response came.
     pub(super) fn failed(self, error: &upstream::Error) {
         self.session.failed(error);
-        self.foreseen.failed(error);
+        self.predicted.failed(error);
     }
 
     /// Learns from a watch through a WebSocket; the session of mode `enforce` learns from other

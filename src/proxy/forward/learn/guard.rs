@@ -17,7 +17,7 @@ impl Armed {
 
     /// Disarms them once the outcome is known.
     pub(in crate::proxy::forward) fn disarm(mut self) -> LearningPair {
-        let none = || LearningPair { session: Learning::none(), foreseen: Learning::none() };
+        let none = || LearningPair { session: Learning::none(), predicted: Learning::none() };
         self.0.take().unwrap_or_else(none)
     }
 }
@@ -26,7 +26,7 @@ impl Drop for Armed {
     fn drop(&mut self) {
         let learning =
             self.0.take().filter(|_| !is_on(Mutant::CancelledWriteForgotten)).into_iter();
-        let exchanges = learning.flat_map(|learning| [learning.session.0, learning.foreseen.0]);
+        let exchanges = learning.flat_map(|learning| [learning.session.0, learning.predicted.0]);
         exchanges.flatten().for_each(|exchange| exchange.lost());
     }
 }
