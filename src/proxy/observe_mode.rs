@@ -28,7 +28,7 @@ use super::{
     pacing::Toll,
     request_log::RequestLog,
     session::Source,
-    sessions::{SharedSession, Visit},
+    sessions::{RequestContext, SharedSession},
     shadow::Check,
     target::{Target, negotiate, sought},
     write_observer,
@@ -86,29 +86,29 @@ impl Proxy {
     /// Forwards a request unchanged, and records its outcome in mode `enforce`.
     pub(super) async fn observe(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         target: &Arc<Target>,
         config: &Config,
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
         if matches!(target.info, RequestInfo::NonResource(_)) {
-            return self.observe_document(visit, &target.info, request, log).await;
+            return self.observe_document(context, &target.info, request, log).await;
         }
         let _noticed = self.discovery.notice(&target.info);
-        let session = self.predicted.of(visit.caller(), Instant::now());
-        let mut predicted = self.predict(visit, &session, target, config, request.headers());
+        let session = self.predicted.of(context.caller(), Instant::now());
+        let mut predicted = self.predict(context, &session, target, config, request.headers());
         let check = self.check(target, &predicted, config);
         let rewriting = match &predicted.rewriting {
             rewriting if is_on(Mutant::ObservedRewritten) => rewriting.clone(),
             _ => Rewriting::Keep,
         };
         let forward = Forward { reason: ForwardReason::Observing, rewriting };
-        let (caller, info) = (visit.caller(), &target.info);
+        let (caller, info) = (context.caller(), &target.info);
         let write_observer = write_observer::of(info, log.asker(), &self.insight, &self.cache);
         let learners = Learners {
             write_observer: write_observer.as_ref(),
-            session: &visit.session,
+            session: &context.session,
             predicted: predicted.is_sent().then_some((&session, &predicted.rewriting)),
         };
         let sent =
@@ -131,20 +131,20 @@ impl Proxy {
     /// would fetch it.
     async fn observe_document(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         info: &RequestInfo,
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
-        let plan = self.plan_document(visit.caller(), &request).await;
+        let plan = self.plan_document(context.caller(), &request).await;
         let sent = match &plan {
             Plan::Document(DocumentPlan { wanted, source: DocumentSource::Ask(known) }) => {
                 let known = Known { document: known.as_ref(), offered: Offer::Nothing };
-                let asked = self.ask_for(visit, info, wanted, known, request).await;
+                let asked = self.ask_for(context, info, wanted, known, request).await;
                 asked.map(|(response, _)| response)
             }
             _ => {
-                let (caller, learners) = (visit.caller(), Learners::one(&visit.session));
+                let (caller, learners) = (context.caller(), Learners::one(&context.session));
                 self.forwarder.forward(caller, info, &Rewriting::Keep, request, learners).await
             }
         };
@@ -157,18 +157,18 @@ impl Proxy {
     /// Returns the outcome in mode `enforce`, decided at once.
     fn predict(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         session: &SharedSession,
         target: &Arc<Target>,
         config: &Config,
         headers: &HeaderMap,
     ) -> Prediction {
-        let (caller, now) = (visit.caller(), Instant::now());
+        let (caller, now) = (context.caller(), Instant::now());
         let rules = target.rules(&config.policy, headers);
         if target.info.verb() == Verb::Watch {
-            return self.predict_watch(visit, session, target, &rules, headers);
+            return self.predict_watch(context, session, target, &rules, headers);
         }
-        let predicted = self.predict_read(visit, session, target, &rules, headers);
+        let predicted = self.predict_read(context, session, target, &rules, headers);
         let Some(plan) = predicted.plan() else { return predicted };
         let paced = self.pacing.check(&plan, target, caller, &rules, now);
         match paced.plan {
@@ -179,13 +179,13 @@ impl Proxy {
 
     fn predict_watch(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         session: &SharedSession,
         target: &Arc<Target>,
         rules: &ResourcePolicy,
         headers: &HeaderMap,
     ) -> Prediction {
-        let (info, caller) = (&target.info, visit.caller());
+        let (info, caller) = (&target.info, context.caller());
         let (media, asked) = (Negotiated::of_watch(headers), Asked::of(headers));
         let candidate =
             decide::watch_candidate(info, caller, media, &asked, rules, &session.lock());
@@ -194,7 +194,7 @@ impl Proxy {
             Err(plan) => return Prediction::by(&plan),
         };
         let question = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
-        if let Err(reason) = self.predict_rights(visit, target, question) {
+        if let Err(reason) = self.predict_rights(context, target, question) {
             return Prediction::by(&Plan::Forward(Forward::detour(candidate.watch, reason)));
         }
         let lookup = self.cache.lookup(&candidate.watch.query, Demand::Ignore);
@@ -217,20 +217,20 @@ impl Proxy {
 
     fn predict_read(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         session: &SharedSession,
         target: &Arc<Target>,
         rules: &ResourcePolicy,
         headers: &HeaderMap,
     ) -> Prediction {
-        let (info, caller) = (&target.info, visit.caller());
+        let (info, caller) = (&target.info, context.caller());
         let media = negotiate(info, headers);
         let candidate = match decide::candidate(info, caller, media, rules, &session.lock()) {
             Ok(candidate) => candidate,
             Err(plan) => return Prediction::by(&plan),
         };
         let question = |request: &_| Attributes::of_read(caller, request, candidate.read);
-        if let Err(reason) = self.predict_rights(visit, target, question) {
+        if let Err(reason) = self.predict_rights(context, target, question) {
             return Prediction::by(&Plan::Forward(Forward { reason, rewriting: Rewriting::Keep }));
         }
         let lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
@@ -255,18 +255,18 @@ impl Proxy {
     /// background.
     fn predict_rights(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         target: &Arc<Target>,
         question: impl FnOnce(&ResourceRequest) -> Attributes,
     ) -> Result<(), ForwardReason> {
-        let Caller::Bearer(_) = visit.caller() else { return Ok(()) };
+        let Caller::Bearer(_) = context.caller() else { return Ok(()) };
         let refused = Err(ForwardReason::NotAuthorized);
         let Some(request) = target.info.resource_request() else { return refused };
         let attributes = question(request);
-        let review = self.authorize.predict(&visit.asker, &attributes, &target.review);
+        let review = self.authorize.predict(&context.asker, &attributes, &target.review);
         let aggregated = self.aggregation.predict(&request.resource);
         if !review.is_fresh || aggregated.is_none() {
-            self.prefetch(visit, target, attributes);
+            self.prefetch(context, target, attributes);
         }
         match (review.allowed, aggregated) {
             (Some(true), Some(false)) => Ok(()),
@@ -276,10 +276,10 @@ impl Proxy {
     }
 
     /// Asks the apiserver for the facts that the estimate of the next identical request needs.
-    fn prefetch(&self, visit: &Visit, target: &Arc<Target>, attributes: Attributes) {
+    fn prefetch(&self, context: &RequestContext, target: &Arc<Target>, attributes: Attributes) {
         let Some(place) = self.prefetches.place() else { return };
         let (authorize, aggregation) = (self.authorize.clone(), self.aggregation.clone());
-        let (asker, target) = (visit.asker.clone(), target.clone());
+        let (asker, target) = (context.asker.clone(), target.clone());
         tokio::spawn(async move {
             let allowed = authorize.allows(&asker, || attributes, &target.review).await;
             if let (true, Some(request)) = (allowed, target.info.resource_request()) {

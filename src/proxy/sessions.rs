@@ -24,7 +24,7 @@ use crate::{
 pub struct SharedSession(Arc<Mutex<Session>>);
 
 /// A request's caller and its session.
-pub(super) struct Visit {
+pub(super) struct RequestContext {
     pub(super) asker: Asker,
     pub(super) session: SharedSession,
 }
@@ -95,9 +95,9 @@ impl SharedSession {
     }
 }
 
-// === impl Visit ===
+// === impl RequestContext ===
 
-impl Visit {
+impl RequestContext {
     pub(super) fn caller(&self) -> Caller {
         self.asker.caller()
     }

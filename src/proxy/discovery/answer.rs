@@ -21,7 +21,7 @@ use crate::{
         forward::Learners,
         identify::Caller,
         request_log::RequestLog,
-        sessions::Visit,
+        sessions::RequestContext,
     },
     upstream,
 };
@@ -81,7 +81,7 @@ impl Proxy {
 
     pub(in crate::proxy) async fn document(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         info: &RequestInfo,
         plan: DocumentPlan,
         request: Request<Incoming>,
@@ -95,11 +95,11 @@ impl Proxy {
             }
             DocumentSource::Ask(known) => known,
         };
-        let key = CoalesceKey::new(visit.caller(), &request, &Rewriting::Keep);
+        let key = CoalesceKey::new(context.caller(), &request, &Rewriting::Keep);
         let mut result = DocumentResult::NotKept;
         let send = || async {
             let known = Known { document: known.as_ref(), offered: Offer::Tag };
-            let asked = self.ask_for(visit, info, &wanted, known, request).await?;
+            let asked = self.ask_for(context, info, &wanted, known, request).await?;
             result = asked.1;
             Ok(asked.0)
         };
@@ -113,13 +113,13 @@ impl Proxy {
     /// Asks the apiserver, which need not send a known document; stores its response.
     pub(in crate::proxy) async fn ask_for(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         info: &RequestInfo,
         wanted: &Wanted,
         known: Known<'_>,
         mut request: Request<Incoming>,
     ) -> Result<(Response<Body>, DocumentResult), upstream::Error> {
-        let (caller, at) = (visit.caller(), Instant::now());
+        let (caller, at) = (context.caller(), Instant::now());
         let credentials = request.headers().clone();
         let Known { document: known, offered } = known;
         let offer = offered == Offer::Tag && wanted.condition == Condition::Absent;
@@ -127,7 +127,7 @@ impl Proxy {
         if let Some(tag) = offered.and_then(|document| document.tag()) {
             request.headers_mut().insert(header::IF_NONE_MATCH, tag.clone());
         }
-        let (forwarder, learners) = (&self.forwarder, Learners::one(&visit.session));
+        let (forwarder, learners) = (&self.forwarder, Learners::one(&context.session));
         let sent = forwarder.forward(caller, info, &Rewriting::Keep, request, learners).await?;
         let discovery = &self.discovery;
         match (sent.status(), known) {
