@@ -38,7 +38,7 @@ pub use self::sessions::SharedSession;
 use self::{
     aggregation::Aggregation,
     authorize::{Asker, Attributes, Authorize},
-    coalesce::{Coalesce, CoalesceKey, Departure, Landed},
+    coalesce::{Coalesce, CoalesceKey, Coalesced, SendTime},
     decide::{Forward, ForwardReason, LocalRead, LocalWatch, Plan, Reject, Rewriting},
     discovery::Discovery,
     forward::{Clients, Forwarder, Learners},
@@ -189,13 +189,13 @@ impl Proxy {
         };
         log.decided(&plan);
         let info = &target.info;
-        let departure = Departure::AtOnce;
+        let send_time = SendTime::AtOnce;
         match plan {
             Plan::Read(answer) => self.read(&context, &target, answer, request, log).await,
             Plan::Watch(answer) => self.watch(&context, &target, answer, request, log).await,
             Plan::Document(plan) => self.document(&context, info, plan, request, log).await,
             Plan::Share(forward) => {
-                self.share(&context, info, forward, departure, request, log).await
+                self.share(&context, info, forward, send_time, request, log).await
             }
             Plan::Forward(forward) => self.forward(&context, info, forward, request, log).await,
             Plan::Pace(pace) => self.pace(&context, &target, &rules, pace, request, log).await,
@@ -301,7 +301,7 @@ impl Proxy {
         context: &RequestContext,
         info: &RequestInfo,
         forward: Forward,
-        departure: Departure,
+        send_time: SendTime,
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
@@ -310,9 +310,9 @@ impl Proxy {
         let (caller, session) = (context.caller(), &context.session);
         let learners = Learners::one(session);
         let send = || self.forwarder.forward(caller, info, &rewriting, request, learners);
-        match self.coalesce.fly(key, departure, send).await {
-            Ok(Landed::Sent(response)) => Ok(log.forwarded(reason, response)),
-            Ok(Landed::Shared(response)) => Ok(log.coalesced(reason, response)),
+        match self.coalesce.run(key, send_time, send).await {
+            Ok(Coalesced::Sent(response)) => Ok(log.forwarded(reason, response)),
+            Ok(Coalesced::Shared(response)) => Ok(log.coalesced(reason, response)),
             Err(error) => Err(Error::upstream(error, info)),
         }
     }

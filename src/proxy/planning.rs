@@ -12,7 +12,7 @@ use tokio::time::{Duration, Instant};
 use super::{
     Proxy, SharedSession,
     authorize::Attributes,
-    coalesce::Departure,
+    coalesce::SendTime,
     decide::{self, Forward, ForwardReason, Pace, Plan, Rewriting, Step},
     evidence::weigh,
     identify::Caller,
@@ -82,8 +82,8 @@ impl Proxy {
             Ok(answer) => self.read(context, target, answer, request, log).await,
             Err(forward) => {
                 log.decided(&Plan::Share(forward.clone()));
-                let departure = Departure::Together;
-                self.share(context, &target.info, forward, departure, request, log).await
+                let send_time = SendTime::Together;
+                self.share(context, &target.info, forward, send_time, request, log).await
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::{
     metrics::DocumentResult,
     proxy::{
         Proxy,
-        coalesce::{CoalesceKey, Departure, Landed},
+        coalesce::{CoalesceKey, Coalesced, SendTime},
         decide::{self, DocumentPlan, DocumentSource, ForwardReason, Keeping, Plan, Rewriting},
         forward::Learners,
         identify::Caller,
@@ -103,9 +103,11 @@ impl Proxy {
             result = asked.1;
             Ok(asked.0)
         };
-        match self.coalesce.fly(key, Departure::AtOnce, send).await {
-            Ok(Landed::Sent(response)) => Ok(log.document(result, response)),
-            Ok(Landed::Shared(response)) => Ok(log.coalesced(ForwardReason::Discovery, response)),
+        match self.coalesce.run(key, SendTime::AtOnce, send).await {
+            Ok(Coalesced::Sent(response)) => Ok(log.document(result, response)),
+            Ok(Coalesced::Shared(response)) => {
+                Ok(log.coalesced(ForwardReason::Discovery, response))
+            }
             Err(error) => Err(Error::upstream(error, info)),
         }
     }
