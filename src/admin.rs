@@ -60,7 +60,7 @@ pub struct Sources {
     /// Returns the report on clients and their requests.
     pub report: Box<dyn Fn() -> Report + Send + Sync>,
     /// Returns the current settings and uptime.
-    pub standing: Box<dyn Fn() -> Standing + Send + Sync>,
+    pub process_status: Box<dyn Fn() -> ProcessStatus + Send + Sync>,
     /// Explains the outcome of a request.
     pub explain: Box<dyn Fn(Question<'_>) -> Explanation + Send + Sync>,
     /// The recent history, second by second.
@@ -71,7 +71,7 @@ pub struct Sources {
 
 /// Values that are constant, or change only with the configuration.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Standing {
+pub struct ProcessStatus {
     /// The configured mode: `enforce` or `observe`.
     pub mode: &'static str,
     /// The address of the apiserver.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Sources, Standing, page};
+use super::{ProcessStatus, Sources, page};
 use crate::{
     cache::{ReplicaStatus, State},
     insight::report::Apiserver,
@@ -62,7 +62,8 @@ struct Replicas {
 impl Status {
     /// Returns the current status.
     pub(super) fn of(sources: &Sources) -> Self {
-        let Standing { mode, upstream, apiserver, up, memory_limit_bytes } = (sources.standing)();
+        let ProcessStatus { mode, upstream, apiserver, up, memory_limit_bytes } =
+            (sources.process_status)();
         let parts = page::ready_parts(sources);
         let not_ready: Vec<_> =
             parts.iter().filter(|part| !part.ready).map(|part| part.name).collect();

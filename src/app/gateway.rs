@@ -15,7 +15,7 @@ use crate::{
     proxy::{
         forward::Clients,
         identify::{Identify, TokenHasher},
-        listen::{Authorities, Bound, Doors},
+        listen::{Authorities, Bound, ListenerTls},
         sessions::Past,
     },
     tls,
@@ -74,7 +74,7 @@ async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Star
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {
         listeners: vec![bound],
-        doors: Doors { tls: Some(tls), authorities },
+        tls: ListenerTls { tls: Some(tls), authorities },
         identify: Identify::Bearers(hasher()?),
         past: Past::None,
         clients: Clients::new(plain, own),

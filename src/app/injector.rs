@@ -31,7 +31,7 @@ use crate::{
     },
     lifecycle::Signals,
     metrics::{Injection, Metrics},
-    proxy::listen::{self, Bound, Connection, Doors, Serve},
+    proxy::listen::{self, Bound, Connection, ListenerTls, Serve},
     tls,
     upstream::{
         self, Client,
@@ -71,7 +71,7 @@ async fn run(shared: &Shared, options: &InjectorOptions) -> anyhow::Result<()> {
     let listening = shared.ready.register("listener");
     let bound = Bound::bind("--listen", options.listen).await?;
     let server = format!("https://{}", reachable(bound.address()));
-    AdminListeners::bind(&serving(options))?.serve_vitals(shared)?;
+    AdminListeners::bind(&serving(options))?.serve_process_health(shared)?;
     let access = access(options).await?;
     let namespace = namespace(options, &access)?;
     settings.excluded_namespaces.extend(options.excluded_namespaces.iter().cloned());
@@ -96,7 +96,7 @@ async fn run(shared: &Shared, options: &InjectorOptions) -> anyhow::Result<()> {
     let (begin, limits) = (CancellationToken::new(), listen::Limits::default());
     let serving = tokio::spawn(listen::serve(
         vec![bound],
-        Doors { tls: Some(tls), ..Doors::default() },
+        ListenerTls { tls: Some(tls), ..ListenerTls::default() },
         Arc::new(webhook),
         (limits.clone(), limits.places()),
         listen::Drain { begin: begin.clone(), deadline: DRAIN_DEADLINE },

@@ -29,7 +29,7 @@ pub(super) use self::answer::{Known, Offer};
 pub use self::{
     document::{Document, Form},
     wanted::{Condition, Key, Subject, Wanted},
-    watches::Standing,
+    watches::WatchProof,
 };
 use self::{release::Release, watches::Watches};
 use crate::{
@@ -173,14 +173,14 @@ impl Discovery {
 
     /// Returns what the watches prove now. Opens them if necessary; they close when no documents
     /// are requested.
-    pub fn standing(&self, now: Instant) -> Standing {
+    pub fn watch_proof(&self, now: Instant) -> WatchProof {
         self.0.watches.used_for_documents(now);
-        self.0.watches.standing()
+        self.0.watches.watch_proof()
     }
 
     /// Returns the same for a document that is requested for the first time, which opens no watch.
-    pub fn proven(&self) -> Standing {
-        self.0.watches.standing()
+    pub fn proven(&self) -> WatchProof {
+        self.0.watches.watch_proof()
     }
 
     /// Notes that a source of documents was changed through Listless, or is about to be.

@@ -26,7 +26,7 @@ use std::{
 use http::{HeaderMap, Method};
 use listless::{
     admin::{self, Audience},
-    app::{Foundation, Running, Vitals},
+    app::{Foundation, ProcessHealth, Running},
     cache::{Consistency, OnDifference, ReplicaStatus},
     config::Config,
     explain::{Explanation, Question},
@@ -37,7 +37,7 @@ use listless::{
         Proxy,
         forward::Clients,
         identify::{Identify, KnownTokens, TokenHasher},
-        listen::{Authorities, Bound, Doors},
+        listen::{Authorities, Bound, ListenerTls},
         sessions::Past,
     },
     simulator::{Simulator, User},
@@ -189,11 +189,11 @@ impl Setup {
         let (upstream, clients) = self.ways_up();
         let (publish, config) = watch::channel(Arc::new(configuration(&self.config)));
         let (identify, counted) = (self.identify, Metrics::new());
-        let doors = Doors { tls, authorities: self.authorities };
+        let tls = ListenerTls { tls, authorities: self.authorities };
         let metrics = counted;
         let foundation = Foundation {
             listeners,
-            doors,
+            tls,
             identify,
             past: Past::None,
             clients,
@@ -341,7 +341,7 @@ impl TestProxy {
     }
 
     pub(crate) fn sources(&self) -> admin::Sources {
-        self.running.sources(Vitals {
+        self.running.sources(ProcessHealth {
             ready: Ready::default(),
             draining: self.drain.watch(),
             heartbeat: Heartbeat::new(),

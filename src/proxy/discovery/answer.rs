@@ -72,11 +72,11 @@ impl Proxy {
         let held = self.discovery.held(caller, &wanted.key).await;
         let now = Instant::now();
         // A document that was never requested before is forwarded, whatever the watches prove.
-        let standing = match &held {
+        let watch_proof = match &held {
             Held::Nothing => self.discovery.proven(),
-            Held::Known(_) | Held::Confirmed(_) => self.discovery.standing(now),
+            Held::Known(_) | Held::Confirmed(_) => self.discovery.watch_proof(now),
         };
-        decide::decide_document(wanted, held, &standing, now)
+        decide::decide_document(wanted, held, &watch_proof, now)
     }
 
     pub(in crate::proxy) async fn document(

@@ -3,8 +3,8 @@
 //! Three things are kept of them: the time of the last change, the generations of changed
 //! definitions, and the names of APIServices with their own servers. No watch shows changes of
 //! those servers' documents. Each watch runs while it is used: both for documents, the one of
-//! definitions also for replicas of custom resources. Invariant: up to [`Standing::proven_at`], no
-//! change is missing from [`Standing::changed_at`].
+//! definitions also for replicas of custom resources. Invariant: up to [`WatchProof::proven_at`],
+//! no change is missing from [`WatchProof::changed_at`].
 
 use std::{
     collections::BTreeSet,
@@ -34,7 +34,7 @@ use crate::{
 
 /// The state that the watches prove for all sources of documents.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct WatchProof {
     /// The time at which both watches last proved to be complete; `None` if one is not open.
     pub proven_at: Option<Instant>,
     /// The time of the last actual or possible change.
@@ -164,11 +164,11 @@ impl Watches {
     }
 
     /// Returns the state that they prove.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn watch_proof(&self) -> WatchProof {
         let state = self.state();
         let proven = state.followed.iter().map(|followed| followed.proven_at);
         let changed = state.followed.iter().map(|followed| followed.changed_at);
-        Standing {
+        WatchProof {
             // `None` is less than any time.
             proven_at: proven.min().flatten(),
             changed_at: changed.fold(state.disturbed_at, Instant::max),

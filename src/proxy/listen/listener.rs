@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::{
-    Connection, Doors, Limits, Protocol, Serve,
+    Connection, Limits, ListenerTls, Protocol, Serve,
     connect::{Served, Tunnels},
     edge,
     socket::{self, Socket},
@@ -36,7 +36,7 @@ use crate::{
 
 /// The state that all connections share.
 pub(super) struct Listener<S> {
-    pub(super) doors: Doors,
+    pub(super) listener_tls: ListenerTls,
     pub(super) service: Arc<S>,
     pub(super) limits: Limits,
     pub(super) begin: CancellationToken,
@@ -95,8 +95,8 @@ impl<S: Serve> Listener<S> {
         // This call fails only on a closed connection.
         let _ = tune(&stream);
         let seat = Seat { place, counted: true };
-        let (metrics, authorities) = (&self.metrics, &self.doors.authorities);
-        let Some(tls) = &self.doors.tls else {
+        let (metrics, authorities) = (&self.metrics, &self.listener_tls.authorities);
+        let Some(tls) = &self.listener_tls.tls else {
             let connection = connection(peer, Protocol::Http1, None);
             return self.http1(stream, connection, seat, &Tunnels::none(metrics)).await;
         };
@@ -129,7 +129,7 @@ impl<S: Serve> Listener<S> {
         if peeked == 0 || !first[0].is_ascii_uppercase() {
             return Ok(Greeting::Tls(stream));
         }
-        if !self.doors.authorities.is_empty() {
+        if !self.listener_tls.authorities.is_empty() {
             return Ok(Greeting::Plain(stream));
         }
         self.metrics.client_handshake(Outcome::Failure);
