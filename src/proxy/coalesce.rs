@@ -385,7 +385,7 @@ mod tests {
         assert_ne!(own(&plain), own(&table));
         assert_eq!(own(&plain), own(&token));
         assert_ne!(own(&plain), key("/y"));
-        let stranger = Caller::Other(crate::proxy::identify::Stranger::NoCredential);
-        assert_ne!(own(&plain), CoalesceKey::new(stranger, &plain, &Rewriting::Keep));
+        let other_caller = Caller::Other(crate::proxy::identify::Unauthenticated::NoCredential);
+        assert_ne!(own(&plain), CoalesceKey::new(other_caller, &plain, &Rewriting::Keep));
     }
 }

@@ -140,8 +140,8 @@ fn addressed(info: &RequestInfo, caller: Caller) -> Result<&ResourceRequest, Pla
     let RequestInfo::Resource(request) = info else {
         return Err(Plan::keep(ForwardReason::NonResource));
     };
-    if let Caller::Other(stranger) = caller {
-        return Err(Plan::keep(stranger.into()));
+    if let Caller::Other(unauthenticated) = caller {
+        return Err(Plan::keep(unauthenticated.into()));
     }
     if request.verb.is_write() || request.verb == Verb::Other {
         return Err(Plan::keep(ForwardReason::Write));

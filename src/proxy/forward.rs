@@ -30,7 +30,7 @@ use crate::{
     proxy::{
         SharedSession,
         decide::Rewriting,
-        identify::{self, Caller, Stranger},
+        identify::{self, Caller, Unauthenticated},
     },
     upstream::{self, Client, Lane, Own, Pool},
 };
@@ -231,13 +231,13 @@ impl Forwarder {
         match caller {
             Caller::Own => &*self.clients.own,
             Caller::Other(_) if is_on(Mutant::StrangerInOurName) => &*self.clients.own,
-            Caller::Other(Stranger::Impersonating) => &*self.clients.impersonating,
+            Caller::Other(Unauthenticated::Impersonating) => &*self.clients.impersonating,
             Caller::Bearer(_)
             | Caller::Other(
-                Stranger::NoCredential
-                | Stranger::OtherCredential
-                | Stranger::ImpersonatingBearer
-                | Stranger::SafeMode,
+                Unauthenticated::NoCredential
+                | Unauthenticated::OtherCredential
+                | Unauthenticated::ImpersonatingBearer
+                | Unauthenticated::SafeMode,
             ) => &*self.clients.plain,
         }
     }

@@ -91,7 +91,7 @@ pub(crate) const LOCAL_TOKEN: &str = "local-token";
 pub(crate) const OWN_TOKEN: &str = "own-identity";
 
 /// The token of another user, whom the apiserver knows.
-pub(crate) const STRANGERS_TOKEN: &str = "strangers-token";
+pub(crate) const OTHER_TOKEN: &str = "strangers-token";
 
 /// The limit on every wait.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -105,10 +105,10 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// In front of this apiserver, which then knows [`OWN_TOKEN`] and [`STRANGERS_TOKEN`].
+    /// In front of this apiserver, which then knows [`OWN_TOKEN`] and [`OTHER_TOKEN`].
     pub(crate) fn of(simulator: Simulator) -> Self {
         simulator.admit(OWN_TOKEN, User::admin("own"));
-        simulator.admit(STRANGERS_TOKEN, User::admin("stranger"));
+        simulator.admit(OTHER_TOKEN, User::admin("stranger"));
         let identify = Identify::Own(KnownTokens::one(LOCAL_TOKEN));
         let (config, authorities) = (String::new(), Authorities::default());
         let consistency = checked_often();

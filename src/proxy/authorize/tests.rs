@@ -6,7 +6,7 @@ use http::{Method, Request, Response};
 use super::{decided::OWN_RENEW_AFTER, *};
 use crate::{
     api::{GroupVersionResource, Scope, Verb},
-    proxy::identify::{Identify, KnownTokens, Stranger, TokenHasher},
+    proxy::identify::{Identify, KnownTokens, TokenHasher, Unauthenticated},
     testing::pass,
     upstream,
 };
@@ -191,8 +191,12 @@ async fn each_bearer_is_reviewed_with_its_own_token() {
 async fn unauthenticated_callers_are_denied_without_a_review() {
     let reviewer = Reviewer::new(201, ALLOWED);
     let authorize = authorize(&reviewer, &reviewer);
-    for stranger in [Stranger::NoCredential, Stranger::OtherCredential, Stranger::Impersonating] {
-        let asker = Asker::new(Caller::Other(stranger), &HeaderMap::new());
+    for other_caller in [
+        Unauthenticated::NoCredential,
+        Unauthenticated::OtherCredential,
+        Unauthenticated::Impersonating,
+    ] {
+        let asker = Asker::new(Caller::Other(other_caller), &HeaderMap::new());
         assert!(!authorize.allows(&asker, list, &Remembered::default()).await);
     }
     assert!(reviewer.asked().is_empty());

@@ -65,7 +65,7 @@ pub fn document_candidate<B>(
 ) -> Result<Wanted, Plan> {
     let candidate = match (Wanted::of(request), caller, keeping) {
         (None, ..) => Err(ForwardReason::NonResource),
-        (_, Caller::Other(stranger), _) => Err(stranger.into()),
+        (_, Caller::Other(unauthenticated), _) => Err(unauthenticated.into()),
         (_, _, Keeping::Nothing) => Err(ForwardReason::NeverCached),
         (Some(wanted), Caller::Own | Caller::Bearer(_), Keeping::Documents) => Ok(wanted),
     };

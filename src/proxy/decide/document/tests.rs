@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::*;
-use crate::proxy::identify::Stranger;
+use crate::proxy::identify::Unauthenticated;
 
 const TAG: &str = "\"A1\"";
 
@@ -145,11 +145,11 @@ fn not_modified_is_returned_once_its_headers_are_known() {
 
 #[test]
 fn documents_are_served_only_to_known_callers_if_enabled() {
-    let stranger = Caller::Other(Stranger::NoCredential);
+    let other_caller = Caller::Other(Unauthenticated::NoCredential);
     let rows = [
         ("/apis", Caller::Own, Keeping::Documents, None),
         ("/version", Caller::Own, Keeping::Documents, Some("non-resource")),
-        ("/apis", stranger, Keeping::Documents, Some("no-credential")),
+        ("/apis", other_caller, Keeping::Documents, Some("no-credential")),
         ("/apis", Caller::Own, Keeping::Nothing, Some("never-cached")),
     ];
     for (target, caller, keeping, expected) in rows {

@@ -80,9 +80,13 @@ fn exempt_requests_are_never_held() {
         assert!(poll(&info, Caller::Own, &rules(&info, &policy, b"")).is_none(), "{method}");
     }
     let info = info(PODS);
-    for stranger in [Stranger::NoCredential, Stranger::OtherCredential, Stranger::Impersonating] {
-        let caller = Caller::Other(stranger);
-        assert!(poll(&info, caller, &rules(&info, &policy, b"")).is_none(), "{stranger:?}");
+    for other_caller in [
+        Unauthenticated::NoCredential,
+        Unauthenticated::OtherCredential,
+        Unauthenticated::Impersonating,
+    ] {
+        let caller = Caller::Other(other_caller);
+        assert!(poll(&info, caller, &rules(&info, &policy, b"")).is_none(), "{other_caller:?}");
     }
 }
 
