@@ -27,7 +27,7 @@ use crate::{
     insight::report::{Apiserver, Report},
     lifecycle::{Draining, Heartbeat, Ready},
     metrics::{Limit, Metrics},
-    places::{Bounds, Place, Places},
+    places::{Bounds, ConnectionPlace, Places},
     tap::Tap,
     timeline::Timeline,
 };
@@ -118,7 +118,12 @@ pub async fn serve(listener: TcpListener, audience: Audience, sources: Arc<Sourc
     }
 }
 
-async fn connection(stream: TcpStream, audience: Audience, sources: Arc<Sources>, place: Place) {
+async fn connection(
+    stream: TcpStream,
+    audience: Audience,
+    sources: Arc<Sources>,
+    place: ConnectionPlace,
+) {
     let asked = place.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let answer = page::answer(&sources, audience, &request);

@@ -33,7 +33,7 @@ use http::{HeaderMap, header};
 use tokio::time::{Duration, Instant};
 
 use self::{
-    account::{Account, Changed, Place, Record},
+    account::{Account, AccountPlace, Changed, Record},
     arrivals::Budget,
     client_group::ClientGroup,
     counts::Counts,
@@ -171,7 +171,7 @@ impl Insight {
 
     /// Records the end of a request.
     pub fn record(&self, asker: &Asker, connection: u64, record: &Record) {
-        let place = Place {
+        let place = AccountPlace {
             value: asker.value,
             client: self.0.hasher.hash_one(connection),
             version: asker.version,

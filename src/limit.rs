@@ -38,12 +38,12 @@ pub enum Turn {
     /// It has a token.
     Now,
     /// It waits until then, together with all that arrive before; one token is for all.
-    At(Instant, Place),
+    At(Instant, WaiterPlace),
 }
 
 /// The position of a waiter in its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum WaiterPlace {
     /// The first one.
     First,
     /// A later one.
@@ -167,7 +167,7 @@ impl Bucket {
         let mut state = self.lock();
         if now < state.released_at {
             state.waiting = state.waiting.saturating_add(1);
-            return Turn::At(state.released_at, Place::Joined);
+            return Turn::At(state.released_at, WaiterPlace::Joined);
         }
         let Err(wait) = state.take(rate, now) else { return Turn::Now };
         state.token = Token::None;
@@ -177,7 +177,7 @@ impl Bucket {
         }
         state.released_at = now + wait.min(patience);
         state.waiting = 1;
-        Turn::At(state.released_at, Place::First)
+        Turn::At(state.released_at, WaiterPlace::First)
     }
 
     /// Removes one of the waiters until `released_at`: it gets its response, or its client has

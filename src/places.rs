@@ -33,7 +33,7 @@ pub struct Bounds {
 
 /// The place of one connection. Clones share it, and dropping the last one frees it.
 #[derive(Clone)]
-pub struct Place(Arc<Holder>);
+pub struct ConnectionPlace(Arc<Holder>);
 
 /// A request in flight. The connection is not idle until this is dropped.
 pub struct Busy(Option<Arc<Holder>>);
@@ -91,7 +91,7 @@ impl Places {
     }
 
     /// Takes a place for a peer's connection. Closes an idle one if none is free.
-    pub fn take(&self, peer: IpAddr) -> Result<Place, Full> {
+    pub fn take(&self, peer: IpAddr) -> Result<ConnectionPlace, Full> {
         let peer = peer.to_canonical();
         let mut peers = self.0.lock();
         let own = peers.by_address.get(&peer).map_or(0, HashMap::len);
@@ -118,7 +118,7 @@ impl Places {
         });
         peers.by_address.entry(peer).or_default().insert(number, Arc::clone(&state));
         let shared = Arc::clone(&self.0);
-        Ok(Place(Arc::new(Holder { shared, peer, number, state, made_room })))
+        Ok(ConnectionPlace(Arc::new(Holder { shared, peer, number, state, made_room })))
     }
 
     /// Closes the longest idle connection, because the process has run out of a resource.
@@ -138,9 +138,9 @@ impl Places {
     }
 }
 
-// === impl Place ===
+// === impl ConnectionPlace ===
 
-impl Place {
+impl ConnectionPlace {
     /// Marks a request as in flight. `None` if the connection was closed to make room.
     pub fn begin(&self) -> Option<Busy> {
         let below = |busy| (busy < CLOSED).then_some(busy + 1);
@@ -252,7 +252,7 @@ mod tests {
         IpAddr::from([10, 0, 0, number])
     }
 
-    fn is_closed(place: &Place) -> bool {
+    fn is_closed(place: &ConnectionPlace) -> bool {
         place.0.state.closed.is_cancelled()
     }
 

@@ -24,7 +24,7 @@ use crate::{
     error::Chain,
     injector::{
         events::{self, Asker, Events},
-        keeper::{Keeper, Place},
+        keeper::{CertificateObjects, Keeper},
         keyring::Wanted,
         patch::{Origin, Settings, SkipReason},
         review::{self, Verdict},
@@ -159,7 +159,7 @@ fn look_after_certificates(
         authority_lifetime: options.authority_lifetime,
         leaf_lifetime: options.certificate_lifetime,
     };
-    let place = Place {
+    let place = CertificateObjects {
         namespace,
         secret: options.secret.clone(),
         webhook: options.webhook_configuration.clone(),

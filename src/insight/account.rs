@@ -93,7 +93,7 @@ pub enum Otherwise {
 
 /// The place of a request in its account.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct AccountPlace {
     /// The hash of the requested object or selection.
     pub value: u64,
     /// The hash of the connection.
@@ -177,7 +177,7 @@ impl Account {
     }
 
     /// Counts a finished request.
-    pub fn record(&self, place: Place, record: &Record, budget: &Budget) {
+    pub fn record(&self, place: AccountPlace, record: &Record, budget: &Budget) {
         self.tally().record(&self.shape, place, record, budget);
         match self.shape.verb {
             Verb::List => self.client_group.listed(place.value, place.version),
@@ -243,7 +243,7 @@ impl Tally {
         self.rate.per_second(now, self.first)
     }
 
-    fn record(&mut self, shape: &Shape, place: Place, record: &Record, budget: &Budget) {
+    fn record(&mut self, shape: &Shape, place: AccountPlace, record: &Record, budget: &Budget) {
         self.last = place.at;
         self.rate.count(place.at);
         self.clients.add(place.client);
@@ -275,7 +275,7 @@ impl Tally {
     }
 
     /// Counts facts that need a comparison with the last request for the same value.
-    fn follow(&mut self, place: Place, record: &Record, budget: &Budget) {
+    fn follow(&mut self, place: AccountPlace, record: &Record, budget: &Budget) {
         let (gap, followed) = match self.followed.came(place.value, place.at) {
             Followed::Again(gap, followed) => (Some(gap), followed),
             Followed::First(followed) => (None, followed),

@@ -46,7 +46,7 @@ use crate::{
 pub struct Discovery(Arc<Inner>);
 
 struct Inner {
-    documents: Cache<Place, Arc<Document>, RandomState>,
+    documents: Cache<DocumentKey, Arc<Document>, RandomState>,
     /// The documents that each caller has received, and when.
     confirmations: Cache<(Caller, Key), Confirmation, RandomState>,
     release: Arc<Release>,
@@ -58,7 +58,7 @@ struct Inner {
 /// The key of a cached document. A document with an entity tag is the same for all who may have it.
 /// A document without one belongs to its caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct DocumentKey {
     owner: Option<Caller>,
     key: Key,
 }
@@ -124,7 +124,7 @@ impl Discovery {
     ) -> Self {
         let stop = CancellationToken::new();
         let reached = metrics.clone();
-        let weight = |place: &Place, document: &Arc<Document>| {
+        let weight = |place: &DocumentKey, document: &Arc<Document>| {
             u32::try_from(place.key.bytes() + document.bytes()).unwrap_or(u32::MAX)
         };
         let documents = Cache::builder()
@@ -161,13 +161,13 @@ impl Discovery {
         {
             let owner = document.tag().is_none().then_some(caller);
             // Marks the document as used, and finds one that another caller received in its place.
-            let kept = self.0.documents.get(&Place { owner, key: key.clone() }).await;
+            let kept = self.0.documents.get(&DocumentKey { owner, key: key.clone() }).await;
             return match kept {
                 Some(kept) if !Arc::ptr_eq(&kept, &document) => Held::Known(kept),
                 _ => Held::Confirmed(Confirmed { document, at, believed }),
             };
         }
-        let shared = Place { owner: None, key: key.clone() };
+        let shared = DocumentKey { owner: None, key: key.clone() };
         self.0.documents.get(&shared).await.map_or(Held::Nothing, Held::Known)
     }
 
@@ -211,7 +211,7 @@ impl Discovery {
         at: Instant,
     ) {
         let owner = kept.tag().is_none().then_some(caller);
-        self.0.documents.insert(Place { owner, key: key.clone() }, kept.clone()).await;
+        self.0.documents.insert(DocumentKey { owner, key: key.clone() }, kept.clone()).await;
         self.confirm(caller, headers, key, &kept, at).await;
     }
 

@@ -14,7 +14,7 @@ use super::{
     call::Call,
     json::Json,
     kind::{ResourceType, Style, WatchCache},
-    object::{Place, Shared},
+    object::{ObjectContext, Shared},
     options::{Filter, ListOptions, Match, Purpose, parse_version},
     status::{Failure, response},
     store::Objects,
@@ -85,7 +85,7 @@ pub(super) async fn list(core: &Core, call: &Call) -> Result<Response<Body>, Fai
 /// Returns a single object, as in the response of a GET or a write.
 pub(super) fn object_response(code: u16, call: &Call, object: &Shared) -> Response<Body> {
     let mut bytes = Vec::with_capacity(object.bytes());
-    object.write(&call.kind, &call.target.version, Place::Alone, &mut bytes);
+    object.write(&call.kind, &call.target.version, ObjectContext::Alone, &mut bytes);
     bytes.push(b'\n');
     response(code, "application/json", bytes)
 }
@@ -289,7 +289,7 @@ impl Page {
             if index > 0 {
                 piece.push(b',');
             }
-            object.write(kind, version, Place::InList, &mut piece);
+            object.write(kind, version, ObjectContext::InList, &mut piece);
             if piece.len() >= PIECE_BYTES {
                 pieces.push_back(std::mem::take(&mut piece).into());
             }

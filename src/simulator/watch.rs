@@ -16,7 +16,7 @@ use super::{
     Core, Interruption,
     call::Call,
     kind::{ResourceType, WatchCache},
-    object::{Object, Place, write_bookmark},
+    object::{Object, ObjectContext, write_bookmark},
     options::{Filter, ListOptions, Purpose, WATCH_DURATION_MIN},
     read::{Moment, State, state},
     status::{Failure, response},
@@ -245,7 +245,7 @@ impl Following {
     fn event(&self, event_type: &str, object: &Object) -> Bytes {
         let mut event = Vec::with_capacity(object.bytes() + FRAME_BYTES);
         event.extend_from_slice(format!(r#"{{"type":"{event_type}","object":"#).as_bytes());
-        object.write(&self.kind, &self.version, Place::Alone, &mut event);
+        object.write(&self.kind, &self.version, ObjectContext::Alone, &mut event);
         event.extend_from_slice(b"}\n");
         event.into()
     }

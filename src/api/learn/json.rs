@@ -12,7 +12,7 @@ use super::{Facts, Slot, TEXT_BYTES_MAX, Unlearned};
 pub(super) struct Scanner {
     facts: Facts,
     /// The open objects that are followed, outermost first; at most six.
-    places: Vec<Place>,
+    places: Vec<JsonPlace>,
     state: State,
     /// The key of the next value.
     key: String,
@@ -22,7 +22,7 @@ pub(super) struct Scanner {
 
 /// An object whose keys are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum JsonPlace {
     Root,
     Metadata,
     Labels,
@@ -126,7 +126,7 @@ impl Scanner {
             return rest;
         }
         self.state = match (state, byte) {
-            (State::Start, b'{') => self.enter(Place::Root),
+            (State::Start, b'{') => self.enter(JsonPlace::Root),
             (State::FirstKey | State::NextKey, b'"') => self.begin(Purpose::Key),
             (State::FirstKey | State::AfterValue, b'}') => self.leave(),
             (State::Colon, b':') => State::Value,
@@ -142,8 +142,8 @@ impl Scanner {
             (State::AfterValue, b',') => State::NextKey,
             (State::Elements, b',') => State::Elements,
             (State::Elements, b'{') => match self.places.last() {
-                Some(Place::Items { rows: true }) => self.enter(Place::Row),
-                _ => self.enter(Place::Item),
+                Some(JsonPlace::Items { rows: true }) => self.enter(JsonPlace::Row),
+                _ => self.enter(JsonPlace::Item),
             },
             (State::Elements, b']') => {
                 self.places.pop();
@@ -164,21 +164,26 @@ impl Scanner {
     fn value(&mut self, byte: u8) -> State {
         let Some(&place) = self.places.last() else { return State::Failed(Unlearned::Malformed) };
         match (byte, place, &*self.key) {
-            (b'{', Place::Root | Place::Item, "metadata") => self.enter(Place::Metadata),
-            (b'{', Place::Row, "object") => self.enter(Place::Item),
-            (b'[', Place::Root, "items" | "rows") if self.facts.items.is_some() => {
-                self.places.push(Place::Items { rows: self.key == "rows" });
+            (b'{', JsonPlace::Root | JsonPlace::Item, "metadata") => {
+                self.enter(JsonPlace::Metadata)
+            }
+            (b'{', JsonPlace::Row, "object") => self.enter(JsonPlace::Item),
+            (b'[', JsonPlace::Root, "items" | "rows") if self.facts.items.is_some() => {
+                self.places.push(JsonPlace::Items { rows: self.key == "rows" });
                 State::Elements
             }
-            (b'{', Place::Root, "details") => self.enter(Place::Details),
-            (b'{', Place::Metadata, "labels") => self.enter(Place::Labels),
-            (b'{', Place::Root, "spec") if self.facts.is_namespace() => self.enter(Place::Spec),
-            (b'[', Place::Metadata | Place::Spec, "finalizers") => State::Finalizers,
+            (b'{', JsonPlace::Root, "details") => self.enter(JsonPlace::Details),
+            (b'{', JsonPlace::Metadata, "labels") => self.enter(JsonPlace::Labels),
+            (b'{', JsonPlace::Root, "spec") if self.facts.is_namespace() => {
+                self.enter(JsonPlace::Spec)
+            }
+            (b'[', JsonPlace::Metadata | JsonPlace::Spec, "finalizers") => State::Finalizers,
             (b'{' | b'[', ..) => State::Skip { depth: 1, quoted: false, escaped: false },
             (b'"', _, key) => match slot(place, key) {
                 Some(slot) => self.begin(Purpose::Fact(slot)),
                 None => {
-                    self.facts.deletion |= place == Place::Metadata && key == "deletionTimestamp";
+                    self.facts.deletion |=
+                        place == JsonPlace::Metadata && key == "deletionTimestamp";
                     State::Skip { depth: 0, quoted: true, escaped: false }
                 }
             },
@@ -191,11 +196,11 @@ impl Scanner {
         }
     }
 
-    fn enter(&mut self, place: Place) -> State {
+    fn enter(&mut self, place: JsonPlace) -> State {
         if let Some(items) = &mut self.facts.items {
             match place {
-                Place::Row => items.begin_row(),
-                Place::Item => items.begin(self.places.last() == Some(&Place::Row)),
+                JsonPlace::Row => items.begin_row(),
+                JsonPlace::Item => items.begin(self.places.last() == Some(&JsonPlace::Row)),
                 _ => {}
             }
         }
@@ -204,12 +209,12 @@ impl Scanner {
     }
 
     fn leave(&mut self) -> State {
-        if let (Some(Place::Item), Some(items)) = (self.places.pop(), &mut self.facts.items) {
+        if let (Some(JsonPlace::Item), Some(items)) = (self.places.pop(), &mut self.facts.items) {
             items.end();
         }
         match self.places.last() {
             None => State::Done,
-            Some(Place::Items { .. }) => State::Elements,
+            Some(JsonPlace::Items { .. }) => State::Elements,
             Some(_) => State::AfterValue,
         }
     }
@@ -238,7 +243,7 @@ impl Scanner {
         let text = unescape(&self.raw)?;
         match purpose {
             Purpose::Key => {
-                if self.places.last() == Some(&Place::Labels) {
+                if self.places.last() == Some(&JsonPlace::Labels) {
                     self.facts.set(Slot::LabelKey, text.clone())?;
                 }
                 self.key = text;
@@ -253,7 +258,7 @@ impl Scanner {
 
     /// Ends a number or literal; only one of them is a fact.
     fn scalar(&mut self) -> State {
-        let in_metadata = self.places.last() == Some(&Place::Metadata);
+        let in_metadata = self.places.last() == Some(&JsonPlace::Metadata);
         if in_metadata && self.key == "deletionGracePeriodSeconds" {
             self.facts.grace = !matches!(&*self.raw, b"0" | b"null");
         }
@@ -331,19 +336,19 @@ fn string_end(mut escaped: bool, bytes: &[u8]) -> (usize, End) {
 }
 
 /// Returns the fact that the string under a key is.
-fn slot(place: Place, key: &str) -> Option<Slot> {
+fn slot(place: JsonPlace, key: &str) -> Option<Slot> {
     Some(match (place, key) {
-        (Place::Root, "apiVersion") => Slot::ApiVersion,
-        (Place::Root, "kind") => Slot::Kind,
-        (Place::Root, "status") => Slot::Status,
-        (Place::Metadata, "name") => Slot::Name,
-        (Place::Metadata, "namespace") => Slot::Namespace,
-        (Place::Metadata, "uid") => Slot::Uid,
-        (Place::Metadata, "resourceVersion") => Slot::Version,
-        (Place::Metadata, "continue") => Slot::Continue,
-        (Place::Labels, _) => Slot::LabelValue,
-        (Place::Details, "name") => Slot::DetailsName,
-        (Place::Details, "uid") => Slot::DetailsUid,
+        (JsonPlace::Root, "apiVersion") => Slot::ApiVersion,
+        (JsonPlace::Root, "kind") => Slot::Kind,
+        (JsonPlace::Root, "status") => Slot::Status,
+        (JsonPlace::Metadata, "name") => Slot::Name,
+        (JsonPlace::Metadata, "namespace") => Slot::Namespace,
+        (JsonPlace::Metadata, "uid") => Slot::Uid,
+        (JsonPlace::Metadata, "resourceVersion") => Slot::Version,
+        (JsonPlace::Metadata, "continue") => Slot::Continue,
+        (JsonPlace::Labels, _) => Slot::LabelValue,
+        (JsonPlace::Details, "name") => Slot::DetailsName,
+        (JsonPlace::Details, "uid") => Slot::DetailsUid,
         _ => return None,
     })
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     environment::{ADDRESS, HOST, PORT, literal, variable, wanted},
-    pod::{Place, Pod, list, name},
+    pod::{ContainerPlace, Pod, list, name},
     reason::{Skip, SkipReason},
     settings::{self, Settings, Wish},
     sidecar,
@@ -80,7 +80,7 @@ pub(super) fn taken(pod: &Pod<'_>, port: u16) -> Result<(), Skip> {
 }
 
 /// Skips pods whose containers have apiserver addresses that one sidecar cannot serve.
-pub(super) fn conflicts(redirected: &[Place<'_>], port: u16) -> Result<(), Skip> {
+pub(super) fn conflicts(redirected: &[ContainerPlace<'_>], port: u16) -> Result<(), Skip> {
     let conflict = |detail| Err(Skip::because(SkipReason::ConflictingApiserverEnv, detail));
     let Some(first) = redirected.first().map(|place| place.container) else { return Ok(()) };
     for name_of in ADDRESS {

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     metrics::{self, Metrics, Outcome},
-    places::Place,
+    places::ConnectionPlace,
     tls,
     upstream::dial::tune,
 };
@@ -54,7 +54,7 @@ enum Greeting {
 /// A slot for a connection, or for the tunnel on it.
 #[derive(Clone, Copy)]
 struct Seat<'a> {
-    place: &'a Place,
+    place: &'a ConnectionPlace,
     /// `true` if it counts as a client's connection; the outer connection of a tunnel already does.
     counted: bool,
 }
@@ -81,7 +81,7 @@ impl<S: Serve> Listener<S> {
         self: Arc<Self>,
         stream: TcpStream,
         peer: SocketAddr,
-        place: Place,
+        place: ConnectionPlace,
     ) {
         tokio::select! {
             () = self.whole(stream, peer, &place) => {}
@@ -91,7 +91,7 @@ impl<S: Serve> Listener<S> {
         }
     }
 
-    async fn whole(&self, stream: TcpStream, peer: SocketAddr, place: &Place) {
+    async fn whole(&self, stream: TcpStream, peer: SocketAddr, place: &ConnectionPlace) {
         // This call fails only on a closed connection.
         let _ = tune(&stream);
         let seat = Seat { place, counted: true };
@@ -138,7 +138,13 @@ impl<S: Serve> Listener<S> {
     }
 
     /// Serves the connection inside a tunnel that CONNECT opened.
-    async fn inside(&self, tls: &tls::Server, tunnel: OnUpgrade, peer: SocketAddr, place: &Place) {
+    async fn inside(
+        &self,
+        tls: &tls::Server,
+        tunnel: OnUpgrade,
+        peer: SocketAddr,
+        place: &ConnectionPlace,
+    ) {
         match tunnel.await {
             Ok(stream) => {
                 let stream = TokioIo::new(stream);
@@ -261,13 +267,13 @@ impl<S: Serve> Listener<S> {
         debug!(?outcome, "client connection ended");
     }
 
-    fn counted(&self, seat: Seat<'_>, protocol: metrics::Protocol) -> Option<socket::Place> {
-        seat.counted.then(|| socket::Place::new(&self.metrics, protocol, seat.place.clone()))
+    fn counted(&self, seat: Seat<'_>, protocol: metrics::Protocol) -> Option<socket::SocketPlace> {
+        seat.counted.then(|| socket::SocketPlace::new(&self.metrics, protocol, seat.place.clone()))
     }
 }
 
 /// Waits until the connection has had no request for that long.
-async fn unused(place: &Place, timeout: Duration) {
+async fn unused(place: &ConnectionPlace, timeout: Duration) {
     loop {
         let left = timeout.saturating_sub(place.idle_for());
         if left.is_zero() {

@@ -97,7 +97,12 @@ pub(super) fn same(kind: &ResourceType, left: &Json, right: &Json) -> bool {
     let sealed = |json: &Json| {
         let mut bytes = Vec::new();
         let object = Object::seal(kind, json.clone(), 0);
-        object.write(kind, kind.stored_version(), super::super::object::Place::Alone, &mut bytes);
+        object.write(
+            kind,
+            kind.stored_version(),
+            super::super::object::ObjectContext::Alone,
+            &mut bytes,
+        );
         bytes
     };
     sealed(left) == sealed(right)

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    limit::{Bucket, Place},
+    limit::{Bucket, WaiterPlace},
     metrics::PollLimit,
 };
 
@@ -46,7 +46,7 @@ fn a_repeated_unsafe_read_is_held() {
         "/api/v1/pods?timeout=30s",
     ] {
         let pace = paced(target).unwrap_or_else(|| panic!("{target} is not held back"));
-        assert_eq!((pace.until, pace.place), (pace.released_at, Place::First), "{target}");
+        assert_eq!((pace.until, pace.place), (pace.released_at, WaiterPlace::First), "{target}");
     }
 }
 

@@ -41,11 +41,11 @@ pub(in crate::proxy::forward) struct WatchLearning {
 struct WatchedBody {
     inner: Body,
     learning: WatchLearning,
-    place: Place,
+    place: StreamPosition,
 }
 
 /// The position in a watch stream.
-struct Place {
+struct StreamPosition {
     opened: Instant,
     /// `true` if each event is a line.
     lines: bool,
@@ -76,7 +76,7 @@ impl WatchLearning {
 
     pub(super) fn read_along(self, inner: Body) -> Body {
         let lines = self.reader.as_ref().is_some_and(WatchReader::is_lines);
-        let place = Place { opened: Instant::now(), lines, last: None };
+        let place = StreamPosition { opened: Instant::now(), lines, last: None };
         Body::wrap(WatchedBody { inner, learning: self, place })
     }
 
@@ -130,9 +130,9 @@ impl SessionExchange {
     }
 }
 
-// === impl Place ===
+// === impl StreamPosition ===
 
-impl Place {
+impl StreamPosition {
     /// Reports whether the watch can end cleanly here, to let its client continue from the last
     /// event. A client of another format than lines takes half an event for an end, too.
     fn may_end(&self, now: Instant) -> bool {
