@@ -23,7 +23,7 @@ use crate::{
     admin,
     audit::Audit,
     cache::{
-        self, Cache, Consistency, ReplicaStatus, State, counters::Counters, reflector::Random,
+        self, Cache, Consistency, ReplicaStatus, SyncState, counters::Counters, reflector::Random,
     },
     config::Config,
     insight::{Insight, report::Report},
@@ -362,9 +362,9 @@ fn totals(counters: &Counters) -> ReplicaTotals {
 
 fn sample(replica: &ReplicaStatus) -> ReplicaSample<'_> {
     let state = match replica.state {
-        State::Starting => ReplicaState::Starting,
-        State::Synced => ReplicaState::Synced,
-        State::Failing => ReplicaState::Failing,
+        SyncState::Starting => ReplicaState::Starting,
+        SyncState::Synced => ReplicaState::Synced,
+        SyncState::Failing => ReplicaState::Failing,
     };
     ReplicaSample {
         resource: &replica.query.resource,

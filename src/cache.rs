@@ -42,7 +42,9 @@ pub mod testing;
 mod view;
 
 pub use consistency::{Consistency, OnDifference};
-pub use replica::{Attached, Link, Published, Reach, Replica, ReplicaStatus, Start, State, View};
+pub use replica::{
+    Attached, Link, Published, Reach, Replica, ReplicaStatus, Start, SyncState, View,
+};
 pub use settings::Settings;
 
 use std::{

@@ -19,7 +19,7 @@ use crate::{
         request::{Read, RequestInfo, ResourceRequest, Start},
         version::VersionMatch,
     },
-    cache::{Absence, Cache, Demand, Link, Lookup, Reach, State, View},
+    cache::{Absence, Cache, Demand, Link, Lookup, Reach, SyncState, View},
     config::Config,
     policy::{Mode, Origin, RepeatAction, RepeatPolls, ResourcePolicy},
     proxy::{
@@ -339,10 +339,10 @@ fn held_now(held: &Lookup, now: Instant) -> String {
 
 fn fares(view: &View, now: Instant) -> String {
     let state = match (view.state, view.link) {
-        (State::Starting, _) => ": its first list is in progress",
-        (State::Failing, _) => ": its list failed",
-        (State::Synced, Link::Up) => ": it follows the apiserver",
-        (State::Synced, Link::Lost { .. }) => ": its watch is disconnected",
+        (SyncState::Starting, _) => ": its first list is in progress",
+        (SyncState::Failing, _) => ": its list failed",
+        (SyncState::Synced, Link::Up) => ": it follows the apiserver",
+        (SyncState::Synced, Link::Lost { .. }) => ": its watch is disconnected",
     };
     let mut text = state.to_owned();
     if let Some(snapshot) = &view.snapshot {

@@ -54,20 +54,20 @@ struct Shared {
 struct Peers {
     next: u64,
     taken: usize,
-    by_address: HashMap<IpAddr, HashMap<u64, Arc<State>>>,
+    by_address: HashMap<IpAddr, HashMap<u64, Arc<ConnectionState>>>,
 }
 
 struct Holder {
     shared: Arc<Shared>,
     peer: IpAddr,
     number: u64,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
     /// `true` if another connection was closed for it.
     made_room: bool,
 }
 
 /// The state of a connection.
-struct State {
+struct ConnectionState {
     /// The number of requests in flight, or [`CLOSED`].
     busy: AtomicUsize,
     /// The start of the idle time, in milliseconds since the start.
@@ -111,7 +111,7 @@ impl Places {
         peers.next += 1;
         peers.taken += 1;
         let number = peers.next;
-        let state = Arc::new(State {
+        let state = Arc::new(ConnectionState {
             busy: AtomicUsize::new(0),
             idle_since: AtomicU64::new(self.0.now()),
             closed: CancellationToken::new(),

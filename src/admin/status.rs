@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{ProcessStatus, Sources, page};
 use crate::{
-    cache::{ReplicaStatus, State},
+    cache::{ReplicaStatus, SyncState},
     insight::report::Apiserver,
     metrics::{ServedBy, Totals},
 };
@@ -123,7 +123,7 @@ impl Replicas {
     fn of(replicas: &[ReplicaStatus], bytes_max: usize) -> Self {
         Self {
             count: replicas.len(),
-            synced: replicas.iter().filter(|replica| replica.state == State::Synced).count(),
+            synced: replicas.iter().filter(|replica| replica.state == SyncState::Synced).count(),
             objects: replicas.iter().map(|replica| replica.objects).sum(),
             bytes: replicas.iter().map(|replica| replica.bytes).sum(),
             bytes_max,

@@ -9,7 +9,7 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::{
     admin::{ProcessStatus, Sources},
-    cache::{Cache, Link, ReplicaStatus, State, counters::Counters},
+    cache::{Cache, Link, ReplicaStatus, SyncState, counters::Counters},
     config::Config,
     explain,
     insight::{
@@ -21,7 +21,7 @@ use crate::{
     policy::Mode,
     tap::Tap,
     timeline::{Outages, Sums, Timeline},
-    upstream::health::{Health, OutageSums, State as HealthState},
+    upstream::health::{Health, HealthState, OutageSums},
 };
 
 /// Health of the process, apart from the proxy.
@@ -164,7 +164,7 @@ pub(super) fn sums(
     now: Instant,
 ) -> Sums {
     let is_cut_off = |replica: &&ReplicaStatus| match replica.link {
-        Link::Lost { since } if replica.state == State::Synced => {
+        Link::Lost { since } if replica.state == SyncState::Synced => {
             now.saturating_duration_since(since) > REOPENING
         }
         _ => false,
@@ -198,7 +198,7 @@ mod tests {
         let replica = ReplicaStatus {
             query: Query::all(query, Scope::All),
             start: Start::Eager,
-            state: State::Synced,
+            state: SyncState::Synced,
             link: Link::Lost { since },
             version: None,
             objects: 0,
@@ -218,7 +218,7 @@ mod tests {
         };
         assert_eq!(lost(&replica, REOPENING), 0);
         assert_eq!(lost(&replica, REOPENING * 2), 1);
-        let starting = ReplicaStatus { state: State::Starting, ..replica };
+        let starting = ReplicaStatus { state: SyncState::Starting, ..replica };
         assert_eq!(lost(&starting, REOPENING * 2), 0);
     }
 }

@@ -30,7 +30,7 @@ use super::{
     budget::Budget,
     counters::Counters,
     reader::Reader,
-    replica::{Link, Published, Replica, State},
+    replica::{Link, Published, Replica, SyncState},
     store::Snapshot,
 };
 use crate::{
@@ -154,7 +154,7 @@ impl Reflector {
             self.counters.watches_ended.increment(ReplicaWatchEnd::Inconsistent);
         }
         self.forget_state(|published| {
-            published.state = State::Failing;
+            published.state = SyncState::Failing;
             published.epoch += 1;
         });
         Step::List(None)
@@ -216,7 +216,7 @@ impl Reflector {
         } else {
             self.replica.publish(|published| {
                 if published.snapshot.is_none() {
-                    published.state = State::Failing;
+                    published.state = SyncState::Failing;
                 }
             });
         }
@@ -231,7 +231,7 @@ impl Reflector {
     /// Withdraws the snapshot, and lists again once every apiserver has adopted the new definition.
     /// Reads are forwarded meanwhile.
     async fn await_redefinition(&self) -> Step {
-        self.forget_state(|published| published.state = State::Failing);
+        self.forget_state(|published| published.state = SyncState::Failing);
         sleep(REDEFINITION_SETTLES).await;
         Step::List(None)
     }

@@ -62,7 +62,7 @@ pub enum Start {
 
 /// The state of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SyncState {
     /// The first list is in progress.
     Starting,
     /// There is a snapshot.
@@ -91,7 +91,7 @@ pub struct ReplicaStatus {
     /// The reason of its start.
     pub start: Start,
     /// Its state.
-    pub state: State,
+    pub state: SyncState,
     /// State of the watch connection.
     pub link: Link,
     /// The snapshot's version.
@@ -175,7 +175,7 @@ impl Replica {
         let mut tick = self.tick.follow();
         loop {
             let view = self.view();
-            if view.reaches(wanted) || view.state == State::Failing {
+            if view.reaches(wanted) || view.state == SyncState::Failing {
                 return view;
             }
             if timeout_at(deadline, tick.changed()).await.is_err() {
@@ -339,7 +339,7 @@ impl Replica {
             None => history.close(),
         }
         self.publish(|published| {
-            published.state = State::Failing;
+            published.state = SyncState::Failing;
             published.snapshot = None;
             published.link = Link::Lost { since: now };
             published.oldest = None;

@@ -23,7 +23,7 @@ use crate::{
         request::{self, Read, RequestInfo, ResourceRequest},
         version::{Freshness, ResourceVersion, VersionMatch},
     },
-    cache::{Demand, Lookup, Reach, Replica, State, View, store::Snapshot},
+    cache::{Demand, Lookup, Reach, Replica, SyncState, View, store::Snapshot},
     mutants::{Mutant, is_on},
     policy::{ResourcePolicy, Rewrite},
     proxy::{
@@ -206,8 +206,8 @@ pub fn decide(
     };
     let not_synced = || candidate.forward(ForwardReason::NotSynced, session);
     let snapshot = match (&view.snapshot, view.state) {
-        (Some(snapshot), State::Synced) => snapshot,
-        (_, State::Starting) => {
+        (Some(snapshot), SyncState::Synced) => snapshot,
+        (_, SyncState::Starting) => {
             return candidate.wait(view, Reach::Synced, START_PATIENCE, waited, not_synced);
         }
         _ => return Step::Act(not_synced()),

@@ -30,7 +30,7 @@ use crate::{
         version::ResourceVersion,
     },
     body::{Body, BoxError},
-    cache::{Reach, Replica, State, store::Snapshot},
+    cache::{Reach, Replica, SyncState, store::Snapshot},
     metrics::{Limit, Metrics, Shadow},
 };
 
@@ -234,7 +234,7 @@ impl Check {
         let mut seen = self.snapshot.version().clone();
         loop {
             let view = self.replica.reach(&Reach::Newer(seen), deadline).await;
-            let Some(snapshot) = view.snapshot.clone().filter(|_| view.state == State::Synced)
+            let Some(snapshot) = view.snapshot.clone().filter(|_| view.state == SyncState::Synced)
             else {
                 return Shadow::Unknown;
             };

@@ -39,7 +39,7 @@ pub(super) enum Moment {
 
 /// A state and its revision.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct RevisionState {
     /// The objects.
     pub objects: Objects,
     /// The resourceVersion of a list of them.
@@ -101,7 +101,7 @@ pub(super) async fn state(
     core: &Core,
     kind: &ResourceType,
     moment: Moment,
-) -> Result<State, Failure> {
+) -> Result<RevisionState, Failure> {
     let moment = core.settle(kind, moment).await?;
     let resource = kind.group_resource();
     let mut store = core.store();
@@ -125,7 +125,7 @@ pub(super) async fn state(
         }
         _ => Ok(collection.objects().clone()),
     }?;
-    Ok(State { objects, revision })
+    Ok(RevisionState { objects, revision })
 }
 
 // === impl Core ===
@@ -252,7 +252,7 @@ struct Page {
 // === impl Page ===
 
 impl Page {
-    fn cut(state: &State, filter: &Filter, plan: &Plan) -> Self {
+    fn cut(state: &RevisionState, filter: &Filter, plan: &Plan) -> Self {
         let namespace = filter.namespace();
         let start = match &plan.after {
             Some(after) => Bound::Excluded(ObjectKey::new(namespace, after)),

@@ -18,7 +18,7 @@ use super::{
     kind::{ResourceType, WatchCache},
     object::{Object, ObjectContext, write_bookmark},
     options::{Filter, ListOptions, Purpose, WATCH_DURATION_MIN},
-    read::{Moment, State, state},
+    read::{Moment, RevisionState, state},
     status::{Failure, response},
     store::{Change, TooOld},
 };
@@ -137,7 +137,7 @@ impl Following {
         self.pull().map_err(|too_old| self.too_old(too_old))
     }
 
-    fn send_initial(&mut self, state: &State) {
+    fn send_initial(&mut self, state: &RevisionState) {
         for object in state.objects.values().filter(|object| self.filter.selects(object)) {
             let event = self.event("ADDED", object);
             self.pending.push_back(event);

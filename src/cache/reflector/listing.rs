@@ -17,7 +17,7 @@ use crate::{
         envelope::{Envelope, Style},
         reader::Reader,
         rebuild::Rebuild,
-        replica::{Link, State},
+        replica::{Link, SyncState},
         split::Splitter,
         store::Snapshot,
     },
@@ -110,7 +110,7 @@ impl Reflector {
         }
         self.replica.publish(|published| {
             published.oldest = Some(version);
-            published.state = State::Synced;
+            published.state = SyncState::Synced;
             published.snapshot = Some(Arc::new(snapshot));
             if let Some(newest_at) = newest_at {
                 published.link = Link::Lost { since: newest_at };

@@ -335,7 +335,7 @@ fn a_read_waits_for_a_replica_that_is_starting_but_not_for_one_that_fails() {
     let step = decide(&candidate, &Lookup::Found(starting()), &session, now, START_PATIENCE);
     assert_eq!(reason(&act(step)), ForwardReason::NotSynced);
     let mut failing = starting();
-    failing.state = State::Failing;
+    failing.state = SyncState::Failing;
     let step = decide(&candidate, &Lookup::Found(failing), &session, now, Duration::ZERO);
     assert_eq!(reason(&act(step)), ForwardReason::NotSynced);
 }

@@ -49,10 +49,10 @@ pub(super) struct Watches {
     random: Random,
     stop: CancellationToken,
     cache: Cache,
-    state: Mutex<State>,
+    state: Mutex<WatchesState>,
 }
 
-struct State {
+struct WatchesState {
     disturbed_at: Instant,
     followed: [Followed; FOLLOWED.len()],
     remote: Arc<BTreeSet<Box<str>>>,
@@ -146,7 +146,7 @@ impl Watches {
         let now = Instant::now();
         let (activity, proven_at) = (Activity::Resting, None);
         let followed = Followed { used_at: now, activity, proven_at, changed_at: now };
-        let state = State {
+        let state = WatchesState {
             disturbed_at: now,
             followed: [followed; FOLLOWED.len()],
             remote: Arc::default(),
@@ -183,7 +183,7 @@ impl Watches {
         }
     }
 
-    fn used(self: &Arc<Self>, state: &mut State, which: usize, now: Instant) {
+    fn used(self: &Arc<Self>, state: &mut WatchesState, which: usize, now: Instant) {
         let followed = &mut state.followed[which];
         followed.used_at = now;
         if mem::replace(&mut followed.activity, Activity::Following) == Activity::Resting {
@@ -196,7 +196,7 @@ impl Watches {
         self.state().disturbed_at = now;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WatchesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -370,9 +370,9 @@ impl Watches {
     }
 }
 
-// === impl State ===
+// === impl WatchesState ===
 
-impl State {
+impl WatchesState {
     /// Reports whether the specification may have changed.
     fn is_redefined(&mut self, definition: &Definition) -> bool {
         let Some(generation) = definition.generation else { return true };

@@ -53,20 +53,20 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(super) struct Http2 {
     sender: SendRequest<Bytes>,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
     budget: Budget,
 }
 
 /// The task that must run for a connection to work.
 pub(super) struct Driver {
     connection: Connection<Socket, Bytes>,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
     settings: Settings,
     freed: Arc<Notify>,
 }
 
 /// The state that the connection's task and the pool share.
-struct State {
+struct ConnectionState {
     slots: Arc<Slots>,
     /// The peer's stream limit, or Listless's own if that is lower.
     limit: AtomicUsize,
@@ -120,7 +120,7 @@ impl Http2 {
         let stream = Socket::new(stream);
         let reads = stream.reads();
         let (sender, connection) = builder(settings).handshake(stream).await?;
-        let state = Arc::new(State {
+        let state = Arc::new(ConnectionState {
             slots: Slots::new(Arc::clone(&freed)),
             limit: AtomicUsize::new(STREAMS_BEFORE_SETTINGS.min(settings.streams_max)),
             settled: AtomicBool::new(false),
@@ -308,7 +308,7 @@ impl Driver {
 }
 
 /// Returns when the connection should be closed.
-async fn supervise(pings: Option<PingPong>, state: &State, settings: &Settings) -> End {
+async fn supervise(pings: Option<PingPong>, state: &ConnectionState, settings: &Settings) -> End {
     let Some(mut pings) = pings else { return std::future::pending().await };
     let mut taken = state.slots.taken();
     let mut unused = Duration::ZERO;
@@ -329,7 +329,7 @@ async fn supervise(pings: Option<PingPong>, state: &State, settings: &Settings) 
 
 /// Reports whether a ping was answered, or at least bytes kept arriving: a pong may queue behind
 /// them.
-async fn answered(pings: &mut PingPong, state: &State, timeout: Duration) -> bool {
+async fn answered(pings: &mut PingPong, state: &ConnectionState, timeout: Duration) -> bool {
     let mut pong = pin!(pings.ping(Ping::opaque()));
     loop {
         let reads = state.reads.count();
@@ -343,9 +343,9 @@ async fn answered(pings: &mut PingPong, state: &State, timeout: Duration) -> boo
     }
 }
 
-// === impl State ===
+// === impl ConnectionState ===
 
-impl State {
+impl ConnectionState {
     /// Applies the peer's settings, which are its first frame.
     fn learn_limit(&self, peer: usize, settings: &Settings, freed: &Notify) {
         let limit = peer.min(settings.streams_max);
