@@ -65,7 +65,7 @@ pub struct Chain<'a>(pub &'a (dyn error::Error + 'a));
 /// A `Status` in the apiserver's form.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Failure<'a> {
+struct StatusBody<'a> {
     kind: &'a str,
     api_version: &'a str,
     metadata: Empty,
@@ -176,7 +176,7 @@ fn answer(
     retry_after: Option<u64>,
     message: &str,
 ) -> Response<Body> {
-    let failure = Failure {
+    let failure = StatusBody {
         kind: "Status",
         api_version: "v1",
         metadata: Empty {},

@@ -14,7 +14,7 @@ mod listing;
 mod proof;
 mod watching;
 
-pub use failure::{Ended, Failure};
+pub use failure::{Ended, ReflectorFailure};
 
 use std::{error::Error, fmt::Write, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::{backoff::Backoff, catch_up::CatchUp, exchange::Exchange, failure::Step};
+use self::{backoff::Backoff, catch_up::CatchUp, exchange::ReflectorExchange, failure::Step};
 use super::{
     Settings,
     budget::Budget,
@@ -43,7 +43,7 @@ use crate::{
 /// The task that keeps one replica in step with the apiserver.
 pub struct Reflector {
     replica: Arc<Replica>,
-    exchange: Exchange,
+    exchange: ReflectorExchange,
     settings: watch::Receiver<Settings>,
     random: Random,
     counters: Arc<Counters>,
@@ -84,7 +84,7 @@ impl Reflector {
         budget: Arc<Budget>,
     ) -> Self {
         let query = replica.query();
-        let exchange = Exchange::new(client, query);
+        let exchange = ReflectorExchange::new(client, query);
         let reader = Reader::new(query.resource.clone(), query.scope.clone());
         Self {
             replica,
@@ -199,7 +199,7 @@ impl Reflector {
     }
 
     /// Records a failure for readers, status pages and the log.
-    fn note(&self, failure: &Failure) {
+    fn note(&self, failure: &ReflectorFailure) {
         self.counters.failures.increment();
         let text = described(failure);
         let query = self.replica.query();
@@ -211,7 +211,7 @@ impl Reflector {
             tracing::warn!(%resource, scope, "{text}");
         }
         self.replica.usage().last_error = Some(text);
-        if let Failure::Restored { .. } = failure {
+        if let ReflectorFailure::Restored { .. } = failure {
             self.begin_epoch();
         } else {
             self.replica.publish(|published| {

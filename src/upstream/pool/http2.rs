@@ -78,7 +78,7 @@ struct ConnectionState {
 }
 
 /// The reason why a request got no response.
-pub(super) enum Failure {
+pub(super) enum RequestFailure {
     /// The peer did not process it, and its whole body is available: it may be sent again.
     Unsent(Box<Body>, BoxError),
     /// It may have been processed.
@@ -86,7 +86,7 @@ pub(super) enum Failure {
 }
 
 /// A pending response, while the request's body is sent.
-struct Exchange {
+struct PendingExchange {
     response: ResponseFuture,
     upload: Option<Upload>,
     /// `true` if the body has been sent, or is not needed any more.
@@ -165,7 +165,7 @@ impl Http2 {
         head: &Parts,
         body: Body,
         slot: Slot,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, RequestFailure> {
         if let Err(error) = poll_fn(|cx| self.sender.poll_ready(cx)).await {
             return Err(self.unsent(body, error));
         }
@@ -175,7 +175,7 @@ impl Http2 {
             Err(error) => return Err(self.unsent(body, error)),
         };
         let upload = (!empty).then(|| Upload::new(body, stream, self.budget.clone()));
-        let mut exchange = Exchange { response, upload, uploaded: empty };
+        let mut exchange = PendingExchange { response, upload, uploaded: empty };
         match poll_fn(|cx| exchange.poll(cx)).await {
             Ok(response) => {
                 if let Some(rest) = exchange.upload.take().filter(|_| !exchange.uploaded) {
@@ -184,7 +184,7 @@ impl Http2 {
                 let length = content_length(response.headers());
                 Ok(response.map(|stream| Download::body(stream, length, slot)))
             }
-            Err(ExchangeError::RequestBody(error)) => Err(Failure::Broken(error)),
+            Err(ExchangeError::RequestBody(error)) => Err(RequestFailure::Broken(error)),
             Err(ExchangeError::Peer(error)) => Err(self.failed(exchange.upload, empty, error)),
         }
     }
@@ -201,20 +201,20 @@ impl Http2 {
         });
     }
 
-    fn failed(&self, upload: Option<Upload>, empty: bool, error: h2::Error) -> Failure {
+    fn failed(&self, upload: Option<Upload>, empty: bool, error: h2::Error) -> RequestFailure {
         let again = match upload {
             Some(upload) => upload.again(),
             None => empty.then(Body::empty),
         };
         match again {
             Some(body) if is_unprocessed(&error) => self.unsent(body, error),
-            _ => Failure::Broken(error.into()),
+            _ => RequestFailure::Broken(error.into()),
         }
     }
 
-    fn unsent(&self, body: Body, error: h2::Error) -> Failure {
+    fn unsent(&self, body: Body, error: h2::Error) -> RequestFailure {
         self.retire();
-        Failure::Unsent(Box::new(body), error.into())
+        RequestFailure::Unsent(Box::new(body), error.into())
     }
 }
 
@@ -257,9 +257,9 @@ fn is_unprocessed(error: &h2::Error) -> bool {
     error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
 }
 
-// === impl Exchange ===
+// === impl PendingExchange ===
 
-impl Exchange {
+impl PendingExchange {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<RecvStream>, ExchangeError>> {
         if let Some(upload) = self.upload.as_mut().filter(|_| !self.uploaded)
             && let Poll::Ready(outcome) = Pin::new(upload).poll(cx)

@@ -66,7 +66,7 @@ struct LaneState {
     speaks: Speaks,
     dials: usize,
     dials_started: u64,
-    failure: Option<Failure>,
+    failure: Option<LaneFailure>,
     waiting: usize,
 }
 
@@ -79,7 +79,7 @@ enum Speaks {
     Http1,
 }
 
-struct Failure {
+struct LaneFailure {
     /// The number of the failed dial.
     dial: u64,
     error: ConnectError,
@@ -193,7 +193,7 @@ impl Lane {
                     None
                 }
                 Err(error) => {
-                    state.failure = Some(Failure { dial: number, error, at: Instant::now() });
+                    state.failure = Some(LaneFailure { dial: number, error, at: Instant::now() });
                     None
                 }
             }
