@@ -36,12 +36,12 @@ pub use self::words::{BadHeader, BadMethod, headers, method};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The statements in reading order.
-    pub told: Vec<Told>,
+    pub told: Vec<Statement>,
 }
 
 /// The statement on one topic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct Statement {
     /// The topic, in a few words.
     pub topic: Cow<'static, str>,
     /// The statement.
@@ -107,7 +107,7 @@ pub fn explain(asked: Question<'_>, config: &Config, replicas: Option<&Cache>) -
 
 impl Explanation {
     fn say(&mut self, topic: &'static str, text: String) {
-        self.told.push(Told { topic: topic.into(), text });
+        self.told.push(Statement { topic: topic.into(), text });
     }
 
     /// Explains a request without a resource.
@@ -193,7 +193,7 @@ impl Explanation {
 
 impl std::fmt::Display for Explanation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.told.iter().try_for_each(|Told { topic, text }| writeln!(f, "{topic:<15} {text}"))
+        self.told.iter().try_for_each(|Statement { topic, text }| writeln!(f, "{topic:<15} {text}"))
     }
 }
 

@@ -73,7 +73,7 @@ struct Table {
     /// The counts of closed accounts.
     given_up: Counts,
     /// The estimated number of shapes without an account.
-    untold: Sketch,
+    unlisted: Sketch,
 }
 
 /// The requests to the apiserver.
@@ -145,7 +145,7 @@ impl Insight {
                 client_groups: HashMap::default(),
                 swept_at: 0,
                 given_up: Counts::default(),
-                untold: Sketch::default(),
+                unlisted: Sketch::default(),
             }),
             others: Arc::new(Account::new(Shape::others(), client_group, 0)),
             budget: Budget::new(ARRIVALS_MAX),
@@ -158,7 +158,7 @@ impl Insight {
     /// Returns the account of a request.
     pub fn asker(&self, question: &Question<'_>, now: Instant) -> Asker {
         let query = question.text.split_once('?').map(|(_, query)| query);
-        let shape = match credential::is_told(question.headers, question.text) {
+        let shape = match credential::is_exposed(question.headers, question.text) {
             true => Shape::withheld(),
             false => Shape::of(question.info, query, question.headers),
         };
@@ -227,7 +227,7 @@ impl Insight {
             table.sweep(&self.0, now);
         }
         if table.accounts.len() >= ACCOUNTS_MAX {
-            table.untold.add(self.0.hasher.hash_one(&shape));
+            table.unlisted.add(self.0.hasher.hash_one(&shape));
             self.0.metrics.limit_reached(Limit::Accounts);
             return self.0.others.clone();
         }
@@ -289,7 +289,7 @@ impl Table {
             return;
         }
         self.swept_at = now;
-        let (given_up, untold) = (&mut self.given_up, &mut self.untold);
+        let (given_up, unlisted) = (&mut self.given_up, &mut self.unlisted);
         self.accounts.retain(|shape, account| {
             let (requests, last) = account.usage();
             let rest = u64::from(now.saturating_sub(last));
@@ -297,7 +297,7 @@ impl Table {
                 return true;
             }
             given_up.add(&account.close(&shared.budget));
-            untold.add(shared.hasher.hash_one(shape));
+            unlisted.add(shared.hasher.hash_one(shape));
             false
         });
         self.client_groups.retain(|_, client_group| Arc::strong_count(client_group) > 1);

@@ -234,7 +234,7 @@ impl Proxy {
             let answered = self.local.read(read, allowed, &target.body, request.headers()).await;
             if let Some(mut response) = answered {
                 self.warnings.repeat(&read.query.resource, response.headers_mut());
-                log.said(self.insight.content(&version), objects);
+                log.shown_content(self.insight.content(&version), objects);
                 return Ok(log.hit(level, Some(given), response));
             }
             reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Sources, parameters::Parameters};
 use crate::{
     api::url,
-    explain::{self, Question, Told},
+    explain::{self, Question, Statement},
 };
 
 /// The described request and its explanation.
@@ -13,7 +13,7 @@ use crate::{
 struct Document<'a> {
     method: &'a str,
     url: &'a str,
-    told: Vec<Told>,
+    told: Vec<Statement>,
 }
 
 /// Returns the explanation as JSON, or the error in the parameters.

@@ -93,9 +93,9 @@ fn shown(sources: &Arc<Sources>, method: &Method, uri: &Uri) -> Response<Body> {
             let document = sources.timeline.since(since.unwrap_or(0));
             json(serde_json::to_string(&document).expect("texts and numbers are JSON") + "\n")
         }
-        "/api/v1/report" => told(report::report((sources.report)(), uri.query())),
-        "/api/v1/top" => told(report::top((sources.report)(), uri.query())),
-        "/api/v1/explain" => told(explanation::document(sources, &parameters)),
+        "/api/v1/report" => respond(report::report((sources.report)(), uri.query())),
+        "/api/v1/top" => respond(report::top((sources.report)(), uri.query())),
+        "/api/v1/explain" => respond(explanation::document(sources, &parameters)),
         "/api/v1/events" if method == Method::HEAD => page(StatusCode::OK, EVENTS, String::new()),
         "/api/v1/events" => match events::open(sources, &parameters) {
             Ok(body) => typed(Response::new(body), EVENTS),
@@ -115,7 +115,7 @@ fn not_found(paths: &str) -> Response<Body> {
 }
 
 /// Responds with a document, or with the error in the parameters.
-fn told(document: Result<String, String>) -> Response<Body> {
+fn respond(document: Result<String, String>) -> Response<Body> {
     match document {
         Ok(document) => json(document),
         Err(why) => page(StatusCode::BAD_REQUEST, TEXT, why + "\n"),

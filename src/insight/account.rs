@@ -286,7 +286,7 @@ impl Tally {
         }
         let client = (place.client >> 48) as u16;
         if let Some(not_before) = followed.not_before.take()
-            && followed.told == client
+            && followed.retry_client == client
             && (not_before.wrapping_sub(place.at) as i32) > 0
         {
             self.counts.came_early += 1;
@@ -295,7 +295,7 @@ impl Tally {
             let wait = wait.saturating_sub(TOLERANCE).as_millis() as u32;
             let answered = place.at.wrapping_add(record.took.as_millis() as u32);
             followed.not_before = Some(answered.wrapping_add(wait));
-            followed.told = client;
+            followed.retry_client = client;
         }
         if let Some(content) = record.content {
             if let Some(before) = followed.content {

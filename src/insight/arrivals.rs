@@ -37,7 +37,7 @@ pub struct SampledValue {
     /// The earliest allowed time of a retry.
     pub not_before: Option<u32>,
     /// The connection that received Retry-After.
-    pub told: u16,
+    pub retry_client: u16,
     /// The number of other values that mapped to this place since.
     collisions: u16,
 }

@@ -39,7 +39,7 @@ struct Followed {
     opened: u64,
     /// The expired version of the last watch or LIST.
     expired: Option<u64>,
-    told_expired: bool,
+    saw_expired: bool,
     habits: Habits,
 }
 
@@ -58,12 +58,12 @@ impl ClientGroup {
             followed.ask(version);
             if followed.opened > 0 {
                 // A client that received 410 should list again.
-                if !followed.told_expired {
+                if !followed.saw_expired {
                     followed.habits.reopened += 1;
                     let listed = (1..=LISTS_MAX).contains(&followed.lists);
                     followed.habits.relisted += u64::from(listed);
                 }
-                followed.told_expired = false;
+                followed.saw_expired = false;
             }
             (followed.opened, followed.lists) = (followed.opened + 1, 0);
         });
@@ -87,7 +87,7 @@ impl ClientGroup {
         self.watched.store(true, Ordering::Relaxed);
         self.with(query, |followed| {
             followed.habits.expired += 1;
-            (followed.expired, followed.told_expired) = (version, true);
+            (followed.expired, followed.saw_expired) = (version, true);
         });
     }
 
@@ -121,7 +121,7 @@ impl ClientGroup {
 impl Followed {
     fn of(query: u64) -> Self {
         let habits = Habits::default();
-        Self { query, lists: 0, opened: 0, expired: None, told_expired: false, habits }
+        Self { query, lists: 0, opened: 0, expired: None, saw_expired: false, habits }
     }
 
     /// Records a request from a version.

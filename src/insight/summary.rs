@@ -210,9 +210,9 @@ fn totals(insight: &Insight, facts: &[Facts]) -> Totals {
 }
 
 fn others(insight: &Insight) -> Others {
-    let untold = insight.0.others.snapshot().counts.requests;
+    let unlisted = insight.0.others.snapshot().counts.requests;
     let table = insight.table();
-    Others { accounts: table.untold.count(), requests: untold + table.given_up.requests }
+    Others { accounts: table.unlisted.count(), requests: unlisted + table.given_up.requests }
 }
 
 fn signed(count: u64) -> i64 {

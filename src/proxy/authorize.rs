@@ -309,9 +309,9 @@ impl Authorize {
         let exchange = async {
             let response = client.send(request, Lane::Short).await.map_err(|_| NoReview)?;
             let code = response.status();
-            if let (false, Some(told)) = (code.is_success(), retry_after(response.headers())) {
+            if let (false, Some(delay)) = (code.is_success(), retry_after(response.headers())) {
                 let postponed = Decided {
-                    lifetime: told.min(RETRY_AFTER_MAX),
+                    lifetime: delay.min(RETRY_AFTER_MAX),
                     ..Decided::of_own(false, Instant::now())
                 };
                 self.postponed.insert(question.clone(), Arc::new(postponed)).await;

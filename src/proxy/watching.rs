@@ -29,7 +29,7 @@ use crate::{
         history::{Change, Event, Lost, TooOld},
         subscription::{Begin, Mark, Next, OpenError, Subscription},
     },
-    metrics::{Limit, Metrics, Presence, Told, Transport, WatchEnd},
+    metrics::{Limit, Metrics, Presence, Transport, WatchEnd, WatchEventType},
     mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
@@ -214,7 +214,7 @@ impl Watching {
                 continue;
             }
             match self.subscription.take() {
-                Next::Object(line) => return Some(self.tell(Told::Added, line)),
+                Next::Object(line) => return Some(self.sent(WatchEventType::Added, line)),
                 Next::InitialEnd(version) => {
                     if let Some(line) = self.mark_initial_end(&version) {
                         return Some(line);
@@ -222,7 +222,7 @@ impl Watching {
                 }
                 Next::Event { event, seen, line } => {
                     self.learn(&event, now);
-                    return Some(self.tell(told(seen), line));
+                    return Some(self.sent(event_type(seen), line));
                 }
                 Next::Lost(lost) => self.ending = Some(end_of(lost)),
                 Next::CaughtUp(version) => {
@@ -235,9 +235,9 @@ impl Watching {
         }
     }
 
-    fn tell(&mut self, told: Told, line: Bytes) -> Bytes {
+    fn sent(&mut self, event_type: WatchEventType, line: Bytes) -> Bytes {
         self.silent = false;
-        self.metrics.watch_told(told);
+        self.metrics.watch_event_sent(event_type);
         line
     }
 
@@ -256,7 +256,7 @@ impl Watching {
             return None;
         }
         let line = self.subscription.bookmark(version, Mark::InitialEventsEnd)?;
-        Some(self.tell(Told::Bookmark, line))
+        Some(self.sent(WatchEventType::Bookmark, line))
     }
 
     /// Returns a bookmark, if one is due and the client does not have its version yet (S-WATCH-31).
@@ -269,7 +269,7 @@ impl Watching {
             return None;
         }
         let line = self.subscription.bookmark(version, Mark::None)?;
-        Some(self.tell(Told::Bookmark, line))
+        Some(self.sent(WatchEventType::Bookmark, line))
     }
 
     fn schedule_bookmark(&mut self, now: Instant) {
@@ -362,11 +362,11 @@ async fn maybe<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
     }
 }
 
-fn told(seen: Change) -> Told {
+fn event_type(seen: Change) -> WatchEventType {
     match seen {
-        Change::Added => Told::Added,
-        Change::Modified => Told::Modified,
-        Change::Deleted => Told::Deleted,
+        Change::Added => WatchEventType::Added,
+        Change::Modified => WatchEventType::Modified,
+        Change::Deleted => WatchEventType::Deleted,
     }
 }
 

@@ -134,11 +134,11 @@ fn environment(redirected: &[ContainerPlace<'_>]) -> Vec<Value> {
         field("POD_NAMESPACE", "metadata.namespace"),
         field("POD_UID", "metadata.uid"),
     ];
-    let told = |name: &str| {
+    let first_of = |name: &str| {
         let variables = redirected.iter().map(|place| variable(place.container, name));
         variables.flatten().map(|(_, variable)| variable.clone()).next()
     };
-    env.extend(ADDRESS.into_iter().filter_map(told));
+    env.extend(ADDRESS.into_iter().filter_map(first_of));
     env
 }
 

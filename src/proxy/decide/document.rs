@@ -94,7 +94,7 @@ fn holds(confirmed: &Confirmed, subject: &Subject, watch_proof: &WatchProof, now
     now.saturating_duration_since(proven_at) <= PROGRESS_MAX
         && confirmed.at >= watch_proof.changed_at + settling
         && now.saturating_duration_since(confirmed.at) < confirmed.believed
-        && !subject.is_told_by(&watch_proof.remote)
+        && !subject.is_described_by(&watch_proof.remote)
 }
 
 /// Returns the form of the response, if it is known: a document without an entity tag has no

@@ -232,7 +232,7 @@ impl Watches {
         loop {
             let failure = self.follow_once(which, &mut rest).await;
             self.state().followed[which].proven_at = None;
-            let (pause, told) = match &failure {
+            let (pause, delay) = match &failure {
                 Ok(()) => (Duration::ZERO, Duration::ZERO),
                 Err(Failure::Refused(_)) => (REFUSED_REST, Duration::ZERO),
                 Err(failure) => {
@@ -244,7 +244,7 @@ impl Watches {
                 tracing::debug!(path = FOLLOWED[which].path, %error, "the watch of a discovery source failed");
             }
             // After a watch that ended early, the backoff alone would be zero.
-            sleep(pause.max(BACKOFF.0).mul_f64(0.5 + (self.random)()).max(told)).await;
+            sleep(pause.max(BACKOFF.0).mul_f64(0.5 + (self.random)()).max(delay)).await;
         }
     }
 
@@ -363,8 +363,8 @@ impl Watches {
                 Err(Failure::Refused(code))
             }
             code => {
-                let told = retry_after(response.headers()).unwrap_or_default();
-                Err(Failure::Status(code, told.min(RETRY_AFTER_MAX)))
+                let delay = retry_after(response.headers()).unwrap_or_default();
+                Err(Failure::Status(code, delay.min(RETRY_AFTER_MAX)))
             }
         }
     }
@@ -389,7 +389,7 @@ impl Failure {
     /// Returns the retry delay that the apiserver asked for.
     fn retry_after(&self) -> Duration {
         match self {
-            Self::Status(_, told) => *told,
+            Self::Status(_, delay) => *delay,
             _ => Duration::ZERO,
         }
     }
