@@ -23,7 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
     cache::ReplicaStatus,
-    explain::{Explanation, Question},
+    explain::{ExplainedRequest, Explanation},
     insight::report::{Apiserver, Report},
     lifecycle::{Draining, Heartbeat, Ready},
     metrics::{Limit, Metrics},
@@ -62,7 +62,7 @@ pub struct Sources {
     /// Returns the current settings and uptime.
     pub process_status: Box<dyn Fn() -> ProcessStatus + Send + Sync>,
     /// Explains the outcome of a request.
-    pub explain: Box<dyn Fn(Question<'_>) -> Explanation + Send + Sync>,
+    pub explain: Box<dyn Fn(ExplainedRequest<'_>) -> Explanation + Send + Sync>,
     /// The recent history, second by second.
     pub timeline: Arc<Timeline>,
     /// The stream of requests as they are answered.

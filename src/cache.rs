@@ -212,9 +212,9 @@ impl Cache {
 
     /// Notes that the apiserver has just answered a read of this query, though its replica has lost
     /// its link.
-    pub fn nudge(&self, query: &Query) {
+    pub fn retry_now(&self, query: &Query) {
         if let Some(replica) = self.0.set().best(query) {
-            replica.nudge();
+            replica.retry_now();
         }
     }
 

@@ -50,7 +50,7 @@ pub struct Statement {
 
 /// The described request.
 #[derive(Clone, Copy)]
-pub struct Question<'a> {
+pub struct ExplainedRequest<'a> {
     /// The method.
     pub method: &'a Method,
     /// The URL, or its path and query.
@@ -61,8 +61,12 @@ pub struct Question<'a> {
 
 /// Explains a request of Listless's own user in a new session. It gives the general outcome, and if
 /// there are replicas the outcome with their current content.
-pub fn explain(asked: Question<'_>, config: &Config, replicas: Option<&Cache>) -> Explanation {
-    let Question { method, uri, headers } = asked;
+pub fn explain(
+    asked: ExplainedRequest<'_>,
+    config: &Config,
+    replicas: Option<&Cache>,
+) -> Explanation {
+    let ExplainedRequest { method, uri, headers } = asked;
     let info = RequestInfo::parse(method, uri, headers);
     let mut explanation = Explanation { told: Vec::new() };
     let Some(request) = info.resource_request() else {
@@ -111,7 +115,7 @@ impl Explanation {
     }
 
     /// Explains a request without a resource.
-    fn document(&mut self, asked: Question<'_>, config: &Config) {
+    fn document(&mut self, asked: ExplainedRequest<'_>, config: &Config) {
         let mut request = Request::new(());
         (*request.method_mut(), *request.uri_mut()) = (asked.method.clone(), asked.uri.clone());
         *request.headers_mut() = asked.headers.clone();
@@ -371,7 +375,7 @@ mod tests {
 
     fn explained(method: Method, url: &'static str, config: &Config) -> Explanation {
         let (uri, headers) = (Uri::from_static(url), HeaderMap::new());
-        explain(Question { method: &method, uri: &uri, headers: &headers }, config, None)
+        explain(ExplainedRequest { method: &method, uri: &uri, headers: &headers }, config, None)
     }
 
     impl Explanation {
@@ -448,7 +452,7 @@ mod tests {
         let (method, uri) = (Method::GET, Uri::from_static("/api/v1/pods"));
         let mut headers = HeaderMap::new();
         headers.insert("user-agent", HeaderValue::from_static("curl/8"));
-        let question = Question { method: &method, uri: &uri, headers: &headers };
+        let question = ExplainedRequest { method: &method, uri: &uri, headers: &headers };
         let told = explain(question, &config, None);
         assert!(told.about("policy").starts_with("cache.rules[0] (pods)"), "{told}");
         let told = explained(Method::GET, "/api/v1/pods", &config);

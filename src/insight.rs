@@ -101,7 +101,7 @@ pub struct Remembered(Mutex<Option<(Box<[u8]>, Asker)>>);
 
 /// The parts of a request that select its account.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct AccountRequest<'a> {
     /// The parsed request.
     pub info: &'a RequestInfo,
     /// The path and query as sent.
@@ -156,7 +156,7 @@ impl Insight {
     }
 
     /// Returns the account of a request.
-    pub fn asker(&self, question: &Question<'_>, now: Instant) -> Asker {
+    pub fn asker(&self, question: &AccountRequest<'_>, now: Instant) -> Asker {
         let query = question.text.split_once('?').map(|(_, query)| query);
         let shape = match credential::is_exposed(question.headers, question.text) {
             true => Shape::withheld(),
@@ -242,7 +242,7 @@ impl Insight {
     }
 
     /// Returns a hash of the object or selection.
-    fn value(&self, question: &Question<'_>) -> u64 {
+    fn value(&self, question: &AccountRequest<'_>) -> u64 {
         match shape::query_of(question.info) {
             Some(query) => self.hash_of(query),
             None => self.0.hasher.hash_one(question.text),

@@ -225,9 +225,9 @@ impl Proxy {
         let given = answer.snapshot.version().clone();
         let mut reason = ForwardReason::NotAuthorized;
         if let Some((asked, read)) = readable(&target.info)
-            && let question = (|| Attributes::of_read(context.caller(), asked, read))
+            && let attributes_of = (|| Attributes::of_read(context.caller(), asked, read))
             && let Some(allowed) =
-                self.authorize.grant(&context.asker, question, &target.review, answer).await
+                self.authorize.grant(&context.asker, attributes_of, &target.review, answer).await
         {
             let now = Instant::now();
             context.session.lock().shown_by(replica.query(), &version, Source::Storage, now);

@@ -62,7 +62,7 @@ pub type Random = Arc<dyn Fn() -> f64 + Send + Sync>;
 const BAD_LISTS_MAX: u32 = 5;
 
 /// The shortest wait of a failed reflector, even if the apiserver answers other requests.
-const NUDGED_REST: Duration = Duration::from_secs(1);
+const RETRY_NOW_REST: Duration = Duration::from_secs(1);
 
 /// The time in which an apiserver adopts a changed definition. An earlier list may show the old
 /// one.
@@ -177,14 +177,14 @@ impl Reflector {
         } else {
             sleep(asked_for).await;
         }
-        let nudged = async {
-            sleep(wait.min(NUDGED_REST)).await;
-            self.replica.nudged().await;
+        let retry_requested = async {
+            sleep(wait.min(RETRY_NOW_REST)).await;
+            self.replica.retry_requested().await;
         };
         tokio::select! {
             biased;
             () = sleep(wait) => {}
-            () = nudged => {}
+            () = retry_requested => {}
         }
     }
 

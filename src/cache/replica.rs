@@ -185,13 +185,13 @@ impl Replica {
     }
 
     /// Notifies a reflector that waits after a failure: the apiserver answers.
-    pub fn nudge(&self) {
-        self.notices.nudge.notify_waiters();
+    pub fn retry_now(&self) {
+        self.notices.retry_now.notify_waiters();
     }
 
     /// Waits for such a notification.
-    pub(super) async fn nudged(&self) {
-        self.notices.nudge.notified().await;
+    pub(super) async fn retry_requested(&self) {
+        self.notices.retry_now.notified().await;
     }
 
     /// Wakes at every publication from now on.

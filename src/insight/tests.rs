@@ -43,7 +43,7 @@ impl Setup {
     fn asker(&self, target: &str, headers: &HeaderMap, at: Instant) -> Asker {
         let uri: Uri = target.parse().unwrap();
         let info = RequestInfo::parse(&Method::GET, &uri, headers);
-        self.insight.asker(&Question { info: &info, text: target, headers }, at)
+        self.insight.asker(&AccountRequest { info: &info, text: target, headers }, at)
     }
 
     fn ask(&self, target: &str, headers: &HeaderMap, record: Record) {
@@ -192,8 +192,9 @@ fn a_million_different_queries_take_no_more_than_their_bound() {
         let headers = if name.is_empty() { headers.clone() } else { agent(&name) };
         let text = format!("/{number}");
         let at = setup.start + Duration::from_millis(number);
-        let asker =
-            setup.insight.asker(&Question { info: &info, text: &text, headers: &headers }, at);
+        let asker = setup
+            .insight
+            .asker(&AccountRequest { info: &info, text: &text, headers: &headers }, at);
         setup.insight.record(&asker, number, &record(at));
     }
     assert!(setup.insight.accounts() <= ACCOUNTS_MAX);

@@ -193,8 +193,8 @@ impl Proxy {
             Ok(candidate) => candidate,
             Err(plan) => return Prediction::by(&plan),
         };
-        let question = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
-        if let Err(reason) = self.predict_rights(context, target, question) {
+        let attributes_of = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
+        if let Err(reason) = self.predict_rights(context, target, attributes_of) {
             return Prediction::by(&Plan::Forward(Forward::detour(candidate.watch, reason)));
         }
         let lookup = self.cache.lookup(&candidate.watch.query, Demand::Ignore);
@@ -229,8 +229,8 @@ impl Proxy {
             Ok(candidate) => candidate,
             Err(plan) => return Prediction::by(&plan),
         };
-        let question = |request: &_| Attributes::of_read(caller, request, candidate.read);
-        if let Err(reason) = self.predict_rights(context, target, question) {
+        let attributes_of = |request: &_| Attributes::of_read(caller, request, candidate.read);
+        if let Err(reason) = self.predict_rights(context, target, attributes_of) {
             return Prediction::by(&Plan::Forward(Forward { reason, rewriting: Rewriting::Keep }));
         }
         let lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
@@ -257,12 +257,12 @@ impl Proxy {
         &self,
         context: &RequestContext,
         target: &Arc<Target>,
-        question: impl FnOnce(&ResourceRequest) -> Attributes,
+        attributes_of: impl FnOnce(&ResourceRequest) -> Attributes,
     ) -> Result<(), ForwardReason> {
         let Caller::Bearer(_) = context.caller() else { return Ok(()) };
         let refused = Err(ForwardReason::NotAuthorized);
         let Some(request) = target.info.resource_request() else { return refused };
-        let attributes = question(request);
+        let attributes = attributes_of(request);
         let review = self.authorize.predict(&context.asker, &attributes, &target.review);
         let aggregated = self.aggregation.predict(&request.resource);
         if !review.is_fresh || aggregated.is_none() {
@@ -303,7 +303,7 @@ impl Proxy {
     /// Passes to the replicas the facts that a forward shows.
     pub(super) fn hint(&self, reason: ForwardReason, info: &RequestInfo) {
         match (reason, sought(info)) {
-            (ForwardReason::LinkLost, Some((query, _))) => self.cache.nudge(query),
+            (ForwardReason::LinkLost, Some((query, _))) => self.cache.retry_now(query),
             // A version that a request names may be a future one that no bookmark reaches.
             (ForwardReason::Behind, Some((query, version)))
                 if !matches!(version, VersionMatch::NotOlderThan(_)) =>

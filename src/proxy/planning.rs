@@ -106,8 +106,8 @@ impl Proxy {
             Ok(candidate) => candidate,
             Err(plan) => return plan,
         };
-        let question = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
-        if let Err(reason) = self.may_know(context, target, question).await {
+        let attributes_of = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
+        if let Err(reason) = self.may_know(context, target, attributes_of).await {
             // The review may have failed: the apiserver refuses a caller without the right itself.
             return Plan::Forward(Forward::detour(candidate.watch, reason));
         }
@@ -133,8 +133,8 @@ impl Proxy {
             Ok(candidate) => candidate,
             Err(plan) => return plan,
         };
-        let question = |request: &_| Attributes::of_read(caller, request, candidate.read);
-        if let Err(reason) = self.may_know(context, target, question).await {
+        let attributes_of = |request: &_| Attributes::of_read(caller, request, candidate.read);
+        if let Err(reason) = self.may_know(context, target, attributes_of).await {
             return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
         }
         let lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
@@ -153,12 +153,12 @@ impl Proxy {
         &self,
         context: &RequestContext,
         target: &Target,
-        question: impl FnOnce(&ResourceRequest) -> Attributes,
+        attributes_of: impl FnOnce(&ResourceRequest) -> Attributes,
     ) -> Result<(), ForwardReason> {
         let Caller::Bearer(_) = context.caller() else { return Ok(()) };
         let refused = Err(ForwardReason::NotAuthorized);
         let Some(request) = target.info.resource_request() else { return refused };
-        if !self.authorize.allows(&context.asker, || question(request), &target.review).await {
+        if !self.authorize.allows(&context.asker, || attributes_of(request), &target.review).await {
             return refused;
         }
         if self.aggregation.may_serve(&request.resource).await {

@@ -109,7 +109,7 @@ impl Target {
     /// Returns the account that the request belongs to.
     pub fn asker(&self, insight: &Insight, headers: &HeaderMap) -> insight::Asker {
         self.asker.of(headers, || {
-            let question = insight::Question { info: &self.info, text: &self.text, headers };
+            let question = insight::AccountRequest { info: &self.info, text: &self.text, headers };
             insight.asker(&question, Instant::now())
         })
     }

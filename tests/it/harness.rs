@@ -29,7 +29,7 @@ use listless::{
     app::{Foundation, ProcessHealth, Running},
     cache::{Consistency, OnDifference, ReplicaStatus},
     config::Config,
-    explain::{Explanation, Question},
+    explain::{ExplainedRequest, Explanation},
     insight::report::Report,
     lifecycle::{Drain, Heartbeat, Ready},
     metrics::Metrics,
@@ -326,7 +326,7 @@ impl TestProxy {
     /// The explanation of a GET at this moment.
     pub(crate) fn explained(&self, path: &str) -> Explanation {
         let (uri, headers) = (path.parse().expect("a path"), HeaderMap::new());
-        let question = Question { method: &Method::GET, uri: &uri, headers: &headers };
+        let question = ExplainedRequest { method: &Method::GET, uri: &uri, headers: &headers };
         (self.sources().explain)(question)
     }
 

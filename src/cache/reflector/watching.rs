@@ -39,7 +39,7 @@ struct Stream {
     /// The time of the next check of a silent watch.
     quiet_until: Instant,
     /// The number of consecutive checks.
-    questioned: u32,
+    probes: u32,
     proof: Proof,
 }
 
@@ -90,7 +90,7 @@ const READ_LATELY: Duration = Duration::from_secs(90);
 const QUIET_AFTER_OPENING: Duration = Duration::from_secs(5);
 
 /// The number of checks of a silent watch after which it is reopened: it should have had events.
-const QUESTIONS_MAX: u32 = 2;
+const PROBES_MAX: u32 = 2;
 
 /// The limit of event bytes that are published together.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
@@ -180,7 +180,7 @@ impl Reflector {
         // A new watch proves nothing: the time of the last event counts.
         let last_news = self.replica.published().proven_at.unwrap_or(now);
         let quiet_until = (last_news + settings.quiet_after).max(now + QUIET_AFTER_OPENING);
-        Stream { body, lines, envelope, quiet_until, questioned: 0, proof: Proof::opened() }
+        Stream { body, lines, envelope, quiet_until, probes: 0, proof: Proof::opened() }
     }
 
     async fn read_events(&mut self, mut stream: Stream) -> Result<End, ReflectorFailure> {
@@ -197,12 +197,12 @@ impl Reflector {
                 () = self.replica.redefined() => return Ok(End::Redefined),
             };
             let Ok(frame) = frame else {
-                self.question(&mut stream).await?;
+                self.probe(&mut stream).await?;
                 continue;
             };
             let arrived = self.arrived(&mut stream, frame);
             if !arrived.events.is_empty() {
-                stream.questioned = 0;
+                stream.probes = 0;
                 self.apply(&mut stream, arrived.events)?;
                 self.backoff.reset();
             }
@@ -253,11 +253,11 @@ impl Reflector {
 
     /// Checks whether a silent watch has a quiet collection or a dead connection (S-CONS-20,
     /// S-WATCH-31).
-    async fn question(&mut self, stream: &mut Stream) -> Result<(), ReflectorFailure> {
+    async fn probe(&mut self, stream: &mut Stream) -> Result<(), ReflectorFailure> {
         let quiet_after = self.settings.borrow().quiet_after;
-        stream.questioned += 1;
-        if stream.questioned > QUESTIONS_MAX {
-            return Err(ReflectorFailure::Silence(quiet_after * stream.questioned));
+        stream.probes += 1;
+        if stream.probes > PROBES_MAX {
+            return Err(ReflectorFailure::Silence(quiet_after * stream.probes));
         }
         let Some(shown) = self.shown() else {
             return Err(ReflectorFailure::Silence(quiet_after));
@@ -277,8 +277,8 @@ impl Reflector {
         if current < shown && !is_on(Mutant::EpochUnnoticed) {
             return Err(ReflectorFailure::Restored { current, shown });
         }
-        if let Some(proven_at) = stream.proof.questioned(&shown, current, asked_at) {
-            stream.questioned = 0;
+        if let Some(proven_at) = stream.proof.probed(&shown, current, asked_at) {
+            stream.probes = 0;
             self.replica.publish(|published| published.prove(proven_at));
         }
         stream.quiet_until = Instant::now() + quiet_after;

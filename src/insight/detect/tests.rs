@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     api::{GroupResource, ObjectKey, request::RequestInfo, version::ResourceVersion},
     insight::{
-        Asker, Insight, Question,
+        AccountRequest, Asker, Insight,
         account::{Answer, Otherwise, Pace, Record},
         report::Report,
     },
@@ -51,7 +51,7 @@ impl Scene {
         let mut headers = HeaderMap::new();
         headers.insert(header::USER_AGENT, HeaderValue::from_static(client.agent));
         let info = RequestInfo::parse(method, &uri, &headers);
-        let question = Question { info: &info, text: target, headers: &headers };
+        let question = AccountRequest { info: &info, text: target, headers: &headers };
         self.insight.asker(&question, self.now)
     }
 

@@ -3,7 +3,7 @@
 
 use futures_util::FutureExt;
 
-use super::{Asker, Attributes, Authorize, Question, Remembered};
+use super::{Asker, Attributes, Authorize, Remembered, ReviewKey};
 
 /// The remembered result of a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +27,9 @@ impl Authorize {
         if let Some(decided) = remembered.fresh() {
             return ReviewPrediction { allowed: Some(decided.allowed), is_fresh: true };
         }
-        let question = Question { caller: asker.caller, attributes: attributes.clone() };
+        let review_key = ReviewKey { caller: asker.caller, attributes: attributes.clone() };
         // A value in the table is ready at once.
-        let decided = self.reviews.get(&question).now_or_never().flatten();
+        let decided = self.reviews.get(&review_key).now_or_never().flatten();
         let is_fresh = decided.as_ref().is_some_and(|known| known.is_fresh());
         ReviewPrediction { allowed: decided.map(|decided| decided.allowed), is_fresh }
     }

@@ -144,8 +144,8 @@ async fn one_rules_review_decides_every_read_of_its_namespace() {
     let authorize = authorize(&reviewer, &reviewer);
     let allows = async |verb, resource, scope: &Scope| {
         let resource = GroupVersionResource::new("", "v1", resource);
-        let question = || Attributes::new(verb, &resource, scope, None);
-        authorize.allows(&own(), question, &Remembered::default()).await
+        let attributes_of = || Attributes::new(verb, &resource, scope, None);
+        authorize.allows(&own(), attributes_of, &Remembered::default()).await
     };
     let namespace = Scope::Namespace("a".into());
     for _ in 0..2 {

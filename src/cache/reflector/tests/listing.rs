@@ -217,12 +217,12 @@ async fn a_nudge_does_not_shorten_the_requested_delay() {
     let mut scene = Scene::new();
     scene.calls.next().await.json(429, status(429, "later", 30));
     let refused_at = Instant::now();
-    let nudging = scene.replica.clone();
+    let retrying = scene.replica.clone();
     tokio::spawn(async move {
         loop {
             // Far more often than a failed reflector would retry.
             sleep(Duration::from_millis(500)).await;
-            nudging.nudge();
+            retrying.retry_now();
         }
     });
     scene.calls.expect(LIST).await;
