@@ -125,11 +125,11 @@ impl Events {
     }
 
     fn second(&mut self) -> String {
-        let news = self.sources.timeline.since(self.sent_until);
-        self.sent_until = news.points.last().map_or(self.sent_until, |point| point.at);
+        let recent = self.sources.timeline.since(self.sent_until);
+        self.sent_until = recent.points.last().map_or(self.sent_until, |point| point.at);
         match self.kinds {
             Kinds::Requests => ":\n\n".to_owned(),
-            Kinds::All | Kinds::Status => event("timeline", &news),
+            Kinds::All | Kinds::Status => event("timeline", &recent),
         }
     }
 

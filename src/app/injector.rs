@@ -246,9 +246,9 @@ impl Webhook {
         };
         self.metrics.injection(result, reason, started.elapsed());
         // A repeated call for the same pod, after other webhooks, is not logged again.
-        let is_news =
+        let is_new =
             !matches!(&verdict.outcome, Err(skip) if skip.reason == SkipReason::AlreadyInjected);
-        if let Some(events) = self.events.as_ref().filter(|_| is_news) {
+        if let Some(events) = self.events.as_ref().filter(|_| is_new) {
             events.tell(verdict);
         }
     }

@@ -178,8 +178,8 @@ impl Reflector {
         let lines = Lines::new(settings.item_bytes_max + EVENT_FRAME_BYTES_MAX);
         let now = Instant::now();
         // A new watch proves nothing: the time of the last event counts.
-        let last_news = self.replica.published().proven_at.unwrap_or(now);
-        let quiet_until = (last_news + settings.quiet_after).max(now + QUIET_AFTER_OPENING);
+        let last_proof = self.replica.published().proven_at.unwrap_or(now);
+        let quiet_until = (last_proof + settings.quiet_after).max(now + QUIET_AFTER_OPENING);
         Stream { body, lines, envelope, quiet_until, probes: 0, proof: Proof::opened() }
     }
 
