@@ -23,11 +23,11 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
     cache::ReplicaStatus,
-    explain::{Explanation, Question},
+    explain::{ExplainedRequest, Explanation},
     insight::report::{Apiserver, Report},
     lifecycle::{Draining, Heartbeat, Ready},
     metrics::{Limit, Metrics},
-    places::{Bounds, Place, Places},
+    places::{Bounds, ConnectionPlace, Places},
     tap::Tap,
     timeline::Timeline,
 };
@@ -60,9 +60,9 @@ pub struct Sources {
     /// Returns the report on clients and their requests.
     pub report: Box<dyn Fn() -> Report + Send + Sync>,
     /// Returns the current settings and uptime.
-    pub standing: Box<dyn Fn() -> Standing + Send + Sync>,
+    pub process_status: Box<dyn Fn() -> ProcessStatus + Send + Sync>,
     /// Explains the outcome of a request.
-    pub explain: Box<dyn Fn(Question<'_>) -> Explanation + Send + Sync>,
+    pub explain: Box<dyn Fn(ExplainedRequest<'_>) -> Explanation + Send + Sync>,
     /// The recent history, second by second.
     pub timeline: Arc<Timeline>,
     /// The stream of requests as they are answered.
@@ -71,7 +71,7 @@ pub struct Sources {
 
 /// Values that are constant, or change only with the configuration.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Standing {
+pub struct ProcessStatus {
     /// The configured mode: `enforce` or `observe`.
     pub mode: &'static str,
     /// The address of the apiserver.
@@ -118,7 +118,12 @@ pub async fn serve(listener: TcpListener, audience: Audience, sources: Arc<Sourc
     }
 }
 
-async fn connection(stream: TcpStream, audience: Audience, sources: Arc<Sources>, place: Place) {
+async fn connection(
+    stream: TcpStream,
+    audience: Audience,
+    sources: Arc<Sources>,
+    place: ConnectionPlace,
+) {
     let asked = place.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let answer = page::answer(&sources, audience, &request);

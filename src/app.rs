@@ -7,7 +7,7 @@ mod local;
 mod serve;
 mod shown;
 mod sidecar;
-mod ways;
+mod upstream_clients;
 mod wire;
 
 use std::{sync::Arc, time::SystemTime};
@@ -23,7 +23,7 @@ use crate::{
     admin,
     audit::Audit,
     cache::{
-        self, Cache, Consistency, ReplicaStatus, State, counters::Counters, reflector::Random,
+        self, Cache, Consistency, ReplicaStatus, SyncState, counters::Counters, reflector::Random,
     },
     config::Config,
     insight::{Insight, report::Report},
@@ -35,8 +35,8 @@ use crate::{
         discovery::Discovery,
         forward::Clients,
         identify::Identify,
-        listen::{self, Bound, Doors},
-        observe::{Audience, Records},
+        listen::{self, Bound, ListenerTls},
+        request_log::{Audience, Records},
         sessions::Past,
         warnings::Warnings,
     },
@@ -52,18 +52,18 @@ pub use gateway::gateway;
 pub use injector::injector;
 pub use local::local;
 pub use serve::Ended;
-pub use shown::Vitals;
+pub use shown::ProcessHealth;
 pub use sidecar::sidecar;
 
 use shown::Shown;
-use ways::Ways;
+use upstream_clients::UpstreamClients;
 
 /// The inputs of a running proxy.
 pub struct Foundation {
     /// The listeners for clients.
     pub listeners: Vec<Bound>,
     /// The TLS and plain-text handling of accepted connections.
-    pub doors: Doors,
+    pub tls: ListenerTls,
     /// The method that identifies callers.
     pub identify: Identify,
     /// The versions that clients may have seen from an earlier process.
@@ -116,22 +116,22 @@ impl Running {
 
     /// Starts serving. `random` returns the jitter's fractions in 0..1.
     pub fn start_with(foundation: Foundation, random: Random, consistency: Consistency) -> Self {
-        let Foundation { listeners, doors, identify, past, clients, config, metrics, upstream } =
+        let Foundation { listeners, tls, identify, past, clients, config, metrics, upstream } =
             foundation;
         let health = Health::default();
         let shown = Shown::new(config.clone(), metrics.clone(), upstream, health.clone());
         let (settings, settings_task) = cache_settings(config.clone(), consistency);
         let warnings = Warnings::default();
         let insight = Insight::new(metrics.clone(), Instant::now());
-        let ways = Ways::new(&clients, &metrics, &warnings, &insight, &health);
-        let cache = Cache::new(ways.follower, settings, random.clone());
+        let clients = UpstreamClients::new(&clients, &metrics, &warnings, &insight, &health);
+        let cache = Cache::new(clients.follower, settings, random.clone());
         let discovery =
-            Discovery::new(ways.discoverer, random.clone(), metrics.clone(), cache.clone());
+            Discovery::new(clients.discoverer, random.clone(), metrics.clone(), cache.clone());
         let audit = Audit::new(metrics.clone());
         let auditing = audit.follow(config.clone());
         start_eager(&config.borrow(), &cache);
         let eager = tokio::spawn(keep_starting_eager(config.clone(), cache.clone()));
-        let prober = ways.prober;
+        let prober = clients.prober;
         let probing =
             tokio::spawn(health::keep_probing(prober.clone(), health.clone(), random.clone()));
         let gauges = tokio::spawn(keep_gauges(
@@ -139,7 +139,7 @@ impl Running {
             health.clone(),
             cache.clone(),
             discovery.clone(),
-            ways.authorize.clone(),
+            clients.authorize.clone(),
             insight.clone(),
             shown.timeline.clone(),
         ));
@@ -156,16 +156,16 @@ impl Running {
             config: config.clone(),
             cache: cache.clone(),
             discovery,
-            clients: ways.clients,
-            authorize: ways.authorize,
-            aggregation: ways.aggregation,
+            clients: clients.clients,
+            authorize: clients.authorize,
+            aggregation: clients.aggregation,
             warnings,
             records: Records::new(audience, config.clone(), random),
         };
         let begin_drain = CancellationToken::new();
         let proxy = Arc::new(Proxy::new(parts));
         let (places, listening) =
-            start_listening(listeners, doors, proxy.clone(), listener_metrics, begin_drain.clone());
+            start_listening(listeners, tls, proxy.clone(), listener_metrics, begin_drain.clone());
         let helpers = vec![settings_task, eager, gauges, auditing, probing];
         Self {
             proxy,
@@ -194,9 +194,9 @@ impl Running {
     }
 
     /// Returns the data sources of the admin server.
-    pub fn sources(&self, vitals: Vitals) -> admin::Sources {
+    pub fn sources(&self, process_health: ProcessHealth) -> admin::Sources {
         let places = self.places.clone();
-        let shown = self.shown.sources(vitals, &self.cache, self.reporter());
+        let shown = self.shown.sources(process_health, &self.cache, self.reporter());
         admin::Sources { has_room: Box::new(move || places.has_room()), ..shown }
     }
 
@@ -244,7 +244,7 @@ impl Running {
 /// Serves clients until the drain; returns their connections' places and the task.
 fn start_listening(
     listeners: Vec<Bound>,
-    doors: Doors,
+    tls: ListenerTls,
     proxy: Arc<Proxy>,
     metrics: Metrics,
     begin: CancellationToken,
@@ -253,7 +253,7 @@ fn start_listening(
     let limits = listen::Limits::default();
     let places = limits.places();
     let bounded = (limits, places.clone());
-    let serving = listen::serve(listeners, doors, proxy, bounded, drain, metrics);
+    let serving = listen::serve(listeners, tls, proxy, bounded, drain, metrics);
     (places, tokio::spawn(serving))
 }
 
@@ -362,9 +362,9 @@ fn totals(counters: &Counters) -> ReplicaTotals {
 
 fn sample(replica: &ReplicaStatus) -> ReplicaSample<'_> {
     let state = match replica.state {
-        State::Starting => ReplicaState::Starting,
-        State::Synced => ReplicaState::Synced,
-        State::Failing => ReplicaState::Failing,
+        SyncState::Starting => ReplicaState::Starting,
+        SyncState::Synced => ReplicaState::Synced,
+        SyncState::Failing => ReplicaState::Failing,
     };
     ReplicaSample {
         resource: &replica.query.resource,

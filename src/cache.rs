@@ -29,8 +29,8 @@ mod rebuild;
 mod redefine;
 pub mod reflector;
 pub mod render;
+mod replay;
 mod replica;
-mod roll;
 pub mod selection;
 mod set;
 mod settings;
@@ -42,7 +42,9 @@ pub mod testing;
 mod view;
 
 pub use consistency::{Consistency, OnDifference};
-pub use replica::{Attached, Link, Published, Reach, Replica, ReplicaStatus, Start, State, View};
+pub use replica::{
+    Attached, Link, Published, Reach, Replica, ReplicaStatus, Start, SyncState, View,
+};
 pub use settings::Settings;
 
 use std::{
@@ -210,9 +212,9 @@ impl Cache {
 
     /// Notes that the apiserver has just answered a read of this query, though its replica has lost
     /// its link.
-    pub fn nudge(&self, query: &Query) {
+    pub fn retry_now(&self, query: &Query) {
         if let Some(replica) = self.0.set().best(query) {
-            replica.nudge();
+            replica.retry_now();
         }
     }
 

@@ -110,7 +110,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match dispatch(cli, &arguments) {
         Ok(code) => code,
         Err(error) => {
-            let _unwritten = writeln!(io::stderr(), "{}", told(&error));
+            let _unwritten = writeln!(io::stderr(), "{}", error_text(&error));
             ExitCode::from(exit_code(&error))
         }
     }
@@ -172,7 +172,7 @@ pub fn print(text: &str) -> io::Result<()> {
 }
 
 /// Formats an error with all its causes: one line, or one per problem of a file.
-fn told(error: &anyhow::Error) -> String {
+fn error_text(error: &anyhow::Error) -> String {
     match error.downcast_ref::<config::Error>() {
         Some(config::Error::Invalid { .. }) => error.to_string(),
         _ => format!("listless: {}", Chain(error.as_ref())),
@@ -201,10 +201,14 @@ mod tests {
         let error = config::Config::from_bytes("c.yaml".as_ref(), b"").unwrap_err();
         let error = anyhow::Error::from(error);
         assert_eq!(exit_code(&error), USED_WRONGLY);
-        assert!(told(&error).starts_with("c.yaml:1:1: the file is empty"), "{}", told(&error));
+        assert!(
+            error_text(&error).starts_with("c.yaml:1:1: the file is empty"),
+            "{}",
+            error_text(&error)
+        );
         let error = anyhow::Error::from(io::Error::other("reset")).context("no answer");
         assert_eq!(
-            (exit_code(&error), told(&error).as_str()),
+            (exit_code(&error), error_text(&error).as_str()),
             (FAILED, "listless: no answer: reset")
         );
     }

@@ -26,7 +26,7 @@ use crate::policy::Policy;
 pub use document::{
     choices, default_document, effective_document, schema, schema_document, schema_of,
 };
-pub use places::Place;
+pub use places::ConfigPlace;
 use places::{DEPTH_MAX, Places};
 pub use problem::Problem;
 pub use quantity::{NotAnAmount, Quantity, Span};

@@ -65,7 +65,7 @@ pub struct Chain<'a>(pub &'a (dyn error::Error + 'a));
 /// A `Status` in the apiserver's form.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Failure<'a> {
+struct StatusBody<'a> {
     kind: &'a str,
     api_version: &'a str,
     metadata: Empty,
@@ -176,7 +176,7 @@ fn answer(
     retry_after: Option<u64>,
     message: &str,
 ) -> Response<Body> {
-    let failure = Failure {
+    let failure = StatusBody {
         kind: "Status",
         api_version: "v1",
         metadata: Empty {},
@@ -215,15 +215,15 @@ impl From<&upstream::Error> for UpstreamFault {
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut told = self.0.to_string();
-        f.write_str(&told)?;
+        let mut written = self.0.to_string();
+        f.write_str(&written)?;
         let mut cause = self.0.source();
         while let Some(error) = cause {
             let text = error.to_string();
             // Some errors already include their cause.
-            if !told.ends_with(&text) {
+            if !written.ends_with(&text) {
                 write!(f, ": {text}")?;
-                told = text;
+                written = text;
             }
             cause = error.source();
         }

@@ -19,7 +19,7 @@ use crate::{
         request::{Read, RequestInfo, ResourceRequest, Start},
         version::VersionMatch,
     },
-    cache::{Absence, Cache, Demand, Link, Lookup, Reach, State, View},
+    cache::{Absence, Cache, Demand, Link, Lookup, Reach, SyncState, View},
     config::Config,
     policy::{Mode, Origin, RepeatAction, RepeatPolls, ResourcePolicy},
     proxy::{
@@ -36,12 +36,12 @@ pub use self::words::{BadHeader, BadMethod, headers, method};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The statements in reading order.
-    pub told: Vec<Told>,
+    pub told: Vec<Statement>,
 }
 
 /// The statement on one topic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct Statement {
     /// The topic, in a few words.
     pub topic: Cow<'static, str>,
     /// The statement.
@@ -50,7 +50,7 @@ pub struct Told {
 
 /// The described request.
 #[derive(Clone, Copy)]
-pub struct Question<'a> {
+pub struct ExplainedRequest<'a> {
     /// The method.
     pub method: &'a Method,
     /// The URL, or its path and query.
@@ -61,8 +61,12 @@ pub struct Question<'a> {
 
 /// Explains a request of Listless's own user in a new session. It gives the general outcome, and if
 /// there are replicas the outcome with their current content.
-pub fn explain(asked: Question<'_>, config: &Config, replicas: Option<&Cache>) -> Explanation {
-    let Question { method, uri, headers } = asked;
+pub fn explain(
+    asked: ExplainedRequest<'_>,
+    config: &Config,
+    replicas: Option<&Cache>,
+) -> Explanation {
+    let ExplainedRequest { method, uri, headers } = asked;
     let info = RequestInfo::parse(method, uri, headers);
     let mut explanation = Explanation { told: Vec::new() };
     let Some(request) = info.resource_request() else {
@@ -107,11 +111,11 @@ pub fn explain(asked: Question<'_>, config: &Config, replicas: Option<&Cache>) -
 
 impl Explanation {
     fn say(&mut self, topic: &'static str, text: String) {
-        self.told.push(Told { topic: topic.into(), text });
+        self.told.push(Statement { topic: topic.into(), text });
     }
 
     /// Explains a request without a resource.
-    fn document(&mut self, asked: Question<'_>, config: &Config) {
+    fn document(&mut self, asked: ExplainedRequest<'_>, config: &Config) {
         let mut request = Request::new(());
         (*request.method_mut(), *request.uri_mut()) = (asked.method.clone(), asked.uri.clone());
         *request.headers_mut() = asked.headers.clone();
@@ -193,7 +197,7 @@ impl Explanation {
 
 impl std::fmt::Display for Explanation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.told.iter().try_for_each(|Told { topic, text }| writeln!(f, "{topic:<15} {text}"))
+        self.told.iter().try_for_each(|Statement { topic, text }| writeln!(f, "{topic:<15} {text}"))
     }
 }
 
@@ -339,10 +343,10 @@ fn held_now(held: &Lookup, now: Instant) -> String {
 
 fn fares(view: &View, now: Instant) -> String {
     let state = match (view.state, view.link) {
-        (State::Starting, _) => ": its first list is in progress",
-        (State::Failing, _) => ": its list failed",
-        (State::Synced, Link::Up) => ": it follows the apiserver",
-        (State::Synced, Link::Lost { .. }) => ": its watch is disconnected",
+        (SyncState::Starting, _) => ": its first list is in progress",
+        (SyncState::Failing, _) => ": its list failed",
+        (SyncState::Synced, Link::Up) => ": it follows the apiserver",
+        (SyncState::Synced, Link::Lost { .. }) => ": its watch is disconnected",
     };
     let mut text = state.to_owned();
     if let Some(snapshot) = &view.snapshot {
@@ -371,7 +375,7 @@ mod tests {
 
     fn explained(method: Method, url: &'static str, config: &Config) -> Explanation {
         let (uri, headers) = (Uri::from_static(url), HeaderMap::new());
-        explain(Question { method: &method, uri: &uri, headers: &headers }, config, None)
+        explain(ExplainedRequest { method: &method, uri: &uri, headers: &headers }, config, None)
     }
 
     impl Explanation {
@@ -448,7 +452,7 @@ mod tests {
         let (method, uri) = (Method::GET, Uri::from_static("/api/v1/pods"));
         let mut headers = HeaderMap::new();
         headers.insert("user-agent", HeaderValue::from_static("curl/8"));
-        let question = Question { method: &method, uri: &uri, headers: &headers };
+        let question = ExplainedRequest { method: &method, uri: &uri, headers: &headers };
         let told = explain(question, &config, None);
         assert!(told.about("policy").starts_with("cache.rules[0] (pods)"), "{told}");
         let told = explained(Method::GET, "/api/v1/pods", &config);

@@ -7,11 +7,11 @@
 
 pub mod account;
 pub mod arrivals;
+pub mod client_group;
 pub mod cost;
 pub mod counts;
 pub mod detect;
 pub mod fingerprint;
-pub mod kin;
 pub mod library;
 pub mod period;
 pub mod report;
@@ -33,10 +33,10 @@ use http::{HeaderMap, header};
 use tokio::time::{Duration, Instant};
 
 use self::{
-    account::{Account, Changed, Place, Record},
+    account::{Account, AccountPlace, Changed, Record},
     arrivals::Budget,
+    client_group::ClientGroup,
     counts::Counts,
-    kin::Kin,
     report::Report,
     shape::Shape,
     sketch::Sketch,
@@ -68,12 +68,12 @@ struct Shared {
 
 struct Table {
     accounts: HashMap<Shape, Arc<Account>>,
-    kins: HashMap<u64, Arc<Kin>>,
+    client_groups: HashMap<u64, Arc<ClientGroup>>,
     swept_at: u32,
     /// The counts of closed accounts.
     given_up: Counts,
     /// The estimated number of shapes without an account.
-    untold: Sketch,
+    unlisted: Sketch,
 }
 
 /// The requests to the apiserver.
@@ -101,7 +101,7 @@ pub struct Remembered(Mutex<Option<(Box<[u8]>, Asker)>>);
 
 /// The parts of a request that select its account.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct AccountRequest<'a> {
     /// The parsed request.
     pub info: &'a RequestInfo,
     /// The path and query as sent.
@@ -112,7 +112,7 @@ pub struct Question<'a> {
 
 /// An observer of a write's response.
 #[derive(Clone)]
-pub struct Witness {
+pub struct WriteObserver {
     insight: Insight,
     asker: Asker,
     /// The version in a replica, as a hash.
@@ -136,18 +136,18 @@ const REST_PER_REQUEST: u64 = 60_000;
 impl Insight {
     /// Returns an empty set of accounts.
     pub fn new(metrics: Metrics, now: Instant) -> Self {
-        let kin = Arc::default();
+        let client_group = Arc::default();
         Self(Arc::new(Shared {
             started: now,
             hasher: RandomState::default(),
             table: Mutex::new(Table {
                 accounts: HashMap::default(),
-                kins: HashMap::default(),
+                client_groups: HashMap::default(),
                 swept_at: 0,
                 given_up: Counts::default(),
-                untold: Sketch::default(),
+                unlisted: Sketch::default(),
             }),
-            others: Arc::new(Account::new(Shape::others(), kin, 0)),
+            others: Arc::new(Account::new(Shape::others(), client_group, 0)),
             budget: Budget::new(ARRIVALS_MAX),
             versions: Versions::default(),
             sent: Sent::default(),
@@ -156,9 +156,9 @@ impl Insight {
     }
 
     /// Returns the account of a request.
-    pub fn asker(&self, question: &Question<'_>, now: Instant) -> Asker {
+    pub fn asker(&self, question: &AccountRequest<'_>, now: Instant) -> Asker {
         let query = question.text.split_once('?').map(|(_, query)| query);
-        let shape = match credential::is_told(question.headers, question.text) {
+        let shape = match credential::is_exposed(question.headers, question.text) {
             true => Shape::withheld(),
             false => Shape::of(question.info, query, question.headers),
         };
@@ -171,7 +171,7 @@ impl Insight {
 
     /// Records the end of a request.
     pub fn record(&self, asker: &Asker, connection: u64, record: &Record) {
-        let place = Place {
+        let place = AccountPlace {
             value: asker.value,
             client: self.0.hasher.hash_one(connection),
             version: asker.version,
@@ -198,9 +198,9 @@ impl Insight {
     }
 
     /// Returns the observer of a write's response. `held` is the version in memory.
-    pub fn witness(&self, asker: &Asker, held: Option<&ResourceVersion>) -> Witness {
+    pub fn write_observer(&self, asker: &Asker, held: Option<&ResourceVersion>) -> WriteObserver {
         let held = held.map(|version| self.short(version));
-        Witness { insight: self.clone(), asker: asker.clone(), held }
+        WriteObserver { insight: self.clone(), asker: asker.clone(), held }
     }
 
     /// Returns a short hash of a response's version, for comparison with another response.
@@ -227,18 +227,22 @@ impl Insight {
             table.sweep(&self.0, now);
         }
         if table.accounts.len() >= ACCOUNTS_MAX {
-            table.untold.add(self.0.hasher.hash_one(&shape));
+            table.unlisted.add(self.0.hasher.hash_one(&shape));
             self.0.metrics.limit_reached(Limit::Accounts);
             return self.0.others.clone();
         }
-        let kin = table.kins.entry(self.0.hasher.hash_one(shape.kin())).or_default().clone();
-        let account = Arc::new(Account::new(shape.clone(), kin, now));
+        let client_group = table
+            .client_groups
+            .entry(self.0.hasher.hash_one(shape.client_group()))
+            .or_default()
+            .clone();
+        let account = Arc::new(Account::new(shape.clone(), client_group, now));
         table.accounts.insert(shape, account.clone());
         account
     }
 
     /// Returns a hash of the object or selection.
-    fn value(&self, question: &Question<'_>) -> u64 {
+    fn value(&self, question: &AccountRequest<'_>) -> u64 {
         match shape::query_of(question.info) {
             Some(query) => self.hash_of(query),
             None => self.0.hasher.hash_one(question.text),
@@ -285,7 +289,7 @@ impl Table {
             return;
         }
         self.swept_at = now;
-        let (given_up, untold) = (&mut self.given_up, &mut self.untold);
+        let (given_up, unlisted) = (&mut self.given_up, &mut self.unlisted);
         self.accounts.retain(|shape, account| {
             let (requests, last) = account.usage();
             let rest = u64::from(now.saturating_sub(last));
@@ -293,10 +297,10 @@ impl Table {
                 return true;
             }
             given_up.add(&account.close(&shared.budget));
-            untold.add(shared.hasher.hash_one(shape));
+            unlisted.add(shared.hasher.hash_one(shape));
             false
         });
-        self.kins.retain(|_, kin| Arc::strong_count(kin) > 1);
+        self.client_groups.retain(|_, client_group| Arc::strong_count(client_group) > 1);
     }
 }
 
@@ -306,7 +310,7 @@ impl Asker {
     /// Records the start of the requested watch.
     pub fn begins(&self) {
         if self.account.shape.verb == Verb::Watch {
-            self.account.kin.opened(self.value, self.version);
+            self.account.client_group.opened(self.value, self.version);
         }
     }
 }
@@ -335,9 +339,9 @@ impl Remembered {
 /// The maximum length of a user agent that is stored with a target.
 const AGENT_BYTES_MAX: usize = 512;
 
-// === impl Witness ===
+// === impl WriteObserver ===
 
-impl Witness {
+impl WriteObserver {
     /// Records the version of an object that a read showed.
     pub fn showed(&self, resource: &GroupResource, key: &ObjectKey, version: &ResourceVersion) {
         let shared = &self.insight.0;

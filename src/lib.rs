@@ -20,7 +20,7 @@ pub mod limit;
 pub mod metrics;
 pub mod mirror;
 pub mod mutants;
-pub mod news;
+pub mod notify;
 pub mod places;
 pub mod policy;
 pub mod proxy;

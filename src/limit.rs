@@ -23,7 +23,7 @@ pub struct Rate {
 
 /// The tokens of one limited operation.
 #[derive(Debug)]
-pub struct Bucket(Mutex<State>);
+pub struct Bucket(Mutex<BucketState>);
 
 /// A bucket with its rate, for an operation that has the same limit everywhere.
 #[derive(Debug)]
@@ -38,12 +38,12 @@ pub enum Turn {
     /// It has a token.
     Now,
     /// It waits until then, together with all that arrive before; one token is for all.
-    At(Instant, Place),
+    At(Instant, WaiterPlace),
 }
 
 /// The position of a waiter in its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum WaiterPlace {
     /// The first one.
     First,
     /// A later one.
@@ -60,7 +60,7 @@ pub enum Leaving {
 }
 
 #[derive(Debug)]
-struct State {
+struct BucketState {
     /// The time at which the bucket would be full without further requests; a past time means full.
     full_at: Instant,
     /// The release of the waiters, if there are any.
@@ -133,7 +133,7 @@ impl Ceiling {
 impl Bucket {
     /// Creates a full bucket.
     pub fn full(now: Instant) -> Self {
-        let state = State { full_at: now, released_at: now, waiting: 0, token: Token::None };
+        let state = BucketState { full_at: now, released_at: now, waiting: 0, token: Token::None };
         Self(Mutex::new(state))
     }
 
@@ -167,7 +167,7 @@ impl Bucket {
         let mut state = self.lock();
         if now < state.released_at {
             state.waiting = state.waiting.saturating_add(1);
-            return Turn::At(state.released_at, Place::Joined);
+            return Turn::At(state.released_at, WaiterPlace::Joined);
         }
         let Err(wait) = state.take(rate, now) else { return Turn::Now };
         state.token = Token::None;
@@ -177,7 +177,7 @@ impl Bucket {
         }
         state.released_at = now + wait.min(patience);
         state.waiting = 1;
-        Turn::At(state.released_at, Place::First)
+        Turn::At(state.released_at, WaiterPlace::First)
     }
 
     /// Removes one of the waiters until `released_at`: it gets its response, or its client has
@@ -215,14 +215,14 @@ impl Bucket {
         self.lock().full_at
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BucketState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl State ===
+// === impl BucketState ===
 
-impl State {
+impl BucketState {
     fn take(&mut self, rate: &Rate, now: Instant) -> Result<(), Duration> {
         let lacking = self.full_at.saturating_duration_since(now);
         match lacking.checked_sub(rate.tolerance()) {

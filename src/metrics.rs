@@ -37,8 +37,8 @@ pub use document::document;
 pub use labels::{
     AuditResult, Certificate, Connect, DocumentResult, Event, Held, Injection, Lane, Limit, Origin,
     Outcome, PollLimit, Protocol, ReplicaCheck, ReplicaEnd, ReplicaState, ReplicaWatchEnd, Review,
-    Round, ServedBy, Shadow, Told, Transport, UpstreamCause, UpstreamFault, Wait, WatchEnd,
-    WorkerEnd, Would,
+    Round, ServedBy, Shadow, Transport, UpstreamCause, UpstreamFault, Wait, WatchEnd,
+    WatchEventType, WorkerEnd, Would,
 };
 pub use replica::{ReplicaSample, ReplicaTotals};
 pub use totals::Totals;

@@ -33,7 +33,7 @@ pub struct Bounds {
 
 /// The place of one connection. Clones share it, and dropping the last one frees it.
 #[derive(Clone)]
-pub struct Place(Arc<Holder>);
+pub struct ConnectionPlace(Arc<Holder>);
 
 /// A request in flight. The connection is not idle until this is dropped.
 pub struct Busy(Option<Arc<Holder>>);
@@ -54,20 +54,20 @@ struct Shared {
 struct Peers {
     next: u64,
     taken: usize,
-    by_address: HashMap<IpAddr, HashMap<u64, Arc<State>>>,
+    by_address: HashMap<IpAddr, HashMap<u64, Arc<ConnectionState>>>,
 }
 
 struct Holder {
     shared: Arc<Shared>,
     peer: IpAddr,
     number: u64,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
     /// `true` if another connection was closed for it.
     made_room: bool,
 }
 
 /// The state of a connection.
-struct State {
+struct ConnectionState {
     /// The number of requests in flight, or [`CLOSED`].
     busy: AtomicUsize,
     /// The start of the idle time, in milliseconds since the start.
@@ -91,7 +91,7 @@ impl Places {
     }
 
     /// Takes a place for a peer's connection. Closes an idle one if none is free.
-    pub fn take(&self, peer: IpAddr) -> Result<Place, Full> {
+    pub fn take(&self, peer: IpAddr) -> Result<ConnectionPlace, Full> {
         let peer = peer.to_canonical();
         let mut peers = self.0.lock();
         let own = peers.by_address.get(&peer).map_or(0, HashMap::len);
@@ -111,14 +111,14 @@ impl Places {
         peers.next += 1;
         peers.taken += 1;
         let number = peers.next;
-        let state = Arc::new(State {
+        let state = Arc::new(ConnectionState {
             busy: AtomicUsize::new(0),
             idle_since: AtomicU64::new(self.0.now()),
             closed: CancellationToken::new(),
         });
         peers.by_address.entry(peer).or_default().insert(number, Arc::clone(&state));
         let shared = Arc::clone(&self.0);
-        Ok(Place(Arc::new(Holder { shared, peer, number, state, made_room })))
+        Ok(ConnectionPlace(Arc::new(Holder { shared, peer, number, state, made_room })))
     }
 
     /// Closes the longest idle connection, because the process has run out of a resource.
@@ -138,9 +138,9 @@ impl Places {
     }
 }
 
-// === impl Place ===
+// === impl ConnectionPlace ===
 
-impl Place {
+impl ConnectionPlace {
     /// Marks a request as in flight. `None` if the connection was closed to make room.
     pub fn begin(&self) -> Option<Busy> {
         let below = |busy| (busy < CLOSED).then_some(busy + 1);
@@ -252,7 +252,7 @@ mod tests {
         IpAddr::from([10, 0, 0, number])
     }
 
-    fn is_closed(place: &Place) -> bool {
+    fn is_closed(place: &ConnectionPlace) -> bool {
         place.0.state.closed.is_cancelled()
     }
 

@@ -15,10 +15,10 @@ pub mod identify;
 pub mod listen;
 pub mod local;
 pub mod metered;
-pub mod observe;
-mod observing;
+mod observe_mode;
 mod pacing;
 mod planning;
+pub mod request_log;
 pub mod session;
 pub mod sessions;
 mod shadow;
@@ -26,7 +26,7 @@ pub mod target;
 mod token_review;
 pub mod warnings;
 pub mod watching;
-mod witness;
+mod write_observer;
 
 use std::sync::Arc;
 
@@ -38,18 +38,18 @@ pub use self::sessions::SharedSession;
 use self::{
     aggregation::Aggregation,
     authorize::{Asker, Attributes, Authorize},
-    coalesce::{Coalesce, CoalesceKey, Departure, Landed},
+    coalesce::{Coalesce, CoalesceKey, Coalesced, SendTime},
     decide::{Forward, ForwardReason, LocalRead, LocalWatch, Plan, Reject, Rewriting},
     discovery::Discovery,
-    forward::{Clients, Forwarder, Pupils},
+    forward::{Clients, Forwarder, Learners},
     identify::Identify,
     listen::{Connection, Serve},
     local::Local,
-    observe::{Records, RequestLog},
-    observing::Scouts,
+    observe_mode::Prefetches,
     pacing::Pacing,
+    request_log::{Records, RequestLog},
     session::Source,
-    sessions::{Past, SESSIONS_MAX, Sessions, Visit},
+    sessions::{Past, RequestContext, SESSIONS_MAX, Sessions},
     shadow::Shadows,
     target::{Target, Targets, readable},
     warnings::Warnings,
@@ -78,8 +78,8 @@ pub struct Proxy {
     cache: Cache,
     sessions: Sessions,
     /// The sessions as mode `enforce` would have them; used in mode `observe`.
-    foreseen: Sessions,
-    scouts: Scouts,
+    predicted: Sessions,
+    prefetches: Prefetches,
     shadow: Shadows,
     pacing: Pacing,
     authorize: Authorize,
@@ -134,8 +134,8 @@ impl Proxy {
             cache: parts.cache,
             watches: Watches::new(metrics.clone()),
             sessions: Sessions::new(parts.past, SESSIONS_MAX, metrics.clone()),
-            foreseen: Sessions::new(parts.past, SESSIONS_MAX, metrics.clone()),
-            scouts: Scouts::default(),
+            predicted: Sessions::new(parts.past, SESSIONS_MAX, metrics.clone()),
+            prefetches: Prefetches::default(),
             shadow: Shadows::new(metrics.clone()),
             pacing: Pacing::new(metrics),
             authorize: parts.authorize,
@@ -173,47 +173,47 @@ impl Proxy {
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
-        let visit = self.visit(request.headers());
-        let target = self.targets.read(visit.caller(), &request);
+        let context = self.context(request.headers());
+        let target = self.targets.read(context.caller(), &request);
         log.classified(&target, target.asker(&self.insight, request.headers()));
         let config = self.config.borrow().clone();
         if config.policy.mode() == Mode::Observe {
-            return self.observe(&visit, &target, &config, request, log).await;
+            return self.observe(&context, &target, &config, request, log).await;
         }
         let rules = target.rules(&config.policy, request.headers());
         let plan = match target.info {
-            RequestInfo::NonResource(_) => self.plan_document(visit.caller(), &request).await,
+            RequestInfo::NonResource(_) => self.plan_document(context.caller(), &request).await,
             RequestInfo::Resource(_) => {
-                self.plan(&visit, &target, &rules, request.headers(), log).await
+                self.plan(&context, &target, &rules, request.headers(), log).await
             }
         };
         log.decided(&plan);
         let info = &target.info;
-        let departure = Departure::AtOnce;
+        let send_time = SendTime::AtOnce;
         match plan {
-            Plan::Read(answer) => self.read(&visit, &target, answer, request, log).await,
-            Plan::Watch(answer) => self.watch(&visit, &target, answer, request, log).await,
-            Plan::Document(plan) => self.document(&visit, info, plan, request, log).await,
+            Plan::Read(answer) => self.read(&context, &target, answer, request, log).await,
+            Plan::Watch(answer) => self.watch(&context, &target, answer, request, log).await,
+            Plan::Document(plan) => self.document(&context, info, plan, request, log).await,
             Plan::Share(forward) => {
-                self.share(&visit, info, forward, departure, request, log).await
+                self.share(&context, info, forward, send_time, request, log).await
             }
-            Plan::Forward(forward) => self.forward(&visit, info, forward, request, log).await,
-            Plan::Pace(pace) => self.pace(&visit, &target, &rules, pace, request, log).await,
+            Plan::Forward(forward) => self.forward(&context, info, forward, request, log).await,
+            Plan::Pace(pace) => self.pace(&context, &target, &rules, pace, request, log).await,
             Plan::Reject(Reject { retry_after_secs }) => {
                 Err(Error::RepeatedPoll { retry_after_secs })
             }
         }
     }
 
-    fn visit(&self, headers: &HeaderMap) -> Visit {
+    fn context(&self, headers: &HeaderMap) -> RequestContext {
         let caller = self.identify.caller(headers);
         let session = self.sessions.of(caller, Instant::now());
-        Visit { asker: Asker::new(caller, headers), session }
+        RequestContext { asker: Asker::new(caller, headers), session }
     }
 
     async fn read(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         target: &Target,
         answer: LocalRead,
         request: Request<Incoming>,
@@ -225,35 +225,35 @@ impl Proxy {
         let given = answer.snapshot.version().clone();
         let mut reason = ForwardReason::NotAuthorized;
         if let Some((asked, read)) = readable(&target.info)
-            && let question = (|| Attributes::of_read(visit.caller(), asked, read))
+            && let attributes_of = (|| Attributes::of_read(context.caller(), asked, read))
             && let Some(allowed) =
-                self.authorize.grant(&visit.asker, question, &target.review, answer).await
+                self.authorize.grant(&context.asker, attributes_of, &target.review, answer).await
         {
             let now = Instant::now();
-            visit.session.lock().shown_by(replica.query(), &version, Source::Storage, now);
+            context.session.lock().shown_by(replica.query(), &version, Source::Storage, now);
             let answered = self.local.read(read, allowed, &target.body, request.headers()).await;
             if let Some(mut response) = answered {
                 self.warnings.repeat(&read.query.resource, response.headers_mut());
-                log.said(self.insight.content(&version), objects);
+                log.shown_content(self.insight.content(&version), objects);
                 return Ok(log.hit(level, Some(given), response));
             }
             reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);
         }
         let forward = Forward { reason, rewriting: Rewriting::Keep };
         log.decided(&Plan::Forward(forward.clone()));
-        self.forward(visit, &target.info, forward, request, log).await
+        self.forward(context, &target.info, forward, request, log).await
     }
 
     async fn watch(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         target: &Target,
         answer: LocalWatch,
         mut request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
         let level = answer.level;
-        let reason = match self.open_watch(visit, target, answer, request.headers()).await {
+        let reason = match self.open_watch(context, target, answer, request.headers()).await {
             Ok((watching, Asked::WebSocket(handshake))) => {
                 watching.send_over(hyper::upgrade::on(&mut request));
                 return Ok(log.hit(level, None, handshake.into_response()));
@@ -271,12 +271,12 @@ impl Proxy {
         let kept = Forward { reason, rewriting: Rewriting::Keep };
         let forward = watch.map_or(kept, |watch| Forward::detour(watch, reason));
         log.decided(&Plan::Forward(forward.clone()));
-        self.forward(visit, &target.info, forward, request, log).await
+        self.forward(context, &target.info, forward, request, log).await
     }
 
     async fn open_watch(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         target: &Target,
         answer: LocalWatch,
         headers: &HeaderMap,
@@ -284,8 +284,8 @@ impl Proxy {
         let request = target.info.resource_request();
         let watch = request.and_then(|request| Some((request, request.watch.as_ref()?)));
         let (request, watch) = watch.ok_or(ForwardReason::NotModelled(NotModelled::Watch))?;
-        let attributes = Attributes::of_watch(visit.caller(), request, watch);
-        let allowed = self.authorize.permit(&visit.asker, attributes, answer).await;
+        let attributes = Attributes::of_watch(context.caller(), request, watch);
+        let allowed = self.authorize.permit(&context.asker, attributes, answer).await;
         let allowed = allowed.ok_or(ForwardReason::NotAuthorized)?;
         let asked = Asked::of(headers);
         let transport = match asked {
@@ -293,48 +293,49 @@ impl Proxy {
             Asked::No | Asked::Other => Transport::Http,
         };
         let terms = Terms { transport, fraction: self.cache.fraction(), now: Instant::now() };
-        Ok((self.watches.open(watch, allowed, visit.session.clone(), terms)?, asked))
+        Ok((self.watches.open(watch, allowed, context.session.clone(), terms)?, asked))
     }
 
     async fn share(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         info: &RequestInfo,
         forward: Forward,
-        departure: Departure,
+        send_time: SendTime,
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
         let Forward { reason, rewriting } = forward;
-        let key = CoalesceKey::new(visit.caller(), &request, &rewriting);
-        let (caller, session) = (visit.caller(), &visit.session);
-        let pupils = Pupils::one(session);
-        let send = || self.forwarder.forward(caller, info, &rewriting, request, pupils);
-        match self.coalesce.fly(key, departure, send).await {
-            Ok(Landed::Sent(response)) => Ok(log.forwarded(reason, response)),
-            Ok(Landed::Shared(response)) => Ok(log.coalesced(reason, response)),
+        let key = CoalesceKey::new(context.caller(), &request, &rewriting);
+        let (caller, session) = (context.caller(), &context.session);
+        let learners = Learners::one(session);
+        let send = || self.forwarder.forward(caller, info, &rewriting, request, learners);
+        match self.coalesce.run(key, send_time, send).await {
+            Ok(Coalesced::Sent(response)) => Ok(log.forwarded(reason, response)),
+            Ok(Coalesced::Shared(response)) => Ok(log.coalesced(reason, response)),
             Err(error) => Err(Error::upstream(error, info)),
         }
     }
 
     async fn forward(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         info: &RequestInfo,
         forward: Forward,
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
         let Forward { reason, rewriting } = forward;
-        let (caller, session) = (visit.caller(), &visit.session);
+        let (caller, session) = (context.caller(), &context.session);
         if token_review::is_one(caller, info, request.headers()) {
             let sent = token_review::send(&self.identify, &self.forwarder, request).await;
             return Ok(log.forwarded(reason, sent.map_err(|error| Error::upstream(error, info))?));
         }
-        let witness = witness::of(info, log.asker(), &self.insight, &self.cache);
-        let pupils = Pupils { witness: witness.as_ref(), ..Pupils::one(session) };
+        let write_observer = write_observer::of(info, log.asker(), &self.insight, &self.cache);
+        let learners =
+            Learners { write_observer: write_observer.as_ref(), ..Learners::one(session) };
         let _noticed = self.discovery.notice(info);
-        let sent = self.forwarder.forward(caller, info, &rewriting, request, pupils).await;
+        let sent = self.forwarder.forward(caller, info, &rewriting, request, learners).await;
         let response = sent.map_err(|error| Error::upstream(error, info))?;
         self.pacing.wrote(caller, info, &response);
         self.hint(reason, info);

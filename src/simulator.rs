@@ -53,7 +53,7 @@ pub use kind::{DeletionAnswer, Rendering, ResourceType, StatusSubresource, Style
 use crate::{
     api::{GroupResource, GroupVersionResource, ObjectKey},
     body::Body,
-    news::Publisher,
+    notify::Publisher,
     upstream,
 };
 use access::Access;

@@ -17,7 +17,7 @@ use crate::metrics::{Limit, Outcome, ServedBy, Totals, UpstreamCause};
 pub struct Timeline {
     lines: Mutex<Lines>,
     /// The number of points so far.
-    news: watch::Sender<u64>,
+    changes: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -136,14 +136,14 @@ pub const MARKS_MAX: usize = 256;
 impl Timeline {
     /// Returns an empty history.
     pub fn new() -> Self {
-        Self { lines: Mutex::default(), news: watch::Sender::new(0) }
+        Self { lines: Mutex::default(), changes: watch::Sender::new(0) }
     }
 
     /// Adds the growth since the last call. The first call sets the baseline.
     pub fn add(&self, at: u64, sums: Sums) {
         let is_added = self.lines().add(at, &sums);
         if is_added {
-            self.news.send_modify(|points| *points += 1);
+            self.changes.send_modify(|points| *points += 1);
         }
     }
 
@@ -160,7 +160,7 @@ impl Timeline {
 
     /// Returns a receiver that notifies of every new point.
     pub fn follow(&self) -> watch::Receiver<u64> {
-        self.news.subscribe()
+        self.changes.subscribe()
     }
 
     fn lines(&self) -> MutexGuard<'_, Lines> {
@@ -290,12 +290,12 @@ mod tests {
     #[test]
     fn a_point_is_the_growth_within_its_second() {
         let timeline = Timeline::new();
-        let mut news = timeline.follow();
+        let mut changes = timeline.follow();
         timeline.add(100, sums(5, 5));
-        assert!(timeline.since(0).points.is_empty() && !news.has_changed().unwrap());
+        assert!(timeline.since(0).points.is_empty() && !changes.has_changed().unwrap());
         timeline.add(101, sums(12, 6));
-        assert!(news.has_changed().unwrap());
-        news.mark_unchanged();
+        assert!(changes.has_changed().unwrap());
+        changes.mark_unchanged();
         timeline.add(102, sums(12, 6));
         let expected = [
             Point { at: 101, client: 7, saved: 7, upstream: 1 },

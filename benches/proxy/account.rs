@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use listless::{
     api::request::RequestInfo,
     insight::{
-        Insight, Question, Remembered,
+        AccountRequest, Insight, Remembered,
         account::{Answer, Otherwise, Pace, Record},
     },
     metrics::Metrics,
@@ -31,7 +31,7 @@ pub(crate) fn nanoseconds() -> f64 {
     headers.insert(header::USER_AGENT, agent);
     let info = RequestInfo::parse(&Method::GET, &Uri::from_static(text), &headers);
     let remembered = Remembered::default();
-    let question = Question { info: &info, text, headers: &headers };
+    let question = AccountRequest { info: &info, text, headers: &headers };
     let rounds: Vec<f64> = (0..ROUNDS)
         .map(|round| {
             let began = Instant::now();

@@ -107,7 +107,7 @@ pub(crate) async fn idle_memory(setup: &Setup) -> Result<f64> {
     let after = setup.listless_resident_bytes()?;
     // The watchers do follow.
     writer.settled(setup).await?;
-    watchers.are_told(1).await?;
+    watchers.have_received(1).await?;
     Ok(after.saturating_sub(before) as f64 / WATCHERS as f64)
 }
 
@@ -125,7 +125,7 @@ async fn bare_slot(setup: &Setup, through: &Slot) -> Result<f64> {
         ticks.tick().await;
         teller.exchange(&request)?;
     }
-    watchers.are_told(events).await?;
+    watchers.have_received(events).await?;
     Ok((bare.cpu_seconds()? - before) * 1e6 / through.delivered as f64)
 }
 
@@ -144,10 +144,10 @@ async fn slot(
     setup.settle().await;
     let before = (setup.apiserver_cpu()?, setup.listless_cpu()?, Instant::now());
     let events = writer.write_for(options.slot * SLOT_TIMES, EVENTS_PER_SECOND).await?;
-    watchers.are_told(events).await?;
+    watchers.have_received(events).await?;
     let elapsed = before.2.elapsed().as_secs_f64();
     let (apiserver, listless) = (setup.apiserver_cpu()?, setup.listless_cpu()?);
-    told.are_told(events).await?;
+    told.have_received(events).await?;
     let (first, expected) = (watchers.first().text, told.first().text);
     ensure!(first == expected, "the first watcher received another event than the apiserver's own");
     let delivered = events * WATCHERS as u64;

@@ -25,8 +25,8 @@ pub(crate) async fn measure(setup: &Setup) -> Result<Staleness> {
     let mut through = Watchers::open(&setup.through, &target, 1, Some("hit")).await?;
     setup.settle().await;
     let events = writer.write_for(LENGTH, EVENTS_PER_SECOND).await?;
-    straight.are_told(events).await?;
-    through.are_told(events).await?;
+    straight.have_received(events).await?;
+    through.have_received(events).await?;
     let (straight, through) = (straight.first(), through.first());
     ensure!(straight.text == through.text, "the two watchers received different events");
     let behind = straight.at.iter().zip(&through.at).map(|(straight, through)| {

@@ -22,11 +22,11 @@ use tokio_rustls::TlsConnector;
 use crate::wire::Endpoint;
 
 const OPENED_AT_ONCE: usize = 32;
-const TOLD_LIMIT: Duration = Duration::from_secs(60);
+const RECEIVED_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The open watches.
 pub(crate) struct Watchers {
-    told: Vec<watch::Receiver<Told>>,
+    received: Vec<watch::Receiver<Received>>,
     /// The events of the first watcher.
     first: Arc<Mutex<First>>,
     _tasks: JoinSet<()>,
@@ -34,7 +34,7 @@ pub(crate) struct Watchers {
 
 /// The counts of one watcher so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Told {
+struct Received {
     events: u64,
     bytes: u64,
     ended: bool,
@@ -60,26 +60,26 @@ impl Watchers {
     ) -> Result<Self> {
         let opening = stream::iter(0..count).map(|_| open(endpoint, target, served));
         let opened: Vec<_> = opening.buffer_unordered(OPENED_AT_ONCE).try_collect().await?;
-        let (first, mut told, mut tasks) = (Arc::default(), Vec::new(), JoinSet::new());
+        let (first, mut received, mut tasks) = (Arc::default(), Vec::new(), JoinSet::new());
         for (index, body) in opened.into_iter().enumerate() {
-            let (sender, receiver) = watch::channel(Told::default());
-            told.push(receiver);
+            let (sender, receiver) = watch::channel(Received::default());
+            received.push(receiver);
             let kept = (index == 0).then(|| Arc::clone(&first));
             tasks.spawn(read(body, sender, kept));
         }
-        Ok(Self { told, first, _tasks: tasks })
+        Ok(Self { received, first, _tasks: tasks })
     }
 
     /// Waits until all have received this many events and the same number of bytes.
-    pub(crate) async fn are_told(&mut self, events: u64) -> Result<()> {
-        let whole = |told: &Told| told.ended || told.events >= events;
-        for told in &mut self.told {
-            tokio::time::timeout(TOLD_LIMIT, told.wait_for(whole)).await??;
+    pub(crate) async fn have_received(&mut self, events: u64) -> Result<()> {
+        let whole = |received: &Received| received.ended || received.events >= events;
+        for received in &mut self.received {
+            tokio::time::timeout(RECEIVED_TIMEOUT, received.wait_for(whole)).await??;
         }
-        let of = |told: &watch::Receiver<Told>| *told.borrow();
-        let first = of(&self.told[0]);
+        let of = |received: &watch::Receiver<Received>| *received.borrow();
+        let first = of(&self.received[0]);
         ensure!(first.events == events && !first.ended, "{events} events are {first:?}");
-        match self.told.iter().map(of).find(|told| *told != first) {
+        match self.received.iter().map(of).find(|received| *received != first) {
             Some(other) => bail!("one received {first:?}, another {other:?}"),
             None => Ok(()),
         }
@@ -106,15 +106,22 @@ async fn open(endpoint: &Endpoint, target: &str, served: Option<&str>) -> Result
         .header(header::AUTHORIZATION, format!("Bearer {}", endpoint.token))
         .body(Empty::<Bytes>::new())?;
     let answer = sender.send_request(request).await?;
-    let said = answer.headers().get("cache-status").and_then(|value| value.to_str().ok());
+    let cache_status = answer.headers().get("cache-status").and_then(|value| value.to_str().ok());
     ensure!(answer.status() == 200, "{target}: {}", answer.status());
     if let Some(served) = served {
-        ensure!(said.is_some_and(|said| said.contains(served)), "{target}: {said:?}");
+        ensure!(
+            cache_status.is_some_and(|cache_status| cache_status.contains(served)),
+            "{target}: {cache_status:?}"
+        );
     }
     Ok(answer.into_body())
 }
 
-async fn read(mut body: Incoming, told: watch::Sender<Told>, kept: Option<Arc<Mutex<First>>>) {
+async fn read(
+    mut body: Incoming,
+    received: watch::Sender<Received>,
+    kept: Option<Arc<Mutex<First>>>,
+) {
     while let Some(Ok(frame)) = body.frame().await {
         let now = Instant::now();
         let Ok(data) = frame.into_data() else { continue };
@@ -125,10 +132,10 @@ async fn read(mut body: Incoming, told: watch::Sender<Told>, kept: Option<Arc<Mu
             first.text.extend_from_slice(&data);
             first.at.extend(std::iter::repeat_n(now, events));
         }
-        told.send_modify(|told| {
-            told.events += events as u64;
-            told.bytes += data.len() as u64;
+        received.send_modify(|received| {
+            received.events += events as u64;
+            received.bytes += data.len() as u64;
         });
     }
-    told.send_modify(|told| told.ended = true);
+    received.send_modify(|received| received.ended = true);
 }

@@ -36,7 +36,7 @@ struct Events {
     tapped: Listening,
     points: watch::Receiver<u64>,
     /// The last second of the timeline that was sent.
-    told_until: u64,
+    sent_until: u64,
     status_at: Instant,
     /// The events to send before all others.
     first: VecDeque<String>,
@@ -76,7 +76,7 @@ pub(super) fn open(sources: &Arc<Sources>, parameters: &Parameters) -> Result<Bo
         kinds,
         tapped: sources.tap.listen(filter)?,
         points: sources.timeline.follow(),
-        told_until: sources.timeline.since(0).points.last().map_or(0, |point| point.at),
+        sent_until: sources.timeline.since(0).points.last().map_or(0, |point| point.at),
         status_at: Instant::now() + STATUS_PERIOD,
         first: VecDeque::from([RETRY.to_owned()]),
     };
@@ -100,7 +100,7 @@ impl Events {
         }
         let mut requests = Vec::new();
         tokio::select! {
-            () = self.tapped.next(&mut requests, REQUESTS_MAX) => self.told(&requests),
+            () = self.tapped.next(&mut requests, REQUESTS_MAX) => self.request_events(&requests),
             Ok(()) = self.points.changed() => self.second(),
             () = tokio::time::sleep_until(self.status_at) => {
                 self.status_at = Instant::now() + STATUS_PERIOD;
@@ -113,7 +113,7 @@ impl Events {
         }
     }
 
-    fn told(&self, requests: &[Arc<Tapped>]) -> String {
+    fn request_events(&self, requests: &[Arc<Tapped>]) -> String {
         let mut text = String::new();
         for request in requests {
             text += &event("request", request);
@@ -125,11 +125,11 @@ impl Events {
     }
 
     fn second(&mut self) -> String {
-        let news = self.sources.timeline.since(self.told_until);
-        self.told_until = news.points.last().map_or(self.told_until, |point| point.at);
+        let recent = self.sources.timeline.since(self.sent_until);
+        self.sent_until = recent.points.last().map_or(self.sent_until, |point| point.at);
         match self.kinds {
             Kinds::Requests => ":\n\n".to_owned(),
-            Kinds::All | Kinds::Status => event("timeline", &news),
+            Kinds::All | Kinds::Status => event("timeline", &recent),
         }
     }
 

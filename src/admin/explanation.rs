@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Sources, parameters::Parameters};
 use crate::{
     api::url,
-    explain::{self, Question, Told},
+    explain::{self, ExplainedRequest, Statement},
 };
 
 /// The described request and its explanation.
@@ -13,7 +13,7 @@ use crate::{
 struct Document<'a> {
     method: &'a str,
     url: &'a str,
-    told: Vec<Told>,
+    told: Vec<Statement>,
 }
 
 /// Returns the explanation as JSON, or the error in the parameters.
@@ -27,7 +27,7 @@ pub(super) fn document(sources: &Sources, parameters: &Parameters) -> Result<Str
         return Err("url: has no path; pass one such as /api/v1/pods".to_owned());
     }
     let headers = explain::headers(parameters.all("header")).map_err(|error| error.to_string())?;
-    let question = Question { method: &method, uri: &uri, headers: &headers };
+    let question = ExplainedRequest { method: &method, uri: &uri, headers: &headers };
     let told = (sources.explain)(question).told;
     let document = Document { method: method.as_str(), url, told };
     Ok(serde_json::to_string_pretty(&document).expect("texts are JSON") + "\n")

@@ -58,7 +58,7 @@ fn find<B>(sources: &Arc<Sources>, audience: Audience, request: &Request<B>) -> 
     match (uri.path(), audience) {
         ("/livez" | "/healthz", _) => checks("livez", &live_parts(sources), None, verbose),
         ("/readyz", _) => {
-            let apiserver = (sources.standing)().apiserver;
+            let apiserver = (sources.process_status)().apiserver;
             checks("readyz", &ready_parts(sources), Some(&apiserver), verbose)
         }
         ("/", Audience::Probes) => page(StatusCode::OK, TEXT, PROBE_PATHS.to_owned()),
@@ -93,9 +93,9 @@ fn shown(sources: &Arc<Sources>, method: &Method, uri: &Uri) -> Response<Body> {
             let document = sources.timeline.since(since.unwrap_or(0));
             json(serde_json::to_string(&document).expect("texts and numbers are JSON") + "\n")
         }
-        "/api/v1/report" => told(report::report((sources.report)(), uri.query())),
-        "/api/v1/top" => told(report::top((sources.report)(), uri.query())),
-        "/api/v1/explain" => told(explanation::document(sources, &parameters)),
+        "/api/v1/report" => respond(report::report((sources.report)(), uri.query())),
+        "/api/v1/top" => respond(report::top((sources.report)(), uri.query())),
+        "/api/v1/explain" => respond(explanation::document(sources, &parameters)),
         "/api/v1/events" if method == Method::HEAD => page(StatusCode::OK, EVENTS, String::new()),
         "/api/v1/events" => match events::open(sources, &parameters) {
             Ok(body) => typed(Response::new(body), EVENTS),
@@ -115,7 +115,7 @@ fn not_found(paths: &str) -> Response<Body> {
 }
 
 /// Responds with a document, or with the error in the parameters.
-fn told(document: Result<String, String>) -> Response<Body> {
+fn respond(document: Result<String, String>) -> Response<Body> {
     match document {
         Ok(document) => json(document),
         Err(why) => page(StatusCode::BAD_REQUEST, TEXT, why + "\n"),
@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        admin::Standing,
+        admin::ProcessStatus,
         explain::Explanation,
         insight::report::Report,
         lifecycle::{Drain, Heartbeat, Ready},
@@ -223,7 +223,7 @@ mod tests {
             metrics: Metrics::new(),
             replicas: Box::new(Vec::new),
             report: Box::new(Report::default),
-            standing: Box::new(|| Standing {
+            process_status: Box::new(|| ProcessStatus {
                 mode: "enforce",
                 upstream: String::new(),
                 apiserver: Apiserver::default(),
@@ -265,7 +265,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_outage_of_the_apiserver_is_told_and_does_not_end_readiness() {
         let mut setup = setup();
-        Arc::get_mut(&mut setup.sources).unwrap().standing = Box::new(|| Standing {
+        Arc::get_mut(&mut setup.sources).unwrap().process_status = Box::new(|| ProcessStatus {
             mode: "enforce",
             upstream: String::new(),
             apiserver: Apiserver {

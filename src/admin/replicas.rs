@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     api::version::ResourceVersion,
-    cache::{Link, ReplicaStatus, Start, State},
+    cache::{Link, ReplicaStatus, Start, SyncState},
 };
 
 /// One replica. Fields may be added, but not removed.
@@ -59,9 +59,9 @@ impl<'a> From<&'a ReplicaStatus> for Replica<'a> {
                 Start::Widening => "widening",
             },
             state: match status.state {
-                State::Starting => "starting",
-                State::Synced => "synced",
-                State::Failing => "failing",
+                SyncState::Starting => "starting",
+                SyncState::Synced => "synced",
+                SyncState::Failing => "failing",
             },
             link: match status.link {
                 Link::Up => "up",
@@ -96,7 +96,7 @@ mod tests {
         let status = ReplicaStatus {
             query: Query::all(pods, Scope::Namespace("shop".into())),
             start: Start::Eager,
-            state: State::Synced,
+            state: SyncState::Synced,
             link: Link::Up,
             version: Some(ResourceVersion::parse("12").unwrap()),
             objects: 3,

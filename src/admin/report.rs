@@ -42,9 +42,9 @@ impl Wanted {
         Ok(wanted)
     }
 
-    fn cut(self, mut report: Report, unless_told: usize) -> Report {
+    fn cut(self, mut report: Report, limit_default: usize) -> Report {
         self.sort.sort(&mut report.polls);
-        report.polls.truncate(self.limit.unwrap_or(unless_told));
+        report.polls.truncate(self.limit.unwrap_or(limit_default));
         report
     }
 }

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::{Sources, Standing, page};
+use super::{ProcessStatus, Sources, page};
 use crate::{
-    cache::{ReplicaStatus, State},
+    cache::{ReplicaStatus, SyncState},
     insight::report::Apiserver,
     metrics::{ServedBy, Totals},
 };
@@ -62,7 +62,8 @@ struct Replicas {
 impl Status {
     /// Returns the current status.
     pub(super) fn of(sources: &Sources) -> Self {
-        let Standing { mode, upstream, apiserver, up, memory_limit_bytes } = (sources.standing)();
+        let ProcessStatus { mode, upstream, apiserver, up, memory_limit_bytes } =
+            (sources.process_status)();
         let parts = page::ready_parts(sources);
         let not_ready: Vec<_> =
             parts.iter().filter(|part| !part.ready).map(|part| part.name).collect();
@@ -122,7 +123,7 @@ impl Replicas {
     fn of(replicas: &[ReplicaStatus], bytes_max: usize) -> Self {
         Self {
             count: replicas.len(),
-            synced: replicas.iter().filter(|replica| replica.state == State::Synced).count(),
+            synced: replicas.iter().filter(|replica| replica.state == SyncState::Synced).count(),
             objects: replicas.iter().map(|replica| replica.objects).sum(),
             bytes: replicas.iter().map(|replica| replica.bytes).sum(),
             bytes_max,

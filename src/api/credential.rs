@@ -23,7 +23,7 @@ pub const LEFT_OUT: &str = "[redacted]";
 
 /// Reports whether a request's target, its path and query as sent, contains the request's own
 /// token.
-pub fn is_told(headers: &HeaderMap, target: &str) -> bool {
+pub fn is_exposed(headers: &HeaderMap, target: &str) -> bool {
     token(headers).is_some_and(|token| repeats(target, token))
 }
 
@@ -136,8 +136,8 @@ mod tests {
 
     #[test]
     fn a_target_that_repeats_the_token_is_detected() {
-        assert!(is_told(&headers("a"), "/api?x=s3cret"));
-        assert!(!is_told(&headers("a"), "/api?x=other"));
-        assert!(!is_told(&HeaderMap::new(), "/api?x=s3cret"));
+        assert!(is_exposed(&headers("a"), "/api?x=s3cret"));
+        assert!(!is_exposed(&headers("a"), "/api?x=other"));
+        assert!(!is_exposed(&HeaderMap::new(), "/api?x=s3cret"));
     }
 }

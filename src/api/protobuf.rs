@@ -18,7 +18,7 @@ pub(super) struct Scanner {
     facts: Facts,
     /// The open messages, outermost first; at most six.
     frames: Vec<Frame>,
-    state: State,
+    state: ParserState,
     /// The number of bytes parsed so far.
     position: u64,
     varint: Varint,
@@ -57,7 +57,7 @@ enum Message {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ParserState {
     /// In the magic bytes, after this many of them.
     Magic(usize),
     /// In a field's tag.
@@ -103,15 +103,15 @@ impl Scanner {
     pub(super) fn push(&mut self, mut bytes: &[u8]) {
         while let Some(&byte) = bytes.first() {
             let taken = match self.state {
-                State::Failed(_) => return,
-                State::Skip { left } | State::Text { left, .. } => {
+                ParserState::Failed(_) => return,
+                ParserState::Skip { left } | ParserState::Text { left, .. } => {
                     let left = usize::try_from(left).unwrap_or(usize::MAX);
                     self.run(&bytes[..bytes.len().min(left)])
                 }
                 state => {
                     self.position += 1;
                     if let Err(reason) = self.step(state, byte) {
-                        self.state = State::Failed(reason);
+                        self.state = ParserState::Failed(reason);
                     }
                     1
                 }
@@ -131,46 +131,46 @@ impl Scanner {
 
     /// Reports whether the object was parsed, and nothing has started after it.
     pub(super) fn is_complete(&self) -> bool {
-        let at_tag = matches!(self.state, State::Tag) && self.varint.shift == 0;
+        let at_tag = matches!(self.state, ParserState::Tag) && self.varint.shift == 0;
         at_tag && self.complete && self.frames.len() == 1
     }
 
     /// Returns the facts, if the whole envelope was parsed.
     pub(super) fn finish(self) -> Result<Facts, Unlearned> {
         match self.state {
-            State::Failed(reason) => Err(reason),
+            ParserState::Failed(reason) => Err(reason),
             _ if self.is_complete() => Ok(self.facts),
             _ => Err(Unlearned::Truncated),
         }
     }
 
     /// Parses one byte of a tag, number or length.
-    fn step(&mut self, state: State, byte: u8) -> Result<(), Unlearned> {
-        if let State::Magic(seen) = state {
+    fn step(&mut self, state: ParserState, byte: u8) -> Result<(), Unlearned> {
+        if let ParserState::Magic(seen) = state {
             if byte != MAGIC[seen] {
                 return Err(Unlearned::Malformed);
             }
-            self.state = State::Magic(seen + 1);
+            self.state = ParserState::Magic(seen + 1);
             if seen + 1 == MAGIC.len() {
                 self.frames.push(Frame { message: Message::Envelope, end: u64::MAX });
-                self.state = State::Tag;
+                self.state = ParserState::Tag;
             }
             return Ok(());
         }
         let Some(number) = self.varint.push(byte)? else { return Ok(()) };
         match state {
-            State::Tag => {
+            ParserState::Tag => {
                 let field = number >> 3;
                 self.state = match number & 7 {
-                    0 => State::Number { field },
-                    1 => State::Skip { left: 8 },
-                    2 => State::Length { field },
-                    5 => State::Skip { left: 4 },
+                    0 => ParserState::Number { field },
+                    1 => ParserState::Skip { left: 8 },
+                    2 => ParserState::Length { field },
+                    5 => ParserState::Skip { left: 4 },
                     _ => return Err(Unlearned::Malformed),
                 };
                 Ok(())
             }
-            State::Number { field } => {
+            ParserState::Number { field } => {
                 match (self.message(), field) {
                     (Message::ObjectMeta, 10) => self.facts.grace = number != 0,
                     (Message::Status, 6) => self.facts.code = number,
@@ -178,7 +178,7 @@ impl Scanner {
                 }
                 self.next_field()
             }
-            State::Length { field } => self.field(field, number),
+            ParserState::Length { field } => self.field(field, number),
             _ => Err(Unlearned::Malformed),
         }
     }
@@ -188,11 +188,11 @@ impl Scanner {
         let length = bytes.len() as u64;
         self.position += length;
         let result = match &mut self.state {
-            State::Skip { left } => {
+            ParserState::Skip { left } => {
                 *left -= length;
                 if *left == 0 { self.next_field() } else { Ok(()) }
             }
-            State::Text { slot, left } => {
+            ParserState::Text { slot, left } => {
                 let slot = *slot;
                 self.text.extend_from_slice(bytes);
                 *left -= length;
@@ -201,7 +201,7 @@ impl Scanner {
             _ => Ok(()),
         };
         if let Err(reason) = result {
-            self.state = State::Failed(reason);
+            self.state = ParserState::Failed(reason);
         }
         bytes.len()
     }
@@ -226,12 +226,12 @@ impl Scanner {
                 if length == 0 {
                     return self.text_read(slot);
                 }
-                self.state = State::Text { slot, left: length };
+                self.state = ParserState::Text { slot, left: length };
                 Ok(())
             }
             Action::Skip if length == 0 => self.next_field(),
             Action::Skip => {
-                self.state = State::Skip { left: length };
+                self.state = ParserState::Skip { left: length };
                 Ok(())
             }
         }
@@ -310,7 +310,7 @@ impl Scanner {
         if self.frames.last().is_none_or(|frame| frame.end < self.position) {
             return Err(Unlearned::Malformed);
         }
-        self.state = State::Tag;
+        self.state = ParserState::Tag;
         Ok(())
     }
 
@@ -319,9 +319,9 @@ impl Scanner {
     }
 }
 
-// === impl State ===
+// === impl ParserState ===
 
-impl Default for State {
+impl Default for ParserState {
     fn default() -> Self {
         Self::Magic(0)
     }

@@ -15,7 +15,7 @@ use crate::{
     proxy::{
         forward::Clients,
         identify::{Identify, TokenHasher},
-        listen::{Authorities, Bound, Doors},
+        listen::{Authorities, Bound, ListenerTls},
         sessions::Past,
     },
     tls,
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The source of the apiserver's address.
-enum Place {
+enum AddressSource {
     /// The pod's environment: host and port.
     Cluster(String, u16),
     /// A kubeconfig.
@@ -48,7 +48,7 @@ pub fn gateway(options: &GatewayOptions) -> anyhow::Result<()> {
 }
 
 async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Started> {
-    let place = Place::of(options)?;
+    let place = AddressSource::of(options)?;
     let certificate = Certificate::of(options, &place)?;
     let serving = &options.serving;
     let mut configuration = Configuration::load(serving.config.as_deref(), &shared.metrics)?;
@@ -74,7 +74,7 @@ async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Star
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {
         listeners: vec![bound],
-        doors: Doors { tls: Some(tls), authorities },
+        tls: ListenerTls { tls: Some(tls), authorities },
         identify: Identify::Bearers(hasher()?),
         past: Past::None,
         clients: Clients::new(plain, own),
@@ -127,9 +127,9 @@ fn write_kubeconfig(
     Ok(())
 }
 
-// === impl Place ===
+// === impl AddressSource ===
 
-impl Place {
+impl AddressSource {
     fn of(options: &GatewayOptions) -> Result<Self, UsageError> {
         if options.upstream.kubeconfig.is_some() || options.upstream.context.is_some() {
             return Ok(Self::Outside);
@@ -177,13 +177,13 @@ impl Place {
 // === impl Certificate ===
 
 impl Certificate {
-    fn of(options: &GatewayOptions, place: &Place) -> anyhow::Result<Self> {
+    fn of(options: &GatewayOptions, place: &AddressSource) -> anyhow::Result<Self> {
         match (&options.tls_cert, &options.tls_key, place) {
             (Some(certificate), Some(key), _) => {
                 Ok(Self::Files(tls::Files::load(certificate.clone(), key.clone())?))
             }
-            (.., Place::Outside) => Ok(Self::Own),
-            (.., Place::Cluster(..)) => Err(UsageError(
+            (.., AddressSource::Outside) => Ok(Self::Own),
+            (.., AddressSource::Cluster(..)) => Err(UsageError(
                 "--tls-cert and --tls-key are required in a cluster: clients cannot trust a \
                  private authority that changes at each start; set both"
                     .to_owned(),

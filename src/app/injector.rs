@@ -24,14 +24,14 @@ use crate::{
     error::Chain,
     injector::{
         events::{self, Asker, Events},
-        keeper::{Keeper, Place},
+        keeper::{CertificateObjects, Keeper},
         keyring::Wanted,
         patch::{Origin, Settings, SkipReason},
         review::{self, Verdict},
     },
     lifecycle::Signals,
     metrics::{Injection, Metrics},
-    proxy::listen::{self, Bound, Connection, Doors, Serve},
+    proxy::listen::{self, Bound, Connection, ListenerTls, Serve},
     tls,
     upstream::{
         self, Client,
@@ -71,7 +71,7 @@ async fn run(shared: &Shared, options: &InjectorOptions) -> anyhow::Result<()> {
     let listening = shared.ready.register("listener");
     let bound = Bound::bind("--listen", options.listen).await?;
     let server = format!("https://{}", reachable(bound.address()));
-    AdminListeners::bind(&serving(options))?.serve_vitals(shared)?;
+    AdminListeners::bind(&serving(options))?.serve_process_health(shared)?;
     let access = access(options).await?;
     let namespace = namespace(options, &access)?;
     settings.excluded_namespaces.extend(options.excluded_namespaces.iter().cloned());
@@ -96,7 +96,7 @@ async fn run(shared: &Shared, options: &InjectorOptions) -> anyhow::Result<()> {
     let (begin, limits) = (CancellationToken::new(), listen::Limits::default());
     let serving = tokio::spawn(listen::serve(
         vec![bound],
-        Doors { tls: Some(tls), ..Doors::default() },
+        ListenerTls { tls: Some(tls), ..ListenerTls::default() },
         Arc::new(webhook),
         (limits.clone(), limits.places()),
         listen::Drain { begin: begin.clone(), deadline: DRAIN_DEADLINE },
@@ -159,7 +159,7 @@ fn look_after_certificates(
         authority_lifetime: options.authority_lifetime,
         leaf_lifetime: options.certificate_lifetime,
     };
-    let place = Place {
+    let place = CertificateObjects {
         namespace,
         secret: options.secret.clone(),
         webhook: options.webhook_configuration.clone(),
@@ -246,9 +246,9 @@ impl Webhook {
         };
         self.metrics.injection(result, reason, started.elapsed());
         // A repeated call for the same pod, after other webhooks, is not logged again.
-        let is_news =
+        let is_new =
             !matches!(&verdict.outcome, Err(skip) if skip.reason == SkipReason::AlreadyInjected);
-        if let Some(events) = self.events.as_ref().filter(|_| is_news) {
+        if let Some(events) = self.events.as_ref().filter(|_| is_new) {
             events.tell(verdict);
         }
     }

@@ -21,7 +21,7 @@ use crate::{
     proxy::{
         forward::Clients,
         identify::{Identify, KnownTokens},
-        listen::{Bound, Doors},
+        listen::{Bound, ListenerTls},
         sessions::Past,
     },
     tls,
@@ -68,7 +68,7 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {
         listeners: vec![bound],
-        doors: Doors { tls: Some(certificate), authorities },
+        tls: ListenerTls { tls: Some(certificate), authorities },
         identify: Identify::Own(KnownTokens::one(&token)),
         past,
         clients: Clients::new(plain, own),

@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{DRAIN_DEADLINE, Running, Vitals, shown};
+use super::{DRAIN_DEADLINE, ProcessHealth, Running, shown};
 use crate::{
     admin::{self, Audience},
     cli::{Announcement, ServingOptions, announce},
@@ -225,8 +225,8 @@ impl Shared {
     }
 
     /// Returns the process's health and the host names that browsers may use.
-    fn vitals(&self, names: Vec<String>) -> Vitals {
-        Vitals {
+    fn process_health(&self, names: Vec<String>) -> ProcessHealth {
+        ProcessHealth {
             ready: self.ready.clone(),
             draining: self.drain.watch(),
             heartbeat: self.heartbeat.clone(),
@@ -290,13 +290,13 @@ impl AdminListeners {
 
     /// Serves both addresses on the admin runtime until that ends.
     pub(super) fn serve(self, shared: &Shared, running: &Running) -> anyhow::Result<()> {
-        let vitals = shared.vitals(self.names.clone());
-        self.serve_to(shared, Audience::Operators, running.sources(vitals))
+        let process_health = shared.process_health(self.names.clone());
+        self.serve_to(shared, Audience::Operators, running.sources(process_health))
     }
 
     /// Serves the vitals of a process without an apiserver. It has only probe paths.
-    pub(super) fn serve_vitals(self, shared: &Shared) -> anyhow::Result<()> {
-        let sources = shown::nothing(shared.vitals(Vec::new()), shared.metrics.clone());
+    pub(super) fn serve_process_health(self, shared: &Shared) -> anyhow::Result<()> {
+        let sources = shown::nothing(shared.process_health(Vec::new()), shared.metrics.clone());
         self.serve_to(shared, Audience::Probes, sources)
     }
 

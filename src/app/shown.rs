@@ -8,8 +8,8 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    admin::{Sources, Standing},
-    cache::{Cache, Link, ReplicaStatus, State, counters::Counters},
+    admin::{ProcessStatus, Sources},
+    cache::{Cache, Link, ReplicaStatus, SyncState, counters::Counters},
     config::Config,
     explain,
     insight::{
@@ -21,11 +21,11 @@ use crate::{
     policy::Mode,
     tap::Tap,
     timeline::{Outages, Sums, Timeline},
-    upstream::health::{Health, OutageSums, State as HealthState},
+    upstream::health::{Health, HealthState, OutageSums},
 };
 
 /// Health of the process, apart from the proxy.
-pub struct Vitals {
+pub struct ProcessHealth {
     /// The readiness of each part.
     pub ready: Ready,
     /// The drain flag.
@@ -63,14 +63,19 @@ impl Shown {
         Self { tap, timeline, config, metrics, upstream, health, started_at: Instant::now() }
     }
 
-    pub(super) fn sources(&self, vitals: Vitals, cache: &Cache, report: Reporter) -> Sources {
-        let Vitals { ready, draining, heartbeat, names } = vitals;
+    pub(super) fn sources(
+        &self,
+        process_health: ProcessHealth,
+        cache: &Cache,
+        report: Reporter,
+    ) -> Sources {
+        let ProcessHealth { ready, draining, heartbeat, names } = process_health;
         let (config, upstream, started_at) =
             (self.config.clone(), self.upstream.clone(), self.started_at);
         let health = self.health.clone();
-        let standing = move || {
+        let process_status = move || {
             let config = config.borrow();
-            Standing {
+            ProcessStatus {
                 apiserver: apiserver(&health.state(), Instant::now(), SystemTime::now()),
                 mode: config.policy.mode().as_str(),
                 upstream: upstream.clone(),
@@ -88,7 +93,7 @@ impl Shown {
             metrics: self.metrics.clone(),
             tap: self.tap.clone(),
             timeline: self.timeline.clone(),
-            standing: Box::new(standing),
+            process_status: Box::new(process_status),
             report,
             replicas: Box::new(move || shown.replicas()),
             explain: Box::new(move |question| {
@@ -103,11 +108,11 @@ impl Shown {
 const REOPENING: Duration = Duration::from_secs(3);
 
 /// Returns the sources for a process without an apiserver: only its vitals.
-pub(super) fn nothing(vitals: Vitals, metrics: Metrics) -> Sources {
-    let Vitals { ready, draining, heartbeat, names } = vitals;
+pub(super) fn nothing(process_health: ProcessHealth, metrics: Metrics) -> Sources {
+    let ProcessHealth { ready, draining, heartbeat, names } = process_health;
     let insight = Insight::new(metrics.clone(), Instant::now());
     let started_at = Instant::now();
-    let standing = move || Standing {
+    let process_status = move || ProcessStatus {
         mode: Mode::default().as_str(),
         apiserver: Apiserver::default(),
         upstream: String::new(),
@@ -123,7 +128,7 @@ pub(super) fn nothing(vitals: Vitals, metrics: Metrics) -> Sources {
         tap: Tap::new(metrics.clone()),
         metrics,
         timeline: Arc::default(),
-        standing: Box::new(standing),
+        process_status: Box::new(process_status),
         report: Box::new(move || insight.report(Mode::default().as_str(), Instant::now())),
         replicas: Box::new(Vec::new),
         explain: Box::new(|question| explain::explain(question, &Config::default(), None)),
@@ -159,7 +164,7 @@ pub(super) fn sums(
     now: Instant,
 ) -> Sums {
     let is_cut_off = |replica: &&ReplicaStatus| match replica.link {
-        Link::Lost { since } if replica.state == State::Synced => {
+        Link::Lost { since } if replica.state == SyncState::Synced => {
             now.saturating_duration_since(since) > REOPENING
         }
         _ => false,
@@ -193,7 +198,7 @@ mod tests {
         let replica = ReplicaStatus {
             query: Query::all(query, Scope::All),
             start: Start::Eager,
-            state: State::Synced,
+            state: SyncState::Synced,
             link: Link::Lost { since },
             version: None,
             objects: 0,
@@ -213,7 +218,7 @@ mod tests {
         };
         assert_eq!(lost(&replica, REOPENING), 0);
         assert_eq!(lost(&replica, REOPENING * 2), 1);
-        let starting = ReplicaStatus { state: State::Starting, ..replica };
+        let starting = ReplicaStatus { state: SyncState::Starting, ..replica };
         assert_eq!(lost(&starting, REOPENING * 2), 0);
     }
 }

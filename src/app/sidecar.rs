@@ -24,7 +24,7 @@ use crate::{
     proxy::{
         forward::Clients,
         identify::{Identify, KnownTokens},
-        listen::{Bound, Doors},
+        listen::{Bound, ListenerTls},
         sessions::Past,
     },
     supervisor::{self, Addresses, Role, Sockets},
@@ -123,7 +123,7 @@ async fn start(
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {
         listeners: data,
-        doors: Doors { tls: Some(serving.server.clone()), authorities },
+        tls: ListenerTls { tls: Some(serving.server.clone()), authorities },
         identify,
         past,
         clients: Clients::new(plain, own),

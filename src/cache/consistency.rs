@@ -23,8 +23,8 @@ use self::{
 use super::{
     Inner,
     reflector::{
-        Failure,
-        exchange::{Exchange, next_piece},
+        ReflectorFailure,
+        exchange::{ReflectorExchange, next_piece},
     },
     replica::{Link, Replica},
     store::Snapshot,
@@ -85,7 +85,7 @@ struct Check {
 enum Unanswered {
     /// The apiserver did not answer with a list.
     #[error("no list at exactly this version")]
-    Failure(#[from] Failure),
+    Failed(#[from] ReflectorFailure),
     /// The list cannot be compared.
     #[error("no list to compare with")]
     Unusable(#[from] Unusable),
@@ -242,7 +242,7 @@ impl Check {
             let settings = cache.settings.borrow();
             (settings.consistency.bytes_max, settings.item_bytes_max)
         };
-        let exchange = Exchange::new(cache.client.clone(), self.replica.query());
+        let exchange = ReflectorExchange::new(cache.client.clone(), self.replica.query());
         let mut body = exchange.metadata_at(self.held.version()).await?;
         let mut comparison = Comparison::new(self.held.clone(), item_bytes_max);
         while let Some(piece) = next_piece(&mut body).await? {
@@ -288,7 +288,7 @@ impl Check {
 impl Unanswered {
     fn retry_after(&self) -> Duration {
         match self {
-            Self::Failure(failure) => failure.retry_after(),
+            Self::Failed(failure) => failure.retry_after(),
             _ => Duration::ZERO,
         }
     }

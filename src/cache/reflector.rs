@@ -14,7 +14,7 @@ mod listing;
 mod proof;
 mod watching;
 
-pub use failure::{Ended, Failure};
+pub use failure::{Ended, ReflectorFailure};
 
 use std::{error::Error, fmt::Write, sync::Arc, time::Duration};
 
@@ -24,13 +24,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::{backoff::Backoff, catch_up::CatchUp, exchange::Exchange, failure::Step};
+use self::{backoff::Backoff, catch_up::CatchUp, exchange::ReflectorExchange, failure::Step};
 use super::{
     Settings,
     budget::Budget,
     counters::Counters,
     reader::Reader,
-    replica::{Link, Published, Replica, State},
+    replica::{Link, Published, Replica, SyncState},
     store::Snapshot,
 };
 use crate::{
@@ -43,7 +43,7 @@ use crate::{
 /// The task that keeps one replica in step with the apiserver.
 pub struct Reflector {
     replica: Arc<Replica>,
-    exchange: Exchange,
+    exchange: ReflectorExchange,
     settings: watch::Receiver<Settings>,
     random: Random,
     counters: Arc<Counters>,
@@ -62,7 +62,7 @@ pub type Random = Arc<dyn Fn() -> f64 + Send + Sync>;
 const BAD_LISTS_MAX: u32 = 5;
 
 /// The shortest wait of a failed reflector, even if the apiserver answers other requests.
-const NUDGED_REST: Duration = Duration::from_secs(1);
+const RETRY_NOW_REST: Duration = Duration::from_secs(1);
 
 /// The time in which an apiserver adopts a changed definition. An earlier list may show the old
 /// one.
@@ -84,7 +84,7 @@ impl Reflector {
         budget: Arc<Budget>,
     ) -> Self {
         let query = replica.query();
-        let exchange = Exchange::new(client, query);
+        let exchange = ReflectorExchange::new(client, query);
         let reader = Reader::new(query.resource.clone(), query.scope.clone());
         Self {
             replica,
@@ -154,7 +154,7 @@ impl Reflector {
             self.counters.watches_ended.increment(ReplicaWatchEnd::Inconsistent);
         }
         self.forget_state(|published| {
-            published.state = State::Failing;
+            published.state = SyncState::Failing;
             published.epoch += 1;
         });
         Step::List(None)
@@ -177,14 +177,14 @@ impl Reflector {
         } else {
             sleep(asked_for).await;
         }
-        let nudged = async {
-            sleep(wait.min(NUDGED_REST)).await;
-            self.replica.nudged().await;
+        let retry_requested = async {
+            sleep(wait.min(RETRY_NOW_REST)).await;
+            self.replica.retry_requested().await;
         };
         tokio::select! {
             biased;
             () = sleep(wait) => {}
-            () = nudged => {}
+            () = retry_requested => {}
         }
     }
 
@@ -199,7 +199,7 @@ impl Reflector {
     }
 
     /// Records a failure for readers, status pages and the log.
-    fn note(&self, failure: &Failure) {
+    fn note(&self, failure: &ReflectorFailure) {
         self.counters.failures.increment();
         let text = described(failure);
         let query = self.replica.query();
@@ -211,12 +211,12 @@ impl Reflector {
             tracing::warn!(%resource, scope, "{text}");
         }
         self.replica.usage().last_error = Some(text);
-        if let Failure::Restored { .. } = failure {
+        if let ReflectorFailure::Restored { .. } = failure {
             self.begin_epoch();
         } else {
             self.replica.publish(|published| {
                 if published.snapshot.is_none() {
-                    published.state = State::Failing;
+                    published.state = SyncState::Failing;
                 }
             });
         }
@@ -231,7 +231,7 @@ impl Reflector {
     /// Withdraws the snapshot, and lists again once every apiserver has adopted the new definition.
     /// Reads are forwarded meanwhile.
     async fn await_redefinition(&self) -> Step {
-        self.forget_state(|published| published.state = State::Failing);
+        self.forget_state(|published| published.state = SyncState::Failing);
         sleep(REDEFINITION_SETTLES).await;
         Step::List(None)
     }

@@ -19,10 +19,10 @@ use tokio::time::{Instant, timeout_at};
 
 use self::notices::Notices;
 pub use super::view::{Published, Reach, View};
-use super::{bookmark::BookmarkForm, history::History, roll::roll, store::Snapshot};
+use super::{bookmark::BookmarkForm, history::History, replay::replay, store::Snapshot};
 use crate::{
     api::{query::Query, version::ResourceVersion},
-    news::{Follower, Publisher},
+    notify::{Follower, Publisher},
 };
 
 /// The local copy of one query.
@@ -62,7 +62,7 @@ pub enum Start {
 
 /// The state of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SyncState {
     /// The first list is in progress.
     Starting,
     /// There is a snapshot.
@@ -91,7 +91,7 @@ pub struct ReplicaStatus {
     /// The reason of its start.
     pub start: Start,
     /// Its state.
-    pub state: State,
+    pub state: SyncState,
     /// State of the watch connection.
     pub link: Link,
     /// The snapshot's version.
@@ -175,7 +175,7 @@ impl Replica {
         let mut tick = self.tick.follow();
         loop {
             let view = self.view();
-            if view.reaches(wanted) || view.state == State::Failing {
+            if view.reaches(wanted) || view.state == SyncState::Failing {
                 return view;
             }
             if timeout_at(deadline, tick.changed()).await.is_err() {
@@ -185,13 +185,13 @@ impl Replica {
     }
 
     /// Notifies a reflector that waits after a failure: the apiserver answers.
-    pub fn nudge(&self) {
-        self.notices.nudge.notify_waiters();
+    pub fn retry_now(&self) {
+        self.notices.retry_now.notify_waiters();
     }
 
     /// Waits for such a notification.
-    pub(super) async fn nudged(&self) {
-        self.notices.nudge.notified().await;
+    pub(super) async fn retry_requested(&self) {
+        self.notices.retry_now.notified().await;
     }
 
     /// Wakes at every publication from now on.
@@ -264,8 +264,8 @@ impl Replica {
 
     /// Returns the snapshot at exactly this version, which the replica has reached; `None` if the
     /// events since `from` are no longer held.
-    pub fn rolled(&self, from: Arc<Snapshot>, to: &ResourceVersion) -> Option<Snapshot> {
-        roll(&self.history(), from, to)
+    pub fn replayed(&self, from: Arc<Snapshot>, to: &ResourceVersion) -> Option<Snapshot> {
+        replay(&self.history(), from, to)
     }
 
     /// Returns the reason of its start.
@@ -339,7 +339,7 @@ impl Replica {
             None => history.close(),
         }
         self.publish(|published| {
-            published.state = State::Failing;
+            published.state = SyncState::Failing;
             published.snapshot = None;
             published.link = Link::Lost { since: now };
             published.oldest = None;

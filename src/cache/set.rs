@@ -11,7 +11,7 @@ use super::{
     Absence, Cache, Settings, View,
     demand::{self, Demand},
     expiring::Expiring,
-    replica::{Link, Replica, Start, State},
+    replica::{Link, Replica, Start, SyncState},
 };
 use crate::{
     api::{GroupResource, GroupVersionResource, Scope, query::Query},
@@ -369,10 +369,10 @@ impl Member {
     fn rank(&self) -> (u8, usize) {
         let published = self.replica.published();
         let state = match (published.state, published.link) {
-            (State::Synced, Link::Up) => 0,
-            (State::Synced, Link::Lost { .. }) => 1,
-            (State::Starting, _) => 2,
-            (State::Failing, _) => 3,
+            (SyncState::Synced, Link::Up) => 0,
+            (SyncState::Synced, Link::Lost { .. }) => 1,
+            (SyncState::Starting, _) => 2,
+            (SyncState::Failing, _) => 3,
         };
         (state, published.snapshot.as_ref().map_or(0, |held| held.len()))
     }

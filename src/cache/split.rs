@@ -9,7 +9,7 @@ use memchr::memchr2;
 /// A LIST body in progress.
 #[derive(Debug)]
 pub(super) struct Splitter {
-    state: State,
+    state: SplitState,
     header: Vec<u8>,
     trailer: Vec<u8>,
     /// The start of an incomplete item.
@@ -43,7 +43,7 @@ pub enum SplitError {
 
 /// The expected next part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SplitState {
     Header,
     FirstItem,
     NextItem,
@@ -69,7 +69,7 @@ impl Splitter {
     /// Creates a splitter that rejects larger items.
     pub(super) fn new(item_bytes_max: usize) -> Self {
         Self {
-            state: State::Header,
+            state: SplitState::Header,
             header: Vec::new(),
             trailer: Vec::new(),
             partial: Vec::new(),
@@ -86,21 +86,21 @@ impl Splitter {
     ) -> Result<(), E> {
         while let Some(first) = bytes.first() {
             let taken = match (self.state, first) {
-                (State::Header, _) => self.header(bytes)?,
-                (State::FirstItem | State::NextItem, b'{') => {
-                    self.state = State::Item;
+                (SplitState::Header, _) => self.header(bytes)?,
+                (SplitState::FirstItem | SplitState::NextItem, b'{') => {
+                    self.state = SplitState::Item;
                     0
                 }
-                (State::FirstItem | State::AfterItem, b']') => {
-                    self.state = State::Trailer;
+                (SplitState::FirstItem | SplitState::AfterItem, b']') => {
+                    self.state = SplitState::Trailer;
                     0
                 }
-                (State::AfterItem, b',') => {
-                    self.state = State::NextItem;
+                (SplitState::AfterItem, b',') => {
+                    self.state = SplitState::NextItem;
                     1
                 }
-                (State::Item, _) => self.item(bytes, &mut on_item)?,
-                (State::Trailer, _) => self.trailer(bytes)?,
+                (SplitState::Item, _) => self.item(bytes, &mut on_item)?,
+                (SplitState::Trailer, _) => self.trailer(bytes)?,
                 _ => return Err(SplitError::NotAnItem.into()),
             };
             bytes = &bytes[taken..];
@@ -110,7 +110,7 @@ impl Splitter {
 
     /// Ends the body; returns header and trailer, with the brackets of `items`.
     pub(super) fn finish(self) -> Result<(String, String), SplitError> {
-        if !matches!(self.state, State::Header | State::Trailer) {
+        if !matches!(self.state, SplitState::Header | SplitState::Trailer) {
             return Err(SplitError::Truncated);
         }
         let text = |bytes| String::from_utf8(bytes).map_err(|_| SplitError::NotUtf8);
@@ -122,7 +122,7 @@ impl Splitter {
             self.header.push(*byte);
             self.nesting.step(*byte);
             if *byte == b'[' && self.opens_items() {
-                self.state = State::FirstItem;
+                self.state = SplitState::FirstItem;
                 self.nesting = Nesting::default();
                 return Ok(index + 1);
             }
@@ -152,7 +152,7 @@ impl Splitter {
             return Err(SplitError::ItemTooLong.into());
         }
         if end.is_some() {
-            self.state = State::AfterItem;
+            self.state = SplitState::AfterItem;
             self.nesting = Nesting::default();
         }
         if end.is_some() && self.partial.is_empty() {

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     api::{media::Representation, query::Query, version::ResourceVersion},
     mutants::{Mutant, is_on},
-    news::Follower,
+    notify::Follower,
 };
 
 /// A position in a replica's events.
@@ -183,8 +183,8 @@ impl Subscription {
         let ahead = self.ahead.as_ref();
         let found = history.after(self.cursor)?.take(SCAN_MAX).find_map(|event| {
             passed += 1;
-            let news = ahead.is_none_or(|ahead| event.version > *ahead);
-            let seen = news.then(|| event.seen_through(&self.query))?;
+            let is_new = ahead.is_none_or(|ahead| event.version > *ahead);
+            let seen = is_new.then(|| event.seen_through(&self.query))?;
             seen.map(|seen| (event.clone(), seen))
         });
         self.cursor = self.cursor.forward(passed);

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    Link, Published, Replica, State, View,
+    Link, Published, Replica, SyncState, View,
     envelope::Envelope,
     history::{Bounds, History},
     reader::Reader,
@@ -38,7 +38,7 @@ pub fn pods(version: u64, pods: &[Pod]) -> Arc<Snapshot> {
 
 /// Returns the view of a replica of the query that holds this snapshot and has an open watch.
 pub fn view(query: Query, snapshot: Option<Arc<Snapshot>>, now: Instant) -> View {
-    let state = if snapshot.is_some() { State::Synced } else { State::Starting };
+    let state = if snapshot.is_some() { SyncState::Synced } else { SyncState::Starting };
     let history = History::new(Bounds { events_max: 1, bytes_max: 1, age_max: Duration::ZERO });
     let replica = Arc::new(Replica::new(query, Start::OnDemand, history, now));
     let oldest = snapshot.as_ref().map(|held| held.version().clone());

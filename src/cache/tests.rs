@@ -32,7 +32,7 @@ impl Scene {
     /// Reads often enough to start a replica, and answers its list and watch.
     async fn synced(&mut self, query: &Query, at: u64, pods: &[Pod]) -> Pipe {
         assert_eq!(self.read(query).err(), Some(Absence::NotDemanded));
-        assert_eq!(self.read(query).expect("started").state, State::Starting);
+        assert_eq!(self.read(query).expect("started").state, SyncState::Starting);
         self.serve(at, pods).await
     }
 
@@ -147,8 +147,11 @@ async fn the_smallest_replica_that_covers_and_can_answer_is_found() {
     let (web, pods) = (query(None, "app=web", ""), [Pod::new("a", "p", 5), Pod::new("b", "q", 6)]);
     let _narrow = scene.synced(&web, 20, &pods[..1]).await;
     scene.cache.start(everything());
-    assert_eq!(scene.read(&query(Some("a"), "", "")).expect("covered").state, State::Starting);
-    assert_eq!(scene.read(&query(Some("a"), "app=web", "")).expect("covered").state, State::Synced);
+    assert_eq!(scene.read(&query(Some("a"), "", "")).expect("covered").state, SyncState::Starting);
+    assert_eq!(
+        scene.read(&query(Some("a"), "app=web", "")).expect("covered").state,
+        SyncState::Synced
+    );
     let list = scene.calls.expect("/api/v1/pods").await;
     list.json(200, fixture::list(10, &pods));
     let wide = scene.calls.expect_watch(10).await.pipe();
@@ -184,7 +187,7 @@ async fn a_refusal_is_remembered_for_a_while() {
     assert!(scene.read(&everything()).is_err());
     let view = scene.read(&everything()).expect("started");
     scene.refuse("/api/v1/pods").await;
-    assert_eq!(view.replica.view().state, State::Failing);
+    assert_eq!(view.replica.view().state, SyncState::Failing);
     assert_eq!(scene.read(&everything()).err(), Some(Absence::Refused { code: 403 }));
     assert_eq!(scene.cache.counters().refused.get(), 1);
     scene.calls.expect_none(Duration::from_secs(50)).await;
@@ -229,7 +232,7 @@ async fn too_many_selectors_in_a_scope_become_one_replica() {
     assert_eq!(scene.held(), ["a "]);
     assert!(watches.iter().all(Pipe::is_closed));
     assert_eq!(scene.cache.counters().stopped_widened.get(), 5);
-    assert_eq!(scene.read(&job("6")).expect("covered").state, State::Synced);
+    assert_eq!(scene.read(&job("6")).expect("covered").state, SyncState::Synced);
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,11 +241,11 @@ async fn a_storm_of_different_lists_becomes_one_replica() {
     for name in ["1", "2", "3", "4"] {
         assert_eq!(scene.read(&job(name)).err(), Some(Absence::NotDemanded));
     }
-    assert_eq!(scene.read(&job("5")).expect("started").state, State::Starting);
-    assert_eq!(scene.read(&job("6")).expect("covered").state, State::Starting);
+    assert_eq!(scene.read(&job("5")).expect("started").state, SyncState::Starting);
+    assert_eq!(scene.read(&job("6")).expect("covered").state, SyncState::Starting);
     assert_eq!(scene.held(), ["a "]);
     let _watch = scene.serve(10, &[]).await;
-    assert_eq!(scene.read(&job("7")).expect("covered").state, State::Synced);
+    assert_eq!(scene.read(&job("7")).expect("covered").state, SyncState::Synced);
 }
 
 #[tokio::test(start_paused = true)]
@@ -263,7 +266,7 @@ async fn only_very_many_gets_of_different_objects_become_one_replica() {
     for number in 0..many {
         assert_eq!(scene.read(&get(number)).err(), Some(Absence::NotDemanded));
     }
-    assert_eq!(scene.read(&get(many)).expect("started").state, State::Starting);
+    assert_eq!(scene.read(&get(many)).expect("started").state, SyncState::Starting);
     assert_eq!(scene.held(), ["a "]);
 }
 
@@ -280,7 +283,7 @@ async fn a_refused_widening_keeps_the_narrow_replicas_and_is_not_repeated_soon()
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(500) {
         for name in ["1", "2", "3", "4", "5"] {
-            assert_eq!(scene.read(&job(name)).expect("kept").state, State::Synced);
+            assert_eq!(scene.read(&job(name)).expect("kept").state, SyncState::Synced);
         }
         for watch in &watches {
             watch.send(
@@ -401,7 +404,7 @@ async fn shutting_down_ends_every_watch() {
     let view = scene.read(&everything()).expect("synced");
     scene.cache.shutdown().await;
     assert!(watch.is_closed());
-    assert_eq!(view.replica.view().state, State::Failing);
+    assert_eq!(view.replica.view().state, SyncState::Failing);
 }
 
 #[tokio::test(start_paused = true)]
@@ -449,7 +452,7 @@ async fn a_replica_whose_task_panics_is_forgotten_at_once() {
     };
     let begun = Instant::now();
     let waited = view.replica.reach(&Reach::Synced, begun + Duration::from_secs(5)).await;
-    assert_eq!((waited.state, begun.elapsed()), (State::Failing, Duration::ZERO));
+    assert_eq!((waited.state, begun.elapsed()), (SyncState::Failing, Duration::ZERO));
     let again = cache.lookup(&everything(), Demand::Count);
     assert!(matches!(again, Lookup::Absent(Absence::NotReplicable)));
 }

@@ -7,7 +7,7 @@ use std::{ops::Deref, sync::Arc};
 use tokio::time::Instant;
 
 use super::{
-    replica::{Link, Replica, State},
+    replica::{Link, Replica, SyncState},
     store::Snapshot,
 };
 use crate::api::version::ResourceVersion;
@@ -25,7 +25,7 @@ pub struct View {
 #[derive(Clone)]
 pub struct Published {
     /// The state of the replica.
-    pub state: State,
+    pub state: SyncState,
     /// The objects; present if and only if synced.
     pub snapshot: Option<Arc<Snapshot>>,
     /// State of the watch connection.
@@ -83,7 +83,7 @@ impl View {
 impl Published {
     /// Returns the state before the first list.
     pub(super) fn nothing(link: Link, epoch: u32) -> Self {
-        let (state, snapshot, proven_at, oldest) = (State::Starting, None, None, None);
+        let (state, snapshot, proven_at, oldest) = (SyncState::Starting, None, None, None);
         Self { state, snapshot, link, proven_at, epoch, oldest }
     }
 

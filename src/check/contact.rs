@@ -110,7 +110,7 @@ mod tests {
     use super::{
         super::{
             Outcome,
-            webhook::{Hook, Place},
+            webhook::{Hook, WebhookAddress},
         },
         *,
     };
@@ -119,7 +119,7 @@ mod tests {
 
     fn webhook(bundle: &str) -> Webhook {
         let hook = Hook { name: String::new(), fails_closed: false, bundle: bundle.to_owned() };
-        let place = Place::Url("https://injector".to_owned());
+        let place = WebhookAddress::Url("https://injector".to_owned());
         Webhook { name: "ours".to_owned(), hooks: vec![hook], place, others: Vec::new() }
     }
 

@@ -19,7 +19,7 @@ use super::{
     release::Kubelets,
     rights::{Read, ReadScope, Right},
     trial::{self, Came, Trial},
-    webhook::{Place, Webhook},
+    webhook::{Webhook, WebhookAddress},
 };
 use crate::{
     api::GroupResource,
@@ -177,8 +177,10 @@ impl Asker {
     /// Reads the Service of the webhook.
     async fn service(&self, webhook: &Webhook) -> Found<Value> {
         match &webhook.place {
-            Place::Url(url) => Err(Missing::Absent(format!("the webhook uses the URL {url}"))),
-            Place::Service { namespace, name, .. } => {
+            WebhookAddress::Url(url) => {
+                Err(Missing::Absent(format!("the webhook uses the URL {url}")))
+            }
+            WebhookAddress::Service { namespace, name, .. } => {
                 self.get(&format!("/api/v1/namespaces/{namespace}/services/{name}")).await
             }
         }

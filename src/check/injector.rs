@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     Found, Row,
-    webhook::{Place, Webhook},
+    webhook::{Webhook, WebhookAddress},
 };
 
 /// The Deployment behind the webhook's Service.
@@ -111,7 +111,7 @@ pub fn runs(found: &Found<Option<Injector>>, webhook: Option<&Webhook>) -> Row {
     let name = "injector";
     let injector = match (found, webhook.map(|webhook| &webhook.place)) {
         (_, None) => return Row::skipped(name, "there is no known webhook", ""),
-        (_, Some(Place::Url(url))) => {
+        (_, Some(WebhookAddress::Url(url))) => {
             return Row::skipped(name, format!("the webhook uses {url}, not a Service"), "");
         }
         (Err(missing), _) => {
@@ -154,7 +154,7 @@ mod tests {
         })
     }
 
-    fn webhook(place: Place) -> Webhook {
+    fn webhook(place: WebhookAddress) -> Webhook {
         Webhook { name: String::new(), hooks: Vec::new(), place, others: Vec::new() }
     }
 
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn no_ready_replica_fails_and_a_missing_one_warns() {
-        let service = Place::Service {
+        let service = WebhookAddress::Service {
             namespace: "system".to_owned(),
             name: "injector".to_owned(),
             port: 443,
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!([judge(0), judge(1), judge(2)], [Outcome::Fail, Outcome::Warn, Outcome::Pass]);
         assert_eq!(runs(&Ok(None), Some(&service)).result, Outcome::Fail);
         assert_eq!(runs(&Ok(None), None).result, Outcome::Skipped);
-        let elsewhere = webhook(Place::Url("https://x".to_owned()));
+        let elsewhere = webhook(WebhookAddress::Url("https://x".to_owned()));
         assert_eq!(runs(&Ok(None), Some(&elsewhere)).result, Outcome::Skipped);
     }
 }

@@ -78,7 +78,7 @@ impl Group {
     }
 
     /// Formats the group: `3 pods, such as shop/web-0`.
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         match self.count {
             1 => format!("the pod {}", self.example),
             count => format!("{count} pods, such as {}", self.example),
@@ -204,14 +204,14 @@ pub fn image(found: &Found<Pods>, injector: Option<&Injector>) -> Row {
         Err(missing) => return missing.skip(name, RIGHT),
     };
     if !pods.without_image.is_empty() {
-        let told: Vec<_> = pods
+        let summaries: Vec<_> = pods
             .without_image
             .iter()
-            .map(|(reason, group)| format!("{reason}: {}", group.told()))
+            .map(|(reason, group)| format!("{reason}: {}", group.summary()))
             .collect();
         let hint = "these pods do not start; fix image, injector.sidecar.imagePullSecrets or the \
                     registry, or remove the label and recreate the pods";
-        return Row::fail(name, told.join("; "), hint);
+        return Row::fail(name, summaries.join("; "), hint);
     }
     let Some(injector) = injector else {
         return Row::skipped(name, "no injector defines the image of sidecars", "");
@@ -240,11 +240,11 @@ pub fn sidecars(found: &Found<Pods>) -> Row {
     };
     let count = pods.sidecar_count();
     if !pods.crashing.is_empty() {
-        let detail = format!("the sidecar restarts in a loop: {}", pods.crashing.told());
+        let detail = format!("the sidecar restarts in a loop: {}", pods.crashing.summary());
         return Row::fail(name, detail, "see its log: kubectl logs POD -c listless-proxy");
     }
     if !pods.restarted.is_empty() {
-        let detail = format!("the sidecar restarted several times: {}", pods.restarted.told());
+        let detail = format!("the sidecar restarted several times: {}", pods.restarted.summary());
         let hint = "see the reason with kubectl describe pod; if memory is short, raise \
                     listless.dev/memory-limit";
         return Row::warn(name, detail, hint);
@@ -272,7 +272,7 @@ pub fn up_to_date(found: &Found<Pods>, injector: Option<&Injector>) -> Row {
     };
     let others = pods.injected.iter().filter(|(version, _)| *version != wanted);
     let others: Vec<_> =
-        others.map(|(version, group)| format!("{version}: {}", group.told())).collect();
+        others.map(|(version, group)| format!("{version}: {}", group.summary())).collect();
     if others.is_empty() {
         return Row::pass(name, format!("all {} sidecars are of {wanted}", pods.sidecar_count()));
     }
@@ -297,7 +297,7 @@ pub fn left_out(found: &Found<Pods>, injects: bool) -> Row {
     if pods.left_out.is_empty() {
         return Row::pass(name, "every pod that requests a sidecar has one");
     }
-    let detail = format!("without the sidecar they request: {}", pods.left_out.told());
+    let detail = format!("without the sidecar they request: {}", pods.left_out.summary());
     let hint = if injects {
         "if the pods are older than the namespace's label, restart their workloads; else see the \
          events of their owners"

@@ -134,20 +134,20 @@ pub fn kubelets(found: &Found<Kubelets>, injects: bool) -> Row {
         let detail = format!("{} never start containers beside a sidecar", counted(&old));
         return Row::fail(name, detail, hint);
     }
-    let mut told = Vec::new();
+    let mut problems = Vec::new();
     for bug in BUGS {
         let hit: Vec<_> = released.iter().filter(|(.., release)| bug.is_in(*release)).collect();
         if !hit.is_empty() {
             let (what, number) = (bug.what, bug.number);
-            told.push(format!("{}: {what} (kubernetes/kubernetes#{number})", counted(&hit)));
+            problems.push(format!("{}: {what} (kubernetes/kubernetes#{number})", counted(&hit)));
         }
     }
-    if told.is_empty() {
+    if problems.is_empty() {
         let nodes: usize = kubelets.values().sum();
         let versions: Vec<_> = kubelets.keys().map(String::as_str).collect();
         return Row::pass(name, format!("{}: {}", nodes_of(nodes), versions.join(", ")));
     }
-    Row::warn(name, told.join("; "), "update these kubelets to the newest patch release")
+    Row::warn(name, problems.join("; "), "update these kubelets to the newest patch release")
 }
 
 fn counted(kubelets: &[&(&String, usize, Release)]) -> String {

@@ -79,9 +79,9 @@ pub fn own(user: &Found<String>, reads: &Found<Vec<Read>>) -> Row {
         let all: Vec<_> = reads.iter().map(|read| read.resource.as_str()).collect();
         return Row::pass(name, format!("{who} may list and watch {}", all.join(", ")));
     }
-    let mut told = Vec::new();
+    let mut problems = Vec::new();
     if !nowhere.is_empty() {
-        told.push(format!("{who} may not list and watch {}", nowhere.join(", ")));
+        problems.push(format!("{who} may not list and watch {}", nowhere.join(", ")));
     }
     if !narrow.is_empty() {
         let place = reads.iter().find_map(|read| match &read.scope {
@@ -90,11 +90,11 @@ pub fn own(user: &Found<String>, reads: &Found<Vec<Read>>) -> Row {
         });
         let place = place.unwrap_or_default();
         let what = narrow.join(", ");
-        told.push(format!("{who} may list and watch {what} only in the namespace {place}"));
+        problems.push(format!("{who} may list and watch {what} only in the namespace {place}"));
     }
     let hint = "reads by this user are forwarded there; a sidecar reads with its pod's own service \
                 account";
-    Row::warn(name, told.join("; "), hint)
+    Row::warn(name, problems.join("; "), hint)
 }
 
 /// Checks the injector's permissions.

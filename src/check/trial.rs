@@ -131,8 +131,10 @@ pub fn injection(trial: &Trial) -> Row {
             return Row::pass(name, detail);
         }
         Trial::Directly(Came::Left(why) | Came::Refused(why)) => {
-            let detail =
-                format!("the webhook does not inject a pod when called from here: {}", said(why));
+            let detail = format!(
+                "the webhook does not inject a pod when called from here: {}",
+                reason_text(why)
+            );
             return Row::fail(name, detail, "see the injector's log");
         }
         Trial::ThroughApiserver { namespace, came, directly } => (namespace, came, directly),
@@ -150,14 +152,14 @@ pub fn injection(trial: &Trial) -> Row {
             let detail = format!(
                 "a pod in {namespace} gets no sidecar ({}), but the webhook injects it when called \
                  from here",
-                said(why)
+                reason_text(why)
             );
             let hint = "the apiserver does not reach the webhook: private control planes need a \
                         firewall rule, some overlay networks injector.hostNetwork";
             Row::fail(name, detail, hint)
         }
         (Came::Left(why), _) => {
-            let detail = format!("a pod in {namespace} gets no sidecar ({})", said(why));
+            let detail = format!("a pod in {namespace} gets no sidecar ({})", reason_text(why));
             let hint = "see the rows above, the injector's log, and the webhook's selectors; test \
                         another namespace with --namespace";
             Row::fail(name, detail, hint)
@@ -165,7 +167,7 @@ pub fn injection(trial: &Trial) -> Row {
     }
 }
 
-fn said(why: &str) -> &str {
+fn reason_text(why: &str) -> &str {
     if why.is_empty() { "no reason given" } else { why }
 }
 

@@ -14,7 +14,7 @@ pub struct Webhook {
     /// Its webhooks, at least one.
     pub hooks: Vec<Hook>,
     /// The address of the first webhook.
-    pub place: Place,
+    pub place: WebhookAddress,
     /// Other configurations of Listless, such as those of other revisions.
     pub others: Vec<String>,
 }
@@ -32,7 +32,7 @@ pub struct Hook {
 
 /// The address that the apiserver calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum WebhookAddress {
     /// A Service.
     Service {
         /// Its namespace.
@@ -72,7 +72,7 @@ impl Webhook {
         let ours: Vec<&Value> = entries
             .filter(|entry| entry["name"].as_str().is_some_and(|name| name.ends_with(SUFFIX)))
             .collect();
-        let place = Place::read(&ours.first()?["clientConfig"])?;
+        let place = WebhookAddress::read(&ours.first()?["clientConfig"])?;
         let name = configuration["metadata"]["name"].as_str()?.to_owned();
         let hooks = ours.into_iter().map(Hook::read).collect();
         Some(Self { name, hooks, place, others: Vec::new() })
@@ -98,9 +98,9 @@ impl Hook {
     }
 }
 
-// === impl Place ===
+// === impl WebhookAddress ===
 
-impl Place {
+impl WebhookAddress {
     fn read(config: &Value) -> Option<Self> {
         if let Some(url) = config["url"].as_str() {
             return Some(Self::Url(url.to_owned()));
@@ -117,7 +117,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for WebhookAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Service { namespace, name, .. } => write!(f, "service {namespace}/{name}"),

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     api::url,
-    explain::{self, Question},
+    explain::{self, ExplainedRequest},
 };
 
 /// The described request.
@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Some(address) => asked(address, arguments, &method)?,
         None => {
             let config = configuration::load(arguments.config.as_deref())?;
-            let question = Question { method: &method, uri: &uri, headers: &headers };
+            let question = ExplainedRequest { method: &method, uri: &uri, headers: &headers };
             explain::explain(question, &config, None)
         }
     };

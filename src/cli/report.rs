@@ -120,7 +120,7 @@ pub(super) fn summary(report: &Report) -> String {
         0 => String::new(),
         loops => format!(", {} of them as loops on responses from memory", count(loops)),
     };
-    let outage = report.apiserver.outage().map_or_else(String::new, |told| told + "\n");
+    let outage = report.apiserver.outage().map_or_else(String::new, |text| text + "\n");
     let mut lines = outage;
     lines += &format!(
         "Listless {}, mode {}, up {}\n{} requests: {} answered from memory, {} shared, {} \

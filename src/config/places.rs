@@ -10,7 +10,7 @@ use serde_saphyr::{DuplicateKeyPolicy, Location, NonFiniteFloatPolicy, Spanned};
 
 /// A line and a column, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct ConfigPlace {
     /// The line.
     pub line: u64,
     /// The column.
@@ -25,8 +25,8 @@ pub(super) struct Places(Vec<Entry>);
 struct Entry {
     field: String,
     /// The start of the key, or of the element.
-    start: Place,
-    value: Place,
+    start: ConfigPlace,
+    value: ConfigPlace,
     absent: bool,
 }
 
@@ -53,25 +53,25 @@ impl Places {
         };
         let mut places = Self::default();
         if let Ok(root) = serde_saphyr::from_str_with_options::<Spanned<Node>>(text, options) {
-            places.add("", Place::of(root.referenced), root);
+            places.add("", ConfigPlace::of(root.referenced), root);
         }
         places
     }
 
     /// Returns the last field that starts at or before a place. The root's name is empty.
-    pub(super) fn field_at(&self, place: Place) -> &str {
+    pub(super) fn field_at(&self, place: ConfigPlace) -> &str {
         let begun = self.0.iter().rev().find(|entry| entry.start <= place);
         begun.map_or("", |entry| &entry.field)
     }
 
     /// Returns the innermost field whose value starts at a place.
-    pub(super) fn value_at(&self, place: Place) -> &str {
+    pub(super) fn value_at(&self, place: ConfigPlace) -> &str {
         let begun = self.0.iter().rev().find(|entry| entry.value == place);
         begun.map_or("", |entry| &entry.field)
     }
 
     /// Returns the place of a field's value, or of the nearest enclosing field.
-    pub(super) fn place_of(&self, field: &str) -> Option<Place> {
+    pub(super) fn place_of(&self, field: &str) -> Option<ConfigPlace> {
         let mut field = field;
         loop {
             if let Some(entry) = self.0.iter().find(|entry| entry.field == field) {
@@ -82,35 +82,39 @@ impl Places {
     }
 
     /// Where a field's key is, or where the element begins.
-    pub(super) fn start_of(&self, field: &str) -> Option<Place> {
+    pub(super) fn start_of(&self, field: &str) -> Option<ConfigPlace> {
         self.0.iter().find(|entry| entry.field == field).map(|entry| entry.start)
     }
 
     /// Where the whole begins.
-    pub(super) fn root(&self) -> Option<Place> {
+    pub(super) fn root(&self) -> Option<ConfigPlace> {
         self.0.first().map(|entry| entry.value)
     }
 
     /// Returns fields without a value.
-    pub(super) fn without_value(&self) -> impl Iterator<Item = (&str, Place)> {
+    pub(super) fn without_value(&self) -> impl Iterator<Item = (&str, ConfigPlace)> {
         let absent = self.0.iter().filter(|entry| entry.absent && !entry.field.is_empty());
         absent.map(|entry| (entry.field.as_str(), entry.start))
     }
 
-    fn add(&mut self, field: &str, start: Place, node: Spanned<Node>) {
+    fn add(&mut self, field: &str, start: ConfigPlace, node: Spanned<Node>) {
         let absent = matches!(node.value, Node::Null);
-        let value = Place::of(node.referenced);
+        let value = ConfigPlace::of(node.referenced);
         self.0.push(Entry { field: field.to_owned(), start, value, absent });
         match node.value {
             Node::Null | Node::Scalar => {}
             Node::Sequence(elements) => {
                 for (index, element) in elements.into_iter().enumerate() {
-                    self.add(&format!("{field}[{index}]"), Place::of(element.referenced), element);
+                    self.add(
+                        &format!("{field}[{index}]"),
+                        ConfigPlace::of(element.referenced),
+                        element,
+                    );
                 }
             }
             Node::Mapping(pairs) => {
                 for (key, value) in pairs {
-                    self.add(&join(field, &key.value), Place::of(key.referenced), value);
+                    self.add(&join(field, &key.value), ConfigPlace::of(key.referenced), value);
                 }
             }
         }
@@ -122,9 +126,9 @@ pub(super) fn join(outer: &str, key: &str) -> String {
     if outer.is_empty() { key.to_owned() } else { format!("{outer}.{key}") }
 }
 
-// === impl Place ===
+// === impl ConfigPlace ===
 
-impl Place {
+impl ConfigPlace {
     pub(super) fn of(location: Location) -> Self {
         Self { line: location.line(), column: location.column() }
     }

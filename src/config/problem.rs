@@ -6,14 +6,14 @@ use serde_saphyr::Error as YamlError;
 
 use super::{
     document::{choices, schema},
-    places::{Place, Places, join},
+    places::{ConfigPlace, Places, join},
 };
 
 /// One problem and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The place in the file, if known.
-    pub place: Option<Place>,
+    pub place: Option<ConfigPlace>,
     /// The path of the field, such as `cache.rules[0].start`. Empty for the whole file.
     pub field: String,
     /// The problem and the expected value, without a full stop.
@@ -56,7 +56,7 @@ impl Problem {
     /// Converts an error of the YAML parser or of serde.
     pub(super) fn from_yaml(error: &YamlError, places: &Places) -> Self {
         let error = error.without_snippet();
-        let place = error.location().map(Place::of);
+        let place = error.location().map(ConfigPlace::of);
         let field_here = || place.map_or("", |place| places.field_at(place)).to_owned();
         let (field, message) = match error {
             YamlError::Eof { .. } => {
@@ -101,7 +101,7 @@ impl Problem {
 impl fmt::Display for Problem {
     /// Prints `7:5: cache.rules[0].start: unknown value …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(Place { line, column }) = self.place {
+        if let Some(ConfigPlace { line, column }) = self.place {
             write!(f, "{line}:{column}: ")?;
         }
         if !self.field.is_empty() {

@@ -12,14 +12,14 @@ use tokio::sync::watch;
 use super::{Proxy, Server, StartProxy};
 use crate::{
     admin::{self, Audience},
-    app::{Foundation, Running, Vitals},
+    app::{Foundation, ProcessHealth, Running},
     config::Config,
     lifecycle::{Drain, Heartbeat, Ready},
     metrics::Metrics,
     proxy::{
         forward::Clients,
         identify::{Identify, KnownTokens},
-        listen::{Bound, Doors},
+        listen::{Bound, ListenerTls},
         sessions::Past,
     },
     tls::{self, Authority, Names},
@@ -53,7 +53,7 @@ async fn start(cluster: Server, admin: Option<TcpListener>) -> anyhow::Result<Pr
     let (publish, config) = watch::channel(Arc::new(Config::default()));
     let running = Running::start(Foundation {
         listeners: vec![bound],
-        doors: Doors { tls: Some(server), ..Doors::default() },
+        tls: ListenerTls { tls: Some(server), ..ListenerTls::default() },
         identify: Identify::Own(KnownTokens::one(LOCAL_TOKEN)),
         past: Past::None,
         clients: Clients::new(plain, own),
@@ -76,7 +76,7 @@ fn show(listener: TcpListener, running: &Running, drain: &Drain) -> anyhow::Resu
     let address = listener.local_addr()?;
     let heartbeat = Heartbeat::new();
     tokio::spawn(heartbeat.clone().run());
-    let sources = running.sources(Vitals {
+    let sources = running.sources(ProcessHealth {
         ready: Ready::default(),
         draining: drain.watch(),
         heartbeat,

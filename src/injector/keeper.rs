@@ -29,7 +29,7 @@ use crate::{
 
 /// The objects with the certificates.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct CertificateObjects {
     /// The namespace of the Secret.
     pub namespace: String,
     /// The Secret.
@@ -41,7 +41,7 @@ pub struct Place {
 /// The task that rotates the certificates.
 pub struct Keeper {
     client: Arc<dyn Client>,
-    place: Place,
+    place: CertificateObjects,
     wanted: Wanted,
     server: tls::Server,
     shown: Option<Keyring>,
@@ -80,7 +80,7 @@ impl Keeper {
     /// it.
     pub fn new(
         client: Arc<dyn Client>,
-        place: Place,
+        place: CertificateObjects,
         wanted: Wanted,
         server: tls::Server,
         ready: NotReady,
@@ -194,7 +194,7 @@ impl Keeper {
     }
 
     fn secret_path(&self) -> String {
-        let Place { namespace, secret, .. } = &self.place;
+        let CertificateObjects { namespace, secret, .. } = &self.place;
         format!("/api/v1/namespaces/{namespace}/secrets/{secret}")
     }
 

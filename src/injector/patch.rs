@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 use self::{
     edit::Editor,
     mounts::{Mount, SERVICE_ACCOUNT},
-    pod::{List, Place, Pod, name},
+    pod::{ContainerPlace, List, Pod, name},
     settings::{CONFIG, Choice},
     status::{STATUS, Status, Undo},
 };
@@ -48,7 +48,7 @@ pub struct Patch {
 
 /// A container that is redirected to the sidecar.
 struct Redirected<'a> {
-    place: Place<'a>,
+    place: ContainerPlace<'a>,
     /// The volume of its service account and the index of its mount. `None` if it has no such mount
     /// yet.
     mount: Option<(&'a str, usize)>,
@@ -91,7 +91,7 @@ pub fn injected_by(pod: &Value) -> Option<String> {
 fn inject(
     pod: &Pod<'_>,
     plan: &Plan<'_>,
-    places: &[Place<'_>],
+    places: &[ContainerPlace<'_>],
     choice: &Choice,
     settings: &Settings,
 ) -> Vec<Operation> {

@@ -13,7 +13,7 @@ use super::patch::{Note, Patch, Settings, Skip, SkipReason, patch};
 /// The request, an `AdmissionReview` of `admission.k8s.io/v1`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Question {
+pub struct AdmissionReview {
     #[serde(rename = "apiVersion")]
     api_version: String,
     request: Option<Request>,
@@ -122,7 +122,7 @@ const ANNOTATION_LENGTH_MAX: usize = 1024;
 
 /// Returns the response to a review, and its outcome.
 pub fn answer(body: &[u8], settings: &Settings) -> Result<(Answer, Verdict), Error> {
-    let question: Question = serde_json::from_slice(body)?;
+    let question: AdmissionReview = serde_json::from_slice(body)?;
     if question.api_version != VERSION {
         return Err(Error::Version(question.api_version));
     }

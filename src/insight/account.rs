@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use super::{
     arrivals::{Arrival, Budget, Followed, Ring, Values},
+    client_group::ClientGroup,
     cost::{Freshness, Work},
     counts::Counts,
-    kin::Kin,
     shape::Shape,
     sketch::Sketch,
 };
@@ -27,7 +27,7 @@ pub struct Account {
     /// The common properties of the requests.
     pub shape: Shape,
     /// The relation of this client's LISTs and watches of the same selection.
-    pub kin: Arc<Kin>,
+    pub client_group: Arc<ClientGroup>,
     tally: Mutex<Tally>,
     /// `true` after the account was closed to make room. Later records are lost.
     closed: AtomicBool,
@@ -93,7 +93,7 @@ pub enum Otherwise {
 
 /// The place of a request in its account.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct AccountPlace {
     /// The hash of the requested object or selection.
     pub value: u64,
     /// The hash of the connection.
@@ -146,9 +146,9 @@ const MINUTE: u32 = 60_000;
 
 impl Account {
     /// Returns an account of these requests.
-    pub fn new(shape: Shape, kin: Arc<Kin>, at: u32) -> Self {
+    pub fn new(shape: Shape, client_group: Arc<ClientGroup>, at: u32) -> Self {
         let tally = Mutex::new(Tally::new(at));
-        Self { shape, kin, tally, closed: AtomicBool::new(false) }
+        Self { shape, client_group, tally, closed: AtomicBool::new(false) }
     }
 
     /// Reports whether the account still records.
@@ -177,15 +177,15 @@ impl Account {
     }
 
     /// Counts a finished request.
-    pub fn record(&self, place: Place, record: &Record, budget: &Budget) {
+    pub fn record(&self, place: AccountPlace, record: &Record, budget: &Budget) {
         self.tally().record(&self.shape, place, record, budget);
         match self.shape.verb {
-            Verb::List => self.kin.listed(place.value, place.version),
+            Verb::List => self.client_group.listed(place.value, place.version),
             Verb::Watch => {}
             _ => return,
         }
         if record.code == EXPIRED {
-            self.kin.expired(place.value, place.version);
+            self.client_group.expired(place.value, place.version);
         }
     }
 
@@ -243,7 +243,7 @@ impl Tally {
         self.rate.per_second(now, self.first)
     }
 
-    fn record(&mut self, shape: &Shape, place: Place, record: &Record, budget: &Budget) {
+    fn record(&mut self, shape: &Shape, place: AccountPlace, record: &Record, budget: &Budget) {
         self.last = place.at;
         self.rate.count(place.at);
         self.clients.add(place.client);
@@ -275,7 +275,7 @@ impl Tally {
     }
 
     /// Counts facts that need a comparison with the last request for the same value.
-    fn follow(&mut self, place: Place, record: &Record, budget: &Budget) {
+    fn follow(&mut self, place: AccountPlace, record: &Record, budget: &Budget) {
         let (gap, followed) = match self.followed.came(place.value, place.at) {
             Followed::Again(gap, followed) => (Some(gap), followed),
             Followed::First(followed) => (None, followed),
@@ -286,7 +286,7 @@ impl Tally {
         }
         let client = (place.client >> 48) as u16;
         if let Some(not_before) = followed.not_before.take()
-            && followed.told == client
+            && followed.retry_client == client
             && (not_before.wrapping_sub(place.at) as i32) > 0
         {
             self.counts.came_early += 1;
@@ -295,7 +295,7 @@ impl Tally {
             let wait = wait.saturating_sub(TOLERANCE).as_millis() as u32;
             let answered = place.at.wrapping_add(record.took.as_millis() as u32);
             followed.not_before = Some(answered.wrapping_add(wait));
-            followed.told = client;
+            followed.retry_client = client;
         }
         if let Some(content) = record.content {
             if let Some(before) = followed.content {

@@ -28,7 +28,7 @@ pub struct Ring<T> {
 
 /// One sampled value.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Place {
+pub struct SampledValue {
     /// Its hash. Zero for an empty place.
     value: u32,
     at: u32,
@@ -37,22 +37,22 @@ pub struct Place {
     /// The earliest allowed time of a retry.
     pub not_before: Option<u32>,
     /// The connection that received Retry-After.
-    pub told: u16,
+    pub retry_client: u16,
     /// The number of other values that mapped to this place since.
     collisions: u16,
 }
 
 /// A sample of values.
 #[derive(Clone, Debug, Default)]
-pub struct Values(Vec<Place>);
+pub struct Values(Vec<SampledValue>);
 
 /// The result of a look-up in the sample.
 #[derive(Debug)]
 pub enum Followed<'a> {
     /// The value repeats after this many milliseconds.
-    Again(u32, &'a mut Place),
+    Again(u32, &'a mut SampledValue),
     /// The value is in the sample from now on.
-    First(&'a mut Place),
+    First(&'a mut SampledValue),
     /// The value is not in the sample.
     NotSampled,
 }
@@ -152,13 +152,13 @@ impl Values {
             place.collisions += 1;
             return Followed::NotSampled;
         }
-        *place = Place { value, at, ..Place::default() };
+        *place = SampledValue { value, at, ..SampledValue::default() };
         Followed::First(place)
     }
 
     #[cfg(test)]
     pub(super) fn held_bytes(&self) -> usize {
-        self.0.capacity() * size_of::<Place>()
+        self.0.capacity() * size_of::<SampledValue>()
     }
 
     fn index(&self, value: u32) -> usize {
@@ -172,7 +172,7 @@ impl Values {
         if wanted == self.0.len() {
             return;
         }
-        let old = std::mem::replace(&mut self.0, vec![Place::default(); wanted]);
+        let old = std::mem::replace(&mut self.0, vec![SampledValue::default(); wanted]);
         for place in old.into_iter().filter(|place| place.value != 0) {
             let index = self.index(place.value);
             self.0[index] = place;

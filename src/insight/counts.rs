@@ -36,7 +36,7 @@ pub struct Counts {
     /// The compared writes that changed nothing.
     pub writes_in_vain: u64,
     /// Responses with a Retry-After.
-    pub told_to_wait: u64,
+    pub pushed_back: u64,
     /// Requests that came before the end of Retry-After.
     pub came_early: u64,
     /// Milliseconds of open watches.
@@ -64,7 +64,7 @@ impl Counts {
         let from_memory = record.pace == Pace::Held(PollLimit::Memory);
         self.paced_from_memory += u64::from(from_memory);
         self.would_save += u64::from(record.otherwise == Otherwise::Saved);
-        self.told_to_wait += u64::from(record.retry_after.is_some());
+        self.pushed_back += u64::from(record.retry_after.is_some());
         let cost = cost::of(work, record.bytes);
         let spared = match record.answer {
             Answer::Memory => true,
@@ -104,7 +104,7 @@ impl Counts {
         self.unchanged += other.unchanged;
         self.writes_compared += other.writes_compared;
         self.writes_in_vain += other.writes_in_vain;
-        self.told_to_wait += other.told_to_wait;
+        self.pushed_back += other.pushed_back;
         self.came_early += other.came_early;
         self.watched += other.watched;
         self.cost = plus(self.cost, other.cost);

@@ -10,8 +10,8 @@ mod watches;
 
 use super::{
     account::Tally,
-    kin::Habits,
-    period::{Period, Told},
+    client_group::Habits,
+    period::{Period, Separation},
     shape::{Selection, Shape, Subject},
 };
 use crate::api::Verb;
@@ -126,7 +126,7 @@ pub fn all(facts: &[Facts]) -> Vec<Found> {
         if facts.shape.traits.subject == Subject::Heartbeat {
             continue;
         }
-        let told = [
+        let detected = [
             (!stormy[account]).then(|| reads::quorum_list_polling(facts)).flatten(),
             (!stormy[account]).then(|| reads::object_polling(facts)).flatten(),
             reads::unpaginated_list(facts),
@@ -135,7 +135,7 @@ pub fn all(facts: &[Facts]) -> Vec<Found> {
             reads::ignored_retry_after(facts),
             watches::without_bookmarks(facts),
         ];
-        found.extend(told.into_iter().flatten().map(|(pattern, evidence)| {
+        found.extend(detected.into_iter().flatten().map(|(pattern, evidence)| {
             let seconds = facts.period.map(|period| period.seconds);
             Found { pattern, account, seconds, evidence }
         }));
@@ -159,10 +159,10 @@ impl Facts {
 
     /// Returns the estimated number of askers.
     fn askers(&self) -> usize {
-        match self.period.map(|period| period.told) {
-            Some(Told::ByConnection(connections)) => connections,
-            Some(Told::ByPattern(askers)) => askers,
-            Some(Told::ByValue) | None => 1,
+        match self.period.map(|period| period.separation) {
+            Some(Separation::ByConnection(connections)) => connections,
+            Some(Separation::ByPattern(askers)) => askers,
+            Some(Separation::ByValue) | None => 1,
         }
     }
 

@@ -16,12 +16,12 @@ pub struct Period {
     /// The median deviation from it, as a fraction of it.
     pub jitter: f64,
     /// The method that separated the askers.
-    pub told: Told,
+    pub separation: Separation,
 }
 
 /// The method that separates one asker from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Separation {
     /// By connection, with their number.
     ByConnection(usize),
     /// By value.
@@ -100,7 +100,7 @@ fn by_connection(arrivals: &[Arrival]) -> Option<Period> {
     if connections.len() < 2 || count < 2 * GAPS_MIN || count * 2 < arrivals.len() {
         return None;
     }
-    regular(&gaps, JITTER_MAX, Told::ByConnection(connections.len()))
+    regular(&gaps, JITTER_MAX, Separation::ByConnection(connections.len()))
 }
 
 fn by_value(gaps: &[u32]) -> Option<Period> {
@@ -108,11 +108,11 @@ fn by_value(gaps: &[u32]) -> Option<Period> {
         return None;
     }
     let gaps = gaps.iter().map(|gap| f64::from(*gap) / 1000.0).collect();
-    regular(&[gaps], JITTER_MAX, Told::ByValue)
+    regular(&[gaps], JITTER_MAX, Separation::ByValue)
 }
 
 /// Returns the period from the gaps of each separate asker.
-fn regular(each: &[Vec<f64>], jitter_max: f64, told: Told) -> Option<Period> {
+fn regular(each: &[Vec<f64>], jitter_max: f64, separation: Separation) -> Option<Period> {
     let middle = Middle::of(&each.concat());
     // If twenty arrive at once, the commonest gap belongs to no asker: it covers no time.
     let common = |gap: &&f64| (**gap / middle.median - 1.0).abs() <= COMMON;
@@ -127,7 +127,7 @@ fn regular(each: &[Vec<f64>], jitter_max: f64, told: Told) -> Option<Period> {
     (middle.median > 0.0 && middle.jitter() <= jitter_max && most_fill).then(|| Period {
         seconds: middle.median,
         jitter: middle.jitter(),
-        told,
+        separation,
     })
 }
 
@@ -148,7 +148,7 @@ fn in_turn(arrivals: &[Arrival], steps: Period) -> Option<Period> {
     if askers < 2 || !is_alike {
         return None;
     }
-    regular(&[between], PATTERN_JITTER_MAX, Told::ByPattern(askers))
+    regular(&[between], PATTERN_JITTER_MAX, Separation::ByPattern(askers))
 }
 
 /// Returns the period from all requests for the same value, of any asker.
@@ -194,7 +194,7 @@ fn bursts(times: &[f64]) -> Option<Period> {
     }
     let between: Vec<f64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let askers = (times.len() as f64 / (starts.len() + 1) as f64).round() as usize;
-    let period = regular(&[between], PATTERN_JITTER_MAX, Told::ByPattern(askers))?;
+    let period = regular(&[between], PATTERN_JITTER_MAX, Separation::ByPattern(askers))?;
     (within <= period.seconds / 4.0 && rest >= period.seconds / 2.0).then_some(period)
 }
 
@@ -224,7 +224,7 @@ fn repetition(times: &[f64]) -> Option<Period> {
         return None;
     }
     let (seconds, jitter) = (found.median, found.jitter());
-    Some(Period { seconds, jitter, told: Told::ByPattern(index + 1) })
+    Some(Period { seconds, jitter, separation: Separation::ByPattern(index + 1) })
 }
 
 /// The factor by which a deviation may exceed the smallest one.

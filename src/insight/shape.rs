@@ -155,7 +155,7 @@ impl Shape {
     }
 
     /// Returns the common key of a client's LISTs and watches of the same selection.
-    pub fn kin(&self) -> (&str, &str, &str, Vec<&str>) {
+    pub fn client_group(&self) -> (&str, &str, &str, Vec<&str>) {
         let is_selector = |part: &&str| part.contains("Selector=");
         let selectors = self.query.split('&').filter(is_selector).collect();
         (&self.user_agent, &self.resource, self.scope, selectors)

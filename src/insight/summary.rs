@@ -77,7 +77,7 @@ fn facts(insight: &Insight) -> Vec<Facts> {
             patterns_left = patterns_left.checked_sub(usize::from(enough))?;
             period::find(&arrivals, &gaps)
         });
-        let (shape, habits) = (account.shape.clone(), account.kin.habits());
+        let (shape, habits) = (account.shape.clone(), account.client_group.habits());
         Facts { shape, tally, habits, period, crowd: Crowd::of(&arrivals) }
     });
     facts.filter(|facts| facts.tally.counts.requests > 0).collect()
@@ -210,9 +210,9 @@ fn totals(insight: &Insight, facts: &[Facts]) -> Totals {
 }
 
 fn others(insight: &Insight) -> Others {
-    let untold = insight.0.others.snapshot().counts.requests;
+    let unlisted = insight.0.others.snapshot().counts.requests;
     let table = insight.table();
-    Others { accounts: table.untold.count(), requests: untold + table.given_up.requests }
+    Others { accounts: table.unlisted.count(), requests: unlisted + table.given_up.requests }
 }
 
 fn signed(count: u64) -> i64 {

@@ -43,7 +43,7 @@ impl Setup {
     fn asker(&self, target: &str, headers: &HeaderMap, at: Instant) -> Asker {
         let uri: Uri = target.parse().unwrap();
         let info = RequestInfo::parse(&Method::GET, &uri, headers);
-        self.insight.asker(&Question { info: &info, text: target, headers }, at)
+        self.insight.asker(&AccountRequest { info: &info, text: target, headers }, at)
     }
 
     fn ask(&self, target: &str, headers: &HeaderMap, record: Record) {
@@ -192,14 +192,15 @@ fn a_million_different_queries_take_no_more_than_their_bound() {
         let headers = if name.is_empty() { headers.clone() } else { agent(&name) };
         let text = format!("/{number}");
         let at = setup.start + Duration::from_millis(number);
-        let asker =
-            setup.insight.asker(&Question { info: &info, text: &text, headers: &headers }, at);
+        let asker = setup
+            .insight
+            .asker(&AccountRequest { info: &info, text: &text, headers: &headers }, at);
         setup.insight.record(&asker, number, &record(at));
     }
     assert!(setup.insight.accounts() <= ACCOUNTS_MAX);
     let held: usize = setup.insight.table().accounts.values().map(|a| a.held_bytes()).sum();
     assert!(held <= BYTES_MAX, "{held} bytes");
-    assert!(setup.insight.table().kins.len() <= ACCOUNTS_MAX);
+    assert!(setup.insight.table().client_groups.len() <= ACCOUNTS_MAX);
     let report = setup.report(QUERIES as f64 / 1000.0);
     assert_eq!(report.totals.requests, QUERIES);
     assert!(report.polls.len() <= ACCOUNTS_MAX);
@@ -220,16 +221,16 @@ fn a_write_is_compared_with_the_replica_or_the_last_response() {
         let counts = asker.account.snapshot().counts;
         (counts.writes_compared, counts.writes_in_vain)
     };
-    setup.insight.witness(&asker, None).answered(&pods, &key, &version(5));
+    setup.insight.write_observer(&asker, None).answered(&pods, &key, &version(5));
     assert_eq!(counts(), (0, 0), "the earlier object is unknown");
-    setup.insight.witness(&asker, None).answered(&pods, &key, &version(5));
+    setup.insight.write_observer(&asker, None).answered(&pods, &key, &version(5));
     assert_eq!(counts(), (1, 1));
-    setup.insight.witness(&asker, Some(&version(5))).answered(&pods, &key, &version(6));
+    setup.insight.write_observer(&asker, Some(&version(5))).answered(&pods, &key, &version(6));
     assert_eq!(counts(), (2, 1));
     let other = ObjectKey::new(Some("a"), "c");
-    setup.insight.witness(&asker, Some(&version(9))).answered(&pods, &other, &version(9));
+    setup.insight.write_observer(&asker, Some(&version(9))).answered(&pods, &other, &version(9));
     assert_eq!(counts(), (3, 2));
-    setup.insight.witness(&asker, None).showed(&pods, &key, &version(7));
-    setup.insight.witness(&asker, None).answered(&pods, &key, &version(7));
+    setup.insight.write_observer(&asker, None).showed(&pods, &key, &version(7));
+    setup.insight.write_observer(&asker, None).answered(&pods, &key, &version(7));
     assert_eq!(counts(), (4, 3), "a read had shown it");
 }

@@ -39,16 +39,16 @@ fn later_requests_wait_for_the_same_token() {
     let patience = Duration::from_secs(2);
     assert_eq!(bucket.join(&rate, patience, start), Turn::Now);
     let released = start + milliseconds(200);
-    assert_eq!(bucket.join(&rate, patience, start), Turn::At(released, Place::First));
+    assert_eq!(bucket.join(&rate, patience, start), Turn::At(released, WaiterPlace::First));
     for after in [1, 100, 199] {
         let turn = bucket.join(&rate, patience, start + milliseconds(after));
-        assert_eq!(turn, Turn::At(released, Place::Joined));
+        assert_eq!(turn, Turn::At(released, WaiterPlace::Joined));
     }
     for _ in 0..4 {
         bucket.leave(&rate, released, Leaving::Answered, released);
     }
     // They used one token together: the next one is available an interval later.
-    let next = Turn::At(released + milliseconds(200), Place::First);
+    let next = Turn::At(released + milliseconds(200), WaiterPlace::First);
     assert_eq!(bucket.join(&rate, patience, released), next);
 }
 
@@ -77,7 +77,7 @@ fn a_new_request_does_not_join_a_group_that_left() {
     let Turn::At(released, _) = bucket.join(&rate, patience, start) else { panic!("no wait") };
     let gone = start + milliseconds(50);
     bucket.leave(&rate, released, Leaving::Away, gone);
-    assert_eq!(bucket.join(&rate, patience, gone), Turn::At(released, Place::First));
+    assert_eq!(bucket.join(&rate, patience, gone), Turn::At(released, WaiterPlace::First));
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_wait_ends_with_its_patience_and_leaves_no_debt() {
     assert_eq!(bucket.join(&rate, patience, start), Turn::Now);
     let mut now = start;
     for _ in 0..4 {
-        assert_eq!(bucket.join(&rate, patience, now), Turn::At(now + patience, Place::First));
+        assert_eq!(bucket.join(&rate, patience, now), Turn::At(now + patience, WaiterPlace::First));
         now += patience;
         bucket.leave(&rate, now, Leaving::Answered, now);
     }

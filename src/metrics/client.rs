@@ -10,8 +10,8 @@ use super::{
     Metrics, Presence,
     family::{Family, ResourceId, single},
     labels::{
-        Connect, DocumentResult, Lane, Outcome, Protocol, Review, ServedBy, Told, Transport, Wait,
-        WatchEnd,
+        Connect, DocumentResult, Lane, Outcome, Protocol, Review, ServedBy, Transport, Wait,
+        WatchEnd, WatchEventType,
     },
     table,
 };
@@ -53,7 +53,7 @@ pub(super) struct Handles {
     documents_held: Gauge,
     document_bytes: Gauge,
     watchers: Family<(Transport, ResourceId), Gauge>,
-    watch_events: Family<Told, Counter>,
+    watch_events: Family<WatchEventType, Counter>,
     watches_ended: Family<WatchEnd, Counter>,
     received: Counter,
     sent: Family<ServedBy, Counter>,
@@ -243,9 +243,9 @@ impl Metrics {
     }
 
     /// Counts an event of a watch from memory.
-    pub fn watch_told(&self, told: Told) {
-        let values = || [told.as_str().into()];
-        self.0.client.watch_events.with(told, values, |counter| counter.increment(1));
+    pub fn watch_event_sent(&self, event_type: WatchEventType) {
+        let values = || [event_type.as_str().into()];
+        self.0.client.watch_events.with(event_type, values, |counter| counter.increment(1));
     }
 
     /// Counts the end of a watch from memory.

@@ -63,7 +63,7 @@ label! {
 
 label! {
     /// The kind of a watch event.
-    Told {
+    WatchEventType {
         /// An object that exists at the start, was created, or entered the selection.
         Added = "added",
         /// An object that changed.

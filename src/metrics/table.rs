@@ -4,8 +4,8 @@ use metrics::Unit;
 
 use super::{
     labels::{
-        Lane, Limit, Origin, Outcome, Protocol, ServedBy, Told, Transport, UpstreamCause,
-        UpstreamFault, Wait, WatchEnd,
+        Lane, Limit, Origin, Outcome, Protocol, ServedBy, Transport, UpstreamCause, UpstreamFault,
+        Wait, WatchEnd, WatchEventType,
     },
     metric::{Label, Metric, Values, counter, described, gauge, seconds},
 };
@@ -235,7 +235,7 @@ pub(super) const WATCHERS: Metric = gauge(
 pub(super) const WATCH_EVENTS: Metric = counter(
     "listless_watch_events_total",
     Unit::Count,
-    &[of!("type", Told)],
+    &[of!("type", WatchEventType)],
     "Events sent by watches answered from memory.",
 );
 pub(super) const WATCHES_ENDED: Metric = counter(

@@ -96,7 +96,7 @@ impl Aggregation {
     }
 
     /// Returns the remembered result without a query, however old it is.
-    pub fn foretold(&self, resource: &GroupVersionResource) -> Option<bool> {
+    pub fn predict(&self, resource: &GroupVersionResource) -> Option<bool> {
         if field::is_built_in_group(&resource.group) {
             return Some(false);
         }

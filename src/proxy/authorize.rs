@@ -7,10 +7,10 @@
 
 mod attributes;
 mod decided;
-mod foretold;
 mod lifetime;
 mod message;
 mod permit;
+mod predict;
 mod rules;
 
 use std::{
@@ -59,10 +59,10 @@ pub struct Asker {
 pub struct Authorize {
     own: Arc<dyn Client>,
     plain: Arc<dyn Client>,
-    reviews: moka::future::Cache<Question, Arc<Decided>, RandomState>,
+    reviews: moka::future::Cache<ReviewKey, Arc<Decided>, RandomState>,
     /// Reviews that the apiserver did not answer, and the time before which it must not be asked
     /// again.
-    postponed: moka::future::Cache<Question, Arc<Decided>, RandomState>,
+    postponed: moka::future::Cache<ReviewKey, Arc<Decided>, RandomState>,
     /// The rules of Listless's own user, by namespace.
     rules: moka::future::Cache<Arc<str>, Arc<Rules>, RandomState>,
     /// The permits for concurrent reviews of bearers.
@@ -74,7 +74,7 @@ pub struct Authorize {
 
 /// A caller and the attributes of a request, without a token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Question {
+struct ReviewKey {
     caller: Caller,
     attributes: Attributes,
 }
@@ -182,8 +182,8 @@ impl Authorize {
             return decided.allowed;
         }
         let caller = if is_on(Mutant::CallersShareReview) { Caller::Own } else { asker.caller };
-        let question = Question { caller, attributes: attributes() };
-        let Some(decided) = self.decided(asker, question).await else { return false };
+        let review_key = ReviewKey { caller, attributes: attributes() };
+        let Some(decided) = self.decided(asker, review_key).await else { return false };
         let allowed = decided.allowed;
         remembered.0.store(Some(decided));
         allowed
@@ -194,18 +194,18 @@ impl Authorize {
     async fn decided_lately(
         &self,
         asker: &Asker,
-        question: Question,
+        review_key: ReviewKey,
         age_max: Duration,
     ) -> Option<Arc<Decided>> {
-        let held = self.reviews.get(&question).await;
+        let held = self.reviews.get(&review_key).await;
         let old = held.filter(|decided| decided.at.elapsed() >= age_max);
         if old.is_some() {
-            self.reviews.invalidate(&question).await;
+            self.reviews.invalidate(&review_key).await;
         }
-        let newer = self.decided(asker, question.clone()).await;
+        let newer = self.decided(asker, review_key.clone()).await;
         let old = old.filter(|old| newer.is_none() && old.at.elapsed() < old.lifetime);
         if let Some(old) = old {
-            self.reviews.insert(question, old.clone()).await;
+            self.reviews.insert(review_key, old.clone()).await;
             return Some(old);
         }
         newer
@@ -218,46 +218,50 @@ impl Authorize {
         self.metrics.reviews_cached(self.reviews.entry_count());
     }
 
-    async fn decided(&self, asker: &Asker, question: Question) -> Option<Arc<Decided>> {
-        if let Some(decided) = self.reviews.get(&question).await {
+    async fn decided(&self, asker: &Asker, review_key: ReviewKey) -> Option<Arc<Decided>> {
+        if let Some(decided) = self.reviews.get(&review_key).await {
             let age = decided.at.elapsed();
             if age < decided.lifetime {
                 if age >= decided.renew_after && !decided.renewing.swap(true, Ordering::Relaxed) {
-                    tokio::spawn(self.clone().renew(asker.clone(), question, decided.clone()));
+                    tokio::spawn(self.clone().renew(asker.clone(), review_key, decided.clone()));
                 }
                 return Some(decided);
             }
-            self.reviews.invalidate(&question).await;
+            self.reviews.invalidate(&review_key).await;
         }
-        let review = self.review(asker, &question);
-        self.reviews.try_get_with_by_ref(&question, review).await.ok()
+        let review = self.review(asker, &review_key);
+        self.reviews.try_get_with_by_ref(&review_key, review).await.ok()
     }
 
     /// Repeats a review; if that fails, the old result stays until it expires.
-    async fn renew(self, asker: Asker, question: Question, old: Arc<Decided>) {
-        match self.review(&asker, &question).await {
-            Ok(decided) => self.reviews.insert(question, decided).await,
+    async fn renew(self, asker: Asker, review_key: ReviewKey, old: Arc<Decided>) {
+        match self.review(&asker, &review_key).await {
+            Ok(decided) => self.reviews.insert(review_key, decided).await,
             Err(NoReview) => old.renewing.store(false, Ordering::Relaxed),
         }
     }
 
-    async fn review(&self, asker: &Asker, question: &Question) -> Result<Arc<Decided>, NoReview> {
-        if let Some(postponed) = self.postponed.get(question).await {
+    async fn review(
+        &self,
+        asker: &Asker,
+        review_key: &ReviewKey,
+    ) -> Result<Arc<Decided>, NoReview> {
+        if let Some(postponed) = self.postponed.get(review_key).await {
             if postponed.at.elapsed() < postponed.lifetime {
                 return Err(NoReview);
             }
-            self.postponed.invalidate(question).await;
+            self.postponed.invalidate(review_key).await;
         }
         if asker.caller == Caller::Own
-            && let Some(decided) = Box::pin(self.by_rules(question)).await?
+            && let Some(decided) = Box::pin(self.by_rules(review_key)).await?
         {
             return Ok(decided);
         }
         self.may_ask()?;
         let decided = match &asker.credential {
-            None => self.ask(&*self.own, None, question).await,
+            None => self.ask(&*self.own, None, review_key).await,
             Some(credential) => match self.places.try_acquire() {
-                Ok(_place) => self.ask(&*self.plain, Some(credential), question).await,
+                Ok(_place) => self.ask(&*self.plain, Some(credential), review_key).await,
                 Err(_) => Err(NoReview),
             },
         };
@@ -280,11 +284,11 @@ impl Authorize {
         &self,
         client: &dyn Client,
         credential: Option<&HeaderValue>,
-        question: &Question,
+        review_key: &ReviewKey,
     ) -> Result<Decided, NoReview> {
         let at = Instant::now();
-        let request = message::request(&question.attributes, credential).ok_or(NoReview)?;
-        let (code, body) = self.exchange(client, request, question).await?;
+        let request = message::request(&review_key.attributes, credential).ok_or(NoReview)?;
+        let (code, body) = self.exchange(client, request, review_key).await?;
         let allowed = match code {
             code if code.is_success() => message::is_allowed(&body).ok_or(NoReview)?,
             // An unknown token, or one without the right to ask. It is remembered, to ask only
@@ -304,17 +308,17 @@ impl Authorize {
         &self,
         client: &dyn Client,
         request: Request<Body>,
-        question: &Question,
+        review_key: &ReviewKey,
     ) -> Result<(StatusCode, Bytes), NoReview> {
         let exchange = async {
             let response = client.send(request, Lane::Short).await.map_err(|_| NoReview)?;
             let code = response.status();
-            if let (false, Some(told)) = (code.is_success(), retry_after(response.headers())) {
+            if let (false, Some(delay)) = (code.is_success(), retry_after(response.headers())) {
                 let postponed = Decided {
-                    lifetime: told.min(RETRY_AFTER_MAX),
+                    lifetime: delay.min(RETRY_AFTER_MAX),
                     ..Decided::of_own(false, Instant::now())
                 };
-                self.postponed.insert(question.clone(), Arc::new(postponed)).await;
+                self.postponed.insert(review_key.clone(), Arc::new(postponed)).await;
             }
             let body = response.into_body().collect(REVIEW_BYTES_MAX).await;
             Ok((code, body.map_err(|_| NoReview)?))

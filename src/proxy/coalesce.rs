@@ -29,7 +29,7 @@ use crate::{
 /// The shared upstream requests in progress.
 #[derive(Default)]
 pub struct Coalesce {
-    routes: Arc<Mutex<HashMap<CoalesceKey, Route>>>,
+    keys: Arc<Mutex<HashMap<CoalesceKey, KeyState>>>,
 }
 
 /// Everything that a shared response depends on.
@@ -43,7 +43,7 @@ pub struct CoalesceKey {
 
 /// The origin of a response.
 #[derive(Debug)]
-pub enum Landed {
+pub enum Coalesced {
     /// This read sent the upstream request.
     Sent(Response<Body>),
     /// Another read, sent after this one arrived, received it.
@@ -52,7 +52,7 @@ pub enum Landed {
 
 /// The time at which the upstream request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Departure {
+pub enum SendTime {
     /// At once, unless another identical request is in flight.
     AtOnce,
     /// After all reads that were released together had time to join.
@@ -61,23 +61,23 @@ pub enum Departure {
 
 /// The state of a key: one upstream request is in flight, and the next one gathers reads until it
 /// may start.
-struct Route {
-    runway: Arc<Semaphore>,
+struct KeyState {
+    turn: Arc<Semaphore>,
     gathering: Option<watch::Receiver<Flight>>,
-    pilots: usize,
+    leaders: usize,
 }
 
 #[derive(Clone, Debug)]
 enum Flight {
     Open,
-    Landed(Picture),
+    Done(BufferedResponse),
     TooLarge,
     Failed(Arc<upstream::Error>),
 }
 
 /// A response that can be returned several times.
 #[derive(Clone, Debug)]
-struct Picture {
+struct BufferedResponse {
     status: StatusCode,
     headers: HeaderMap,
     chunks: VecDeque<Bytes>,
@@ -85,16 +85,16 @@ struct Picture {
 
 /// The read that sends the upstream request. If it is dropped before a result, the others gather
 /// again.
-struct Pilot {
-    routes: Arc<Mutex<HashMap<CoalesceKey, Route>>>,
+struct Leader {
+    keys: Arc<Mutex<HashMap<CoalesceKey, KeyState>>>,
     key: CoalesceKey,
     flight: watch::Sender<Flight>,
-    aloft: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
-enum Seat {
-    Pilot(Pilot),
-    Passenger(watch::Receiver<Flight>),
+enum Role {
+    Leader(Leader),
+    Waiter(watch::Receiver<Flight>),
 }
 
 /// The largest response that is shared.
@@ -125,28 +125,28 @@ impl CoalesceKey {
 
 impl Coalesce {
     /// Returns the response to this read; calls `send` only if this read has to send the request.
-    pub async fn fly<F>(
+    pub async fn run<F>(
         &self,
         key: CoalesceKey,
-        departure: Departure,
+        send_time: SendTime,
         send: impl FnOnce() -> F,
-    ) -> Result<Landed, upstream::Error>
+    ) -> Result<Coalesced, upstream::Error>
     where
         F: Future<Output = Result<Response<Body>, upstream::Error>>,
     {
         loop {
-            match self.seat(&key) {
-                Seat::Pilot(pilot) => {
-                    return pilot.fly(departure, send()).await.map(Landed::Sent);
+            match self.join(&key) {
+                Role::Leader(leader) => {
+                    return leader.run(send_time, send()).await.map(Coalesced::Sent);
                 }
-                Seat::Passenger(mut flight) => {
-                    let landed = flight.wait_for(|flight| !matches!(flight, Flight::Open));
-                    let landed = landed.await.map(|flight| flight.clone());
-                    match landed {
-                        Ok(Flight::Landed(picture)) => {
-                            return Ok(Landed::Shared(picture.response()));
+                Role::Waiter(mut flight) => {
+                    let outcome = flight.wait_for(|flight| !matches!(flight, Flight::Open));
+                    let outcome = outcome.await.map(|flight| flight.clone());
+                    match outcome {
+                        Ok(Flight::Done(buffered)) => {
+                            return Ok(Coalesced::Shared(buffered.response()));
                         }
-                        Ok(Flight::TooLarge) => return send().await.map(Landed::Sent),
+                        Ok(Flight::TooLarge) => return send().await.map(Coalesced::Sent),
                         Ok(Flight::Failed(error)) => return Err(error.copy()),
                         // The client of the sending read has left: gather again.
                         Ok(Flight::Open) | Err(_) => {}
@@ -156,44 +156,44 @@ impl Coalesce {
         }
     }
 
-    fn seat(&self, key: &CoalesceKey) -> Seat {
-        let mut routes = lock(&self.routes);
-        let route = routes.entry(key.clone()).or_insert_with(Route::new);
-        if let Some(flight) = &route.gathering {
-            return Seat::Passenger(flight.clone());
+    fn join(&self, key: &CoalesceKey) -> Role {
+        let mut keys = lock(&self.keys);
+        let state = keys.entry(key.clone()).or_insert_with(KeyState::new);
+        if let Some(flight) = &state.gathering {
+            return Role::Waiter(flight.clone());
         }
         let (flight, gathering) = watch::channel(Flight::Open);
-        route.gathering = Some(gathering);
-        route.pilots += 1;
-        Seat::Pilot(Pilot { routes: self.routes.clone(), key: key.clone(), flight, aloft: None })
+        state.gathering = Some(gathering);
+        state.leaders += 1;
+        Role::Leader(Leader { keys: self.keys.clone(), key: key.clone(), flight, permit: None })
     }
 }
 
-// === impl Route ===
+// === impl KeyState ===
 
-impl Route {
+impl KeyState {
     fn new() -> Self {
-        Self { runway: Arc::new(Semaphore::new(1)), gathering: None, pilots: 0 }
+        Self { turn: Arc::new(Semaphore::new(1)), gathering: None, leaders: 0 }
     }
 }
 
-// === impl Pilot ===
+// === impl Leader ===
 
-impl Pilot {
-    async fn fly(
+impl Leader {
+    async fn run(
         mut self,
-        departure: Departure,
+        send_time: SendTime,
         send: impl Future<Output = Result<Response<Body>, upstream::Error>>,
     ) -> Result<Response<Body>, upstream::Error> {
-        let runway = lock(&self.routes).get(&self.key).map(|route| route.runway.clone());
-        if let Some(runway) = runway {
-            self.aloft = runway.acquire_owned().await.ok();
+        let turn = lock(&self.keys).get(&self.key).map(|state| state.turn.clone());
+        if let Some(turn) = turn {
+            self.permit = turn.acquire_owned().await.ok();
         }
-        if departure == Departure::Together {
+        if send_time == SendTime::Together {
             tokio::task::yield_now().await;
         }
         if !is_on(Mutant::OlderFlightJoined) {
-            self.close_boarding();
+            self.close_joining();
         }
         let response = match send.await {
             Ok(response) => response,
@@ -205,40 +205,40 @@ impl Pilot {
         if self.flight.receiver_count() == 0 {
             return Ok(response);
         }
-        let (response, flight) = photograph(response).await;
+        let (response, flight) = buffer(response).await;
         self.flight.send_replace(flight);
         Ok(response)
     }
 
     /// Closes the request for further reads: reads that arrive after it is sent must not share it.
-    fn close_boarding(&self) {
-        if let Some(route) = lock(&self.routes).get_mut(&self.key) {
+    fn close_joining(&self) {
+        if let Some(state) = lock(&self.keys).get_mut(&self.key) {
             let ours = |gathering: &watch::Receiver<Flight>| {
                 gathering.same_channel(&self.flight.subscribe())
             };
-            if route.gathering.as_ref().is_some_and(ours) {
-                route.gathering = None;
+            if state.gathering.as_ref().is_some_and(ours) {
+                state.gathering = None;
             }
         }
     }
 }
 
-impl Drop for Pilot {
+impl Drop for Leader {
     fn drop(&mut self) {
-        self.close_boarding();
-        let mut routes = lock(&self.routes);
-        if let Some(route) = routes.get_mut(&self.key) {
-            route.pilots -= 1;
-            if route.pilots == 0 {
-                routes.remove(&self.key);
+        self.close_joining();
+        let mut keys = lock(&self.keys);
+        if let Some(state) = keys.get_mut(&self.key) {
+            state.leaders -= 1;
+            if state.leaders == 0 {
+                keys.remove(&self.key);
             }
         }
     }
 }
 
-// === impl Picture ===
+// === impl BufferedResponse ===
 
-impl Picture {
+impl BufferedResponse {
     fn response(&self) -> Response<Body> {
         let mut response = Response::new(Body::chunks(self.chunks.clone()));
         *response.status_mut() = self.status;
@@ -248,7 +248,7 @@ impl Picture {
 }
 
 /// Reads a response to share it. Returns it as a stream if it is too large or breaks off.
-async fn photograph(response: Response<Body>) -> (Response<Body>, Flight) {
+async fn buffer(response: Response<Body>) -> (Response<Body>, Flight) {
     let (parts, mut body) = response.into_parts();
     let mut chunks = VecDeque::new();
     let mut bytes = 0;
@@ -274,8 +274,9 @@ async fn photograph(response: Response<Body>) -> (Response<Body>, Flight) {
             return (Response::from_parts(parts, resumed(chunks, body)), Flight::TooLarge);
         }
     }
-    let picture = Picture { status: parts.status, headers: parts.headers.clone(), chunks };
-    (picture.response(), Flight::Landed(picture))
+    let buffered =
+        BufferedResponse { status: parts.status, headers: parts.headers.clone(), chunks };
+    (buffered.response(), Flight::Done(buffered))
 }
 
 /// Returns a body of the chunks already read, followed by the rest.
@@ -287,9 +288,9 @@ fn resumed(mut chunks: VecDeque<Bytes>, rest: Body) -> Body {
 }
 
 fn lock(
-    routes: &Mutex<HashMap<CoalesceKey, Route>>,
-) -> MutexGuard<'_, HashMap<CoalesceKey, Route>> {
-    routes.lock().unwrap_or_else(PoisonError::into_inner)
+    keys: &Mutex<HashMap<CoalesceKey, KeyState>>,
+) -> MutexGuard<'_, HashMap<CoalesceKey, KeyState>> {
+    keys.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -303,10 +304,10 @@ mod tests {
         CoalesceKey::new(Caller::Own, &request, &Rewriting::Keep)
     }
 
-    async fn text(landed: Landed) -> (bool, String) {
-        let (shared, response) = match landed {
-            Landed::Sent(response) => (false, response),
-            Landed::Shared(response) => (true, response),
+    async fn text(outcome: Coalesced) -> (bool, String) {
+        let (shared, response) = match outcome {
+            Coalesced::Sent(response) => (false, response),
+            Coalesced::Shared(response) => (true, response),
         };
         let bytes = response.into_body().collect(1024).await.expect("a body");
         (shared, String::from_utf8(bytes.to_vec()).expect("text"))
@@ -326,7 +327,7 @@ mod tests {
                     let _ = released.wait_for(|released| *released >= number).await;
                     Ok(Response::new(Body::full(number.to_string())))
                 };
-                let flown = coalesce.fly(key("/api/v1/pods"), Departure::AtOnce, send);
+                let flown = coalesce.run(key("/api/v1/pods"), SendTime::AtOnce, send);
                 text(flown.await.expect("an answer")).await
             })
         };
@@ -346,7 +347,7 @@ mod tests {
         let mut rest = [second.await.expect("no panic"), third.await.expect("no panic")];
         rest.sort();
         assert_eq!(rest, [(false, "2".to_owned()), (true, "2".to_owned())]);
-        assert!(lock(&coalesce.routes).is_empty(), "nothing is left behind");
+        assert!(lock(&coalesce.keys).is_empty(), "nothing is left behind");
     }
 
     #[tokio::test]
@@ -362,7 +363,7 @@ mod tests {
                         Ok(Response::new(Body::full("x")))
                     };
                     let key = key("/api/v1/pods");
-                    let flown = coalesce.fly(key, Departure::Together, send);
+                    let flown = coalesce.run(key, SendTime::Together, send);
                     text(flown.await.expect("an answer")).await.0
                 })
             })
@@ -384,7 +385,7 @@ mod tests {
         assert_ne!(own(&plain), own(&table));
         assert_eq!(own(&plain), own(&token));
         assert_ne!(own(&plain), key("/y"));
-        let stranger = Caller::Other(crate::proxy::identify::Stranger::NoCredential);
-        assert_ne!(own(&plain), CoalesceKey::new(stranger, &plain, &Rewriting::Keep));
+        let other_caller = Caller::Other(crate::proxy::identify::Unauthenticated::NoCredential);
+        assert_ne!(own(&plain), CoalesceKey::new(other_caller, &plain, &Rewriting::Keep));
     }
 }

@@ -23,7 +23,7 @@ use crate::{
         request::{self, Read, RequestInfo, ResourceRequest},
         version::{Freshness, ResourceVersion, VersionMatch},
     },
-    cache::{Demand, Lookup, Reach, Replica, State, View, store::Snapshot},
+    cache::{Demand, Lookup, Reach, Replica, SyncState, View, store::Snapshot},
     mutants::{Mutant, is_on},
     policy::{ResourcePolicy, Rewrite},
     proxy::{
@@ -140,8 +140,8 @@ fn addressed(info: &RequestInfo, caller: Caller) -> Result<&ResourceRequest, Pla
     let RequestInfo::Resource(request) = info else {
         return Err(Plan::keep(ForwardReason::NonResource));
     };
-    if let Caller::Other(stranger) = caller {
-        return Err(Plan::keep(stranger.into()));
+    if let Caller::Other(unauthenticated) = caller {
+        return Err(Plan::keep(unauthenticated.into()));
     }
     if request.verb.is_write() || request.verb == Verb::Other {
         return Err(Plan::keep(ForwardReason::Write));
@@ -206,8 +206,8 @@ pub fn decide(
     };
     let not_synced = || candidate.forward(ForwardReason::NotSynced, session);
     let snapshot = match (&view.snapshot, view.state) {
-        (Some(snapshot), State::Synced) => snapshot,
-        (_, State::Starting) => {
+        (Some(snapshot), SyncState::Synced) => snapshot,
+        (_, SyncState::Starting) => {
             return candidate.wait(view, Reach::Synced, START_PATIENCE, waited, not_synced);
         }
         _ => return Step::Act(not_synced()),

@@ -29,7 +29,7 @@ pub(super) use self::answer::{Known, Offer};
 pub use self::{
     document::{Document, Form},
     wanted::{Condition, Key, Subject, Wanted},
-    watches::Standing,
+    watches::WatchProof,
 };
 use self::{release::Release, watches::Watches};
 use crate::{
@@ -46,7 +46,7 @@ use crate::{
 pub struct Discovery(Arc<Inner>);
 
 struct Inner {
-    documents: Cache<Place, Arc<Document>, RandomState>,
+    documents: Cache<DocumentKey, Arc<Document>, RandomState>,
     /// The documents that each caller has received, and when.
     confirmations: Cache<(Caller, Key), Confirmation, RandomState>,
     release: Arc<Release>,
@@ -58,7 +58,7 @@ struct Inner {
 /// The key of a cached document. A document with an entity tag is the same for all who may have it.
 /// A document without one belongs to its caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct DocumentKey {
     owner: Option<Caller>,
     key: Key,
 }
@@ -124,7 +124,7 @@ impl Discovery {
     ) -> Self {
         let stop = CancellationToken::new();
         let reached = metrics.clone();
-        let weight = |place: &Place, document: &Arc<Document>| {
+        let weight = |place: &DocumentKey, document: &Arc<Document>| {
             u32::try_from(place.key.bytes() + document.bytes()).unwrap_or(u32::MAX)
         };
         let documents = Cache::builder()
@@ -155,32 +155,32 @@ impl Discovery {
 
     /// Returns the cached state of a document for this caller.
     pub async fn held(&self, caller: Caller, key: &Key) -> Held {
-        let confirmed = self.0.confirmations.get(&(told(caller), key.clone())).await;
+        let confirmed = self.0.confirmations.get(&(confirmed_caller(caller), key.clone())).await;
         if let Some(Confirmation { document, at, believed }) = confirmed
             && let Some(document) = document.upgrade()
         {
             let owner = document.tag().is_none().then_some(caller);
             // Marks the document as used, and finds one that another caller received in its place.
-            let kept = self.0.documents.get(&Place { owner, key: key.clone() }).await;
+            let kept = self.0.documents.get(&DocumentKey { owner, key: key.clone() }).await;
             return match kept {
                 Some(kept) if !Arc::ptr_eq(&kept, &document) => Held::Known(kept),
                 _ => Held::Confirmed(Confirmed { document, at, believed }),
             };
         }
-        let shared = Place { owner: None, key: key.clone() };
+        let shared = DocumentKey { owner: None, key: key.clone() };
         self.0.documents.get(&shared).await.map_or(Held::Nothing, Held::Known)
     }
 
     /// Returns what the watches prove now. Opens them if necessary; they close when no documents
     /// are requested.
-    pub fn standing(&self, now: Instant) -> Standing {
+    pub fn watch_proof(&self, now: Instant) -> WatchProof {
         self.0.watches.used_for_documents(now);
-        self.0.watches.standing()
+        self.0.watches.watch_proof()
     }
 
     /// Returns the same for a document that is requested for the first time, which opens no watch.
-    pub fn proven(&self) -> Standing {
-        self.0.watches.standing()
+    pub fn proven(&self) -> WatchProof {
+        self.0.watches.watch_proof()
     }
 
     /// Notes that a source of documents was changed through Listless, or is about to be.
@@ -211,7 +211,7 @@ impl Discovery {
         at: Instant,
     ) {
         let owner = kept.tag().is_none().then_some(caller);
-        self.0.documents.insert(Place { owner, key: key.clone() }, kept.clone()).await;
+        self.0.documents.insert(DocumentKey { owner, key: key.clone() }, kept.clone()).await;
         self.confirm(caller, headers, key, &kept, at).await;
     }
 
@@ -234,16 +234,16 @@ impl Discovery {
         let believed = left.map_or(BELIEVED, |left| left.min(BELIEVED));
         let document = Arc::downgrade(document);
         let confirmation = Confirmation { document, at, believed };
-        self.0.confirmations.insert((told(caller), key.clone()), confirmation).await;
+        self.0.confirmations.insert((confirmed_caller(caller), key.clone()), confirmation).await;
     }
 
     /// Drops the confirmation after the apiserver sent this caller another response.
     async fn forget(&self, caller: Caller, key: &Key) {
-        self.0.confirmations.invalidate(&(told(caller), key.clone())).await;
+        self.0.confirmations.invalidate(&(confirmed_caller(caller), key.clone())).await;
     }
 }
 
 /// Returns the caller that a confirmation is stored for.
-fn told(caller: Caller) -> Caller {
+fn confirmed_caller(caller: Caller) -> Caller {
     if is_on(Mutant::CallersShareDocuments) { Caller::Own } else { caller }
 }

@@ -3,9 +3,9 @@
 //! The request changes only where HTTP requires it: hop-by-hop headers, and the query if the plan
 //! says so. Listless adds its identity to no other caller's request: it carries only the caller's
 //! own credential. The session learns from a response before the client has all of it (see
-//! `lesson`).
+//! `learn`).
 
-mod lesson;
+mod learn;
 
 use std::sync::Arc;
 
@@ -24,18 +24,18 @@ use crate::{
     },
     body::Body,
     cache::Cache,
-    insight::{Insight, Witness},
+    insight::{Insight, WriteObserver},
     metrics::Metrics,
     mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
         decide::Rewriting,
-        identify::{self, Caller, Stranger},
+        identify::{self, Caller, Unauthenticated},
     },
     upstream::{self, Client, Lane, Own, Pool},
 };
 
-use lesson::{Armed, Lesson, Lessons, WatchLesson};
+use learn::{Armed, Learning, LearningPair, WatchLearning};
 
 /// The clients to the apiserver, and the counters of forwarded requests.
 pub struct Forwarder {
@@ -47,13 +47,13 @@ pub struct Forwarder {
 
 /// The learners from a response; an unauthenticated caller has none.
 #[derive(Clone, Copy)]
-pub struct Pupils<'a> {
+pub struct Learners<'a> {
     /// The session of the request.
     pub session: &'a SharedSession,
     /// The session as mode `enforce` would have it, and the rewriting the request would have.
-    pub foreseen: Option<(&'a SharedSession, &'a Rewriting)>,
+    pub predicted: Option<(&'a SharedSession, &'a Rewriting)>,
     /// The observer of the changes by a write.
-    pub witness: Option<&'a Witness>,
+    pub write_observer: Option<&'a WriteObserver>,
 }
 
 /// The clients to the apiserver, by identity.
@@ -84,30 +84,30 @@ impl Clients {
     }
 }
 
-// === impl Pupils ===
+// === impl Learners ===
 
-impl<'a> Pupils<'a> {
+impl<'a> Learners<'a> {
     /// Returns the session itself as the only learner.
     pub fn one(session: &'a SharedSession) -> Self {
-        Self { session, foreseen: None, witness: None }
+        Self { session, predicted: None, write_observer: None }
     }
 
-    fn lessons(
+    fn learning(
         &self,
         request: &ResourceRequest,
         rewriting: &Rewriting,
         (cache, metrics): (&Cache, &Metrics),
-    ) -> Lessons {
+    ) -> LearningPair {
         let now = Instant::now();
-        let foreseen = self
-            .foreseen
-            .map(|(session, rewriting)| Lesson::of(request, rewriting, session, now).beside(cache));
-        Lessons {
-            session: Lesson::of(request, rewriting, self.session, now)
+        let predicted = self.predicted.map(|(session, rewriting)| {
+            Learning::of(request, rewriting, session, now).beside(cache)
+        });
+        LearningPair {
+            session: Learning::of(request, rewriting, self.session, now)
                 .beside(cache)
-                .seen_by(self.witness.cloned())
+                .seen_by(self.write_observer.cloned())
                 .counted_in(metrics),
-            foreseen: foreseen.unwrap_or_else(Lesson::none),
+            predicted: predicted.unwrap_or_else(Learning::none),
         }
     }
 }
@@ -127,36 +127,36 @@ impl Forwarder {
         info: &RequestInfo,
         rewriting: &Rewriting,
         request: Request<Incoming>,
-        pupils: Pupils<'_>,
+        learners: Learners<'_>,
     ) -> Result<Response<Body>, upstream::Error> {
         self.insight.passed_on();
-        let lesson = |rewriting: &Rewriting| match (caller, info) {
+        let learning = |rewriting: &Rewriting| match (caller, info) {
             (Caller::Own | Caller::Bearer(_), RequestInfo::Resource(resource)) => {
-                pupils.lessons(resource, rewriting, (&self.cache, &self.metrics))
+                learners.learning(resource, rewriting, (&self.cache, &self.metrics))
             }
-            _ => Lessons { session: Lesson::none(), foreseen: Lesson::none() },
+            _ => LearningPair { session: Learning::none(), predicted: Learning::none() },
         };
         if is_upgrade(request.headers()) {
             let target = target(request.uri(), rewriting, info);
             let outline = info.outline();
-            return self.upgrade(caller, request, target, outline, lesson(rewriting)).await;
+            return self.upgrade(caller, request, target, outline, learning(rewriting)).await;
         }
         let as_asked = path_and_query(request.uri());
         let target = target(request.uri(), rewriting, info);
         let request = outgoing(request, target);
         if matches!(rewriting, Rewriting::Keep | Rewriting::Brief(_)) {
-            let lesson = lesson(rewriting);
-            return self.send(caller, info, request.map(Body::incoming), lesson).await;
+            let learning = learning(rewriting);
+            return self.send(caller, info, request.map(Body::incoming), learning).await;
         }
         let (head, _) = request.into_parts();
         let relaxed = without_body(&head, head.uri.clone());
-        let response = self.send(caller, info, relaxed, lesson(rewriting)).await?;
+        let response = self.send(caller, info, relaxed, learning(rewriting)).await?;
         // An added version must not cost the client a response: its own read names none.
         if !is_about_version(response.status()) {
             return Ok(response);
         }
         let as_it_came = without_body(&head, as_asked);
-        self.send(caller, info, as_it_came, lesson(&Rewriting::Keep)).await
+        self.send(caller, info, as_it_came, learning(&Rewriting::Keep)).await
     }
 
     /// Sends a short request of Listless's own user; nothing is learned from its response.
@@ -175,9 +175,9 @@ impl Forwarder {
         caller: Caller,
         info: &RequestInfo,
         request: Request<Body>,
-        lesson: Lessons,
+        learning: LearningPair,
     ) -> Result<Response<Body>, upstream::Error> {
-        let armed = Armed::new(lesson);
+        let armed = Armed::new(learning);
         match self.client(caller).send_read(request, lane(info), info.outline()).await {
             Ok(mut response) => {
                 strip_hop_by_hop(response.headers_mut());
@@ -196,7 +196,7 @@ impl Forwarder {
         mut request: Request<Incoming>,
         target: Uri,
         outline: Outline,
-        lesson: Lessons,
+        learning: LearningPair,
     ) -> Result<Response<Body>, upstream::Error> {
         let downstream = hyper::upgrade::on(&mut request);
         let upgrade: Vec<HeaderValue> =
@@ -210,18 +210,18 @@ impl Forwarder {
             match self.client(caller).upgrade_read(request.map(Body::incoming), outline).await {
                 Ok(response) => response,
                 Err(error) => {
-                    lesson.failed(&error);
+                    learning.failed(&error);
                     return Err(error);
                 }
             };
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             strip_hop_by_hop(response.headers_mut());
-            return Ok(lesson.learn(response));
+            return Ok(learning.learn(response));
         }
         let upstream = hyper::upgrade::on(&mut response);
-        let lesson = lesson.watch_tunnel();
+        let learning = learning.watch_tunnel();
         tokio::spawn(async move {
-            let outcome = tunnel(downstream, upstream, lesson).await;
+            let outcome = tunnel(downstream, upstream, learning).await;
             tracing::debug!(?outcome, "tunnel ended");
         });
         Ok(response)
@@ -231,13 +231,13 @@ impl Forwarder {
         match caller {
             Caller::Own => &*self.clients.own,
             Caller::Other(_) if is_on(Mutant::StrangerInOurName) => &*self.clients.own,
-            Caller::Other(Stranger::Impersonating) => &*self.clients.impersonating,
+            Caller::Other(Unauthenticated::Impersonating) => &*self.clients.impersonating,
             Caller::Bearer(_)
             | Caller::Other(
-                Stranger::NoCredential
-                | Stranger::OtherCredential
-                | Stranger::ImpersonatingBearer
-                | Stranger::SafeMode,
+                Unauthenticated::NoCredential
+                | Unauthenticated::OtherCredential
+                | Unauthenticated::ImpersonatingBearer
+                | Unauthenticated::SafeMode,
             ) => &*self.clients.plain,
         }
     }
@@ -247,11 +247,11 @@ impl Forwarder {
 async fn tunnel(
     downstream: OnUpgrade,
     upstream: OnUpgrade,
-    lesson: WatchLesson,
+    learning: WatchLearning,
 ) -> std::io::Result<(u64, u64)> {
     let (downstream, upstream) =
         tokio::try_join!(downstream, upstream).map_err(std::io::Error::other)?;
-    let upstream = lesson.read_along_io(TokioIo::new(upstream));
+    let upstream = learning.read_along_io(TokioIo::new(upstream));
     upstream::tunnel::splice(TokioIo::new(downstream), upstream).await
 }
 

@@ -25,12 +25,12 @@ pub enum Caller {
     /// The bearer of a token that only the apiserver can verify.
     Bearer(BearerId),
     /// Any other caller, with the reason.
-    Other(Stranger),
+    Other(Unauthenticated),
 }
 
 /// The reason why a caller is never answered from the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stranger {
+pub enum Unauthenticated {
     /// No Authorization header.
     NoCredential,
     /// Another credential, more than one, or an ambiguous one.
@@ -74,20 +74,20 @@ impl Identify {
     /// Returns the caller that sent these headers.
     pub fn caller(&self, headers: &HeaderMap) -> Caller {
         if let Self::Nobody = self {
-            return Caller::Other(Stranger::SafeMode);
+            return Caller::Other(Unauthenticated::SafeMode);
         }
         let mut credentials = headers.get_all(AUTHORIZATION).iter();
         let caller = match (credentials.next(), credentials.next()) {
-            (None, _) => Caller::Other(Stranger::NoCredential),
+            (None, _) => Caller::Other(Unauthenticated::NoCredential),
             (Some(credential), None) => self.known(credential),
-            (Some(_), Some(_)) => Caller::Other(Stranger::OtherCredential),
+            (Some(_), Some(_)) => Caller::Other(Unauthenticated::OtherCredential),
         };
         match caller {
             Caller::Other(_) => caller,
-            _ if has_websocket_bearer(headers) => Caller::Other(Stranger::OtherCredential),
+            _ if has_websocket_bearer(headers) => Caller::Other(Unauthenticated::OtherCredential),
             _ if !headers.keys().any(is_impersonation) => caller,
-            Caller::Own => Caller::Other(Stranger::Impersonating),
-            Caller::Bearer(_) => Caller::Other(Stranger::ImpersonatingBearer),
+            Caller::Own => Caller::Other(Unauthenticated::Impersonating),
+            Caller::Bearer(_) => Caller::Other(Unauthenticated::ImpersonatingBearer),
         }
     }
 
@@ -108,7 +108,7 @@ impl Identify {
                 Caller::Bearer(hasher.id(credential))
             }
             Self::Own(_) | Self::Bearers(_) | Self::Nobody => {
-                Caller::Other(Stranger::OtherCredential)
+                Caller::Other(Unauthenticated::OtherCredential)
             }
         }
     }
@@ -196,11 +196,11 @@ mod tests {
     fn only_the_exact_token_without_impersonation_is_our_own_user() {
         let identify = Identify::Own(KnownTokens::one("secret"));
         let own = ("authorization", "Bearer secret");
-        let other = Caller::Other(Stranger::OtherCredential);
-        let impersonating = Caller::Other(Stranger::Impersonating);
+        let other = Caller::Other(Unauthenticated::OtherCredential);
+        let impersonating = Caller::Other(Unauthenticated::Impersonating);
         let rows: [(Headers, Caller); 10] = [
             (vec![own], Caller::Own),
-            (vec![], Caller::Other(Stranger::NoCredential)),
+            (vec![], Caller::Other(Unauthenticated::NoCredential)),
             (vec![("authorization", "Bearer secre")], other),
             (vec![("authorization", "Bearer secret2")], other),
             (vec![("authorization", "bearer secret")], other),
@@ -224,20 +224,20 @@ mod tests {
             let caller = identify.caller(&headers(&pairs));
             assert!(matches!(caller, Caller::Bearer(_)), "{pairs:?}: {caller:?}");
         }
-        let rows: [(Headers, Stranger); 13] = [
-            (vec![], Stranger::NoCredential),
-            (vec![SUB_PROTOCOL], Stranger::NoCredential),
-            (vec![("impersonate-user", "bob")], Stranger::NoCredential),
-            (vec![("authorization", "")], Stranger::OtherCredential),
-            (vec![("authorization", "Bearer")], Stranger::OtherCredential),
-            (vec![("authorization", "Bearer ")], Stranger::OtherCredential),
-            (vec![("authorization", "Bearer  ann")], Stranger::OtherCredential),
-            (vec![("authorization", "Bearer ann bob")], Stranger::OtherCredential),
-            (vec![("authorization", "Bearer ann, Bearer bob")], Stranger::OtherCredential),
-            (vec![("authorization", "Basic YTpi")], Stranger::OtherCredential),
-            (vec![ann, ann], Stranger::OtherCredential),
-            (vec![ann, SUB_PROTOCOL], Stranger::OtherCredential),
-            (vec![ann, ("impersonate-group", "g")], Stranger::ImpersonatingBearer),
+        let rows: [(Headers, Unauthenticated); 13] = [
+            (vec![], Unauthenticated::NoCredential),
+            (vec![SUB_PROTOCOL], Unauthenticated::NoCredential),
+            (vec![("impersonate-user", "bob")], Unauthenticated::NoCredential),
+            (vec![("authorization", "")], Unauthenticated::OtherCredential),
+            (vec![("authorization", "Bearer")], Unauthenticated::OtherCredential),
+            (vec![("authorization", "Bearer ")], Unauthenticated::OtherCredential),
+            (vec![("authorization", "Bearer  ann")], Unauthenticated::OtherCredential),
+            (vec![("authorization", "Bearer ann bob")], Unauthenticated::OtherCredential),
+            (vec![("authorization", "Bearer ann, Bearer bob")], Unauthenticated::OtherCredential),
+            (vec![("authorization", "Basic YTpi")], Unauthenticated::OtherCredential),
+            (vec![ann, ann], Unauthenticated::OtherCredential),
+            (vec![ann, SUB_PROTOCOL], Unauthenticated::OtherCredential),
+            (vec![ann, ("impersonate-group", "g")], Unauthenticated::ImpersonatingBearer),
         ];
         for (pairs, expected) in rows {
             assert_eq!(identify.caller(&headers(&pairs)), Caller::Other(expected), "{pairs:?}");

@@ -107,9 +107,9 @@ pub trait Serve: Send + Sync + 'static {
     ) -> impl Future<Output = Response<Body>> + Send;
 }
 
-/// The protocols of a listener.
+/// The TLS settings of a listener, and the targets of its CONNECT.
 #[derive(Clone, Default)]
-pub struct Doors {
+pub struct ListenerTls {
     /// The TLS configuration; without one, everything is served in plaintext.
     pub tls: Option<tls::Server>,
     /// The targets that CONNECT accepts, with the same TLS inside; if empty, CONNECT is refused.
@@ -167,14 +167,14 @@ impl Limits {
 /// Serves until `drain` begins, then until all requests are done or its deadline has passed.
 pub async fn serve<S: Serve>(
     listeners: Vec<Bound>,
-    doors: Doors,
+    listener_tls: ListenerTls,
     service: Arc<S>,
     (limits, places): (Limits, Places),
     drain: Drain,
     metrics: Metrics,
 ) {
     let begin = drain.begin.clone();
-    let listener = Arc::new(Listener { doors, service, limits, begin, metrics });
+    let listener = Arc::new(Listener { listener_tls, service, limits, begin, metrics });
     let mut loops = JoinSet::new();
     for bound in listeners {
         loops.spawn(accept(Arc::clone(&listener), bound, places.clone()));

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     api::{request::RequestInfo, version::ResourceVersion},
-    limit::{Leaving, Place, Rate},
+    limit::{Leaving, Rate, WaiterPlace},
     metrics::{Held, Limit, Metrics, PollLimit, ServedBy},
     policy::ResourcePolicy,
 };
@@ -160,8 +160,8 @@ impl Pacing {
         }
         waiting.leaving = Leaving::Answered;
         let held = match pace.place {
-            Place::First => Held::First,
-            Place::Joined => Held::Joined,
+            WaiterPlace::First => Held::First,
+            WaiterPlace::Joined => Held::Joined,
         };
         self.metrics.paced(held, pace.limit, since.elapsed());
     }

@@ -12,13 +12,13 @@ use tokio::time::{Duration, Instant};
 use super::{
     Proxy, SharedSession,
     authorize::Attributes,
-    coalesce::Departure,
+    coalesce::SendTime,
     decide::{self, Forward, ForwardReason, Pace, Plan, Rewriting, Step},
     evidence::weigh,
     identify::Caller,
-    observe::RequestLog,
+    request_log::RequestLog,
     session::Session,
-    sessions::Visit,
+    sessions::RequestContext,
     target::{Target, negotiate},
 };
 use crate::{
@@ -38,18 +38,18 @@ impl Proxy {
     /// repeated reads.
     pub(super) async fn plan(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         target: &Target,
         rules: &ResourcePolicy,
         headers: &HeaderMap,
         log: &mut RequestLog,
     ) -> Plan {
         if target.info.verb() == Verb::Watch {
-            return self.plan_watch(visit, target, rules, headers, log).await;
+            return self.plan_watch(context, target, rules, headers, log).await;
         }
         let arrived = Instant::now();
-        let plan = self.plan_read(visit, target, rules, headers, log).await;
-        let paced = self.pacing.check(&plan, target, visit.caller(), rules, arrived);
+        let plan = self.plan_read(context, target, rules, headers, log).await;
+        let paced = self.pacing.check(&plan, target, context.caller(), rules, arrived);
         log.costs(paced.toll);
         paced.plan.unwrap_or(plan)
     }
@@ -58,7 +58,7 @@ impl Proxy {
     /// waited.
     pub(super) async fn pace(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         target: &Target,
         rules: &ResourcePolicy,
         pace: Pace,
@@ -67,47 +67,47 @@ impl Proxy {
     ) -> Result<Response<Body>, Error> {
         let headers = request.headers();
         let early = if is_on(Mutant::DecidedBeforeHold) {
-            Some(self.plan_read(visit, target, rules, headers, log).await)
+            Some(self.plan_read(context, target, rules, headers, log).await)
         } else {
             None
         };
         let since = Instant::now();
-        self.pacing.hold(pace, target, visit.caller(), rules).await;
+        self.pacing.hold(pace, target, context.caller(), rules).await;
         log.held(pace.limit, since.elapsed());
         let plan = match early {
             Some(plan) => plan,
-            None => self.plan_read(visit, target, rules, headers, log).await,
+            None => self.plan_read(context, target, rules, headers, log).await,
         };
         match plan.after_hold() {
-            Ok(answer) => self.read(visit, target, answer, request, log).await,
+            Ok(answer) => self.read(context, target, answer, request, log).await,
             Err(forward) => {
                 log.decided(&Plan::Share(forward.clone()));
-                let departure = Departure::Together;
-                self.share(visit, &target.info, forward, departure, request, log).await
+                let send_time = SendTime::Together;
+                self.share(context, &target.info, forward, send_time, request, log).await
             }
         }
     }
 
     async fn plan_watch(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         target: &Target,
         rules: &ResourcePolicy,
         headers: &HeaderMap,
         log: &RequestLog,
     ) -> Plan {
-        let (info, caller, arrived) = (&target.info, visit.caller(), Instant::now());
+        let (info, caller, arrived) = (&target.info, context.caller(), Instant::now());
         let (media, asked) = (Negotiated::of_watch(headers), Asked::of(headers));
         let candidate = {
-            let session = visit.session.lock();
+            let session = context.session.lock();
             decide::watch_candidate(info, caller, media, &asked, rules, &session)
         };
         let candidate = match candidate {
             Ok(candidate) => candidate,
             Err(plan) => return plan,
         };
-        let question = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
-        if let Err(reason) = self.may_know(visit, target, question).await {
+        let attributes_of = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
+        if let Err(reason) = self.may_know(context, target, attributes_of).await {
             // The review may have failed: the apiserver refuses a caller without the right itself.
             return Plan::Forward(Forward::detour(candidate.watch, reason));
         }
@@ -115,33 +115,33 @@ impl Proxy {
         let step = |lookup: &Lookup, session: &Session, now, waited| {
             decide::decide_watch(&candidate, lookup, session, now, waited)
         };
-        self.settle((&visit.session, &candidate.watch.query), arrived, lookup, step, log).await
+        self.settle((&context.session, &candidate.watch.query), arrived, lookup, step, log).await
     }
 
     async fn plan_read(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         target: &Target,
         rules: &ResourcePolicy,
         headers: &HeaderMap,
         log: &RequestLog,
     ) -> Plan {
-        let (info, caller, arrived) = (&target.info, visit.caller(), Instant::now());
+        let (info, caller, arrived) = (&target.info, context.caller(), Instant::now());
         let media = negotiate(info, headers);
-        let candidate = decide::candidate(info, caller, media, rules, &visit.session.lock());
+        let candidate = decide::candidate(info, caller, media, rules, &context.session.lock());
         let candidate = match candidate {
             Ok(candidate) => candidate,
             Err(plan) => return plan,
         };
-        let question = |request: &_| Attributes::of_read(caller, request, candidate.read);
-        if let Err(reason) = self.may_know(visit, target, question).await {
+        let attributes_of = |request: &_| Attributes::of_read(caller, request, candidate.read);
+        if let Err(reason) = self.may_know(context, target, attributes_of).await {
             return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
         }
         let lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
         let step = |lookup: &Lookup, session: &Session, now, waited| {
             decide::decide(&candidate, lookup, session, now, waited)
         };
-        self.settle((&visit.session, &candidate.read.query), arrived, lookup, step, log).await
+        self.settle((&context.session, &candidate.read.query), arrived, lookup, step, log).await
     }
 
     /// Checks whether the caller may know that a replica exists, and its state.
@@ -151,14 +151,14 @@ impl Proxy {
     /// one. The content of the read must not depend on the caller.
     async fn may_know(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         target: &Target,
-        question: impl FnOnce(&ResourceRequest) -> Attributes,
+        attributes_of: impl FnOnce(&ResourceRequest) -> Attributes,
     ) -> Result<(), ForwardReason> {
-        let Caller::Bearer(_) = visit.caller() else { return Ok(()) };
+        let Caller::Bearer(_) = context.caller() else { return Ok(()) };
         let refused = Err(ForwardReason::NotAuthorized);
         let Some(request) = target.info.resource_request() else { return refused };
-        if !self.authorize.allows(&visit.asker, || question(request), &target.review).await {
+        if !self.authorize.allows(&context.asker, || attributes_of(request), &target.review).await {
             return refused;
         }
         if self.aggregation.may_serve(&request.resource).await {

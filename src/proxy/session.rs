@@ -7,7 +7,7 @@
 //! the content is known to be equal. Every limit here favours the apiserver: state that does not
 //! fit becomes stricter.
 
-mod lesson;
+mod facts;
 mod record;
 mod verdict;
 
@@ -19,7 +19,7 @@ use crate::{
     api::{GroupResource, ObjectKey, Scope, query::Query, version::ResourceVersion},
     hash::HashMap,
 };
-pub use lesson::{Expectation, KnownLabels, List, Page, Paging, Source};
+pub use facts::{Expectation, KnownLabels, List, Page, Paging, Source};
 use record::Record;
 pub use record::{Doubt, Origin};
 pub use verdict::{Floor, Held, Imminence, Verdict};

@@ -24,7 +24,7 @@ use crate::{
 pub struct SharedSession(Arc<Mutex<Session>>);
 
 /// A request's caller and its session.
-pub(super) struct Visit {
+pub(super) struct RequestContext {
     pub(super) asker: Asker,
     pub(super) session: SharedSession,
 }
@@ -95,9 +95,9 @@ impl SharedSession {
     }
 }
 
-// === impl Visit ===
+// === impl RequestContext ===
 
-impl Visit {
+impl RequestContext {
     pub(super) fn caller(&self) -> Caller {
         self.asker.caller()
     }
@@ -191,7 +191,7 @@ mod tests {
         },
         cache::testing::pods,
         proxy::{
-            identify::{Identify, Stranger, TokenHasher},
+            identify::{Identify, TokenHasher, Unauthenticated},
             session::{Expectation, Held, Source, Verdict},
         },
     };
@@ -235,8 +235,8 @@ mod tests {
         let now = Instant::now();
         show(&sessions.of(bearer(1), now), 20);
         assert!(matches!(verdict(&sessions.of(bearer(1), now)), Verdict::Behind(..)));
-        let stranger = Caller::Other(Stranger::OtherCredential);
-        for other in [bearer(2), Caller::Own, stranger] {
+        let other_caller = Caller::Other(Unauthenticated::OtherCredential);
+        for other in [bearer(2), Caller::Own, other_caller] {
             assert_eq!(verdict(&sessions.of(other, now)), Verdict::Satisfied, "{other:?}");
         }
     }

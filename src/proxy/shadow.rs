@@ -30,7 +30,7 @@ use crate::{
         version::ResourceVersion,
     },
     body::{Body, BoxError},
-    cache::{Reach, Replica, State, store::Snapshot},
+    cache::{Reach, Replica, SyncState, store::Snapshot},
     metrics::{Limit, Metrics, Shadow},
 };
 
@@ -67,7 +67,7 @@ struct Pending {
 }
 
 /// The apiserver's response.
-struct Said {
+struct Received {
     code: StatusCode,
     body: Vec<u8>,
     at: Instant,
@@ -143,13 +143,13 @@ impl Check {
         })
     }
 
-    async fn compare(self, said: Said) {
+    async fn compare(self, received: Received) {
         let (metrics, query) = (self.metrics.clone(), self.read.query.clone());
         let is_one_object = self.read.name.is_some();
-        let code = said.code.as_u16();
-        let shadow = match said.code {
-            StatusCode::OK => self.compare_state(said).await,
-            StatusCode::NOT_FOUND if is_one_object => self.compare_absence(said).await,
+        let code = received.code.as_u16();
+        let shadow = match received.code {
+            StatusCode::OK => self.compare_state(received).await,
+            StatusCode::NOT_FOUND if is_one_object => self.compare_absence(received).await,
             // A refusal of an overloaded apiserver says nothing about its objects.
             code if code == StatusCode::TOO_MANY_REQUESTS || code.is_server_error() => {
                 Shadow::Unknown
@@ -166,20 +166,20 @@ impl Check {
     }
 
     /// Compares a list, or an object that exists.
-    async fn compare_state(self, said: Said) -> Shadow {
-        let Some(version) = version(&said.body) else { return Shadow::Unknown };
+    async fn compare_state(self, received: Received) -> Shadow {
+        let Some(version) = version(&received.body) else { return Shadow::Unknown };
         let held = self.snapshot.version();
         let reached = if version <= *held && self.read.name.is_some() {
             // It has not changed since, and the cache had it, too.
             self.snapshot.clone()
         } else {
-            let deadline = said.at + REACH_WAIT;
+            let deadline = received.at + REACH_WAIT;
             self.replica.reach(&Reach::Version(version.clone()), deadline).await;
-            let rolled = self.replica.rolled(self.snapshot.clone(), &version);
-            let Some(rolled) = rolled else { return Shadow::Unknown };
-            Arc::new(rolled)
+            let replayed = self.replica.replayed(self.snapshot.clone(), &version);
+            let Some(replayed) = replayed else { return Shadow::Unknown };
+            Arc::new(replayed)
         };
-        let work = move || self.is_said(&reached, &said.body);
+        let work = move || self.is_equal(&reached, &received.body);
         match tokio::task::spawn_blocking(work).await {
             Ok(Some(true)) => Shadow::Equal,
             Ok(Some(false)) => Shadow::Different,
@@ -189,7 +189,7 @@ impl Check {
 
     /// Reports whether the cache would have returned exactly this body; `None` if it could not
     /// return any.
-    fn is_said(&self, snapshot: &Snapshot, body: &[u8]) -> Option<bool> {
+    fn is_equal(&self, snapshot: &Snapshot, body: &[u8]) -> Option<bool> {
         let query = &self.read.query;
         let chunks = match (&self.read.name, self.representation) {
             (None, Representation::Object) => snapshot.list_body(query).chunks,
@@ -216,7 +216,7 @@ impl Check {
     }
 
     /// Compares a missing object: it must leave the replica, if it was there.
-    async fn compare_absence(self, said: Said) -> Shadow {
+    async fn compare_absence(self, received: Received) -> Shadow {
         let resource = &self.read.query.resource;
         let named = GroupResource::new(&resource.group, &resource.resource);
         let Some(name) = self.read.name.clone() else { return Shadow::Unknown };
@@ -227,21 +227,21 @@ impl Check {
             if matches!(self.representation, Representation::Metadata(_)) {
                 return Shadow::Unknown;
             }
-            let same = Status::not_found(&named, &name).to_body() == said.body;
+            let same = Status::not_found(&named, &name).to_body() == received.body;
             return if same { Shadow::Equal } else { Shadow::Different };
         }
-        let deadline = said.at + REACH_WAIT;
+        let deadline = received.at + REACH_WAIT;
         let mut seen = self.snapshot.version().clone();
         loop {
             let view = self.replica.reach(&Reach::Newer(seen), deadline).await;
-            let Some(snapshot) = view.snapshot.clone().filter(|_| view.state == State::Synced)
+            let Some(snapshot) = view.snapshot.clone().filter(|_| view.state == SyncState::Synced)
             else {
                 return Shadow::Unknown;
             };
             if snapshot.object(&key).is_none() {
                 return Shadow::Equal;
             }
-            let is_newest = view.proven_at.is_some_and(|at| at > said.at);
+            let is_newest = view.proven_at.is_some_and(|at| at > received.at);
             if is_newest || Instant::now() >= deadline {
                 let had = self.snapshot.object(&key).map(|object| object.version().clone());
                 let has = snapshot.object(&key).map(|object| object.version().clone());
@@ -285,7 +285,7 @@ impl Watched {
         tokio::spawn(async move {
             let decoded = tokio::task::spawn_blocking(move || plain(&chunks, is_gzip)).await;
             match decoded.ok().flatten() {
-                Some(body) => check.compare(Said { code, body, at }).await,
+                Some(body) => check.compare(Received { code, body, at }).await,
                 None => check.metrics.shadow_check(Shadow::Unknown),
             }
         });

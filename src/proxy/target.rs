@@ -109,7 +109,7 @@ impl Target {
     /// Returns the account that the request belongs to.
     pub fn asker(&self, insight: &Insight, headers: &HeaderMap) -> insight::Asker {
         self.asker.of(headers, || {
-            let question = insight::Question { info: &self.info, text: &self.text, headers };
+            let question = insight::AccountRequest { info: &self.info, text: &self.text, headers };
             insight.asker(&question, Instant::now())
         })
     }
@@ -187,7 +187,7 @@ mod tests {
     use crate::{
         limit::Rate,
         policy::{General, Mode, Reads, RepeatAction, RepeatPolls, Rewrite, Rule, Start},
-        proxy::identify::Stranger,
+        proxy::identify::Unauthenticated,
     };
 
     const POLL: &str = "/api/v1/pods?labelSelector=app%3Dweb";
@@ -204,8 +204,8 @@ mod tests {
         let read = RequestInfo::parse(poll.method(), poll.uri(), poll.headers());
         assert_eq!(first.info, read);
         assert!(Arc::ptr_eq(&first, &targets.read(Caller::Own, &poll)));
-        let stranger = Caller::Other(Stranger::NoCredential);
-        let other = targets.read(stranger, &poll);
+        let other_caller = Caller::Other(Unauthenticated::NoCredential);
+        let other = targets.read(other_caller, &poll);
         assert!(!Arc::ptr_eq(&first, &other));
     }
 

@@ -22,17 +22,17 @@ const RESOURCES_MAX: usize = 1024;
 impl Warnings {
     /// Stores the warnings of the apiserver's response to a read of this resource.
     pub fn learn(&self, resource: &GroupVersionResource, headers: &HeaderMap) {
-        let said: Vec<_> = headers.get_all(header::WARNING).iter().cloned().collect();
+        let received: Vec<_> = headers.get_all(header::WARNING).iter().cloned().collect();
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if known.get(resource).map_or(said.is_empty(), |known| *known == said) {
+        if known.get(resource).map_or(received.is_empty(), |known| *known == received) {
             return;
         }
         drop(known);
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if said.is_empty() {
+        if received.is_empty() {
             known.remove(resource);
         } else if known.len() < RESOURCES_MAX || known.contains_key(resource) {
-            known.insert(resource.clone(), said);
+            known.insert(resource.clone(), received);
         }
     }
 
@@ -56,7 +56,7 @@ mod tests {
     fn the_last_warnings_are_repeated_until_they_end() {
         let warnings = Warnings::default();
         let resource = GroupVersionResource::new("", "v1", "componentstatuses");
-        let said = HeaderMap::from_iter([(
+        let received = HeaderMap::from_iter([(
             header::WARNING,
             HeaderValue::from_static("299 - \"v1 ComponentStatus is deprecated in v1.19+\""),
         )]);
@@ -66,8 +66,8 @@ mod tests {
             headers
         };
         assert_eq!(repeated(), HeaderMap::new());
-        warnings.learn(&resource, &said);
-        assert_eq!(repeated(), said);
+        warnings.learn(&resource, &received);
+        assert_eq!(repeated(), received);
         warnings.learn(&resource, &HeaderMap::new());
         assert_eq!(repeated(), HeaderMap::new());
     }

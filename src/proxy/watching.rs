@@ -5,7 +5,7 @@
 //! sent that is not proven, or after the caller's review has expired, however slowly it reads.
 //! There is no queue: a client that reads too slowly is disconnected cleanly (S-WATCH-24).
 
-mod alarm;
+mod wake_timer;
 mod websocket;
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use self::alarm::Alarm;
+use self::wake_timer::WakeTimer;
 use crate::{
     api::{media::UnmodelledMedia, request::Watch, version::ResourceVersion},
     body::{Body, BoxError},
@@ -29,7 +29,7 @@ use crate::{
         history::{Change, Event, Lost, TooOld},
         subscription::{Begin, Mark, Next, OpenError, Subscription},
     },
-    metrics::{Limit, Metrics, Presence, Told, Transport, WatchEnd},
+    metrics::{Limit, Metrics, Presence, Transport, WatchEnd, WatchEventType},
     mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
@@ -72,7 +72,7 @@ pub struct Watching {
     /// The shutdown signal. It waits since the watch opened, like the wake timer, because a new
     /// wait for each event is expensive.
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
-    alarm: Alarm,
+    wake_timer: WakeTimer,
     ending: Option<WatchEnd>,
     _place: OwnedSemaphorePermit,
     _present: Presence,
@@ -165,7 +165,7 @@ impl Watches {
             review: None,
             silent: true,
             closing: Box::pin(self.closing.clone().cancelled_owned()),
-            alarm: Alarm::at(now + BOOKMARK_EVERY),
+            wake_timer: WakeTimer::at(now + BOOKMARK_EVERY),
             ending: None,
             _place: place,
             _present: self.metrics.watcher(transport, &watch.query.resource),
@@ -214,7 +214,7 @@ impl Watching {
                 continue;
             }
             match self.subscription.take() {
-                Next::Object(line) => return Some(self.tell(Told::Added, line)),
+                Next::Object(line) => return Some(self.sent(WatchEventType::Added, line)),
                 Next::InitialEnd(version) => {
                     if let Some(line) = self.mark_initial_end(&version) {
                         return Some(line);
@@ -222,7 +222,7 @@ impl Watching {
                 }
                 Next::Event { event, seen, line } => {
                     self.learn(&event, now);
-                    return Some(self.tell(told(seen), line));
+                    return Some(self.sent(event_type(seen), line));
                 }
                 Next::Lost(lost) => self.ending = Some(end_of(lost)),
                 Next::CaughtUp(version) => {
@@ -235,9 +235,9 @@ impl Watching {
         }
     }
 
-    fn tell(&mut self, told: Told, line: Bytes) -> Bytes {
+    fn sent(&mut self, event_type: WatchEventType, line: Bytes) -> Bytes {
         self.silent = false;
-        self.metrics.watch_told(told);
+        self.metrics.watch_event_sent(event_type);
         line
     }
 
@@ -256,7 +256,7 @@ impl Watching {
             return None;
         }
         let line = self.subscription.bookmark(version, Mark::InitialEventsEnd)?;
-        Some(self.tell(Told::Bookmark, line))
+        Some(self.sent(WatchEventType::Bookmark, line))
     }
 
     /// Returns a bookmark, if one is due and the client does not have its version yet (S-WATCH-31).
@@ -269,7 +269,7 @@ impl Watching {
             return None;
         }
         let line = self.subscription.bookmark(version, Mark::None)?;
-        Some(self.tell(Told::Bookmark, line))
+        Some(self.sent(WatchEventType::Bookmark, line))
     }
 
     fn schedule_bookmark(&mut self, now: Instant) {
@@ -328,7 +328,7 @@ impl Watching {
             reviewed = maybe(&mut self.review) => self.ending = self.reviewed(reviewed),
             () = self.closing.as_mut() => self.ending = Some(WatchEnd::Shutdown),
             () = self.subscription.changed() => {}
-            () = self.alarm.until(until) => {}
+            () = self.wake_timer.until(until) => {}
         }
     }
 
@@ -362,11 +362,11 @@ async fn maybe<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
     }
 }
 
-fn told(seen: Change) -> Told {
+fn event_type(seen: Change) -> WatchEventType {
     match seen {
-        Change::Added => Told::Added,
-        Change::Modified => Told::Modified,
-        Change::Deleted => Told::Deleted,
+        Change::Added => WatchEventType::Added,
+        Change::Modified => WatchEventType::Modified,
+        Change::Deleted => WatchEventType::Deleted,
     }
 }
 

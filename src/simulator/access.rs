@@ -10,7 +10,7 @@ use std::{
 
 use http::{HeaderMap, header};
 
-use super::{route::Target, status::Failure};
+use super::{route::Target, status::StatusFailure};
 use crate::api::{GroupResource, Verb};
 
 /// A caller and its permissions.
@@ -150,7 +150,7 @@ impl Access {
     }
 
     /// Returns the sender of these headers, or 401.
-    pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Failure> {
+    pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, StatusFailure> {
         let table = self.users.read().unwrap_or_else(PoisonError::into_inner);
         if table.is_empty() {
             return Ok(Caller::Anyone);
@@ -164,7 +164,7 @@ impl Access {
             Some(token) => table
                 .get(token)
                 .map(|user| Caller::Known(user.clone()))
-                .ok_or_else(Failure::unauthorized),
+                .ok_or_else(StatusFailure::unauthorized),
         }
     }
 
@@ -202,7 +202,7 @@ impl Caller {
         target: &Target,
         verb: Verb,
         pinned_name: Option<&str>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StatusFailure> {
         let asked = Attributes {
             verb: verb.as_str(),
             group: &target.group,
@@ -216,7 +216,7 @@ impl Caller {
 
     /// Returns 403 unless a non-resource path is allowed: discovery and health, which every cluster
     /// grants, or any path for a full administrator.
-    pub(super) fn check_path(&self, path: &str) -> Result<(), Failure> {
+    pub(super) fn check_path(&self, path: &str) -> Result<(), StatusFailure> {
         let is_one_of = |paths: &[&str]| {
             paths.iter().any(|public| {
                 path.strip_prefix(public).is_some_and(|rest| rest.is_empty() || rest == "/")
@@ -238,10 +238,10 @@ impl Caller {
             return Ok(());
         }
         let message = format!("forbidden: User {:?} cannot get path {path:?}", self.name());
-        Err(Failure::new(403, "Forbidden", message).with_empty_details())
+        Err(StatusFailure::new(403, "Forbidden", message).with_empty_details())
     }
 
-    fn forbidden(&self, asked: &Attributes<'_>) -> Failure {
+    fn forbidden(&self, asked: &Attributes<'_>) -> StatusFailure {
         let group_resource = GroupResource::new(asked.group, asked.resource);
         let subject = match asked.name {
             "" => format!("{group_resource} is forbidden"),
@@ -261,7 +261,7 @@ impl Caller {
             asked.verb,
             asked.group
         );
-        Failure::new(403, "Forbidden", message).about(&group_resource, asked.name)
+        StatusFailure::new(403, "Forbidden", message).about(&group_resource, asked.name)
     }
 }
 

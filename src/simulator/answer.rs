@@ -15,7 +15,7 @@ use super::{
     fault::{Effect, tamper},
     journal::{Asked, Entry},
     media::Media,
-    status::{Failure, response},
+    status::{StatusFailure, response},
     upgrade::Messages,
 };
 use crate::{
@@ -141,7 +141,7 @@ impl http_body::Body for Counted {
     }
 }
 
-fn scripted(code: u16, retry_after_secs: Option<u64>) -> Failure {
+fn scripted(code: u16, retry_after_secs: Option<u64>) -> StatusFailure {
     let reason = match code {
         401 => "Unauthorized",
         403 => "Forbidden",
@@ -155,18 +155,18 @@ fn scripted(code: u16, retry_after_secs: Option<u64>) -> Failure {
     };
     let message = "a scripted fault of the simulated apiserver";
     match retry_after_secs {
-        Some(seconds) => Failure::retry_later(code, reason, message, seconds),
-        None => Failure::new(code, reason, message),
+        Some(seconds) => StatusFailure::retry_later(code, reason, message, seconds),
+        None => StatusFailure::new(code, reason, message),
     }
 }
 
 fn expired(verb: Verb) -> Response<Body> {
     if verb != Verb::Watch {
-        return Failure::expired("The resourceVersion for the provided list is too old.")
+        return StatusFailure::expired("The resourceVersion for the provided list is too old.")
             .into_response();
     }
     let mut event = br#"{"type":"ERROR","object":"#.to_vec();
-    Failure::expired("too old resource version: 1 (2)").to_json().write(&mut event);
+    StatusFailure::expired("too old resource version: 1 (2)").to_json().write(&mut event);
     event.extend_from_slice(b"}\n");
     response(200, "application/json", event)
 }

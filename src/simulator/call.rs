@@ -9,7 +9,7 @@ use super::{
     kind::ResourceType,
     options::{ListOptions, Purpose},
     route::{Parameters, Target},
-    status::Failure,
+    status::StatusFailure,
 };
 use crate::api::{ObjectKey, Verb};
 
@@ -49,7 +49,7 @@ impl Call {
         &self,
         features: Features,
         purpose: Purpose,
-    ) -> Result<ListOptions, Failure> {
+    ) -> Result<ListOptions, StatusFailure> {
         ListOptions::parse(&self.kind, &self.target, &self.parameters, purpose, features)
     }
 

@@ -14,7 +14,7 @@ use super::{
     read,
     review::Review,
     route::{Parameters, Route, Target},
-    status::{Failure, response, unknown_path},
+    status::{StatusFailure, response, unknown_path},
     upgrade::{self, Switch},
     watch, write,
 };
@@ -38,18 +38,18 @@ impl Core {
             Route::Resource(target) => self.resource(request, target, parameters, media).await,
             Route::Other(path) => self.other(&request, &path),
         };
-        answered.unwrap_or_else(Failure::into_response)
+        answered.unwrap_or_else(StatusFailure::into_response)
     }
 
     /// Answers discovery, health and unknown paths.
-    fn other(&self, request: &Request<Body>, path: &str) -> Result<Response<Body>, Failure> {
+    fn other(&self, request: &Request<Body>, path: &str) -> Result<Response<Body>, StatusFailure> {
         let caller = self.access.caller(request.headers())?;
         caller.check_path(request.uri().path())?;
         match *request.method() {
             Method::GET | Method::HEAD | Method::OPTIONS => {
                 Ok(discovery::answer(self, request, path))
             }
-            _ => Err(Failure::method_not_allowed()),
+            _ => Err(StatusFailure::method_not_allowed()),
         }
     }
 
@@ -59,7 +59,7 @@ impl Core {
         target: Target,
         parameters: Parameters,
         media: Media,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, StatusFailure> {
         let caller = self.access.caller(request.headers())?;
         if let Some(review) = Review::of(&target, request.method()) {
             return review.answer(self, &caller, &target, request).await;
@@ -76,7 +76,7 @@ impl Core {
                 return Ok(response(200, "application/json", Bytes::new()));
             }
             (_, Style::Custom) if verb == Verb::Other => return Ok(unknown_path()),
-            (&Method::HEAD, Style::Typed) => return Err(Failure::method_not_allowed()),
+            (&Method::HEAD, Style::Typed) => return Err(StatusFailure::method_not_allowed()),
             _ => {}
         }
         let switch = Switch::asked(&mut request);
@@ -99,7 +99,7 @@ impl Core {
         })
     }
 
-    async fn call(self: &Arc<Self>, call: &Call) -> Result<Response<Body>, Failure> {
+    async fn call(self: &Arc<Self>, call: &Call) -> Result<Response<Body>, StatusFailure> {
         check_common(call)?;
         let named = call.target.name.is_some();
         match (call.verb, call.target.subresource.as_deref()) {
@@ -114,7 +114,7 @@ impl Core {
             (Verb::Create | Verb::DeleteCollection, None)
                 if call.kind.namespaced && call.target.namespace.is_none() =>
             {
-                Err(Failure::method_not_allowed())
+                Err(StatusFailure::method_not_allowed())
             }
             (Verb::Create, None) if !named => write::create(self, call),
             (Verb::Create, Some(subresource)) => write::create_subresource(self, call, subresource),
@@ -122,7 +122,7 @@ impl Core {
             (Verb::Patch, _) if named => write::patch(self, call),
             (Verb::Delete, None) => write::delete(self, call),
             (Verb::DeleteCollection, None) => write::delete_collection(self, call),
-            _ => Err(Failure::method_not_allowed()),
+            _ => Err(StatusFailure::method_not_allowed()),
         }
     }
 
@@ -147,7 +147,7 @@ impl Core {
 /// Returns one of the two forms of a 404.
 pub(super) fn nowhere(style: Style) -> Response<Body> {
     match style {
-        Style::Typed => Failure::unknown_resource().into_response(),
+        Style::Typed => StatusFailure::unknown_resource().into_response(),
         Style::Custom => unknown_path(),
     }
 }
@@ -170,21 +170,21 @@ fn pinned_name(parameters: &Parameters) -> Option<String> {
 }
 
 /// Checks the parameters of every verb: `timeout`, `export`, the name's form.
-fn check_common(call: &Call) -> Result<(), Failure> {
+fn check_common(call: &Call) -> Result<(), StatusFailure> {
     if let Some(timeout) = call.parameters.value("timeout").filter(|_| call.verb != Verb::Watch) {
         parse_duration(timeout).map_err(|why| {
             let message = format!("invalid timeout specified in the request URL - time: {why}");
-            Failure::bad_request(message)
+            StatusFailure::bad_request(message)
         })?;
     }
     if call.verb == Verb::Get && call.parameters.flag("export") == Some(true) {
         let message = "the export parameter, deprecated since v1.14, is no longer supported";
-        return Err(Failure::bad_request(message));
+        return Err(StatusFailure::bad_request(message));
     }
     match call.target.name.as_deref().filter(|_| call.target.subresource.is_none()) {
         Some(name @ ("." | "..")) => {
             let message = format!("Name parameter invalid: {name:?}: may not be '{name}'");
-            Err(Failure::bad_request(message))
+            Err(StatusFailure::bad_request(message))
         }
         _ => Ok(()),
     }
@@ -215,7 +215,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }
 
-async fn read_body(body: Body, verb: Verb) -> Result<Bytes, Failure> {
+async fn read_body(body: Body, verb: Verb) -> Result<Bytes, StatusFailure> {
     if !verb.is_write() {
         return Ok(Bytes::new());
     }
@@ -223,9 +223,9 @@ async fn read_body(body: Body, verb: Verb) -> Result<Bytes, Failure> {
         let too_large = error.is::<http_body_util::LengthLimitError>();
         if too_large {
             let message = format!("limit is {}", write::BODY_BYTES_MAX);
-            Failure::new(413, "RequestEntityTooLarge", message)
+            StatusFailure::new(413, "RequestEntityTooLarge", message)
         } else {
-            Failure::bad_request("the body could not be read")
+            StatusFailure::bad_request("the body could not be read")
         }
     })
 }

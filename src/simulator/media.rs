@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 
-use super::{kind::Style, metadata, route::Parameters, status::Failure};
+use super::{kind::Style, metadata, route::Parameters, status::StatusFailure};
 use crate::{
     api::{
         Verb,
@@ -106,7 +106,7 @@ impl Media {
             (Style::Typed, Acceptance::NoType, _) => (format!("{REPRESENTATIONS}{streamed}"), true),
             _ => (MEDIA_TYPES.to_owned(), false),
         };
-        let mut failure = Failure::new(406, "NotAcceptable", message);
+        let mut failure = StatusFailure::new(406, "NotAcceptable", message);
         if details {
             failure = failure.with_empty_details();
         }

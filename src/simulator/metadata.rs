@@ -45,12 +45,12 @@ pub(super) async fn converted(answered: Response<Body>, wanted: Metadata) -> Res
 
 /// Reduces the objects of a WATCH to metadata. Each event is a frame of its own.
 pub(super) fn streamed(answered: Response<Body>, version: MetadataVersion) -> Response<Body> {
-    let line = move |line: Bytes| told(&line, version.api_version()).unwrap_or(line);
+    let line = move |line: Bytes| rewritten(&line, version.api_version()).unwrap_or(line);
     answered.map(|body| Body::wrap(body.map_frame(move |frame| frame.map_data(line))))
 }
 
 /// Returns an event with its object's metadata only. Errors are unchanged.
-fn told(line: &[u8], version: &str) -> Option<Bytes> {
+fn rewritten(line: &[u8], version: &str) -> Option<Bytes> {
     let mut event = Json::parse(line).ok()?;
     let object = event
         .get("object")

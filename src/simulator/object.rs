@@ -32,7 +32,7 @@ pub(super) struct Object {
 
 /// The context of an object's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ObjectContext {
     /// Alone: a GET, or an event.
     Alone,
     /// An item of a list.
@@ -71,7 +71,7 @@ impl Object {
     /// Returns the object as a value, at the stored API version.
     pub(super) fn to_json(&self, kind: &ResourceType) -> Json {
         let mut bytes = Vec::with_capacity(self.tail.len() + HEAD_BYTES);
-        self.write(kind, kind.stored_version(), Place::Alone, &mut bytes);
+        self.write(kind, kind.stored_version(), ObjectContext::Alone, &mut bytes);
         Json::parse(&bytes).unwrap_or(Json::Null)
     }
 
@@ -80,7 +80,7 @@ impl Object {
         &self,
         kind: &ResourceType,
         version: &str,
-        place: Place,
+        place: ObjectContext,
         out: &mut Vec<u8>,
     ) {
         write_head(kind, version, place, out);
@@ -152,11 +152,11 @@ pub(super) fn write_bookmark(
     object.write(out);
 }
 
-fn write_head(kind: &ResourceType, version: &str, place: Place, out: &mut Vec<u8>) {
+fn write_head(kind: &ResourceType, version: &str, place: ObjectContext, out: &mut Vec<u8>) {
     let api_version = kind.api_version(version);
     let head = match (kind.style, place) {
-        (Style::Typed, Place::InList) => "{".to_owned(),
-        (Style::Typed, Place::Alone) => {
+        (Style::Typed, ObjectContext::InList) => "{".to_owned(),
+        (Style::Typed, ObjectContext::Alone) => {
             format!(r#"{{"kind":"{}","apiVersion":"{api_version}","#, kind.kind)
         }
         (Style::Custom, _) => format!(r#"{{"apiVersion":"{api_version}","#),
@@ -238,7 +238,7 @@ mod tests {
         builtin::all().into_iter().find(|kind| kind.plural == plural).expect("a built-in")
     }
 
-    fn written(kind: &ResourceType, object: &Object, place: Place) -> String {
+    fn written(kind: &ResourceType, object: &Object, place: ObjectContext) -> String {
         let mut out = Vec::new();
         object.write(kind, kind.stored_version(), place, &mut out);
         String::from_utf8(out).expect("UTF-8")
@@ -256,8 +256,8 @@ mod tests {
             r#""status":{"phase":"Running"}}"#
         );
         let alone = format!(r#"{{"kind":"Pod","apiVersion":"v1",{rest}"#);
-        assert_eq!(written(&pods, &object, Place::Alone), alone);
-        assert_eq!(written(&pods, &object, Place::InList), format!("{{{rest}"));
+        assert_eq!(written(&pods, &object, ObjectContext::Alone), alone);
+        assert_eq!(written(&pods, &object, ObjectContext::InList), format!("{{{rest}"));
         assert_eq!(object.key.as_str(), "d/p");
         assert_eq!(object.field("status.phase"), Some("Running"));
         assert_eq!(object.label("b"), Some("2"));
@@ -270,7 +270,7 @@ mod tests {
             "data":1,"kind":"Widget","apiVersion":"x.io/v1"}"#;
         let object = Object::seal(&kind, Json::parse(given).expect("JSON"), 8);
         let mut out = Vec::new();
-        object.write(&kind, "v1", Place::InList, &mut out);
+        object.write(&kind, "v1", ObjectContext::InList, &mut out);
         assert_eq!(
             String::from_utf8(out).expect("UTF-8"),
             concat!(

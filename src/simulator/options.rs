@@ -7,7 +7,7 @@ use super::{
     kind::ResourceType,
     object::Object,
     route::{Parameters, Target},
-    status::{Failure, FieldFault},
+    status::{FieldFault, StatusFailure},
 };
 use crate::api::selector::{FieldSelector, LabelSelector};
 
@@ -93,7 +93,7 @@ impl ListOptions {
         parameters: &Parameters,
         purpose: Purpose,
         features: Features,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, StatusFailure> {
         let value = |key: &str| parameters.value(key).unwrap_or_default();
         let labels = non_empty(value("labelSelector"))
             .map(|text| LabelSelector::parse(text).map_err(|error| bad(&error)))
@@ -136,7 +136,7 @@ impl ListOptions {
 
     /// Returns the version as a number. `None` if absent. A list and a watch report an invalid one
     /// differently (S-LIST-08).
-    pub(super) fn version(&self, purpose: Purpose) -> Result<Option<u64>, Failure> {
+    pub(super) fn version(&self, purpose: Purpose) -> Result<Option<u64>, StatusFailure> {
         if self.resource_version.is_empty() {
             return Ok(None);
         }
@@ -169,13 +169,13 @@ impl Raw<'_> {
         }
     }
 
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), StatusFailure> {
         let faults = match self.purpose {
             Purpose::List => self.list_faults(),
             Purpose::Watch => self.watch_faults(),
         };
         if !faults.is_empty() {
-            return Err(Failure::invalid("meta.k8s.io", "ListOptions", "", &faults));
+            return Err(StatusFailure::invalid("meta.k8s.io", "ListOptions", "", &faults));
         }
         Ok(())
     }
@@ -247,7 +247,7 @@ impl Raw<'_> {
 const MATCH: &str = "resourceVersionMatch";
 
 /// Parses a version. Leading zeros are accepted, more than 64 bits are not (S-LIST-08).
-pub(super) fn parse_version(text: &str, purpose: Purpose) -> Result<u64, Failure> {
+pub(super) fn parse_version(text: &str, purpose: Purpose) -> Result<u64, StatusFailure> {
     let cause = match text.parse::<u64>() {
         Ok(version) if text.bytes().all(|byte| byte.is_ascii_digit()) => return Ok(version),
         Err(error) if *error.kind() == std::num::IntErrorKind::PosOverflow => "value out of range",
@@ -256,10 +256,10 @@ pub(super) fn parse_version(text: &str, purpose: Purpose) -> Result<u64, Failure
     let text = format!("{text:?}");
     let fault = format!("Invalid value: {text}: strconv.ParseUint: parsing {text}: {cause}");
     Err(match purpose {
-        Purpose::List => {
-            Failure::bad_request(format!("invalid resource version: resourceVersion: {fault}"))
-        }
-        Purpose::Watch => Failure::internal(format!("resourceVersion: {fault}")),
+        Purpose::List => StatusFailure::bad_request(format!(
+            "invalid resource version: resourceVersion: {fault}"
+        )),
+        Purpose::Watch => StatusFailure::internal(format!("resourceVersion: {fault}")),
     })
 }
 
@@ -270,20 +270,20 @@ fn non_empty(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-fn bad(error: &crate::api::selector::SelectorError) -> Failure {
-    Failure::bad_request(error.to_string())
+fn bad(error: &crate::api::selector::SelectorError) -> StatusFailure {
+    StatusFailure::bad_request(error.to_string())
 }
 
-fn integer(parameters: &Parameters, key: &str) -> Result<Option<i64>, Failure> {
+fn integer(parameters: &Parameters, key: &str) -> Result<Option<i64>, StatusFailure> {
     let Some(text) = parameters.value(key) else { return Ok(None) };
     text.parse().map(Some).map_err(|_| {
-        Failure::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
+        StatusFailure::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
     })
 }
 
-fn check_fields(kind: &ResourceType, selector: &FieldSelector) -> Result<(), Failure> {
+fn check_fields(kind: &ResourceType, selector: &FieldSelector) -> Result<(), StatusFailure> {
     match selector.paths().find_map(|path| kind.field_fault(path)) {
-        Some(message) => Err(Failure::bad_request(message)),
+        Some(message) => Err(StatusFailure::bad_request(message)),
         None => Ok(()),
     }
 }

@@ -14,9 +14,9 @@ use super::{
     call::Call,
     json::Json,
     kind::{ResourceType, Style, WatchCache},
-    object::{Place, Shared},
+    object::{ObjectContext, Shared},
     options::{Filter, ListOptions, Match, Purpose, parse_version},
-    status::{Failure, response},
+    status::{StatusFailure, response},
     store::Objects,
     token::{ContinueToken, CutBy},
 };
@@ -39,7 +39,7 @@ pub(super) enum Moment {
 
 /// A state and its revision.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct RevisionState {
     /// The objects.
     pub objects: Objects,
     /// The resourceVersion of a list of them.
@@ -53,7 +53,7 @@ pub(super) const VERSION_WAIT: Duration = Duration::from_secs(3);
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Answers a GET of one object.
-pub(super) async fn get(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+pub(super) async fn get(core: &Core, call: &Call) -> Result<Response<Body>, StatusFailure> {
     let version = call.parameters.value("resourceVersion").unwrap_or_default();
     let moment = match version {
         "" => Moment::Stored,
@@ -65,12 +65,12 @@ pub(super) async fn get(core: &Core, call: &Call) -> Result<Response<Body>, Fail
     let state = state(core, &call.kind, moment).await?;
     let key = call.key();
     let object = state.objects.get(&key);
-    let object = object.ok_or_else(|| Failure::not_found(&call.kind, key.name()))?;
+    let object = object.ok_or_else(|| StatusFailure::not_found(&call.kind, key.name()))?;
     Ok(object_response(200, call, object))
 }
 
 /// Answers a LIST.
-pub(super) async fn list(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+pub(super) async fn list(core: &Core, call: &Call) -> Result<Response<Body>, StatusFailure> {
     let options = call.list_options(core.settings.features, Purpose::List)?;
     let plan = Plan::of(&options, &call.kind)?;
     let state = match state(core, &call.kind, plan.moment).await {
@@ -85,7 +85,7 @@ pub(super) async fn list(core: &Core, call: &Call) -> Result<Response<Body>, Fai
 /// Returns a single object, as in the response of a GET or a write.
 pub(super) fn object_response(code: u16, call: &Call, object: &Shared) -> Response<Body> {
     let mut bytes = Vec::with_capacity(object.bytes());
-    object.write(&call.kind, &call.target.version, Place::Alone, &mut bytes);
+    object.write(&call.kind, &call.target.version, ObjectContext::Alone, &mut bytes);
     bytes.push(b'\n');
     response(code, "application/json", bytes)
 }
@@ -101,7 +101,7 @@ pub(super) async fn state(
     core: &Core,
     kind: &ResourceType,
     moment: Moment,
-) -> Result<State, Failure> {
+) -> Result<RevisionState, StatusFailure> {
     let moment = core.settle(kind, moment).await?;
     let resource = kind.group_resource();
     let mut store = core.store();
@@ -116,7 +116,7 @@ pub(super) async fn state(
         Moment::Exact(version) => version,
     };
     let (compacted, limit) = (store.compacted(), store.cache_limit());
-    let collection = store.collection(&resource).ok_or_else(Failure::unknown_resource)?;
+    let collection = store.collection(&resource).ok_or_else(StatusFailure::unknown_resource)?;
     let objects = match moment {
         Moment::Exact(version) if version < compacted => Err(expired()),
         Moment::Exact(version) => collection.objects_at(version).map_err(|_| expired()),
@@ -125,14 +125,14 @@ pub(super) async fn state(
         }
         _ => Ok(collection.objects().clone()),
     }?;
-    Ok(State { objects, revision })
+    Ok(RevisionState { objects, revision })
 }
 
 // === impl Core ===
 
 impl Core {
     /// Waits for the required state, and returns the place to read it from.
-    async fn settle(&self, kind: &ResourceType, moment: Moment) -> Result<Moment, Failure> {
+    async fn settle(&self, kind: &ResourceType, moment: Moment) -> Result<Moment, StatusFailure> {
         let cached = kind.watch_cache == WatchCache::Cached;
         match moment {
             Moment::Any | Moment::MostRecent if !cached => Ok(Moment::Stored),
@@ -157,7 +157,7 @@ impl Core {
                 }
                 let store = self.store();
                 let current = store.revision().min(store.cache_limit());
-                Err(Failure::too_large_version(version, current, cached.then_some(1)))
+                Err(StatusFailure::too_large_version(version, current, cached.then_some(1)))
             }
             Moment::Stored | Moment::Any => Ok(moment),
         }
@@ -206,7 +206,7 @@ struct Plan {
 // === impl Plan ===
 
 impl Plan {
-    fn of(options: &ListOptions, kind: &ResourceType) -> Result<Self, Failure> {
+    fn of(options: &ListOptions, kind: &ResourceType) -> Result<Self, StatusFailure> {
         if !options.continue_token.is_empty() {
             return Self::going_on(options, kind);
         }
@@ -223,10 +223,10 @@ impl Plan {
         Ok(Self { moment, limit, after: None, cut_by: cut_by(kind) })
     }
 
-    fn going_on(options: &ListOptions, kind: &ResourceType) -> Result<Self, Failure> {
+    fn going_on(options: &ListOptions, kind: &ResourceType) -> Result<Self, StatusFailure> {
         let token = ContinueToken::decode(&options.continue_token)?;
         if !matches!(options.resource_version.as_str(), "" | "0") {
-            return Err(Failure::bad_request(
+            return Err(StatusFailure::bad_request(
                 "specifying resource version is not allowed when using continue",
             ));
         }
@@ -235,10 +235,10 @@ impl Plan {
     }
 
     /// Adds the token with which a chunked list may continue inconsistently (S-LIST-41).
-    fn explain_expiry(&self, failure: Failure) -> Failure {
+    fn explain_expiry(&self, failure: StatusFailure) -> StatusFailure {
         let Some(after) = &self.after else { return failure };
         let token = ContinueToken { revision: None, after: after.clone(), cut_by: self.cut_by };
-        Failure::expired(CONTINUE_EXPIRED).continuing_with(token.encode())
+        StatusFailure::expired(CONTINUE_EXPIRED).continuing_with(token.encode())
     }
 }
 
@@ -252,7 +252,7 @@ struct Page {
 // === impl Page ===
 
 impl Page {
-    fn cut(state: &State, filter: &Filter, plan: &Plan) -> Self {
+    fn cut(state: &RevisionState, filter: &Filter, plan: &Plan) -> Self {
         let namespace = filter.namespace();
         let start = match &plan.after {
             Some(after) => Bound::Excluded(ObjectKey::new(namespace, after)),
@@ -289,7 +289,7 @@ impl Page {
             if index > 0 {
                 piece.push(b',');
             }
-            object.write(kind, version, Place::InList, &mut piece);
+            object.write(kind, version, ObjectContext::InList, &mut piece);
             if piece.len() >= PIECE_BYTES {
                 pieces.push_back(std::mem::take(&mut piece).into());
             }
@@ -343,8 +343,8 @@ fn cut_by(kind: &ResourceType) -> CutBy {
     }
 }
 
-fn expired() -> Failure {
-    Failure::expired("The resourceVersion for the provided list is too old.")
+fn expired() -> StatusFailure {
+    StatusFailure::expired("The resourceVersion for the provided list is too old.")
 }
 
 fn text(json: &Json) -> String {

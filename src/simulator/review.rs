@@ -7,7 +7,7 @@ use super::{
     access::{Access, Attributes, Caller, Rule},
     json::Json,
     route::Target,
-    status::{Failure, json_response},
+    status::{StatusFailure, json_response},
     write::BODY_BYTES_MAX,
 };
 use crate::{api::Verb, body::Body};
@@ -51,15 +51,15 @@ impl Review {
         caller: &Caller,
         target: &Target,
         request: Request<Body>,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, StatusFailure> {
         match self {
             Self::Token => caller.check(target, Verb::Create, None)?,
             _ if matches!(caller, Caller::Anonymous) => {
-                return Err(Failure::new(403, "Forbidden", self.refusal()));
+                return Err(StatusFailure::new(403, "Forbidden", self.refusal()));
             }
             _ => {}
         }
-        let unreadable = || Failure::bad_request("the body is not a review");
+        let unreadable = || StatusFailure::bad_request("the body is not a review");
         let body = request.into_body().collect(BODY_BYTES_MAX).await.map_err(|_| unreadable())?;
         let mut review = Json::parse(&body).map_err(|_| unreadable())?;
         review.entry("metadata").remove("creationTimestamp");
@@ -68,7 +68,7 @@ impl Review {
             Self::Rules => {
                 let namespace = review.str_at(&["spec", "namespace"]).unwrap_or_default();
                 if namespace.is_empty() {
-                    return Err(Failure::bad_request("no namespace on request"));
+                    return Err(StatusFailure::bad_request("no namespace on request"));
                 }
                 rules_status(caller, namespace, core.access.knows_all_rules())
             }

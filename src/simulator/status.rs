@@ -10,7 +10,7 @@ use crate::{api::GroupResource, body::Body};
 
 /// A failure as the apiserver reports it, for a response or an ERROR event.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Failure {
+pub(super) struct StatusFailure {
     code: u16,
     reason: &'static str,
     message: String,
@@ -19,9 +19,9 @@ pub(super) struct Failure {
     retry_after_secs: Option<u64>,
 }
 
-// === impl Failure ===
+// === impl StatusFailure ===
 
-impl Failure {
+impl StatusFailure {
     /// Returns a failure without details.
     pub(super) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();

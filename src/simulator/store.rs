@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     api::{GroupResource, ObjectKey},
-    news::{Follower, Publisher},
+    notify::{Follower, Publisher},
 };
 
 /// A state of one resource's objects, in LIST order (S-LIST-60).

@@ -3,7 +3,7 @@
 use base64::{DecodeError, Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
-use super::status::Failure;
+use super::status::StatusFailure;
 
 /// The position and version at which a chunked list continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl ContinueToken {
     }
 
     /// Decodes a token of a client.
-    pub(super) fn decode(token: &str) -> Result<Self, Failure> {
+    pub(super) fn decode(token: &str) -> Result<Self, StatusFailure> {
         let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|error| {
             let offset = match error {
                 DecodeError::InvalidByte(offset, _) => offset,
@@ -90,8 +90,8 @@ impl ContinueToken {
     }
 }
 
-fn refused(why: &str) -> Failure {
-    Failure::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+fn refused(why: &str) -> StatusFailure {
+    StatusFailure::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
 }
 
 #[cfg(test)]

@@ -15,11 +15,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
 use super::{
     Interruption,
     route::Target,
-    status::{Failure, response},
+    status::{StatusFailure, response},
 };
 use crate::{
     body::Body,
-    news::Follower,
+    notify::Follower,
     websocket::{self, has_token},
 };
 
@@ -100,8 +100,8 @@ pub(super) fn is_stream(target: &Target) -> bool {
 }
 
 /// Returns the response to a client that does not switch.
-pub(super) fn required() -> Failure {
-    Failure::bad_request("Upgrade request required")
+pub(super) fn required() -> StatusFailure {
+    StatusFailure::bad_request("Upgrade request required")
 }
 
 fn switching(protocol: &HeaderValue) -> Response<Body> {

@@ -16,19 +16,19 @@ use super::{
     Core, Interruption,
     call::Call,
     kind::{ResourceType, WatchCache},
-    object::{Object, Place, write_bookmark},
+    object::{Object, ObjectContext, write_bookmark},
     options::{Filter, ListOptions, Purpose, WATCH_DURATION_MIN},
-    read::{Moment, State, state},
-    status::{Failure, response},
+    read::{Moment, RevisionState, state},
+    status::{StatusFailure, response},
     store::{Change, TooOld},
 };
 use crate::{
     body::{Body, BoxError},
-    news::{Follower, Publisher},
+    notify::{Follower, Publisher},
 };
 
 /// Answers a WATCH. Only option errors are HTTP errors (S-WATCH-13).
-pub(super) async fn watch(core: &Arc<Core>, call: &Call) -> Result<Response<Body>, Failure> {
+pub(super) async fn watch(core: &Arc<Core>, call: &Call) -> Result<Response<Body>, StatusFailure> {
     let options = call.list_options(core.settings.features, Purpose::Watch)?;
     let version = options.version(Purpose::Watch)?;
     let mut following = Following::new(core.clone(), call, &options);
@@ -107,9 +107,13 @@ impl Following {
     }
 
     /// Finds the start and queues the initial events (S-WATCH-01..07).
-    async fn start(&mut self, options: &ListOptions, version: Option<u64>) -> Result<(), Failure> {
+    async fn start(
+        &mut self,
+        options: &ListOptions,
+        version: Option<u64>,
+    ) -> Result<(), StatusFailure> {
         if options.timeout_seconds.is_some_and(|seconds| seconds < 0) {
-            return Err(Failure::internal("context deadline exceeded"));
+            return Err(StatusFailure::internal("context deadline exceeded"));
         }
         let moment = match version {
             None => Moment::NotOlderThan(self.core.store().revision()),
@@ -120,7 +124,7 @@ impl Following {
             (Some(true), _) => {
                 let state = state(&self.core, &self.kind, moment).await;
                 // This also applies without a cache, although a list then has no delay.
-                let state = state.map_err(Failure::with_delay_of_too_large_version)?;
+                let state = state.map_err(StatusFailure::with_delay_of_too_large_version)?;
                 self.send_initial(&state);
                 if options.bookmarks {
                     self.push_bookmark(state.revision, Some(INITIAL_EVENTS_END));
@@ -137,7 +141,7 @@ impl Following {
         self.pull().map_err(|too_old| self.too_old(too_old))
     }
 
-    fn send_initial(&mut self, state: &State) {
+    fn send_initial(&mut self, state: &RevisionState) {
         for object in state.objects.values().filter(|object| self.filter.selects(object)) {
             let event = self.event("ADDED", object);
             self.pending.push_back(event);
@@ -145,7 +149,7 @@ impl Following {
         self.cursor = state.revision;
     }
 
-    fn fail(&mut self, failure: &Failure) {
+    fn fail(&mut self, failure: &StatusFailure) {
         let mut event = br#"{"type":"ERROR","object":"#.to_vec();
         failure.to_json().write(&mut event);
         event.extend_from_slice(b"}\n");
@@ -153,8 +157,8 @@ impl Following {
         self.ended = true;
     }
 
-    fn too_old(&self, too_old: TooOld) -> Failure {
-        Failure::expired(match self.kind.watch_cache {
+    fn too_old(&self, too_old: TooOld) -> StatusFailure {
+        StatusFailure::expired(match self.kind.watch_cache {
             WatchCache::Cached => {
                 format!("too old resource version: {} ({})", self.cursor, too_old.kept_after)
             }
@@ -245,7 +249,7 @@ impl Following {
     fn event(&self, event_type: &str, object: &Object) -> Bytes {
         let mut event = Vec::with_capacity(object.bytes() + FRAME_BYTES);
         event.extend_from_slice(format!(r#"{{"type":"{event_type}","object":"#).as_bytes());
-        object.write(&self.kind, &self.version, Place::Alone, &mut event);
+        object.write(&self.kind, &self.version, ObjectContext::Alone, &mut event);
         event.extend_from_slice(b"}\n");
         event.into()
     }

@@ -16,7 +16,7 @@ use super::{
     kind::{ResourceType, StatusSubresource, Style},
     object::{Object, Shared},
     read::object_response,
-    status::{Failure, FieldFault, evicted, json_response},
+    status::{FieldFault, StatusFailure, evicted, json_response},
     store::Store,
 };
 use crate::body::Body;
@@ -41,11 +41,11 @@ pub(super) const BODY_BYTES_MAX: usize = 3 << 20;
 const NAME_DRAWS_MAX: usize = 8;
 
 /// Answers a POST to a collection.
-pub(super) fn create(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+pub(super) fn create(core: &Core, call: &Call) -> Result<Response<Body>, StatusFailure> {
     let mut json = parse_object(call, &call.body)?;
     let version = json.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
     if !matches!(version, "" | "0") {
-        return Err(Failure::internal(
+        return Err(StatusFailure::internal(
             "resourceVersion should not be set on objects to be created",
         ));
     }
@@ -63,22 +63,22 @@ pub(super) fn create_subresource(
     core: &Core,
     call: &Call,
     subresource: &str,
-) -> Result<Response<Body>, Failure> {
+) -> Result<Response<Body>, StatusFailure> {
     match (call.kind.plural.as_str(), subresource) {
         ("pods", "eviction") => evict(core, call),
         ("pods", "binding") => bind(core, call),
-        _ => Err(Failure::unknown_resource()),
+        _ => Err(StatusFailure::unknown_resource()),
     }
 }
 
 /// Answers a PUT of an object or of a subresource.
-pub(super) fn update(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+pub(super) fn update(core: &Core, call: &Call) -> Result<Response<Body>, StatusFailure> {
     let part = Part::of(call)?;
     let json = parse_object(call, &call.body)?;
     let name = json.str_at(&["metadata", "name"]).unwrap_or_default();
     let wanted = call.target.name.as_deref().unwrap_or_default();
     if name != wanted {
-        return Err(Failure::bad_request(format!(
+        return Err(StatusFailure::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({wanted})"
         )));
     }
@@ -89,7 +89,7 @@ pub(super) fn update(core: &Core, call: &Call) -> Result<Response<Body>, Failure
 }
 
 /// Answers a PATCH of an object or of a subresource.
-pub(super) fn patch(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+pub(super) fn patch(core: &Core, call: &Call) -> Result<Response<Body>, StatusFailure> {
     let part = Part::of(call)?;
     let patch = patch::Patch::parse(call)?;
     let mut store = core.store();
@@ -108,18 +108,18 @@ pub(super) fn patch(core: &Core, call: &Call) -> Result<Response<Body>, Failure>
 }
 
 /// Refuses subresources that the resource does not have.
-pub(super) fn check_subresource(call: &Call) -> Result<(), Failure> {
+pub(super) fn check_subresource(call: &Call) -> Result<(), StatusFailure> {
     Part::of(call).map(drop)
 }
 
 /// Returns the object in the path.
-fn existing(store: &Store, call: &Call) -> Result<Shared, Failure> {
+fn existing(store: &Store, call: &Call) -> Result<Shared, StatusFailure> {
     let key = call.key();
     let found = store
         .collection(&call.kind.group_resource())
         .and_then(|collection| collection.object(&key))
         .cloned();
-    found.ok_or_else(|| Failure::not_found(&call.kind, key.name()))
+    found.ok_or_else(|| StatusFailure::not_found(&call.kind, key.name()))
 }
 
 /// Returns the object as a value at the API version of the request.
@@ -130,11 +130,11 @@ fn served(call: &Call, object: &Object) -> Json {
 }
 
 /// Parses a body as an object of the resource's kind, in the namespace of the path.
-fn parse_object(call: &Call, body: &[u8]) -> Result<Json, Failure> {
-    let mut json = Json::parse(body)
-        .ok()
-        .filter(|json| matches!(json, Json::Object(_)))
-        .ok_or_else(|| Failure::bad_request(not_decodable(&call.kind, &call.target.version)))?;
+fn parse_object(call: &Call, body: &[u8]) -> Result<Json, StatusFailure> {
+    let mut json =
+        Json::parse(body).ok().filter(|json| matches!(json, Json::Object(_))).ok_or_else(|| {
+            StatusFailure::bad_request(not_decodable(&call.kind, &call.target.version))
+        })?;
     let part = |name: &str| json.str_at(&[name]).filter(|text| !text.is_empty());
     let expected = call.kind.api_version(&call.target.version);
     // Only built-in types are accepted without their kind.
@@ -142,20 +142,20 @@ fn parse_object(call: &Call, body: &[u8]) -> Result<Json, Failure> {
     let other = part("kind").is_some_and(|kind| kind != call.kind.kind)
         || part("apiVersion").is_some_and(|api_version| api_version != expected);
     if kind_missing || other {
-        return Err(Failure::bad_request(not_decodable(&call.kind, &call.target.version)));
+        return Err(StatusFailure::bad_request(not_decodable(&call.kind, &call.target.version)));
     }
     place(call, &mut json)?;
     Ok(json)
 }
 
 /// Sets the path's namespace in the object. It may have no other.
-fn place(call: &Call, json: &mut Json) -> Result<(), Failure> {
+fn place(call: &Call, json: &mut Json) -> Result<(), StatusFailure> {
     let Some(namespace) = call.namespace() else {
         json.entry("metadata").remove("namespace");
         return Ok(());
     };
     match json.str_at(&["metadata", "namespace"]) {
-        Some(other) if !other.is_empty() && other != namespace => Err(Failure::bad_request(
+        Some(other) if !other.is_empty() && other != namespace => Err(StatusFailure::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         )),
         _ => {
@@ -175,7 +175,7 @@ fn not_decodable(kind: &ResourceType, version: &str) -> String {
 }
 
 /// Sets the name of a new object, generated if only a prefix is given.
-fn name_new(core: &Core, store: &Store, call: &Call, json: &mut Json) -> Result<(), Failure> {
+fn name_new(core: &Core, store: &Store, call: &Call, json: &mut Json) -> Result<(), StatusFailure> {
     let kind = &call.kind;
     let collection = store.collection(&kind.group_resource());
     let taken = |name: &str| {
@@ -183,17 +183,17 @@ fn name_new(core: &Core, store: &Store, call: &Call, json: &mut Json) -> Result<
         collection.is_some_and(|collection| collection.object(&key).is_some())
     };
     if let Some(name) = json.str_at(&["metadata", "name"]).filter(|name| !name.is_empty()) {
-        return if taken(name) { Err(Failure::already_exists(kind, name)) } else { Ok(()) };
+        return if taken(name) { Err(StatusFailure::already_exists(kind, name)) } else { Ok(()) };
     }
     let prefix = json.str_at(&["metadata", "generateName"]).unwrap_or_default().to_owned();
     if prefix.is_empty() {
         let fault = FieldFault::required("metadata.name", "name or generateName is required");
-        return Err(Failure::invalid(&kind.group, &kind.kind, "", &[fault]));
+        return Err(StatusFailure::invalid(&kind.group, &kind.kind, "", &[fault]));
     }
     let drawn = (0..NAME_DRAWS_MAX)
         .map(|_| format!("{prefix}{}", core.random.name_suffix()))
         .find(|name| !taken(name))
-        .ok_or_else(|| Failure::already_exists(kind, &prefix))?;
+        .ok_or_else(|| StatusFailure::already_exists(kind, &prefix))?;
     json.entry("metadata").set("name", drawn);
     Ok(())
 }
@@ -213,14 +213,14 @@ fn store_new(
     store: &mut Store,
     call: &Call,
     mut json: Json,
-) -> Result<Shared, Failure> {
+) -> Result<Shared, StatusFailure> {
     metadata::fill_new(core, &call.kind, &mut json);
     if call.dry_run() {
         return Ok(Object::unsaved(&call.kind, json).into());
     }
     store
         .put(&call.kind.group_resource(), json, Instant::now())
-        .ok_or_else(Failure::unknown_resource)
+        .ok_or_else(StatusFailure::unknown_resource)
 }
 
 /// Replaces an object: conflicts, no-ops, finalizers, generation. Returns the result.
@@ -230,7 +230,7 @@ fn replace(
     old: &Shared,
     new: Json,
     part: Part,
-) -> Result<Shared, Failure> {
+) -> Result<Shared, StatusFailure> {
     let kind = &call.kind;
     metadata::check_preconditions(call, old, &new)?;
     let before = served(call, old);
@@ -251,10 +251,10 @@ fn replace(
         store.remove(&resource, &old.key, now);
         return Ok(Object::seal(kind, json, old.version).into());
     }
-    store.put(&resource, json, now).ok_or_else(Failure::unknown_resource)
+    store.put(&resource, json, now).ok_or_else(StatusFailure::unknown_resource)
 }
 
-fn evict(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+fn evict(core: &Core, call: &Call) -> Result<Response<Body>, StatusFailure> {
     let mut store = core.store();
     let old = existing(&store, call)?;
     if !call.dry_run() {
@@ -263,11 +263,13 @@ fn evict(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
     Ok(json_response(201, &evicted()))
 }
 
-fn bind(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
-    let binding =
-        Json::parse(&call.body).map_err(|_| Failure::bad_request("the body is not a Binding"))?;
+fn bind(core: &Core, call: &Call) -> Result<Response<Body>, StatusFailure> {
+    let binding = Json::parse(&call.body)
+        .map_err(|_| StatusFailure::bad_request("the body is not a Binding"))?;
     if binding.str_at(&["metadata", "name"]) != call.target.name.as_deref() {
-        return Err(Failure::bad_request("name in URL does not match name in Binding object"));
+        return Err(StatusFailure::bad_request(
+            "name in URL does not match name in Binding object",
+        ));
     }
     let node = binding.str_at(&["target", "name"]).unwrap_or_default().to_owned();
     let mut store = core.store();
@@ -283,22 +285,22 @@ fn bind(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
 // === impl Part ===
 
 impl Part {
-    fn of(call: &Call) -> Result<Self, Failure> {
+    fn of(call: &Call) -> Result<Self, StatusFailure> {
         let has_status = call.kind.status == StatusSubresource::Present;
         match call.target.subresource.as_deref() {
             None => Ok(Self::Main),
             Some("status") if has_status => Ok(Self::Status),
             Some("finalize") if call.kind.plural == "namespaces" => Ok(Self::Finalize),
             Some("eviction" | "binding") if call.kind.plural == "pods" => {
-                Err(Failure::method_not_allowed())
+                Err(StatusFailure::method_not_allowed())
             }
             Some("token") if call.kind.plural == "serviceaccounts" => {
-                Err(Failure::method_not_allowed())
+                Err(StatusFailure::method_not_allowed())
             }
             Some(_) if call.kind.style == Style::Custom => {
-                Err(Failure::not_found(&call.kind, call.key().name()))
+                Err(StatusFailure::not_found(&call.kind, call.key().name()))
             }
-            Some(_) => Err(Failure::unknown_resource()),
+            Some(_) => Err(StatusFailure::unknown_resource()),
         }
     }
 

@@ -43,37 +43,37 @@ const QUERY_MAX: usize = 1024;
 
 /// Returns the known options of a raw query, decoded, and the number of others.
 pub(super) fn query(raw: &str) -> String {
-    let mut told = String::new();
+    let mut redacted = String::new();
     let mut others = 0_usize;
     for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let value = match decoded(value) {
             Some(_) if name == OPAQUE => "…".to_owned(),
-            Some(value) if OPTIONS.contains(&name) && told.len() < QUERY_MAX => shown(&value),
+            Some(value) if OPTIONS.contains(&name) && redacted.len() < QUERY_MAX => shown(&value),
             _ => {
                 others += 1;
                 continue;
             }
         };
-        let space = if told.is_empty() { "" } else { " " };
-        told += &format!("{space}{name}={value}");
+        let space = if redacted.is_empty() { "" } else { " " };
+        redacted += &format!("{space}{name}={value}");
     }
     if others > 0 {
-        let space = if told.is_empty() { "" } else { " " };
-        told += &format!("{space}(+{others} not shown)");
+        let space = if redacted.is_empty() { "" } else { " " };
+        redacted += &format!("{space}(+{others} not shown)");
     }
-    told
+    redacted
 }
 
 /// Removes terminal control characters from outside text, and cuts it if it is long.
 pub fn shown(text: &str) -> String {
     let mut characters = text.chars();
     let plain = |c: char| if c.is_control() || is_format(c) { '\u{fffd}' } else { c };
-    let mut told: String = characters.by_ref().take(CHARACTERS_MAX).map(plain).collect();
+    let mut redacted: String = characters.by_ref().take(CHARACTERS_MAX).map(plain).collect();
     if characters.next().is_some() {
-        told.push('…');
+        redacted.push('…');
     }
-    told
+    redacted
 }
 
 /// Reports whether a character changes the layout of others.
@@ -87,8 +87,9 @@ mod tests {
 
     #[test]
     fn options_are_shown_readably_and_nothing_else_is() {
-        let told = query("labelSelector=app%3Dweb%2Ctier%21%3Ddb&limit=5&token=s3cr3t&command=id");
-        assert_eq!(told, "labelSelector=app=web,tier!=db limit=5 (+2 not shown)");
+        let redacted =
+            query("labelSelector=app%3Dweb%2Ctier%21%3Ddb&limit=5&token=s3cr3t&command=id");
+        assert_eq!(redacted, "labelSelector=app=web,tier!=db limit=5 (+2 not shown)");
         assert_eq!(query("access_token=abc"), "(+1 not shown)");
         assert_eq!(query("continue=eyJ2IjoibWV0YSJ9"), "continue=…");
         assert_eq!(query("labelSelector=%zz"), "(+1 not shown)");

@@ -25,7 +25,7 @@ pub(super) use cause::ConnectFailure;
 pub(super) use cause::{ProxyRefused, Unresolved};
 pub use cause::{cause_of, connect_cause};
 pub use probe::{keep_probing, probe};
-pub use state::{Change, ExchangeKind, Outage, OutageSums, State};
+pub use state::{Change, ExchangeKind, HealthState, Outage, OutageSums};
 
 /// State of the apiserver; cheap to clone.
 #[derive(Clone, Default)]
@@ -33,7 +33,7 @@ pub struct Health(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    state: Mutex<State>,
+    state: Mutex<HealthState>,
     /// `true` while a response that succeeded changes nothing: then the lock is not taken.
     is_well: AtomicBool,
     doubt: Notify,
@@ -69,7 +69,7 @@ impl Health {
     }
 
     /// Returns the state now.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> HealthState {
         *self.lock()
     }
 
@@ -81,7 +81,7 @@ impl Health {
     fn take_in(
         &self,
         seen: &dyn Display,
-        take_in: impl FnOnce(&mut State, Instant) -> Option<Change>,
+        take_in: impl FnOnce(&mut HealthState, Instant) -> Option<Change>,
     ) {
         let now = Instant::now();
         let change = {
@@ -105,7 +105,7 @@ impl Health {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, HealthState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,7 +20,7 @@ use http::{
 };
 
 use self::{
-    http2::Failure,
+    http2::RequestFailure,
     lane::{Growth, Lane, Lease},
     stream::Budget,
     trust::Trust,
@@ -190,11 +190,11 @@ impl Pool {
             };
             match outcome {
                 Ok(response) => return final_answer(response),
-                Err(Failure::Broken(error)) => return Err(Error::Broken(error)),
-                Err(Failure::Unsent(_, error)) if attempt == ATTEMPTS_MAX => {
+                Err(RequestFailure::Broken(error)) => return Err(Error::Broken(error)),
+                Err(RequestFailure::Unsent(_, error)) if attempt == ATTEMPTS_MAX => {
                     return Err(Error::Connect(error));
                 }
-                Err(Failure::Unsent(unsent, _)) => {
+                Err(RequestFailure::Unsent(unsent, _)) => {
                     body = *unsent;
                     attempt += 1;
                 }

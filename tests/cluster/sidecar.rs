@@ -43,7 +43,7 @@ async fn answers_its_service_account(version: Version) {
     let own = pod.client(Some(&first));
     let warm = until_hit(&own, CONFIG_MAPS).await;
     assert_eq!(said(&warm), said(&pod.straight(Some(&first)).await));
-    pod.forwards_strangers(&first).await;
+    pod.forwards_unauthenticated(&first).await;
     let impersonating = Request::get(CONFIG_MAPS).header("Impersonate-User", "reader");
     let impersonating = own.send(impersonating).await.expect("an answer");
     assert_eq!((impersonating.status.as_u16(), is_hit(&impersonating)), (403, false));
@@ -127,7 +127,7 @@ impl Pod {
         token
     }
 
-    async fn forwards_strangers(&self, own: &str) {
+    async fn forwards_unauthenticated(&self, own: &str) {
         let reader = User::Reader.token();
         let cut = &own[..own.len() - 1];
         for stranger in [None, Some("not-a-token"), Some(&*reader), Some(cut)] {

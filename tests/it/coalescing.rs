@@ -14,7 +14,7 @@ use listless::{
 use tokio::task::JoinHandle;
 
 use crate::harness::{
-    Answer, STRANGERS_TOKEN, Setup, TestClient, TestProxy, group_resource, pass, pod, populated,
+    Answer, OTHER_TOKEN, Setup, TestClient, TestProxy, group_resource, pass, pod, populated,
 };
 
 const PODS: &str = "/api/v1/pods";
@@ -124,7 +124,7 @@ async fn a_read_never_shares_a_request_that_was_sent_before_it_came() {
 async fn only_identical_reads_of_the_same_caller_share() {
     let proxy = distant();
     let client = proxy.client();
-    let stranger = proxy.anybody().with("authorization", &format!("Bearer {STRANGERS_TOKEN}"));
+    let other_caller = proxy.anybody().with("authorization", &format!("Bearer {OTHER_TOKEN}"));
     let reads = vec![
         // The first is sent at once. Of the others only two are identical.
         read(&client, PODS),
@@ -132,7 +132,7 @@ async fn only_identical_reads_of_the_same_caller_share() {
         read(&client, "/api/v1/namespaces/a/pods"),
         read(&client.with("accept", "application/json"), PODS),
         read(&client.with("user-agent", "other"), PODS),
-        read(&stranger, PODS),
+        read(&other_caller, PODS),
         read(&proxy.anybody(), PODS),
     ];
     let answers = all(reads).await;
@@ -144,8 +144,8 @@ async fn only_identical_reads_of_the_same_caller_share() {
 #[tokio::test(start_paused = true)]
 async fn requests_of_unauthenticated_callers_and_writes_are_never_shared() {
     let proxy = distant();
-    let stranger = proxy.anybody().with("authorization", &format!("Bearer {STRANGERS_TOKEN}"));
-    all((0..5).map(|_| read(&stranger, PODS)).collect()).await;
+    let other_caller = proxy.anybody().with("authorization", &format!("Bearer {OTHER_TOKEN}"));
+    all((0..5).map(|_| read(&other_caller, PODS)).collect()).await;
     assert_eq!(proxy.upstream.count(Verb::List, "pods"), 5);
     let maps = "/api/v1/namespaces/a/configmaps";
     for _ in 0..3 {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use listless::proxy::listen::Protocol;
 
 use crate::harness::{
-    LOCAL_TOKEN, RawConnection, STRANGERS_TOKEN, Setup, TcpApiserver, TestProxy, Via,
+    LOCAL_TOKEN, OTHER_TOKEN, RawConnection, Setup, TcpApiserver, TestProxy, Via,
 };
 
 const PODS: &str = "/api/v1/pods";
@@ -39,8 +39,8 @@ async fn requests_in_a_tunnel_are_served_as_on_any_connection() {
             let created = serde_json::json!({"metadata": {"generateName": "c-"}});
             let created = own.create("/api/v1/namespaces/a/configmaps", &created).await;
             assert_eq!(created.status, 201, "{}", created.summary());
-            let stranger = base.with("authorization", &format!("Bearer {STRANGERS_TOKEN}"));
-            assert_eq!(stranger.get(PODS).await.detail(), "other-credential");
+            let other_caller = base.with("authorization", &format!("Bearer {OTHER_TOKEN}"));
+            assert_eq!(other_caller.get(PODS).await.detail(), "other-credential");
             assert_eq!(base.get(PODS).await.status, 403, "no caller receives another identity");
         }
     }

@@ -26,10 +26,10 @@ use std::{
 use http::{HeaderMap, Method};
 use listless::{
     admin::{self, Audience},
-    app::{Foundation, Running, Vitals},
+    app::{Foundation, ProcessHealth, Running},
     cache::{Consistency, OnDifference, ReplicaStatus},
     config::Config,
-    explain::{Explanation, Question},
+    explain::{ExplainedRequest, Explanation},
     insight::report::Report,
     lifecycle::{Drain, Heartbeat, Ready},
     metrics::Metrics,
@@ -37,7 +37,7 @@ use listless::{
         Proxy,
         forward::Clients,
         identify::{Identify, KnownTokens, TokenHasher},
-        listen::{Authorities, Bound, Doors},
+        listen::{Authorities, Bound, ListenerTls},
         sessions::Past,
     },
     simulator::{Simulator, User},
@@ -91,7 +91,7 @@ pub(crate) const LOCAL_TOKEN: &str = "local-token";
 pub(crate) const OWN_TOKEN: &str = "own-identity";
 
 /// The token of another user, whom the apiserver knows.
-pub(crate) const STRANGERS_TOKEN: &str = "strangers-token";
+pub(crate) const OTHER_TOKEN: &str = "strangers-token";
 
 /// The limit on every wait.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -105,10 +105,10 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// In front of this apiserver, which then knows [`OWN_TOKEN`] and [`STRANGERS_TOKEN`].
+    /// In front of this apiserver, which then knows [`OWN_TOKEN`] and [`OTHER_TOKEN`].
     pub(crate) fn of(simulator: Simulator) -> Self {
         simulator.admit(OWN_TOKEN, User::admin("own"));
-        simulator.admit(STRANGERS_TOKEN, User::admin("stranger"));
+        simulator.admit(OTHER_TOKEN, User::admin("stranger"));
         let identify = Identify::Own(KnownTokens::one(LOCAL_TOKEN));
         let (config, authorities) = (String::new(), Authorities::default());
         let consistency = checked_often();
@@ -189,11 +189,11 @@ impl Setup {
         let (upstream, clients) = self.ways_up();
         let (publish, config) = watch::channel(Arc::new(configuration(&self.config)));
         let (identify, counted) = (self.identify, Metrics::new());
-        let doors = Doors { tls, authorities: self.authorities };
+        let tls = ListenerTls { tls, authorities: self.authorities };
         let metrics = counted;
         let foundation = Foundation {
             listeners,
-            doors,
+            tls,
             identify,
             past: Past::None,
             clients,
@@ -326,7 +326,7 @@ impl TestProxy {
     /// The explanation of a GET at this moment.
     pub(crate) fn explained(&self, path: &str) -> Explanation {
         let (uri, headers) = (path.parse().expect("a path"), HeaderMap::new());
-        let question = Question { method: &Method::GET, uri: &uri, headers: &headers };
+        let question = ExplainedRequest { method: &Method::GET, uri: &uri, headers: &headers };
         (self.sources().explain)(question)
     }
 
@@ -341,7 +341,7 @@ impl TestProxy {
     }
 
     pub(crate) fn sources(&self) -> admin::Sources {
-        self.running.sources(Vitals {
+        self.running.sources(ProcessHealth {
             ready: Ready::default(),
             draining: self.drain.watch(),
             heartbeat: Heartbeat::new(),

@@ -8,7 +8,7 @@ use listless::insight::report::{Finding, Poll, Report};
 use serde_json::json;
 
 use crate::harness::{
-    STRANGERS_TOKEN, Setup, TestClient, TestProxy, group_resource, pass, pod, settle,
+    OTHER_TOKEN, Setup, TestClient, TestProxy, group_resource, pass, pod, settle,
 };
 
 const FABRIC8: &str = "fabric8-kubernetes-client/7.6.1";
@@ -89,14 +89,14 @@ async fn pollers_are_reported_with_their_period_and_savings() {
 async fn the_totals_equal_the_requests_that_reached_the_apiserver() {
     let proxy = Setup::default().in_memory();
     polls(vec![called(&proxy.client(), "a")], "/api/v1/pods", 1.0, 10).await;
-    polls(vec![called(&proxy.bearer(STRANGERS_TOKEN), "b")], "/api/v1/pods", 1.0, 7).await;
+    polls(vec![called(&proxy.bearer(OTHER_TOKEN), "b")], "/api/v1/pods", 1.0, 7).await;
     settle().await;
     let report = proxy.report();
     let reached = proxy.upstream.everything().len();
     assert_eq!(report.totals.upstream_requests, reached as u64);
-    let stranger = poll(&report, "b", "list", "pods");
-    assert_eq!((stranger.answers.upstream, stranger.saved.requests), (7, 0));
-    assert_eq!(stranger.reasons["other-credential"], 7);
+    let other_caller = poll(&report, "b", "list", "pods");
+    assert_eq!((other_caller.answers.upstream, other_caller.saved.requests), (7, 0));
+    assert_eq!(other_caller.reasons["other-credential"], 7);
     assert_eq!(report.mode, "enforce");
 }
 
@@ -175,7 +175,7 @@ async fn a_storm_is_reported_with_its_period_and_its_unchanged_writes() {
 #[tokio::test(start_paused = true)]
 async fn forwarded_answers_are_compared_without_their_version() {
     let proxy = Setup::default().in_memory();
-    let client = called(&proxy.bearer(STRANGERS_TOKEN), "stranger");
+    let client = called(&proxy.bearer(OTHER_TOKEN), "stranger");
     for round in 0..5 {
         for path in ["/api/v1/namespaces/a/pods", "/apis/x.io/v1/widgets"] {
             assert_eq!(client.get(path).await.status, 200);

@@ -9,7 +9,7 @@ use listless::{
         self, AuditResult, Certificate, Connect, DocumentResult, Held, Injection, Lane, Metrics,
         Origin, Outcome, PollLimit, Protocol, ReplicaCheck, ReplicaEnd, ReplicaSample,
         ReplicaState, ReplicaTotals, ReplicaWatchEnd, RequestSample, Review, ServedBy, Shadow,
-        Told, Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd, WorkerEnd, Would,
+        Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd, WatchEventType, WorkerEnd, Would,
     },
 };
 
@@ -67,7 +67,7 @@ fn record_clients(metrics: &Metrics, pods: &GroupVersionResource) {
     record_polls(metrics);
     record_documents(metrics);
     drop(metrics.watcher(Transport::Http, pods));
-    metrics.watch_told(Told::Added);
+    metrics.watch_event_sent(WatchEventType::Added);
     metrics.watch_ended(WatchEnd::Timeout);
     metrics.client_received(1);
     metrics.client_sent(ServedBy::Cache, 1);

@@ -165,9 +165,9 @@ async fn predictions_equal_the_decisions_of_enforce() {
     play(&enforcing, |answer| hits += u32::from(answer.is_hit())).await;
     let observed = observing("");
     play(&observed, |answer| assert_eq!(answer.detail(), "observe")).await;
-    let foreseen = would(&observed, "read");
-    let difference = (f64::from(hits) - foreseen as f64).abs() / f64::from(hits);
-    assert!(hits > 200 && difference <= 0.05, "{hits} answered, {foreseen} foreseen");
+    let predicted = would(&observed, "read");
+    let difference = (f64::from(hits) - predicted as f64).abs() / f64::from(hits);
+    assert!(hits > 200 && difference <= 0.05, "{hits} answered, {predicted} foreseen");
 }
 
 /// Reads beside a watch in protobuf that began before memory could serve it.

@@ -13,8 +13,7 @@ use serde_json::json;
 use tokio::{task::JoinHandle, time::Instant};
 
 use crate::harness::{
-    Answer, OWN_TOKEN, STRANGERS_TOKEN, Setup, TestClient, TestProxy, group_resource, pass, pod,
-    settle,
+    Answer, OTHER_TOKEN, OWN_TOKEN, Setup, TestClient, TestProxy, group_resource, pass, pod, settle,
 };
 
 const PODS: &str = "/api/v1/pods";
@@ -313,7 +312,7 @@ async fn a_client_that_disconnects_leaves_its_token_to_others() {
 async fn each_session_has_tokens_of_its_own() {
     let polls = format!("repeatPolls: {{perSecond: 1, burst: 3, action: reject}}\n{NEVER}");
     let proxy = Setup::default().config(&polls).gateway().in_memory();
-    let (one, other) = (proxy.bearer(OWN_TOKEN), proxy.bearer(STRANGERS_TOKEN));
+    let (one, other) = (proxy.bearer(OWN_TOKEN), proxy.bearer(OTHER_TOKEN));
     for _ in 0..3 {
         assert_eq!(one.get(PODS).await.status, 200);
     }

@@ -29,7 +29,7 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// The address and the name of a node.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct NodePlace {
     /// Its files.
     pub folder: PathBuf,
     /// Its name, also that of its control groups.
@@ -45,7 +45,7 @@ pub struct Place {
 /// A node that may be up.
 #[derive(Debug)]
 pub struct Node {
-    place: Place,
+    place: NodePlace,
     link: String,
     kubernetes: PathBuf,
     images: Vec<PathBuf>,
@@ -53,9 +53,9 @@ pub struct Node {
     init: u32,
 }
 
-// === impl Place ===
+// === impl NodePlace ===
 
-impl Place {
+impl NodePlace {
     fn server(&self) -> String {
         format!("https://{}:{}", self.address, self.port)
     }
@@ -77,7 +77,7 @@ impl Node {
         for name in ["pki", "cni", "log", "etcd", "kubelet", "containerd", "volume-plugins"] {
             fs::create_dir_all(folder.join(name))?;
         }
-        let place = Place {
+        let place = NodePlace {
             folder,
             name: format!("listless-{octet}"),
             address: format!("10.{octet}.0.1"),

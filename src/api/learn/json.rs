@@ -12,8 +12,8 @@ use super::{Facts, Slot, TEXT_BYTES_MAX, Unlearned};
 pub(super) struct Scanner {
     facts: Facts,
     /// The open objects that are followed, outermost first; at most six.
-    places: Vec<Place>,
-    state: State,
+    places: Vec<JsonPlace>,
+    state: ParserState,
     /// The key of the next value.
     key: String,
     /// The current string, still escaped.
@@ -22,7 +22,7 @@ pub(super) struct Scanner {
 
 /// An object whose keys are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum JsonPlace {
     Root,
     Metadata,
     Labels,
@@ -38,7 +38,7 @@ enum Place {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum ParserState {
     /// Before the root object.
     #[default]
     Start,
@@ -88,9 +88,11 @@ impl Scanner {
     pub(super) fn push(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             bytes = match self.state {
-                State::Text { purpose, escaped } => self.text(purpose, escaped, bytes),
-                State::Skip { depth, quoted, escaped } => self.skip(depth, quoted, escaped, bytes),
-                State::Failed(_) => return,
+                ParserState::Text { purpose, escaped } => self.text(purpose, escaped, bytes),
+                ParserState::Skip { depth, quoted, escaped } => {
+                    self.skip(depth, quoted, escaped, bytes)
+                }
+                ParserState::Failed(_) => return,
                 state => self.token(state, bytes),
             };
         }
@@ -107,157 +109,164 @@ impl Scanner {
 
     /// Reports whether the whole object was parsed.
     pub(super) fn is_complete(&self) -> bool {
-        self.state == State::Done
+        self.state == ParserState::Done
     }
 
     /// Returns the facts, if the whole object was parsed.
     pub(super) fn finish(self) -> Result<Facts, Unlearned> {
         match self.state {
-            State::Done => Ok(self.facts),
-            State::Failed(reason) => Err(reason),
+            ParserState::Done => Ok(self.facts),
+            ParserState::Failed(reason) => Err(reason),
             _ => Err(Unlearned::Truncated),
         }
     }
 
     /// Parses one byte between strings.
-    fn token<'a>(&mut self, state: State, bytes: &'a [u8]) -> &'a [u8] {
+    fn token<'a>(&mut self, state: ParserState, bytes: &'a [u8]) -> &'a [u8] {
         let Some((&byte, rest)) = bytes.split_first() else { return bytes };
-        if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') && state != State::Scalar {
+        if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') && state != ParserState::Scalar {
             return rest;
         }
         self.state = match (state, byte) {
-            (State::Start, b'{') => self.enter(Place::Root),
-            (State::FirstKey | State::NextKey, b'"') => self.begin(Purpose::Key),
-            (State::FirstKey | State::AfterValue, b'}') => self.leave(),
-            (State::Colon, b':') => State::Value,
-            (State::Value, _) => self.value(byte),
-            (State::Scalar, b',' | b'}' | b' ' | b'\t' | b'\r' | b'\n') => {
+            (ParserState::Start, b'{') => self.enter(JsonPlace::Root),
+            (ParserState::FirstKey | ParserState::NextKey, b'"') => self.begin(Purpose::Key),
+            (ParserState::FirstKey | ParserState::AfterValue, b'}') => self.leave(),
+            (ParserState::Colon, b':') => ParserState::Value,
+            (ParserState::Value, _) => self.value(byte),
+            (ParserState::Scalar, b',' | b'}' | b' ' | b'\t' | b'\r' | b'\n') => {
                 self.state = self.scalar();
                 return bytes;
             }
-            (State::Scalar, _) if self.raw.len() < TEXT_BYTES_MAX => {
+            (ParserState::Scalar, _) if self.raw.len() < TEXT_BYTES_MAX => {
                 self.raw.push(byte);
-                State::Scalar
+                ParserState::Scalar
             }
-            (State::AfterValue, b',') => State::NextKey,
-            (State::Elements, b',') => State::Elements,
-            (State::Elements, b'{') => match self.places.last() {
-                Some(Place::Items { rows: true }) => self.enter(Place::Row),
-                _ => self.enter(Place::Item),
+            (ParserState::AfterValue, b',') => ParserState::NextKey,
+            (ParserState::Elements, b',') => ParserState::Elements,
+            (ParserState::Elements, b'{') => match self.places.last() {
+                Some(JsonPlace::Items { rows: true }) => self.enter(JsonPlace::Row),
+                _ => self.enter(JsonPlace::Item),
             },
-            (State::Elements, b']') => {
+            (ParserState::Elements, b']') => {
                 self.places.pop();
-                State::AfterValue
+                ParserState::AfterValue
             }
-            (State::Finalizers, b']') => State::AfterValue,
-            (State::Finalizers, _) => {
+            (ParserState::Finalizers, b']') => ParserState::AfterValue,
+            (ParserState::Finalizers, _) => {
                 self.facts.finalizers = true;
-                self.state = State::Skip { depth: 1, quoted: false, escaped: false };
+                self.state = ParserState::Skip { depth: 1, quoted: false, escaped: false };
                 return bytes;
             }
-            _ => State::Failed(Unlearned::Malformed),
+            _ => ParserState::Failed(Unlearned::Malformed),
         };
         rest
     }
 
     /// Returns the state after the first byte of a value, for the key before it.
-    fn value(&mut self, byte: u8) -> State {
-        let Some(&place) = self.places.last() else { return State::Failed(Unlearned::Malformed) };
+    fn value(&mut self, byte: u8) -> ParserState {
+        let Some(&place) = self.places.last() else {
+            return ParserState::Failed(Unlearned::Malformed);
+        };
         match (byte, place, &*self.key) {
-            (b'{', Place::Root | Place::Item, "metadata") => self.enter(Place::Metadata),
-            (b'{', Place::Row, "object") => self.enter(Place::Item),
-            (b'[', Place::Root, "items" | "rows") if self.facts.items.is_some() => {
-                self.places.push(Place::Items { rows: self.key == "rows" });
-                State::Elements
+            (b'{', JsonPlace::Root | JsonPlace::Item, "metadata") => {
+                self.enter(JsonPlace::Metadata)
             }
-            (b'{', Place::Root, "details") => self.enter(Place::Details),
-            (b'{', Place::Metadata, "labels") => self.enter(Place::Labels),
-            (b'{', Place::Root, "spec") if self.facts.is_namespace() => self.enter(Place::Spec),
-            (b'[', Place::Metadata | Place::Spec, "finalizers") => State::Finalizers,
-            (b'{' | b'[', ..) => State::Skip { depth: 1, quoted: false, escaped: false },
+            (b'{', JsonPlace::Row, "object") => self.enter(JsonPlace::Item),
+            (b'[', JsonPlace::Root, "items" | "rows") if self.facts.items.is_some() => {
+                self.places.push(JsonPlace::Items { rows: self.key == "rows" });
+                ParserState::Elements
+            }
+            (b'{', JsonPlace::Root, "details") => self.enter(JsonPlace::Details),
+            (b'{', JsonPlace::Metadata, "labels") => self.enter(JsonPlace::Labels),
+            (b'{', JsonPlace::Root, "spec") if self.facts.is_namespace() => {
+                self.enter(JsonPlace::Spec)
+            }
+            (b'[', JsonPlace::Metadata | JsonPlace::Spec, "finalizers") => ParserState::Finalizers,
+            (b'{' | b'[', ..) => ParserState::Skip { depth: 1, quoted: false, escaped: false },
             (b'"', _, key) => match slot(place, key) {
                 Some(slot) => self.begin(Purpose::Fact(slot)),
                 None => {
-                    self.facts.deletion |= place == Place::Metadata && key == "deletionTimestamp";
-                    State::Skip { depth: 0, quoted: true, escaped: false }
+                    self.facts.deletion |=
+                        place == JsonPlace::Metadata && key == "deletionTimestamp";
+                    ParserState::Skip { depth: 0, quoted: true, escaped: false }
                 }
             },
-            (b'}' | b']' | b',' | b':', ..) => State::Failed(Unlearned::Malformed),
+            (b'}' | b']' | b',' | b':', ..) => ParserState::Failed(Unlearned::Malformed),
             _ => {
                 self.raw.clear();
                 self.raw.push(byte);
-                State::Scalar
+                ParserState::Scalar
             }
         }
     }
 
-    fn enter(&mut self, place: Place) -> State {
+    fn enter(&mut self, place: JsonPlace) -> ParserState {
         if let Some(items) = &mut self.facts.items {
             match place {
-                Place::Row => items.begin_row(),
-                Place::Item => items.begin(self.places.last() == Some(&Place::Row)),
+                JsonPlace::Row => items.begin_row(),
+                JsonPlace::Item => items.begin(self.places.last() == Some(&JsonPlace::Row)),
                 _ => {}
             }
         }
         self.places.push(place);
-        State::FirstKey
+        ParserState::FirstKey
     }
 
-    fn leave(&mut self) -> State {
-        if let (Some(Place::Item), Some(items)) = (self.places.pop(), &mut self.facts.items) {
+    fn leave(&mut self) -> ParserState {
+        if let (Some(JsonPlace::Item), Some(items)) = (self.places.pop(), &mut self.facts.items) {
             items.end();
         }
         match self.places.last() {
-            None => State::Done,
-            Some(Place::Items { .. }) => State::Elements,
-            Some(_) => State::AfterValue,
+            None => ParserState::Done,
+            Some(JsonPlace::Items { .. }) => ParserState::Elements,
+            Some(_) => ParserState::AfterValue,
         }
     }
 
-    fn begin(&mut self, purpose: Purpose) -> State {
+    fn begin(&mut self, purpose: Purpose) -> ParserState {
         self.raw.clear();
-        State::Text { purpose, escaped: false }
+        ParserState::Text { purpose, escaped: false }
     }
 
     /// Continues in a string that is kept.
     fn text<'a>(&mut self, purpose: Purpose, escaped: bool, bytes: &'a [u8]) -> &'a [u8] {
         let (length, end) = string_end(escaped, bytes);
         if self.raw.len() + length > TEXT_BYTES_MAX {
-            self.state = State::Failed(Unlearned::TooLarge);
+            self.state = ParserState::Failed(Unlearned::TooLarge);
             return &[];
         }
         self.raw.extend_from_slice(&bytes[..length]);
         self.state = match end {
-            End::Quote => self.text_read(purpose).unwrap_or_else(State::Failed),
-            End::Open { escaped } => State::Text { purpose, escaped },
+            End::Quote => self.text_read(purpose).unwrap_or_else(ParserState::Failed),
+            End::Open { escaped } => ParserState::Text { purpose, escaped },
         };
         &bytes[length + usize::from(end == End::Quote)..]
     }
 
-    fn text_read(&mut self, purpose: Purpose) -> Result<State, Unlearned> {
+    fn text_read(&mut self, purpose: Purpose) -> Result<ParserState, Unlearned> {
         let text = unescape(&self.raw)?;
         match purpose {
             Purpose::Key => {
-                if self.places.last() == Some(&Place::Labels) {
+                if self.places.last() == Some(&JsonPlace::Labels) {
                     self.facts.set(Slot::LabelKey, text.clone())?;
                 }
                 self.key = text;
-                Ok(State::Colon)
+                Ok(ParserState::Colon)
             }
             Purpose::Fact(slot) => {
                 self.facts.set(slot, text)?;
-                Ok(State::AfterValue)
+                Ok(ParserState::AfterValue)
             }
         }
     }
 
     /// Ends a number or literal; only one of them is a fact.
-    fn scalar(&mut self) -> State {
-        let in_metadata = self.places.last() == Some(&Place::Metadata);
+    fn scalar(&mut self) -> ParserState {
+        let in_metadata = self.places.last() == Some(&JsonPlace::Metadata);
         if in_metadata && self.key == "deletionGracePeriodSeconds" {
             self.facts.grace = !matches!(&*self.raw, b"0" | b"null");
         }
-        State::AfterValue
+        ParserState::AfterValue
     }
 
     /// Continues in a value that is skipped.
@@ -271,16 +280,16 @@ impl Scanner {
         if quoted {
             let (length, end) = string_end(escaped, bytes);
             self.state = match end {
-                End::Open { escaped } => State::Skip { depth, quoted, escaped },
-                End::Quote if depth == 0 => State::AfterValue,
-                End::Quote => State::Skip { depth, quoted: false, escaped: false },
+                End::Open { escaped } => ParserState::Skip { depth, quoted, escaped },
+                End::Quote if depth == 0 => ParserState::AfterValue,
+                End::Quote => ParserState::Skip { depth, quoted: false, escaped: false },
             };
             return &bytes[length + usize::from(end == End::Quote)..];
         }
         for (index, byte) in bytes.iter().enumerate() {
             match byte {
                 b'"' => {
-                    self.state = State::Skip { depth, quoted: true, escaped: false };
+                    self.state = ParserState::Skip { depth, quoted: true, escaped: false };
                     return &bytes[index + 1..];
                 }
                 b'{' | b'[' => depth += 1,
@@ -288,11 +297,11 @@ impl Scanner {
                 _ => continue,
             }
             if depth == 0 {
-                self.state = State::AfterValue;
+                self.state = ParserState::AfterValue;
                 return &bytes[index + 1..];
             }
         }
-        self.state = State::Skip { depth, quoted, escaped };
+        self.state = ParserState::Skip { depth, quoted, escaped };
         &[]
     }
 }
@@ -331,19 +340,19 @@ fn string_end(mut escaped: bool, bytes: &[u8]) -> (usize, End) {
 }
 
 /// Returns the fact that the string under a key is.
-fn slot(place: Place, key: &str) -> Option<Slot> {
+fn slot(place: JsonPlace, key: &str) -> Option<Slot> {
     Some(match (place, key) {
-        (Place::Root, "apiVersion") => Slot::ApiVersion,
-        (Place::Root, "kind") => Slot::Kind,
-        (Place::Root, "status") => Slot::Status,
-        (Place::Metadata, "name") => Slot::Name,
-        (Place::Metadata, "namespace") => Slot::Namespace,
-        (Place::Metadata, "uid") => Slot::Uid,
-        (Place::Metadata, "resourceVersion") => Slot::Version,
-        (Place::Metadata, "continue") => Slot::Continue,
-        (Place::Labels, _) => Slot::LabelValue,
-        (Place::Details, "name") => Slot::DetailsName,
-        (Place::Details, "uid") => Slot::DetailsUid,
+        (JsonPlace::Root, "apiVersion") => Slot::ApiVersion,
+        (JsonPlace::Root, "kind") => Slot::Kind,
+        (JsonPlace::Root, "status") => Slot::Status,
+        (JsonPlace::Metadata, "name") => Slot::Name,
+        (JsonPlace::Metadata, "namespace") => Slot::Namespace,
+        (JsonPlace::Metadata, "uid") => Slot::Uid,
+        (JsonPlace::Metadata, "resourceVersion") => Slot::Version,
+        (JsonPlace::Metadata, "continue") => Slot::Continue,
+        (JsonPlace::Labels, _) => Slot::LabelValue,
+        (JsonPlace::Details, "name") => Slot::DetailsName,
+        (JsonPlace::Details, "uid") => Slot::DetailsUid,
         _ => return None,
     })
 }

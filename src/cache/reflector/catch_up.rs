@@ -13,13 +13,13 @@ use crate::mutants::{Mutant, is_on};
 /// The short watches of one reflector.
 #[derive(Debug)]
 pub(super) struct CatchUp {
-    state: State,
+    state: CatchUpState,
     not_before: Instant,
     rest: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum CatchUpState {
     Idle,
     /// The next watch is short.
     Due,
@@ -40,35 +40,35 @@ const REST_MAX: Duration = Duration::from_secs(10 * 60);
 
 impl CatchUp {
     pub(super) fn new(now: Instant) -> Self {
-        Self { state: State::Idle, not_before: now, rest: REST_MIN }
+        Self { state: CatchUpState::Idle, not_before: now, rest: REST_MIN }
     }
 
     /// Notes that readers lag behind; reports whether the open watch should end for a short one.
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
-        let due = self.state == State::Idle && now >= self.not_before;
+        let due = self.state == CatchUpState::Idle && now >= self.not_before;
         if is_on(Mutant::NoCatchUp) {
             return false;
         }
         if due {
-            self.state = State::Due;
+            self.state = CatchUpState::Due;
         }
         due
     }
 
     /// Returns the length of the next watch, if it is to be a short one.
     pub(super) fn begin(&mut self) -> Option<Duration> {
-        (self.state != State::Idle).then(|| {
-            self.state = State::Open;
+        (self.state != CatchUpState::Idle).then(|| {
+            self.state = CatchUpState::Open;
             SHORT_WATCH
         })
     }
 
     /// Notes the end of a watch and whether it advanced the version.
     pub(super) fn ended(&mut self, moved: bool, now: Instant) {
-        if self.state != State::Open {
+        if self.state != CatchUpState::Open {
             return;
         }
-        self.state = State::Idle;
+        self.state = CatchUpState::Idle;
         self.rest = if moved { REST_MIN } else { (self.rest * 2).min(REST_MAX) };
         self.not_before = now + self.rest;
     }

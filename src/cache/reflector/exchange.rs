@@ -12,7 +12,7 @@ use http::{
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
-use super::failure::{Failure, Status, StatusDetails};
+use super::failure::{ReflectorFailure, Status, StatusDetails};
 use crate::{
     api::{pushback::retry_after, query::Query, selector::FieldSelector, version::ResourceVersion},
     body::Body,
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The requests about one query.
-pub(in crate::cache) struct Exchange {
+pub(in crate::cache) struct ReflectorExchange {
     client: Arc<dyn Client>,
     /// The collection with the query's selectors.
     all: String,
@@ -50,9 +50,9 @@ const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 
 const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
 
-// === impl Exchange ===
+// === impl ReflectorExchange ===
 
-impl Exchange {
+impl ReflectorExchange {
     /// Creates the requests about a query, sent through a client.
     pub(in crate::cache) fn new(client: Arc<dyn Client>, query: &Query) -> Self {
         let path = query.resource.collection_path(&query.scope);
@@ -72,7 +72,10 @@ impl Exchange {
     }
 
     /// Lists the collection: not older than a version, or consistently.
-    pub(super) async fn list(&self, from: Option<&ResourceVersion>) -> Result<Body, Failure> {
+    pub(super) async fn list(
+        &self,
+        from: Option<&ResourceVersion>,
+    ) -> Result<Body, ReflectorFailure> {
         let mut uri = self.all.clone();
         if let Some(from) = from {
             // A write to a String cannot fail, here and below.
@@ -85,7 +88,7 @@ impl Exchange {
     pub(in crate::cache) async fn metadata_at(
         &self,
         version: &ResourceVersion,
-    ) -> Result<Body, Failure> {
+    ) -> Result<Body, ReflectorFailure> {
         let uri = format!("{}resourceVersion={version}&resourceVersionMatch=Exact", self.all);
         self.ask(&uri, Lane::Short, METADATA).await
     }
@@ -95,7 +98,7 @@ impl Exchange {
         &self,
         from: &ResourceVersion,
         length: Duration,
-    ) -> Result<Body, Failure> {
+    ) -> Result<Body, ReflectorFailure> {
         let uri = format!(
             "{}watch=true&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={}",
             self.all,
@@ -105,37 +108,44 @@ impl Exchange {
     }
 
     /// Returns a version that the apiserver's storage has reached by now.
-    pub(super) async fn probe(&self) -> Result<ResourceVersion, Failure> {
+    pub(super) async fn probe(&self) -> Result<ResourceVersion, ReflectorFailure> {
         let probe = async {
             let mut body = self.ask(&self.nothing, Lane::Short, JSON).await?;
             let mut splitter = Splitter::new(usize::MAX);
             while let Some(piece) = next_piece(&mut body).await? {
-                splitter.feed::<Failure>(&piece, |_| Ok(()))?;
+                splitter.feed::<ReflectorFailure>(&piece, |_| Ok(()))?;
             }
             let (header, trailer) = splitter.finish()?;
             Ok(Envelope::learn(&header, &trailer)?.1)
         };
-        timeout(PROBE_WAIT, probe).await.unwrap_or(Err(Failure::Silence(PROBE_WAIT)))
+        timeout(PROBE_WAIT, probe).await.unwrap_or(Err(ReflectorFailure::Silence(PROBE_WAIT)))
     }
 
-    async fn ask(&self, uri: &str, lane: Lane, accept: &'static str) -> Result<Body, Failure> {
+    async fn ask(
+        &self,
+        uri: &str,
+        lane: Lane,
+        accept: &'static str,
+    ) -> Result<Body, ReflectorFailure> {
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = uri.trim_end_matches(['?', '&']).parse()?;
         let headers = request.headers_mut();
         headers.insert(ACCEPT, http::HeaderValue::from_static(accept));
         headers.insert(USER_AGENT, const { http::HeaderValue::from_static(AGENT) });
         let answer = timeout(ANSWER_WAIT, self.client.send(request, lane)).await;
-        let answer = answer.map_err(|_| Failure::Silence(ANSWER_WAIT))?;
-        check(answer.map_err(Failure::Upstream)?).await
+        let answer = answer.map_err(|_| ReflectorFailure::Silence(ANSWER_WAIT))?;
+        check(answer.map_err(ReflectorFailure::Upstream)?).await
     }
 }
 
 /// Returns the next chunk of a list; `None` at its end.
-pub(in crate::cache) async fn next_piece(body: &mut Body) -> Result<Option<Bytes>, Failure> {
+pub(in crate::cache) async fn next_piece(
+    body: &mut Body,
+) -> Result<Option<Bytes>, ReflectorFailure> {
     loop {
         let frame = timeout(PIECE_WAIT, body.frame()).await;
-        let frame = frame.map_err(|_| Failure::Silence(PIECE_WAIT))?;
-        match frame.transpose().map_err(Failure::Body)? {
+        let frame = frame.map_err(|_| ReflectorFailure::Silence(PIECE_WAIT))?;
+        match frame.transpose().map_err(ReflectorFailure::Body)? {
             Some(frame) => {
                 if let Ok(data) = frame.into_data() {
                     return Ok(Some(data));
@@ -146,16 +156,16 @@ pub(in crate::cache) async fn next_piece(body: &mut Body) -> Result<Option<Bytes
     }
 }
 
-async fn check(answer: Response<Body>) -> Result<Body, Failure> {
+async fn check(answer: Response<Body>) -> Result<Body, ReflectorFailure> {
     if answer.status() != StatusCode::OK {
-        return Err(Failure::Status(status(answer).await));
+        return Err(ReflectorFailure::Status(status(answer).await));
     }
     let content_type = answer.headers().get(CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
     if content_type.split(';').next().is_some_and(|media| media.trim() == "application/json") {
         return Ok(answer.into_body());
     }
-    Err(Failure::ContentType(content_type.to_owned()))
+    Err(ReflectorFailure::ContentType(content_type.to_owned()))
 }
 
 /// Parses an error's Status as far as possible; the HTTP code takes precedence.

@@ -15,7 +15,7 @@ use crate::{
 
 /// The reason why a list or watch failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum ReflectorFailure {
     /// No response.
     #[error("no response from the apiserver")]
     Upstream(#[source] upstream::Error),
@@ -133,9 +133,9 @@ pub enum Ended {
     Panicked,
 }
 
-// === impl Failure ===
+// === impl ReflectorFailure ===
 
-impl Failure {
+impl ReflectorFailure {
     /// Reports whether the whole apiserver fails, not this query.
     pub fn is_outage(&self) -> bool {
         match self {

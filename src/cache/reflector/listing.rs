@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{
     Reflector,
     exchange::next_piece,
-    failure::{Failure, Step},
+    failure::{ReflectorFailure, Step},
 };
 use crate::{
     api::version::ResourceVersion,
@@ -17,7 +17,7 @@ use crate::{
         envelope::{Envelope, Style},
         reader::Reader,
         rebuild::Rebuild,
-        replica::{Link, State},
+        replica::{Link, SyncState},
         split::Splitter,
         store::Snapshot,
     },
@@ -36,7 +36,10 @@ struct Listing<'a> {
 
 impl Reflector {
     /// Lists the collection again, not older than a version or consistently.
-    pub(super) async fn list(&mut self, from: Option<ResourceVersion>) -> Result<Step, Failure> {
+    pub(super) async fn list(
+        &mut self,
+        from: Option<ResourceVersion>,
+    ) -> Result<Step, ReflectorFailure> {
         let base = self.snapshot();
         self.counters.lists.increment();
         if base.is_some() {
@@ -58,8 +61,8 @@ impl Reflector {
             // A consistent response is below the published version only if the storage itself went
             // back.
             return Err(match from {
-                Some(_) => Failure::Older { listed, shown },
-                None => Failure::Restored { current: listed, shown },
+                Some(_) => ReflectorFailure::Older { listed, shown },
+                None => ReflectorFailure::Restored { current: listed, shown },
             });
         }
         // A list that is not older than the published version is not the newest: it may be equal to
@@ -73,7 +76,7 @@ impl Reflector {
         &mut self,
         mut body: Body,
         base: Option<Arc<Snapshot>>,
-    ) -> Result<Snapshot, Failure> {
+    ) -> Result<Snapshot, ReflectorFailure> {
         let (limit, item_bytes_max) = {
             let settings = self.settings.borrow();
             (settings.memory_limit_bytes, settings.item_bytes_max)
@@ -88,7 +91,7 @@ impl Reflector {
             self.replica.usage().extra_bytes = bytes;
             // Concurrent lists share the limit.
             if reserved.grow_to(bytes) > limit {
-                return Err(Failure::OutOfMemory);
+                return Err(ReflectorFailure::OutOfMemory);
             }
         }
         let (header, trailer) = splitter.finish()?;
@@ -110,7 +113,7 @@ impl Reflector {
         }
         self.replica.publish(|published| {
             published.oldest = Some(version);
-            published.state = State::Synced;
+            published.state = SyncState::Synced;
             published.snapshot = Some(Arc::new(snapshot));
             if let Some(newest_at) = newest_at {
                 published.link = Link::Lost { since: newest_at };
@@ -123,18 +126,22 @@ impl Reflector {
 // === impl Listing ===
 
 impl Listing<'_> {
-    fn add(&mut self, item: &[u8]) -> Result<(), Failure> {
+    fn add(&mut self, item: &[u8]) -> Result<(), ReflectorFailure> {
         let (object, style) = self.reader.item(item)?;
         if *self.style.get_or_insert(style) != style {
-            return Err(Failure::NotUnderstood);
+            return Err(ReflectorFailure::NotUnderstood);
         }
         Ok(self.rebuild.push(object)?)
     }
 
-    fn finish(self, envelope: Envelope, version: ResourceVersion) -> Result<Snapshot, Failure> {
+    fn finish(
+        self,
+        envelope: Envelope,
+        version: ResourceVersion,
+    ) -> Result<Snapshot, ReflectorFailure> {
         let same_style = self.style.is_none_or(|style| style == envelope.style());
         if !same_style || envelope.api_version() != self.reader.api_version() {
-            return Err(Failure::NotUnderstood);
+            return Err(ReflectorFailure::NotUnderstood);
         }
         Ok(self.rebuild.finish(version, envelope)?)
     }

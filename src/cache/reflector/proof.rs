@@ -54,7 +54,7 @@ impl Proof {
     }
 
     /// Notes the apiserver's current version; reports whether the published state is the newest.
-    pub(super) fn questioned(
+    pub(super) fn probed(
         &mut self,
         shown: &ResourceVersion,
         current: ResourceVersion,

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     Reflector,
     event::{Lines, WatchEvent},
-    failure::{Failure, Step},
+    failure::{ReflectorFailure, Step},
     proof::Proof,
 };
 use crate::{
@@ -39,7 +39,7 @@ struct Stream {
     /// The time of the next check of a silent watch.
     quiet_until: Instant,
     /// The number of consecutive checks.
-    questioned: u32,
+    probes: u32,
     proof: Proof,
 }
 
@@ -58,7 +58,7 @@ enum End {
 struct Arrived {
     events: Vec<WatchEvent>,
     bytes: usize,
-    end: Result<ControlFlow<()>, Failure>,
+    end: Result<ControlFlow<()>, ReflectorFailure>,
 }
 
 /// The state that the events are applied to.
@@ -90,7 +90,7 @@ const READ_LATELY: Duration = Duration::from_secs(90);
 const QUIET_AFTER_OPENING: Duration = Duration::from_secs(5);
 
 /// The number of checks of a silent watch after which it is reopened: it should have had events.
-const QUESTIONS_MAX: u32 = 2;
+const PROBES_MAX: u32 = 2;
 
 /// The limit of event bytes that are published together.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
@@ -102,7 +102,7 @@ const EVENT_FRAME_BYTES_MAX: usize = 1024;
 
 impl Reflector {
     /// Follows events from the published version; a clean end is normal.
-    pub(super) async fn watch(&mut self) -> Result<Step, Failure> {
+    pub(super) async fn watch(&mut self) -> Result<Step, ReflectorFailure> {
         // The snapshot is released here: a watch is long, and a snapshot pins all of its pages.
         let held = self.snapshot().map(|held| (held.version().clone(), held.envelope().clone()));
         let Some((from, envelope)) = held else {
@@ -152,7 +152,7 @@ impl Reflector {
         from: &ResourceVersion,
         envelope: Arc<Envelope>,
         length: Duration,
-    ) -> Result<End, Failure> {
+    ) -> Result<End, ReflectorFailure> {
         let body = self.exchange.watch(from, length).await?;
         let opened_at = Instant::now();
         self.replica.publish(|published| published.link = Link::Up);
@@ -165,7 +165,7 @@ impl Reflector {
         let end = end?;
         if end == End::Closed && unchanged && now.saturating_duration_since(opened_at) < SHORT_WATCH
         {
-            return Err(Failure::ShortWatch);
+            return Err(ReflectorFailure::ShortWatch);
         }
         if end == End::Closed {
             self.backoff.reset();
@@ -178,12 +178,12 @@ impl Reflector {
         let lines = Lines::new(settings.item_bytes_max + EVENT_FRAME_BYTES_MAX);
         let now = Instant::now();
         // A new watch proves nothing: the time of the last event counts.
-        let last_news = self.replica.published().proven_at.unwrap_or(now);
-        let quiet_until = (last_news + settings.quiet_after).max(now + QUIET_AFTER_OPENING);
-        Stream { body, lines, envelope, quiet_until, questioned: 0, proof: Proof::opened() }
+        let last_proof = self.replica.published().proven_at.unwrap_or(now);
+        let quiet_until = (last_proof + settings.quiet_after).max(now + QUIET_AFTER_OPENING);
+        Stream { body, lines, envelope, quiet_until, probes: 0, proof: Proof::opened() }
     }
 
-    async fn read_events(&mut self, mut stream: Stream) -> Result<End, Failure> {
+    async fn read_events(&mut self, mut stream: Stream) -> Result<End, ReflectorFailure> {
         loop {
             let frame = tokio::select! {
                 biased;
@@ -197,12 +197,12 @@ impl Reflector {
                 () = self.replica.redefined() => return Ok(End::Redefined),
             };
             let Ok(frame) = frame else {
-                self.question(&mut stream).await?;
+                self.probe(&mut stream).await?;
                 continue;
             };
             let arrived = self.arrived(&mut stream, frame);
             if !arrived.events.is_empty() {
-                stream.questioned = 0;
+                stream.probes = 0;
                 self.apply(&mut stream, arrived.events)?;
                 self.backoff.reset();
             }
@@ -235,8 +235,8 @@ impl Reflector {
         frame: NextFrame,
         events: &mut Vec<WatchEvent>,
         bytes: &mut usize,
-    ) -> Result<ControlFlow<()>, Failure> {
-        let Some(frame) = frame.transpose().map_err(Failure::Body)? else {
+    ) -> Result<ControlFlow<()>, ReflectorFailure> {
+        let Some(frame) = frame.transpose().map_err(ReflectorFailure::Body)? else {
             // An unfinished event is not an event.
             return Ok(ControlFlow::Break(()));
         };
@@ -253,14 +253,14 @@ impl Reflector {
 
     /// Checks whether a silent watch has a quiet collection or a dead connection (S-CONS-20,
     /// S-WATCH-31).
-    async fn question(&mut self, stream: &mut Stream) -> Result<(), Failure> {
+    async fn probe(&mut self, stream: &mut Stream) -> Result<(), ReflectorFailure> {
         let quiet_after = self.settings.borrow().quiet_after;
-        stream.questioned += 1;
-        if stream.questioned > QUESTIONS_MAX {
-            return Err(Failure::Silence(quiet_after * stream.questioned));
+        stream.probes += 1;
+        if stream.probes > PROBES_MAX {
+            return Err(ReflectorFailure::Silence(quiet_after * stream.probes));
         }
         let Some(shown) = self.shown() else {
-            return Err(Failure::Silence(quiet_after));
+            return Err(ReflectorFailure::Silence(quiet_after));
         };
         self.counters.probes.increment();
         let asked_at = Instant::now();
@@ -272,13 +272,13 @@ impl Reflector {
                 stream.quiet_until = Instant::now() + failure.retry_after().max(quiet_after);
                 return Ok(());
             }
-            Err(_) => return Err(Failure::Silence(quiet_after)),
+            Err(_) => return Err(ReflectorFailure::Silence(quiet_after)),
         };
         if current < shown && !is_on(Mutant::EpochUnnoticed) {
-            return Err(Failure::Restored { current, shown });
+            return Err(ReflectorFailure::Restored { current, shown });
         }
-        if let Some(proven_at) = stream.proof.questioned(&shown, current, asked_at) {
-            stream.questioned = 0;
+        if let Some(proven_at) = stream.proof.probed(&shown, current, asked_at) {
+            stream.probes = 0;
             self.replica.publish(|published| published.prove(proven_at));
         }
         stream.quiet_until = Instant::now() + quiet_after;
@@ -286,7 +286,11 @@ impl Reflector {
     }
 
     /// Applies events in order up to the first invalid one, and publishes the result.
-    fn apply(&mut self, stream: &mut Stream, mut events: Vec<WatchEvent>) -> Result<(), Failure> {
+    fn apply(
+        &mut self,
+        stream: &mut Stream,
+        mut events: Vec<WatchEvent>,
+    ) -> Result<(), ReflectorFailure> {
         let Some(base) = self.snapshot() else {
             return Ok(());
         };
@@ -333,7 +337,7 @@ impl<'a> Progress<'a> {
         Self { version, batch, history, events: 0, bookmarks: 0, bookmark_form: None }
     }
 
-    fn add(&mut self, event: WatchEvent, now: Instant) -> Result<(), Failure> {
+    fn add(&mut self, event: WatchEvent, now: Instant) -> Result<(), ReflectorFailure> {
         match event {
             WatchEvent::Stored(object) => {
                 self.advance(object.version())?;
@@ -362,14 +366,17 @@ impl<'a> Progress<'a> {
                 self.history.evict(now);
                 self.bookmarks += 1;
             }
-            WatchEvent::Error(status) => return Err(Failure::Status(status)),
+            WatchEvent::Error(status) => return Err(ReflectorFailure::Status(status)),
         }
         Ok(())
     }
 
-    fn advance(&mut self, version: &ResourceVersion) -> Result<(), Failure> {
+    fn advance(&mut self, version: &ResourceVersion) -> Result<(), ReflectorFailure> {
         if *version < self.version {
-            return Err(Failure::Backwards { seen: version.clone(), shown: self.version.clone() });
+            return Err(ReflectorFailure::Backwards {
+                seen: version.clone(),
+                shown: self.version.clone(),
+            });
         }
         self.version = version.clone();
         Ok(())

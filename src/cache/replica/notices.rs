@@ -8,7 +8,7 @@ use super::Replica;
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     /// The apiserver answers others.
-    pub(super) nudge: Notify,
+    pub(super) retry_now: Notify,
     /// Readers need a newer proof.
     pub(super) lag: Notify,
     /// The definition of the resource changed.

@@ -22,7 +22,7 @@ use crate::{
     check::{
         contact::Contact,
         trial::{self, Came},
-        webhook::{Place, Webhook},
+        webhook::{Webhook, WebhookAddress},
     },
     error::Chain,
     tls,
@@ -63,14 +63,14 @@ impl Server {
         vantage: Vantage,
     ) -> Result<Self, String> {
         match &webhook.place {
-            Place::Url(url) => {
+            WebhookAddress::Url(url) => {
                 let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
                 let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
                 let port = uri.port_u16().unwrap_or(443);
                 let path = uri.path().to_owned();
                 Ok(Self { name: host.clone(), host: Some(host), port, path })
             }
-            Place::Service { namespace, name, port, path } => {
+            WebhookAddress::Service { namespace, name, port, path } => {
                 let address = service.and_then(|service| service["spec"]["clusterIP"].as_str());
                 let address = address.filter(|address| !address.is_empty() && *address != HEADLESS);
                 let host = address.filter(|_| vantage == Vantage::Pod).map(str::to_owned);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    pod::{Place, Pod, list, name},
+    pod::{ContainerPlace, Pod, list, name},
     reason::{Skip, SkipReason},
     sidecar,
 };
@@ -23,7 +23,7 @@ pub(super) enum Mount<'a> {
 pub(super) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Returns a container's mount at that path. An error if a copy that changes cannot replace it.
-pub(super) fn of<'a>(pod: &Pod<'a>, place: &Place<'a>) -> Result<Mount<'a>, Skip> {
+pub(super) fn of<'a>(pod: &Pod<'a>, place: &ContainerPlace<'a>) -> Result<Mount<'a>, Skip> {
     let mut found = Mount::Absent;
     for (index, mount) in list(place.container, "volumeMounts").iter().enumerate() {
         let path = mount["mountPath"].as_str().unwrap_or("").trim_end_matches('/');

@@ -24,7 +24,7 @@ pub(super) enum List {
 
 /// One container and its position.
 #[derive(Clone, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct ContainerPlace<'a> {
     pub(super) list: List,
     pub(super) index: usize,
     pub(super) container: &'a Value,
@@ -108,10 +108,14 @@ impl<'a> Pod<'a> {
     }
 
     /// Returns all containers, in their start order.
-    pub(super) fn places(&self) -> Vec<Place<'a>> {
+    pub(super) fn places(&self) -> Vec<ContainerPlace<'a>> {
         let of = |which: List| {
             let containers = self.containers(which).iter().enumerate();
-            containers.map(move |(index, container)| Place { list: which, index, container })
+            containers.map(move |(index, container)| ContainerPlace {
+                list: which,
+                index,
+                container,
+            })
         };
         of(List::Init).chain(of(List::Main)).collect()
     }
@@ -123,7 +127,7 @@ impl<'a> Pod<'a> {
 
     /// Returns the containers that start after the sidecar, except itself and those that are never
     /// redirected. A sidecar that is still missing will start first.
-    pub(super) fn served(&self) -> Vec<Place<'a>> {
+    pub(super) fn served(&self) -> Vec<ContainerPlace<'a>> {
         let sidecar = self.sidecar();
         let mut places = self.places();
         places.retain(|place| {
@@ -190,9 +194,9 @@ impl List {
     }
 }
 
-// === impl Place ===
+// === impl ContainerPlace ===
 
-impl Place<'_> {
+impl ContainerPlace<'_> {
     pub(super) fn pointer(&self) -> Pointer {
         self.list.pointer().child(self.index)
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     environment::{ADDRESS, HOST, PORT, literal, variable, wanted},
-    pod::{Place, Pod, list, name},
+    pod::{ContainerPlace, Pod, list, name},
     reason::{Skip, SkipReason},
     settings::{self, Settings, Wish},
     sidecar,
@@ -80,22 +80,23 @@ pub(super) fn taken(pod: &Pod<'_>, port: u16) -> Result<(), Skip> {
 }
 
 /// Skips pods whose containers have apiserver addresses that one sidecar cannot serve.
-pub(super) fn conflicts(redirected: &[Place<'_>], port: u16) -> Result<(), Skip> {
+pub(super) fn conflicts(redirected: &[ContainerPlace<'_>], port: u16) -> Result<(), Skip> {
     let conflict = |detail| Err(Skip::because(SkipReason::ConflictingApiserverEnv, detail));
     let Some(first) = redirected.first().map(|place| place.container) else { return Ok(()) };
     for name_of in ADDRESS {
         for place in redirected {
-            if !is_same(told(first, name_of), told(place.container, name_of)) {
+            if !is_same(value_of(first, name_of), value_of(place.container, name_of)) {
                 let (one, other) = (name(first), name(place.container));
                 return conflict(format!("{name_of} differs between {one} and {other}"));
             }
         }
-        let text = told(first, name_of).and_then(literal).unwrap_or("");
+        let text = value_of(first, name_of).and_then(literal).unwrap_or("");
         if text.contains("$(") {
             return conflict(format!("{name_of} of {} refers to other variables", name(first)));
         }
     }
-    let is_ours = |name: &str| told(first, name).and_then(literal) == Some(&*wanted(name, port));
+    let is_ours =
+        |name: &str| value_of(first, name).and_then(literal) == Some(&*wanted(name, port));
     if is_ours(HOST) && is_ours(PORT) {
         return conflict(format!(
             "{} already uses the sidecar's own port as the apiserver",
@@ -107,17 +108,17 @@ pub(super) fn conflicts(redirected: &[Place<'_>], port: u16) -> Result<(), Skip>
 
 /// Reports whether a container has the same apiserver address as this sidecar.
 pub(super) fn is_for(container: &Value, sidecar: &Value) -> bool {
-    ADDRESS.iter().all(|name| is_same(told(container, name), told(sidecar, name)))
+    ADDRESS.iter().all(|name| is_same(value_of(container, name), value_of(sidecar, name)))
 }
 
 /// Reports whether a container's variables hide the cluster from it.
 pub(super) fn has_left_the_cluster(container: &Value) -> bool {
-    told(container, HOST).and_then(literal) == Some("")
+    value_of(container, HOST).and_then(literal) == Some("")
 }
 
 /// Reports whether a container has another way to an apiserver.
 pub(super) fn has_kubeconfig(container: &Value) -> bool {
-    let is_told =
+    let is_set =
         |name: &str| variable(container, name).is_some_and(|(_, v)| literal(v) != Some(""));
     let words = ["command", "args"].into_iter().flat_map(|field| match &container[field] {
         Value::Array(words) => words.as_slice(),
@@ -127,11 +128,11 @@ pub(super) fn has_kubeconfig(container: &Value) -> bool {
         let word = word.trim_start_matches('-');
         word == "kubeconfig" || word.starts_with("kubeconfig=")
     };
-    ELSEWHERE.into_iter().any(is_told)
+    ELSEWHERE.into_iter().any(is_set)
         || words.filter_map(Value::as_str).any(|word| word.starts_with('-') && is_flag(word))
 }
 
-fn told<'a>(container: &'a Value, name: &str) -> Option<&'a Value> {
+fn value_of<'a>(container: &'a Value, name: &str) -> Option<&'a Value> {
     variable(container, name).map(|(_, variable)| variable)
 }
 

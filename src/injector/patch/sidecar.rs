@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     environment::{ADDRESS, variable},
     mounts::SERVICE_ACCOUNT,
-    pod::{Place, Pod, SIDECAR, name},
+    pod::{ContainerPlace, Pod, SIDECAR, name},
     settings::{ADMIN_PORT, CONFIG, Choice, HEALTH_PORT},
 };
 use crate::mutants::{Mutant, is_on};
@@ -53,7 +53,7 @@ fn mirror(index: usize) -> String {
 /// Returns the container.
 pub(super) fn container(
     pod: &Pod<'_>,
-    redirected: &[Place<'_>],
+    redirected: &[ContainerPlace<'_>],
     sources: &[&str],
     choice: &Choice,
 ) -> Value {
@@ -127,18 +127,18 @@ fn probe(question: &[&str]) -> Vec<String> {
 }
 
 /// Returns the pod's identity, and the apiserver's address if the workload has its own.
-fn environment(redirected: &[Place<'_>]) -> Vec<Value> {
+fn environment(redirected: &[ContainerPlace<'_>]) -> Vec<Value> {
     let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let mut env = vec![
         field("POD_NAME", "metadata.name"),
         field("POD_NAMESPACE", "metadata.namespace"),
         field("POD_UID", "metadata.uid"),
     ];
-    let told = |name: &str| {
+    let first_of = |name: &str| {
         let variables = redirected.iter().map(|place| variable(place.container, name));
         variables.flatten().map(|(_, variable)| variable.clone()).next()
     };
-    env.extend(ADDRESS.into_iter().filter_map(told));
+    env.extend(ADDRESS.into_iter().filter_map(first_of));
     env
 }
 

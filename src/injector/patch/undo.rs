@@ -6,7 +6,7 @@ use super::{
     annotation,
     edit::{Editor, Operation, Pointer},
     environment,
-    pod::{List, Place, Pod, SIDECAR, list, name},
+    pod::{ContainerPlace, List, Pod, SIDECAR, list, name},
     reason::Skip,
     settings::CONFIG,
     sidecar::{TOKEN_VOLUME, is_ours},
@@ -46,7 +46,7 @@ pub fn undo(pod: &Value) -> Result<Vec<Operation>, Skip> {
 }
 
 /// Restores one container's variables and service account mount.
-fn lead_back(editor: &mut Editor, place: &Place<'_>, status: &Status) {
+fn lead_back(editor: &mut Editor, place: &ContainerPlace<'_>, status: &Status) {
     let (container, name_of) = (place.pointer(), name(place.container));
     let nothing = environment::Before::new();
     let before = status.undo.env.get(name_of).unwrap_or(&nothing);

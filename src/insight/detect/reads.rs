@@ -38,9 +38,9 @@ const EARLY_SHARE: f64 = 0.5;
 /// The minimum number of repeated discovery requests.
 const REFETCHES_MIN: u64 = 10;
 
-type Told = Option<(Pattern, String)>;
+type Detected = Option<(Pattern, String)>;
 
-pub(super) fn quorum_list_polling(facts: &Facts) -> Told {
+pub(super) fn quorum_list_polling(facts: &Facts) -> Detected {
     let consistent = facts.shape.traits.freshness == Freshness::Unset;
     let list = facts.shape.verb == Verb::List && facts.is_read();
     if !list || !consistent || facts.names_an_object() {
@@ -57,7 +57,7 @@ pub(super) fn quorum_list_polling(facts: &Facts) -> Told {
     Some((Pattern::QuorumListPolling, evidence))
 }
 
-pub(super) fn object_polling(facts: &Facts) -> Told {
+pub(super) fn object_polling(facts: &Facts) -> Detected {
     if !facts.is_read() || !facts.names_an_object() {
         return None;
     }
@@ -73,7 +73,7 @@ pub(super) fn object_polling(facts: &Facts) -> Told {
     Some((Pattern::ObjectPolling, evidence))
 }
 
-pub(super) fn unpaginated_list(facts: &Facts) -> Told {
+pub(super) fn unpaginated_list(facts: &Facts) -> Detected {
     let traits = facts.shape.traits;
     let whole = traits.selection == Selection::Whole && traits.freshness == Freshness::Unset;
     if facts.shape.verb != Verb::List || !whole || facts.requests() < LARGE_MIN {
@@ -87,7 +87,7 @@ pub(super) fn unpaginated_list(facts: &Facts) -> Told {
     })
 }
 
-pub(super) fn many_processes(facts: &Facts) -> Told {
+pub(super) fn many_processes(facts: &Facts) -> Detected {
     let period = facts.period.filter(|period| period.seconds <= POLL_SECONDS_MAX)?;
     if !facts.is_read() || facts.requests() < POLLS_MIN {
         return None;
@@ -108,7 +108,7 @@ pub(super) fn many_processes(facts: &Facts) -> Told {
     Some((Pattern::ManyProcesses, evidence))
 }
 
-pub(super) fn no_op_writes(facts: &Facts) -> Told {
+pub(super) fn no_op_writes(facts: &Facts) -> Detected {
     let counts = &facts.tally.counts;
     let share = counts.writes_in_vain as f64 / counts.writes_compared.max(1) as f64;
     if counts.writes_in_vain < IN_VAIN_MIN || share < IN_VAIN_SHARE {
@@ -124,16 +124,16 @@ pub(super) fn no_op_writes(facts: &Facts) -> Told {
     Some((Pattern::NoOpWrites, evidence))
 }
 
-pub(super) fn ignored_retry_after(facts: &Facts) -> Told {
+pub(super) fn ignored_retry_after(facts: &Facts) -> Detected {
     let counts = &facts.tally.counts;
-    let share = counts.came_early as f64 / counts.told_to_wait.max(1) as f64;
+    let share = counts.came_early as f64 / counts.pushed_back.max(1) as f64;
     if counts.came_early < EARLY_MIN || share < EARLY_SHARE {
         return None;
     }
     let evidence = format!(
         "{} requests came before the Retry-After of the last response had passed; {} responses had \
          one",
-        counts.came_early, counts.told_to_wait,
+        counts.came_early, counts.pushed_back,
     );
     Some((Pattern::IgnoredRetryAfter, evidence))
 }

@@ -21,13 +21,13 @@ const SAME_PERIOD: f64 = 0.15;
 pub(super) fn all(facts: &[Facts]) -> Vec<Found> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for account in (0..facts.len()).filter(|account| is_stormy(&facts[*account])) {
-        let kin = groups.iter_mut().find(|group| are_one(&facts[group[0]], &facts[account]));
-        match kin {
+        let same = groups.iter_mut().find(|group| are_one(&facts[group[0]], &facts[account]));
+        match same {
             Some(group) => group.push(account),
             None => groups.push(vec![account]),
         }
     }
-    groups.into_iter().filter_map(|group| told(facts, &group)).collect()
+    groups.into_iter().filter_map(|group| finding(facts, &group)).collect()
 }
 
 /// Reports whether each of many values is requested by few connections, once per period.
@@ -57,7 +57,7 @@ fn are_one(one: &Facts, other: &Facts) -> bool {
         && (first - second).abs() <= SAME_PERIOD * first.max(second)
 }
 
-fn told(facts: &[Facts], group: &[usize]) -> Option<Found> {
+fn finding(facts: &[Facts], group: &[usize]) -> Option<Found> {
     let weight = |account: &&usize| {
         let facts = &facts[**account];
         (facts.is_read(), facts.tally.counts.cost.0 as u64, facts.requests())

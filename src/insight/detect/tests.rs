@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     api::{GroupResource, ObjectKey, request::RequestInfo, version::ResourceVersion},
     insight::{
-        Asker, Insight, Question,
+        AccountRequest, Asker, Insight,
         account::{Answer, Otherwise, Pace, Record},
         report::Report,
     },
@@ -51,7 +51,7 @@ impl Scene {
         let mut headers = HeaderMap::new();
         headers.insert(header::USER_AGENT, HeaderValue::from_static(client.agent));
         let info = RequestInfo::parse(method, &uri, &headers);
-        let question = Question { info: &info, text: target, headers: &headers };
+        let question = AccountRequest { info: &info, text: target, headers: &headers };
         self.insight.asker(&question, self.now)
     }
 
@@ -91,8 +91,8 @@ impl Scene {
         let asker = self.ask(client, &Method::PUT, &target);
         let sets = GroupResource::new("apps", "statefulsets");
         let version = ResourceVersion::parse(&version.to_string()).unwrap();
-        let witness = self.insight.witness(&asker, None);
-        witness.answered(&sets, &ObjectKey::new(Some("a"), name), &version);
+        let write_observer = self.insight.write_observer(&asker, None);
+        write_observer.answered(&sets, &ObjectKey::new(Some("a"), name), &version);
     }
 
     fn report(&self) -> Report {

@@ -128,8 +128,8 @@ fn askers_in_turn_are_not_taken_for_one_fast_asker() {
     for jitter in [0, 10, 30] {
         let found = one_after_the_other(20, 137, 3000, jitter);
         assert!(is_about(found, 3.0), "{jitter}: {found:?}");
-        let told = found.map(|period| period.told);
-        assert_eq!(told, Some(Told::ByPattern(20)), "{jitter}");
+        let separation = found.map(|period| period.separation);
+        assert_eq!(separation, Some(Separation::ByPattern(20)), "{jitter}");
     }
     // No wait is longer than the others: that is one asker.
     assert!(is_about(one_after_the_other(20, 150, 3000, 0), 0.15));
@@ -235,8 +235,8 @@ fn twenty_on_one_connection_are_found_or_nothing_is_reported() {
         for (jitter, right_min) in [(0.002, 10), (0.02, 10), (0.1, 6)] {
             let crowd = Crowd { askers: 20, jitter, connections, ..ONE };
             let (right, wrong, nothing) = tried(crowd, 256);
-            let told = format!("{crowd:?}: {right} right, {wrong} wrong, {nothing} unknown");
-            assert!(right >= right_min && wrong <= 1, "{told}");
+            let separation = format!("{crowd:?}: {right} right, {wrong} wrong, {nothing} unknown");
+            assert!(right >= right_min && wrong <= 1, "{separation}");
         }
     }
 }

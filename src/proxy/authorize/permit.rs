@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Asker, Attributes, Authorize, Authorized, Decided, OWN_TTL, Question, REVIEW_TTL};
+use super::{Asker, Attributes, Authorize, Authorized, Decided, OWN_TTL, REVIEW_TTL, ReviewKey};
 use crate::{
     api::{
         Verb,
@@ -101,7 +101,7 @@ impl Permit {
         if matches!(caller, Caller::Other(_)) {
             return None;
         }
-        let question = Question { caller, attributes: self.attributes.clone() };
-        self.authorize.decided_lately(&self.asker, question, self.review_every()).await
+        let review_key = ReviewKey { caller, attributes: self.attributes.clone() };
+        self.authorize.decided_lately(&self.asker, review_key, self.review_every()).await
     }
 }

@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::{Attributes, Authorize, Decided, NoReview, Question, message};
+use super::{Attributes, Authorize, Decided, NoReview, ReviewKey, message};
 use crate::metrics::Review;
 
 /// The rules of Listless's own user in one namespace.
@@ -59,31 +59,31 @@ impl Authorize {
     /// Decides a question about Listless's own user, if its rules are enough for that.
     pub(super) async fn by_rules(
         &self,
-        question: &Question,
+        review_key: &ReviewKey,
     ) -> Result<Option<Arc<Decided>>, NoReview> {
         let namespace: Arc<str> =
-            question.attributes.namespace.clone().unwrap_or_else(|| EVERYWHERE.into());
+            review_key.attributes.namespace.clone().unwrap_or_else(|| EVERYWHERE.into());
         if let Some(rules) = self.rules.get(&namespace).await {
             if rules.are_fresh() {
-                return Ok(rules.decide(&question.attributes).map(Arc::new));
+                return Ok(rules.decide(&review_key.attributes).map(Arc::new));
             }
             self.rules.invalidate(&namespace).await;
         }
-        let asked = self.ask_rules(&namespace, question);
+        let asked = self.ask_rules(&namespace, review_key);
         let rules = self.rules.try_get_with_by_ref(&namespace, asked).await;
         let rules = rules.map_err(|_| NoReview)?;
-        Ok(rules.decide(&question.attributes).map(Arc::new))
+        Ok(rules.decide(&review_key.attributes).map(Arc::new))
     }
 
     async fn ask_rules(
         &self,
         namespace: &str,
-        question: &Question,
+        review_key: &ReviewKey,
     ) -> Result<Arc<Rules>, NoReview> {
         self.may_ask()?;
         let at = Instant::now();
         let request = message::rules_request(namespace).ok_or(NoReview)?;
-        let exchanged = self.exchange(&*self.own, request, question).await;
+        let exchanged = self.exchange(&*self.own, request, review_key).await;
         self.metrics.reviewed(exchanged.as_ref().map_or(Review::Failed, |_| Review::Rules));
         let (code, body) = exchanged?;
         let complete = match code {

@@ -6,7 +6,7 @@ use http::{Method, Request, Response};
 use super::{decided::OWN_RENEW_AFTER, *};
 use crate::{
     api::{GroupVersionResource, Scope, Verb},
-    proxy::identify::{Identify, KnownTokens, Stranger, TokenHasher},
+    proxy::identify::{Identify, KnownTokens, TokenHasher, Unauthenticated},
     testing::pass,
     upstream,
 };
@@ -144,8 +144,8 @@ async fn one_rules_review_decides_every_read_of_its_namespace() {
     let authorize = authorize(&reviewer, &reviewer);
     let allows = async |verb, resource, scope: &Scope| {
         let resource = GroupVersionResource::new("", "v1", resource);
-        let question = || Attributes::new(verb, &resource, scope, None);
-        authorize.allows(&own(), question, &Remembered::default()).await
+        let attributes_of = || Attributes::new(verb, &resource, scope, None);
+        authorize.allows(&own(), attributes_of, &Remembered::default()).await
     };
     let namespace = Scope::Namespace("a".into());
     for _ in 0..2 {
@@ -191,8 +191,12 @@ async fn each_bearer_is_reviewed_with_its_own_token() {
 async fn unauthenticated_callers_are_denied_without_a_review() {
     let reviewer = Reviewer::new(201, ALLOWED);
     let authorize = authorize(&reviewer, &reviewer);
-    for stranger in [Stranger::NoCredential, Stranger::OtherCredential, Stranger::Impersonating] {
-        let asker = Asker::new(Caller::Other(stranger), &HeaderMap::new());
+    for other_caller in [
+        Unauthenticated::NoCredential,
+        Unauthenticated::OtherCredential,
+        Unauthenticated::Impersonating,
+    ] {
+        let asker = Asker::new(Caller::Other(other_caller), &HeaderMap::new());
         assert!(!authorize.allows(&asker, list, &Remembered::default()).await);
     }
     assert!(reviewer.asked().is_empty());

@@ -12,7 +12,7 @@ use super::{ForwardReason, Plan, proof::PROGRESS_MAX};
 use crate::{
     mutants::{Mutant, is_on},
     proxy::{
-        discovery::{Condition, Confirmed, Document, Form, Held, Standing, Subject, Wanted},
+        discovery::{Condition, Confirmed, Document, Form, Held, Subject, Wanted, WatchProof},
         identify::Caller,
     },
 };
@@ -65,7 +65,7 @@ pub fn document_candidate<B>(
 ) -> Result<Wanted, Plan> {
     let candidate = match (Wanted::of(request), caller, keeping) {
         (None, ..) => Err(ForwardReason::NonResource),
-        (_, Caller::Other(stranger), _) => Err(stranger.into()),
+        (_, Caller::Other(unauthenticated), _) => Err(unauthenticated.into()),
         (_, _, Keeping::Nothing) => Err(ForwardReason::NeverCached),
         (Some(wanted), Caller::Own | Caller::Bearer(_), Keeping::Documents) => Ok(wanted),
     };
@@ -73,10 +73,10 @@ pub fn document_candidate<B>(
 }
 
 /// Selects the source of the document by its cached state and by the state of the watches.
-pub fn decide_document(wanted: Wanted, held: Held, standing: &Standing, now: Instant) -> Plan {
+pub fn decide_document(wanted: Wanted, held: Held, watch_proof: &WatchProof, now: Instant) -> Plan {
     let source = match held {
         Held::Confirmed(confirmed) => match form(&wanted.condition, &confirmed.document) {
-            Some(form) if holds(&confirmed, &wanted.subject, standing, now) => {
+            Some(form) if holds(&confirmed, &wanted.subject, watch_proof, now) => {
                 DocumentSource::Memory(confirmed.document, form)
             }
             _ => DocumentSource::Ask(Some(confirmed.document)),
@@ -88,13 +88,13 @@ pub fn decide_document(wanted: Wanted, held: Held, standing: &Standing, now: Ins
 }
 
 /// Reports whether the apiserver would still return this document to this caller.
-fn holds(confirmed: &Confirmed, subject: &Subject, standing: &Standing, now: Instant) -> bool {
-    let Some(proven_at) = standing.proven_at else { return false };
+fn holds(confirmed: &Confirmed, subject: &Subject, watch_proof: &WatchProof, now: Instant) -> bool {
+    let Some(proven_at) = watch_proof.proven_at else { return false };
     let settling = if is_on(Mutant::DocumentsSettleAtOnce) { Duration::ZERO } else { SETTLING };
     now.saturating_duration_since(proven_at) <= PROGRESS_MAX
-        && confirmed.at >= standing.changed_at + settling
+        && confirmed.at >= watch_proof.changed_at + settling
         && now.saturating_duration_since(confirmed.at) < confirmed.believed
-        && !subject.is_told_by(&standing.remote)
+        && !subject.is_described_by(&watch_proof.remote)
 }
 
 /// Returns the form of the response, if it is known: a document without an entity tag has no

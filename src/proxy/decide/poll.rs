@@ -16,7 +16,7 @@ use crate::{
         selector::NAME_PATH,
         version::VersionMatch,
     },
-    limit::{Bucket, Place, Rate, Turn},
+    limit::{Bucket, Rate, Turn, WaiterPlace},
     metrics::PollLimit,
     mutants::{Mutant, is_on},
     policy::{RepeatAction, RepeatPolls, ResourcePolicy, elects_leaders},
@@ -56,7 +56,7 @@ pub struct Pace {
     /// The release of all polls that wait with it.
     pub released_at: Instant,
     /// `First` if no other waited.
-    pub place: Place,
+    pub place: WaiterPlace,
     /// The rate of the limit.
     pub rate: Rate,
 }

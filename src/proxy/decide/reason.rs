@@ -3,7 +3,7 @@
 use crate::{
     api::{media::UnmodelledMedia, request::NotModelled},
     cache::Absence,
-    proxy::identify::Stranger,
+    proxy::identify::Unauthenticated,
 };
 
 /// The reason why the cache does not answer a request.
@@ -16,7 +16,7 @@ pub enum ForwardReason {
     /// The request changes something, or may.
     Write,
     /// The caller is not authenticated by Listless.
-    Caller(Stranger),
+    Caller(Unauthenticated),
     /// The cache does not support the form of the request.
     NotModelled(NotModelled),
     /// The mode is `observe`.
@@ -68,12 +68,12 @@ impl ForwardReason {
             Self::NonResource => "non-resource",
             Self::Discovery => "discovery",
             Self::Write => "write",
-            Self::Caller(Stranger::NoCredential) => "no-credential",
-            Self::Caller(Stranger::OtherCredential) => "other-credential",
-            Self::Caller(Stranger::Impersonating | Stranger::ImpersonatingBearer) => {
+            Self::Caller(Unauthenticated::NoCredential) => "no-credential",
+            Self::Caller(Unauthenticated::OtherCredential) => "other-credential",
+            Self::Caller(Unauthenticated::Impersonating | Unauthenticated::ImpersonatingBearer) => {
                 "impersonation"
             }
-            Self::Caller(Stranger::SafeMode) => "safe-mode",
+            Self::Caller(Unauthenticated::SafeMode) => "safe-mode",
             Self::NotModelled(why) => why.as_str(),
             Self::Observing => "observe",
             Self::NeverCached => "never-cached",
@@ -128,9 +128,9 @@ impl ForwardReason {
     }
 }
 
-impl From<Stranger> for ForwardReason {
-    fn from(stranger: Stranger) -> Self {
-        Self::Caller(stranger)
+impl From<Unauthenticated> for ForwardReason {
+    fn from(unauthenticated: Unauthenticated) -> Self {
+        Self::Caller(unauthenticated)
     }
 }
 

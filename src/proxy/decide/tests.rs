@@ -16,7 +16,7 @@ use crate::{
     limit::Rate,
     policy::{General, Mode, Policy, RepeatAction, RepeatPolls, ResourceName, Rule},
     proxy::{
-        identify::Stranger,
+        identify::Unauthenticated,
         session::{Expectation, KnownLabels, Source},
     },
 };
@@ -126,9 +126,13 @@ fn a_request_the_cache_can_never_answer_is_forwarded_with_its_reason() {
 #[test]
 fn only_our_own_user_is_answered_from_the_cache() {
     let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
-    for stranger in [Stranger::NoCredential, Stranger::OtherCredential, Stranger::Impersonating] {
-        let plan = refused(PODS, Caller::Other(stranger), Negotiated::Json, &policy);
-        let expected = Forward { reason: stranger.into(), rewriting: Rewriting::Keep };
+    for other_caller in [
+        Unauthenticated::NoCredential,
+        Unauthenticated::OtherCredential,
+        Unauthenticated::Impersonating,
+    ] {
+        let plan = refused(PODS, Caller::Other(other_caller), Negotiated::Json, &policy);
+        let expected = Forward { reason: other_caller.into(), rewriting: Rewriting::Keep };
         assert!(matches!(plan, Some(Plan::Forward(forward)) if forward == expected));
     }
 }
@@ -331,7 +335,7 @@ fn a_read_waits_for_a_replica_that_is_starting_but_not_for_one_that_fails() {
     let step = decide(&candidate, &Lookup::Found(starting()), &session, now, START_PATIENCE);
     assert_eq!(reason(&act(step)), ForwardReason::NotSynced);
     let mut failing = starting();
-    failing.state = State::Failing;
+    failing.state = SyncState::Failing;
     let step = decide(&candidate, &Lookup::Found(failing), &session, now, Duration::ZERO);
     assert_eq!(reason(&act(step)), ForwardReason::NotSynced);
 }

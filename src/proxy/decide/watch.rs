@@ -20,7 +20,9 @@ use crate::{
         request::{self, RequestInfo, Watch},
         version::{Freshness, VersionMatch},
     },
-    cache::{Absence, Lookup, Reach, Replica, State, View, store::Snapshot, subscription::Begin},
+    cache::{
+        Absence, Lookup, Reach, Replica, SyncState, View, store::Snapshot, subscription::Begin,
+    },
     policy::ResourcePolicy,
     proxy::{
         identify::Caller,
@@ -125,8 +127,8 @@ pub fn decide_watch(
         }
     };
     let snapshot = match (&view.snapshot, view.state) {
-        (Some(snapshot), State::Synced) => snapshot,
-        (_, State::Starting) => {
+        (Some(snapshot), SyncState::Synced) => snapshot,
+        (_, SyncState::Starting) => {
             return wait(Reach::Synced, START_PATIENCE, ForwardReason::NotSynced);
         }
         _ => return keep(ForwardReason::NotSynced),

@@ -16,12 +16,12 @@ use crate::{
     metrics::DocumentResult,
     proxy::{
         Proxy,
-        coalesce::{CoalesceKey, Departure, Landed},
+        coalesce::{CoalesceKey, Coalesced, SendTime},
         decide::{self, DocumentPlan, DocumentSource, ForwardReason, Keeping, Plan, Rewriting},
-        forward::Pupils,
+        forward::Learners,
         identify::Caller,
-        observe::RequestLog,
-        sessions::Visit,
+        request_log::RequestLog,
+        sessions::RequestContext,
     },
     upstream,
 };
@@ -72,16 +72,16 @@ impl Proxy {
         let held = self.discovery.held(caller, &wanted.key).await;
         let now = Instant::now();
         // A document that was never requested before is forwarded, whatever the watches prove.
-        let standing = match &held {
+        let watch_proof = match &held {
             Held::Nothing => self.discovery.proven(),
-            Held::Known(_) | Held::Confirmed(_) => self.discovery.standing(now),
+            Held::Known(_) | Held::Confirmed(_) => self.discovery.watch_proof(now),
         };
-        decide::decide_document(wanted, held, &standing, now)
+        decide::decide_document(wanted, held, &watch_proof, now)
     }
 
     pub(in crate::proxy) async fn document(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         info: &RequestInfo,
         plan: DocumentPlan,
         request: Request<Incoming>,
@@ -95,17 +95,19 @@ impl Proxy {
             }
             DocumentSource::Ask(known) => known,
         };
-        let key = CoalesceKey::new(visit.caller(), &request, &Rewriting::Keep);
+        let key = CoalesceKey::new(context.caller(), &request, &Rewriting::Keep);
         let mut result = DocumentResult::NotKept;
         let send = || async {
             let known = Known { document: known.as_ref(), offered: Offer::Tag };
-            let asked = self.ask_for(visit, info, &wanted, known, request).await?;
+            let asked = self.ask_for(context, info, &wanted, known, request).await?;
             result = asked.1;
             Ok(asked.0)
         };
-        match self.coalesce.fly(key, Departure::AtOnce, send).await {
-            Ok(Landed::Sent(response)) => Ok(log.document(result, response)),
-            Ok(Landed::Shared(response)) => Ok(log.coalesced(ForwardReason::Discovery, response)),
+        match self.coalesce.run(key, SendTime::AtOnce, send).await {
+            Ok(Coalesced::Sent(response)) => Ok(log.document(result, response)),
+            Ok(Coalesced::Shared(response)) => {
+                Ok(log.coalesced(ForwardReason::Discovery, response))
+            }
             Err(error) => Err(Error::upstream(error, info)),
         }
     }
@@ -113,13 +115,13 @@ impl Proxy {
     /// Asks the apiserver, which need not send a known document; stores its response.
     pub(in crate::proxy) async fn ask_for(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         info: &RequestInfo,
         wanted: &Wanted,
         known: Known<'_>,
         mut request: Request<Incoming>,
     ) -> Result<(Response<Body>, DocumentResult), upstream::Error> {
-        let (caller, at) = (visit.caller(), Instant::now());
+        let (caller, at) = (context.caller(), Instant::now());
         let credentials = request.headers().clone();
         let Known { document: known, offered } = known;
         let offer = offered == Offer::Tag && wanted.condition == Condition::Absent;
@@ -127,8 +129,8 @@ impl Proxy {
         if let Some(tag) = offered.and_then(|document| document.tag()) {
             request.headers_mut().insert(header::IF_NONE_MATCH, tag.clone());
         }
-        let (forwarder, pupils) = (&self.forwarder, Pupils::one(&visit.session));
-        let sent = forwarder.forward(caller, info, &Rewriting::Keep, request, pupils).await?;
+        let (forwarder, learners) = (&self.forwarder, Learners::one(&context.session));
+        let sent = forwarder.forward(caller, info, &Rewriting::Keep, request, learners).await?;
         let discovery = &self.discovery;
         match (sent.status(), known) {
             (StatusCode::NOT_MODIFIED, Some(document)) => {

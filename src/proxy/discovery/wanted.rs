@@ -114,7 +114,7 @@ impl Wanted {
 impl Subject {
     /// Reports whether the document contains a description by the server of one of these
     /// APIServices.
-    pub fn is_told_by(&self, remote: &BTreeSet<Box<str>>) -> bool {
+    pub fn is_described_by(&self, remote: &BTreeSet<Box<str>>) -> bool {
         match self {
             Self::Cluster => false,
             Self::Version(name) => remote.contains(name),
@@ -300,13 +300,14 @@ mod tests {
     #[test]
     fn documents_of_aggregated_servers_are_recognised() {
         let remote = BTreeSet::from(["v1beta1.metrics.k8s.io".into()]);
-        let told = |target| subject_of(target).is_some_and(|it| it.is_told_by(&remote));
-        assert!(told("/openapi/v2"));
-        assert!(told("/apis/metrics.k8s.io/v1beta1"));
+        let is_described =
+            |target| subject_of(target).is_some_and(|it| it.is_described_by(&remote));
+        assert!(is_described("/openapi/v2"));
+        assert!(is_described("/apis/metrics.k8s.io/v1beta1"));
         for target in ["/api", "/apis", "/apis/metrics.k8s.io", "/api/v1", "/apis/apps/v1"] {
-            assert!(!told(target), "{target}");
+            assert!(!is_described(target), "{target}");
         }
         let local = Subject::Everything;
-        assert!(!local.is_told_by(&BTreeSet::new()));
+        assert!(!local.is_described_by(&BTreeSet::new()));
     }
 }

@@ -3,8 +3,8 @@
 //! Three things are kept of them: the time of the last change, the generations of changed
 //! definitions, and the names of APIServices with their own servers. No watch shows changes of
 //! those servers' documents. Each watch runs while it is used: both for documents, the one of
-//! definitions also for replicas of custom resources. Invariant: up to [`Standing::proven_at`], no
-//! change is missing from [`Standing::changed_at`].
+//! definitions also for replicas of custom resources. Invariant: up to [`WatchProof::proven_at`],
+//! no change is missing from [`WatchProof::changed_at`].
 
 use std::{
     collections::BTreeSet,
@@ -34,7 +34,7 @@ use crate::{
 
 /// The state that the watches prove for all sources of documents.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct WatchProof {
     /// The time at which both watches last proved to be complete; `None` if one is not open.
     pub proven_at: Option<Instant>,
     /// The time of the last actual or possible change.
@@ -49,10 +49,10 @@ pub(super) struct Watches {
     random: Random,
     stop: CancellationToken,
     cache: Cache,
-    state: Mutex<State>,
+    state: Mutex<WatchesState>,
 }
 
-struct State {
+struct WatchesState {
     disturbed_at: Instant,
     followed: [Followed; FOLLOWED.len()],
     remote: Arc<BTreeSet<Box<str>>>,
@@ -146,7 +146,7 @@ impl Watches {
         let now = Instant::now();
         let (activity, proven_at) = (Activity::Resting, None);
         let followed = Followed { used_at: now, activity, proven_at, changed_at: now };
-        let state = State {
+        let state = WatchesState {
             disturbed_at: now,
             followed: [followed; FOLLOWED.len()],
             remote: Arc::default(),
@@ -164,11 +164,11 @@ impl Watches {
     }
 
     /// Returns the state that they prove.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn watch_proof(&self) -> WatchProof {
         let state = self.state();
         let proven = state.followed.iter().map(|followed| followed.proven_at);
         let changed = state.followed.iter().map(|followed| followed.changed_at);
-        Standing {
+        WatchProof {
             // `None` is less than any time.
             proven_at: proven.min().flatten(),
             changed_at: changed.fold(state.disturbed_at, Instant::max),
@@ -183,7 +183,7 @@ impl Watches {
         }
     }
 
-    fn used(self: &Arc<Self>, state: &mut State, which: usize, now: Instant) {
+    fn used(self: &Arc<Self>, state: &mut WatchesState, which: usize, now: Instant) {
         let followed = &mut state.followed[which];
         followed.used_at = now;
         if mem::replace(&mut followed.activity, Activity::Following) == Activity::Resting {
@@ -196,7 +196,7 @@ impl Watches {
         self.state().disturbed_at = now;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WatchesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -232,7 +232,7 @@ impl Watches {
         loop {
             let failure = self.follow_once(which, &mut rest).await;
             self.state().followed[which].proven_at = None;
-            let (pause, told) = match &failure {
+            let (pause, delay) = match &failure {
                 Ok(()) => (Duration::ZERO, Duration::ZERO),
                 Err(Failure::Refused(_)) => (REFUSED_REST, Duration::ZERO),
                 Err(failure) => {
@@ -244,7 +244,7 @@ impl Watches {
                 tracing::debug!(path = FOLLOWED[which].path, %error, "the watch of a discovery source failed");
             }
             // After a watch that ended early, the backoff alone would be zero.
-            sleep(pause.max(BACKOFF.0).mul_f64(0.5 + (self.random)()).max(told)).await;
+            sleep(pause.max(BACKOFF.0).mul_f64(0.5 + (self.random)()).max(delay)).await;
         }
     }
 
@@ -363,16 +363,16 @@ impl Watches {
                 Err(Failure::Refused(code))
             }
             code => {
-                let told = retry_after(response.headers()).unwrap_or_default();
-                Err(Failure::Status(code, told.min(RETRY_AFTER_MAX)))
+                let delay = retry_after(response.headers()).unwrap_or_default();
+                Err(Failure::Status(code, delay.min(RETRY_AFTER_MAX)))
             }
         }
     }
 }
 
-// === impl State ===
+// === impl WatchesState ===
 
-impl State {
+impl WatchesState {
     /// Reports whether the specification may have changed.
     fn is_redefined(&mut self, definition: &Definition) -> bool {
         let Some(generation) = definition.generation else { return true };
@@ -389,7 +389,7 @@ impl Failure {
     /// Returns the retry delay that the apiserver asked for.
     fn retry_after(&self) -> Duration {
         match self {
-            Self::Status(_, told) => *told,
+            Self::Status(_, delay) => *delay,
             _ => Duration::ZERO,
         }
     }

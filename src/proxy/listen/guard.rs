@@ -34,7 +34,7 @@ pub(super) struct Verdict(Arc<AtomicU8>);
 
 /// The parser of one connection's bytes.
 pub(super) struct Guard {
-    state: State,
+    state: GuardState,
     /// The current head, from the request line on.
     head: Vec<u8>,
     /// The last valid head that came in one chunk with nothing after it: a poll repeats it.
@@ -51,7 +51,7 @@ struct Accepted {
     hash: u64,
 }
 
-enum State {
+enum GuardState {
     Head,
     /// The remaining bytes of a body of known length.
     Body(u64),
@@ -125,7 +125,7 @@ impl Verdict {
 impl Guard {
     pub(super) fn new() -> Self {
         Self {
-            state: State::Head,
+            state: GuardState::Head,
             head: Vec::new(),
             accepted: None,
             hasher: RandomState::new(),
@@ -139,30 +139,30 @@ impl Guard {
 
     /// Reports whether a request's head has begun but not ended.
     pub(super) fn is_inside_head(&self) -> bool {
-        matches!(self.state, State::Head) && !self.head.is_empty()
+        matches!(self.state, GuardState::Head) && !self.head.is_empty()
     }
 
     /// Checks bytes that were read.
     pub(super) fn observe(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             bytes = match self.state {
-                State::Blind => return,
-                State::Head => self.observe_head(bytes),
-                State::Body(left) => {
+                GuardState::Blind => return,
+                GuardState::Head => self.observe_head(bytes),
+                GuardState::Body(left) => {
                     let (rest, left) = skip(bytes, left);
-                    self.state = if left == 0 { State::Head } else { State::Body(left) };
+                    self.state = if left == 0 { GuardState::Head } else { GuardState::Body(left) };
                     rest
                 }
-                State::Chunk(left) => {
+                GuardState::Chunk(left) => {
                     let (rest, left) = skip(bytes, left);
                     self.state = match left {
-                        0 => State::ChunkSize(Vec::new()),
-                        left => State::Chunk(left),
+                        0 => GuardState::ChunkSize(Vec::new()),
+                        left => GuardState::Chunk(left),
                     };
                     rest
                 }
-                State::ChunkSize(_) => self.observe_chunk_size(bytes),
-                State::Trailers { line_empty } => self.observe_trailers(bytes, line_empty),
+                GuardState::ChunkSize(_) => self.observe_chunk_size(bytes),
+                GuardState::Trailers { line_empty } => self.observe_trailers(bytes, line_empty),
             };
         }
     }
@@ -189,7 +189,7 @@ impl Guard {
         }
         self.head.extend_from_slice(line);
         if self.head.len() > HEAD_BYTES_MAX {
-            self.state = State::Blind;
+            self.state = GuardState::Blind;
         } else if self.head.ends_with(b"\n\r\n") || self.head.ends_with(b"\n\n") {
             let framing = Framing::of(&self.head);
             self.head.clear();
@@ -199,7 +199,7 @@ impl Guard {
     }
 
     fn remember(&mut self, head: &[u8]) {
-        if matches!(self.state, State::Head) {
+        if matches!(self.state, GuardState::Head) {
             self.accepted = Some(Accepted { length: head.len(), hash: self.hasher.hash_one(head) });
         }
     }
@@ -208,7 +208,7 @@ impl Guard {
         self.state = match framing.violation() {
             Some(violation) => {
                 self.verdict.set(violation);
-                State::Blind
+                GuardState::Blind
             }
             None => framing.next(),
         };
@@ -216,16 +216,16 @@ impl Guard {
 
     fn observe_chunk_size<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let (part, rest) = through_line_feed(bytes);
-        let State::ChunkSize(line) = &mut self.state else { return rest };
+        let GuardState::ChunkSize(line) = &mut self.state else { return rest };
         line.extend_from_slice(part);
         if line.ends_with(b"\n") {
             self.state = match chunk_size(line) {
-                Some(0) => State::Trailers { line_empty: true },
-                Some(size) => State::Chunk(size.saturating_add(2)),
-                None => State::Blind,
+                Some(0) => GuardState::Trailers { line_empty: true },
+                Some(size) => GuardState::Chunk(size.saturating_add(2)),
+                None => GuardState::Blind,
             };
         } else if line.len() > HEAD_BYTES_MAX {
-            self.state = State::Blind;
+            self.state = GuardState::Blind;
         }
         rest
     }
@@ -234,9 +234,9 @@ impl Guard {
         let (part, rest) = through_line_feed(bytes);
         let empty = line_empty && part.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
         self.state = match (part.ends_with(b"\n"), empty) {
-            (true, true) => State::Head,
-            (true, false) => State::Trailers { line_empty: true },
-            (false, empty) => State::Trailers { line_empty: empty },
+            (true, true) => GuardState::Head,
+            (true, false) => GuardState::Trailers { line_empty: true },
+            (false, empty) => GuardState::Trailers { line_empty: empty },
         };
         rest
     }
@@ -330,13 +330,13 @@ impl Framing {
         }
     }
 
-    fn next(&self) -> State {
+    fn next(&self) -> GuardState {
         match (self.upgrade || self.connect, self.chunked, self.length) {
             // The connection becomes a tunnel, or is closed after the refusal.
-            (true, ..) => State::Blind,
-            (false, true, _) => State::ChunkSize(Vec::new()),
-            (false, false, Some(length)) if length > 0 => State::Body(length),
-            _ => State::Head,
+            (true, ..) => GuardState::Blind,
+            (false, true, _) => GuardState::ChunkSize(Vec::new()),
+            (false, false, Some(length)) if length > 0 => GuardState::Body(length),
+            _ => GuardState::Head,
         }
     }
 }

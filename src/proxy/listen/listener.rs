@@ -22,21 +22,21 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::{
-    Connection, Doors, Limits, Protocol, Serve,
+    Connection, Limits, ListenerTls, Protocol, Serve,
     connect::{Served, Tunnels},
     edge,
     socket::{self, Socket},
 };
 use crate::{
     metrics::{self, Metrics, Outcome},
-    places::Place,
+    places::ConnectionPlace,
     tls,
     upstream::dial::tune,
 };
 
 /// The state that all connections share.
 pub(super) struct Listener<S> {
-    pub(super) doors: Doors,
+    pub(super) listener_tls: ListenerTls,
     pub(super) service: Arc<S>,
     pub(super) limits: Limits,
     pub(super) begin: CancellationToken,
@@ -54,7 +54,7 @@ enum Greeting {
 /// A slot for a connection, or for the tunnel on it.
 #[derive(Clone, Copy)]
 struct Seat<'a> {
-    place: &'a Place,
+    place: &'a ConnectionPlace,
     /// `true` if it counts as a client's connection; the outer connection of a tunnel already does.
     counted: bool,
 }
@@ -81,7 +81,7 @@ impl<S: Serve> Listener<S> {
         self: Arc<Self>,
         stream: TcpStream,
         peer: SocketAddr,
-        place: Place,
+        place: ConnectionPlace,
     ) {
         tokio::select! {
             () = self.whole(stream, peer, &place) => {}
@@ -91,12 +91,12 @@ impl<S: Serve> Listener<S> {
         }
     }
 
-    async fn whole(&self, stream: TcpStream, peer: SocketAddr, place: &Place) {
+    async fn whole(&self, stream: TcpStream, peer: SocketAddr, place: &ConnectionPlace) {
         // This call fails only on a closed connection.
         let _ = tune(&stream);
         let seat = Seat { place, counted: true };
-        let (metrics, authorities) = (&self.metrics, &self.doors.authorities);
-        let Some(tls) = &self.doors.tls else {
+        let (metrics, authorities) = (&self.metrics, &self.listener_tls.authorities);
+        let Some(tls) = &self.listener_tls.tls else {
             let connection = connection(peer, Protocol::Http1, None);
             return self.http1(stream, connection, seat, &Tunnels::none(metrics)).await;
         };
@@ -129,7 +129,7 @@ impl<S: Serve> Listener<S> {
         if peeked == 0 || !first[0].is_ascii_uppercase() {
             return Ok(Greeting::Tls(stream));
         }
-        if !self.doors.authorities.is_empty() {
+        if !self.listener_tls.authorities.is_empty() {
             return Ok(Greeting::Plain(stream));
         }
         self.metrics.client_handshake(Outcome::Failure);
@@ -138,7 +138,13 @@ impl<S: Serve> Listener<S> {
     }
 
     /// Serves the connection inside a tunnel that CONNECT opened.
-    async fn inside(&self, tls: &tls::Server, tunnel: OnUpgrade, peer: SocketAddr, place: &Place) {
+    async fn inside(
+        &self,
+        tls: &tls::Server,
+        tunnel: OnUpgrade,
+        peer: SocketAddr,
+        place: &ConnectionPlace,
+    ) {
         match tunnel.await {
             Ok(stream) => {
                 let stream = TokioIo::new(stream);
@@ -261,13 +267,13 @@ impl<S: Serve> Listener<S> {
         debug!(?outcome, "client connection ended");
     }
 
-    fn counted(&self, seat: Seat<'_>, protocol: metrics::Protocol) -> Option<socket::Place> {
-        seat.counted.then(|| socket::Place::new(&self.metrics, protocol, seat.place.clone()))
+    fn counted(&self, seat: Seat<'_>, protocol: metrics::Protocol) -> Option<socket::SocketPlace> {
+        seat.counted.then(|| socket::SocketPlace::new(&self.metrics, protocol, seat.place.clone()))
     }
 }
 
 /// Waits until the connection has had no request for that long.
-async fn unused(place: &Place, timeout: Duration) {
+async fn unused(place: &ConnectionPlace, timeout: Duration) {
     loop {
         let left = timeout.saturating_sub(place.idle_for());
         if left.is_zero() {

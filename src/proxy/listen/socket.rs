@@ -25,13 +25,13 @@ pub(super) struct Socket<S> {
     /// The guard, for HTTP/1 only.
     guard: Option<HeadGuard>,
     /// The connection slot; `None` inside a tunnel, whose outer connection has it.
-    place: Option<Place>,
+    place: Option<SocketPlace>,
 }
 
 /// A connection slot and the record of its owner.
-pub(super) struct Place {
+pub(super) struct SocketPlace {
     metrics: Metrics,
-    _place: places::Place,
+    _place: places::ConnectionPlace,
     _present: Presence,
 }
 
@@ -47,7 +47,7 @@ struct HeadGuard {
 impl<S> Socket<S> {
     pub(super) fn http1(
         stream: S,
-        place: Option<Place>,
+        place: Option<SocketPlace>,
         head_timeout: Duration,
     ) -> (Self, Verdict) {
         let guard = Guard::new();
@@ -56,15 +56,19 @@ impl<S> Socket<S> {
         (Self { stream, guard: Some(guard), place }, verdict)
     }
 
-    pub(super) fn http2(stream: S, place: Option<Place>) -> Self {
+    pub(super) fn http2(stream: S, place: Option<SocketPlace>) -> Self {
         Self { stream, guard: None, place }
     }
 }
 
-// === impl Place ===
+// === impl SocketPlace ===
 
-impl Place {
-    pub(super) fn new(metrics: &Metrics, protocol: Protocol, place: places::Place) -> Self {
+impl SocketPlace {
+    pub(super) fn new(
+        metrics: &Metrics,
+        protocol: Protocol,
+        place: places::ConnectionPlace,
+    ) -> Self {
         let present = metrics.client_connection(protocol);
         Self { metrics: metrics.clone(), _place: place, _present: present }
     }

@@ -63,7 +63,7 @@ async fn start(limits: Limits) -> Running {
     let places = limits.places();
     let serving = tokio::spawn(serve(
         vec![bound],
-        Doors { tls, authorities: Authorities::default() },
+        ListenerTls { tls, authorities: Authorities::default() },
         Arc::clone(&echo),
         (limits, places),
         drain,
@@ -455,7 +455,7 @@ async fn plain_listener_serves_http1() {
     let drain = Drain { begin: CancellationToken::new(), deadline: Duration::ZERO };
     tokio::spawn(serve(
         vec![bound],
-        Doors::default(),
+        ListenerTls::default(),
         Arc::new(Echo::default()),
         (Limits::default(), Limits::default().places()),
         drain,

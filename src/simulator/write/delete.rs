@@ -14,7 +14,7 @@ use crate::{
         object::{Object, Shared},
         options::Purpose,
         read::{list_response, object_response},
-        status::{Failure, deleted, json_response},
+        status::{StatusFailure, deleted, json_response},
         store::Store,
     },
 };
@@ -40,7 +40,7 @@ enum Outcome {
 const GRACE_SECONDS_DEFAULT: u64 = 30;
 
 /// Answers a DELETE of one object.
-pub(crate) fn delete(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+pub(crate) fn delete(core: &Core, call: &Call) -> Result<Response<Body>, StatusFailure> {
     let options = Options::parse(call)?;
     let mut store = core.store();
     let old = existing(&store, call)?;
@@ -56,14 +56,14 @@ pub(crate) fn delete(core: &Core, call: &Call) -> Result<Response<Body>, Failure
 }
 
 /// Answers a DELETE of a collection with the earlier list.
-pub(crate) fn delete_collection(core: &Core, call: &Call) -> Result<Response<Body>, Failure> {
+pub(crate) fn delete_collection(core: &Core, call: &Call) -> Result<Response<Body>, StatusFailure> {
     let options = Options::parse(call)?;
     let selection = call.list_options(core.settings.features, Purpose::List)?;
     let mut store = core.store();
     let revision = store.revision();
     let collection = store.collection(&call.kind.group_resource());
     let doomed: Vec<Shared> = collection
-        .ok_or_else(Failure::unknown_resource)?
+        .ok_or_else(StatusFailure::unknown_resource)?
         .objects()
         .values()
         .filter(|object| selection.filter.selects(object))
@@ -82,7 +82,7 @@ pub(super) fn remove_or_mark(
     call: &Call,
     old: &Shared,
     options: Options,
-) -> Result<(), Failure> {
+) -> Result<(), StatusFailure> {
     remove_or_mark_outcome(core, store, call, old, &options).map(drop)
 }
 
@@ -92,7 +92,7 @@ fn remove_or_mark_outcome(
     call: &Call,
     old: &Shared,
     options: &Options,
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome, StatusFailure> {
     let kind = &call.kind;
     let resource = kind.group_resource();
     let now = Instant::now();
@@ -120,19 +120,20 @@ fn remove_or_mark_outcome(
     if options.dry_run || call.dry_run() {
         return Ok(Outcome::Marked(Object::seal(kind, json, old.version).into()));
     }
-    let marked = store.put(&resource, json, now).ok_or_else(Failure::unknown_resource)?;
+    let marked = store.put(&resource, json, now).ok_or_else(StatusFailure::unknown_resource)?;
     Ok(Outcome::Marked(marked))
 }
 
 // === impl Options ===
 
 impl Options {
-    fn parse(call: &Call) -> Result<Self, Failure> {
+    fn parse(call: &Call) -> Result<Self, StatusFailure> {
         let body = if call.body.is_empty() {
             Json::Object(Vec::new())
         } else {
-            Json::parse(&call.body)
-                .map_err(|error| Failure::bad_request(format!("invalid DeleteOptions: {error}")))?
+            Json::parse(&call.body).map_err(|error| {
+                StatusFailure::bad_request(format!("invalid DeleteOptions: {error}"))
+            })?
         };
         let text = |path: &[&str]| body.str_at(path).map(str::to_owned);
         let grace_seconds = match body.get("gracePeriodSeconds") {
@@ -147,7 +148,7 @@ impl Options {
         })
     }
 
-    fn check(&self, call: &Call, old: &Object) -> Result<(), Failure> {
+    fn check(&self, call: &Call, old: &Object) -> Result<(), StatusFailure> {
         let name = old.key.name();
         if let Some(uid) = self.uid.as_deref().filter(|uid| *uid != old.uid) {
             let why = format!(
@@ -155,7 +156,7 @@ impl Options {
                  object might have been deleted and then recreated",
                 old.uid
             );
-            return Err(Failure::precondition(&call.kind, name, &why));
+            return Err(StatusFailure::precondition(&call.kind, name, &why));
         }
         let stored = old.version.to_string();
         if let Some(version) = self.version.as_deref().filter(|version| *version != stored) {
@@ -163,7 +164,7 @@ impl Options {
                 "the ResourceVersion in the precondition ({version}) does not match the \
                  ResourceVersion in record ({stored}). The object might have been modified"
             );
-            return Err(Failure::precondition(&call.kind, name, &why));
+            return Err(StatusFailure::precondition(&call.kind, name, &why));
         }
         Ok(())
     }

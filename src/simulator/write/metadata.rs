@@ -9,7 +9,7 @@ use crate::simulator::{
     kind::{ResourceType, Style},
     object::Object,
     options::{Purpose, parse_version},
-    status::{Failure, FieldFault},
+    status::{FieldFault, StatusFailure},
 };
 
 /// The message of a write whose version is not the stored one.
@@ -49,17 +49,21 @@ fn default_status(kind: &ResourceType, json: &mut Json) {
 }
 
 /// Checks the version and uid in a written object against the stored one.
-pub(super) fn check_preconditions(call: &Call, old: &Object, new: &Json) -> Result<(), Failure> {
+pub(super) fn check_preconditions(
+    call: &Call,
+    old: &Object,
+    new: &Json,
+) -> Result<(), StatusFailure> {
     let (kind, name) = (&call.kind, old.key.name());
     let version = new.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
     let asked = if version.is_empty() { 0 } else { parse_version(version, Purpose::Watch)? };
     if asked == 0 && kind.style == Style::Custom {
         let field = "metadata.resourceVersion";
         let fault = FieldFault::invalid(field, "0", "must be specified for an update");
-        return Err(Failure::invalid(&kind.group, &kind.kind, name, &[fault]));
+        return Err(StatusFailure::invalid(&kind.group, &kind.kind, name, &[fault]));
     }
     if asked != 0 && asked != old.version {
-        return Err(Failure::conflict(kind, name, MODIFIED));
+        return Err(StatusFailure::conflict(kind, name, MODIFIED));
     }
     match new.str_at(&["metadata", "uid"]) {
         Some(uid) if !uid.is_empty() && uid != old.uid => {
@@ -67,7 +71,7 @@ pub(super) fn check_preconditions(call: &Call, old: &Object, new: &Json) -> Resu
                 "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
                 old.uid
             );
-            Err(Failure::conflict(kind, name, &why))
+            Err(StatusFailure::conflict(kind, name, &why))
         }
         _ => Ok(()),
     }
@@ -97,7 +101,12 @@ pub(super) fn same(kind: &ResourceType, left: &Json, right: &Json) -> bool {
     let sealed = |json: &Json| {
         let mut bytes = Vec::new();
         let object = Object::seal(kind, json.clone(), 0);
-        object.write(kind, kind.stored_version(), super::super::object::Place::Alone, &mut bytes);
+        object.write(
+            kind,
+            kind.stored_version(),
+            super::super::object::ObjectContext::Alone,
+            &mut bytes,
+        );
         bytes
     };
     sealed(left) == sealed(right)

@@ -3,7 +3,7 @@
 //! A strategic merge patch is treated as a merge patch, so lists are replaced and not merged. Apply
 //! creates or merges, and tracks no field owners. Both are simplifications of the simulator.
 
-use crate::simulator::{call::Call, json::Json, kind::Style, status::Failure};
+use crate::simulator::{call::Call, json::Json, kind::Style, status::StatusFailure};
 
 /// A parsed patch.
 #[derive(Debug)]
@@ -29,10 +29,11 @@ pub(super) struct Operation {
 
 impl Patch {
     /// Parses the body by its Content-Type.
-    pub(super) fn parse(call: &Call) -> Result<Self, Failure> {
+    pub(super) fn parse(call: &Call) -> Result<Self, StatusFailure> {
         let json = || {
-            Json::parse(&call.body)
-                .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))
+            Json::parse(&call.body).map_err(|error| {
+                StatusFailure::bad_request(format!("error decoding patch: {error}"))
+            })
         };
         match call.content_type.as_str() {
             "application/json-patch+json" => json()?
@@ -47,9 +48,9 @@ impl Patch {
             }
             "application/apply-patch+yaml" => {
                 let text = std::str::from_utf8(&call.body).unwrap_or_default();
-                serde_saphyr::from_str(text)
-                    .map(Self::Apply)
-                    .map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))
+                serde_saphyr::from_str(text).map(Self::Apply).map_err(|error| {
+                    StatusFailure::bad_request(format!("error decoding YAML: {error}"))
+                })
             }
             _ => Err(unsupported(call)),
         }
@@ -61,7 +62,7 @@ impl Patch {
     }
 
     /// Returns the patched object.
-    pub(super) fn apply(&self, object: &Json) -> Result<Json, Failure> {
+    pub(super) fn apply(&self, object: &Json) -> Result<Json, StatusFailure> {
         let mut patched = object.clone();
         match self {
             Self::Merge(patch) | Self::Apply(patch) => merge(&mut patched, patch),
@@ -78,7 +79,7 @@ impl Patch {
 // === impl Operation ===
 
 impl Operation {
-    fn parse(json: &Json) -> Result<Self, Failure> {
+    fn parse(json: &Json) -> Result<Self, StatusFailure> {
         let text = |key: &str| json.str_at(&[key]).unwrap_or_default();
         Ok(Self {
             name: text("op").to_owned(),
@@ -125,12 +126,12 @@ fn merge(object: &mut Json, patch: &Json) {
     }
 }
 
-fn pointer(text: &str) -> Result<Vec<String>, Failure> {
+fn pointer(text: &str) -> Result<Vec<String>, StatusFailure> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
     let Some(path) = text.strip_prefix('/') else {
-        return Err(Failure::bad_request(format!("not a JSON pointer: {text:?}")));
+        return Err(StatusFailure::bad_request(format!("not a JSON pointer: {text:?}")));
     };
     Ok(path.split('/').map(|part| part.replace("~1", "/").replace("~0", "~")).collect())
 }
@@ -182,18 +183,18 @@ fn take(object: &mut Json, path: &[String]) -> Option<Json> {
 }
 
 /// Returns the server's response to any patch that does not fit.
-fn refused() -> Failure {
+fn refused() -> StatusFailure {
     let message = "the server rejected our request due to an error in our request";
-    Failure::new(422, "Invalid", message).with_empty_details()
+    StatusFailure::new(422, "Invalid", message).with_empty_details()
 }
 
 /// Returns a 415. The router of built-in resources says less than that of custom ones.
-fn unsupported(call: &Call) -> Failure {
+fn unsupported(call: &Call) -> StatusFailure {
     match call.kind.style {
         Style::Typed => {
-            Failure::new(415, UNSUPPORTED, "415: Unsupported Media Type").with_empty_details()
+            StatusFailure::new(415, UNSUPPORTED, "415: Unsupported Media Type").with_empty_details()
         }
-        Style::Custom => Failure::new(
+        Style::Custom => StatusFailure::new(
             415,
             UNSUPPORTED,
             "the body of the request was in an unknown format - accepted media types include: \

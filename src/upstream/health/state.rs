@@ -56,15 +56,15 @@ pub struct OutageSums {
 
 /// The state, and its totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct State {
+pub struct HealthState {
     is_known: bool,
     outage: Option<Outage>,
     sums: OutageSums,
 }
 
-// === impl State ===
+// === impl HealthState ===
 
-impl State {
+impl HealthState {
     /// Reports whether any exchange has ended yet.
     pub fn is_known(&self) -> bool {
         self.is_known
@@ -158,13 +158,13 @@ mod tests {
     const UNAUTHORIZED: StatusCode = StatusCode::UNAUTHORIZED;
     const FORBIDDEN: StatusCode = StatusCode::FORBIDDEN;
 
-    fn failing(state: &State) -> Option<UpstreamCause> {
+    fn failing(state: &HealthState) -> Option<UpstreamCause> {
         state.outage().map(|outage| outage.cause)
     }
 
     #[test]
     fn an_outage_is_told_when_it_begins_when_its_cause_changes_and_when_it_ends() {
-        let (mut state, start) = (State::default(), Instant::now());
+        let (mut state, start) = (HealthState::default(), Instant::now());
         assert!(!state.is_known());
         let at = |seconds| start + Duration::from_secs(seconds);
         let outage = |cause, failures| Outage { cause, since: start, failures };
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn one_broken_connection_is_a_doubt_that_only_a_probe_makes_certain() {
-        let (mut state, now) = (State::default(), Instant::now());
+        let (mut state, now) = (HealthState::default(), Instant::now());
         for cause in [UpstreamCause::Broken, UpstreamCause::ResponseTimeout] {
             assert_eq!(state.failed(Caller, cause, now), Some(Change::Doubt));
             assert_eq!(failing(&state), None);
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn only_our_own_refused_credentials_are_an_outage_and_only_their_success_ends_it() {
-        let (mut state, now) = (State::default(), Instant::now());
+        let (mut state, now) = (HealthState::default(), Instant::now());
         assert_eq!(state.answered(Caller, UNAUTHORIZED, now), None);
         assert_eq!(state.answered(Own, FORBIDDEN, now), None);
         assert_eq!(state.answered(OwnReview, FORBIDDEN, now), Some(Change::Doubt));
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_every_user_may_do_must_not_be_forbidden() {
-        let (mut state, now) = (State::default(), Instant::now());
+        let (mut state, now) = (HealthState::default(), Instant::now());
         assert!(matches!(state.answered(Probe, FORBIDDEN, now), Some(Change::Failing(_))));
         assert_eq!(failing(&state), Some(UpstreamCause::Forbidden));
         assert_eq!(state.answered(Own, FORBIDDEN, now), None);

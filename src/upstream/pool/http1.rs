@@ -19,7 +19,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tracing::debug;
 
-use super::{http2::Failure, lane::Lane, strip_connection_headers};
+use super::{http2::RequestFailure, lane::Lane, strip_connection_headers};
 use crate::{
     body::{Body, BoxError},
     upstream::{dial::Stream, slot::Slot, socket::Socket},
@@ -62,9 +62,9 @@ impl Http1 {
         body: Body,
         host: &HeaderValue,
         lane: Weak<Lane>,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, RequestFailure> {
         if let Err(error) = self.sender.ready().await {
-            return Err(Failure::Unsent(Box::new(body), error.into()));
+            return Err(RequestFailure::Unsent(Box::new(body), error.into()));
         }
         match self.sender.try_send_request(request(head, body, host)).await {
             Ok(mut response) => {
@@ -75,9 +75,9 @@ impl Http1 {
             }
             Err(mut error) => Err(match error.take_message() {
                 Some(request) => {
-                    Failure::Unsent(Box::new(request.into_body()), error.into_error().into())
+                    RequestFailure::Unsent(Box::new(request.into_body()), error.into_error().into())
                 }
-                None => Failure::Broken(error.into_error().into()),
+                None => RequestFailure::Broken(error.into_error().into()),
             }),
         }
     }

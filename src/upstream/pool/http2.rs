@@ -53,20 +53,20 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(super) struct Http2 {
     sender: SendRequest<Bytes>,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
     budget: Budget,
 }
 
 /// The task that must run for a connection to work.
 pub(super) struct Driver {
     connection: Connection<Socket, Bytes>,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
     settings: Settings,
     freed: Arc<Notify>,
 }
 
 /// The state that the connection's task and the pool share.
-struct State {
+struct ConnectionState {
     slots: Arc<Slots>,
     /// The peer's stream limit, or Listless's own if that is lower.
     limit: AtomicUsize,
@@ -78,7 +78,7 @@ struct State {
 }
 
 /// The reason why a request got no response.
-pub(super) enum Failure {
+pub(super) enum RequestFailure {
     /// The peer did not process it, and its whole body is available: it may be sent again.
     Unsent(Box<Body>, BoxError),
     /// It may have been processed.
@@ -86,7 +86,7 @@ pub(super) enum Failure {
 }
 
 /// A pending response, while the request's body is sent.
-struct Exchange {
+struct PendingExchange {
     response: ResponseFuture,
     upload: Option<Upload>,
     /// `true` if the body has been sent, or is not needed any more.
@@ -120,7 +120,7 @@ impl Http2 {
         let stream = Socket::new(stream);
         let reads = stream.reads();
         let (sender, connection) = builder(settings).handshake(stream).await?;
-        let state = Arc::new(State {
+        let state = Arc::new(ConnectionState {
             slots: Slots::new(Arc::clone(&freed)),
             limit: AtomicUsize::new(STREAMS_BEFORE_SETTINGS.min(settings.streams_max)),
             settled: AtomicBool::new(false),
@@ -165,7 +165,7 @@ impl Http2 {
         head: &Parts,
         body: Body,
         slot: Slot,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, RequestFailure> {
         if let Err(error) = poll_fn(|cx| self.sender.poll_ready(cx)).await {
             return Err(self.unsent(body, error));
         }
@@ -175,7 +175,7 @@ impl Http2 {
             Err(error) => return Err(self.unsent(body, error)),
         };
         let upload = (!empty).then(|| Upload::new(body, stream, self.budget.clone()));
-        let mut exchange = Exchange { response, upload, uploaded: empty };
+        let mut exchange = PendingExchange { response, upload, uploaded: empty };
         match poll_fn(|cx| exchange.poll(cx)).await {
             Ok(response) => {
                 if let Some(rest) = exchange.upload.take().filter(|_| !exchange.uploaded) {
@@ -184,7 +184,7 @@ impl Http2 {
                 let length = content_length(response.headers());
                 Ok(response.map(|stream| Download::body(stream, length, slot)))
             }
-            Err(ExchangeError::RequestBody(error)) => Err(Failure::Broken(error)),
+            Err(ExchangeError::RequestBody(error)) => Err(RequestFailure::Broken(error)),
             Err(ExchangeError::Peer(error)) => Err(self.failed(exchange.upload, empty, error)),
         }
     }
@@ -201,20 +201,20 @@ impl Http2 {
         });
     }
 
-    fn failed(&self, upload: Option<Upload>, empty: bool, error: h2::Error) -> Failure {
+    fn failed(&self, upload: Option<Upload>, empty: bool, error: h2::Error) -> RequestFailure {
         let again = match upload {
             Some(upload) => upload.again(),
             None => empty.then(Body::empty),
         };
         match again {
             Some(body) if is_unprocessed(&error) => self.unsent(body, error),
-            _ => Failure::Broken(error.into()),
+            _ => RequestFailure::Broken(error.into()),
         }
     }
 
-    fn unsent(&self, body: Body, error: h2::Error) -> Failure {
+    fn unsent(&self, body: Body, error: h2::Error) -> RequestFailure {
         self.retire();
-        Failure::Unsent(Box::new(body), error.into())
+        RequestFailure::Unsent(Box::new(body), error.into())
     }
 }
 
@@ -257,9 +257,9 @@ fn is_unprocessed(error: &h2::Error) -> bool {
     error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
 }
 
-// === impl Exchange ===
+// === impl PendingExchange ===
 
-impl Exchange {
+impl PendingExchange {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<RecvStream>, ExchangeError>> {
         if let Some(upload) = self.upload.as_mut().filter(|_| !self.uploaded)
             && let Poll::Ready(outcome) = Pin::new(upload).poll(cx)
@@ -308,7 +308,7 @@ impl Driver {
 }
 
 /// Returns when the connection should be closed.
-async fn supervise(pings: Option<PingPong>, state: &State, settings: &Settings) -> End {
+async fn supervise(pings: Option<PingPong>, state: &ConnectionState, settings: &Settings) -> End {
     let Some(mut pings) = pings else { return std::future::pending().await };
     let mut taken = state.slots.taken();
     let mut unused = Duration::ZERO;
@@ -329,7 +329,7 @@ async fn supervise(pings: Option<PingPong>, state: &State, settings: &Settings) 
 
 /// Reports whether a ping was answered, or at least bytes kept arriving: a pong may queue behind
 /// them.
-async fn answered(pings: &mut PingPong, state: &State, timeout: Duration) -> bool {
+async fn answered(pings: &mut PingPong, state: &ConnectionState, timeout: Duration) -> bool {
     let mut pong = pin!(pings.ping(Ping::opaque()));
     loop {
         let reads = state.reads.count();
@@ -343,9 +343,9 @@ async fn answered(pings: &mut PingPong, state: &State, timeout: Duration) -> boo
     }
 }
 
-// === impl State ===
+// === impl ConnectionState ===
 
-impl State {
+impl ConnectionState {
     /// Applies the peer's settings, which are its first frame.
     fn learn_limit(&self, peer: usize, settings: &Settings, freed: &Notify) {
         let limit = peer.min(settings.streams_max);

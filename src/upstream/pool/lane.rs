@@ -44,7 +44,7 @@ pub(super) struct Lane {
     settings: Settings,
     growth: Growth,
     budget: Budget,
-    state: Mutex<State>,
+    state: Mutex<LaneState>,
     freed: Arc<Notify>,
     /// The slots for HTTP/1.1 connections, open or idle.
     http1_places: Arc<Slots>,
@@ -57,7 +57,7 @@ pub(super) enum Lease {
 }
 
 #[derive(Default)]
-struct State {
+struct LaneState {
     http2: Vec<Http2>,
     /// The idle connections with the time since when; the oldest first.
     http1_idle: VecDeque<(Http1, Instant)>,
@@ -66,7 +66,7 @@ struct State {
     speaks: Speaks,
     dials: usize,
     dials_started: u64,
-    failure: Option<Failure>,
+    failure: Option<LaneFailure>,
     waiting: usize,
 }
 
@@ -79,7 +79,7 @@ enum Speaks {
     Http1,
 }
 
-struct Failure {
+struct LaneFailure {
     /// The number of the failed dial.
     dial: u64,
     error: ConnectError,
@@ -193,7 +193,7 @@ impl Lane {
                     None
                 }
                 Err(error) => {
-                    state.failure = Some(Failure { dial: number, error, at: Instant::now() });
+                    state.failure = Some(LaneFailure { dial: number, error, at: Instant::now() });
                     None
                 }
             }
@@ -233,7 +233,7 @@ impl Lane {
     }
 
     /// Stores an idle HTTP/1.1 connection; one task at a time closes those unused for long.
-    fn keep_idle(self: &Arc<Self>, state: &mut State, connection: Http1) {
+    fn keep_idle(self: &Arc<Self>, state: &mut LaneState, connection: Http1) {
         state.http1_idle.push_back((connection, Instant::now()));
         if !state.sweeping {
             state.sweeping = true;
@@ -250,7 +250,7 @@ impl Lane {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LaneState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -274,9 +274,9 @@ fn forget_retired(lane: &Weak<Lane>) {
     }
 }
 
-// === impl State ===
+// === impl LaneState ===
 
-impl State {
+impl LaneState {
     fn forget_retired(&mut self) {
         self.http2.retain(|connection| !connection.is_retired());
         self.http1_idle.retain(|(connection, _)| !connection.is_closed());

@@ -27,7 +27,7 @@ struct Savings {
     version: Version,
     driver: Driver,
     /// The requests that Listless predicted to save in observe mode.
-    foretold: f64,
+    predicted: f64,
     /// The requests that it reported as saved in enforce mode.
     saved: f64,
     /// The reads that the apiserver itself counted less than without Listless.
@@ -55,7 +55,7 @@ impl Table {
                 wrong.extend(self.not_spared(run).map(|what| format!("{who}: {what}")));
             }
         }
-        wrong.extend(self.savings().filter(|it| !it.is_foretold()).map(|it| format!("{it:?}")));
+        wrong.extend(self.savings().filter(|it| !it.is_predicted()).map(|it| format!("{it:?}")));
         wrong
     }
 
@@ -80,7 +80,7 @@ impl Table {
             Some(Savings {
                 version: enforce.version,
                 driver: enforce.driver,
-                foretold: observe.per_operation(observe.would_save),
+                predicted: observe.per_operation(observe.would_save),
                 saved: enforce.per_operation(enforce.saved),
                 spared: reached(straight) - reached(enforce),
             })
@@ -122,12 +122,12 @@ impl fmt::Display for Table {
         }
         writeln!(
             out,
-            "\n| control plane | driver | foretold | saved | fewer at the apiserver |\n\
+            "\n| control plane | driver | predicted | saved | fewer at the apiserver |\n\
              | --- | --- | --: | --: | --: |"
         )?;
-        for Savings { version, driver, foretold, saved, spared } in self.savings() {
+        for Savings { version, driver, predicted, saved, spared } in self.savings() {
             let (version, driver) = (version.name(), driver.name());
-            writeln!(out, "| {version} | {driver} | {foretold:.3} | {saved:.3} | {spared:.3} |")?;
+            writeln!(out, "| {version} | {driver} | {predicted:.3} | {saved:.3} | {spared:.3} |")?;
         }
         Ok(())
     }
@@ -136,8 +136,8 @@ impl fmt::Display for Table {
 // === impl Savings ===
 
 impl Savings {
-    fn is_foretold(&self) -> bool {
-        let near = |it: f64| (self.foretold - it).abs() <= it * PREDICTION_TOLERANCE;
+    fn is_predicted(&self) -> bool {
+        let near = |it: f64| (self.predicted - it).abs() <= it * PREDICTION_TOLERANCE;
         self.saved > 0.0 && near(self.saved) && near(self.spared)
     }
 }

@@ -3,7 +3,7 @@
 use http::Method;
 
 use crate::harness::{
-    Answer, Identity, LOCAL_TOKEN, OWN_TOKEN, STRANGERS_TOKEN, Setup, TestClient, TestProxy,
+    Answer, Identity, LOCAL_TOKEN, OTHER_TOKEN, OWN_TOKEN, Setup, TestClient, TestProxy,
 };
 
 const PODS: &str = "/api/v1/pods";
@@ -36,7 +36,7 @@ async fn warmed() -> TestProxy {
 async fn other_callers_keep_their_own_credentials_and_are_never_answered_from_memory() {
     let proxy = warmed().await;
     let credentials = [
-        format!("Bearer {STRANGERS_TOKEN}"),
+        format!("Bearer {OTHER_TOKEN}"),
         "Bearer unknown".to_owned(),
         format!("Bearer {LOCAL_TOKEN}2"),
         format!("Bearer {}", &LOCAL_TOKEN[1..]),
@@ -78,7 +78,7 @@ async fn a_caller_without_credentials_is_forwarded_without_any() {
 #[tokio::test(start_paused = true)]
 async fn a_request_with_two_credentials_is_not_the_local_users() {
     let proxy = warmed().await;
-    let client = proxy.client().with("authorization", &format!("Bearer {STRANGERS_TOKEN}"));
+    let client = proxy.client().with("authorization", &format!("Bearer {OTHER_TOKEN}"));
     for answer in everything(&client).await {
         assert_eq!(answer.detail(), "other-credential");
     }
@@ -152,8 +152,8 @@ async fn reads_of_other_callers_do_not_change_the_session() {
     let proxy = warmed().await;
     let before = proxy.client().get(PODS).await.version();
     proxy.simulator.skip_revisions(100);
-    let stranger = proxy.anybody().with("authorization", &format!("Bearer {STRANGERS_TOKEN}"));
-    assert!(stranger.get(PODS).await.version() >= before + 100);
+    let other_caller = proxy.anybody().with("authorization", &format!("Bearer {OTHER_TOKEN}"));
+    assert!(other_caller.get(PODS).await.version() >= before + 100);
     let after = proxy.client().get(PODS).await;
     assert!(after.is_hit(), "{}", after.cache_status());
     assert_eq!(after.version(), before);
@@ -165,10 +165,10 @@ async fn callers_on_one_connection_are_distinguished() {
     proxy.warm(PODS).await;
     for base in [proxy.anybody(), proxy.anybody().over_http2()] {
         let own = base.with("authorization", &format!("Bearer {LOCAL_TOKEN}"));
-        let stranger = base.with("authorization", &format!("Bearer {OWN_TOKEN}x"));
+        let other_caller = base.with("authorization", &format!("Bearer {OWN_TOKEN}x"));
         for _ in 0..3 {
             assert_eq!(own.get(PODS).await.status, 200);
-            assert_eq!(stranger.get(PODS).await.status, 401);
+            assert_eq!(other_caller.get(PODS).await.status, 401);
             assert_eq!(base.get(PODS).await.status, 403);
         }
     }

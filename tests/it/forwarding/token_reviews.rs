@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use listless::simulator::{Rule, User};
 
-use crate::harness::{LOCAL_TOKEN, OWN_TOKEN, STRANGERS_TOKEN, Setup, TestProxy};
+use crate::harness::{LOCAL_TOKEN, OTHER_TOKEN, OWN_TOKEN, Setup, TestProxy};
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const AUDIENCE: &str = "https://kubernetes.default.svc";
@@ -52,13 +52,13 @@ async fn a_token_for_other_audiences_is_not_authenticated() {
 #[tokio::test(start_paused = true)]
 async fn other_tokens_and_other_callers_get_the_apiservers_own_answer() {
     let proxy = Setup::default().in_memory();
-    for token in [STRANGERS_TOKEN, "unknown", "", "local-token2"] {
+    for token in [OTHER_TOKEN, "unknown", "", "local-token2"] {
         let straight = proxy.straight_as(OWN_TOKEN).create(REVIEWS, &review(token, &[])).await;
         let through = proxy.client().create(REVIEWS, &review(token, &[])).await;
         assert_eq!(through.body, straight.body, "{token:?}");
     }
-    let strangers = proxy.bearer(STRANGERS_TOKEN).create(REVIEWS, &review(LOCAL_TOKEN, &[])).await;
-    assert_eq!(strangers.json()["status"]["error"], "invalid bearer token");
+    let others_review = proxy.bearer(OTHER_TOKEN).create(REVIEWS, &review(LOCAL_TOKEN, &[])).await;
+    assert_eq!(others_review.json()["status"]["error"], "invalid bearer token");
     let nobodys = proxy.anybody().create(REVIEWS, &review(LOCAL_TOKEN, &[])).await;
     assert_eq!(nobodys.status, 403);
 }

@@ -1,7 +1,7 @@
 //! Connections that switch from HTTP to another protocol: exec, attach, port-forward.
 
 use crate::harness::{
-    LOCAL_TOKEN, OWN_TOKEN, RawConnection, STRANGERS_TOKEN, Setup, TcpApiserver, TestProxy,
+    LOCAL_TOKEN, OTHER_TOKEN, OWN_TOKEN, RawConnection, Setup, TcpApiserver, TestProxy,
 };
 
 const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\n\
@@ -59,7 +59,7 @@ async fn a_tunnel_carries_bytes_both_ways_until_both_sides_have_ended() {
 #[tokio::test]
 async fn an_upgrade_is_forwarded_with_the_callers_headers_and_credentials() {
     let (mut apiserver, proxy) = start(SWITCHING).await;
-    for (token, name) in [(LOCAL_TOKEN, OWN_TOKEN), (STRANGERS_TOKEN, STRANGERS_TOKEN)] {
+    for (token, name) in [(LOCAL_TOKEN, OWN_TOKEN), (OTHER_TOKEN, OTHER_TOKEN)] {
         let mut client = open(&proxy, token).await;
         assert_eq!(client.answer().await.expect("an answer").status, 101);
         let head = apiserver.visit().await.head;

@@ -11,7 +11,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use listless::{
     api::{GroupResource, ObjectKey},
     injector::{
-        keeper::{Error, Keeper, Place},
+        keeper::{CertificateObjects, Error, Keeper},
         keyring::Wanted,
     },
     lifecycle::Ready,
@@ -74,7 +74,7 @@ fn cluster() -> Simulator {
 }
 
 fn replica(simulator: &Simulator) -> Replica {
-    let place = Place {
+    let place = CertificateObjects {
         namespace: "listless".to_owned(),
         secret: "certificates".to_owned(),
         webhook: "listless-injector".to_owned(),

@@ -118,8 +118,8 @@ async fn every_response_names_its_source() {
     }
     let written = client.delete("/api/v1/namespaces/a/pods/web-0").await;
     assert_eq!(written.cache_status(), "listless; fwd=method; detail=write");
-    let stranger = proxy.anybody().get("/api/v1/pods").await;
-    assert_eq!(stranger.cache_status(), "listless; fwd=bypass; detail=no-credential");
+    let other_caller = proxy.anybody().get("/api/v1/pods").await;
+    assert_eq!(other_caller.cache_status(), "listless; fwd=bypass; detail=no-credential");
     proxy.simulator.stop();
     let failed = client.get("/version").await;
     assert_eq!(failed.status, 503);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use listless::{api::Verb, cache::State};
+use listless::{api::Verb, cache::SyncState};
 
 use crate::harness::{Setup, TestClient, TestProxy, eventually, group_resource, pass, pod, settle};
 
@@ -166,7 +166,7 @@ async fn an_eager_replica_starts_before_the_first_read_and_stays() {
     let eager = "cache:\n  rules:\n  - {resources: [pods], namespaces: [a], start: eager}\n";
     let proxy = Setup::default().config(eager).in_memory();
     settle().await;
-    assert_eq!(proxy.replicas()[0].state, State::Synced);
+    assert_eq!(proxy.replicas()[0].state, SyncState::Synced);
     assert!(proxy.client().get("/api/v1/namespaces/a/pods").await.is_hit());
     pass(Duration::from_secs(20 * 60)).await;
     assert!(proxy.client().get("/api/v1/namespaces/a/pods").await.is_hit());

@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::Place;
+use super::NodePlace;
 use crate::artifacts::PAUSE;
 use crate::machine::PLUGINS;
 
@@ -49,7 +49,7 @@ impl Component {
     }
 
     /// Its flags.
-    pub fn flags(self, place: &Place) -> Vec<String> {
+    pub fn flags(self, place: &NodePlace) -> Vec<String> {
         let folder = place.folder.display();
         match self {
             Self::Etcd => etcd(place),
@@ -73,7 +73,7 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-fn etcd(place: &Place) -> Vec<String> {
+fn etcd(place: &NodePlace) -> Vec<String> {
     let (client, peer) = ("http://127.0.0.1:2379", "http://127.0.0.1:2380");
     words(&format!(
         "--data-dir {}/etcd --unsafe-no-fsync --log-level warn --listen-client-urls {client} \
@@ -83,7 +83,7 @@ fn etcd(place: &Place) -> Vec<String> {
     ))
 }
 
-fn apiserver(place: &Place) -> Vec<String> {
+fn apiserver(place: &NodePlace) -> Vec<String> {
     let pki = place.folder.join("pki");
     let (pki, address, port) = (pki.display(), &place.address, place.port);
     words(&format!(
@@ -108,7 +108,7 @@ fn apiserver(place: &Place) -> Vec<String> {
     ))
 }
 
-fn manager(place: &Place) -> Vec<String> {
+fn manager(place: &NodePlace) -> Vec<String> {
     let pki = place.folder.join("pki");
     let pki = pki.display();
     let own = words(&format!(
@@ -119,7 +119,7 @@ fn manager(place: &Place) -> Vec<String> {
     [with_kubeconfig(place, "manager"), own].concat()
 }
 
-fn with_kubeconfig(place: &Place, name: &str) -> Vec<String> {
+fn with_kubeconfig(place: &NodePlace, name: &str) -> Vec<String> {
     let file = place.folder.join("pki").join(name).with_extension("kubeconfig");
     let flags = ["--kubeconfig", "--authentication-kubeconfig", "--authorization-kubeconfig"];
     let mut flags: Vec<_> =
@@ -129,7 +129,7 @@ fn with_kubeconfig(place: &Place, name: &str) -> Vec<String> {
 }
 
 /// Writes the files that the flags name.
-pub fn configure(place: &Place) -> Result<()> {
+pub fn configure(place: &NodePlace) -> Result<()> {
     let write = |name: &str, text: String| fs::write(place.folder.join(name), text);
     write("kubelet.json", kubelet(place).to_string())?;
     write("proxy.json", proxy(place).to_string())?;
@@ -139,7 +139,7 @@ pub fn configure(place: &Place) -> Result<()> {
     Ok(())
 }
 
-fn kubelet(place: &Place) -> Value {
+fn kubelet(place: &NodePlace) -> Value {
     let file = |name: &str| place.folder.join(name);
     json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -171,7 +171,7 @@ fn kubelet(place: &Place) -> Value {
     })
 }
 
-fn proxy(place: &Place) -> Value {
+fn proxy(place: &NodePlace) -> Value {
     json!({
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
@@ -190,7 +190,7 @@ fn proxy(place: &Place) -> Value {
 }
 
 /// In the form of 1.6, which later versions understand, too.
-fn containerd(place: &Place) -> String {
+fn containerd(place: &NodePlace) -> String {
     let folder = place.folder.display();
     format!(
         r#"version = 2

@@ -13,12 +13,12 @@ async fn the_first_list_is_consistent_complete_and_json() {
     assert_eq!(header(&call, "accept"), "application/json");
     assert_eq!(header(&call, "user-agent"), format!("listless/{}", env!("CARGO_PKG_VERSION")));
     assert!(!call.headers.contains_key("authorization"));
-    assert_eq!(scene.view().state, State::Starting);
+    assert_eq!(scene.view().state, SyncState::Starting);
     call.json(200, fixture::list(10, &[pod("p", 5), pod("q", 7)]));
     let watch = scene.calls.expect_watch(10).await;
     assert_eq!(watch.lane, crate::upstream::Lane::Long);
     assert!(watch.uri.ends_with("timeoutSeconds=450"), "{}", watch.uri);
-    assert_eq!((scene.view().state, scene.shown()), (State::Synced, Some(10)));
+    assert_eq!((scene.view().state, scene.shown()), (SyncState::Synced, Some(10)));
     assert_eq!(scene.objects(), ["a/p@5", "a/q@7"]);
 }
 
@@ -71,7 +71,7 @@ async fn a_bad_list_is_dropped_and_retried() {
         let mut scene = Scene::new();
         scene.calls.expect(LIST).await.json(200, body.clone());
         scene.settle().await;
-        assert_eq!((scene.view().state, scene.objects()), (State::Failing, vec![]), "{body}");
+        assert_eq!((scene.view().state, scene.objects()), (SyncState::Failing, vec![]), "{body}");
         assert!(!scene.last_error().is_empty());
         scene.calls.expect(LIST).await.json(200, good.clone());
         scene.calls.expect_watch(10).await;
@@ -112,7 +112,7 @@ async fn a_bad_relist_keeps_the_old_state() {
     // Except for some buffers that are kept for reuse.
     assert!(scene.replica.bytes() < bytes + 1_100_000);
     assert_eq!((scene.objects(), scene.shown()), (vec!["a/p@5".to_owned()], Some(10)));
-    assert_eq!(scene.view().state, State::Synced);
+    assert_eq!(scene.view().state, SyncState::Synced);
     call.json(200, fixture::list(20, &[pod("q", 15)]));
     scene.calls.expect_watch(20).await;
     assert_eq!(scene.objects(), ["a/q@15"]);
@@ -217,12 +217,12 @@ async fn a_nudge_does_not_shorten_the_requested_delay() {
     let mut scene = Scene::new();
     scene.calls.next().await.json(429, status(429, "later", 30));
     let refused_at = Instant::now();
-    let nudging = scene.replica.clone();
+    let retrying = scene.replica.clone();
     tokio::spawn(async move {
         loop {
             // Far more often than a failed reflector would retry.
             sleep(Duration::from_millis(500)).await;
-            nudging.nudge();
+            retrying.retry_now();
         }
     });
     scene.calls.expect(LIST).await;
@@ -261,7 +261,7 @@ async fn restored_storage_starts_an_epoch_and_shares_nothing() {
     scene.calls.next().await.json(200, fixture::list(9, &[]));
     scene.calls.expect(LIST).await.json(200, fixture::list(9, &[]));
     let call = scene.calls.expect(LIST).await;
-    assert_eq!((scene.view().state, scene.view().epoch), (State::Starting, 1));
+    assert_eq!((scene.view().state, scene.view().epoch), (SyncState::Starting, 1));
     assert!(scene.view().snapshot.is_none());
     // The same uid and version as before, with other content.
     let other = Pod { node: "other", ..pod("p", 5) };

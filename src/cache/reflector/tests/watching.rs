@@ -341,7 +341,7 @@ async fn waiting_readers_are_woken() {
         (wait(Reach::Synced), wait(Reach::Version(version(13))), wait(Reach::Version(version(99))));
     scene.calls.next().await.json(200, fixture::list(10, &[]));
     let watch = scene.calls.expect_watch(10).await.pipe();
-    assert_eq!(synced.await.expect("a view").state, State::Synced);
+    assert_eq!(synced.await.expect("a view").state, SyncState::Synced);
     watch.send(bookmark(11));
     scene.settle().await;
     assert!(!reached.is_finished());
@@ -364,7 +364,7 @@ async fn readers_of_a_failing_replica_stop_waiting() {
     let waiting = tokio::spawn(async move { replica.reach(&Reach::Synced, deadline).await });
     scene.settle().await;
     drop(scene.calls.next().await);
-    assert_eq!(waiting.await.expect("a view").state, State::Failing);
+    assert_eq!(waiting.await.expect("a view").state, SyncState::Failing);
     assert!(Instant::now() < deadline);
 }
 
@@ -428,12 +428,12 @@ async fn a_state_that_is_wrong_is_shown_no_more_whatever_the_reflector_does() {
         scene.replica.distrust();
         scene.settle().await;
         let view = scene.view();
-        assert_eq!((view.state, view.epoch), (State::Failing, round));
+        assert_eq!((view.state, view.epoch), (SyncState::Failing, round));
         assert!(view.snapshot.is_none());
         scene.calls.expect(LIST).await.json(200, fixture::list(10, &[pod("p", 5)]));
         watch = scene.calls.expect_watch(10).await.pipe();
         scene.settle().await;
-        assert_eq!(scene.view().state, State::Synced);
+        assert_eq!(scene.view().state, SyncState::Synced);
     }
     let ended = scene.counters.watches_ended.get();
     let inconsistent = ended.iter().find(|(end, _)| *end == ReplicaWatchEnd::Inconsistent);

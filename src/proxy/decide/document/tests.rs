@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::*;
-use crate::proxy::identify::Stranger;
+use crate::proxy::identify::Unauthenticated;
 
 const TAG: &str = "\"A1\"";
 
@@ -32,20 +32,20 @@ fn confirmed(document: &Arc<Document>, at: Instant) -> Held {
 }
 
 /// Returns a standing with both watches open and no change for a minute.
-fn quiet(now: Instant) -> Standing {
+fn quiet(now: Instant) -> WatchProof {
     let changed_at = before(now, Duration::from_secs(60));
-    Standing { proven_at: Some(now), changed_at, remote: Arc::default() }
+    WatchProof { proven_at: Some(now), changed_at, remote: Arc::default() }
 }
 
-fn source(wanted: Wanted, held: Held, standing: &Standing, now: Instant) -> DocumentSource {
-    match decide_document(wanted, held, standing, now) {
+fn source(wanted: Wanted, held: Held, watch_proof: &WatchProof, now: Instant) -> DocumentSource {
+    match decide_document(wanted, held, watch_proof, now) {
         Plan::Document(plan) => plan.source,
         plan => panic!("{plan:?}"),
     }
 }
 
-fn is_from_memory(target: &str, held: Held, standing: &Standing, now: Instant) -> bool {
-    matches!(source(wanted(target, None), held, standing, now), DocumentSource::Memory(..))
+fn is_from_memory(target: &str, held: Held, watch_proof: &WatchProof, now: Instant) -> bool {
+    matches!(source(wanted(target, None), held, watch_proof, now), DocumentSource::Memory(..))
 }
 
 /// Returns an instant more than a minute after the start of the clock.
@@ -77,16 +77,16 @@ fn an_unproven_document_is_forwarded() {
     let silent = Some(before(now, PROGRESS_MAX + second));
     let rows = [
         (quiet.clone(), true),
-        (Standing { proven_at: None, ..quiet.clone() }, false),
-        (Standing { proven_at: silent, ..quiet.clone() }, false),
-        (Standing { proven_at: Some(before(now, PROGRESS_MAX)), ..quiet.clone() }, true),
-        (Standing { changed_at: now, ..quiet.clone() }, false),
-        (Standing { changed_at: before(now, SETTLING) + second, ..quiet.clone() }, false),
-        (Standing { changed_at: before(now, SETTLING), ..quiet }, true),
+        (WatchProof { proven_at: None, ..quiet.clone() }, false),
+        (WatchProof { proven_at: silent, ..quiet.clone() }, false),
+        (WatchProof { proven_at: Some(before(now, PROGRESS_MAX)), ..quiet.clone() }, true),
+        (WatchProof { changed_at: now, ..quiet.clone() }, false),
+        (WatchProof { changed_at: before(now, SETTLING) + second, ..quiet.clone() }, false),
+        (WatchProof { changed_at: before(now, SETTLING), ..quiet }, true),
     ];
-    for (standing, expected) in rows {
+    for (watch_proof, expected) in rows {
         let held = confirmed(&document(Some(TAG), now), now);
-        assert_eq!(is_from_memory("/apis", held, &standing, now), expected, "{standing:?}");
+        assert_eq!(is_from_memory("/apis", held, &watch_proof, now), expected, "{watch_proof:?}");
     }
 }
 
@@ -94,13 +94,13 @@ fn an_unproven_document_is_forwarded() {
 fn a_confirmation_too_soon_after_a_change_does_not_count() {
     let now = moment();
     let changed_at = before(now, Duration::from_secs(15));
-    let standing = Standing { changed_at, ..quiet(now) };
+    let watch_proof = WatchProof { changed_at, ..quiet(now) };
     let held = |age| {
         let at = before(now, Duration::from_secs(age));
         confirmed(&document(Some(TAG), at), at)
     };
-    assert!(is_from_memory("/apis", held(5), &standing, now));
-    assert!(!is_from_memory("/apis", held(6), &standing, now));
+    assert!(is_from_memory("/apis", held(5), &watch_proof, now));
+    assert!(!is_from_memory("/apis", held(6), &watch_proof, now));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_confirmation_expires() {
 fn documents_of_aggregated_servers_are_forwarded() {
     let now = moment();
     let remote = Arc::new(BTreeSet::from(["v1beta1.metrics.k8s.io".into()]));
-    let standing = Standing { remote, ..quiet(now) };
+    let watch_proof = WatchProof { remote, ..quiet(now) };
     for (target, expected) in [
         ("/api", true),
         ("/apis/apps/v1", true),
@@ -124,7 +124,7 @@ fn documents_of_aggregated_servers_are_forwarded() {
         ("/openapi/v3/api/v1", false),
     ] {
         let held = confirmed(&document(Some(TAG), now), now);
-        assert_eq!(is_from_memory(target, held, &standing, now), expected, "{target}");
+        assert_eq!(is_from_memory(target, held, &watch_proof, now), expected, "{target}");
     }
 }
 
@@ -145,11 +145,11 @@ fn not_modified_is_returned_once_its_headers_are_known() {
 
 #[test]
 fn documents_are_served_only_to_known_callers_if_enabled() {
-    let stranger = Caller::Other(Stranger::NoCredential);
+    let other_caller = Caller::Other(Unauthenticated::NoCredential);
     let rows = [
         ("/apis", Caller::Own, Keeping::Documents, None),
         ("/version", Caller::Own, Keeping::Documents, Some("non-resource")),
-        ("/apis", stranger, Keeping::Documents, Some("no-credential")),
+        ("/apis", other_caller, Keeping::Documents, Some("no-credential")),
         ("/apis", Caller::Own, Keeping::Nothing, Some("never-cached")),
     ];
     for (target, caller, keeping, expected) in rows {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    limit::{Bucket, Place},
+    limit::{Bucket, WaiterPlace},
     metrics::PollLimit,
 };
 
@@ -46,7 +46,7 @@ fn a_repeated_unsafe_read_is_held() {
         "/api/v1/pods?timeout=30s",
     ] {
         let pace = paced(target).unwrap_or_else(|| panic!("{target} is not held back"));
-        assert_eq!((pace.until, pace.place), (pace.released_at, Place::First), "{target}");
+        assert_eq!((pace.until, pace.place), (pace.released_at, WaiterPlace::First), "{target}");
     }
 }
 
@@ -80,9 +80,13 @@ fn exempt_requests_are_never_held() {
         assert!(poll(&info, Caller::Own, &rules(&info, &policy, b"")).is_none(), "{method}");
     }
     let info = info(PODS);
-    for stranger in [Stranger::NoCredential, Stranger::OtherCredential, Stranger::Impersonating] {
-        let caller = Caller::Other(stranger);
-        assert!(poll(&info, caller, &rules(&info, &policy, b"")).is_none(), "{stranger:?}");
+    for other_caller in [
+        Unauthenticated::NoCredential,
+        Unauthenticated::OtherCredential,
+        Unauthenticated::Impersonating,
+    ] {
+        let caller = Caller::Other(other_caller);
+        assert!(poll(&info, caller, &rules(&info, &policy, b"")).is_none(), "{other_caller:?}");
     }
 }
 

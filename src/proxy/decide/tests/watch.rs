@@ -119,9 +119,9 @@ fn a_watch_the_cache_cannot_serve_is_forwarded_with_its_reason() {
     assert_eq!(refused(&watch, own, metadata("PartialObjectMetadata"), &Asked::No), None);
     let reason = Some(ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata));
     assert_eq!(refused(&watch, own, metadata("PartialObjectMetadataList"), &Asked::No), reason);
-    let stranger = Caller::Other(Stranger::NoCredential);
-    let reason = Some(ForwardReason::Caller(Stranger::NoCredential));
-    assert_eq!(refused(&watch, stranger, json, &Asked::No), reason);
+    let other_caller = Caller::Other(Unauthenticated::NoCredential);
+    let reason = Some(ForwardReason::Caller(Unauthenticated::NoCredential));
+    assert_eq!(refused(&watch, other_caller, json, &Asked::No), reason);
     let unknown = format!("{watch}&unheardOf=1");
     let reason = Some(ForwardReason::NotModelled(NotModelled::UnknownParameter));
     assert_eq!(refused(&unknown, own, json, &Asked::No), reason);

@@ -58,11 +58,11 @@ impl Expected {
 
     /// Returns the version from which a snapshot certainly holds the expected state.
     pub(super) fn version(&self) -> Option<&ResourceVersion> {
-        self.told().or(self.proven.as_ref())
+        self.shown_version().or(self.proven.as_ref())
     }
 
     /// Returns the version in the response, of the object or of its deletion.
-    pub(super) fn told(&self) -> Option<&ResourceVersion> {
+    pub(super) fn shown_version(&self) -> Option<&ResourceVersion> {
         self.expectation.version()
     }
 
@@ -104,7 +104,7 @@ impl Expected {
     }
 
     pub(super) fn exclude(&mut self, at: &ResourceVersion, query: &Query) {
-        let is_known = self.told().is_some_and(|told| at >= told);
+        let is_known = self.shown_version().is_some_and(|shown| at >= shown);
         if is_known && !self.excluded.contains(query) {
             if self.excluded.len() == EXCLUDED_MAX {
                 self.excluded.remove(0);

@@ -80,7 +80,7 @@ impl Record {
             self.expect(key, expectation, now);
         } else if let (Some(known), Expectation::AtLeast(version, labels)) =
             (self.expected.get_mut(&key), &expectation)
-            && known.told().is_none()
+            && known.shown_version().is_none()
         {
             known.also_shown(version, labels);
         }
@@ -137,8 +137,8 @@ impl Record {
         let Expectation::Left { selection, than, version } = left else { return };
         let mut newest = than;
         if let Some(known) = self.expected.get(&key) {
-            let is_newer = match known.told() {
-                Some(told) => *told > version,
+            let is_newer = match known.shown_version() {
+                Some(shown) => *shown > version,
                 None => known.at > sent_at,
             };
             if is_newer {
@@ -234,6 +234,9 @@ impl Record {
     }
 
     fn knows_newer(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
-        self.expected.get(key).and_then(Expected::told).is_some_and(|known| known > version)
+        self.expected
+            .get(key)
+            .and_then(Expected::shown_version)
+            .is_some_and(|known| known > version)
     }
 }

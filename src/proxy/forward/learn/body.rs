@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body::{Body as _, Frame, SizeHint};
 
-use super::{Exchange, Subject, listing::Listing};
+use super::{SessionExchange, Subject, listing::Listing};
 use crate::{
     api::learn::{Learned, Learner},
     body::{Body, BoxError},
@@ -21,13 +21,13 @@ pub(super) struct LearningBody {
     inner: Body,
     held: Option<Frame<Bytes>>,
     ended: bool,
-    lesson: Option<Pending>,
+    learning: Option<Pending>,
 }
 
-/// The lesson that is not learned yet.
+/// The learning that is not finished yet.
 struct Pending {
     learner: Learner,
-    exchange: Exchange,
+    exchange: SessionExchange,
     code: StatusCode,
     /// The items of a list so far, if the list can be compared.
     listing: Option<Listing>,
@@ -36,11 +36,16 @@ struct Pending {
 // === impl LearningBody ===
 
 impl LearningBody {
-    pub(super) fn new(inner: Body, learner: Learner, exchange: Exchange, code: StatusCode) -> Self {
+    pub(super) fn new(
+        inner: Body,
+        learner: Learner,
+        exchange: SessionExchange,
+        code: StatusCode,
+    ) -> Self {
         let listing = exchange.listing();
         let learner = if listing.is_some() { learner.with_items() } else { learner };
-        let lesson = Some(Pending { learner, exchange, code, listing });
-        let mut body = Self { inner, held: None, ended: false, lesson };
+        let learning = Some(Pending { learner, exchange, code, listing });
+        let mut body = Self { inner, held: None, ended: false, learning };
         if body.inner.is_end_stream() {
             body.conclude();
         }
@@ -49,7 +54,7 @@ impl LearningBody {
 
     /// Parses a chunk; the session learns from a read of one object as soon as enough was parsed.
     fn read_along(&mut self, frame: &Frame<Bytes>) {
-        let Some(pending) = &mut self.lesson else { return };
+        let Some(pending) = &mut self.learning else { return };
         let Some(bytes) = frame.data_ref() else { return };
         pending.learner.push(bytes);
         if let Some(listing) = &mut pending.listing {
@@ -63,18 +68,20 @@ impl LearningBody {
         {
             let learned = Learned::List { version, next: None, whole: false };
             pending.exchange.learned(pending.code, learned);
-            self.lesson = None;
+            self.learning = None;
         }
     }
 
     /// Reports whether the session learns when the last chunk has been parsed, whatever follows: no
     /// chunk is held back before.
     fn tells_its_end(&self) -> bool {
-        self.lesson.as_ref().is_some_and(|pending| pending.listing.is_some())
+        self.learning.as_ref().is_some_and(|pending| pending.listing.is_some())
     }
 
     fn conclude(&mut self) {
-        let Some(Pending { learner, exchange, code, listing }) = self.lesson.take() else { return };
+        let Some(Pending { learner, exchange, code, listing }) = self.learning.take() else {
+            return;
+        };
         match listing {
             Some(listing) => exchange.listed(listing, learner.finish()),
             None => exchange.learned(code, learner.finish()),
@@ -91,7 +98,7 @@ impl http_body::Body for LearningBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         loop {
-            if self.lesson.is_none() {
+            if self.learning.is_none() {
                 if let Some(frame) = self.held.take() {
                     return Poll::Ready(Some(Ok(frame)));
                 }
@@ -124,7 +131,7 @@ impl http_body::Body for LearningBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.lesson.is_none() && self.held.is_none() && (self.ended || self.inner.is_end_stream())
+        self.learning.is_none() && self.held.is_none() && (self.ended || self.inner.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -142,7 +149,7 @@ impl http_body::Body for LearningBody {
 impl Drop for LearningBody {
     /// Leaves a barrier for a write whose response was not read to its end, and a mark for a list.
     fn drop(&mut self) {
-        let Some(Pending { exchange, learner, .. }) = self.lesson.take() else { return };
+        let Some(Pending { exchange, learner, .. }) = self.learning.take() else { return };
         match (exchange.subject, &exchange.key) {
             (Subject::Read { .. }, None) => exchange.unread(learner.list_version()),
             _ => exchange.lost(),

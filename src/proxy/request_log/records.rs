@@ -192,7 +192,11 @@ fn of_resource(request: &ResourceRequest) -> Subject<'_> {
 /// Checks whether a request's target repeats its token.
 pub(super) fn exposure<B>(request: &Request<B>) -> Exposure {
     let target = request.uri().path_and_query().map_or("", |target| target.as_str());
-    if credential::is_told(request.headers(), target) { Exposure::Token } else { Exposure::Clean }
+    if credential::is_exposed(request.headers(), target) {
+        Exposure::Token
+    } else {
+        Exposure::Clean
+    }
 }
 
 /// Returns a namespace that may be logged: only a valid name, because a path may hold any text.

@@ -25,7 +25,7 @@ use crate::{
     },
     body::Body,
     cache::Cache,
-    insight::Witness,
+    insight::WriteObserver,
     metrics::Metrics,
     mutants::{Mutant, is_on},
     proxy::{
@@ -38,19 +38,19 @@ use crate::{
 
 use body::LearningBody;
 pub(super) use guard::Armed;
-pub(super) use watch::WatchLesson;
+pub(super) use watch::WatchLearning;
 
 /// The facts to learn from one request and its response, if any.
-pub(super) struct Lesson(Option<Box<Exchange>>);
+pub(super) struct Learning(Option<Box<SessionExchange>>);
 
-/// The lessons of the session itself, and of the session as mode `enforce` would have it.
-pub(super) struct Lessons {
-    pub(super) session: Lesson,
-    pub(super) foreseen: Lesson,
+/// The learning of the session itself, and of the session as mode `enforce` would have it.
+pub(super) struct LearningPair {
+    pub(super) session: Learning,
+    pub(super) predicted: Learning,
 }
 
 /// A request of the session's owner about one resource, and its response.
-struct Exchange {
+struct SessionExchange {
     session: SharedSession,
     resource: GroupResource,
     scope: Scope,
@@ -62,7 +62,7 @@ struct Exchange {
     subresource: Option<Arc<str>>,
     subject: Subject,
     sent_at: Instant,
-    witness: Option<Witness>,
+    write_observer: Option<WriteObserver>,
     metrics: Option<Metrics>,
     /// The replicas that the response is compared with.
     cache: Option<Cache>,
@@ -75,36 +75,36 @@ enum Subject {
     Write(Verb),
 }
 
-// === impl Lessons ===
+// === impl LearningPair ===
 
-impl Lessons {
+impl LearningPair {
     /// Returns the same response, which is parsed as it streams to the client.
     pub(super) fn learn(self, response: Response<Body>) -> Response<Body> {
-        self.foreseen.learn(self.session.learn(response))
+        self.predicted.learn(self.session.learn(response))
     }
 
     /// Notes that no response came.
     pub(super) fn failed(self, error: &upstream::Error) {
         self.session.failed(error);
-        self.foreseen.failed(error);
+        self.predicted.failed(error);
     }
 
     /// Learns from a watch through a WebSocket; the session of mode `enforce` learns from other
     /// watches only.
-    pub(super) fn watch_tunnel(self) -> WatchLesson {
+    pub(super) fn watch_tunnel(self) -> WatchLearning {
         self.session.watch_tunnel()
     }
 }
 
-// === impl Lesson ===
+// === impl Learning ===
 
-impl Lesson {
-    /// Creates a lesson that learns nothing.
+impl Learning {
+    /// Creates one that learns nothing.
     pub(super) fn none() -> Self {
         Self(None)
     }
 
-    /// Returns the lesson of this request's response.
+    /// Returns the learning from this request's response.
     pub(super) fn of(
         request: &ResourceRequest,
         rewriting: &Rewriting,
@@ -139,7 +139,7 @@ impl Lesson {
             (Err(_), Some(page)) => (Some(page.query.clone()), Some(page.token.clone())),
             (Err(_), None) => (None, None),
         };
-        Self(Some(Box::new(Exchange {
+        Self(Some(Box::new(SessionExchange {
             session: session.clone(),
             resource: request.resource.group_resource(),
             scope: request.scope.clone(),
@@ -149,7 +149,7 @@ impl Lesson {
             subresource: request.subresource.clone(),
             subject,
             sent_at: now,
-            witness: None,
+            write_observer: None,
             metrics: None,
             cache: None,
         })))
@@ -163,10 +163,10 @@ impl Lesson {
         self
     }
 
-    /// Tells `witness` the object's version after a write.
-    pub(super) fn seen_by(mut self, witness: Option<Witness>) -> Self {
+    /// Tells `write_observer` the object's version after a write.
+    pub(super) fn seen_by(mut self, write_observer: Option<WriteObserver>) -> Self {
         if let Some(exchange) = &mut self.0 {
-            exchange.witness = witness;
+            exchange.write_observer = write_observer;
         }
         self
     }
@@ -187,10 +187,10 @@ impl Lesson {
     }
 
     /// Learns from a watch through a WebSocket.
-    pub(super) fn watch_tunnel(self) -> WatchLesson {
+    pub(super) fn watch_tunnel(self) -> WatchLearning {
         let watch =
             self.0.filter(|exchange| exchange.subject == Subject::Watch).map(|watch| *watch);
-        WatchLesson::new(watch, Ok(WatchReader::websocket()))
+        WatchLearning::new(watch, Ok(WatchReader::websocket()))
     }
 
     /// Returns the same response, which is parsed as it streams to the client.
@@ -211,8 +211,8 @@ impl Lesson {
                 {
                     return response;
                 }
-                let lesson = WatchLesson::new(Some(*exchange), reader);
-                return response.map(|body| lesson.read_along(body));
+                let learning = WatchLearning::new(Some(*exchange), reader);
+                return response.map(|body| learning.read_along(body));
             }
             Subject::Watch => false,
         };
@@ -233,9 +233,9 @@ impl Lesson {
     }
 }
 
-// === impl Exchange ===
+// === impl SessionExchange ===
 
-impl Exchange {
+impl SessionExchange {
     /// Notes an error response whose body teaches nothing.
     fn refused(self, code: StatusCode) {
         match self.subject {
@@ -306,8 +306,8 @@ impl Exchange {
                 session.raise(&self.resource, key, Expectation::AtLeast(version, None), now);
             }
             (Learned::Object(object), Some(key)) => {
-                if let Some(witness) = &self.witness {
-                    witness.showed(&self.resource, &key, &object.version);
+                if let Some(write_observer) = &self.write_observer {
+                    write_observer.showed(&self.resource, &key, &object.version);
                 }
                 let labels = self.known(object.labels);
                 let expectation = Expectation::AtLeast(object.version, labels);
@@ -334,8 +334,8 @@ impl Exchange {
             }
             (_, Learned::Object(object)) => {
                 let key = self.key.clone().unwrap_or_else(|| object.key());
-                if let Some(witness) = &self.witness {
-                    witness.answered(&self.resource, &key, &object.version);
+                if let Some(write_observer) = &self.write_observer {
+                    write_observer.answered(&self.resource, &key, &object.version);
                 }
                 let uid = || Some(object.uid.as_str().into());
                 let expectation = match (verb, object.lifecycle) {

@@ -39,7 +39,7 @@ impl Drop for RequestLog {
     fn drop(&mut self) {
         let duration = self.started.elapsed();
         if let Some(toll) = self.toll.take() {
-            toll.settle(self.served_by, self.code, self.said.content);
+            toll.settle(self.served_by, self.code, self.facts.content);
         }
         self.tell(Phase::Ended, duration);
         if let Some(asker) = &self.asker {

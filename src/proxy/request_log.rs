@@ -31,7 +31,7 @@ use crate::{
     metrics::{DocumentResult, Lane, Metrics, PollLimit, Presence, ServedBy, Wait, Would},
     proxy::{
         decide::{DocumentSource, ForwardReason, Level, Plan, Rewriting},
-        observing::Foreseen,
+        observe_mode::Prediction,
         pacing::Toll,
         target::Target,
     },
@@ -40,7 +40,7 @@ use crate::{
 
 pub use self::records::{Audience, Records};
 use self::{
-    cache_status::{CACHE_STATUS, given_of, hit_of, said, with_status},
+    cache_status::{CACHE_STATUS, given_of, header_value, hit_of, with_status},
     counted::Counted,
     records::{Client, Exposure},
 };
@@ -51,7 +51,7 @@ pub struct RequestLog {
     metrics: Metrics,
     client: Client,
     /// The event for live viewers; absent if none were connected when the request arrived.
-    told: Option<Told>,
+    viewer_event: Option<ViewerEvent>,
     started: Instant,
     verb: Verb,
     target: Option<Arc<Target>>,
@@ -73,7 +73,7 @@ pub struct RequestLog {
     attached: Option<Attached>,
     asker: Option<Asker>,
     connection: u64,
-    said: Said,
+    facts: ResponseFacts,
     retry_after: Option<Duration>,
 }
 
@@ -81,14 +81,14 @@ pub struct RequestLog {
 const CLIENT_CLOSED: &str = "client-closed";
 
 /// The event that live viewers of requests receive.
-struct Told {
+struct ViewerEvent {
     user_agent: Box<str>,
     target: Exposure,
 }
 
 /// The part of a response that the account records.
 #[derive(Clone, Copy, Debug, Default)]
-struct Said {
+struct ResponseFacts {
     /// The fingerprint of the content.
     content: Option<u32>,
     /// The number of objects in the replica that answered.
@@ -108,7 +108,7 @@ fn client_closed() -> StatusCode {
 impl RequestLog {
     /// Opens the record of a request that just arrived.
     pub fn open<B>(records: &Records, connection: u64, request: &Request<B>) -> Self {
-        let told = || Told {
+        let viewer_event = || ViewerEvent {
             user_agent: credential::user_agent(request.headers()).into(),
             target: records::exposure(request),
         };
@@ -116,7 +116,7 @@ impl RequestLog {
             records: records.clone(),
             metrics: records.metrics().clone(),
             client: records.client(request),
-            told: records.tap().is_watched().then(told),
+            viewer_event: records.tap().is_watched().then(viewer_event),
             version: None,
             started: Instant::now(),
             verb: Verb::Other,
@@ -135,7 +135,7 @@ impl RequestLog {
             attached: None,
             asker: None,
             connection,
-            said: Said::default(),
+            facts: ResponseFacts::default(),
             retry_after: None,
         }
     }
@@ -181,15 +181,15 @@ impl RequestLog {
     }
 
     /// Records the outcome that the request would have in mode `enforce`.
-    pub(super) fn foreseen(&mut self, foreseen: &mut Foreseen) {
-        self.metrics.would_have(foreseen.would);
-        if foreseen.paced {
+    pub(super) fn predicted(&mut self, predicted: &mut Prediction) {
+        self.metrics.would_have(predicted.would);
+        if predicted.paced {
             self.metrics.would_have(Would::Pace);
         }
-        self.would = Some(foreseen.would);
-        self.would_detail = foreseen.reason.map_or("", ForwardReason::as_str);
-        self.attached = foreseen.attached.take();
-        self.toll = foreseen.toll.take();
+        self.would = Some(predicted.would);
+        self.would_detail = predicted.reason.map_or("", ForwardReason::as_str);
+        self.attached = predicted.attached.take();
+        self.toll = predicted.toll.take();
     }
 
     /// Records a wait for a replica.
@@ -204,9 +204,9 @@ impl RequestLog {
     }
 
     /// Records the fingerprint of a response from the cache and the number of objects held.
-    pub fn said(&mut self, content: u32, objects: usize) {
+    pub fn shown_content(&mut self, content: u32, objects: usize) {
         let objects = u32::try_from(objects).ok();
-        self.said = Said { content: Some(content), objects, ..self.said };
+        self.facts = ResponseFacts { content: Some(content), objects, ..self.facts };
     }
 
     /// Records a hit, with the state at this version, or with the events from now on.
@@ -280,7 +280,7 @@ impl RequestLog {
             response
         } else if self.fault == Some(Fault::Client) {
             // The request was not forwarded.
-            with_status(response, said(&format!("listless; detail={}", self.detail)))
+            with_status(response, header_value(&format!("listless; detail={}", self.detail)))
         } else {
             self.with_status(response, "fwd=miss", self.detail)
         };
@@ -297,13 +297,13 @@ impl RequestLog {
 
     /// Returns the fingerprint that compares a response of the apiserver with the one before.
     fn fingerprint(&self, response: &Response<Body>) -> Option<Box<Fingerprint>> {
-        let comparable = self.code == StatusCode::OK && self.said.content.is_none();
+        let comparable = self.code == StatusCode::OK && self.facts.content.is_none();
         let fingerprint = || Fingerprint::of(self.verb, response.headers());
         comparable.then(fingerprint).flatten().map(Box::new)
     }
 
     fn record(&self, took: Duration) -> Record {
-        let expired = self.said.expired;
+        let expired = self.facts.expired;
         Record {
             started: self.started,
             took,
@@ -316,8 +316,8 @@ impl RequestLog {
             },
             code: if expired { StatusCode::GONE.as_u16() } else { self.code.as_u16() },
             bytes: self.bytes,
-            content: self.said.content,
-            objects: self.said.objects,
+            content: self.facts.content,
+            objects: self.facts.objects,
             retry_after: self.retry_after,
             pace: self.held.map_or(Pace::Free, |(limit, _)| Pace::Held(limit)),
             otherwise: match self.would {
@@ -329,11 +329,14 @@ impl RequestLog {
 
     /// Sends the event to live viewers.
     fn tell(&self, phase: Phase, duration: Duration) {
-        let (Some(told), true) = (&self.told, self.records.tap().is_watched()) else { return };
-        let target = self.target.as_ref().filter(|_| told.target == Exposure::Clean);
+        let (Some(viewer_event), true) = (&self.viewer_event, self.records.tap().is_watched())
+        else {
+            return;
+        };
+        let target = self.target.as_ref().filter(|_| viewer_event.target == Exposure::Clean);
         let query = target.map_or("", |target| target.query());
         let info = target.map(|target| &target.info);
-        let asked = Asked { info, query, user_agent: &told.user_agent };
+        let asked = Asked { info, query, user_agent: &viewer_event.user_agent };
         let Self { served_by, detail, code, bytes, .. } = *self;
         let at = SystemTime::now();
         let answered = Answered { at, phase, served_by, detail, code, bytes, duration };
@@ -348,6 +351,6 @@ impl RequestLog {
                 format!("listless; {how}; paced={}; detail={detail}", held.as_millis())
             }
         };
-        with_status(response, said(&status))
+        with_status(response, header_value(&status))
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{
 
 /// The accounts of one client that read the same selection of a resource.
 #[derive(Debug, Default)]
-pub struct Kin {
+pub struct ClientGroup {
     /// `true` if any watch was opened.
     watched: AtomicBool,
     queries: Mutex<Vec<Followed>>,
@@ -39,7 +39,7 @@ struct Followed {
     opened: u64,
     /// The expired version of the last watch or LIST.
     expired: Option<u64>,
-    told_expired: bool,
+    saw_expired: bool,
     habits: Habits,
 }
 
@@ -48,9 +48,9 @@ const QUERIES_MAX: usize = 8;
 /// The maximum number of LISTs between two watches. More are a poll beside the watch.
 const LISTS_MAX: u32 = 3;
 
-// === impl Kin ===
+// === impl ClientGroup ===
 
-impl Kin {
+impl ClientGroup {
     /// Records a watch of this query from a version.
     pub fn opened(&self, query: u64, version: Option<u64>) {
         self.watched.store(true, Ordering::Relaxed);
@@ -58,12 +58,12 @@ impl Kin {
             followed.ask(version);
             if followed.opened > 0 {
                 // A client that received 410 should list again.
-                if !followed.told_expired {
+                if !followed.saw_expired {
                     followed.habits.reopened += 1;
                     let listed = (1..=LISTS_MAX).contains(&followed.lists);
                     followed.habits.relisted += u64::from(listed);
                 }
-                followed.told_expired = false;
+                followed.saw_expired = false;
             }
             (followed.opened, followed.lists) = (followed.opened + 1, 0);
         });
@@ -87,7 +87,7 @@ impl Kin {
         self.watched.store(true, Ordering::Relaxed);
         self.with(query, |followed| {
             followed.habits.expired += 1;
-            (followed.expired, followed.told_expired) = (version, true);
+            (followed.expired, followed.saw_expired) = (version, true);
         });
     }
 
@@ -121,7 +121,7 @@ impl Kin {
 impl Followed {
     fn of(query: u64) -> Self {
         let habits = Habits::default();
-        Self { query, lists: 0, opened: 0, expired: None, told_expired: false, habits }
+        Self { query, lists: 0, opened: 0, expired: None, saw_expired: false, habits }
     }
 
     /// Records a request from a version.
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_client_that_resumes_is_distinguished_from_one_that_relists() {
-        let (polite, restless) = (Kin::default(), Kin::default());
+        let (polite, restless) = (ClientGroup::default(), ClientGroup::default());
         for round in 0..5 {
             if round == 0 {
                 polite.listed(1, None);
@@ -155,40 +155,40 @@ mod tests {
 
     #[test]
     fn a_poll_beside_a_watch_is_no_list_after_its_end() {
-        let kin = Kin::default();
+        let client_group = ClientGroup::default();
         for round in 0..5 {
-            kin.opened(1, Some(round));
-            (0..100).for_each(|_| kin.listed(1, None));
+            client_group.opened(1, Some(round));
+            (0..100).for_each(|_| client_group.listed(1, None));
         }
-        assert_eq!(kin.habits(), Habits { reopened: 4, ..Habits::default() });
+        assert_eq!(client_group.habits(), Habits { reopened: 4, ..Habits::default() });
     }
 
     #[test]
     fn a_relist_after_an_expired_version_is_not_counted() {
-        let kin = Kin::default();
+        let client_group = ClientGroup::default();
         for round in 0..4 {
-            kin.opened(1, Some(round));
-            kin.expired(1, Some(round));
-            kin.listed(1, None);
+            client_group.opened(1, Some(round));
+            client_group.expired(1, Some(round));
+            client_group.listed(1, None);
         }
-        assert_eq!(kin.habits(), Habits { expired: 4, ..Habits::default() });
+        assert_eq!(client_group.habits(), Habits { expired: 4, ..Habits::default() });
     }
 
     #[test]
     fn a_repeated_request_for_an_expired_version_is_counted() {
-        let kin = Kin::default();
+        let client_group = ClientGroup::default();
         for _ in 0..4 {
-            kin.opened(1, Some(5));
-            kin.expired(1, Some(5));
+            client_group.opened(1, Some(5));
+            client_group.expired(1, Some(5));
         }
-        assert_eq!(kin.habits().insisted, 3);
-        assert_eq!(kin.habits().expired, 4);
+        assert_eq!(client_group.habits().insisted, 3);
+        assert_eq!(client_group.habits().expired, 4);
     }
 
     #[test]
     fn the_number_of_tracked_queries_is_bounded() {
-        let kin = Kin::default();
-        (0..1000).for_each(|query| kin.opened(query, None));
-        assert_eq!(kin.queries.lock().unwrap().len(), QUERIES_MAX);
+        let client_group = ClientGroup::default();
+        (0..1000).for_each(|query| client_group.opened(query, None));
+        assert_eq!(client_group.queries.lock().unwrap().len(), QUERIES_MAX);
     }
 }

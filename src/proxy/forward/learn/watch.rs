@@ -19,7 +19,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::Exchange;
+use super::SessionExchange;
 use crate::{
     api::{
         ObjectKey,
@@ -31,8 +31,8 @@ use crate::{
 };
 
 /// A watch that streams to the session's owner.
-pub(in crate::proxy::forward) struct WatchLesson {
-    exchange: Option<Exchange>,
+pub(in crate::proxy::forward) struct WatchLearning {
+    exchange: Option<SessionExchange>,
     /// The parser; `None` once the watch turned out to be unreadable.
     reader: Option<WatchReader>,
 }
@@ -40,12 +40,12 @@ pub(in crate::proxy::forward) struct WatchLesson {
 /// A body whose events are parsed.
 struct WatchedBody {
     inner: Body,
-    lesson: WatchLesson,
-    place: Place,
+    learning: WatchLearning,
+    place: StreamPosition,
 }
 
 /// The position in a watch stream.
-struct Place {
+struct StreamPosition {
     opened: Instant,
     /// `true` if each event is a line.
     lines: bool,
@@ -56,29 +56,32 @@ struct Place {
 /// A connection whose incoming events are parsed.
 pub(in crate::proxy::forward) struct WatchedIo<T> {
     inner: T,
-    lesson: WatchLesson,
+    learning: WatchLearning,
 }
 
-// === impl WatchLesson ===
+// === impl WatchLearning ===
 
-impl WatchLesson {
-    pub(super) fn new(exchange: Option<Exchange>, reader: Result<WatchReader, Opaque>) -> Self {
-        let mut lesson = Self { exchange, reader: None };
+impl WatchLearning {
+    pub(super) fn new(
+        exchange: Option<SessionExchange>,
+        reader: Result<WatchReader, Opaque>,
+    ) -> Self {
+        let mut learning = Self { exchange, reader: None };
         match reader {
-            Ok(reader) => lesson.reader = Some(reader),
-            Err(why) => lesson.blind(why),
+            Ok(reader) => learning.reader = Some(reader),
+            Err(why) => learning.blind(why),
         }
-        lesson
+        learning
     }
 
     pub(super) fn read_along(self, inner: Body) -> Body {
         let lines = self.reader.as_ref().is_some_and(WatchReader::is_lines);
-        let place = Place { opened: Instant::now(), lines, last: None };
-        Body::wrap(WatchedBody { inner, lesson: self, place })
+        let place = StreamPosition { opened: Instant::now(), lines, last: None };
+        Body::wrap(WatchedBody { inner, learning: self, place })
     }
 
     pub(in crate::proxy::forward) fn read_along_io<T>(self, inner: T) -> WatchedIo<T> {
-        WatchedIo { inner, lesson: self }
+        WatchedIo { inner, learning: self }
     }
 
     fn learn(&mut self, bytes: &[u8]) {
@@ -99,7 +102,7 @@ impl WatchLesson {
     }
 }
 
-impl Drop for WatchLesson {
+impl Drop for WatchLearning {
     fn drop(&mut self) {
         if let (Some(exchange), None) = (&self.exchange, &self.reader) {
             exchange.session.lock().sighted(&exchange.resource, Instant::now());
@@ -107,9 +110,9 @@ impl Drop for WatchLesson {
     }
 }
 
-// === impl Exchange ===
+// === impl SessionExchange ===
 
-impl Exchange {
+impl SessionExchange {
     fn was_shown(&self, shown: Shown) {
         let mut session = self.session.lock();
         let object = match shown {
@@ -127,9 +130,9 @@ impl Exchange {
     }
 }
 
-// === impl Place ===
+// === impl StreamPosition ===
 
-impl Place {
+impl StreamPosition {
     /// Reports whether the watch can end cleanly here, to let its client continue from the last
     /// event. A client of another format than lines takes half an event for an end, too.
     fn may_end(&self, now: Instant) -> bool {
@@ -155,7 +158,7 @@ impl http_body::Body for WatchedBody {
         match &frame {
             Some(Ok(frame)) => {
                 let bytes = frame.data_ref().map_or(&[][..], |bytes| bytes);
-                self.lesson.learn(bytes);
+                self.learning.learn(bytes);
                 self.place.last = bytes.last().copied().or(self.place.last);
             }
             Some(Err(error)) if self.place.may_end(Instant::now()) => {
@@ -186,7 +189,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for WatchedIo<T> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
-        self.lesson.learn(&buffer.filled()[before..]);
+        self.learning.learn(&buffer.filled()[before..]);
         Poll::Ready(Ok(()))
     }
 }

@@ -66,7 +66,7 @@ impl Counted {
             fingerprint.push(bytes);
         }
         if self.log.verb == Verb::Watch && says_expired(bytes) {
-            self.log.said.expired = true;
+            self.log.facts.expired = true;
         }
     }
 
@@ -75,7 +75,7 @@ impl Counted {
         if let Some(fingerprint) = self.fingerprint.take()
             && self.log.bytes > 0
         {
-            self.log.said.content = fingerprint.finish();
+            self.log.facts.content = fingerprint.finish();
         }
     }
 }

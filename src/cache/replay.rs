@@ -13,7 +13,7 @@ use super::{
 use crate::api::version::ResourceVersion;
 
 /// Returns the state at `to`, which is not before that of `from`.
-pub(super) fn roll(
+pub(super) fn replay(
     history: &History,
     from: Arc<Snapshot>,
     to: &ResourceVersion,
@@ -83,16 +83,16 @@ mod tests {
             (17, vec![later.clone(), p.clone()]),
             (20, vec![later, p]),
         ] {
-            let rolled = roll(&history, from.clone(), &version(to)).expect("within the window");
-            assert_eq!(text(rolled.list_body(&query(None, "", "")).chunks), list(to, &pods));
+            let replayed = replay(&history, from.clone(), &version(to)).expect("within the window");
+            assert_eq!(text(replayed.list_body(&query(None, "", "")).chunks), list(to, &pods));
         }
     }
 
     #[test]
     fn versions_outside_the_window_have_no_snapshot() {
         let from = snapshot(None, 10, &[pod("p", 5), pod("q", 6)]);
-        assert!(roll(&history(8), from.clone(), &version(9)).is_none(), "back in time");
-        assert!(roll(&history(8), from.clone(), &version(21)).is_none(), "yet to come");
-        assert!(roll(&history(3), from, &version(14)).is_none(), "an event has left the window");
+        assert!(replay(&history(8), from.clone(), &version(9)).is_none(), "back in time");
+        assert!(replay(&history(8), from.clone(), &version(21)).is_none(), "yet to come");
+        assert!(replay(&history(3), from, &version(14)).is_none(), "an event has left the window");
     }
 }

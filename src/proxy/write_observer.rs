@@ -4,7 +4,7 @@
 use crate::{
     api::{Verb, query::Query, request::RequestInfo, selector::FieldSelector},
     cache::{Cache, object::Object},
-    insight::{Asker, Insight, Witness},
+    insight::{Asker, Insight, WriteObserver},
 };
 
 /// Returns the observer of a GET, an update or a patch of one object.
@@ -13,18 +13,18 @@ pub(super) fn of(
     asker: Option<&Asker>,
     insight: &Insight,
     cache: &Cache,
-) -> Option<Witness> {
+) -> Option<WriteObserver> {
     let request = info.resource_request()?;
     if !matches!(request.verb, Verb::Get | Verb::Update | Verb::Patch) {
         return None;
     }
     if request.verb == Verb::Get {
-        return Some(insight.witness(asker?, None));
+        return Some(insight.write_observer(asker?, None));
     }
     let (key, name) = (request.object_key()?, request.name.as_deref()?);
     let all = Query::all(request.resource.clone(), request.scope.clone());
     let view = cache.peek(&Query { fields: FieldSelector::name(name), ..all });
     let snapshot = view.and_then(|view| view.snapshot.clone());
     let held = snapshot.as_ref().and_then(|snapshot| snapshot.object(&key));
-    Some(insight.witness(asker?, held.map(Object::version)))
+    Some(insight.write_observer(asker?, held.map(Object::version)))
 }

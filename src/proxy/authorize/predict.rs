@@ -3,11 +3,11 @@
 
 use futures_util::FutureExt;
 
-use super::{Asker, Attributes, Authorize, Question, Remembered};
+use super::{Asker, Attributes, Authorize, Remembered, ReviewKey};
 
 /// The remembered result of a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Foretold {
+pub struct ReviewPrediction {
     /// The result; `None` if the question was never asked.
     pub allowed: Option<bool>,
     /// `true` if the result is recent.
@@ -18,19 +18,19 @@ pub struct Foretold {
 
 impl Authorize {
     /// Returns the remembered result of a review; `remembered` belongs to this question.
-    pub fn foretold(
+    pub fn predict(
         &self,
         asker: &Asker,
         attributes: &Attributes,
         remembered: &Remembered,
-    ) -> Foretold {
+    ) -> ReviewPrediction {
         if let Some(decided) = remembered.fresh() {
-            return Foretold { allowed: Some(decided.allowed), is_fresh: true };
+            return ReviewPrediction { allowed: Some(decided.allowed), is_fresh: true };
         }
-        let question = Question { caller: asker.caller, attributes: attributes.clone() };
+        let review_key = ReviewKey { caller: asker.caller, attributes: attributes.clone() };
         // A value in the table is ready at once.
-        let decided = self.reviews.get(&question).now_or_never().flatten();
+        let decided = self.reviews.get(&review_key).now_or_never().flatten();
         let is_fresh = decided.as_ref().is_some_and(|known| known.is_fresh());
-        Foretold { allowed: decided.map(|decided| decided.allowed), is_fresh }
+        ReviewPrediction { allowed: decided.map(|decided| decided.allowed), is_fresh }
     }
 }

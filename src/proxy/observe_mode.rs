@@ -23,15 +23,15 @@ use super::{
     },
     discovery::{Known, Offer},
     evidence::weigh,
-    forward::Pupils,
+    forward::Learners,
     identify::Caller,
-    observe::RequestLog,
     pacing::Toll,
+    request_log::RequestLog,
     session::Source,
-    sessions::{SharedSession, Visit},
+    sessions::{RequestContext, SharedSession},
     shadow::Check,
     target::{Target, negotiate, sought},
-    witness,
+    write_observer,
 };
 use crate::{
     api::{
@@ -51,7 +51,7 @@ use crate::{
 };
 
 /// The outcome of a request in mode `enforce`.
-pub(super) struct Foreseen {
+pub(super) struct Prediction {
     /// The final outcome.
     pub(super) would: Would,
     /// `true` if it would have been held first.
@@ -75,10 +75,10 @@ struct Answer {
 }
 
 /// The background requests, such as access reviews, that the estimate of later requests needs.
-pub(super) struct Scouts(Arc<Semaphore>);
+pub(super) struct Prefetches(Arc<Semaphore>);
 
 /// The limit of concurrent background requests.
-const SCOUTS_MAX: usize = 64;
+const PREFETCHES_MAX: usize = 64;
 
 // === impl Proxy ===
 
@@ -86,37 +86,38 @@ impl Proxy {
     /// Forwards a request unchanged, and records its outcome in mode `enforce`.
     pub(super) async fn observe(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         target: &Arc<Target>,
         config: &Config,
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
         if matches!(target.info, RequestInfo::NonResource(_)) {
-            return self.observe_document(visit, &target.info, request, log).await;
+            return self.observe_document(context, &target.info, request, log).await;
         }
         let _noticed = self.discovery.notice(&target.info);
-        let session = self.foreseen.of(visit.caller(), Instant::now());
-        let mut foreseen = self.foresee(visit, &session, target, config, request.headers());
-        let check = self.check(target, &foreseen, config);
-        let rewriting = match &foreseen.rewriting {
+        let session = self.predicted.of(context.caller(), Instant::now());
+        let mut predicted = self.predict(context, &session, target, config, request.headers());
+        let check = self.check(target, &predicted, config);
+        let rewriting = match &predicted.rewriting {
             rewriting if is_on(Mutant::ObservedRewritten) => rewriting.clone(),
             _ => Rewriting::Keep,
         };
         let forward = Forward { reason: ForwardReason::Observing, rewriting };
-        let (caller, info) = (visit.caller(), &target.info);
-        let witness = witness::of(info, log.asker(), &self.insight, &self.cache);
-        let pupils = Pupils {
-            witness: witness.as_ref(),
-            session: &visit.session,
-            foreseen: foreseen.is_sent().then_some((&session, &foreseen.rewriting)),
+        let (caller, info) = (context.caller(), &target.info);
+        let write_observer = write_observer::of(info, log.asker(), &self.insight, &self.cache);
+        let learners = Learners {
+            write_observer: write_observer.as_ref(),
+            session: &context.session,
+            predicted: predicted.is_sent().then_some((&session, &predicted.rewriting)),
         };
-        let sent = self.forwarder.forward(caller, info, &forward.rewriting, request, pupils).await;
+        let sent =
+            self.forwarder.forward(caller, info, &forward.rewriting, request, learners).await;
         log.decided(&Plan::Forward(forward));
-        if let (Ok(_), Some(reason)) = (&sent, foreseen.reason) {
+        if let (Ok(_), Some(reason)) = (&sent, predicted.reason) {
             self.hint(reason, info);
         }
-        log.foreseen(&mut foreseen);
+        log.predicted(&mut predicted);
         let response = sent.map_err(|error| Error::upstream(error, info))?;
         self.pacing.wrote(caller, info, &response);
         let response = match check {
@@ -130,71 +131,71 @@ impl Proxy {
     /// would fetch it.
     async fn observe_document(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         info: &RequestInfo,
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
-        let plan = self.plan_document(visit.caller(), &request).await;
+        let plan = self.plan_document(context.caller(), &request).await;
         let sent = match &plan {
             Plan::Document(DocumentPlan { wanted, source: DocumentSource::Ask(known) }) => {
                 let known = Known { document: known.as_ref(), offered: Offer::Nothing };
-                let asked = self.ask_for(visit, info, wanted, known, request).await;
+                let asked = self.ask_for(context, info, wanted, known, request).await;
                 asked.map(|(response, _)| response)
             }
             _ => {
-                let (caller, pupils) = (visit.caller(), Pupils::one(&visit.session));
-                self.forwarder.forward(caller, info, &Rewriting::Keep, request, pupils).await
+                let (caller, learners) = (context.caller(), Learners::one(&context.session));
+                self.forwarder.forward(caller, info, &Rewriting::Keep, request, learners).await
             }
         };
         let reason = ForwardReason::Observing;
         log.decided(&Plan::Forward(Forward { reason, rewriting: Rewriting::Keep }));
-        log.foreseen(&mut Foreseen::by(&plan));
+        log.predicted(&mut Prediction::by(&plan));
         Ok(log.forwarded(reason, sent.map_err(|error| Error::upstream(error, info))?))
     }
 
     /// Returns the outcome in mode `enforce`, decided at once.
-    fn foresee(
+    fn predict(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         session: &SharedSession,
         target: &Arc<Target>,
         config: &Config,
         headers: &HeaderMap,
-    ) -> Foreseen {
-        let (caller, now) = (visit.caller(), Instant::now());
+    ) -> Prediction {
+        let (caller, now) = (context.caller(), Instant::now());
         let rules = target.rules(&config.policy, headers);
         if target.info.verb() == Verb::Watch {
-            return self.foresee_watch(visit, session, target, &rules, headers);
+            return self.predict_watch(context, session, target, &rules, headers);
         }
-        let foreseen = self.foresee_read(visit, session, target, &rules, headers);
-        let Some(plan) = foreseen.plan() else { return foreseen };
+        let predicted = self.predict_read(context, session, target, &rules, headers);
+        let Some(plan) = predicted.plan() else { return predicted };
         let paced = self.pacing.check(&plan, target, caller, &rules, now);
         match paced.plan {
-            Some(Plan::Reject(_)) => Foreseen::of(Would::Reject),
-            plan => Foreseen { toll: paced.toll, ..foreseen }.after_pacing(plan.is_some()),
+            Some(Plan::Reject(_)) => Prediction::of(Would::Reject),
+            plan => Prediction { toll: paced.toll, ..predicted }.after_pacing(plan.is_some()),
         }
     }
 
-    fn foresee_watch(
+    fn predict_watch(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         session: &SharedSession,
         target: &Arc<Target>,
         rules: &ResourcePolicy,
         headers: &HeaderMap,
-    ) -> Foreseen {
-        let (info, caller) = (&target.info, visit.caller());
+    ) -> Prediction {
+        let (info, caller) = (&target.info, context.caller());
         let (media, asked) = (Negotiated::of_watch(headers), Asked::of(headers));
         let candidate =
             decide::watch_candidate(info, caller, media, &asked, rules, &session.lock());
         let candidate = match candidate {
             Ok(candidate) => candidate,
-            Err(plan) => return Foreseen::by(&plan),
+            Err(plan) => return Prediction::by(&plan),
         };
-        let question = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
-        if let Err(reason) = self.foretold(visit, target, question) {
-            return Foreseen::by(&Plan::Forward(Forward::detour(candidate.watch, reason)));
+        let attributes_of = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
+        if let Err(reason) = self.predict_rights(context, target, attributes_of) {
+            return Prediction::by(&Plan::Forward(Forward::detour(candidate.watch, reason)));
         }
         let lookup = self.cache.lookup(&candidate.watch.query, Demand::Ignore);
         let (now, waited) = (Instant::now(), Duration::ZERO);
@@ -204,68 +205,68 @@ impl Proxy {
         };
         weigh(&self.cache, session, &candidate.watch.query, &lookup);
         let step = decide::decide_watch(&candidate, &lookup, &session.lock(), now, waited);
-        let mut foreseen = match step {
-            Step::Act(plan) => Foreseen::by(&plan),
-            Step::Await(_) => Foreseen::of(Would::Watch),
+        let mut predicted = match step {
+            Step::Act(plan) => Prediction::by(&plan),
+            Step::Await(_) => Prediction::of(Would::Watch),
         };
-        if foreseen.would == Would::Watch {
-            foreseen.attached = replica.map(|replica| replica.attach());
+        if predicted.would == Would::Watch {
+            predicted.attached = replica.map(|replica| replica.attach());
         }
-        foreseen
+        predicted
     }
 
-    fn foresee_read(
+    fn predict_read(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         session: &SharedSession,
         target: &Arc<Target>,
         rules: &ResourcePolicy,
         headers: &HeaderMap,
-    ) -> Foreseen {
-        let (info, caller) = (&target.info, visit.caller());
+    ) -> Prediction {
+        let (info, caller) = (&target.info, context.caller());
         let media = negotiate(info, headers);
         let candidate = match decide::candidate(info, caller, media, rules, &session.lock()) {
             Ok(candidate) => candidate,
-            Err(plan) => return Foreseen::by(&plan),
+            Err(plan) => return Prediction::by(&plan),
         };
-        let question = |request: &_| Attributes::of_read(caller, request, candidate.read);
-        if let Err(reason) = self.foretold(visit, target, question) {
-            return Foreseen::by(&Plan::Forward(Forward { reason, rewriting: Rewriting::Keep }));
+        let attributes_of = |request: &_| Attributes::of_read(caller, request, candidate.read);
+        if let Err(reason) = self.predict_rights(context, target, attributes_of) {
+            return Prediction::by(&Plan::Forward(Forward { reason, rewriting: Rewriting::Keep }));
         }
         let lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
         let now = Instant::now();
         weigh(&self.cache, session, &candidate.read.query, &lookup);
         let mut session = session.lock();
         match decide::decide(&candidate, &lookup, &session, now, Duration::ZERO) {
-            Step::Await(_) => Foreseen::of(Would::Read),
+            Step::Await(_) => Prediction::of(Would::Read),
             Step::Act(plan) => {
-                let mut foreseen = Foreseen::by(&plan);
+                let mut predicted = Prediction::by(&plan);
                 if let (Plan::Read(read), Lookup::Found(view)) = (plan, lookup) {
                     let version = read.snapshot.version();
                     session.shown_by(view.replica.query(), version, Source::Storage, now);
-                    foreseen.answer = Some(Answer { replica: view.replica, read });
+                    predicted.answer = Some(Answer { replica: view.replica, read });
                 }
-                foreseen
+                predicted
             }
         }
     }
 
     /// Returns the remembered result of [`Proxy::may_know`]; an unknown one is requested in the
     /// background.
-    fn foretold(
+    fn predict_rights(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         target: &Arc<Target>,
-        question: impl FnOnce(&ResourceRequest) -> Attributes,
+        attributes_of: impl FnOnce(&ResourceRequest) -> Attributes,
     ) -> Result<(), ForwardReason> {
-        let Caller::Bearer(_) = visit.caller() else { return Ok(()) };
+        let Caller::Bearer(_) = context.caller() else { return Ok(()) };
         let refused = Err(ForwardReason::NotAuthorized);
         let Some(request) = target.info.resource_request() else { return refused };
-        let attributes = question(request);
-        let review = self.authorize.foretold(&visit.asker, &attributes, &target.review);
-        let aggregated = self.aggregation.foretold(&request.resource);
+        let attributes = attributes_of(request);
+        let review = self.authorize.predict(&context.asker, &attributes, &target.review);
+        let aggregated = self.aggregation.predict(&request.resource);
         if !review.is_fresh || aggregated.is_none() {
-            self.scout(visit, target, attributes);
+            self.prefetch(context, target, attributes);
         }
         match (review.allowed, aggregated) {
             (Some(true), Some(false)) => Ok(()),
@@ -275,10 +276,10 @@ impl Proxy {
     }
 
     /// Asks the apiserver for the facts that the estimate of the next identical request needs.
-    fn scout(&self, visit: &Visit, target: &Arc<Target>, attributes: Attributes) {
-        let Some(place) = self.scouts.place() else { return };
+    fn prefetch(&self, context: &RequestContext, target: &Arc<Target>, attributes: Attributes) {
+        let Some(place) = self.prefetches.place() else { return };
         let (authorize, aggregation) = (self.authorize.clone(), self.aggregation.clone());
-        let (asker, target) = (visit.asker.clone(), target.clone());
+        let (asker, target) = (context.asker.clone(), target.clone());
         tokio::spawn(async move {
             let allowed = authorize.allows(&asker, || attributes, &target.review).await;
             if let (true, Some(request)) = (allowed, target.info.resource_request()) {
@@ -289,8 +290,8 @@ impl Proxy {
     }
 
     /// Reports whether the response is compared with the one from the cache.
-    fn check(&self, target: &Target, foreseen: &Foreseen, config: &Config) -> Option<Check> {
-        let answer = foreseen.answer.as_ref()?;
+    fn check(&self, target: &Target, predicted: &Prediction, config: &Config) -> Option<Check> {
+        let answer = predicted.answer.as_ref()?;
         let read = target.info.resource_request()?.read.as_ref().ok()?;
         // A response to another read may be older than the cache.
         if read.version != VersionMatch::MostRecent || self.cache.fraction() >= config.check_share {
@@ -302,7 +303,7 @@ impl Proxy {
     /// Passes to the replicas the facts that a forward shows.
     pub(super) fn hint(&self, reason: ForwardReason, info: &RequestInfo) {
         match (reason, sought(info)) {
-            (ForwardReason::LinkLost, Some((query, _))) => self.cache.nudge(query),
+            (ForwardReason::LinkLost, Some((query, _))) => self.cache.retry_now(query),
             // A version that a request names may be a future one that no bookmark reaches.
             (ForwardReason::Behind, Some((query, version)))
                 if !matches!(version, VersionMatch::NotOlderThan(_)) =>
@@ -314,9 +315,9 @@ impl Proxy {
     }
 }
 
-// === impl Foreseen ===
+// === impl Prediction ===
 
-impl Foreseen {
+impl Prediction {
     fn of(would: Would) -> Self {
         let (toll, reason, answer, attached) = (None, None, None, None);
         Self { would, paced: false, toll, reason, rewriting: Rewriting::Keep, answer, attached }
@@ -373,16 +374,16 @@ impl Foreseen {
     }
 }
 
-// === impl Scouts ===
+// === impl Prefetches ===
 
-impl Scouts {
+impl Prefetches {
     fn place(&self) -> Option<OwnedSemaphorePermit> {
         self.0.clone().try_acquire_owned().ok()
     }
 }
 
-impl Default for Scouts {
+impl Default for Prefetches {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(SCOUTS_MAX)))
+        Self(Arc::new(Semaphore::new(PREFETCHES_MAX)))
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn given_of(result: DocumentResult) -> &'static str {
 }
 
 /// Converts a value of the header.
-pub(super) fn said(status: &str) -> HeaderValue {
+pub(super) fn header_value(status: &str) -> HeaderValue {
     HeaderValue::from_str(status).expect("made of our own words")
 }
 

@@ -6,11 +6,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// A timer that is reset only if it would fire too late. An event that only postpones it costs
 /// nothing. A waiter may wake too early, never too late.
-pub(super) struct Alarm(Pin<Box<Sleep>>);
+pub(super) struct WakeTimer(Pin<Box<Sleep>>);
 
-// === impl Alarm ===
+// === impl WakeTimer ===
 
-impl Alarm {
+impl WakeTimer {
     /// Creates a timer that fires at this time.
     pub(super) fn at(time: Instant) -> Self {
         Self(Box::pin(sleep_until(time)))
@@ -35,13 +35,13 @@ mod tests {
     async fn a_postponed_timer_fires_early_once_and_never_late() {
         let begun = Instant::now();
         let after = |seconds| begun + Duration::from_secs(seconds);
-        let mut alarm = Alarm::at(after(10));
-        alarm.until(after(30)).await;
+        let mut wake_timer = WakeTimer::at(after(10));
+        wake_timer.until(after(30)).await;
         assert_eq!(Instant::now(), after(10));
-        alarm.until(after(30)).await;
+        wake_timer.until(after(30)).await;
         assert_eq!(Instant::now(), after(30));
-        let mut alarm = Alarm::at(after(50));
-        alarm.until(after(40)).await;
+        let mut wake_timer = WakeTimer::at(after(50));
+        wake_timer.until(after(40)).await;
         assert_eq!(Instant::now(), after(40));
     }
 }

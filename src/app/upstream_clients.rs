@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The clients of a running proxy.
-pub(super) struct Ways {
+pub(super) struct UpstreamClients {
     /// The client for replicas.
     pub(super) follower: Arc<dyn Client>,
     /// The client for watches on which discovery documents depend.
@@ -31,9 +31,9 @@ pub(super) struct Ways {
     pub(super) prober: Arc<dyn Client>,
 }
 
-// === impl Ways ===
+// === impl UpstreamClients ===
 
-impl Ways {
+impl UpstreamClients {
     /// Builds all of them over the given clients.
     pub(super) fn new(
         clients: &Clients,
@@ -112,14 +112,21 @@ mod tests {
         let [own, impersonating, plain] =
             std::array::from_fn(|_| Arc::new(Empty) as Arc<dyn Client>);
         let clients = Clients { own, impersonating, plain };
-        let ways =
-            Ways::new(&clients, &metrics, &Warnings::default(), &insight, &Health::default());
+        let upstream_clients = UpstreamClients::new(
+            &clients,
+            &metrics,
+            &Warnings::default(),
+            &insight,
+            &Health::default(),
+        );
         let things = GroupVersionResource::new("example.com", "v1", "things");
         let list = || Attributes::new(Verb::List, &things, &Scope::All, None);
         let asker = Asker::new(Caller::Own, &HeaderMap::new());
-        ways.authorize.allows(&asker, list, &Remembered::default()).await;
-        ways.aggregation.may_serve(&things).await;
-        for client in [ways.follower, ways.discoverer, ways.clients.own] {
+        upstream_clients.authorize.allows(&asker, list, &Remembered::default()).await;
+        upstream_clients.aggregation.may_serve(&things).await;
+        for client in
+            [upstream_clients.follower, upstream_clients.discoverer, upstream_clients.clients.own]
+        {
             let request = Request::get("/version").body(Body::empty()).expect("a request");
             client.send(request, Lane::Short).await.expect("an answer");
         }

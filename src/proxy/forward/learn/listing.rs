@@ -8,7 +8,7 @@ use std::{collections::HashSet, hash::BuildHasher, sync::Arc};
 
 use tokio::time::Instant;
 
-use super::{Exchange, Subject};
+use super::{SessionExchange, Subject};
 use crate::{
     api::{
         ObjectKey,
@@ -75,7 +75,7 @@ impl Listing {
         }
     }
 
-    pub(super) fn add(&mut self, item: ListedObject, exchange: &Exchange) {
+    pub(super) fn add(&mut self, item: ListedObject, exchange: &SessionExchange) {
         if self.is_too_large() {
             return;
         }
@@ -154,9 +154,9 @@ impl Range {
     }
 }
 
-// === impl Exchange ===
+// === impl SessionExchange ===
 
-impl Exchange {
+impl SessionExchange {
     /// Returns the parser of a list, if the list's selection is known.
     pub(super) fn listing(&self) -> Option<Listing> {
         let reads_list = matches!(self.subject, Subject::Read { .. }) && self.key.is_none();
