@@ -65,10 +65,18 @@ impl WatchesEnded {
         std::array::from_fn(|index| (ReplicaWatchEnd::ALL[index], self.0[index].get()))
     }
 
-    /// The number of watches that were not ended by us.
+    /// The number of watches that ended neither as planned nor by us.
     pub fn interrupted(&self) -> u64 {
-        let ours = |end| matches!(end, ReplicaWatchEnd::Lagging | ReplicaWatchEnd::Redefined);
-        self.get().into_iter().filter(|(end, _)| !ours(*end)).map(|(_, count)| count).sum()
+        let is_normal = |end| {
+            matches!(
+                end,
+                ReplicaWatchEnd::Timeout
+                    | ReplicaWatchEnd::Lagging
+                    | ReplicaWatchEnd::Redefined
+                    | ReplicaWatchEnd::Inconsistent
+            )
+        };
+        self.get().into_iter().filter(|(end, _)| !is_normal(*end)).map(|(_, count)| count).sum()
     }
 
     pub(super) fn increment(&self, end: ReplicaWatchEnd) {

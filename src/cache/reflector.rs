@@ -232,7 +232,8 @@ impl Reflector {
     /// Reads are forwarded meanwhile.
     async fn await_redefinition(&self) -> Step {
         self.forget_state(|published| published.state = SyncState::Failing);
-        sleep(REDEFINITION_SETTLES).await;
+        // With jitter: every replica may have to.
+        sleep(REDEFINITION_SETTLES.mul_f64(1.0 + (self.random)())).await;
         Step::List(None)
     }
 

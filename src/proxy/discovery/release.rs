@@ -36,10 +36,17 @@ struct ReleaseState {
     watches_ended: u64,
     /// The time of the last request.
     requested_at: Option<Instant>,
+    /// `true` if every replica must list again, as soon as [`RELIST_PERIOD_MIN`] allows.
+    due: bool,
+    /// The time when every replica last had to list again.
+    relisted_at: Option<Instant>,
 }
 
 /// A request follows the last one no sooner.
 const PERIOD_MIN: Duration = Duration::from_secs(10);
+
+/// Every replica lists again no sooner, whichever of two releases behind one address answers.
+const RELIST_PERIOD_MIN: Duration = Duration::from_secs(300);
 
 /// The longest wait for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -60,6 +67,12 @@ impl Release {
         let ended = self.cache.counters().watches_ended.interrupted();
         let is_idle = self.cache.is_empty();
         let mut state = self.state();
+        let is_soon = state.relisted_at.is_some_and(|at| now < at + RELIST_PERIOD_MIN);
+        if state.due && !is_soon {
+            (state.due, state.relisted_at) = (false, Some(now));
+            tracing::info!("another release of the apiserver answers; every replica lists again");
+            self.cache.redefine_all();
+        }
         let is_known = state.seen.is_some() && state.watches_ended == ended;
         let is_early = state.requested_at.is_some_and(|at| now < at + PERIOD_MIN);
         if is_idle || is_known || is_early {
@@ -76,15 +89,15 @@ impl Release {
 
     async fn compare(&self, ended: u64) {
         let Ok(Some(body)) = timeout(ANSWER_MAX, self.request()).await else { return };
-        let before = {
-            let mut state = self.state();
-            state.watches_ended = ended;
-            state.seen.replace(body.clone())
-        };
-        if before.is_some_and(|before| before != body) {
-            tracing::info!("another release of the apiserver answers; every replica lists again");
-            self.cache.redefine_all();
+        let mut state = self.state();
+        state.watches_ended = ended;
+        match &state.seen {
+            // A server that has just started may refuse what it allows a moment later.
+            Some(before) if body.is_empty() || *before == body => return,
+            Some(before) => state.due |= !before.is_empty(),
+            None => {}
         }
+        state.seen = Some(body);
     }
 
     async fn request(&self) -> Option<Bytes> {

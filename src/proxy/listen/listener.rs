@@ -260,8 +260,13 @@ impl<S: Serve> Listener<S> {
             }
             () = unused(seat.place, self.limits.idle_timeout) => {
                 served.as_mut().graceful_shutdown();
-                let goodbye = tokio::time::timeout(GOODBYE_TIMEOUT, served).await;
-                return debug!(?goodbye, "an idle client connection was closed");
+                loop {
+                    let goodbye = tokio::time::timeout(GOODBYE_TIMEOUT, served.as_mut()).await;
+                    // A request may have begun before the client saw the goodbye.
+                    if goodbye.is_ok() || !seat.place.idle_for().is_zero() {
+                        return debug!(?goodbye, "an idle client connection was closed");
+                    }
+                }
             }
         };
         debug!(?outcome, "client connection ended");

@@ -61,7 +61,8 @@ pub fn cause_of(error: &Error) -> Option<UpstreamCause> {
     Some(match error {
         Error::Connect(error) => match error.downcast_ref::<ConnectFailure>() {
             Some(failure) => failure.cause,
-            None => connect_cause(&**error),
+            // No attempt to connect failed: the request was not sent, which a probe must explain.
+            None => UpstreamCause::Broken,
         },
         Error::ConnectTimeout => UpstreamCause::ConnectTimeout,
         Error::Broken(_) => UpstreamCause::Broken,

@@ -90,6 +90,10 @@ impl HealthState {
         self.is_known = true;
         let is_own = kind != ExchangeKind::Caller;
         match status {
+            // The server behind an APIService or a proxied Service refuses credentials of its own.
+            StatusCode::UNAUTHORIZED if kind == ExchangeKind::Own && self.outage.is_none() => {
+                return Some(Change::Doubt);
+            }
             StatusCode::UNAUTHORIZED if is_own => {
                 return self.fail(UpstreamCause::Unauthorized, now);
             }
@@ -204,7 +208,8 @@ mod tests {
         assert_eq!(state.answered(Own, FORBIDDEN, now), None);
         assert_eq!(state.answered(OwnReview, FORBIDDEN, now), Some(Change::Doubt));
         assert_eq!(failing(&state), None);
-        assert!(matches!(state.answered(Own, UNAUTHORIZED, now), Some(Change::Failing(_))));
+        assert_eq!(state.answered(Own, UNAUTHORIZED, now), Some(Change::Doubt));
+        assert!(matches!(state.answered(Probe, UNAUTHORIZED, now), Some(Change::Failing(_))));
         for status in [OK, FORBIDDEN] {
             assert_eq!(state.answered(Caller, status, now), None);
         }

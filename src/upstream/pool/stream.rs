@@ -172,7 +172,8 @@ impl Kept {
             (None, Some(trailers)) => Frame::trailers(trailers.clone()),
             (None, None) => return,
         };
-        let length = copy.data_ref().map_or(0, Bytes::len);
+        // A frame costs more than its bytes: a body of many tiny ones must not pass the limit.
+        let length = copy.data_ref().map_or(0, Bytes::len) + size_of::<Frame<Bytes>>();
         if self.bytes + length > KEPT_BYTES_MAX || !self.budget.take(length) {
             return self.forget();
         }
