@@ -290,7 +290,7 @@ impl Inner {
         set.remove(replica);
         let Some(absence) = absence else {
             let last = replica.version().filter(|_| replica.is_watched())?;
-            return set.best(replica.query()).filter(|other| other.goes_on_from(&last)).cloned();
+            return set.best_from(replica.query(), &last).cloned();
         };
         let count = match absence {
             Absence::OutOfMemory => &self.counters.dropped_for_memory,

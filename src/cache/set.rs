@@ -14,7 +14,7 @@ use super::{
     replica::{Link, Replica, Start, SyncState},
 };
 use crate::{
-    api::{GroupResource, GroupVersionResource, Scope, query::Query},
+    api::{GroupResource, GroupVersionResource, Scope, query::Query, version::ResourceVersion},
     hash::{HashMap, RandomState},
 };
 
@@ -112,6 +112,13 @@ impl Set {
     pub(super) fn best(&self, query: &Query) -> Option<&Arc<Replica>> {
         let covering = self.of(query).iter().filter(|member| member.query().covers(query));
         covering.min_by_key(|member| member.rank()).map(|member| &member.replica)
+    }
+
+    /// Returns the best of the replicas that cover a query and go on from this version.
+    pub(super) fn best_from(&self, query: &Query, last: &ResourceVersion) -> Option<&Arc<Replica>> {
+        let covering = self.of(query).iter().filter(|member| member.query().covers(query));
+        let going_on = covering.filter(|member| member.replica.goes_on_from(last));
+        going_on.min_by_key(|member| member.rank()).map(|member| &member.replica)
     }
 
     /// Reports whether a replica follows exactly this query.

@@ -250,7 +250,7 @@ impl Session {
         resource: &GroupResource,
         key: ObjectKey,
         left: Expectation,
-        (sent_at, now): (Instant, Instant),
+        (sent_at, now): (Option<Instant>, Instant),
     ) {
         if let Some(record) = self.record_mut(resource) {
             record.leave(key, left, (sent_at, now));

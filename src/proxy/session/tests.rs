@@ -362,7 +362,7 @@ fn an_object_that_left_a_list_returns_only_elsewhere_and_changed() {
     let verdict =
         |read: &Query, object: &[(&'static str, &'static str, &'static str, u64, &'static str)]| {
             let mut session = Session::default();
-            session.leave(&resource(), key("a"), left(5), (now, now));
+            session.leave(&resource(), key("a"), left(5), (Some(now), now));
             session.judge(read, Held { query: &everything(), snapshot: &pods(10, object) }, now)
         };
     let was = ("shop", "a", "1", 5, "web");
@@ -372,6 +372,23 @@ fn an_object_that_left_a_list_returns_only_elsewhere_and_changed() {
     assert_eq!(verdict(&everything(), &[("shop", "a", "1", 7, "db")]), Verdict::Satisfied);
     assert_eq!(verdict(&web, &[]), Verdict::Satisfied);
     assert_eq!(verdict(&query(Some("shop"), "app=db"), &[was]), Verdict::Satisfied);
+}
+
+#[test]
+fn a_list_that_is_not_consistent_replaces_no_unknown_outcome_of_a_write() {
+    let now = Instant::now();
+    let later = now + Duration::from_secs(1);
+    let judged = |sent_at| {
+        let mut session = Session::default();
+        session.expect(&resource(), key("a"), Expectation::Uncertain, now);
+        let selection = Arc::new(everything());
+        let left = Expectation::Left { selection, than: version(5), version: version(20) };
+        session.leave(&resource(), key("a"), left, (sent_at, later));
+        let held = Held { query: &everything(), snapshot: &pods(30, &[]) };
+        session.judge(&everything(), held, later)
+    };
+    assert_eq!(judged(Some(later)), Verdict::Satisfied);
+    assert_ne!(judged(None), Verdict::Satisfied);
 }
 
 #[test]

@@ -233,7 +233,7 @@ impl SessionExchange {
         for (key, than) in left {
             let version = version.clone();
             let left = Expectation::Left { selection: selection.clone(), than, version };
-            session.leave(&self.resource, key, left, (since.unwrap_or(now), now));
+            session.leave(&self.resource, key, left, (since, now));
         }
     }
 

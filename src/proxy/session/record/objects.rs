@@ -132,14 +132,18 @@ impl Record {
         &mut self,
         key: ObjectKey,
         left: Expectation,
-        (sent_at, now): (Instant, Instant),
+        (sent_at, now): (Option<Instant>, Instant),
     ) {
         let Expectation::Left { selection, than, version } = left else { return };
         let mut newest = than;
         if let Some(known) = self.expected.get(&key) {
-            let is_newer = match known.shown_version() {
-                Some(shown) => *shown > version,
-                None => known.at > sent_at,
+            let is_newer = match (known.shown_version(), known.version(), sent_at) {
+                (Some(shown), ..) => *shown > version,
+                (None, _, Some(sent_at)) => known.at > sent_at,
+                (None, Some(proven), None) => *proven > version,
+                // Only a consistent list replaces a state without a version, such as that after a
+                // write whose outcome is unknown. Until then the list's own fact stays unknown, too.
+                (None, None, None) => return self.expect(key, Expectation::Uncertain, now),
             };
             if is_newer {
                 return;
@@ -215,8 +219,15 @@ impl Record {
         self.sweeps.retain(|sweep| !reached(sweep));
         self.crowd = 2 * self.expected.len();
         let held = replicas.iter().flatten();
-        let held = held.map(|held| (held.query.clone(), held.snapshot.version().clone()));
-        self.pruned_by = held.collect();
+        // A caller with older views must not take back what a newer view has removed.
+        let before = std::mem::take(&mut self.pruned_by);
+        let pruned = held.map(|held| {
+            let version = held.snapshot.version();
+            let earlier = before.iter().find(|(query, _)| query == held.query);
+            let version = earlier.map_or(version, |(_, earlier)| earlier.max(version));
+            (held.query.clone(), version.clone())
+        });
+        self.pruned_by = pruned.collect();
     }
 
     /// Collapses too many objects: raises the floor to the newest version, and bars objects without
