@@ -177,19 +177,29 @@ impl History {
 
     /// Returns the version of the last event within a span of versions that concerns a query, if
     /// there is one. The whole span must lie in the window.
-    pub fn last_concerning(
-        &self,
+    pub fn last_concerning<'a>(
+        &'a self,
         query: &Query,
         after: &ResourceVersion,
-        until: &ResourceVersion,
-    ) -> Result<Option<&ResourceVersion>, TooOld> {
+        until: &'a ResourceVersion,
+    ) -> Result<Option<&'a ResourceVersion>, TooOld> {
+        let concerning = |event: &&Arc<Event>| event.seen_through(query).is_some();
+        let last = self.within(after, until)?.filter(concerning).last();
+        Ok(last.map(|event| &event.version))
+    }
+
+    /// Returns the events within a span of versions, oldest first. The whole span must lie in the
+    /// window.
+    pub fn within<'a>(
+        &'a self,
+        after: &ResourceVersion,
+        until: &'a ResourceVersion,
+    ) -> Result<impl Iterator<Item = &'a Arc<Event>>, TooOld> {
         self.latest().filter(|latest| *latest >= until).ok_or(TooOld)?;
         let first = self.start_at(after)?.next.saturating_sub(self.first);
         let first = usize::try_from(first).unwrap_or(usize::MAX).min(self.events.len());
         let events = self.events.range(first..).map(|held| &held.event);
-        let within = events.take_while(|event| event.version <= *until);
-        let last = within.filter(|event| event.seen_through(query).is_some()).last();
-        Ok(last.map(|event| &event.version))
+        Ok(events.take_while(move |event| event.version <= *until))
     }
 
     /// Returns the memory held, estimated.

@@ -3,16 +3,37 @@
 //! A session returns the marks that keep a replica from answering. The events and objects of
 //! replicas that reached those versions show whether a relevant change happened. No request is sent
 //! upstream.
+//!
+//! A wider replica holds everything that the replica may hold. A sibling holds what the session was
+//! shown. It does not know where an object was before it entered: the session then expects it.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
 
 use crate::{
     api::{GroupResource, query::Query, version::ResourceVersion},
-    cache::{Cache, Lookup, View, object::Object, selection::selects, store::Snapshot},
+    cache::{
+        Cache, Lookup, View, history::Change, object::Object, selection::selects, store::Snapshot,
+    },
     mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
-        session::{Doubt, Held, Session},
+        session::{Doubt, Evidence, Expectation, Held, Session},
     },
 };
+
+/// The result of the examination of a doubt.
+struct Finding {
+    evidence: Evidence,
+    /// The objects that entered the shown collection, and that the replica may hold in an older
+    /// state.
+    entered: Vec<Object>,
+}
+
+/// The limit of objects that a session expects from one doubt; above it the replica waits for the
+/// version of the last.
+const ENTERED_MAX: usize = 32;
 
 /// Clears the session's doubts about the found replica, as far as other replicas can.
 pub(super) fn weigh(cache: &Cache, session: &SharedSession, query: &Query, lookup: &Lookup) {
@@ -29,11 +50,12 @@ pub(super) fn weigh(cache: &Cache, session: &SharedSession, query: &Query, looku
     let views = cache.views(&resource);
     let cleared: Vec<_> = doubts
         .into_iter()
-        .filter_map(|doubt| Some((last_change(&doubt, held, &views)?, doubt)))
+        .filter_map(|doubt| Some((examine(&doubt, held, &views)?, doubt)))
         .collect();
     let mut session = session.lock();
-    for (from, doubt) in cleared {
-        session.clear(&doubt, held.query, from);
+    for (finding, doubt) in cleared {
+        expect(&mut session, query, &doubt, &finding.entered);
+        session.clear(&doubt, held.query, finding.evidence);
     }
     for key in unseen {
         let objects = views.iter().filter_map(|view| view.snapshot.as_ref()?.object(&key));
@@ -82,40 +104,147 @@ pub(super) fn caught_up(
     known.max_by(|(_, one), (_, other)| one.cmp(other))
 }
 
-/// Returns the version of the last change that concerns the replica among those that a doubt is
-/// about, if there was one. Returns `None` if no other replica has the evidence.
-fn last_change(doubt: &Doubt, held: Held<'_>, views: &[View]) -> Option<Option<ResourceVersion>> {
-    if is_on(Mutant::DoubtsWavedThrough) {
-        return Some(None);
+/// Expects objects that entered a shown collection, which the query does not select.
+fn expect(session: &mut Session, query: &Query, doubt: &Doubt, entered: &[Object]) {
+    let Some(of) = doubt.of.clone().filter(|_| !entered.is_empty()).map(Arc::new) else { return };
+    let (resource, now) = (query.resource.group_resource(), Instant::now());
+    for object in entered {
+        let (key, version) = (object.key().clone(), object.version());
+        let labels = object.labels().map(|(label, value)| (label.to_owned(), value.to_owned()));
+        let labels = Some(Arc::new(labels.collect()));
+        let item = Expectation::AtLeast(version.clone(), labels);
+        session.list(&resource, key.clone(), item, &of, (None, now));
+        session.exclude(query, &key, version);
     }
-    let covers = |view: &&View| {
-        let query = view.replica.query();
-        query != held.query
-            && (query.covers(held.query) || doubt.of.as_ref().is_some_and(|of| query.covers(of)))
-    };
-    let mut witnesses = views.iter().filter(covers);
-    let by_events = |view: &View| {
+}
+
+/// Examines a doubt. Returns `None` if no other replica has the evidence.
+fn examine(doubt: &Doubt, held: Held<'_>, views: &[View]) -> Option<Finding> {
+    let (evidence, entered) = (Evidence::From(None), Vec::new());
+    if is_on(Mutant::DoubtsWavedThrough) {
+        return Some(Finding { evidence, entered });
+    }
+    let others = || views.iter().filter(|view| view.replica.query() != held.query);
+    let mut wider = others().filter(|view| view.replica.query().covers(held.query));
+    let by_events = wider.clone().find_map(|view| {
         let history = view.replica.history();
         let last = history.last_concerning(held.query, &doubt.after, &doubt.until).ok()?;
-        Some(last.cloned())
-    };
-    witnesses.clone().find_map(by_events).or_else(|| {
-        witnesses.find_map(|view| {
-            let (query, snapshot) = (view.replica.query(), view.snapshot.as_deref()?);
-            let reached = *snapshot.version() >= doubt.until;
-            reached.then(|| newest_difference(Held { query, snapshot }, held))?
-        })
+        Some(Finding { evidence: Evidence::From(last.cloned()), entered: Vec::new() })
+    });
+    by_events.or_else(|| others().find_map(|view| by_sibling(doubt, held, view))).or_else(|| {
+        wider
+            .any(|view| is_equal(doubt, held, view))
+            .then_some(Finding { evidence: Evidence::Equal, entered })
     })
 }
 
-/// Returns the version of the replica's newest object that another replica shows in a later state,
-/// if there is one. Returns `None` if an object is missing there.
-fn newest_difference(later: Held<'_>, held: Held<'_>) -> Option<Option<ResourceVersion>> {
-    let shared = held.snapshot.select(later.query);
-    if shared.iter().any(|object| later.snapshot.object(object.key()).is_none()) {
-        return None;
+/// Examines a doubt by the events of a replica that holds the shown collection.
+fn by_sibling(doubt: &Doubt, held: Held<'_>, view: &View) -> Option<Finding> {
+    let of = doubt.of.as_ref().filter(|of| view.replica.query().covers(of))?;
+    let history = view.replica.history();
+    let (mut last, mut entered) = (None, Vec::new());
+    for event in history.within(&doubt.after, &doubt.until).ok()? {
+        if event.seen_through(held.query).is_some() {
+            last = Some(event.version.clone());
+        } else if event.seen_through(of) == Some(Change::Added)
+            && held.query.scope.namespace().is_none_or(|own| event.key().namespace() == Some(own))
+        {
+            entered.push(event.object.clone());
+        }
     }
-    let selected = later.snapshot.select(held.query);
-    let versions = selected.iter().map(Object::version);
-    Some(versions.filter(|version| *version > held.snapshot.version()).max().cloned())
+    if entered.len() > ENTERED_MAX {
+        last = last.max(entered.pop().map(|object| object.version().clone()));
+        entered.clear();
+    }
+    Some(Finding { evidence: Evidence::From(last), entered })
+}
+
+/// Reports whether the replica's objects are those of the doubt's version, by the objects of a
+/// wider replica. Objects may have come and gone in between.
+fn is_equal(doubt: &Doubt, held: Held<'_>, view: &View) -> bool {
+    let Some(later) = view.snapshot.as_deref() else { return false };
+    let (query, reached) = (held.query, later.version());
+    let is_of_its_version = *reached == doubt.until
+        || (*reached > doubt.until && {
+            let history = view.replica.history();
+            history.last_concerning(query, &doubt.until, reached) == Ok(None)
+        });
+    let (held, later) = (held.snapshot.select(query), later.select(query));
+    let state = |object: &Object| (object.key().clone(), object.version().clone());
+    is_of_its_version && held.iter().map(state).eq(later.iter().map(state))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        api::{GroupVersionResource, ObjectKey, Scope, selector::LabelSelector},
+        cache::{
+            history::{Bounds, Event, History},
+            testing::{pods, view},
+        },
+        proxy::session::Origin,
+    };
+
+    fn version(number: u64) -> ResourceVersion {
+        ResourceVersion::parse(&number.to_string()).expect("a version")
+    }
+
+    fn query(labels: &str) -> Query {
+        let labels = LabelSelector::parse(labels).expect("a selector");
+        let scope = Scope::Namespace("shop".into());
+        Query { labels, ..Query::all(GroupVersionResource::new("", "v1", "pods"), scope) }
+    }
+
+    /// A replica that had an empty list at 45, and these events of one pod.
+    fn witness(labels: &str, events: &[(u64, Change, &'static str)]) -> View {
+        let now = Instant::now();
+        let view = view(query(labels), None, now);
+        let (events_max, bytes_max, age_max) = (100, 100_000, Duration::from_secs(60));
+        let mut history = History::new(Bounds { events_max, bytes_max, age_max });
+        history.reset(version(45));
+        for (at, change, app) in events {
+            let state = pods(*at, &[("shop", "x", "1", *at, app)]);
+            let pod = state.object(&ObjectKey::new(Some("shop"), "x")).expect("it").clone();
+            let before = (*change != Change::Added).then(|| pod.clone());
+            history.push(Event::new(version(*at), *change, pod, before), now);
+        }
+        history.advance(version(50));
+        *view.replica.history() = history;
+        view
+    }
+
+    fn found(views: &[View]) -> Option<(Evidence, Vec<String>)> {
+        let [web, db] = ["app=web", "app=db"].map(query);
+        let (after, until) = (version(45), version(50));
+        let (of, origin, at) = (Some(web), Origin::Replica, after.clone());
+        let doubt = Doubt { of, origin, at, after, until };
+        let snapshot = pods(45, &[]);
+        let finding = examine(&doubt, Held { query: &db, snapshot: &snapshot }, views)?;
+        let entered = finding.entered.iter().map(|object| object.version().as_str().to_owned());
+        Some((finding.evidence, entered.collect()))
+    }
+
+    #[test]
+    fn an_object_that_entered_a_siblings_selection_is_expected() {
+        let (added, deleted) = (Change::Added, Change::Deleted);
+        let entered = |versions: &[&str]| {
+            let versions = versions.iter().map(|version| (*version).to_owned());
+            Some((Evidence::From(None), versions.collect::<Vec<_>>()))
+        };
+        let web = |events: &[_]| witness("app=web", events);
+        assert_eq!(found(&[web(&[])]), entered(&[]));
+        assert_eq!(found(&[web(&[(50, added, "web")])]), entered(&["50"]));
+        let returned = [(46, added, "web"), (47, deleted, "web"), (50, added, "web")];
+        assert_eq!(found(&[web(&returned)]), entered(&["46", "50"]));
+        // A wider replica knows it better, in any order.
+        let wide = || witness("", &[(48, added, "db")]);
+        let last = Some((Evidence::From(Some(version(48))), Vec::new()));
+        assert_eq!(found(&[web(&[(50, added, "web")]), wide()]), last);
+        let many: Vec<_> = (0..=ENTERED_MAX).map(|_| (49, added, "web")).collect();
+        assert_eq!(found(&[web(&many)]), Some((Evidence::From(Some(version(49))), Vec::new())));
+        assert_eq!(found(&[witness("app=cache", &[])]), None);
+    }
 }

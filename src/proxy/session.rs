@@ -21,7 +21,7 @@ use crate::{
 };
 pub use facts::{Expectation, KnownLabels, List, Page, Paging, Source};
 use record::Record;
-pub use record::{Doubt, Origin};
+pub use record::{Doubt, Evidence, Origin};
 pub use verdict::{Floor, Held, Imminence, Verdict};
 
 /// The state of one session (S-CONS-45).
@@ -79,11 +79,10 @@ impl Session {
         self.record(query).map_or_else(Vec::new, |record| record.doubts(query, held))
     }
 
-    /// Clears a doubt: the replica shows everything that it is about. It does so from its current
-    /// version on, or from `from`, the version of the last change that concerns it.
-    pub fn clear(&mut self, doubt: &Doubt, replica: &Query, from: Option<ResourceVersion>) {
+    /// Clears a doubt: the replica shows everything that it is about.
+    pub fn clear(&mut self, doubt: &Doubt, replica: &Query, evidence: Evidence) {
         if let Some(record) = self.records.get_mut(&replica.resource.group_resource()) {
-            record.clear(doubt, replica, from);
+            record.clear(doubt, replica, evidence);
         }
     }
 

@@ -22,7 +22,7 @@ use pages::Pages;
 
 #[cfg(test)]
 pub(super) use mark::MARKS_MAX;
-pub use mark::{Doubt, Origin};
+pub use mark::{Doubt, Evidence, Origin};
 #[cfg(test)]
 pub(super) use objects::{EXPECTED_BYTES_MAX, EXPECTED_MAX};
 
@@ -136,8 +136,8 @@ impl Record {
         self.marks.doubts(&Demand { query, held })
     }
 
-    pub(super) fn clear(&mut self, doubt: &Doubt, replica: &Query, from: Option<ResourceVersion>) {
-        self.marks.clear(doubt, replica, from);
+    pub(super) fn clear(&mut self, doubt: &Doubt, replica: &Query, evidence: Evidence) {
+        self.marks.clear(doubt, replica, evidence);
     }
 
     pub(super) fn is_proven_since(&self, held: Held<'_>, since: Instant) -> bool {

@@ -1,4 +1,5 @@
 mod dates;
+mod marks;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -300,7 +301,7 @@ fn an_older_replica_answers_once_its_objects_are_known_unchanged() {
     let [doubt] = &session.doubts(&narrow, held)[..] else { panic!("one doubt") };
     let versions = (doubt.after.clone(), doubt.until.clone());
     assert_eq!(versions, (version(10), version(20)));
-    session.clear(doubt, &narrow, None);
+    session.clear(doubt, &narrow, Evidence::From(None));
     assert_eq!(empty_at(&session, &narrow, &narrow, 10), Verdict::Satisfied);
     assert_eq!(empty_at(&session, &narrow, &narrow, 9), behind(10), "it went back");
     assert_eq!(session.list_version(&narrow, held), Some(version(20)), "lists never go back");
@@ -308,7 +309,7 @@ fn an_older_replica_answers_once_its_objects_are_known_unchanged() {
     session.shown_by(&wide, &version(30), Source::Storage, now);
     let [doubt] = &session.doubts(&narrow, held)[..] else { panic!("one doubt") };
     assert_eq!((doubt.after.clone(), doubt.until.clone()), (version(20), version(30)));
-    session.clear(doubt, &narrow, Some(version(25)));
+    session.clear(doubt, &narrow, Evidence::From(Some(version(25))));
     assert_eq!(empty_at(&session, &narrow, &narrow, 10), behind(25));
     assert_eq!(empty_at(&session, &narrow, &narrow, 25), Verdict::Satisfied);
 }
@@ -405,6 +406,9 @@ fn marks_and_pages_are_bounded_and_become_stricter() {
     let elsewhere = query(Some("elsewhere"), "");
     assert_eq!(empty_at(&session, &elsewhere, &elsewhere, 99), behind(101));
     assert_eq!(empty_at(&session, &elsewhere, &elsewhere, 101), Verdict::Satisfied);
+    let (all, snapshot) = (everything(), pods(99, &[]));
+    let held = Held { query: &all, snapshot: &snapshot };
+    assert_eq!(session.list_version(&elsewhere, held), Some(version(101)), "it is still a list");
     let labels = Some(Arc::new(BTreeMap::from([("a".to_owned(), "x".repeat(60_000))])));
     for number in 0..100 {
         let wrote = Expectation::AtLeast(version(200 + number), labels.clone());

@@ -162,3 +162,29 @@ async fn state_shown_by_one_replica_is_shown_by_others() {
     let listed = client.get(SELECTED).await;
     assert!(listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_moved_between_selections_does_not_age() {
+    const OTHERS: &str = "/api/v1/namespaces/a/pods?labelSelector=app%3Ddb";
+    let proxy = Setup::default().in_memory();
+    let others = |asked: &Asked| is_ours(asked) && asked.path_and_query.contains("app%3Ddb");
+    proxy.simulator.inject(Fault::always(Effect::StallAfter(0), others));
+    put(&proxy, "x", "db");
+    proxy.warm(OTHERS).await;
+    proxy.warm(SELECTED).await;
+    put(&proxy, "web-9", "web");
+    settle().await;
+    let client = proxy.client();
+    let web = client.get(SELECTED).await;
+    assert!(web.is_hit() && web.names().contains(&"a/web-9".to_owned()), "{}", web.summary());
+    let db = client.get(OTHERS).await;
+    assert!(db.is_hit() && db.names().contains(&"a/x".to_owned()), "{}", db.summary());
+    put(&proxy, "x", "web");
+    settle().await;
+    let web = client.get(SELECTED).await;
+    assert!(web.is_hit() && web.names().contains(&"a/x".to_owned()), "{}", web.summary());
+    for version in ["&resourceVersion=0", ""] {
+        let db = client.get(&format!("{OTHERS}{version}")).await;
+        assert!(!db.names().contains(&"a/x".to_owned()), "{}", db.summary());
+    }
+}

@@ -43,6 +43,8 @@ struct Cleared {
     replica: Query,
     /// The version from which it shows as much.
     from: ResourceVersion,
+    /// The only version at which it does, if the states after it are unknown.
+    only: Option<ResourceVersion>,
     /// The highest version of the mark for which this is known.
     until: ResourceVersion,
     /// `true` if the replica's content equals that of the mark's version; `false` if it only lacks
@@ -57,10 +59,21 @@ pub struct Doubt {
     pub of: Option<Query>,
     /// The way it was shown.
     pub origin: Origin,
+    /// The version of the replica.
+    pub at: ResourceVersion,
     /// The version up to which no change matters.
     pub after: ResourceVersion,
     /// The version of the mark.
     pub until: ResourceVersion,
+}
+
+/// The reason why a doubt about a replica is cleared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// The last change that concerns it has this version, or there was none.
+    From(Option<ResourceVersion>),
+    /// Its objects are those of the mark's version; others may have come and gone in between.
+    Equal,
 }
 
 /// The marks of one group-resource.
@@ -115,10 +128,10 @@ impl Marks {
         within
     }
 
-    pub(super) fn clear(&mut self, doubt: &Doubt, replica: &Query, from: Option<ResourceVersion>) {
+    pub(super) fn clear(&mut self, doubt: &Doubt, replica: &Query, evidence: Evidence) {
         let same = |mark: &&mut Mark| mark.origin == doubt.origin && mark.of == doubt.of;
         if let Some(mark) = self.0.iter_mut().find(same) {
-            mark.clear(doubt, replica, from);
+            mark.clear(doubt, replica, evidence);
         }
     }
 
@@ -164,7 +177,7 @@ impl Mark {
     /// objects.
     pub(super) fn compared(&mut self, replica: Query, from: ResourceVersion) {
         let until = self.version.clone();
-        self.cleared.push(Cleared { replica, from, until, exact: false });
+        self.cleared.push(Cleared { replica, from, only: None, until, exact: false });
     }
 
     /// Adds the facts of another mark of the same collection at the same version.
@@ -184,7 +197,7 @@ impl Mark {
         if self.is_of_replica(demand.held.query) {
             return behind(Imminence::Likely);
         }
-        let cleared = self.cleared.iter().find(|cleared| cleared.replica == *demand.held.query);
+        let cleared = self.cleared_of(demand.held.query, snapshot.version());
         let unlikely = || {
             let recent = now.saturating_duration_since(self.at) < IMMINENT;
             behind(if recent { Imminence::Likely } else { Imminence::Unlikely })
@@ -207,7 +220,7 @@ impl Mark {
 
     /// Reports whether lists of the query may have been shown at the mark's version.
     fn binds_list(&self, query: &Query) -> bool {
-        self.of.as_ref().is_some_and(|of| match self.origin {
+        self.of.as_ref().is_none_or(|of| match self.origin {
             Origin::Replica => of.covers(query),
             Origin::List => of == query,
         })
@@ -221,33 +234,44 @@ impl Mark {
         {
             return None;
         }
-        let cleared = self.cleared.iter().find(|cleared| cleared.replica == *demand.held.query);
-        let after = match cleared {
+        let after = match self.cleared_of(demand.held.query, at) {
             Some(cleared) if cleared.until >= self.version => return None,
             Some(cleared) => at.max(&cleared.until),
             None => at,
         };
         let (of, origin, until) = (self.of.clone(), self.origin, self.version.clone());
-        Some(Doubt { of, origin, after: after.clone(), until })
+        Some(Doubt { of, origin, at: at.clone(), after: after.clone(), until })
     }
 
-    fn clear(&mut self, doubt: &Doubt, replica: &Query, from: Option<ResourceVersion>) {
+    /// Returns the known facts about the replica at a version.
+    fn cleared_of(&self, replica: &Query, at: &ResourceVersion) -> Option<&Cleared> {
+        self.cleared.iter().find(|cleared| cleared.replica == *replica && cleared.holds_at(at))
+    }
+
+    fn clear(&mut self, doubt: &Doubt, replica: &Query, evidence: Evidence) {
         let until = doubt.until.clone();
-        match self.cleared.iter_mut().find(|cleared| cleared.replica == *replica) {
-            Some(cleared) => {
-                cleared.until = until;
-                if let Some(from) = from {
-                    cleared.from = from;
-                }
+        let (from, only) = match evidence {
+            Evidence::From(from) => (from, None),
+            Evidence::Equal => (Some(doubt.at.clone()), Some(doubt.at.clone())),
+        };
+        let continues = |cleared: &&mut Cleared| {
+            cleared.replica == *replica
+                && cleared.holds_at(&doubt.at)
+                && cleared.until >= doubt.after
+        };
+        if let Some(cleared) = self.cleared.iter_mut().find(continues) {
+            cleared.until = until;
+            if let Some(from) = from {
+                (cleared.from, cleared.only) = (from, only);
             }
-            None => {
-                if self.cleared.len() == CLEARED_MAX {
-                    self.cleared.remove(0);
-                }
-                let from = from.unwrap_or_else(|| doubt.after.clone());
-                self.cleared.push(Cleared { replica: replica.clone(), from, until, exact: true });
-            }
+            return;
         }
+        self.cleared.retain(|cleared| cleared.replica != *replica);
+        if self.cleared.len() == CLEARED_MAX {
+            self.cleared.remove(0);
+        }
+        let from = from.unwrap_or_else(|| doubt.after.clone());
+        self.cleared.push(Cleared { replica: replica.clone(), from, only, until, exact: true });
     }
 
     fn is_of_replica(&self, replica: &Query) -> bool {
@@ -263,6 +287,14 @@ impl Mark {
             _ => false,
         };
         scopes_meet(&of.scope, &query.scope) && !apart(NAME_PATH)
+    }
+}
+
+// === impl Cleared ===
+
+impl Cleared {
+    fn holds_at(&self, version: &ResourceVersion) -> bool {
+        self.only.as_ref().is_none_or(|only| only == version)
     }
 }
 

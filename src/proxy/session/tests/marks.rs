@@ -1,0 +1,37 @@
+//! Replicas that marks do not bind.
+
+use super::*;
+
+#[test]
+fn equal_content_proves_nothing_about_the_states_after_it() {
+    let (now, wide, narrow) = (Instant::now(), everything(), query(Some("shop"), ""));
+    let mut session = Session::default();
+    let doubt_at = |session: &Session, at| {
+        let snapshot = pods(at, &[]);
+        let mut doubts = session.doubts(&narrow, Held { query: &narrow, snapshot: &snapshot });
+        let doubt = doubts.pop().expect("a doubt");
+        (doubt.after.clone(), doubt)
+    };
+    let verdict = |session: &Session, at| empty_at(session, &narrow, &narrow, at);
+    session.shown_by(&wide, &version(49), Source::Storage, now);
+    let (_, doubt) = doubt_at(&session, 45);
+    session.clear(&doubt, &narrow, Evidence::Equal);
+    assert_eq!(verdict(&session, 45), Verdict::Satisfied);
+    assert_eq!(verdict(&session, 48), behind(49), "an object may have come and not yet gone");
+    assert_eq!(verdict(&session, 49), Verdict::Satisfied);
+    let (after, _) = doubt_at(&session, 48);
+    assert_eq!(after, version(48), "it is examined again");
+
+    // Later events show no change: the states in between are still unknown.
+    session.shown_by(&wide, &version(60), Source::Storage, now);
+    let (after, doubt) = doubt_at(&session, 45);
+    assert_eq!(after, version(49));
+    session.clear(&doubt, &narrow, Evidence::From(None));
+    assert_eq!(verdict(&session, 45), Verdict::Satisfied);
+    assert_eq!(verdict(&session, 48), behind(60));
+    let (after, doubt) = doubt_at(&session, 49);
+    assert_eq!(after, version(49));
+    session.clear(&doubt, &narrow, Evidence::From(None));
+    assert_eq!(verdict(&session, 49), Verdict::Satisfied);
+    assert_eq!(verdict(&session, 48), behind(49));
+}
