@@ -76,8 +76,15 @@ impl Record {
         let new = expectation.version();
         // A state without a version is replaced only by a consistent one.
         let is_newer = |known: &Expected| known.version().is_some_and(|at| Some(at) < new);
+        let is_unproven = |known: &Expected| known.version().is_none();
         if self.expected.get(&key).is_none_or(is_newer) {
             self.expect(key, expectation, now);
+        } else if matches!(expectation, Expectation::Gone { .. })
+            && self.expected.get(&key).is_some_and(is_unproven)
+        {
+            // The object was refused as existing, and is shown as deleted: only a consistent read
+            // tells which came last.
+            self.expect(key, Expectation::Uncertain, now);
         } else if let (Some(known), Expectation::AtLeast(version, labels)) =
             (self.expected.get_mut(&key), &expectation)
             && known.shown_version().is_none()

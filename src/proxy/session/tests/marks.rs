@@ -35,3 +35,15 @@ fn equal_content_proves_nothing_about_the_states_after_it() {
     assert_eq!(verdict(&session, 49), Verdict::Satisfied);
     assert_eq!(verdict(&session, 48), behind(49));
 }
+
+#[test]
+fn an_object_that_exists_and_is_shown_as_deleted_is_known_only_by_a_consistent_read() {
+    let (now, key) = (Instant::now(), key("a"));
+    let mut session = Session::default();
+    session.expect(&resource(), key.clone(), Expectation::Exists, now);
+    let gone = Expectation::Gone { uid: None, version: Some(version(49)) };
+    session.raise(&resource(), key, gone, now);
+    let object = pods(44, &[("shop", "a", "1", 27, "db")]);
+    let held = Held { query: &everything(), snapshot: &object };
+    assert_eq!(session.judge(&everything(), held, now), Verdict::Barred);
+}
