@@ -307,3 +307,21 @@ impl http_body::Body for Download {
         self.remaining.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_of_tiny_frames_is_kept_no_longer_than_its_memory_allows() {
+        let budget = Budget::default();
+        let (frames, bytes, whole) = (VecDeque::new(), 0, true);
+        let mut kept = Kept { frames, bytes, whole, budget: budget.clone() };
+        let frame = Frame::data(Bytes::from_static(b"x"));
+        for _ in 0..KEPT_BYTES_MAX / size_of::<Frame<Bytes>>() {
+            kept.keep(&frame);
+        }
+        assert!(!kept.whole && kept.frames.is_empty(), "{} frames", kept.frames.len());
+        assert_eq!(budget.0.load(Ordering::Acquire), 0, "what is forgotten is given back");
+    }
+}
