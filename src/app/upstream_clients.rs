@@ -70,8 +70,7 @@ impl UpstreamClients {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::future::BoxFuture;
-    use http::{HeaderMap, Request, Response};
+    use http::{HeaderMap, Request};
     use tokio::time::Instant;
 
     use super::*;
@@ -81,29 +80,10 @@ mod tests {
         proxy::{
             authorize::{Asker, Attributes, Remembered},
             identify::Caller,
+            metered::tests::Empty,
         },
-        upstream::{Error, Lane},
+        upstream::Lane,
     };
-
-    /// A client that answers every request with an empty object.
-    struct Empty;
-
-    impl Client for Empty {
-        fn send(
-            &self,
-            _: Request<Body>,
-            _: Lane,
-        ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
-            Box::pin(async { Ok(Response::new(Body::full("{}"))) })
-        }
-
-        fn upgrade(
-            &self,
-            request: Request<Body>,
-        ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
-            self.send(request, Lane::Long)
-        }
-    }
 
     #[tokio::test]
     async fn only_client_requests_count_as_client_requests() {

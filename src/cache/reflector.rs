@@ -232,7 +232,7 @@ impl Reflector {
     /// Reads are forwarded meanwhile.
     async fn await_redefinition(&self) -> Step {
         self.forget_state(|published| published.state = SyncState::Failing);
-        // With jitter: every replica may have to.
+        // Jitter, because every replica may list again at once.
         sleep(REDEFINITION_SETTLES.mul_f64(1.0 + (self.random)())).await;
         Step::List(None)
     }

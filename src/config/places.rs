@@ -81,12 +81,12 @@ impl Places {
         }
     }
 
-    /// Where a field's key is, or where the element begins.
+    /// Returns the place of a field's key, or of the element's beginning.
     pub(super) fn start_of(&self, field: &str) -> Option<ConfigPlace> {
         self.0.iter().find(|entry| entry.field == field).map(|entry| entry.start)
     }
 
-    /// Where the whole begins.
+    /// Returns the place of the document's beginning.
     pub(super) fn root(&self) -> Option<ConfigPlace> {
         self.0.first().map(|entry| entry.value)
     }

@@ -213,12 +213,12 @@ fn fault(error: &Error) -> UpstreamFault {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::api::{GroupVersionResource, Verb};
 
     /// Responds to everything with an empty object.
-    struct Empty;
+    pub(crate) struct Empty;
 
     impl Client for Empty {
         fn send(

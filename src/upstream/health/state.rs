@@ -11,13 +11,13 @@ use crate::metrics::UpstreamCause;
 /// Sender and purpose of an exchange with the apiserver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeKind {
-    /// With the caller's credentials.
+    /// The caller's credentials are used.
     Caller,
-    /// With Listless's own credentials.
+    /// Listless's own credentials are used.
     Own,
-    /// With Listless's own credentials, to learn what somebody may do.
+    /// Listless's own credentials are used, to learn the rights of a caller.
     OwnReview,
-    /// With Listless's own credentials, only to learn the state.
+    /// Listless's own credentials are used, only to learn the state.
     Probe,
 }
 
