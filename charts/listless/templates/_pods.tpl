@@ -1,21 +1,5 @@
 {{/* The common settings of all pods. */}}
 
-{{- define "listless.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
-seccompProfile:
-  type: RuntimeDefault
-{{- end }}
-
-{{- define "listless.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
-{{- end }}
-
 {{/* Metadata of a pod template: (list . "injector" values). */}}
 {{- define "listless.podMetadata" -}}
 {{- $root := index . 0 }}
