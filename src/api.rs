@@ -2,8 +2,10 @@
 //!
 //! Pure vocabulary: nothing here depends on tokio, hyper or any other module of the crate.
 
+pub mod continue_token;
 pub mod credential;
 pub mod field;
+pub mod form;
 pub mod learn;
 pub mod media;
 pub mod protobuf;

@@ -23,11 +23,12 @@ use crate::{
     admin,
     audit::Audit,
     cache::{
-        self, Cache, Consistency, ReplicaStatus, SyncState, counters::Counters, reflector::Random,
+        self, Cache, Consistency, ReplicaStatus, SyncState, clock::Clock, counters::Counters,
+        reflector::Random,
     },
     config::Config,
     insight::{Insight, report::Report},
-    metrics::{Metrics, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals},
+    metrics::{Limit, Metrics, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals},
     places::Places,
     proxy::{
         Parts, Proxy,
@@ -111,20 +112,25 @@ const GAUGES_PERIOD: Duration = Duration::from_secs(1);
 impl Running {
     /// Starts serving.
     pub fn start(foundation: Foundation) -> Self {
-        Self::start_with(foundation, Arc::new(random_fraction), Consistency::default())
+        let (random, clock) = (Arc::new(random_fraction), Clock::system());
+        Self::start_with(foundation, random, clock, Consistency::default())
     }
 
     /// Starts serving. `random` returns the jitter's fractions in 0..1.
-    pub fn start_with(foundation: Foundation, random: Random, consistency: Consistency) -> Self {
+    pub fn start_with(
+        foundation: Foundation,
+        random: Random,
+        clock: Clock,
+        consistency: Consistency,
+    ) -> Self {
         let Foundation { listeners, tls, identify, past, clients, config, metrics, upstream } =
             foundation;
-        let health = Health::default();
+        let (health, warnings) = (Health::default(), Warnings::default());
         let shown = Shown::new(config.clone(), metrics.clone(), upstream, health.clone());
         let (settings, settings_task) = cache_settings(config.clone(), consistency);
-        let warnings = Warnings::default();
         let insight = Insight::new(metrics.clone(), Instant::now());
         let clients = UpstreamClients::new(&clients, &metrics, &warnings, &insight, &health);
-        let cache = Cache::new(clients.follower, settings, random.clone());
+        let cache = Cache::new(clients.follower, settings, random.clone(), clock);
         let discovery =
             Discovery::new(clients.discoverer, random.clone(), metrics.clone(), cache.clone());
         let audit = Audit::new(metrics.clone());
@@ -132,8 +138,8 @@ impl Running {
         start_eager(&config.borrow(), &cache);
         let eager = tokio::spawn(keep_starting_eager(config.clone(), cache.clone()));
         let prober = clients.prober;
-        let probing =
-            tokio::spawn(health::keep_probing(prober.clone(), health.clone(), random.clone()));
+        let probing = health::keep_probing(prober.clone(), health.clone(), random.clone());
+        let probing = tokio::spawn(probing);
         let gauges = tokio::spawn(keep_gauges(
             metrics.clone(),
             health.clone(),
@@ -144,12 +150,9 @@ impl Running {
             shown.timeline.clone(),
         ));
         let listener_metrics = metrics.clone();
-        let audience = Audience {
-            metrics,
-            insight: insight.clone(),
-            audit: audit.clone(),
-            tap: shown.tap.clone(),
-        };
+        let (seen, audited) = (insight.clone(), audit.clone());
+        let tap = shown.tap.clone();
+        let audience = Audience { metrics, insight: seen, audit: audited, tap };
         let parts = Parts {
             identify,
             past,
@@ -166,7 +169,6 @@ impl Running {
         let proxy = Arc::new(Proxy::new(parts));
         let (places, listening) =
             start_listening(listeners, tls, proxy.clone(), listener_metrics, begin_drain.clone());
-        let helpers = vec![settings_task, eager, gauges, auditing, probing];
         Self {
             proxy,
             cache,
@@ -179,7 +181,7 @@ impl Running {
             prober,
             begin_drain,
             listening,
-            helpers,
+            helpers: vec![settings_task, eager, gauges, auditing, probing],
         }
     }
 
@@ -321,7 +323,10 @@ async fn keep_gauges(
         let replicas = cache.replicas();
         metrics.replicas(&replicas.iter().map(sample).collect::<Vec<_>>());
         metrics.replica_totals(&totals(cache.counters()));
-        metrics.demands_dropped(cache.counters().demands_dropped.get());
+        metrics.unproven_cells(&cache.counters().unproven_cells.all());
+        let counters = cache.counters();
+        metrics.limit_total(Limit::DemandedQueries, counters.demands_dropped.get());
+        metrics.limit_total(Limit::OutstandingPages, counters.outstanding_dropped.get());
         discovery.report();
         discovery.tend(Instant::now());
         authorize.report().await;

@@ -4,9 +4,11 @@
 //! modules decide whether the response is fresh enough and who may see it. No lock is held during
 //! I/O.
 
+mod absence;
 mod batch;
 mod bookmark;
 mod budget;
+pub mod clock;
 mod consistency;
 pub mod counters;
 mod demand;
@@ -18,12 +20,15 @@ mod expiring;
 mod fake;
 #[cfg(test)]
 mod fixture;
+mod form;
 pub mod history;
 mod metadata;
 pub mod object;
+pub mod outstanding;
 mod page;
 mod pair;
 mod pool;
+pub mod portion;
 mod reader;
 mod rebuild;
 mod redefine;
@@ -37,10 +42,12 @@ mod settings;
 mod split;
 pub mod store;
 pub mod subscription;
+pub mod table;
 #[cfg(test)]
 pub mod testing;
 mod view;
 
+pub use absence::Absence;
 pub use consistency::{Consistency, OnDifference};
 pub use replica::{
     Attached, Link, Published, Reach, Replica, ReplicaStatus, Start, SyncState, View,
@@ -60,13 +67,18 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
     budget::Budget,
+    clock::Clock,
     consistency::Checker,
     counters::Counters,
     history::History,
+    outstanding::Outstanding,
     reflector::{Ended, Random, Reflector},
     set::{Member, Set, StopReason},
 };
-use crate::{api::query::Query, upstream};
+use crate::{
+    api::{form::Form, query::Query},
+    upstream,
+};
 
 /// The set of replicas; cheap to clone.
 #[derive(Clone)]
@@ -76,9 +88,11 @@ struct Inner {
     client: Arc<dyn upstream::Client>,
     settings: watch::Receiver<Settings>,
     random: Random,
+    clock: Clock,
     counters: Arc<Counters>,
     budget: Arc<Budget>,
     set: Mutex<Set>,
+    outstanding: Outstanding,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -110,24 +124,6 @@ pub enum Lookup {
     Absent(Absence),
 }
 
-/// The reason why no replica covers a query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Absence {
-    /// It was not read often enough.
-    NotDemanded,
-    /// The apiserver does not let Listless list or watch it.
-    Refused {
-        /// The HTTP status.
-        code: u16,
-    },
-    /// Its replica, or one that was dropped recently, did not fit into the memory limit.
-    OutOfMemory,
-    /// The limit of replicas is reached.
-    TooMany,
-    /// The apiserver prints its lists in an unknown form.
-    NotReplicable,
-}
-
 /// The interval at which the set starts missing replicas and stops idle, surplus and large ones.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
 
@@ -141,14 +137,17 @@ impl Cache {
         client: Arc<dyn upstream::Client>,
         settings: watch::Receiver<Settings>,
         random: Random,
+        clock: Clock,
     ) -> Self {
         let inner = Arc::new(Inner {
             client,
             settings,
             random,
+            clock,
             counters: Arc::default(),
             budget: Arc::default(),
             set: Mutex::new(Set::new()),
+            outstanding: Outstanding::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         });
@@ -163,28 +162,28 @@ impl Cache {
         Self(inner)
     }
 
-    /// Starts a replica that is never stopped as idle.
+    /// Starts a replica in JSON that is never stopped as idle.
     pub fn start(&self, query: Query) {
         let mut set = self.0.set();
         set.add_eager(query.clone());
-        if !set.has(&query) {
-            self.0.spawn(&mut set, query, Start::Eager);
+        if !set.has(&query, Form::Json) {
+            self.0.spawn(&mut set, query, Form::Json, Start::Eager);
         }
     }
 
-    /// Returns the best replica that covers the query; marks it as used.
-    pub fn lookup(&self, query: &Query, demand: Demand) -> Lookup {
+    /// Returns the best replica of a form that covers the query; marks it as used.
+    pub fn lookup(&self, query: &Query, form: Form, demand: Demand) -> Lookup {
         let now = Instant::now();
         let mut set = self.0.set();
-        if let Some(replica) = set.best(query) {
+        if let Some(replica) = set.best(query, form) {
             replica.usage().used_at = now;
             return Lookup::Found(replica.view());
         }
-        if let Some(absence) = set.absence(query, now) {
+        if let Some(absence) = set.absence(query, form, now) {
             return Lookup::Absent(absence);
         }
         let settings = self.0.settings.borrow();
-        let wanted = set.demanded(query, demand, &settings, now);
+        let wanted = set.demanded(query, form, demand, &settings, now);
         self.0.counters.demands_dropped.add(set.take_dropped());
         let Some((wanted, start)) = wanted else {
             return Lookup::Absent(Absence::NotDemanded);
@@ -193,37 +192,31 @@ impl Cache {
             return Lookup::Absent(Absence::TooMany);
         }
         drop(settings);
-        Lookup::Found(self.0.spawn(&mut set, wanted, start).view())
+        Lookup::Found(self.0.spawn(&mut set, wanted, form, start).view())
     }
 
-    /// Returns the best replica that covers the query, without marking it as used.
-    pub fn peek(&self, query: &Query) -> Option<View> {
-        self.0.set().best(query).map(Replica::view)
+    /// Returns the best replica of a form that covers the query, without marking it as used.
+    pub fn peek(&self, query: &Query, form: Form) -> Option<View> {
+        self.0.set().best(query, form).map(Replica::view)
     }
 
     /// Returns the same, or else the reason why there is none. Nothing is counted or started.
-    pub fn held(&self, query: &Query) -> Lookup {
-        let absence = || self.0.set().absence(query, Instant::now());
-        self.peek(query).map_or_else(
-            || Lookup::Absent(absence().unwrap_or(Absence::NotDemanded)),
-            Lookup::Found,
-        )
+    pub fn held(&self, query: &Query, form: Form) -> Lookup {
+        let absence = || self.0.set().absence(query, form, Instant::now());
+        let absent = || Lookup::Absent(absence().unwrap_or(Absence::NotDemanded));
+        self.peek(query, form).map_or_else(absent, Lookup::Found)
     }
 
     /// Notes that the apiserver has just answered a read of this query, though its replica has lost
     /// its link.
     pub fn retry_now(&self, query: &Query) {
-        if let Some(replica) = self.0.set().best(query) {
-            replica.retry_now();
-        }
+        self.0.set().best_of_each(query).for_each(|replica| replica.retry_now());
     }
 
     /// Notes that a read of this query was forwarded because its replica has not proved a version
     /// that was shown elsewhere. Only a bookmark can prove it (S-CONS-21).
     pub fn lags(&self, query: &Query) {
-        if let Some(replica) = self.0.set().best(query) {
-            replica.lags();
-        }
+        self.0.set().best_of_each(query).for_each(|replica| replica.lags());
     }
 
     /// Returns the status of every replica.
@@ -258,9 +251,16 @@ impl Inner {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn spawn(self: &Arc<Self>, set: &mut Set, query: Query, start: Start) -> Arc<Replica> {
+    fn spawn(
+        self: &Arc<Self>,
+        set: &mut Set,
+        query: Query,
+        form: Form,
+        start: Start,
+    ) -> Arc<Replica> {
         let history = History::new(self.settings.borrow().history_bounds());
-        let replica = Arc::new(Replica::new(query, start, history, Instant::now()));
+        let replica = Replica::new(query, form, start, history, Instant::now());
+        let replica = Arc::new(replica.with_clock(self.clock.clone()));
         let reflector = Reflector::new(
             replica.clone(),
             self.client.clone(),
@@ -290,7 +290,7 @@ impl Inner {
         set.remove(replica);
         let Some(absence) = absence else {
             let last = replica.version().filter(|_| replica.is_watched())?;
-            return set.best_from(replica.query(), &last).cloned();
+            return set.best_from(replica.query(), replica.form(), &last).cloned();
         };
         let count = match absence {
             Absence::OutOfMemory => &self.counters.dropped_for_memory,
@@ -304,19 +304,20 @@ impl Inner {
     /// Starts missing replicas and stops superfluous ones.
     fn tidy(self: &Arc<Self>, now: Instant) {
         let settings = self.settings.borrow().clone();
+        self.counters.outstanding_dropped.add(self.outstanding.tidy(now));
         let mut set = self.set();
         set.expire(now);
         for query in set.missing_eager(now) {
-            self.spawn(&mut set, query, Start::Eager);
+            self.spawn(&mut set, query, Form::Json, Start::Eager);
         }
         // A bookmark soon shows the version they have reached.
         set.handing_over().for_each(|replica| replica.lags());
         for (member, reason) in set.to_stop(&settings, now) {
             self.stop_member(&mut set, &member, reason, &settings, now);
         }
-        for query in set.to_widen(&settings, now) {
+        for (query, form) in set.to_widen(&settings, now) {
             if set.len() < settings.replicas_max {
-                self.spawn(&mut set, query, Start::Widening);
+                self.spawn(&mut set, query, form, Start::Widening);
             }
         }
     }

@@ -8,6 +8,7 @@ mod cluster;
 mod connection;
 mod listless;
 mod phase;
+mod plan;
 mod pod;
 mod poller;
 mod processor;
@@ -28,13 +29,15 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use self::{
     cluster::SimulatedCluster,
     phase::{Kind, Measured, Phase},
+    plan::Plan,
     report::{Report, Table},
 };
+use crate::terminal::Screen;
 
 /// The options of `listless demo`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The duration of the measurement, both halves together; Listless's warm-up is extra.
+    /// The duration of the demo, all phases together.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=3600))]
     pub seconds: u64,
     /// The output format.
@@ -89,7 +92,6 @@ struct Scale {
     writes_per_second: u32,
     pollers: usize,
     period: Duration,
-    warm_up_max: Duration,
 }
 
 /// The reason why the demo ended early.
@@ -110,13 +112,13 @@ const PERIOD: Duration = Duration::from_secs(3);
 /// The minimum number of polls per poller and phase. Pollers poll faster if needed.
 const POLLS_MIN: u32 = 3;
 
-/// The maximum time until Listless answers every poller from memory.
-const WARM_UP_MAX: Duration = Duration::from_secs(15);
-
 /// The maximum time of polls for viewers of the page.
 const LOOK_MAX: Duration = Duration::from_secs(3600);
 
 const REDRAW: Duration = Duration::from_millis(500);
+
+/// The command to try after the demo.
+const NEXT: &str = "\nNext, put Listless in front of your own cluster: listless local";
 
 /// The conventional exit code after Ctrl-C.
 const INTERRUPTED_CODE: u8 = 130;
@@ -131,17 +133,22 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn show(args: &Args) -> anyhow::Result<ExitCode> {
-    let scale = Scale::new(Duration::from_secs(args.seconds));
+    let plan = Plan::of(Duration::from_secs(args.seconds));
+    let scale = Scale::new(&plan);
     let out = std::io::stdout();
     let terminal = out.is_terminal() && args.output == Output::Table;
-    let mut table = Table::new(out, terminal);
+    let screen = match args.output {
+        Output::Table => Screen::stdout(),
+        Output::Json => Screen::PLAIN,
+    };
+    let mut table = Table::new(out, terminal, screen);
     let interrupt = async {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
     };
     let start_proxy = listless::in_process(args.admin.map(bind).transpose()?);
-    let report = measure(args, &scale, start_proxy, &mut table, interrupt).await?;
+    let report = measure(args, &scale, &plan, start_proxy, &mut table, interrupt).await?;
     Ok(match (report.interrupted, report.is_clean()) {
         (true, _) => ExitCode::from(INTERRUPTED_CODE),
         (false, true) => ExitCode::SUCCESS,
@@ -158,12 +165,13 @@ fn bind(admin: SocketAddr) -> anyhow::Result<TcpListener> {
 async fn measure<W: Write>(
     args: &Args,
     scale: &Scale,
+    plan: &Plan,
     start_proxy: StartProxy,
     table: &mut Table<W>,
     interrupt: impl Future<Output = ()>,
 ) -> anyhow::Result<Report> {
     let mut interrupt = std::pin::pin!(interrupt);
-    let half = Duration::from_secs(args.seconds) / 2;
+    let began = Instant::now();
     let shown = args.output == Output::Table;
     if shown {
         table.say(&scale.introduction())?;
@@ -172,9 +180,7 @@ async fn measure<W: Write>(
     let mut report = Report { poll_period_ms: milliseconds(scale.period), ..Report::default() };
     let mut proxy = None;
     let mut start_proxy = Some(start_proxy);
-    for (kind, time) in
-        [(Kind::Straight, half), (Kind::WarmUp, scale.warm_up_max), (Kind::Listless, half)]
-    {
+    for kind in [Kind::Straight, Kind::WarmUp, Kind::Listless] {
         if kind == Kind::WarmUp
             && let Some(start_proxy) = start_proxy.take()
         {
@@ -185,6 +191,7 @@ async fn measure<W: Write>(
             proxy = Some(started);
         }
         let server = proxy.as_ref().map_or_else(|| cluster.endpoint(), |it| it.server.clone());
+        let time = plan.time(kind, began.elapsed());
         let mut phase = Phase::start(kind, &cluster, &server, scale, Instant::now() + time)?;
         let ended = follow(&mut phase, interrupt.as_mut(), |measured| {
             report.note(kind, measured);
@@ -196,14 +203,16 @@ async fn measure<W: Write>(
         }
     }
     match args.output {
-        Output::Table => table.finish(&report)?,
+        Output::Table => {
+            table.finish(&report)?;
+            table.say(NEXT)?;
+        }
         Output::Json => table.say(&serde_json::to_string(&report)?)?,
     }
     if let Some(proxy) = proxy.filter(|proxy| proxy.page.is_some() && !report.interrupted) {
         if shown {
             table.say(
-                "\nThe polls continue so that you can look at the page; press Ctrl-C to end \
-                       them.",
+                "\nThe polls continue so that you can look at the page; press Ctrl-C to end them.",
             )?;
         }
         let end = Instant::now() + LOOK_MAX;
@@ -240,21 +249,20 @@ async fn follow(
 
 impl Scale {
     /// Returns the demo's cluster, polled as often as the time allows.
-    fn new(time: Duration) -> Self {
+    fn new(plan: &Plan) -> Self {
         Self {
             apps: APPS,
             pods_per_app: PODS_PER_APP,
             writes_per_second: WRITES_PER_SECOND,
             pollers: POLLERS,
-            period: PERIOD.min(time / 2 / POLLS_MIN),
-            warm_up_max: WARM_UP_MAX,
+            period: PERIOD.min(plan.straight / POLLS_MIN),
         }
     }
 
     fn introduction(&self) -> String {
         let scaled = if self.period < PERIOD {
             format!(
-                "(faster than every {} s, so that each polls {POLLS_MIN} times in each half)",
+                " (faster than every {} s, so that each polls {POLLS_MIN} times in each phase)",
                 PERIOD.as_secs()
             )
         } else {
@@ -263,7 +271,7 @@ impl Scale {
         format!(
             "Simulating an apiserver over TLS on loopback with {} pods of about 9 kB, {} status \
              changes a second.\n{} clients LIST their {} pods by labelSelector every {:.1} \
-             s{scaled}, without a resourceVersion,\nas fabric8 does: first directly, then through \
+             s{scaled}, without a resourceVersion, as fabric8 does: first directly, then through \
              Listless.\n",
             self.apps * self.pods_per_app,
             self.writes_per_second,

@@ -159,7 +159,8 @@ impl Explanation {
             self.say("without one", outcome(&plan));
         }
         if let Some(cache) = replicas {
-            let (held, now) = (cache.held(&candidate.watch.query), Instant::now());
+            let (held, now) =
+                (cache.held(&candidate.watch.query, candidate.form()), Instant::now());
             self.say("replica", held_now(&held, now));
             let step = decide::decide_watch(&candidate, &held, session, now, Duration::ZERO);
             self.say("now", next(&step));
@@ -172,7 +173,7 @@ impl Explanation {
         // The apiserver ignores the limit with resourceVersion=0 (S-LIST-23).
         let page = match (candidate.read.limit, &candidate.read.version) {
             (Some(limit), version) if *version != VersionMatch::Any => {
-                format!(", if no more than {limit} objects match")
+                format!(", {limit} objects at a time")
             }
             _ => String::new(),
         };
@@ -187,7 +188,7 @@ impl Explanation {
             self.say("repeated", "starts a replica, as far as the policy allows".to_owned());
         }
         if let Some(cache) = replicas {
-            let (held, now) = (cache.held(&candidate.read.query), Instant::now());
+            let (held, now) = (cache.held(&candidate.read.query, candidate.form()), Instant::now());
             self.say("replica", held_now(&held, now));
             let step = decide::decide(candidate, &held, session, now, Duration::ZERO);
             self.say("now", next(&step));
@@ -393,7 +394,7 @@ mod tests {
             "the most recent state (resourceVersion is unset), labels app=web, at most 5 objects";
         assert_eq!(told.about("asks for"), asked);
         assert!(told.about("policy").starts_with("cache.rules[1] (*): start onDemand"));
-        assert!(told.about("with a replica").ends_with("if no more than 5 objects match"));
+        assert!(told.about("with a replica").ends_with("5 objects at a time"));
         assert_eq!(told.about("without one"), "forwarded unchanged: not-demanded");
         let told = explained(Method::GET, "/api/v1/pods", &Config::default());
         assert_eq!(told.about("without one"), "forwarded with resourceVersion=0: not-demanded");

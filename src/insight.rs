@@ -14,6 +14,7 @@ pub mod detect;
 pub mod fingerprint;
 pub mod library;
 pub mod period;
+mod reasons;
 pub mod report;
 pub mod shape;
 mod sketch;

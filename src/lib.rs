@@ -27,6 +27,7 @@ pub mod proxy;
 pub mod simulator;
 pub mod supervisor;
 pub mod tap;
+pub mod terminal;
 #[cfg(test)]
 mod testing;
 pub mod timeline;

@@ -76,12 +76,34 @@ mutants! {
     VersionOfNewestItem,
     /// A list with a limit returns all items.
     LimitIgnored,
+    /// A continue token names the key after the last returned one.
+    TokenOffByOne,
+    /// A continue token names the version of an item.
+    TokenOfOldestItem,
+    /// A page counts one remaining object too many.
+    RemainingOffByOne,
+    /// A later page shows the newest state.
+    PageOfNewerState,
     /// A client that accepts only protobuf gets JSON.
     ProtobufAnsweredInJson,
+    /// The envelope of an object in protobuf has another version.
+    EnvelopeOfOtherVersion,
+    /// An object that leaves a selection is sent in protobuf at its earlier version.
+    StaleVersionOfLeaving,
+    /// A list in protobuf ignores its label selector.
+    ProtobufLabelsIgnored,
     /// A large response is compressed for a client that did not request it.
     GzipUnasked,
     /// A compressed response has a gzip member for each chunk.
     GzipInMembers,
+    /// An age in a Table is a second too high.
+    AgeOffByOne,
+    /// An age in a Table is the one that the row arrived with.
+    AgeNotRemade,
+    /// The columns of a Table are missing.
+    ColumnsMissing,
+    /// A Table contains a row with a cell that is not proven.
+    UnprovenCellAnswered,
     /// A read does not wait for the version it names.
     VersionNotAwaited,
     /// A replica without proof of freshness still answers.

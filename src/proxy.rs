@@ -223,6 +223,8 @@ impl Proxy {
         let (level, replica) = (answer.level, answer.replica.clone());
         let answer = answer.at_list_version();
         let given = answer.snapshot.version().clone();
+        let outstanding = answer.outstanding();
+        let unprintable = UnmodelledMedia::unprintable(answer.representation);
         let mut reason = ForwardReason::NotAuthorized;
         if let Some((asked, read)) = readable(&target.info)
             && let attributes_of = (|| Attributes::of_read(context.caller(), asked, read))
@@ -230,14 +232,17 @@ impl Proxy {
                 self.authorize.grant(&context.asker, attributes_of, &target.review, answer).await
         {
             let now = Instant::now();
-            context.session.lock().shown_by(replica.query(), &version, Source::Storage, now);
+            context.session.lock().shown_by(replica.shape(), &version, Source::Storage, now);
+            if let Some(outstanding) = outstanding {
+                self.cache.keep(outstanding, now);
+            }
             let answered = self.local.read(read, allowed, &target.body, request.headers()).await;
             if let Some(mut response) = answered {
                 self.warnings.repeat(&read.query.resource, response.headers_mut());
                 log.shown_content(self.insight.content(&version), objects);
                 return Ok(log.hit(level, Some(given), response));
             }
-            reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);
+            reason = ForwardReason::MediaType(unprintable);
         }
         let forward = Forward { reason, rewriting: Rewriting::Keep };
         log.decided(&Plan::Forward(forward.clone()));
@@ -252,14 +257,14 @@ impl Proxy {
         mut request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
-        let level = answer.level;
+        let (level, form) = (answer.level, answer.replica.form());
         let reason = match self.open_watch(context, target, answer, request.headers()).await {
             Ok((watching, Asked::WebSocket(handshake))) => {
                 watching.send_over(hyper::upgrade::on(&mut request));
                 return Ok(log.hit(level, None, handshake.into_response()));
             }
             Ok((watching, _)) => {
-                let mut response = local::stream(watching.into_body(), request.headers());
+                let mut response = local::stream(watching.into_body(), form, request.headers());
                 if let Some(request) = target.info.resource_request() {
                     self.warnings.repeat(&request.resource, response.headers_mut());
                 }

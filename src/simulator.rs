@@ -8,6 +8,7 @@
 mod access;
 mod answer;
 mod call;
+mod clock;
 mod discovery;
 mod dispatch;
 mod fault;
@@ -18,6 +19,7 @@ mod media;
 mod metadata;
 mod object;
 mod options;
+mod protobuf;
 mod random;
 mod read;
 mod review;
@@ -25,6 +27,7 @@ mod route;
 mod serve;
 mod status;
 mod store;
+mod table;
 mod token;
 mod upgrade;
 mod watch;
@@ -40,7 +43,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 pub use access::{Rule, User};
@@ -378,14 +381,6 @@ impl Default for Features {
 impl Core {
     fn store(&self) -> MutexGuard<'_, Store> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the simulated wall clock in the API's format.
-    fn timestamp(&self, at: Instant) -> String {
-        let elapsed = SignedDuration::try_from(at.saturating_duration_since(self.started));
-        let now = self.settings.epoch.saturating_add(elapsed.unwrap_or_default());
-        let now = now.unwrap_or(self.settings.epoch);
-        now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
 }
 

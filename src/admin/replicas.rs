@@ -18,6 +18,7 @@ struct Replica<'a> {
     namespace: Option<&'a str>,
     label_selector: String,
     field_selector: String,
+    form: &'static str,
     start: &'static str,
     state: &'static str,
     link: &'static str,
@@ -53,6 +54,7 @@ impl<'a> From<&'a ReplicaStatus> for Replica<'a> {
             namespace: status.query.scope.namespace(),
             label_selector: status.query.labels.to_string(),
             field_selector: status.query.fields.to_string(),
+            form: status.form.as_str(),
             start: match status.start {
                 Start::Eager => "eager",
                 Start::OnDemand => "onDemand",
@@ -88,13 +90,14 @@ fn seconds(duration: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{GroupVersionResource, Scope, query::Query};
+    use crate::api::{GroupVersionResource, Scope, form::Form, query::Query};
 
     #[test]
     fn a_replica_is_described_in_kubernetes_terms() {
         let pods = GroupVersionResource::new("", "v1", "pods");
         let status = ReplicaStatus {
             query: Query::all(pods, Scope::Namespace("shop".into())),
+            form: Form::Json,
             start: Start::Eager,
             state: SyncState::Synced,
             link: Link::Up,
@@ -111,6 +114,7 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&document(&[status])).unwrap();
         let expected = serde_json::json!({ "replicas": [{
             "resource": "pods.v1", "namespace": "shop", "labelSelector": "", "fieldSelector": "",
+            "form": "json",
             "start": "eager", "state": "synced", "link": "up", "resourceVersion": "12",
             "objects": 3, "bytes": 4096, "relists": 1, "watchRestarts": 2,
             "ageSeconds": 1.5, "idleSeconds": 0.0, "unprovenSeconds": 0.25,

@@ -6,13 +6,14 @@
 //! table is not modelled, and the request is forwarded (S-SEL-22).
 
 mod kinds;
+mod numbers;
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-pub use self::kinds::is_built_in_group;
 use self::kinds::{Kind, find, is_in_table, kind_of};
+pub use self::{kinds::is_built_in_group, numbers::protobuf_field_values};
 use super::{GroupVersionResource, Scope, selector::FieldSelector};
 
 /// The values found so far, one entry per path of the kind.
@@ -75,6 +76,11 @@ pub fn field_values(resource: &GroupVersionResource, object: &[u8]) -> Vec<(&'st
     let root = Node { kind, values: &mut values, candidates: u32::MAX, offset: 0 };
     // The values parsed from a malformed object are kept; the store refuses such objects anyway.
     root.deserialize(&mut serde_json::Deserializer::from_slice(object)).ok();
+    rendered(kind, values)
+}
+
+/// Returns the non-empty values, with those that replace an empty one and those of absent fields.
+fn rendered(kind: &Kind, mut values: Values) -> Vec<(&'static str, String)> {
     for (path, source) in kind.fallbacks {
         let (Some(index), Some(source)) = (kind.index(path), kind.index(source)) else { continue };
         if values[index].as_deref().unwrap_or_default().is_empty() {

@@ -1,11 +1,14 @@
 //! The representation that a request asks for: Accept, Accept-Encoding, `pretty` (S-CT-01..10,
 //! S-HDR-01).
 //!
-//! It follows the apiserver's negotiation exactly where that selects plain JSON. Anything else, and
-//! anything that a newer server might parse differently, is `Unmodelled` and forwarded.
+//! It follows the apiserver's negotiation exactly where that selects plain JSON or protobuf. Anything
+//! else, and anything that a newer server might parse differently, is `Unmodelled` and forwarded.
+
+mod table;
 
 use http::{HeaderMap, HeaderValue, header};
 
+pub use self::table::{Include, MetadataVersion, Table};
 use super::protobuf;
 
 /// The apiserver's representation, as far as Listless can produce it.
@@ -15,8 +18,15 @@ pub enum Negotiated {
     Json,
     /// Only the metadata of the object, or of a list's objects, as compact JSON.
     Metadata(Metadata),
-    /// The client prefers protobuf and also accepts JSON: JSON is a valid response (S-CT-10).
-    JsonInsteadOfProtobuf,
+    /// A Table of this version of `meta.k8s.io`, as compact JSON.
+    Table(MetadataVersion),
+    /// Protobuf of the object itself, which only built-in types have (S-CT-04).
+    Protobuf {
+        /// `true` if the client gets plain compact JSON of a type without protobuf.
+        json: bool,
+    },
+    /// Only the metadata of the object, or of a list's objects, in protobuf.
+    ProtobufMetadata(Metadata),
     /// Anything else.
     Unmodelled(UnmodelledMedia),
 }
@@ -29,6 +39,8 @@ pub enum Representation {
     Object,
     /// A PartialObjectMetadata of this version of `meta.k8s.io` (S-CT-03, S-LIST-63).
     Metadata(MetadataVersion),
+    /// A row of a Table (S-CT-30).
+    Table(Table),
 }
 
 /// A conversion to metadata, as an Accept header asks for it.
@@ -38,15 +50,6 @@ pub struct Metadata {
     pub version: MetadataVersion,
     /// The kind.
     pub kind: MetadataKind,
-}
-
-/// Versions of `meta.k8s.io`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MetadataVersion {
-    /// v1.
-    V1,
-    /// v1beta1.
-    V1Beta1,
 }
 
 /// The kind of a conversion to metadata.
@@ -84,6 +87,8 @@ struct Clause<'a> {
     subtype: &'a str,
     quality: f32,
     parameters: &'a str,
+    /// `true` if the response is a watch.
+    streams: bool,
 }
 
 /// A quality in a form that only Go's float parser knows.
@@ -111,7 +116,7 @@ impl Negotiated {
         match headers.get(header::ACCEPT).map(|value| value.to_str()) {
             Some(Err(_)) => Self::Unmodelled(UnmodelledMedia::Other),
             None => Self::Json,
-            Some(Ok(accept)) => Self::negotiate(Some(accept), None, None),
+            Some(Ok(accept)) => Self::parse(accept, false, true),
         }
     }
 
@@ -122,35 +127,43 @@ impl Negotiated {
         pretty: Option<&str>,
         user_agent: Option<&[u8]>,
     ) -> Self {
-        let indents = wants_indented(pretty, user_agent);
-        let header = accept.unwrap_or_default();
+        Self::parse(accept.unwrap_or_default(), wants_indented(pretty, user_agent), false)
+    }
+
+    /// Negotiates; `streams` if the response is a watch, which may be named so.
+    fn parse(header: &str, indents: bool, streams: bool) -> Self {
         if matches!(header, "" | "application/json" | "*/*") {
             return json(indents);
         }
-        let Some(clauses) = parse(header).filter(|_| reaches_negotiation(header)) else {
+        let Some(clauses) = parse(header, streams).filter(|_| reaches_negotiation(header)) else {
             return Self::Unmodelled(UnmodelledMedia::Other);
         };
-        for clause in &clauses {
+        Self::first(&clauses, indents)
+    }
+
+    /// Returns the representation of the first clause that any type has.
+    fn first(clauses: &[Clause<'_>], indents: bool) -> Self {
+        for (index, clause) in clauses.iter().enumerate() {
             return match (clause.kind, clause.subtype) {
                 ("application", "json" | "*") | ("*", "*") => match clause.transformation() {
                     Ok(()) => json(indents),
-                    Err(reason) => match clause.metadata() {
-                        Some(metadata) if !indents => Self::Metadata(metadata),
-                        _ => Self::Unmodelled(reason),
+                    Err(reason) if indents => Self::Unmodelled(reason),
+                    Err(reason) => match (clause.metadata(), clause.table()) {
+                        (Some(metadata), _) => Self::Metadata(metadata),
+                        (None, Some(version)) => Self::Table(version),
+                        (None, None) => Self::Unmodelled(reason),
                     },
                 },
                 ("application", "vnd.kubernetes.protobuf") => match clause.transformation() {
-                    Ok(()) if clauses.iter().any(Clause::allows_json) => {
-                        Self::JsonInsteadOfProtobuf
+                    Ok(()) => {
+                        let rest = clauses[index + 1..].iter().copied();
+                        let rest: Vec<_> = rest.filter(|other| !other.is_protobuf()).collect();
+                        Self::Protobuf { json: Self::first(&rest, indents) == Self::Json }
                     }
-                    Err(UnmodelledMedia::PartialObjectMetadata)
-                        if let Some(metadata) = clause.metadata()
-                            && clauses.iter().any(|other| other.allows_json_of(metadata)) =>
-                    {
-                        Self::Metadata(metadata)
-                    }
-                    Ok(()) => Self::Unmodelled(UnmodelledMedia::Protobuf),
-                    Err(reason) => Self::Unmodelled(reason),
+                    Err(reason) => match clause.metadata() {
+                        Some(metadata) => Self::ProtobufMetadata(metadata),
+                        None => Self::Unmodelled(reason),
+                    },
                 },
                 ("application", "yaml") => Self::Unmodelled(UnmodelledMedia::Yaml),
                 ("application", "cbor") => Self::Unmodelled(UnmodelledMedia::Cbor),
@@ -163,8 +176,12 @@ impl Negotiated {
     /// Returns the reason for logs and metrics; `json` if Listless can produce the response.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Json | Self::JsonInsteadOfProtobuf => "json",
-            Self::Metadata(_) => UnmodelledMedia::PartialObjectMetadata.as_str(),
+            Self::Json => "json",
+            Self::Protobuf { .. } => UnmodelledMedia::Protobuf.as_str(),
+            Self::Metadata(_) | Self::ProtobufMetadata(_) => {
+                UnmodelledMedia::PartialObjectMetadata.as_str()
+            }
+            Self::Table(_) => UnmodelledMedia::Table.as_str(),
             Self::Unmodelled(reason) => reason.as_str(),
         }
     }
@@ -173,6 +190,14 @@ impl Negotiated {
 // === impl UnmodelledMedia ===
 
 impl UnmodelledMedia {
+    /// Returns the reason why an object cannot be printed in a representation.
+    pub fn unprintable(representation: Representation) -> Self {
+        match representation {
+            Representation::Table(_) => Self::Table,
+            Representation::Object | Representation::Metadata(_) => Self::PartialObjectMetadata,
+        }
+    }
+
     /// Returns the word for logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -197,23 +222,11 @@ pub fn accepts_gzip(accept_encoding: Option<&str>) -> bool {
     accept_encoding.unwrap_or_default().split(',').any(|token| token.trim() == "gzip")
 }
 
-// === impl MetadataVersion ===
-
-impl MetadataVersion {
-    /// Returns the `apiVersion` of the converted object.
-    pub fn api_version(self) -> &'static str {
-        match self {
-            Self::V1 => "meta.k8s.io/v1",
-            Self::V1Beta1 => "meta.k8s.io/v1beta1",
-        }
-    }
-}
-
 // === impl Clause ===
 
 impl<'a> Clause<'a> {
     /// Parses one clause; `None` if the server ignores it.
-    fn parse(text: &'a str) -> Result<Option<Self>, OddQuality> {
+    fn parse(text: &'a str, streams: bool) -> Result<Option<Self>, OddQuality> {
         let (media_type, parameters) = text.split_once(';').unwrap_or((text, ""));
         let (kind, subtype) = match media_type.split_once('/') {
             Some((kind, subtype)) if !subtype.is_empty() => (trim(kind), subtype),
@@ -226,7 +239,7 @@ impl<'a> Clause<'a> {
             Some(_) => return Ok(None),
             None => subtype,
         };
-        let mut clause = Self { kind, subtype: trim(subtype), quality: 1.0, parameters };
+        let mut clause = Self { kind, subtype: trim(subtype), quality: 1.0, parameters, streams };
         for (name, value) in clause.parameters() {
             if name == "q" {
                 clause.quality = quality(value).ok_or(OddQuality)?;
@@ -250,6 +263,7 @@ impl<'a> Clause<'a> {
         for (name, value) in self.parameters() {
             let reason = match (name, trim(value)) {
                 ("q" | "charset", _) => continue,
+                ("stream", "watch") if self.streams => continue,
                 ("as", "Table") => UnmodelledMedia::Table,
                 ("as", "PartialObjectMetadata" | "PartialObjectMetadataList") => {
                     UnmodelledMedia::PartialObjectMetadata
@@ -267,36 +281,40 @@ impl<'a> Clause<'a> {
 
     /// Returns the conversion to metadata, if the parameters ask for exactly that.
     fn metadata(&self) -> Option<Metadata> {
+        let (kind, version) = self.conversion()?;
+        let kind = match kind {
+            "PartialObjectMetadata" => MetadataKind::Object,
+            "PartialObjectMetadataList" => MetadataKind::List,
+            _ => return None,
+        };
+        Some(Metadata { kind, version })
+    }
+
+    /// Returns the version of a conversion to a Table, if the parameters ask for exactly that.
+    fn table(&self) -> Option<MetadataVersion> {
+        self.conversion().filter(|(kind, _)| *kind == "Table").map(|(_, version)| version)
+    }
+
+    /// Returns the kind and version of a conversion to `meta.k8s.io`, if there are no other
+    /// parameters.
+    fn conversion(&self) -> Option<(&'a str, MetadataVersion)> {
         let (mut kind, mut version, mut group) = (None, None, None);
         for (name, value) in self.parameters() {
             match (name, trim(value)) {
-                ("as", "PartialObjectMetadata") if kind.is_none() => {
-                    kind = Some(MetadataKind::Object);
-                }
-                ("as", "PartialObjectMetadataList") if kind.is_none() => {
-                    kind = Some(MetadataKind::List);
-                }
+                ("as", value) if kind.is_none() => kind = Some(value),
                 ("v", "v1") if version.is_none() => version = Some(MetadataVersion::V1),
                 ("v", "v1beta1") if version.is_none() => version = Some(MetadataVersion::V1Beta1),
                 ("g", "meta.k8s.io") if group.is_none() => group = Some(()),
                 ("q" | "charset", _) => {}
+                ("stream", "watch") if self.streams => {}
                 _ => return None,
             }
         }
-        group.and(Some(Metadata { kind: kind?, version: version? }))
+        group.and(Some((kind?, version?)))
     }
 
-    /// Reports whether JSON of the same conversion satisfies the clause.
-    fn allows_json_of(&self, metadata: Metadata) -> bool {
-        (self.kind, self.subtype) == ("application", "json")
-            && self.quality > 0.0
-            && self.metadata() == Some(metadata)
-    }
-
-    /// Reports whether plain JSON satisfies the clause.
-    fn allows_json(&self) -> bool {
-        let json = matches!((self.kind, self.subtype), ("application", "json" | "*") | ("*", "*"));
-        json && self.quality > 0.0 && self.transformation().is_ok()
+    fn is_protobuf(&self) -> bool {
+        (self.kind, self.subtype) == ("application", "vnd.kubernetes.protobuf")
     }
 
     /// Reports whether the server puts this clause before an earlier one. This is not an order: the
@@ -309,10 +327,10 @@ impl<'a> Clause<'a> {
 }
 
 /// Returns the clauses in the server's order; `None` if the order is unknown.
-fn parse(header: &str) -> Option<Vec<Clause<'_>>> {
+fn parse(header: &str, streams: bool) -> Option<Vec<Clause<'_>>> {
     let mut clauses: Vec<Clause<'_>> = Vec::new();
     for part in header.split(',') {
-        let Some(clause) = Clause::parse(trim(part)).ok()? else { continue };
+        let Some(clause) = Clause::parse(trim(part), streams).ok()? else { continue };
         if clauses.len() == CLAUSES_MAX {
             return None;
         }

@@ -4,13 +4,15 @@
 //! It parses chunks of any size and keeps only the facts. It knows the envelope, ObjectMeta,
 //! ListMeta and Status; everything else is skipped by its length.
 
+pub mod wire;
+
 use super::learn::{Facts, Slot, TEXT_BYTES_MAX, Unlearned};
 
 /// The media type of the envelope.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 /// The first bytes of every envelope.
-const MAGIC: [u8; 4] = *b"k8s\0";
+pub const MAGIC: [u8; 4] = *b"k8s\0";
 
 /// The state of the parser.
 #[derive(Debug, Default)]
@@ -345,4 +347,4 @@ impl Varint {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -40,6 +40,11 @@ impl Query {
             && self.fields.is_subset_of(&other.fields)
     }
 
+    /// Returns the memory of the selectors, estimated, in bytes.
+    pub fn selector_bytes(&self) -> usize {
+        self.labels.bytes() + self.fields.bytes()
+    }
+
     /// Reports whether the query has neither label nor field requirements.
     pub fn selects_all(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()

@@ -21,8 +21,8 @@ use self::{
     path::{Path, Prefix},
 };
 use super::{
-    GroupVersionResource, ObjectKey, Scope, Verb, query::Query, selector::NAME_PATH,
-    version::VersionMatch,
+    GroupVersionResource, ObjectKey, Scope, Verb, continue_token::TokenForm, media::Include,
+    query::Query, selector::NAME_PATH, version::VersionMatch,
 };
 
 /// An HTTP request, parsed as the apiserver's RequestInfo does.
@@ -97,6 +97,8 @@ pub struct Read {
     pub limit: Option<u64>,
     /// The raw `pretty` value, for media negotiation.
     pub pretty: Option<String>,
+    /// The part of each object in a Table.
+    pub include: Include,
 }
 
 /// A LIST that continues an earlier one, and whose every parameter is parsed.
@@ -106,6 +108,19 @@ pub struct Page {
     pub query: Query,
     /// The `continue` token, as the earlier LIST returned it.
     pub token: Arc<str>,
+    /// The read of the rest, if its token and every parameter are understood.
+    pub rest: Option<Rest>,
+}
+
+/// The rest of a LIST in pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// The read, at exactly the token's version.
+    pub read: Read,
+    /// The key after which it begins, as the store orders keys.
+    pub after: Arc<str>,
+    /// The printed form of the token.
+    pub form: TokenForm,
 }
 
 /// A WATCH whose every parameter is parsed.
@@ -119,6 +134,8 @@ pub struct Watch {
     pub start: Start,
     /// `true` if the client wants bookmarks.
     pub bookmarks: bool,
+    /// The part of each object in a Table.
+    pub include: Include,
     /// Its length; `None` if the server chooses it.
     pub timeout: Option<Duration>,
 }

@@ -9,7 +9,7 @@ mod fields;
 mod labels;
 mod parser;
 
-pub(crate) use self::fields::NAME_PATH;
+pub(crate) use self::fields::{NAME_PATH, NAMESPACE_PATH};
 pub use self::{fields::FieldSelector, labels::LabelSelector};
 pub use super::field::{canonical_fields, field_paths, field_values, fields_are_modelled};
 

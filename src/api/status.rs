@@ -11,7 +11,12 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
-use super::{GroupResource, version::ResourceVersion};
+use super::{
+    GroupResource,
+    form::Form,
+    protobuf::wire::{UNKNOWN_END, field, put_bytes, put_number, unknown_start},
+    version::ResourceVersion,
+};
 
 /// A failure in the form of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -194,6 +199,32 @@ impl Status {
         bytes.into()
     }
 
+    /// Returns the body of a response in the form of a client's objects.
+    pub fn to_form(&self, form: Form) -> Bytes {
+        match form {
+            Form::Json | Form::Table => self.to_body(),
+            Form::Protobuf => self.to_protobuf().into(),
+        }
+    }
+
+    /// Returns the protobuf in its envelope. Empty strings are encoded, too (S-CT-23).
+    fn to_protobuf(&self) -> Vec<u8> {
+        let metadata = [field(1, b""), field(2, b""), field(3, b"")].concat();
+        let mut status = field(1, &metadata);
+        put_bytes(&mut status, 2, b"Failure");
+        put_bytes(&mut status, 3, self.message.as_bytes());
+        put_bytes(&mut status, 4, self.reason.as_bytes());
+        if let Some(details) = &self.details {
+            put_bytes(&mut status, 5, &details.to_protobuf());
+        }
+        status.push(6 << 3);
+        put_number(&mut status, self.code.as_u16().into());
+        let mut body = unknown_start("v1", "Status", status.len());
+        body.extend(status);
+        body.extend(UNKNOWN_END);
+        body
+    }
+
     fn new(code: StatusCode, reason: &'static str, message: String) -> Self {
         Self { code, reason, message, details: None }
     }
@@ -210,6 +241,22 @@ impl Details {
     fn of(resource: &GroupResource, name: &str) -> Self {
         let (group, kind) = (resource.group.to_string(), resource.resource.to_string());
         Self { name: name.to_owned(), group, kind, ..Self::default() }
+    }
+
+    fn to_protobuf(&self) -> Vec<u8> {
+        let mut details = Vec::new();
+        put_bytes(&mut details, 1, self.name.as_bytes());
+        put_bytes(&mut details, 2, self.group.as_bytes());
+        put_bytes(&mut details, 3, self.kind.as_bytes());
+        for Cause { reason, message } in &self.causes {
+            let parts = [(1, reason.as_bytes()), (2, message.as_bytes()), (3, b"")];
+            let cause = parts.map(|(number, text)| field(number, text)).concat();
+            put_bytes(&mut details, 4, &cause);
+        }
+        details.push(5 << 3);
+        put_number(&mut details, self.retry_after_seconds.unwrap_or_default().into());
+        put_bytes(&mut details, 6, b"");
+        details
     }
 
     fn retry_after(self, seconds: u32) -> Self {

@@ -188,7 +188,7 @@ pub(super) fn sums(
 mod tests {
     use super::*;
     use crate::{
-        api::{GroupVersionResource, Scope, query::Query},
+        api::{GroupVersionResource, Scope, form::Form, query::Query},
         cache::Start,
     };
 
@@ -197,6 +197,7 @@ mod tests {
         let (since, query) = (Instant::now(), GroupVersionResource::new("", "v1", "pods"));
         let replica = ReplicaStatus {
             query: Query::all(query, Scope::All),
+            form: Form::Json,
             start: Start::Eager,
             state: SyncState::Synced,
             link: Link::Lost { since },

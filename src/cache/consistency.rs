@@ -160,7 +160,8 @@ impl Checker {
         // Always in the same order, so that a run can be repeated.
         replicas.sort_by_cached_key(|replica| {
             let Query { resource, scope, labels, fields } = replica.query();
-            (resource.clone(), scope.clone(), labels.to_string(), fields.to_string())
+            let selectors = (labels.to_string(), fields.to_string());
+            (resource.clone(), scope.clone(), selectors, replica.form())
         });
         // A replica that starts meanwhile is due after a period at the earliest.
         let mut wake_at = now + self.period;
@@ -272,7 +273,7 @@ impl Check {
             let settings = cache.settings.borrow();
             (settings.consistency.bytes_max, settings.item_bytes_max)
         };
-        let exchange = ReflectorExchange::new(cache.client.clone(), self.replica.query());
+        let exchange = ReflectorExchange::new(cache.client.clone(), &self.replica);
         let mut body = exchange.metadata_at(self.held.version()).await?;
         let mut comparison = Comparison::new(self.held.clone(), item_bytes_max);
         while let Some(piece) = next_piece(&mut body).await? {

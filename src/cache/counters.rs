@@ -1,8 +1,14 @@
 //! The counters of the cache, for metrics and pages.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
 
-use crate::metrics::{ReplicaCheck, ReplicaWatchEnd};
+use crate::{
+    api::GroupResource,
+    metrics::{ReplicaCheck, ReplicaWatchEnd},
+};
 
 /// The counters; they only grow.
 #[derive(Debug, Default)]
@@ -33,6 +39,8 @@ pub struct Counters {
     pub checks: Checks,
     /// Queries without a replica whose reads are no longer counted, because too many were.
     pub demands_dropped: Count,
+    /// Snapshots with outstanding pages that were dropped because others came.
+    pub outstanding_dropped: Count,
     /// Replicas started.
     pub started: Count,
     /// Replicas the apiserver refused.
@@ -43,7 +51,13 @@ pub struct Counters {
     pub stopped_idle: Count,
     /// Replicas stopped because a wider one took over.
     pub stopped_widened: Count,
+    /// Rows of Tables with a cell that tells a time and is not proven.
+    pub unproven_cells: UnprovenCells,
 }
+
+/// The number of rows with such a cell, by resource and column, in the order of their first one.
+#[derive(Debug, Default)]
+pub struct UnprovenCells(Mutex<Vec<(GroupResource, Box<str>, u64)>>);
 
 /// The number of watches by the reason of their end.
 #[derive(Debug, Default)]
@@ -99,6 +113,34 @@ impl Checks {
 
     pub(super) fn increment(&self, result: ReplicaCheck) {
         self.0[result as usize].increment();
+    }
+}
+
+/// The limit of resources and columns that are counted apart; further ones count as the last one.
+const UNPROVEN_MAX: usize = 256;
+
+// === impl UnprovenCells ===
+
+impl UnprovenCells {
+    /// Returns every resource and column with its number.
+    pub fn all(&self) -> Vec<(GroupResource, Box<str>, u64)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn increment(&self, resource: GroupResource, column: &str) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |(named, held, _): &(GroupResource, Box<str>, u64)| {
+            *named == resource && **held == *column
+        };
+        match all.iter().position(is_same) {
+            Some(index) => all[index].2 += 1,
+            None if all.len() < UNPROVEN_MAX => {
+                tracing::warn!(%resource, column, "a cell of a Table tells a time that is not proven");
+                all.push((resource, column.into(), 1));
+            }
+            // The last one stands for all others.
+            None => all[UNPROVEN_MAX - 1].2 += 1,
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::expiring::Expiring;
 use crate::{
-    api::{Scope, query::Query, selector::NAME_PATH},
+    api::{Scope, form::Form, query::Query, selector::NAME_PATH},
     hash::{HashMap, RandomState},
 };
 
@@ -22,7 +22,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Demand {
     queries: Expiring<Counted>,
-    /// The queries of one resource: those of single objects, and all others.
+    /// The queries of one resource and form: those of single objects, and all others.
     groups: HashMap<u64, Group>,
     hasher: RandomState,
     dropped: u64,
@@ -81,9 +81,15 @@ impl Demand {
     }
 
     /// Counts a read; returns the number of reads of its query within the window.
-    pub(super) fn count(&mut self, query: &Query, now: Instant, window: Duration) -> u32 {
+    pub(super) fn count(
+        &mut self,
+        query: &Query,
+        form: Form,
+        now: Instant,
+        window: Duration,
+    ) -> u32 {
         self.expire(now);
-        let key = self.hash(query);
+        let key = self.hash(&(query, form));
         if let Some((counted, until)) = self.queries.get(key, now) {
             let reads = counted.reads.saturating_add(1);
             self.queries.insert(key, Counted { reads, ..counted }, until);
@@ -91,7 +97,7 @@ impl Demand {
         }
         let counted = Counted {
             reads: 1,
-            group: self.group(query),
+            group: self.group(query, form),
             scope: self.hash(&query.scope),
             selection: self.hash(&(&query.labels, &query.fields)),
         };
@@ -103,9 +109,9 @@ impl Demand {
         1
     }
 
-    /// Forgets a query.
-    pub(super) fn forget(&mut self, query: &Query) {
-        if let Some(counted) = self.queries.remove(self.hash(query)) {
+    /// Forgets a query of a form.
+    pub(super) fn forget(&mut self, query: &Query, form: Form) {
+        if let Some(counted) = self.queries.remove(self.hash(&(query, form))) {
             self.leave(&counted);
         }
     }
@@ -119,8 +125,8 @@ impl Demand {
 
     /// Returns the wider queries, best first, that cover this one and could replace the queries of
     /// its group. There are none unless the group has more than `queries_max` queries.
-    pub(super) fn wider(&self, query: &Query, queries_max: usize) -> Vec<Query> {
-        let group = self.groups.get(&self.group(query));
+    pub(super) fn wider(&self, query: &Query, form: Form, queries_max: usize) -> Vec<Query> {
+        let group = self.groups.get(&self.group(query, form));
         let Some(group) = group.filter(|group| group.queries > queries_max) else {
             return Vec::new();
         };
@@ -156,8 +162,8 @@ impl Demand {
         }
     }
 
-    fn group(&self, query: &Query) -> u64 {
-        self.hash(&(&query.resource, is_single(query)))
+    fn group(&self, query: &Query, form: Form) -> u64 {
+        self.hash(&(&query.resource, form, is_single(query)))
     }
 
     fn hash(&self, value: &impl Hash) -> u64 {
@@ -223,24 +229,24 @@ mod tests {
         let now = Instant::now();
         let mut demand = Demand::new();
         for label in ["a", "b", "c"] {
-            demand.count(&query(Some("shop"), label, ""), now, WINDOW);
+            demand.count(&query(Some("shop"), label, ""), Form::Json, now, WINDOW);
         }
         let last = query(Some("shop"), "c", "");
-        assert_eq!(texts(&demand.wider(&last, 3)), [""; 0]);
-        assert_eq!(texts(&demand.wider(&last, 2)), ["shop:"]);
+        assert_eq!(texts(&demand.wider(&last, Form::Json, 3)), [""; 0]);
+        assert_eq!(texts(&demand.wider(&last, Form::Json, 2)), ["shop:"]);
         // In another scope it would not cover the query.
-        assert_eq!(texts(&demand.wider(&query(Some("other"), "c", ""), 2)), [""; 0]);
+        assert_eq!(texts(&demand.wider(&query(Some("other"), "c", ""), Form::Json, 2)), [""; 0]);
         for label in ["a", "b", "c", "d"] {
-            demand.count(&query(None, label, ""), now, WINDOW);
+            demand.count(&query(None, label, ""), Form::Json, now, WINDOW);
         }
-        assert_eq!(texts(&demand.wider(&last, 2)), ["*:", "shop:"]);
+        assert_eq!(texts(&demand.wider(&last, Form::Json, 2)), ["*:", "shop:"]);
         let mut spread = Demand::new();
         for namespace in ["n1", "n2", "n3"] {
-            spread.count(&query(Some(namespace), "app", ""), now, WINDOW);
+            spread.count(&query(Some(namespace), "app", ""), Form::Json, now, WINDOW);
         }
-        assert_eq!(texts(&spread.wider(&query(Some("n3"), "app", ""), 2)), ["*:app"]);
-        spread.count(&query(Some("n4"), "other", ""), now, WINDOW);
-        assert_eq!(texts(&spread.wider(&query(Some("n3"), "app", ""), 2)), ["*:"]);
+        assert_eq!(texts(&spread.wider(&query(Some("n3"), "app", ""), Form::Json, 2)), ["*:app"]);
+        spread.count(&query(Some("n4"), "other", ""), Form::Json, now, WINDOW);
+        assert_eq!(texts(&spread.wider(&query(Some("n3"), "app", ""), Form::Json, 2)), ["*:"]);
     }
 
     #[test]
@@ -249,7 +255,12 @@ mod tests {
         let mut demand = Demand::new();
         let read = |number: usize| query(Some("shop"), &format!("l{number}"), "");
         for number in 0..3 * QUERIES_MAX {
-            demand.count(&read(number), now + Duration::from_micros(number as u64), WINDOW);
+            demand.count(
+                &read(number),
+                Form::Json,
+                now + Duration::from_micros(number as u64),
+                WINDOW,
+            );
             assert!(demand.queries.len() <= QUERIES_MAX);
         }
         assert_eq!(demand.take_dropped(), 2 * QUERIES_MAX as u64);
@@ -261,12 +272,12 @@ mod tests {
                 .next()
         };
         assert_eq!(sums(&demand), Some((QUERIES_MAX, QUERIES_MAX)));
-        demand.forget(&read(3 * QUERIES_MAX - 1));
+        demand.forget(&read(3 * QUERIES_MAX - 1), Form::Json);
         assert_eq!(sums(&demand), Some((QUERIES_MAX - 1, QUERIES_MAX - 1)));
         demand.expire(now + WINDOW + Duration::from_secs(1));
         assert_eq!((sums(&demand), demand.queries.len()), (None, 0));
-        assert_eq!(demand.count(&read(1), now + 2 * WINDOW, WINDOW), 1);
-        assert_eq!(demand.count(&read(1), now + 2 * WINDOW, WINDOW), 2);
+        assert_eq!(demand.count(&read(1), Form::Json, now + 2 * WINDOW, WINDOW), 1);
+        assert_eq!(demand.count(&read(1), Form::Json, now + 2 * WINDOW, WINDOW), 2);
     }
 
     /// Checks that a read among many queries takes as long as one among few: it holds the lock of
@@ -278,13 +289,13 @@ mod tests {
             let mut demand = Demand::new();
             let read = |number: usize| query(Some("shop"), &format!("l{number}"), "");
             for number in 0..counted {
-                demand.count(&read(number), now, WINDOW);
+                demand.count(&read(number), Form::Json, now, WINDOW);
             }
             let queries: Vec<_> = (0..500).map(|number| read(counted + number)).collect();
             let started = std::time::Instant::now();
             for query in &queries {
-                demand.count(query, now, WINDOW);
-                demand.wider(query, 4);
+                demand.count(query, Form::Json, now, WINDOW);
+                demand.wider(query, Form::Json, 4);
             }
             started.elapsed()
         };

@@ -1,4 +1,4 @@
-//! The part of a LIST around its items, learned from the apiserver's own response.
+//! The part of a LIST in JSON around its items, learned from the apiserver's own response.
 //!
 //! Built-in types print `kind, apiVersion, metadata, items` and items without kind and apiVersion
 //! (S-LIST-61). Custom resources print all keys sorted and items with both (S-LIST-62). A response
@@ -12,7 +12,7 @@ use crate::api::version::ResourceVersion;
 
 /// The printed form of lists and objects of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Envelope {
+pub struct JsonEnvelope {
     style: Style,
     /// The text before the list's version: the header of a typed list, the trailer of a custom one.
     before_version: String,
@@ -65,9 +65,9 @@ struct OuterMetadata<'a> {
 const TYPED_TRAILER: &str = "]}\n";
 const CUSTOM_END: &str = "\"}}\n";
 
-// === impl Envelope ===
+// === impl JsonEnvelope ===
 
-impl Envelope {
+impl JsonEnvelope {
     /// Learns from the text before the first item and after the last one.
     pub fn learn(header: &str, trailer: &str) -> Result<(Self, ResourceVersion), EnvelopeError> {
         let text = format!("{header}{trailer}");
@@ -151,8 +151,8 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn learned(header: &str, trailer: &str) -> Option<(Envelope, ResourceVersion)> {
-        Envelope::learn(header, trailer).ok()
+    fn learned(header: &str, trailer: &str) -> Option<(JsonEnvelope, ResourceVersion)> {
+        JsonEnvelope::learn(header, trailer).ok()
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
             ),
         ] {
             assert!(
-                matches!(Envelope::learn(&header, &trailer), Err(EnvelopeError::NotUnderstood)),
+                matches!(JsonEnvelope::learn(&header, &trailer), Err(EnvelopeError::NotUnderstood)),
                 "{header} {trailer}"
             );
         }
@@ -206,14 +206,14 @@ mod tests {
     #[test]
     fn broken_or_versionless_lists_are_errors() {
         for (header, trailer) in [("", ""), ("{", ""), (r#"{"kind":"Pod"}"#, ""), ("<html>", "")] {
-            let error = Envelope::learn(header, trailer).expect_err(header);
+            let error = JsonEnvelope::learn(header, trailer).expect_err(header);
             assert!(matches!(error, EnvelopeError::Malformed(_)), "{header}: {error}");
         }
         for version in ["", "0", "abc"] {
             let header = format!(
                 r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"{version}"}},"items":["#
             );
-            let error = Envelope::learn(&header, "]}\n").expect_err(version);
+            let error = JsonEnvelope::learn(&header, "]}\n").expect_err(version);
             assert!(matches!(error, EnvelopeError::Version), "{version}: {error}");
         }
     }

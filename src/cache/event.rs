@@ -7,11 +7,18 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-use super::{envelope::Envelope, metadata, object::Object, selection::selects};
+use super::{
+    envelope::JsonEnvelope,
+    form::Envelope,
+    metadata,
+    object::Object,
+    selection::selects,
+    table::{Moment, table_line},
+};
 use crate::{
     api::{
         ObjectKey,
-        media::{MetadataVersion, Representation},
+        media::{MetadataVersion, Representation, Table},
         query::Query,
         version::ResourceVersion,
     },
@@ -117,26 +124,41 @@ impl Event {
         representation: Representation,
         envelope: &Envelope,
     ) -> Option<Bytes> {
-        let line = self.lines(representation)[seen as usize].get_or_init(|| {
-            let leaves = seen == Change::Deleted && self.change != Change::Deleted;
-            if !leaves {
-                return line(seen, &self.object, representation, envelope);
-            }
+        let line = self.lines(representation)[seen as usize]
+            .get_or_init(|| envelope.event(seen, &self.raw(seen, envelope)?, representation));
+        line.clone()
+    }
+
+    /// Returns the line of a watch of Tables at a moment, with or without the columns; `None` if it
+    /// cannot be printed. It is made anew each time.
+    pub fn table_line(
+        &self,
+        seen: Change,
+        (table, with_columns): (Table, bool),
+        envelope: &Envelope,
+        now: Moment,
+    ) -> Option<Bytes> {
+        let raw = self.raw(seen, envelope)?;
+        let row = (&*raw, &self.version);
+        table_line(envelope.table()?, seen, row, table, with_columns, now)
+    }
+
+    /// Returns the bytes of the object that the line of a change shows.
+    fn raw(&self, seen: Change, envelope: &Envelope) -> Option<Bytes> {
+        let leaves = seen == Change::Deleted && self.change != Change::Deleted;
+        match &self.before {
+            _ if !leaves => Some(self.object.raw().clone()),
             // The object left the selection: the line shows its state before, at the version of the
             // event (S-WATCH-22).
-            let before = match &self.before {
-                Before::Object(before) => before,
-                Before::Nothing | Before::Alike => return None,
-            };
-            let raw = before.raw_at(&self.version)?;
-            printed(seen, &raw, representation, envelope)
-        });
-        line.clone()
+            Before::Object(before) => envelope.raw_at(before.raw(), &self.version).map(Bytes::from),
+            Before::Nothing | Before::Alike => None,
+        }
     }
 
     fn lines(&self, representation: Representation) -> &Lines {
         let index = match representation {
-            Representation::Object => return &self.lines,
+            // A Table's line depends on the time and is not kept.
+            Representation::Object | Representation::Table(_) => return &self.lines,
             Representation::Metadata(MetadataVersion::V1) => 0,
             Representation::Metadata(MetadataVersion::V1Beta1) => 1,
         };
@@ -166,21 +188,12 @@ impl Change {
     }
 }
 
-/// Returns the line of a watch for an object; `None` if it cannot be printed.
-pub(super) fn line(
-    seen: Change,
-    object: &Object,
-    representation: Representation,
-    envelope: &Envelope,
-) -> Option<Bytes> {
-    printed(seen, object.raw(), representation, envelope)
-}
-
-fn printed(
+/// Returns the line of a watch in JSON for an object; `None` if it cannot be printed.
+pub(super) fn json_line(
     seen: Change,
     raw: &[u8],
     representation: Representation,
-    envelope: &Envelope,
+    envelope: &JsonEnvelope,
 ) -> Option<Bytes> {
     let Representation::Metadata(version) = representation else {
         // The start of a typed object replaces its `{`.

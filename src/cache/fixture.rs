@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{
-    envelope::Envelope, object::Object, reader::Reader, rebuild::Rebuild, store::Snapshot,
-};
+use super::{form::Envelope, object::Object, reader::Reader, rebuild::Rebuild, store::Snapshot};
 use crate::api::{
     GroupVersionResource, Scope,
+    form::Form,
     query::Query,
     selector::{FieldSelector, LabelSelector},
     version::ResourceVersion,
@@ -67,7 +66,7 @@ pub(super) fn pods() -> GroupVersionResource {
 }
 
 pub(super) fn reader() -> Reader {
-    Reader::new(pods(), Scope::All)
+    Reader::new(pods(), Scope::All, Form::Json)
 }
 
 pub(super) fn version(number: u64) -> ResourceVersion {
@@ -101,7 +100,7 @@ pub(super) fn envelope() -> Envelope {
 
 /// Returns a snapshot of pods in any order, based on a previous one.
 pub(super) fn snapshot(base: Option<Arc<Snapshot>>, at: u64, pods: &[Pod]) -> Arc<Snapshot> {
-    let mut rebuild = Rebuild::of(base);
+    let mut rebuild = Rebuild::of(base, Form::Json);
     for pod in pods {
         rebuild.push(pod.object()).expect("no duplicate");
     }

@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{
-    envelope::Style,
+    envelope::{JsonEnvelope, Style},
     object::Object,
+    portion::{ListMeta, Portion},
     render::{Gather, ListBody},
     store::Snapshot,
 };
@@ -106,17 +107,20 @@ impl Snapshot {
     /// Returns the apiserver's PartialObjectMetadataList for a query that this snapshot covers;
     /// `None` if an object's metadata has an unknown form.
     pub fn metadata_list_body(&self, query: &Query, version: MetadataVersion) -> Option<ListBody> {
-        let selection = self.select(query);
-        let mut gather = Gather::new();
-        gather.copy(head("PartialObjectMetadataList", version).as_bytes());
-        gather.copy(format!(r#""metadata":{{"resourceVersion":"{}"}}"#, self.version()).as_bytes());
-        gather.copy(if selection.is_empty() { br#","items":null"# } else { br#","items":["# });
-        for (index, object) in selection.iter().enumerate() {
-            gather.copy(if index == 0 { b"" } else { b"," });
-            gather.copy(partial(object.raw(), self.envelope().style(), version)?.as_bytes());
-        }
-        gather.copy(if selection.is_empty() { b"}\n" } else { b"]}\n" });
-        let (chunks, bytes) = gather.finish();
+        self.metadata_portion_body(query, &Portion::default(), version)
+    }
+
+    /// Returns the same for a part of such a list.
+    pub fn metadata_portion_body(
+        &self,
+        query: &Query,
+        portion: &Portion,
+        version: MetadataVersion,
+    ) -> Option<ListBody> {
+        let selection = portion.select(self, query);
+        let objects = selection.iter().map(|object| &**object.raw());
+        let meta = portion.meta(self.version());
+        let (chunks, bytes) = self.envelope().metadata_list(objects, &meta, version)?;
         Some(ListBody { version: self.version().clone(), chunks, count: selection.len(), bytes })
     }
 
@@ -127,9 +131,39 @@ impl Snapshot {
         object: &Object,
         version: MetadataVersion,
     ) -> Option<VecDeque<Bytes>> {
-        let object = partial(object.raw(), self.envelope().style(), version)?;
-        Some([Bytes::from(object), Bytes::from_static(b"\n")].into())
+        self.envelope().metadata(object.raw(), version)
     }
+}
+
+/// Returns the PartialObjectMetadataList of objects in JSON.
+pub(super) fn json_list<'a>(
+    envelope: &JsonEnvelope,
+    objects: impl Iterator<Item = &'a [u8]>,
+    meta: &ListMeta<'_>,
+    version: MetadataVersion,
+) -> Option<(VecDeque<Bytes>, usize)> {
+    let mut gather = Gather::new();
+    gather.copy(head("PartialObjectMetadataList", version).as_bytes());
+    let (at, more) = (meta.version, meta.members());
+    gather.copy(format!(r#""metadata":{{"resourceVersion":"{at}"{more}}}"#).as_bytes());
+    let mut is_empty = true;
+    for object in objects {
+        gather.copy(if is_empty { br#","items":["# } else { b"," });
+        gather.copy(partial(object, envelope.style(), version)?.as_bytes());
+        is_empty = false;
+    }
+    gather.copy(if is_empty { b",\"items\":null}\n" } else { b"]}\n" });
+    Some(gather.finish())
+}
+
+/// Returns the PartialObjectMetadata of an object in JSON.
+pub(super) fn json_object(
+    envelope: &JsonEnvelope,
+    raw: &[u8],
+    version: MetadataVersion,
+) -> Option<VecDeque<Bytes>> {
+    let object = partial(raw, envelope.style(), version)?;
+    Some([Bytes::from(object), Bytes::from_static(b"\n")].into())
 }
 
 /// Returns the PartialObjectMetadata of an object printed in a style; `None` if its metadata has an
@@ -190,8 +224,8 @@ pub(super) fn head(kind: &str, version: MetadataVersion) -> String {
 mod tests {
     use super::*;
     use crate::{
-        api::{GroupVersionResource, Scope},
-        cache::{envelope::Envelope, reader::Reader, rebuild::Rebuild, testing::pods},
+        api::{GroupVersionResource, Scope, form::Form},
+        cache::{form::Envelope, reader::Reader, rebuild::Rebuild, testing::pods},
     };
 
     const THING: &str = concat!(
@@ -214,9 +248,10 @@ mod tests {
 
     /// Returns the metadata of one custom object.
     fn metadata_of(raw: &str) -> Option<String> {
-        let mut reader = Reader::new(GroupVersionResource::new("a.io", "v1", "things"), Scope::All);
+        let mut reader =
+            Reader::new(GroupVersionResource::new("a.io", "v1", "things"), Scope::All, Form::Json);
         let (object, _) = reader.item(raw.as_bytes()).expect("an object");
-        let mut list = Rebuild::of(None);
+        let mut list = Rebuild::of(None, Form::Json);
         list.push(object.clone()).expect("no duplicate");
         let trailer = r#"],"kind":"ThingList","metadata":{"continue":"","resourceVersion":"9"}}"#;
         let learned =

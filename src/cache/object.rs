@@ -1,7 +1,8 @@
 //! An object: the apiserver's own bytes, and the parsed parts that reads need.
 //!
-//! Invariant: `raw` is valid JSON. For built-in types it has no `kind` and `apiVersion`, like the
-//! items of a LIST (S-LIST-61). A clone copies two references.
+//! Invariant: `raw` is a valid item of a LIST in its replica's form. In JSON, those of built-in types
+//! have no `kind` and `apiVersion` (S-LIST-61). In protobuf they begin with tag and length. A clone
+//! copies two references.
 
 use std::{fmt, sync::Arc};
 
@@ -118,15 +119,6 @@ impl Object {
         &self.raw
     }
 
-    /// Returns the same bytes with another version in them.
-    pub fn raw_at(&self, version: &ResourceVersion) -> Option<Vec<u8>> {
-        let located: Located<'_> = serde_json::from_slice(&self.raw).ok()?;
-        let held = located.metadata.resource_version.get();
-        let start = (held.as_ptr() as usize).checked_sub(self.raw.as_ptr() as usize)?;
-        let (before, after) = (self.raw.get(..start)?, self.raw.get(start + held.len()..)?);
-        Some([before, b"\"", version.as_str().as_bytes(), b"\"", after].concat())
-    }
-
     /// Reports whether every selector treats both alike: they have the same key, labels and fields.
     pub fn is_selected_like(&self, other: &Self) -> bool {
         self.key() == other.key() && self.head.pairs == other.head.pairs
@@ -166,6 +158,15 @@ impl Object {
     }
 }
 
+/// Returns an item in JSON with another version in it.
+pub(super) fn json_at(raw: &Bytes, version: &ResourceVersion) -> Option<Vec<u8>> {
+    let located: Located<'_> = serde_json::from_slice(raw).ok()?;
+    let held = located.metadata.resource_version.get();
+    let start = (held.as_ptr() as usize).checked_sub(raw.as_ptr() as usize)?;
+    let (before, after) = (raw.get(..start)?, raw.get(start + held.len()..)?);
+    Some([before, b"\"", version.as_str().as_bytes(), b"\"", after].concat())
+}
+
 impl Labels for Object {
     fn label(&self, key: &str) -> Option<&str> {
         self.value(PairKind::Label, key)
@@ -194,12 +195,9 @@ mod tests {
             )
         };
         let raw = Bytes::from(pod("5", r#"\"resourceVersion\":\"5\""#));
-        let (key, uid) = (ObjectKey::new(None, "p"), Uid::new("u"));
-        let version = |text: &str| ResourceVersion::parse(text).expect("a version");
-        let head = Head { key, uid, version: version("5"), pairs: Box::default() };
-        let object = Object::new(Arc::new(head), raw);
+        let version = ResourceVersion::parse("1234").expect("a version");
         let expected = pod("1234", r#"\"resourceVersion\":\"5\""#);
-        assert_eq!(object.raw_at(&version("1234")), Some(expected.into_bytes()));
+        assert_eq!(json_at(&raw, &version), Some(expected.into_bytes()));
     }
 
     #[test]

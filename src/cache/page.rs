@@ -1,14 +1,14 @@
 //! A page: adjacent objects in one buffer, laid out as in a LIST.
 //!
-//! Invariant: `buffer` is `object,object,…,` in key order, and every object's raw bytes are a slice
-//! of it. A LIST of whole pages copies nothing and holds nothing twice. Pages never change.
+//! Invariant: `buffer` has the objects in key order, with the form's separator after each, and every
+//! object's raw bytes are a slice of it. A LIST of whole pages copies nothing and holds nothing twice. Pages never change.
 
 use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 
 use super::{object::Object, pair::Pair, pool::Pool};
-use crate::api::ObjectKey;
+use crate::api::{ObjectKey, form::Form};
 
 /// A page of a snapshot.
 #[derive(Debug)]
@@ -16,6 +16,7 @@ pub struct Page {
     buffer: Bytes,
     objects: Box<[Object]>,
     filter: Filter,
+    separator: &'static [u8],
     bytes: usize,
 }
 
@@ -47,10 +48,11 @@ const FILTER_WORDS: usize = 16;
 impl Page {
     /// Lays out objects that are in key order.
     fn seal(objects: &[Object], pool: &Arc<Pool>) -> Self {
-        let mut buffer = pool.take(raw_bytes(objects));
+        let separator = separator(pool.form());
+        let mut buffer = pool.take(raw_bytes(objects, separator));
         for object in objects {
             buffer.extend_from_slice(object.raw());
-            buffer.push(b',');
+            buffer.extend_from_slice(separator);
         }
         let capacity = buffer.capacity();
         let buffer = pool.lend(buffer);
@@ -60,13 +62,13 @@ impl Page {
             .map(|object| {
                 let end = start + object.raw().len();
                 let raw = buffer.slice(start..end);
-                start = end + 1;
+                start = end + separator.len();
                 object.with_raw(raw)
             })
             .collect();
         let heads: usize = objects.iter().map(Object::head_bytes).sum();
         let bytes = capacity + size_of::<Self>() + size_of_val(&*objects) + heads;
-        Self { filter: Filter::of(&objects), buffer, objects, bytes }
+        Self { filter: Filter::of(&objects), buffer, objects, separator, bytes }
     }
 
     /// Returns the objects, in key order.
@@ -94,19 +96,25 @@ impl Page {
         pairs.iter().all(|pair| self.filter.may_have(*pair))
     }
 
-    /// Returns the bytes of adjacent objects, separated by commas; `open` keeps the comma at the
-    /// end.
+    /// Returns the length of an object and the separator after it.
+    pub fn length(&self, object: &Object) -> usize {
+        object.raw().len() + self.separator.len()
+    }
+
+    /// Returns the bytes of adjacent objects with separators between them; `open` keeps the one at
+    /// the end.
     ///
     /// `start` is the offset of the first of them in the buffer: see [`Page::offset`].
     pub fn run(&self, objects: Range<usize>, start: usize, open: bool) -> Bytes {
-        let length = raw_bytes(&self.objects[objects]);
-        let end = start + if open { length } else { length.saturating_sub(1) };
+        let length = raw_bytes(&self.objects[objects], self.separator);
+        let left_out = if open { 0 } else { self.separator.len() };
+        let end = start + length.saturating_sub(left_out);
         self.buffer.slice(start..end)
     }
 
     /// Returns the offset of an object in the buffer.
     pub fn offset(&self, object: usize) -> usize {
-        raw_bytes(&self.objects[..object])
+        raw_bytes(&self.objects[..object], self.separator)
     }
 }
 
@@ -115,6 +123,7 @@ pub(super) fn append(pages: &mut Vec<Arc<Page>>, mut objects: Vec<Object>, pool:
     if objects.is_empty() {
         return;
     }
+    let raw_bytes = |objects: &[Object]| raw_bytes(objects, separator(pool.form()));
     if let Some(last) = pages.last()
         && (last.buffer.len() < PAGE_BYTES_MIN || raw_bytes(&objects) < PAGE_BYTES_MIN)
         && last.buffer.len() + raw_bytes(&objects) <= PAGE_BYTES_TARGET
@@ -145,9 +154,18 @@ fn page_length(objects: &[Object]) -> usize {
     full.map_or_else(|| objects.len().min(PAGE_OBJECTS_TARGET), |last| last + 1)
 }
 
-/// Returns the length of `object,object,…,`.
-fn raw_bytes(objects: &[Object]) -> usize {
-    objects.iter().map(|object| object.raw().len() + 1).sum()
+/// Returns the text between two items of a list.
+fn separator(form: Form) -> &'static [u8] {
+    match form {
+        Form::Json | Form::Table => b",",
+        // Each item has its tag and length.
+        Form::Protobuf => b"",
+    }
+}
+
+/// Returns the length of objects with a separator after each.
+fn raw_bytes(objects: &[Object], separator: &[u8]) -> usize {
+    objects.iter().map(|object| object.raw().len() + separator.len()).sum()
 }
 
 // === impl Filter ===

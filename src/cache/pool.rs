@@ -11,9 +11,14 @@ use std::{
 
 use bytes::Bytes;
 
-/// Free buffers, shared by the snapshots of one replica.
+use crate::api::form::Form;
+
+/// Free buffers, shared by the snapshots of one replica, and the form of its objects.
 #[derive(Debug, Default)]
-pub struct Pool(Mutex<Free>);
+pub struct Pool {
+    form: Form,
+    free: Mutex<Free>,
+}
 
 #[derive(Debug, Default)]
 struct Free {
@@ -42,6 +47,16 @@ const KEPT_BYTES_MAX: usize = 1024 * 1024;
 // === impl Pool ===
 
 impl Pool {
+    /// Creates an empty pool for objects of a form.
+    pub fn new(form: Form) -> Self {
+        Self { form, free: Mutex::default() }
+    }
+
+    /// Returns the form of the objects.
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
     /// Returns an empty buffer of this capacity.
     pub fn take(&self, length: usize) -> Vec<u8> {
         if length < KEPT_BYTES_MIN {
@@ -86,7 +101,7 @@ impl Pool {
     }
 
     fn free(&self) -> MutexGuard<'_, Free> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -116,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_buffer_returns_when_no_part_of_it_is_referenced() {
-        let pool = Arc::new(Pool::default());
+        let pool = Arc::new(Pool::new(Form::Json));
         let whole = lent(&pool, 70_000);
         let (address, part) = (whole.as_ptr(), whole.slice(10..20));
         drop(whole);
@@ -129,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_much_larger_buffer_is_not_reused() {
-        let pool = Arc::new(Pool::default());
+        let pool = Arc::new(Pool::new(Form::Json));
         drop(lent(&pool, 100_000));
         assert!(pool.take(60_000).capacity() < 70_000);
         assert!(pool.bytes() >= 100_000);
@@ -137,7 +152,7 @@ mod tests {
 
     #[test]
     fn small_and_surplus_buffers_are_not_kept() {
-        let pool = Arc::new(Pool::default());
+        let pool = Arc::new(Pool::new(Form::Json));
         drop(lent(&pool, 1_000));
         assert_eq!(pool.bytes(), 0);
         let many: Vec<_> = (0..100).map(|_| lent(&pool, 70_000)).collect();

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use super::{
     batch::Batch,
-    envelope::Envelope,
+    form::Envelope,
     object::Object,
     page::{self, PAGE_BYTES_TARGET, PAGE_OBJECTS_TARGET, Page},
     pool::Pool,
     store::Snapshot,
 };
 use crate::{
-    api::{ObjectKey, version::ResourceVersion},
+    api::{ObjectKey, form::Form, version::ResourceVersion},
     mutants::{Mutant, is_on},
 };
 
@@ -48,8 +48,9 @@ pub struct Duplicate(pub ObjectKey);
 
 impl Rebuild {
     /// Creates an empty list, based on a previous snapshot if there is one.
-    pub(super) fn of(base: Option<Arc<Snapshot>>) -> Self {
-        let pool = base.as_ref().map(|base| base.pool().clone()).unwrap_or_default();
+    pub(super) fn of(base: Option<Arc<Snapshot>>, form: Form) -> Self {
+        let pool = base.as_ref().map(|base| base.pool().clone());
+        let pool = pool.unwrap_or_else(|| Arc::new(Pool::new(form)));
         Self { base, pool, ..Self::default() }
     }
 

@@ -19,6 +19,7 @@ impl Cache {
     /// Notes that the apiserver may return any object with other bytes at the same version. Every
     /// replica lists again.
     pub fn redefine_all(&self) {
+        self.0.outstanding.forget();
         self.0.set().members().for_each(|member| member.replica.redefine());
     }
 

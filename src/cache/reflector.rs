@@ -84,8 +84,8 @@ impl Reflector {
         budget: Arc<Budget>,
     ) -> Self {
         let query = replica.query();
-        let exchange = ReflectorExchange::new(client, query);
-        let reader = Reader::new(query.resource.clone(), query.scope.clone());
+        let exchange = ReflectorExchange::new(client, &replica);
+        let reader = Reader::new(query.resource.clone(), query.scope.clone(), replica.form());
         Self {
             replica,
             exchange,

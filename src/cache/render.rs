@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::{envelope::Style, object::Object, store::Snapshot};
+use super::{form::Whole, object::Object, portion::Portion, store::Snapshot};
 use crate::{
     api::{query::Query, version::ResourceVersion},
     mutants::{Mutant, is_on},
@@ -44,19 +44,27 @@ const CHUNK_BYTES: usize = 64 * 1024;
 impl Snapshot {
     /// Returns the apiserver's LIST body for a query that this snapshot covers.
     pub fn list_body(&self, query: &Query) -> ListBody {
-        let selection = self.select(query);
+        self.portion_body(query, &Portion::default())
+    }
+
+    /// Returns the apiserver's LIST body for a part of such a list.
+    pub fn portion_body(&self, query: &Query, portion: &Portion) -> ListBody {
+        let selection = portion.select(self, query);
         let newest = || selection.iter().map(Object::version).max();
         let version = if is_on(Mutant::VersionOfNewestItem) { newest() } else { None };
         let version = version.unwrap_or_else(|| self.version());
-        let (header, trailer) = (self.envelope().header(version), self.envelope().trailer(version));
+        let last = selection.runs().len().saturating_sub(1);
+        let runs = selection.runs().iter().enumerate();
+        let items = runs.map(|(index, run)| {
+            let open = index < last;
+            run.page.run(run.objects.clone(), run.start, open)
+        });
+        let items: Vec<_> = items.collect();
+        let meta = portion.meta(version);
         let mut gather = Gather::new();
-        gather.copy(header.as_bytes());
-        let runs = selection.runs();
-        for (index, run) in runs.iter().enumerate() {
-            let open = index + 1 < runs.len();
-            gather.add(run.page.run(run.objects.clone(), run.start, open));
-        }
-        gather.copy(trailer.as_bytes());
+        gather.copy(&self.envelope().head(&meta, items.iter().map(Bytes::len).sum()));
+        items.into_iter().for_each(|item| gather.add(item));
+        gather.copy(&self.envelope().tail(&meta));
         let (chunks, bytes) = gather.finish();
         ListBody { version: self.version().clone(), chunks, count: selection.len(), bytes }
     }
@@ -64,14 +72,10 @@ impl Snapshot {
     /// Returns the apiserver's GET body for one of this snapshot's objects.
     pub fn object_body(&self, object: &Object) -> VecDeque<Bytes> {
         let mut gather = Gather::new();
-        match self.envelope().style() {
-            Style::Typed => {
-                gather.copy(self.envelope().object_prefix().as_bytes());
-                gather.add(object.raw().slice(1..));
-            }
-            Style::Custom => gather.add(object.raw().clone()),
-        }
-        gather.copy(b"\n");
+        let Whole { head, object, tail } = self.envelope().whole(object.raw());
+        gather.copy(&head);
+        gather.add(object);
+        gather.copy(&tail);
         gather.finish().0
     }
 }

@@ -1,9 +1,11 @@
-//! The local copy of one query as readers see it: its published state, and waits for it.
+//! The local copy of one query in one form as readers see it: its published state, and waits for it.
 //!
 //! Invariant: only the query's reflector publishes. A reader takes one [`View`] per request, which
 //! is a complete state. A publication never waits for readers.
 
 mod notices;
+mod status;
+mod tables;
 
 use std::{
     fmt,
@@ -18,16 +20,20 @@ use arc_swap::ArcSwap;
 use tokio::time::{Instant, timeout_at};
 
 use self::notices::Notices;
+pub use self::status::ReplicaStatus;
 pub use super::view::{Published, Reach, View};
-use super::{bookmark::BookmarkForm, history::History, replay::replay, store::Snapshot};
+use super::{
+    bookmark::BookmarkForm, clock::Clock, history::History, replay::replay, store::Snapshot,
+};
 use crate::{
-    api::{query::Query, version::ResourceVersion},
+    api::{form::Form, query::Query, version::ResourceVersion},
     notify::{Follower, Publisher},
 };
 
-/// The local copy of one query.
+/// The local copy of one query in one form.
 pub struct Replica {
     query: Query,
+    form: Form,
     start: Start,
     started_at: Instant,
     published: ArcSwap<Published>,
@@ -37,6 +43,8 @@ pub struct Replica {
     notices: Notices,
     history: Mutex<History>,
     usage: Mutex<Usage>,
+    /// The apiserver's clock.
+    clock: Clock,
     bookmark: OnceLock<BookmarkForm>,
     /// `true` if some object's metadata cannot be printed as the apiserver prints it.
     odd_metadata: AtomicBool,
@@ -83,37 +91,6 @@ pub enum Link {
     },
 }
 
-/// The status of one replica, for pages, readiness and metrics.
-#[derive(Clone, Debug)]
-pub struct ReplicaStatus {
-    /// The query that it follows.
-    pub query: Query,
-    /// The reason of its start.
-    pub start: Start,
-    /// Its state.
-    pub state: SyncState,
-    /// State of the watch connection.
-    pub link: Link,
-    /// The snapshot's version.
-    pub version: Option<ResourceVersion>,
-    /// The number of objects.
-    pub objects: usize,
-    /// Memory held, estimated.
-    pub bytes: usize,
-    /// The number of lists after the first one.
-    pub relists: u64,
-    /// The number of watches after the first one.
-    pub watch_restarts: u64,
-    /// The last error, as text.
-    pub last_error: Option<String>,
-    /// Time since it was started.
-    pub age: Duration,
-    /// Time since a read last used it.
-    pub idle: Duration,
-    /// Time since the last event, bookmark or list.
-    pub unproven: Option<Duration>,
-}
-
 /// The state that changes without a wake-up of readers.
 #[derive(Debug)]
 pub(super) struct Usage {
@@ -133,7 +110,13 @@ const ALIASES_MAX: usize = 8;
 // === impl Replica ===
 
 impl Replica {
-    pub(super) fn new(query: Query, start: Start, history: History, now: Instant) -> Self {
+    pub(super) fn new(
+        query: Query,
+        form: Form,
+        start: Start,
+        history: History,
+        now: Instant,
+    ) -> Self {
         let published = Published::nothing(Link::Lost { since: now }, 0);
         let usage = Usage {
             used_at: now,
@@ -145,6 +128,7 @@ impl Replica {
         };
         Self {
             query,
+            form,
             start,
             started_at: now,
             published: ArcSwap::from_pointee(published),
@@ -153,6 +137,7 @@ impl Replica {
             notices: Notices::default(),
             history: Mutex::new(history),
             usage: Mutex::new(usage),
+            clock: Clock::system(),
             bookmark: OnceLock::new(),
             odd_metadata: AtomicBool::new(false),
             watchers: AtomicUsize::new(0),
@@ -163,6 +148,16 @@ impl Replica {
     /// Returns the query that it follows.
     pub fn query(&self) -> &Query {
         &self.query
+    }
+
+    /// Returns the form of its objects.
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Returns the query and the form, which tell replicas apart.
+    pub fn shape(&self) -> (&Query, Form) {
+        (&self.query, self.form)
     }
 
     /// Returns the current view.
@@ -350,27 +345,6 @@ impl Replica {
     pub(super) fn bytes(&self) -> usize {
         let objects = self.published.load().snapshot.as_ref().map_or(0, |held| held.bytes());
         objects + self.usage().extra_bytes
-    }
-
-    pub(super) fn status(&self, now: Instant) -> ReplicaStatus {
-        let (bytes, used_at) = (self.bytes(), self.used_at(now));
-        let (published, usage) = (self.published.load_full(), self.usage());
-        let snapshot = published.snapshot.as_ref();
-        ReplicaStatus {
-            query: self.query.clone(),
-            start: self.start,
-            state: published.state,
-            link: published.link,
-            version: snapshot.map(|held| held.version().clone()),
-            objects: snapshot.map_or(0, |held| held.len()),
-            bytes,
-            relists: usage.relists,
-            watch_restarts: usage.watch_restarts,
-            last_error: usage.last_error.clone(),
-            age: self.age(now),
-            idle: now.saturating_duration_since(used_at),
-            unproven: published.proven_at.map(|at| now.saturating_duration_since(at)),
-        }
     }
 }
 

@@ -75,6 +75,36 @@ impl<'a> Selection<'a> {
         &self.runs
     }
 
+    /// Returns the objects above a key.
+    #[must_use]
+    pub fn after(mut self, key: &str) -> Self {
+        self.runs.retain_mut(|run| {
+            let objects = &run.page.objects()[run.objects.clone()];
+            let left_out = objects.partition_point(|object| object.key().as_str() <= key);
+            run.objects.start += left_out;
+            run.start = run.page.offset(run.objects.start);
+            !run.objects.is_empty()
+        });
+        self.counted()
+    }
+
+    /// Returns the first objects.
+    #[must_use]
+    pub fn first(mut self, limit: usize) -> Self {
+        let mut left = limit;
+        self.runs.retain_mut(|run| {
+            run.objects.end = run.objects.start + run.objects.len().min(left);
+            left -= run.objects.len();
+            !run.objects.is_empty()
+        });
+        self.counted()
+    }
+
+    fn counted(mut self) -> Self {
+        self.len = self.runs.iter().map(|run| run.objects.len()).sum();
+        self
+    }
+
     /// Adds the matching objects of a page's range.
     pub fn add_matching(&mut self, page: &'a Page, objects: Range<usize>, wanted: &Wanted<'_>) {
         if objects.is_empty() || !page.may_have(&wanted.pairs) {
@@ -89,7 +119,7 @@ impl<'a> Selection<'a> {
             if wanted.matches(object) {
                 self.add(page, index..index + 1, start);
             }
-            start += object.raw().len() + 1;
+            start += page.length(object);
         }
     }
 
@@ -157,7 +187,9 @@ impl<'a> Wanted<'a> {
     }
 
     fn matches(&self, object: &Object) -> bool {
-        (self.query.labels.matches(object) || is_on(Mutant::LabelSelectorIgnored))
+        (self.query.labels.matches(object)
+            || is_on(Mutant::LabelSelectorIgnored)
+            || (is_on(Mutant::ProtobufLabelsIgnored) && !object.raw().starts_with(b"{")))
             && (self.query.fields.matches(object) || is_on(Mutant::FieldSelectorIgnored))
     }
 }

@@ -1,28 +1,36 @@
 //! The set of replicas, and the decisions to start or stop one. No I/O; the time is a parameter.
 //!
-//! The set only decides; the cache starts and stops. At most one replica follows a query.
+//! The set only decides; the cache starts and stops. At most one replica of each form follows a
+//! query, and no replica covers one of another form.
+
+mod member;
+mod wider;
 
 use std::{collections::HashSet, hash::BuildHasher, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::wider::wider;
 use super::{
     Absence, Cache, Settings, View,
     demand::{self, Demand},
     expiring::Expiring,
-    replica::{Link, Replica, Start, SyncState},
+    replica::{Link, Replica, Start},
 };
 use crate::{
-    api::{GroupResource, GroupVersionResource, Scope, query::Query, version::ResourceVersion},
+    api::{
+        GroupResource, GroupVersionResource, form::Form, query::Query, version::ResourceVersion,
+    },
     hash::{HashMap, RandomState},
 };
 
 /// The replicas, and the facts about queries without one.
 #[derive(Debug)]
 pub(super) struct Set {
-    members: HashMap<GroupVersionResource, Vec<Member>>,
-    /// The queries that the configuration requires.
+    /// By form.
+    members: [HashMap<GroupVersionResource, Vec<Member>>; Form::ALL.len()],
+    /// The queries that the configuration requires, in JSON.
     eager: HashSet<Query>,
     /// Unsafe reads of queries without a replica.
     demand: Demand,
@@ -80,7 +88,7 @@ impl Set {
     /// Creates an empty set.
     pub(super) fn new() -> Self {
         Self {
-            members: HashMap::default(),
+            members: Default::default(),
             eager: HashSet::new(),
             demand: Demand::new(),
             initial: Expiring::new(INITIAL_MAX),
@@ -91,12 +99,13 @@ impl Set {
 
     /// Returns every replica.
     pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
-        self.members.values().flatten()
+        self.groups().flatten()
     }
 
     /// Returns the replicas of a resource, in any API version, in a stable order.
     pub(super) fn of_resource(&self, resource: &GroupResource) -> Vec<Arc<Replica>> {
-        let served = self.members.iter().filter(|(served, _)| served.group_resource() == *resource);
+        let served = self.members.iter().flatten();
+        let served = served.filter(|(served, _)| served.group_resource() == *resource);
         let mut served: Vec<_> = served.collect();
         served.sort_by_key(|(served, _)| &served.version);
         let members = served.into_iter().flat_map(|(_, members)| members);
@@ -105,58 +114,69 @@ impl Set {
 
     /// Returns the number of replicas.
     pub(super) fn len(&self) -> usize {
-        self.members.values().map(Vec::len).sum()
+        self.groups().map(Vec::len).sum()
     }
 
     /// Returns the best replica that covers a query: one that can answer, with the fewest objects.
-    pub(super) fn best(&self, query: &Query) -> Option<&Arc<Replica>> {
-        let covering = self.of(query).iter().filter(|member| member.query().covers(query));
+    pub(super) fn best(&self, query: &Query, form: Form) -> Option<&Arc<Replica>> {
+        let covering = self.of(query, form).iter().filter(|member| member.query().covers(query));
         covering.min_by_key(|member| member.rank()).map(|member| &member.replica)
     }
 
+    /// Returns the best replica of each form.
+    pub(super) fn best_of_each(&self, query: &Query) -> impl Iterator<Item = &Arc<Replica>> {
+        Form::ALL.into_iter().filter_map(|form| self.best(query, form))
+    }
+
     /// Returns the best of the replicas that cover a query and go on from this version.
-    pub(super) fn best_from(&self, query: &Query, last: &ResourceVersion) -> Option<&Arc<Replica>> {
-        let covering = self.of(query).iter().filter(|member| member.query().covers(query));
+    pub(super) fn best_from(
+        &self,
+        query: &Query,
+        form: Form,
+        last: &ResourceVersion,
+    ) -> Option<&Arc<Replica>> {
+        let covering = self.of(query, form).iter().filter(|member| member.query().covers(query));
         let going_on = covering.filter(|member| member.replica.goes_on_from(last));
         going_on.min_by_key(|member| member.rank()).map(|member| &member.replica)
     }
 
-    /// Reports whether a replica follows exactly this query.
-    pub(super) fn has(&self, query: &Query) -> bool {
-        self.of(query).iter().any(|member| member.query() == query)
+    /// Reports whether a replica of a form follows exactly this query.
+    pub(super) fn has(&self, query: &Query, form: Form) -> bool {
+        self.of(query, form).iter().any(|member| member.query() == query)
     }
 
     /// Adds a replica.
     pub(super) fn add(&mut self, member: Member) {
-        let query = member.query();
-        self.demand.forget(query);
-        self.members.entry(query.resource.clone()).or_default().push(member);
+        let (query, form) = (member.query(), member.form());
+        self.demand.forget(query, form);
+        self.members[form as usize].entry(query.resource.clone()).or_default().push(member);
     }
 
     /// Removes a replica; returns `false` if it was not in the set.
     pub(super) fn remove(&mut self, replica: &Arc<Replica>) -> bool {
         let resource = &replica.query().resource;
-        let Some(members) = self.members.get_mut(resource) else {
+        let of_form = &mut self.members[replica.form() as usize];
+        let Some(members) = of_form.get_mut(resource) else {
             return false;
         };
         let before = members.len();
         members.retain(|member| !Arc::ptr_eq(&member.replica, replica));
         let removed = members.len() < before;
         if members.is_empty() {
-            self.members.remove(resource);
+            of_form.remove(resource);
         }
         removed
     }
 
     /// Notes that the configuration requires a query.
     pub(super) fn add_eager(&mut self, query: Query) {
-        self.absences.remove(self.key(&query));
+        self.absences.remove(self.key(&query, Form::Json));
         self.eager.insert(query);
     }
 
-    /// Returns the reason why a query cannot have a replica for now.
-    pub(super) fn absence(&self, query: &Query, now: Instant) -> Option<Absence> {
-        self.absences.get(self.key(query), now).map(|(absence, _)| absence)
+    /// Returns the reason why a query cannot have a replica of a form for now.
+    pub(super) fn absence(&self, query: &Query, form: Form, now: Instant) -> Option<Absence> {
+        self.absences.get(self.key(query, form), now).map(|(absence, _)| absence)
     }
 
     /// Stores the reason why a replica ended, to prevent a restart at once.
@@ -171,28 +191,30 @@ impl Set {
             (Start::Widening, _) | (_, Absence::NotReplicable) => ttl * PATIENCE,
             _ => ttl,
         };
-        self.absences.insert(self.key(replica.query()), absence, now + ttl);
+        self.absences.insert(self.key(replica.query(), replica.form()), absence, now + ttl);
     }
 
     /// Counts a read that no replica covers; returns the replica to start for it, if any.
     pub(super) fn demanded(
         &mut self,
         query: &Query,
+        form: Form,
         demand: super::Demand,
         settings: &Settings,
         now: Instant,
     ) -> Option<(Query, Start)> {
+        let key = self.key(query, form);
         match demand {
             super::Demand::Ignore => return None,
-            super::Demand::Repeated if self.initial.get(self.key(query), now).is_none() => {
-                self.initial.insert(self.key(query), (), now + settings.demand_window);
+            super::Demand::Repeated if self.initial.get(key, now).is_none() => {
+                self.initial.insert(key, (), now + settings.demand_window);
                 return None;
             }
             super::Demand::Repeated | super::Demand::Count => {}
         }
-        let reads = self.demand.count(query, now, settings.demand_window);
+        let reads = self.demand.count(query, form, now, settings.demand_window);
         let repeated = reads >= settings.demand_reads;
-        match self.for_storm(query, settings, now) {
+        match self.for_storm(query, form, settings, now) {
             Some(wider) => Some((wider, Start::Widening)),
             None => repeated.then(|| (query.clone(), Start::OnDemand)),
         }
@@ -212,7 +234,9 @@ impl Set {
 
     /// Returns the configured queries that lack a replica.
     pub(super) fn missing_eager(&self, now: Instant) -> Vec<Query> {
-        let missing = |query: &&Query| !self.has(query) && self.absence(query, now).is_none();
+        let missing = |query: &&Query| {
+            !self.has(query, Form::Json) && self.absence(query, Form::Json, now).is_none()
+        };
         self.eager.iter().filter(missing).cloned().collect()
     }
 
@@ -238,32 +262,45 @@ impl Set {
     }
 
     /// Returns the wider replicas to start because there are too many narrow ones.
-    pub(super) fn to_widen(&self, settings: &Settings, now: Instant) -> Vec<Query> {
-        let members = self.members.values();
-        members
+    pub(super) fn to_widen(&self, settings: &Settings, now: Instant) -> Vec<(Query, Form)> {
+        self.groups()
             .filter_map(|members| {
+                let form = members.first()?.form();
                 let candidates = wider(&self.siblings(members), settings.siblings_max);
-                let is_new = |query: &Query| !self.has(query) && self.absence(query, now).is_none();
-                candidates.into_iter().find(is_new)
+                let is_new = |query: &Query| {
+                    !self.has(query, form) && self.absence(query, form, now).is_none()
+                };
+                Some((candidates.into_iter().find(is_new)?, form))
             })
             .collect()
     }
 
     /// Returns the replica to start because many different reads like this one came at once. An
     /// operator that reconciles everything sends each of them once, and none alone would count.
-    fn for_storm(&self, query: &Query, settings: &Settings, now: Instant) -> Option<Query> {
+    fn for_storm(
+        &self,
+        query: &Query,
+        form: Form,
+        settings: &Settings,
+        now: Instant,
+    ) -> Option<Query> {
         let single = demand::is_single(query);
         let many = if single { settings.storm_gets_max } else { settings.siblings_max };
-        let mut candidates = self.demand.wider(query, many).into_iter();
-        candidates.find(|wider| self.absence(wider, now).is_none())
+        let mut candidates = self.demand.wider(query, form, many).into_iter();
+        candidates.find(|wider| self.absence(wider, form, now).is_none())
     }
 
-    fn key(&self, query: &Query) -> u64 {
-        self.hasher.hash_one(query)
+    fn key(&self, query: &Query, form: Form) -> u64 {
+        self.hasher.hash_one((query, form))
     }
 
-    fn of(&self, query: &Query) -> &[Member] {
-        self.members.get(&query.resource).map_or(&[], Vec::as_slice)
+    /// Returns the replicas of each resource and form.
+    fn groups(&self) -> impl Iterator<Item = &Vec<Member>> {
+        self.members.iter().flat_map(HashMap::values)
+    }
+
+    fn of(&self, query: &Query, form: Form) -> &[Member] {
+        self.members[form as usize].get(&query.resource).map_or(&[], Vec::as_slice)
     }
 
     /// Returns replicas with watches that a wider one replaces once they have reached its start.
@@ -289,7 +326,7 @@ impl Set {
     /// Returns the wider replicas that have reached a member's version.
     fn taking_over<'a>(&'a self, member: &'a Member) -> impl Iterator<Item = &'a Member> {
         let version = member.replica.version();
-        self.of(member.query()).iter().filter(move |other| {
+        self.of(member.query(), member.form()).iter().filter(move |other| {
             let published = other.replica.published();
             let reached = published.snapshot.as_ref().map(|held| held.version());
             other.query() != member.query()
@@ -307,7 +344,7 @@ impl Set {
     }
 
     fn is_eager(&self, member: &Member) -> bool {
-        self.eager.contains(member.query())
+        member.form() == Form::Json && self.eager.contains(member.query())
     }
 
     /// Returns the queries of replicas that were started for reads and that no other one will
@@ -339,48 +376,5 @@ impl Set {
             dropped.push(member);
         }
         dropped
-    }
-}
-
-/// Returns the replacements of too many siblings, best first: first without selectors, then of all
-/// namespaces.
-fn wider(siblings: &[&Query], siblings_max: usize) -> Vec<Query> {
-    let Some(first) = siblings.first().filter(|_| siblings.len() > siblings_max) else {
-        return Vec::new();
-    };
-    let mut scopes: HashMap<&Scope, usize> = HashMap::default();
-    for query in siblings {
-        *scopes.entry(&query.scope).or_default() += 1;
-    }
-    let mut crowded: Vec<_> = scopes.into_iter().filter(|(_, count)| *count > 1).collect();
-    crowded.sort_by(|(a, more), (b, less)| less.cmp(more).then_with(|| a.cmp(b)));
-    if !crowded.is_empty() {
-        let all = |scope: &Scope| Query::all(first.resource.clone(), scope.clone());
-        return crowded.into_iter().map(|(scope, _)| all(scope)).collect();
-    }
-    let same = siblings
-        .iter()
-        .all(|query| (&query.labels, &query.fields) == (&first.labels, &first.fields));
-    let everywhere = Query { scope: Scope::All, ..Query::clone(first) };
-    vec![if same { everywhere } else { Query::all(first.resource.clone(), Scope::All) }]
-}
-
-// === impl Member ===
-
-impl Member {
-    fn query(&self) -> &Query {
-        self.replica.query()
-    }
-
-    /// Returns the rank; lower is better.
-    fn rank(&self) -> (u8, usize) {
-        let published = self.replica.published();
-        let state = match (published.state, published.link) {
-            (SyncState::Synced, Link::Up) => 0,
-            (SyncState::Synced, Link::Lost { .. }) => 1,
-            (SyncState::Starting, _) => 2,
-            (SyncState::Failing, _) => 3,
-        };
-        (state, published.snapshot.as_ref().map_or(0, |held| held.len()))
     }
 }

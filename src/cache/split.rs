@@ -15,7 +15,17 @@ pub(super) struct Splitter {
     /// The start of an incomplete item.
     partial: Vec<u8>,
     nesting: Nesting,
+    kind: ListKind,
     item_bytes_max: usize,
+}
+
+/// The kind of a list: the key of its items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListKind {
+    /// A list of objects.
+    Items,
+    /// A Table.
+    Rows,
 }
 
 /// The reason why a body cannot be split.
@@ -39,6 +49,9 @@ pub enum SplitError {
     /// The body ended within its items.
     #[error("the list ended early")]
     Truncated,
+    /// The list is printed in a form that Listless cannot reproduce.
+    #[error("a part of the list has an unknown printed form")]
+    NotUnderstood,
 }
 
 /// The expected next part.
@@ -63,6 +76,9 @@ struct Nesting {
 /// The limit of the header and trailer; real ones have about a hundred bytes.
 const ENDS_BYTES_MAX: usize = 4096;
 
+/// The limit of a Table's header, which defines its columns; real ones have a few thousand bytes.
+const TABLE_HEADER_BYTES_MAX: usize = 64 * 1024;
+
 // === impl Splitter ===
 
 impl Splitter {
@@ -74,8 +90,25 @@ impl Splitter {
             trailer: Vec::new(),
             partial: Vec::new(),
             nesting: Nesting::default(),
+            kind: ListKind::Items,
             item_bytes_max,
         }
+    }
+
+    /// Creates a splitter of a Table into rows.
+    pub(super) fn of_rows(item_bytes_max: usize) -> Self {
+        Self { kind: ListKind::Rows, ..Self::new(item_bytes_max) }
+    }
+
+    /// Accepts the bytes up to the first item; returns their number.
+    pub(super) fn feed_header(&mut self, bytes: &[u8]) -> Result<usize, SplitError> {
+        if self.state == SplitState::Header { self.header(bytes) } else { Ok(0) }
+    }
+
+    /// Returns the text before the first item, once it is complete.
+    pub(super) fn complete_header(&self) -> Option<&str> {
+        let is_complete = self.state != SplitState::Header;
+        is_complete.then(|| str::from_utf8(&self.header).ok())?
     }
 
     /// Accepts the next bytes; passes on each item that they complete.
@@ -126,16 +159,20 @@ impl Splitter {
                 self.nesting = Nesting::default();
                 return Ok(index + 1);
             }
-            if self.header.len() > ENDS_BYTES_MAX {
+            if self.header.len() > self.kind.header_bytes_max() {
                 return Err(SplitError::HeaderTooLong);
             }
         }
         Ok(bytes.len())
     }
 
-    /// Reports whether the bracket just read opens the value of the outermost object's key `items`.
+    /// Reports whether the bracket just read opens the value of the outermost object's key `items`,
+    /// or `rows`.
     fn opens_items(&self) -> bool {
-        let is_items = [&b"{\"items\":["[..], b",\"items\":["];
+        let is_items = match self.kind {
+            ListKind::Items => [&b"{\"items\":["[..], b",\"items\":["],
+            ListKind::Rows => [&b"{\"rows\":["[..], b",\"rows\":["],
+        };
         self.nesting.depth == 2
             && !self.nesting.in_string
             && is_items.iter().any(|end| self.header.ends_with(end))
@@ -173,6 +210,17 @@ impl Splitter {
         }
         self.trailer.extend_from_slice(bytes);
         Ok(bytes.len())
+    }
+}
+
+// === impl ListKind ===
+
+impl ListKind {
+    fn header_bytes_max(self) -> usize {
+        match self {
+            Self::Items => ENDS_BYTES_MAX,
+            Self::Rows => TABLE_HEADER_BYTES_MAX,
+        }
     }
 }
 

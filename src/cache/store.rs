@@ -6,13 +6,14 @@
 use std::sync::Arc;
 
 use super::{
-    envelope::Envelope,
+    envelope::Style,
+    form::Envelope,
     object::Object,
     page::Page,
     pool::Pool,
     selection::{Selection, Wanted, selects},
 };
-use crate::api::{ObjectKey, query::Query, version::ResourceVersion};
+use crate::api::{ObjectKey, form::Form, query::Query, version::ResourceVersion};
 
 /// The state of one query at one resource version.
 #[derive(Clone, Debug)]
@@ -62,6 +63,16 @@ impl Snapshot {
     /// Returns the form of lists and objects.
     pub fn envelope(&self) -> &Arc<Envelope> {
         &self.envelope
+    }
+
+    /// Returns the form of the objects.
+    pub fn form(&self) -> Form {
+        self.envelope.form()
+    }
+
+    /// Reports whether its objects are custom resources, as far as their printed form shows.
+    pub fn is_custom(&self) -> bool {
+        self.envelope.style() == Style::Custom
     }
 
     /// Returns the pages, in key order.

@@ -10,11 +10,11 @@ use bytes::Bytes;
 pub use super::bookmark::Mark;
 use super::{
     bookmark::BookmarkForm,
-    envelope::Envelope,
-    event,
+    form::Envelope,
     history::{Change, Cursor, Event, Lost, TooOld},
     replica::{Attached, Published, Replica},
     store::{Position, Snapshot},
+    table::table_line,
 };
 use crate::{
     api::{media::Representation, query::Query, version::ResourceVersion},
@@ -28,6 +28,8 @@ pub struct Subscription {
     query: Query,
     representation: Representation,
     envelope: Arc<Envelope>,
+    /// `true` once the columns of a Table were sent.
+    has_columns: bool,
     tick: Follower<()>,
     cursor: Cursor,
     /// The rest of the initial state that is still to be sent.
@@ -125,6 +127,7 @@ impl Subscription {
             query,
             representation,
             envelope,
+            has_columns: false,
             tick,
             cursor,
             initial,
@@ -143,8 +146,16 @@ impl Subscription {
         if let Some((snapshot, position)) = &mut self.initial {
             if let Some((object, after)) = snapshot.next(&self.query, *position) {
                 *position = after;
-                let (change, representation) = (Change::Added, self.representation);
-                return match event::line(change, object, representation, &self.envelope) {
+                let line = match self.representation {
+                    Representation::Table(table) => self.envelope.table().and_then(|envelope| {
+                        let row = (&**object.raw(), object.version());
+                        let now = self.replica.get().clock().now();
+                        table_line(envelope, Change::Added, row, table, !self.has_columns, now)
+                    }),
+                    other => self.envelope.event(Change::Added, object.raw(), other),
+                };
+                self.has_columns = true;
+                return match line {
                     Some(line) => Next::Object(line),
                     None => self.unprintable(),
                 };
@@ -156,7 +167,16 @@ impl Subscription {
         loop {
             match self.scan() {
                 Ok(Scan::Found(event, seen)) => {
-                    return match event.line(seen, self.representation, &self.envelope) {
+                    let line = match self.representation {
+                        Representation::Table(table) => {
+                            let now = self.replica.get().clock().now();
+                            let shown = (table, !self.has_columns);
+                            event.table_line(seen, shown, &self.envelope, now)
+                        }
+                        other => event.line(seen, other, &self.envelope),
+                    };
+                    self.has_columns = true;
+                    return match line {
                         Some(line) => Next::Event { event, seen, line },
                         None => self.unprintable(),
                     };
@@ -214,6 +234,12 @@ impl Subscription {
         if self.representation != Representation::Object && !successor.prints_metadata() {
             return Err(Lost::Reset);
         }
+        let is_alike = |snapshot: &Arc<Snapshot>| *snapshot.envelope() == self.envelope;
+        if self.envelope.table().is_some()
+            && !successor.published().snapshot.as_ref().is_some_and(is_alike)
+        {
+            return Err(Lost::Reset);
+        }
         self.tick = successor.subscribe();
         self.cursor = {
             let history = successor.history();
@@ -245,15 +271,18 @@ impl Subscription {
     }
 
     /// Returns the line of a bookmark; `None` if its form is unknown.
-    pub fn bookmark(&self, version: &ResourceVersion, mark: Mark) -> Option<Bytes> {
+    pub fn bookmark(&mut self, version: &ResourceVersion, mark: Mark) -> Option<Bytes> {
         let learned = self.replica.get().bookmark();
-        if let Representation::Metadata(metadata) = self.representation {
-            return Some(BookmarkForm::of_metadata(learned, metadata).line(version, mark));
-        }
-        if let Some(form) = learned {
-            return Some(form.line(version, mark));
-        }
-        Some(BookmarkForm::plain(&self.envelope)?.line(version, mark))
+        let (envelope, with_columns) = (&self.envelope, !self.has_columns);
+        let line = BookmarkForm::event(
+            learned,
+            envelope,
+            (self.representation, with_columns),
+            version,
+            mark,
+        );
+        self.has_columns |= line.is_some();
+        line
     }
 }
 

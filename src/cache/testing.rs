@@ -6,22 +6,23 @@ use tokio::time::Instant;
 
 use super::{
     Link, Published, Replica, SyncState, View,
-    envelope::Envelope,
+    form::Envelope,
     history::{Bounds, History},
     reader::Reader,
     rebuild::Rebuild,
     replica::Start,
     store::Snapshot,
 };
-use crate::api::{GroupVersionResource, Scope, query::Query};
+use crate::api::{GroupVersionResource, Scope, form::Form, query::Query};
 
 /// A pod: namespace, name, uid, version and the `app` label.
 pub type Pod = (&'static str, &'static str, &'static str, u64, &'static str);
 
 /// Returns a snapshot of these pods at a version.
 pub fn pods(version: u64, pods: &[Pod]) -> Arc<Snapshot> {
-    let mut reader = Reader::new(GroupVersionResource::new("", "v1", "pods"), Scope::All);
-    let mut list = Rebuild::of(None);
+    let mut reader =
+        Reader::new(GroupVersionResource::new("", "v1", "pods"), Scope::All, Form::Json);
+    let mut list = Rebuild::of(None, Form::Json);
     for (namespace, name, uid, version, app) in pods {
         let raw = format!(
             r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","uid":"{uid}","resourceVersion":"{version}","labels":{{"app":"{app}"}}}}}}"#
@@ -40,7 +41,7 @@ pub fn pods(version: u64, pods: &[Pod]) -> Arc<Snapshot> {
 pub fn view(query: Query, snapshot: Option<Arc<Snapshot>>, now: Instant) -> View {
     let state = if snapshot.is_some() { SyncState::Synced } else { SyncState::Starting };
     let history = History::new(Bounds { events_max: 1, bytes_max: 1, age_max: Duration::ZERO });
-    let replica = Arc::new(Replica::new(query, Start::OnDemand, history, now));
+    let replica = Arc::new(Replica::new(query, Form::Json, Start::OnDemand, history, now));
     let oldest = snapshot.as_ref().map(|held| held.version().clone());
     let (link, proven_at) = (Link::Up, Some(now));
     let published = Published { state, snapshot, link, proven_at, epoch: 0, oldest };

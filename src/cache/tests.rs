@@ -18,12 +18,12 @@ impl Scene {
         settings.consistency.period = None;
         let (client, calls) = fake();
         let (sender, receiver) = watch::channel(settings);
-        let cache = Cache::new(client, receiver, Arc::new(|| 0.5));
+        let cache = Cache::new(client, receiver, Arc::new(|| 0.5), Clock::system());
         Self { cache, calls, settings: sender }
     }
 
     fn read(&self, query: &Query) -> Result<View, Absence> {
-        match self.cache.lookup(query, Demand::Count) {
+        match self.cache.lookup(query, Form::Json, Demand::Count) {
             Lookup::Found(view) => Ok(view),
             Lookup::Absent(absence) => Err(absence),
         }
@@ -100,7 +100,7 @@ async fn twenty_first_readers_cost_one_list_and_one_watch() {
         .map(|_| {
             let cache = scene.cache.clone();
             tokio::spawn(async move {
-                match cache.lookup(&everything(), Demand::Count) {
+                match cache.lookup(&everything(), Form::Json, Demand::Count) {
                     Lookup::Found(view) => Some(view.replica.reach(&Reach::Synced, deadline).await),
                     Lookup::Absent(_) => None,
                 }
@@ -127,7 +127,7 @@ async fn only_repeated_unsafe_reads_start_a_replica() {
     let scene = Scene::new(Settings::default());
     for _ in 0..3 {
         for _ in 0..3 {
-            let ignored = scene.cache.lookup(&everything(), Demand::Ignore);
+            let ignored = scene.cache.lookup(&everything(), Form::Json, Demand::Ignore);
             assert!(matches!(ignored, Lookup::Absent(Absence::NotDemanded)));
         }
         assert_eq!(scene.read(&everything()).err(), Some(Absence::NotDemanded));
@@ -445,15 +445,15 @@ impl upstream::Client for Panicking {
 #[tokio::test(start_paused = true)]
 async fn a_replica_whose_task_panics_is_forgotten_at_once() {
     let (_settings, settings) = watch::channel(Settings::default());
-    let cache = Cache::new(Arc::new(Panicking), settings, Arc::new(|| 0.5));
-    cache.lookup(&everything(), Demand::Count);
-    let Lookup::Found(view) = cache.lookup(&everything(), Demand::Count) else {
+    let cache = Cache::new(Arc::new(Panicking), settings, Arc::new(|| 0.5), Clock::system());
+    cache.lookup(&everything(), Form::Json, Demand::Count);
+    let Lookup::Found(view) = cache.lookup(&everything(), Form::Json, Demand::Count) else {
         panic!("the second read starts a replica")
     };
     let begun = Instant::now();
     let waited = view.replica.reach(&Reach::Synced, begun + Duration::from_secs(5)).await;
     assert_eq!((waited.state, begun.elapsed()), (SyncState::Failing, Duration::ZERO));
-    let again = cache.lookup(&everything(), Demand::Count);
+    let again = cache.lookup(&everything(), Form::Json, Demand::Count);
     assert!(matches!(again, Lookup::Absent(Absence::NotReplicable)));
 }
 

@@ -11,6 +11,7 @@ use crate::{
     api::GroupResource,
     app,
     check::{Outcome, Report},
+    terminal::{Screen, Style},
 };
 
 /// The options of `listless check`.
@@ -45,7 +46,7 @@ const INDENT: usize = 27;
 pub(super) fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
     let report = app::check(options)?;
     let text = match options.output {
-        Output::Table => table(&report),
+        Output::Table => table(&report, Screen::stdout()),
         Output::Json => report.to_json(),
     };
     print(&text)?;
@@ -56,18 +57,24 @@ pub(super) fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
 }
 
 /// Formats one line per check, and one for its hint.
-fn table(report: &Report) -> String {
+fn table(report: &Report, screen: Screen) -> String {
+    let failed = |text: String, failed| {
+        if failed { screen.paint(Style::Red, &text) } else { text }
+    };
     let mut out = String::new();
     for row in &report.checks {
-        out += &format!("{:<8} {:<17} {}\n", row.result.as_str(), row.name, row.detail);
+        let result = failed(format!("{:<8}", row.result.as_str()), row.result == Outcome::Fail);
+        out += &screen.labelled(&format!("{result} {:<17} ", row.name), &row.detail);
         if !row.hint.is_empty() {
-            out += &format!("{:INDENT$}→ {}\n", "", row.hint);
+            out += &screen.labelled(&format!("{:INDENT$}→ ", ""), row.hint);
         }
     }
     let count = |wanted| report.checks.iter().filter(|row| row.result == wanted).count();
-    let [passed, warned, failed, skipped] =
+    let [passed, warned, failures, skipped] =
         [Outcome::Pass, Outcome::Warn, Outcome::Fail, Outcome::Skipped].map(count);
-    out + &format!("\n{passed} passed, {warned} warnings, {failed} failed, {skipped} skipped\n")
+    let failures = failed(format!("{failures} failed"), failures > 0);
+    let sums = format!("{passed} passed, {warned} warnings, {failures}, {skipped} skipped");
+    out + "\n" + &screen.wrap(&sums, 0)
 }
 
 /// Parses a resource with its group behind a dot.
@@ -97,7 +104,12 @@ mod tests {
         let expected = "pass     version           v1.36.3\n\
                         fail     injector          0 of 2 ready\n                           → look\n\
                         \n1 passed, 0 warnings, 1 failed, 0 skipped\n";
-        assert_eq!(table(&report), expected);
+        assert_eq!(table(&report, Screen::PLAIN), expected);
+        let narrow = table(&report, Screen { width: 40, colours: false });
+        let expected =
+            "fail     injector          0 of 2 ready\n                           → look\n";
+        assert!(narrow.contains(expected), "{narrow}");
+        assert!(narrow.lines().all(|line| line.chars().count() <= 40), "{narrow}");
     }
 
     #[test]

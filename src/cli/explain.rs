@@ -16,6 +16,7 @@ use super::{
 use crate::{
     api::url,
     explain::{self, ExplainedRequest},
+    terminal::{Screen, Style},
 };
 
 /// The described request.
@@ -54,10 +55,17 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
     };
     print(&match arguments.output {
-        Output::Table => explanation.to_string(),
+        Output::Table => table(&explanation, Screen::stdout()),
         Output::Json => serde_json::to_string_pretty(&explanation)? + "\n",
     })?;
     Ok(())
+}
+
+/// Formats one statement per line, with its topic in front.
+fn table(explanation: &explain::Explanation, screen: Screen) -> String {
+    let topic = |topic: &str| screen.paint(Style::Bold, &format!("{topic:<15}")) + " ";
+    let line = |said: &explain::Statement| screen.labelled(&topic(&said.topic), &said.text);
+    explanation.told.iter().map(line).collect()
 }
 
 /// Returns the explanation of a running Listless.

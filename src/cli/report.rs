@@ -8,11 +8,14 @@ use clap::{Args, ValueEnum};
 use super::{
     ask::AdminOptions,
     print,
-    table::{self, Column, Side},
+    table::{self, Column},
 };
-use crate::insight::{
-    detect::spoken,
-    report::{Finding, Poll, Report, Totals},
+use crate::{
+    insight::{
+        detect::spoken,
+        report::{Finding, Poll, ReasonTotal, Report, Totals},
+    },
+    terminal::{Screen, Style},
 };
 
 /// The options of `listless report`.
@@ -44,7 +47,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let all = fetch(&arguments.admin, "/api/v1/report")?;
     let limit = if arguments.limit == 0 { usize::MAX } else { arguments.limit };
     let text = match arguments.output {
-        Output::Table => terminal(&all, limit),
+        Output::Table => terminal(&all, limit, Screen::stdout()),
         Output::Markdown => markdown(&all, limit),
         Output::Json => {
             let mut shown = all;
@@ -67,21 +70,40 @@ pub(super) fn fetch(admin: &AdminOptions, path: &str) -> anyhow::Result<Report> 
     })
 }
 
-/// The columns of polls.
+/// The columns of polls. A narrow terminal leaves out SAME first, then SCOPE, BYTES, FOUND, PERIOD,
+/// QUERY, PER S, and further ones by their ranks.
 pub(super) const COLUMNS: &[Column] = &[
-    ("USER AGENT", Side::Left, 44),
-    ("VERB", Side::Left, 8),
-    ("RESOURCE", Side::Left, 28),
-    ("SCOPE", Side::Left, 9),
-    ("QUERY", Side::Left, 36),
-    ("REQUESTS", Side::Right, 15),
-    ("PER S", Side::Right, 8),
-    ("PERIOD", Side::Right, 8),
-    ("BYTES", Side::Right, 8),
-    ("SAME", Side::Right, 4),
-    ("SAVED", Side::Right, 5),
-    ("RISK", Side::Left, 6),
-    ("FOUND", Side::Left, 60),
+    Column::words("USER AGENT", 14, 44, 14),
+    Column::words("VERB", 6, 8, 10),
+    Column::words("RESOURCE", 12, 28, 13),
+    Column::words("SCOPE", 9, 9, 2),
+    Column::words("QUERY", 12, 36, 6),
+    Column::number("REQUESTS", 15, 12),
+    Column::number("PER S", 8, 7),
+    Column::number("PERIOD", 8, 5),
+    Column::number("BYTES", 8, 3),
+    Column::number("SAME", 4, 1),
+    Column::number("SAVED", 5, 9).styled(saved),
+    Column::words("NOT FROM MEMORY", 17, 28, 11),
+    Column::words("RISK", 6, 6, 8).styled(risk),
+    Column::words("FOUND", 14, 60, 4),
+];
+
+fn saved(text: &str) -> Option<Style> {
+    (text != "0%").then_some(Style::Green)
+}
+
+fn risk(text: &str) -> Option<Style> {
+    matches!(text, "medium" | "high").then_some(Style::Red)
+}
+
+/// The columns of reasons in Markdown.
+const REASON_COLUMNS: &[Column] = &[
+    Column::words("REASON", 32, 32, 5),
+    Column::number("REQUESTS", 15, 4),
+    Column::words("MEANING", 40, 200, 3),
+    Column::words("REMEDY", 40, 200, 2),
+    Column::words("CONFIGURATION", 40, 60, 1),
 ];
 
 /// Returns the cells of one poll.
@@ -99,17 +121,27 @@ pub(super) fn row(poll: &Poll) -> Vec<String> {
         table::bytes(poll.bytes as f64),
         poll.unchanged_share.map_or_else(|| "-".to_owned(), table::share),
         table::share(saved / poll.requests.max(1) as f64),
+        poll.main_reason().map_or_else(String::new, main_reason),
         poll.risk.clone(),
         poll.findings.join(","),
     ]
+}
+
+fn main_reason((word, count): (&str, u64)) -> String {
+    format!("{word} {}", table::count(count))
 }
 
 fn or_dash(text: &str) -> String {
     if text.is_empty() { "-".to_owned() } else { text.to_owned() }
 }
 
+/// Formats the totals for a screen.
+pub(super) fn summary(report: &Report, screen: Screen) -> String {
+    screen.wrap(&facts(report, screen), 2)
+}
+
 /// Formats the totals, one fact per line.
-pub(super) fn summary(report: &Report) -> String {
+fn facts(report: &Report, screen: Screen) -> String {
     let totals = &report.totals;
     let count = table::count;
     let left = match totals.client_closed {
@@ -120,11 +152,17 @@ pub(super) fn summary(report: &Report) -> String {
         0 => String::new(),
         loops => format!(", {} of them as loops on responses from memory", count(loops)),
     };
-    let outage = report.apiserver.outage().map_or_else(String::new, |text| text + "\n");
-    let mut lines = outage;
+    let mut lines = report
+        .apiserver
+        .outage()
+        .map_or_else(String::new, |text| screen.paint(Style::Red, &text) + "\n");
+    let mut failed = format!("{} failed", count(totals.failed));
+    if totals.failed > 0 {
+        failed = screen.paint(Style::Red, &failed);
+    }
     lines += &format!(
         "Listless {}, mode {}, up {}\n{} requests: {} answered from memory, {} shared, {} \
-         forwarded, {} refused, {} failed{left}; {} were throttled{held_in_loops}\n{}\n",
+         forwarded, {} refused, {failed}{left}; {} were throttled{held_in_loops}\n",
         report.version,
         report.mode,
         spoken(report.up_seconds),
@@ -133,10 +171,16 @@ pub(super) fn summary(report: &Report) -> String {
         count(totals.coalesced),
         count(totals.forwarded),
         count(totals.refused),
-        count(totals.failed),
         count(totals.paced),
-        savings(totals),
     );
+    for line in savings(totals).lines() {
+        let painted = if totals.saved_requests > 0 {
+            screen.paint(Style::Green, line)
+        } else {
+            line.to_owned()
+        };
+        lines += &format!("{painted}\n");
+    }
     if totals.would_save_requests > 0 {
         let would = count(totals.would_save_requests);
         lines += &format!("mode enforce would have saved {would} requests\n");
@@ -183,8 +227,27 @@ pub(super) fn rest(report: &Report, shown: usize) -> String {
     out
 }
 
-fn terminal(report: &Report, limit: usize) -> String {
-    let mut out = summary(report);
+/// Formats the meaning and remedy of reasons, each from its own line.
+pub(super) fn reasons<'a>(
+    reasons: impl IntoIterator<Item = &'a ReasonTotal>,
+    screen: Screen,
+) -> String {
+    let mut out = String::new();
+    for total in reasons {
+        let ReasonTotal { reason, requests, meaning, remedy, configuration } = total;
+        let unit = if *requests == 1 { "request" } else { "requests" };
+        let heading = format!("{reason}, {} {unit}: {meaning}", table::count(*requests));
+        out += &screen.wrap(&heading, 3);
+        out += &screen.labelled("   remedy: ", remedy);
+        if !configuration.is_empty() {
+            out += &screen.labelled("   configuration: ", configuration);
+        }
+    }
+    out
+}
+
+fn terminal(report: &Report, limit: usize, screen: Screen) -> String {
+    let mut out = summary(report, screen);
     out.push('\n');
     if report.polls.is_empty() {
         return out + "No requests yet.\n";
@@ -193,14 +256,21 @@ fn terminal(report: &Report, limit: usize) -> String {
         out += "No clients to fix were found.\n";
     }
     for (number, finding) in (1..).zip(&report.findings) {
-        let heading = heading(finding);
         let Finding { library, evidence, fix, .. } = finding;
-        out += &format!("{number}. {heading}\n   seen: {evidence}\n   fix ({library}): {fix}\n");
+        let heading = screen.paint(Style::Bold, &heading(finding));
+        out += &screen.labelled(&format!("{number}. "), &heading);
+        out += &screen.labelled("   seen: ", evidence);
+        out += &screen.labelled(&format!("   fix ({library}): "), fix);
     }
     let rows: Vec<Vec<String>> = report.polls.iter().take(limit).map(row).collect();
     out.push('\n');
-    out += &table::table(COLUMNS, &rows);
-    out + &rest(report, rows.len())
+    out += &table::table(COLUMNS, &rows, screen);
+    out += &screen.wrap(&rest(report, rows.len()), 2);
+    if !report.reasons.is_empty() {
+        let heading = screen.paint(Style::Bold, "Not answered from memory");
+        out += &format!("\n{heading}\n{}", reasons(&report.reasons, screen));
+    }
+    out
 }
 
 /// Formats a finding's client and behaviour on one line.
@@ -220,7 +290,7 @@ fn heading(finding: &Finding) -> String {
 
 fn markdown(report: &Report, limit: usize) -> String {
     let mut out = String::from("# Listless: clients and requests\n\n");
-    for line in summary(report).lines() {
+    for line in facts(report, Screen::PLAIN).lines() {
         out += &format!("* {}\n", table::escaped(line));
     }
     out += "\n## Clients to fix\n\n";
@@ -242,7 +312,20 @@ fn markdown(report: &Report, limit: usize) -> String {
     if !rest.is_empty() {
         let _infallible = write!(out, "\n{rest}");
     }
+    out += &markdown_reasons(&report.reasons);
     out + &format!("\nCPU time is an {}.\n", table::escaped(&report.totals.estimate.formula))
+}
+
+fn markdown_reasons(reasons: &[ReasonTotal]) -> String {
+    if reasons.is_empty() {
+        return String::new();
+    }
+    let cells = |total: &ReasonTotal| {
+        let ReasonTotal { reason, requests, meaning, remedy, configuration } = total.clone();
+        vec![reason, table::count(requests), meaning, remedy, configuration]
+    };
+    let rows: Vec<_> = reasons.iter().map(cells).collect();
+    format!("\n## Not answered from memory\n\n{}", table::markdown(REASON_COLUMNS, &rows))
 }
 
 #[cfg(test)]

@@ -17,7 +17,9 @@ use super::{
     Output,
     ask::{self, AdminOptions},
     print,
+    table::{Column, Layout},
 };
+use crate::terminal::Screen;
 
 /// The options of `listless tap`.
 #[derive(Clone, Debug, Args)]
@@ -82,8 +84,30 @@ struct Row {
 /// The maximum length of a line.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-const HEADING: &str = "TIME         VERB   CODE SERVED BY  WHY                SECONDS      BYTES  \
-                       WHAT, WHO\n";
+/// The columns. A narrow terminal leaves out BYTES first, then SECONDS and TIME.
+const COLUMNS: &[Column] = &[
+    Column::words("TIME", 12, 12, 3),
+    Column::words("VERB", 6, 6, 6),
+    Column::words("CODE", 4, 4, 5),
+    Column::words("SERVED BY", 10, 10, 7),
+    Column::words("WHY", 12, 18, 8),
+    Column::number("SECONDS", 7, 2),
+    Column::number("BYTES", 10, 1),
+    Column::words("REQUEST", 24, 100, 9),
+    Column::words("USER AGENT", 14, 60, 4),
+];
+
+/// The widths on a screen without a limit. The last columns are not aligned there.
+const WIDTHS: [usize; 9] = [12, 6, 4, 10, 18, 7, 10, 7, 10];
+
+/// The widths from which a terminal's columns shrink.
+const WIDTHS_MAX: [usize; 9] = [12, 6, 4, 10, 18, 7, 10, 100, 60];
+
+/// The table of requests on one screen.
+struct Requests {
+    screen: Screen,
+    layout: Layout,
+}
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     ask::block_on(async {
@@ -108,14 +132,15 @@ async fn follow(arguments: &Arguments) -> anyhow::Result<()> {
     let parameters: Vec<_> = std::iter::once(("only", "requests")).chain(given).collect();
     let target = ask::target("/api/v1/events", &parameters);
     let mut body = ask::open(&arguments.asked.admin, &target).await?.into_body();
+    let requests = Requests::new(Screen::stdout());
     if arguments.output == Output::Table {
-        print(HEADING)?;
+        print(&requests.layout.headings(COLUMNS, requests.screen))?;
     }
     let mut reader = Reader::default();
     while let Some(bytes) = next(&mut body).await? {
         reader.take(&bytes)?;
         while let Some(event) = reader.ready.pop_front() {
-            show(arguments.output, &event)?;
+            show(arguments.output, &requests, &event)?;
         }
     }
     bail!("{}: the stream ended", arguments.asked.admin)
@@ -131,13 +156,13 @@ async fn next(body: &mut Incoming) -> anyhow::Result<Option<Bytes>> {
     Ok(None)
 }
 
-fn show(output: Output, event: &Event) -> anyhow::Result<()> {
+fn show(output: Output, requests: &Requests, event: &Event) -> anyhow::Result<()> {
     match (event.kind.as_str(), output) {
         ("request", Output::Json) => print(&format!("{}\n", event.data))?,
         ("request", Output::Table) => {
             let row: Row =
                 serde_json::from_str(&event.data).context("received an unknown event")?;
-            print(&row.line())?;
+            print(&requests.row(&row))?;
         }
         ("lost", Output::Table) => {
             print(&format!("({} requests are not shown)\n", lost(&event.data)))?;
@@ -151,6 +176,24 @@ fn show(output: Output, event: &Event) -> anyhow::Result<()> {
 fn lost(data: &str) -> String {
     let value: serde_json::Value = serde_json::from_str(data).unwrap_or_default();
     value["lost"].to_string()
+}
+
+// === impl Requests ===
+
+impl Requests {
+    fn new(screen: Screen) -> Self {
+        let layout = if screen.width == usize::MAX {
+            Layout::uncut(&WIDTHS)
+        } else {
+            Layout::of(COLUMNS, &WIDTHS_MAX, screen.width)
+        };
+        Self { screen, layout }
+    }
+
+    /// Formats a request on one line. Without a limit of the width nothing is cut.
+    fn row(&self, row: &Row) -> String {
+        self.layout.row(COLUMNS, &row.cells(), self.screen)
+    }
 }
 
 // === impl Reader ===
@@ -189,19 +232,19 @@ impl Reader {
 // === impl Row ===
 
 impl Row {
-    fn line(&self) -> String {
+    fn cells(&self) -> Vec<String> {
         let served = if self.phase == "began" { "began" } else { self.served_by.as_str() };
-        let at = time_of_day(self.at);
-        format!(
-            "{at} {:<6} {:<4} {served:<10} {:<18} {:>7.3} {:>10}  {}  {}\n",
-            self.verb,
-            self.code,
-            self.detail,
-            self.seconds,
-            self.bytes,
+        vec![
+            time_of_day(self.at),
+            self.verb.clone(),
+            self.code.to_string(),
+            served.to_owned(),
+            self.detail.clone(),
+            format!("{:.3}", self.seconds),
+            self.bytes.to_string(),
             self.what(),
-            self.user_agent,
-        )
+            self.user_agent.clone(),
+        ]
     }
 
     /// Formats the request's subject on one line.
@@ -258,8 +301,19 @@ mod tests {
             "namespace":"shop","query":"labelSelector=app=web","userAgent":"curl/8","servedBy":"cache",
             "detail":"session","code":200,"bytes":1234,"seconds":0.0005}"#;
         let row: Row = serde_json::from_str(data).unwrap();
-        let expected = "22:13:20.250 list   200  cache      session              0.001       1234  \
+        let expected = "22:13:20.250  list    200   cache       session               0.001        1234  \
                         pods.v1/shop  labelSelector=app=web  curl/8\n";
-        assert_eq!(row.line(), expected);
+        assert_eq!(Requests::new(Screen::PLAIN).row(&row), expected);
+        for width in [80, 120] {
+            let requests = Requests::new(Screen { width, colours: false });
+            let head = requests.layout.headings(COLUMNS, requests.screen);
+            let line = requests.row(&row);
+            assert!(
+                head.chars().count() <= width + 1 && line.chars().count() <= width + 1,
+                "{line}"
+            );
+            assert!(line.contains(" session ") && line.ends_with("  curl/8\n"), "{line}");
+            assert!(line.contains("pods.v1/shop  label"), "{line}");
+        }
     }
 }

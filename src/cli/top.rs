@@ -2,6 +2,7 @@
 //! elsewhere it prints once.
 
 use std::{
+    collections::BTreeSet,
     io::{self, IsTerminal},
     time::Duration,
 };
@@ -12,10 +13,13 @@ use tokio::runtime::Builder;
 use super::{
     ask::AdminOptions,
     print,
-    report::{COLUMNS, fetch, rest, row, summary},
+    report::{COLUMNS, fetch, reasons, rest, row, summary},
     table,
 };
-use crate::insight::{report::Report, sort::Sort};
+use crate::{
+    insight::{report::Report, sort::Sort},
+    terminal::Screen,
+};
 
 /// The options of `listless top`.
 #[derive(Clone, Debug, Args)]
@@ -72,7 +76,7 @@ fn shown(arguments: &Arguments) -> anyhow::Result<String> {
     arguments.sort.sort(&mut report.polls);
     let limit = if arguments.limit == 0 { usize::MAX } else { arguments.limit };
     Ok(match arguments.output {
-        Output::Table => terminal(&report, limit),
+        Output::Table => terminal(&report, limit, Screen::stdout()),
         Output::Json => {
             report.polls.truncate(limit);
             report.to_json()
@@ -80,14 +84,18 @@ fn shown(arguments: &Arguments) -> anyhow::Result<String> {
     })
 }
 
-fn terminal(report: &Report, limit: usize) -> String {
+fn terminal(report: &Report, limit: usize, screen: Screen) -> String {
     let rows: Vec<Vec<String>> = report.polls.iter().take(limit).map(row).collect();
-    let mut out = summary(report) + "\n";
+    let mut out = summary(report, screen) + "\n";
     if rows.is_empty() {
         return out + "No requests yet.\n";
     }
-    out += &table::table(COLUMNS, &rows);
-    out += &rest(report, rows.len());
+    out += &table::table(COLUMNS, &rows, screen);
+    out += &screen.wrap(&rest(report, rows.len()), 2);
+    let polls = report.polls.iter().take(limit);
+    let in_sight: BTreeSet<&str> = polls.filter_map(|poll| Some(poll.main_reason()?.0)).collect();
+    let shown = report.reasons.iter().filter(|total| in_sight.contains(total.reason.as_str()));
+    out += &reasons(shown, screen);
     if !report.findings.is_empty() {
         let count = table::count(report.findings.len() as u64);
         out += &format!("{count} clients to fix: run listless report\n");
@@ -98,18 +106,43 @@ fn terminal(report: &Report, limit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::insight::report::Poll;
+    use crate::insight::report::{Poll, ReasonTotal};
+
+    #[test]
+    fn only_reasons_in_sight_are_explained() {
+        let poll = |reason: &str, count| Poll {
+            user_agent: reason.into(),
+            reasons: [(reason.to_owned(), count)].into(),
+            ..Poll::default()
+        };
+        let reason = |word: &str, requests| ReasonTotal {
+            reason: word.into(),
+            requests,
+            meaning: format!("It is {word}."),
+            remedy: "Wait.".into(),
+            ..ReasonTotal::default()
+        };
+        let report = Report {
+            polls: vec![poll("behind", 12), poll("pretty", 3)],
+            reasons: vec![reason("behind", 12), reason("pretty", 3)],
+            ..Report::default()
+        };
+        let text = terminal(&report, 1, Screen::PLAIN);
+        assert!(text.contains("  behind 12"), "{text}");
+        let explained = "behind, 12 requests: It is behind.\n   remedy: Wait.\n";
+        assert!(text.ends_with(explained), "{text}");
+    }
 
     #[test]
     fn it_is_useful_with_no_row_and_with_thousands() {
         let mut report = Report { mode: "enforce".into(), ..Report::default() };
-        let nobody = terminal(&report, 30);
+        let nobody = terminal(&report, 30, Screen::PLAIN);
         assert!(nobody.ends_with("\n\nNo requests yet.\n"), "{nobody}");
         let poll = |number| Poll { user_agent: format!("agent-{number}"), ..Poll::default() };
         report.polls = (0..3000).map(poll).collect();
-        let many = terminal(&report, 30);
+        let many = terminal(&report, 30, Screen::PLAIN);
         assert_eq!(many.lines().count(), 4 + 1 + 1 + 30 + 1, "{many}");
         assert!(many.ends_with("… and 2 970 more: --limit 0 shows all, -o json too\n"), "{many}");
-        assert_eq!(terminal(&report, usize::MAX).lines().count(), 4 + 1 + 1 + 3000);
+        assert_eq!(terminal(&report, usize::MAX, Screen::PLAIN).lines().count(), 4 + 1 + 1 + 3000);
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::raw::RawConfig;
+use crate::terminal;
 
 const INTRODUCTION: &str = "\
 # The configuration of Listless, with every default. Omitted keys keep their default.
@@ -89,17 +90,6 @@ fn comment(schema: &Value, keys: &[&str]) -> String {
 }
 
 fn push_comment(out: &mut String, text: &str, indent: usize) {
-    let start = format!("{}#", " ".repeat(indent));
-    let mut line = start.clone();
-    for word in text.split_whitespace() {
-        if line.len() + 1 + word.len() > COLUMNS_MAX {
-            out.push_str(&line);
-            out.push('\n');
-            line.clone_from(&start);
-        }
-        line.push(' ');
-        line.push_str(word);
-    }
-    out.push_str(&line);
-    out.push('\n');
+    let start = format!("{}# ", " ".repeat(indent));
+    out.push_str(&terminal::wrap(&start, &start, text, COLUMNS_MAX));
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::phase::{Kind, Measured};
+use crate::terminal::{Screen, Style, cut};
 
 /// Both phases side by side.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -28,6 +29,7 @@ pub(super) struct Report {
 pub(super) struct Table<W> {
     out: W,
     terminal: bool,
+    screen: Screen,
     lines_drawn: usize,
 }
 
@@ -129,14 +131,14 @@ impl Report {
 
 impl<W: Write> Table<W> {
     /// Returns a table on this output.
-    pub(super) fn new(out: W, terminal: bool) -> Self {
-        Self { out, terminal, lines_drawn: 0 }
+    pub(super) fn new(out: W, terminal: bool, screen: Screen) -> Self {
+        Self { out, terminal, screen, lines_drawn: 0 }
     }
 
-    /// Writes a permanent line.
+    /// Writes permanent text.
     pub(super) fn say(&mut self, line: &str) -> io::Result<()> {
         self.lines_drawn = 0;
-        writeln!(self.out, "{line}")?;
+        write!(self.out, "{}", self.screen.wrap(&format!("{line}\n"), 0))?;
         self.out.flush()
     }
 
@@ -159,14 +161,24 @@ impl<W: Write> Table<W> {
         } else {
             self.write(report)?;
         }
-        self.say(&format!("\n{}", report.verdict()))
+        let style = if report.faults() > 0 { Style::Red } else { Style::Green };
+        let verdict = match report.listless.polls {
+            0 => report.verdict(),
+            _ => self.screen.paint(style, &report.verdict()),
+        };
+        self.say(&format!("\n{verdict}"))
     }
 
     fn write(&mut self, report: &Report) -> io::Result<usize> {
         let header = ["", "straight", "warm-up", "Listless"].map(str::to_owned);
         let rows = report.rows();
-        for [label, direct, warm_up, listless] in std::iter::once(&header).chain(&rows) {
-            writeln!(self.out, "{label:<32}{direct:>14}{warm_up:>14}{listless:>14}")?;
+        for (number, row) in std::iter::once(&header).chain(&rows).enumerate() {
+            let [label, direct, warm_up, listless] = row;
+            let line = format!("{label:<32}{direct:>14}{warm_up:>14}{listless:>14}");
+            // A wrapped line would be redrawn at the wrong place.
+            let line = cut(&line, self.screen.width);
+            let line = if number == 0 { self.screen.paint(Style::Bold, &line) } else { line };
+            writeln!(self.out, "{line}")?;
         }
         Ok(rows.len() + 1)
     }
@@ -249,7 +261,7 @@ mod tests {
         let report = compared(measured(1, 1, 20_000_000), measured(0, 0, 0));
         for (terminal, tables) in [(true, 2), (false, 1)] {
             let mut out = Vec::new();
-            let mut table = Table::new(&mut out, terminal);
+            let mut table = Table::new(&mut out, terminal, Screen::PLAIN);
             table.draw(&report).expect("memory takes all");
             table.finish(&report).expect("memory takes all");
             let text = String::from_utf8(out).expect("UTF-8");

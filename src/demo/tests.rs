@@ -10,8 +10,11 @@ fn small() -> Scale {
         writes_per_second: 100,
         pollers: 4,
         period: Duration::from_millis(100),
-        warm_up_max: Duration::from_millis(300),
     }
+}
+
+fn plan(warm_up_max: Duration) -> Plan {
+    Plan { straight: Duration::from_secs(1), warm_up_max, total: Duration::from_secs(4) }
 }
 
 fn args(seconds: u64) -> Args {
@@ -26,9 +29,9 @@ fn nothing() -> StartProxy {
 }
 
 async fn measured(start_proxy: StartProxy, interrupt: impl Future<Output = ()>) -> Report {
-    let mut table = Table::new(Vec::new(), false);
-    let (args, scale) = (args(2), small());
-    let measured = measure(&args, &scale, start_proxy, &mut table, interrupt);
+    let mut table = Table::new(Vec::new(), false, Screen::PLAIN);
+    let (args, scale, plan) = (args(2), small(), plan(Duration::from_millis(300)));
+    let measured = measure(&args, &scale, &plan, start_proxy, &mut table, interrupt);
     measured.await.expect("the demo runs")
 }
 
@@ -47,10 +50,16 @@ async fn without_a_proxy_every_poll_reaches_the_apiserver_and_is_right() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn listless_answers_correctly_and_saves_requests() {
-    let mut table = Table::new(Vec::new(), false);
-    let (args, scale) = (args(2), Scale { warm_up_max: WARM_UP_MAX, ..small() });
-    let measured =
-        measure(&args, &scale, listless::in_process(None), &mut table, std::future::pending());
+    let mut table = Table::new(Vec::new(), false, Screen::PLAIN);
+    let (args, scale, plan) = (args(2), small(), plan(Duration::from_secs(15)));
+    let measured = measure(
+        &args,
+        &scale,
+        &plan,
+        listless::in_process(None),
+        &mut table,
+        std::future::pending(),
+    );
     let report = measured.await.expect("the demo runs");
     assert!(report.is_clean(), "{report:?}");
     assert!(report.saved_percent > 90.0, "{report:?}");
@@ -88,12 +97,13 @@ async fn an_interruption_keeps_the_measurements() {
 
 #[test]
 fn short_demos_poll_faster_and_say_so() {
-    let long = Scale::new(Duration::from_secs(20));
+    let scale = |seconds| Scale::new(&Plan::of(Duration::from_secs(seconds)));
+    let long = scale(20);
     assert_eq!(long.period, PERIOD);
-    assert!(!long.introduction().contains("sped up"));
-    let short = Scale::new(Duration::from_secs(6));
-    assert_eq!(short.period, Duration::from_secs(1));
-    assert!(short.introduction().contains("faster than every 3 s"));
+    assert!(!long.introduction().contains("faster"));
+    let short = scale(8);
+    assert_eq!(short.period, Duration::from_millis(1200));
+    assert!(short.introduction().contains("every 1.2 s (faster than every 3 s"));
 }
 
 #[test]

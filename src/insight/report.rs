@@ -27,6 +27,9 @@ pub struct Report {
     pub polls: Vec<Poll>,
     /// The recommended fixes, the most expensive first.
     pub findings: Vec<Finding>,
+    /// The reasons why memory did not answer, the most frequent first.
+    #[serde(default)]
+    pub reasons: Vec<ReasonTotal>,
     /// The requests without an account of their own.
     pub others: Others,
 }
@@ -213,6 +216,22 @@ pub struct Finding {
     pub fix: String,
 }
 
+/// The requests of all polls that memory did not answer for one reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReasonTotal {
+    /// The word, as in `Cache-Status`.
+    pub reason: String,
+    /// Requests.
+    pub requests: u64,
+    /// The meaning, in one or two sentences.
+    pub meaning: String,
+    /// The remedy.
+    pub remedy: String,
+    /// The key of the configuration, or empty.
+    pub configuration: String,
+}
+
 /// The requests without an account of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -237,6 +256,16 @@ impl Apiserver {
     }
 }
 
+// === impl Poll ===
+
+impl Poll {
+    /// Returns the most frequent reason why memory did not answer, and its requests.
+    pub fn main_reason(&self) -> Option<(&str, u64)> {
+        let reasons = self.reasons.iter().rev();
+        reasons.max_by_key(|(_, count)| **count).map(|(word, count)| (word.as_str(), *count))
+    }
+}
+
 // === impl Report ===
 
 impl Report {
@@ -255,6 +284,7 @@ mod tests {
         let report = Report {
             polls: vec![Poll::default()],
             findings: vec![Finding::default()],
+            reasons: vec![ReasonTotal::default()],
             ..Report::default()
         };
         let value: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
@@ -263,7 +293,17 @@ mod tests {
         };
         assert_eq!(
             names(&value),
-            ["apiserver", "findings", "mode", "others", "polls", "totals", "upSeconds", "version"]
+            [
+                "apiserver",
+                "findings",
+                "mode",
+                "others",
+                "polls",
+                "reasons",
+                "totals",
+                "upSeconds",
+                "version"
+            ]
         );
         let mut expected = [
             "userAgent",
@@ -303,6 +343,8 @@ mod tests {
         ];
         expected.sort_unstable();
         assert_eq!(names(&value["findings"][0]), expected);
+        let expected = ["configuration", "meaning", "reason", "remedy", "requests"];
+        assert_eq!(names(&value["reasons"][0]), expected);
     }
 
     #[test]
@@ -327,6 +369,14 @@ mod tests {
         ];
         expected.sort_unstable();
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn the_main_reason_is_the_most_frequent_and_then_the_first() {
+        let reasons = [("behind", 3), ("limit", 7), ("pretty", 7)];
+        let reasons = reasons.map(|(word, count)| (word.to_owned(), count)).into();
+        assert_eq!(Poll { reasons, ..Poll::default() }.main_reason(), Some(("limit", 7)));
+        assert_eq!(Poll::default().main_reason(), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{
     cost,
     counts::Counts,
     detect::{self, Crowd, Facts, Found, Pattern},
-    period,
+    period, reasons,
     report::{
         Answers, Apiserver, Estimate, Finding, Others, Poll, Report, Saved, Totals, WouldSave,
     },
@@ -60,6 +60,7 @@ pub(super) fn report(insight: &Insight, mode: &str, now: Instant) -> Report {
         totals: totals(insight, &facts),
         polls,
         findings: found.into_iter().map(|found| finding(&facts, found)).collect(),
+        reasons: reasons::totals(facts.iter().flat_map(|facts| facts.tally.counts.reasons.clone())),
         others: others(insight),
     }
 }

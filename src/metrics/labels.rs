@@ -356,6 +356,8 @@ label! {
         PollKeys = "poll_keys",
         /// Queries without a replica whose unsafe reads are counted.
         DemandedQueries = "demanded_queries",
+        /// Kept snapshots whose next pages may be requested.
+        OutstandingPages = "outstanding_pages",
         /// Polls delayed at once.
         PollsHeld = "polls_held",
         /// Listless's own requests to the apiserver in a period.

@@ -123,10 +123,10 @@ impl Metrics {
         self.0.sums.limits.increment(limit as usize);
     }
 
-    /// Sets the number of queries whose reads are no longer counted.
-    pub fn demands_dropped(&self, total: u64) {
-        let values = || [Limit::DemandedQueries.as_str().into()];
-        self.0.own.limits.with(Limit::DemandedQueries, values, |counter| counter.absolute(total));
+    /// Sets how often a limit was reached that the cache counts itself.
+    pub fn limit_total(&self, limit: Limit, total: u64) {
+        let values = || [limit.as_str().into()];
+        self.0.own.limits.with(limit, values, |counter| counter.absolute(total));
     }
 
     /// Sets the time of the configuration in use, and its memory limit.

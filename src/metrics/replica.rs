@@ -11,7 +11,7 @@ use super::{
     labels::{Event, ReplicaCheck, ReplicaEnd, ReplicaState, ReplicaWatchEnd, Round},
     table,
 };
-use crate::api::GroupVersionResource;
+use crate::api::{GroupResource, GroupVersionResource};
 
 /// The present state of one replica.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +77,7 @@ pub(super) struct Handles {
     failures: Counter,
     epochs: Counter,
     checks: Family<ReplicaCheck, Counter>,
+    unproven_cells: Family<usize, Counter>,
 }
 
 /// The replicas of one resource together.
@@ -108,6 +109,7 @@ impl Handles {
             failures: single(recorder, &table::REPLICA_FAILURES),
             epochs: single(recorder, &table::REPLICA_EPOCHS),
             checks: Family::new(recorder, &table::REPLICA_CHECKS),
+            unproven_cells: Family::new(recorder, &table::UNPROVEN_CELLS),
         }
     }
 }
@@ -165,6 +167,22 @@ impl Metrics {
         }
         for (end, total) in totals.ended {
             handles.ended.with(end, || [end.as_str().into()], |counter| counter.absolute(total));
+        }
+    }
+}
+
+impl Metrics {
+    /// Sets the numbers of rows with a cell that is not proven, by resource and column. The order
+    /// of the columns never changes.
+    pub fn unproven_cells(&self, columns: &[(GroupResource, Box<str>, u64)]) {
+        for (index, (resource, column, total)) in columns.iter().enumerate() {
+            let labels = || {
+                let group_and_resource = [&resource.group, &resource.resource];
+                let [group, resource] = group_and_resource.map(ToString::to_string);
+                [group, resource, column.to_string()]
+            };
+            let cells = &self.0.replica.unproven_cells;
+            cells.with(index, labels, |counter| counter.absolute(*total));
         }
     }
 }

@@ -86,6 +86,7 @@ pub(super) const TABLE: &[Section] = &[
             &REPLICA_FAILURES,
             &REPLICA_EPOCHS,
             &REPLICA_CHECKS,
+            &UNPROVEN_CELLS,
             &MEMORY_LIMIT,
         ],
     },
@@ -157,6 +158,8 @@ const SCOPE: Label = described(
     "`namespace`, `cluster` (all namespaces, or a cluster-scoped resource), or empty for a path \
      that is no resource",
 );
+const COLUMN: Label =
+    described("column", "the column's name; the 256th one stands for all further ones");
 const CODE: Label = described("code", "the HTTP status code");
 
 mod callers;
@@ -181,6 +184,7 @@ pub(super) use replicas::{
     MEMORY_LIMIT, REPLICA_BYTES, REPLICA_CATCH_UPS, REPLICA_CHECKS, REPLICA_EPOCHS, REPLICA_EVENTS,
     REPLICA_FAILURES, REPLICA_LISTS, REPLICA_OBJECTS, REPLICA_PROBES, REPLICA_UNPROVEN,
     REPLICA_WATCHES, REPLICA_WATCHES_ENDED, REPLICAS, REPLICAS_ENDED, REPLICAS_STARTED,
+    UNPROVEN_CELLS,
 };
 
 pub(super) const REQUESTS: Metric = counter(

@@ -4,7 +4,10 @@
 //! current state may. Neither uses a clock, a lock or a socket.
 
 mod document;
+mod encoding;
 mod forward;
+mod page;
+mod path;
 mod poll;
 mod proof;
 mod reason;
@@ -17,13 +20,14 @@ use tokio::time::Instant;
 
 use crate::{
     api::{
-        Scope, Verb,
-        media::{MetadataKind, Negotiated, Representation, UnmodelledMedia},
-        query::Query,
+        Verb,
+        continue_token::TokenForm,
+        form::Form,
+        media::{MetadataKind, Negotiated, UnmodelledMedia},
         request::{self, Read, RequestInfo, ResourceRequest},
         version::{Freshness, ResourceVersion, VersionMatch},
     },
-    cache::{Demand, Lookup, Reach, Replica, SyncState, View, store::Snapshot},
+    cache::{Demand, Lookup, Reach, Replica, SyncState, View},
     mutants::{Mutant, is_on},
     policy::{ResourcePolicy, Rewrite},
     proxy::{
@@ -36,12 +40,15 @@ pub use document::{
     DocumentPlan, DocumentSource, Keeping, SETTLING, decide_document, document_candidate,
 };
 pub use forward::{Forward, Rewriting};
+pub use page::{LocalRead, decide_page, page_candidate};
 pub use poll::{MEMORY_DELAY_MAX, Pace, Poll, PollKey, Reject, poll};
 pub use proof::proven_until;
 pub use reason::ForwardReason;
 pub use rules::rules;
 pub use watch::{LocalWatch, WatchCandidate, decide_watch, watch_candidate};
 
+use encoding::{Encoding, NoEncoding};
+use path::is_path_known;
 use poll::is_unsafe;
 use proof::{unproven, verdict};
 
@@ -54,7 +61,9 @@ pub struct Candidate<'a> {
     pub level: Level,
     /// The demand for a replica that the read counts as.
     pub demand: Demand,
-    representation: Representation,
+    /// The form of the apiserver's tokens for the resource, once known.
+    pub token_form: Option<TokenForm>,
+    encoding: Encoding,
     rewrite: Rewrite,
     max_staleness: Duration,
     timeout: Option<Duration>,
@@ -69,6 +78,8 @@ pub enum Level {
     Any,
     /// resourceVersion=N, not older than it.
     NotOlderThan,
+    /// The version that a continue token names.
+    Exact,
 }
 
 /// The result of [`decide`].
@@ -97,22 +108,6 @@ pub enum Plan {
     Pace(Pace),
     /// Refuse it for now: it repeats too often.
     Reject(Reject),
-}
-
-/// A response from the cache.
-#[derive(Clone, Debug)]
-pub struct LocalRead {
-    /// The replica that holds it.
-    pub replica: Arc<Replica>,
-    /// The snapshot to answer from.
-    pub snapshot: Arc<Snapshot>,
-    /// The version of a list, if it is higher than the snapshot's: the content at both versions is
-    /// equal.
-    pub list_version: Option<ResourceVersion>,
-    /// The representation of each object.
-    pub representation: Representation,
-    /// The level, for the response's Cache-Status.
-    pub level: Level,
 }
 
 /// A state that a replica will reach soon.
@@ -161,25 +156,7 @@ pub fn candidate<'a>(
     let request = addressed(info, caller)?;
     let read = request.read.as_ref().map_err(|&why| Plan::keep(why.into()))?;
     rules::permit(rules, request, session)?;
-    let mut candidate = Candidate::new(request, read, rules);
-    match media {
-        Negotiated::Json | Negotiated::JsonInsteadOfProtobuf => {}
-        Negotiated::Metadata(metadata)
-            if (metadata.kind == MetadataKind::Object) == read.name.is_some() =>
-        {
-            candidate.representation = Representation::Metadata(metadata.version);
-        }
-        Negotiated::Metadata(_) => {
-            let reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);
-            return Err(candidate.forward(reason, session));
-        }
-        // A response that the cache cannot encode is the most expensive one: identical reads share
-        // it.
-        Negotiated::Unmodelled(media) => {
-            let reason = ForwardReason::MediaType(media);
-            return Err(Plan::Share(candidate.relaxed(reason, session)));
-        }
-    }
+    let candidate = Candidate::new(request, read, rules).in_form(media, request, session)?;
     match (candidate.level, &read.version) {
         (_, VersionMatch::Exact(_)) => Err(Plan::keep(ForwardReason::ExactVersion)),
         (Level::Configured(Freshness::MostRecent), _) => {
@@ -219,20 +196,19 @@ pub fn decide(
     if !is_path_known(&read.query, read.name.is_some(), view.replica.query(), snapshot) {
         return Step::Act(Plan::keep(ForwardReason::PathUnknown));
     }
+    if candidate.encoding.is_refused(snapshot) {
+        return Step::Act(Plan::keep(ForwardReason::MediaType(UnmodelledMedia::Protobuf)));
+    }
     let behind = || candidate.forward(ForwardReason::Behind, session);
     let Candidate { level, max_staleness, .. } = *candidate;
     let held = Held { query: view.replica.query(), snapshot };
     match verdict(&read.query, level, &read.version, max_staleness, held, session, now) {
-        Verdict::Satisfied if !candidate.fits_one_page(snapshot) => {
-            Step::Act(Plan::keep(ForwardReason::Limited))
+        Verdict::Satisfied => {
+            let list_version = candidate.list_version(session, held);
+            let read = candidate.answer(&view.replica, snapshot, list_version);
+            let limited = || Plan::keep(ForwardReason::Limited);
+            Step::Act(read.map_or_else(limited, Plan::Read))
         }
-        Verdict::Satisfied => Step::Act(Plan::Read(LocalRead {
-            replica: view.replica.clone(),
-            snapshot: snapshot.clone(),
-            list_version: candidate.list_version(session, held),
-            representation: candidate.representation,
-            level: candidate.level,
-        })),
         Verdict::Behind(_, Imminence::Unlikely) => Step::Act(behind()),
         Verdict::Behind(version, Imminence::Likely) => {
             let patience = candidate.patience();
@@ -244,18 +220,6 @@ pub fn decide(
             candidate.wait(view, newer, SESSION_PATIENCE, waited, barred)
         }
         Verdict::Barred => Step::Act(Plan::keep(ForwardReason::Barred)),
-    }
-}
-
-/// Reports whether the apiserver serves the read's path at all. A URL does not show whether its
-/// resource is namespaced. The wrong form is a 404 of another shape than the 404 of an object
-/// (S-URL-12).
-fn is_path_known(query: &Query, named: bool, replica: &Query, snapshot: &Snapshot) -> bool {
-    match (&query.scope, &replica.scope) {
-        (Scope::Namespace(_), Scope::Namespace(_)) => true,
-        (Scope::Namespace(_), Scope::All) => snapshot.is_namespaced() == Some(true),
-        (Scope::All, _) if !named => true,
-        (Scope::All, _) => snapshot.is_namespaced() == Some(false),
     }
 }
 
@@ -280,22 +244,6 @@ impl Plan {
     }
 }
 
-// === impl LocalRead ===
-
-impl LocalRead {
-    /// Returns the same response, from a snapshot with the version to show.
-    #[must_use]
-    pub fn at_list_version(self) -> Self {
-        match self.list_version {
-            None => self,
-            Some(version) => {
-                let snapshot = self.replica.also_at(&self.snapshot, version);
-                Self { snapshot, list_version: None, ..self }
-            }
-        }
-    }
-}
-
 // === impl Candidate ===
 
 impl<'a> Candidate<'a> {
@@ -313,21 +261,42 @@ impl<'a> Candidate<'a> {
                 VersionMatch::Exact(_) => Demand::Ignore,
                 _ => Demand::Repeated,
             },
-            representation: Representation::Object,
+            token_form: None,
+            encoding: Encoding::default(),
             rewrite: if request.rewritable { rules.rewrite } else { Rewrite::Keep },
             max_staleness: rules.max_staleness,
             timeout: request.timeout,
         }
     }
 
-    /// Reports whether the response is complete. A truncated page needs a continue token, which
-    /// only the apiserver can serve (S-LIST-51). With resourceVersion=0 the apiserver ignores the
-    /// limit itself (S-LIST-23).
-    fn fits_one_page(&self, snapshot: &Snapshot) -> bool {
-        let Some(limit) = self.read.limit else { return true };
-        self.read.version == VersionMatch::Any
-            || is_on(Mutant::LimitIgnored)
-            || snapshot.select(&self.read.query).len() as u64 <= limit
+    /// Returns the form of the replica that can answer.
+    pub fn form(&self) -> Form {
+        self.encoding.form
+    }
+
+    /// Sets the encoding, if the cache can produce it.
+    fn in_form(
+        mut self,
+        media: Negotiated,
+        request: &ResourceRequest,
+        session: &Session,
+    ) -> Result<Self, Plan> {
+        let is_object = self.read.name.is_some();
+        let kind = if is_object { MetadataKind::Object } else { MetadataKind::List };
+        match Encoding::of(media, &request.resource, (kind, self.read.include)) {
+            Ok(encoding) => self.encoding = encoding,
+            Err(NoEncoding::OtherKind) => {
+                let reason = ForwardReason::MediaType(UnmodelledMedia::PartialObjectMetadata);
+                return Err(self.forward(reason, session));
+            }
+            // A response that the cache cannot encode is the most expensive one: identical reads
+            // share it.
+            Err(NoEncoding::Unmodelled(media)) => {
+                let reason = ForwardReason::MediaType(media);
+                return Err(Plan::Share(self.relaxed(reason, session)));
+            }
+        }
+        Ok(self)
     }
 
     /// Returns the version to show, if the response is a list and the version is not the snapshot's
@@ -340,7 +309,7 @@ impl<'a> Candidate<'a> {
     fn patience(&self) -> Duration {
         match self.level {
             Level::NotOlderThan => VERSION_PATIENCE,
-            Level::Any | Level::Configured(_) => SESSION_PATIENCE,
+            Level::Exact | Level::Any | Level::Configured(_) => SESSION_PATIENCE,
         }
     }
 
@@ -389,6 +358,7 @@ impl Level {
             Self::Configured(freshness) => freshness.as_str(),
             Self::Any => "any",
             Self::NotOlderThan => "notOlderThan",
+            Self::Exact => "exact",
         }
     }
 }

@@ -94,7 +94,8 @@ pub(super) fn caught_up(
     let (query, after) = (view.replica.query(), snapshot.version());
     let wider = views
         .iter()
-        .filter(|other| other.replica.query() != query && other.replica.query().covers(query));
+        .filter(|other| !Arc::ptr_eq(&other.replica, &view.replica))
+        .filter(|other| other.replica.query().covers(query));
     let known = wider.filter_map(|other| {
         let history = other.replica.history();
         let until = history.latest().filter(|latest| *latest > after)?;
@@ -124,7 +125,10 @@ fn examine(doubt: &Doubt, held: Held<'_>, views: &[View]) -> Option<Finding> {
     if is_on(Mutant::DoubtsWavedThrough) {
         return Some(Finding { evidence, entered });
     }
-    let others = || views.iter().filter(|view| view.replica.query() != held.query);
+    let is_other = |view: &&View| {
+        view.replica.query() != held.query || view.replica.form() != held.snapshot.form()
+    };
+    let others = || views.iter().filter(is_other);
     let mut wider = others().filter(|view| view.replica.query().covers(held.query));
     let by_events = wider.clone().find_map(|view| {
         let history = view.replica.history();
@@ -180,7 +184,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        api::{GroupVersionResource, ObjectKey, Scope, selector::LabelSelector},
+        api::{GroupVersionResource, ObjectKey, Scope, form::Form, selector::LabelSelector},
         cache::{
             history::{Bounds, Event, History},
             testing::{pods, view},
@@ -219,7 +223,7 @@ mod tests {
     fn found(views: &[View]) -> Option<(Evidence, Vec<String>)> {
         let [web, db] = ["app=web", "app=db"].map(query);
         let (after, until) = (version(45), version(50));
-        let (of, origin, at) = (Some(web), Origin::Replica, after.clone());
+        let (of, origin, at) = (Some(web), Origin::Replica(Form::Json), after.clone());
         let doubt = Doubt { of, origin, at, after, until };
         let snapshot = pods(45, &[]);
         let finding = examine(&doubt, Held { query: &db, snapshot: &snapshot }, views)?;

@@ -206,14 +206,16 @@ impl Forwarder {
             request.headers_mut().append(header::UPGRADE, value);
         }
         request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        let armed = Armed::new(learning);
         let mut response =
             match self.client(caller).upgrade_read(request.map(Body::incoming), outline).await {
                 Ok(response) => response,
                 Err(error) => {
-                    learning.failed(&error);
+                    armed.disarm().failed(&error);
                     return Err(error);
                 }
             };
+        let learning = armed.disarm();
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             strip_hop_by_hop(response.headers_mut());
             return Ok(learning.learn(response));

@@ -13,13 +13,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use crate::{
     api::{
         GroupResource, GroupVersionResource, ObjectKey,
+        form::Form,
         media::{self, Representation},
         query::Query,
         request::Read,
         status::Status,
     },
     body::Body,
-    cache::{render::ListBody, store::Snapshot},
+    cache::{portion::Portion, render::ListBody, store::Snapshot, table::Moment},
     mutants::{Mutant, is_on},
     proxy::{authorize::Authorized, decide::LocalRead},
 };
@@ -37,7 +38,10 @@ pub struct Local {
 struct Wanted<'a> {
     snapshot: Arc<Snapshot>,
     query: &'a Query,
+    portion: Portion,
     representation: Representation,
+    /// The apiserver's time, for Tables.
+    now: Moment,
 }
 
 type Chunks = Arc<VecDeque<Bytes>>;
@@ -70,13 +74,12 @@ impl Local {
         remembered: &Remembered,
         headers: &HeaderMap,
     ) -> Option<Response<Body>> {
-        let LocalRead { snapshot, representation, .. } = answer.into_inner();
+        let LocalRead { snapshot, representation, replica, portion, .. } = answer.into_inner();
+        let (query, now) = (&read.query, replica.clock().now());
+        let wanted = Wanted { snapshot, query, portion, representation, now };
         match &read.name {
-            Some(name) => object(&snapshot, &read.query, name, representation, headers).await,
-            None => {
-                let wanted = Wanted { snapshot, query: &read.query, representation };
-                self.list(&wanted, remembered, headers).await
-            }
+            Some(name) => object(&wanted, name, headers).await,
+            None => self.list(&wanted, remembered, headers).await,
         }
     }
 
@@ -93,15 +96,19 @@ impl Local {
             Some(given) => given,
             None => {
                 let (encoding, chunks) = self.list_body(wanted, accepts_gzip).await?;
-                remembered.set(wanted, encoding, &chunks);
+                // The body of a Table is right for a short time only.
+                if wanted.snapshot.form() != Form::Table {
+                    remembered.set(wanted, encoding, &chunks);
+                }
                 (encoding, chunks)
             }
         };
+        let media_type = wanted.snapshot.form().media_type();
         Some(match encoding {
-            Encoding::Gzip => gzipped(chunks, headers),
+            Encoding::Gzip => gzipped(chunks, media_type, headers),
             Encoding::Identity => {
                 let body = Body::chunks(Arc::unwrap_or_clone(chunks));
-                answer(StatusCode::OK, body, headers)
+                answer(StatusCode::OK, body, media_type, headers)
             }
         })
     }
@@ -119,13 +126,13 @@ impl Local {
         if let Some(kept) = kept.filter(|kept| is_right(kept, accepts_gzip)) {
             return Some(kept);
         }
-        let list = wanted.list()?;
+        let (list, until) = wanted.list()?;
         Some(if accepts_gzip && list.bytes > GZIP_BYTES_MIN {
             let compressed = compress(list.chunks);
-            (Encoding::Gzip, self.bodies.keep(wanted, Encoding::Gzip, compressed).await)
+            (Encoding::Gzip, self.bodies.keep(wanted, until, Encoding::Gzip, compressed).await)
         } else if list.bytes <= PLAIN_BYTES_MAX {
             let plain = async { Arc::new(list.chunks) };
-            (Encoding::Identity, self.bodies.keep(wanted, Encoding::Identity, plain).await)
+            (Encoding::Identity, self.bodies.keep(wanted, until, Encoding::Identity, plain).await)
         } else {
             (Encoding::Identity, Arc::new(list.chunks))
         })
@@ -135,43 +142,55 @@ impl Local {
 // === impl Wanted ===
 
 impl Wanted<'_> {
-    fn list(&self) -> Option<ListBody> {
+    /// Returns the list, and the moment until which its bytes stay the same.
+    fn list(&self) -> Option<(ListBody, Option<Moment>)> {
         match self.representation {
-            Representation::Object => Some(self.snapshot.list_body(self.query)),
+            Representation::Object => {
+                Some((self.snapshot.portion_body(self.query, &self.portion), None))
+            }
             Representation::Metadata(version) => {
-                self.snapshot.metadata_list_body(self.query, version)
+                let list = self.snapshot.metadata_portion_body(self.query, &self.portion, version);
+                Some((list?, None))
+            }
+            Representation::Table(table) => {
+                let body = self.snapshot.table_list(self.query, &self.portion, table, self.now)?;
+                Some((body.list, body.alike_until))
             }
         }
     }
 }
 
-async fn object(
-    snapshot: &Snapshot,
-    query: &Query,
-    name: &str,
-    representation: Representation,
-    headers: &HeaderMap,
-) -> Option<Response<Body>> {
+async fn object(wanted: &Wanted<'_>, name: &str, headers: &HeaderMap) -> Option<Response<Body>> {
+    let Wanted { snapshot, query, representation, now, .. } = wanted;
+    let media_type = snapshot.form().media_type();
     let key = ObjectKey::new(query.scope.namespace(), name);
-    let chunks = match (snapshot.object(&key), representation) {
+    let chunks = match (snapshot.object(&key), *representation) {
         (Some(object), Representation::Object) => snapshot.object_body(object),
         (Some(object), Representation::Metadata(version)) => {
             snapshot.metadata_body(object, version)?
         }
-        (None, Representation::Object) => return Some(not_found(&query.resource, name, headers)),
+        (Some(object), Representation::Table(table)) => snapshot.table_body(object, table, *now)?,
+        (None, Representation::Object) => {
+            return Some(not_found(snapshot.form(), &query.resource, name, headers));
+        }
         // The form of an error depends on the client's other accepted types (S-CT-06).
-        (None, Representation::Metadata(_)) => return None,
+        (None, Representation::Metadata(_) | Representation::Table(_)) => return None,
     };
     if media::accepts_gzip(accept_encoding(headers)) && bytes(&chunks) > GZIP_BYTES_MIN {
-        return Some(gzipped(compress(chunks).await, headers));
+        return Some(gzipped(compress(chunks).await, media_type, headers));
     }
-    Some(answer(StatusCode::OK, Body::chunks(chunks), headers))
+    Some(answer(StatusCode::OK, Body::chunks(chunks), media_type, headers))
 }
 
-fn not_found(resource: &GroupVersionResource, name: &str, headers: &HeaderMap) -> Response<Body> {
+fn not_found(
+    form: Form,
+    resource: &GroupVersionResource,
+    name: &str,
+    headers: &HeaderMap,
+) -> Response<Body> {
     let named = GroupResource::new(&resource.group, &resource.resource);
-    let status = Status::not_found(&named, name).to_body();
-    answer(StatusCode::NOT_FOUND, Body::full(status), headers)
+    let status = Status::not_found(&named, name).to_form(form);
+    answer(StatusCode::NOT_FOUND, Body::full(status), form.media_type(), headers)
 }
 
 /// Reports whether the apiserver would use this encoding for this body.
@@ -186,9 +205,13 @@ fn bytes(chunks: &VecDeque<Bytes>) -> usize {
     chunks.iter().map(Bytes::len).sum()
 }
 
-fn gzipped(chunks: Chunks, request_headers: &HeaderMap) -> Response<Body> {
+fn gzipped(
+    chunks: Chunks,
+    media_type: &'static str,
+    request_headers: &HeaderMap,
+) -> Response<Body> {
     let body = Body::chunks(Arc::unwrap_or_clone(chunks));
-    let mut response = answer(StatusCode::OK, body, request_headers);
+    let mut response = answer(StatusCode::OK, body, media_type, request_headers);
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     fields.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
@@ -196,20 +219,25 @@ fn gzipped(chunks: Chunks, request_headers: &HeaderMap) -> Response<Body> {
 }
 
 /// Returns the response of a watch, whose events are still to come (S-WATCH-40).
-pub fn stream(body: Body, request_headers: &HeaderMap) -> Response<Body> {
-    answer(StatusCode::OK, body, request_headers)
+pub fn stream(body: Body, form: Form, request_headers: &HeaderMap) -> Response<Body> {
+    answer(StatusCode::OK, body, form.stream_media_type(), request_headers)
 }
 
-/// Returns a JSON response with the headers that the apiserver adds for resources (S-HDR-02,
+/// Returns a response with the headers that the apiserver adds for resources (S-HDR-02,
 /// S-HDR-03).
-fn answer(code: StatusCode, body: Body, request_headers: &HeaderMap) -> Response<Body> {
+fn answer(
+    code: StatusCode,
+    body: Body,
+    media_type: &'static str,
+    request_headers: &HeaderMap,
+) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
     let headers = response.headers_mut();
     headers.reserve(HEADERS);
     headers.insert(AUDIT_ID, audit_id(request_headers));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     response
 }
 

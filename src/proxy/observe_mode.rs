@@ -41,7 +41,7 @@ use crate::{
         version::VersionMatch,
     },
     body::Body,
-    cache::{Attached, Demand, Lookup, Replica},
+    cache::{Attached, Demand, Lookup, Replica, portion::Portion},
     config::Config,
     error::Error,
     metrics::Would,
@@ -197,7 +197,7 @@ impl Proxy {
         if let Err(reason) = self.predict_rights(context, target, attributes_of) {
             return Prediction::by(&Plan::Forward(Forward::detour(candidate.watch, reason)));
         }
-        let lookup = self.cache.lookup(&candidate.watch.query, Demand::Ignore);
+        let lookup = self.cache.lookup(&candidate.watch.query, candidate.form(), Demand::Ignore);
         let (now, waited) = (Instant::now(), Duration::ZERO);
         let replica = match &lookup {
             Lookup::Found(view) => Some(view.replica.clone()),
@@ -225,15 +225,17 @@ impl Proxy {
     ) -> Prediction {
         let (info, caller) = (&target.info, context.caller());
         let media = negotiate(info, headers);
-        let candidate = match decide::candidate(info, caller, media, rules, &session.lock()) {
+        let mut candidate = match decide::candidate(info, caller, media, rules, &session.lock()) {
             Ok(candidate) => candidate,
             Err(plan) => return Prediction::by(&plan),
         };
+        candidate.token_form =
+            self.cache.token_form(&candidate.read.query.resource.group_resource());
         let attributes_of = |request: &_| Attributes::of_read(caller, request, candidate.read);
         if let Err(reason) = self.predict_rights(context, target, attributes_of) {
             return Prediction::by(&Plan::Forward(Forward { reason, rewriting: Rewriting::Keep }));
         }
-        let lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
+        let lookup = self.cache.lookup(&candidate.read.query, candidate.form(), candidate.demand);
         let now = Instant::now();
         weigh(&self.cache, session, &candidate.read.query, &lookup);
         let mut session = session.lock();
@@ -243,7 +245,7 @@ impl Proxy {
                 let mut predicted = Prediction::by(&plan);
                 if let (Plan::Read(read), Lookup::Found(view)) = (plan, lookup) {
                     let version = read.snapshot.version();
-                    session.shown_by(view.replica.query(), version, Source::Storage, now);
+                    session.shown_by(view.replica.shape(), version, Source::Storage, now);
                     predicted.answer = Some(Answer { replica: view.replica, read });
                 }
                 predicted
@@ -293,7 +295,10 @@ impl Proxy {
     fn check(&self, target: &Target, predicted: &Prediction, config: &Config) -> Option<Check> {
         let answer = predicted.answer.as_ref()?;
         let read = target.info.resource_request()?.read.as_ref().ok()?;
-        // A response to another read may be older than the cache.
+        // A response to another read may be older than the cache; a page has a token of its version.
+        if answer.read.portion != Portion::default() {
+            return None;
+        }
         if read.version != VersionMatch::MostRecent || self.cache.fraction() >= config.check_share {
             return None;
         }

@@ -19,10 +19,16 @@ use super::{
     request_log::RequestLog,
     session::Session,
     sessions::RequestContext,
-    target::{Target, negotiate},
+    target::{Target, negotiate, rest},
 };
 use crate::{
-    api::{Verb, media::Negotiated, query::Query, request::ResourceRequest},
+    api::{
+        Verb,
+        media::Negotiated,
+        query::Query,
+        request::{ResourceRequest, Rest},
+        version::VersionMatch,
+    },
     body::Body,
     cache::{Demand, Lookup},
     error::Error,
@@ -111,7 +117,7 @@ impl Proxy {
             // The review may have failed: the apiserver refuses a caller without the right itself.
             return Plan::Forward(Forward::detour(candidate.watch, reason));
         }
-        let lookup = self.cache.lookup(&candidate.watch.query, Demand::Ignore);
+        let lookup = self.cache.lookup(&candidate.watch.query, candidate.form(), Demand::Ignore);
         let step = |lookup: &Lookup, session: &Session, now, waited| {
             decide::decide_watch(&candidate, lookup, session, now, waited)
         };
@@ -128,7 +134,38 @@ impl Proxy {
     ) -> Plan {
         let (info, caller, arrived) = (&target.info, context.caller(), Instant::now());
         let media = negotiate(info, headers);
+        if let Some(rest) = rest(info) {
+            return self.plan_page(context, target, rules, media, rest).await;
+        }
         let candidate = decide::candidate(info, caller, media, rules, &context.session.lock());
+        let mut candidate = match candidate {
+            Ok(candidate) => candidate,
+            Err(plan) => return plan,
+        };
+        candidate.token_form =
+            self.cache.token_form(&candidate.read.query.resource.group_resource());
+        let attributes_of = |request: &_| Attributes::of_read(caller, request, candidate.read);
+        if let Err(reason) = self.may_know(context, target, attributes_of).await {
+            return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
+        }
+        let lookup = self.cache.lookup(&candidate.read.query, candidate.form(), candidate.demand);
+        let step = |lookup: &Lookup, session: &Session, now, waited| {
+            decide::decide(&candidate, lookup, session, now, waited)
+        };
+        self.settle((&context.session, &candidate.read.query), arrived, lookup, step, log).await
+    }
+
+    async fn plan_page(
+        &self,
+        context: &RequestContext,
+        target: &Target,
+        rules: &ResourcePolicy,
+        media: Negotiated,
+        rest: &Rest,
+    ) -> Plan {
+        let (info, caller) = (&target.info, context.caller());
+        let candidate =
+            decide::page_candidate(info, caller, media, rest, rules, &context.session.lock());
         let candidate = match candidate {
             Ok(candidate) => candidate,
             Err(plan) => return plan,
@@ -137,11 +174,14 @@ impl Proxy {
         if let Err(reason) = self.may_know(context, target, attributes_of).await {
             return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
         }
-        let lookup = self.cache.lookup(&candidate.read.query, candidate.demand);
-        let step = |lookup: &Lookup, session: &Session, now, waited| {
-            decide::decide(&candidate, lookup, session, now, waited)
+        let now = Instant::now();
+        let kept = match &rest.read.version {
+            VersionMatch::Exact(version) => {
+                self.cache.kept(&rest.read.query, candidate.form(), version, now)
+            }
+            _ => None,
         };
-        self.settle((&context.session, &candidate.read.query), arrived, lookup, step, log).await
+        decide::decide_page(&candidate, rest, kept, now)
     }
 
     /// Checks whether the caller may know that a replica exists, and its state.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::{
-    api::{GroupResource, ObjectKey, Scope, query::Query, version::ResourceVersion},
+    api::{GroupResource, ObjectKey, Scope, form::Form, query::Query, version::ResourceVersion},
     hash::HashMap,
 };
 pub use facts::{Expectation, KnownLabels, List, Page, Paging, Source};
@@ -140,13 +140,13 @@ impl Session {
     /// Notes that all or a part of a replica's state was shown.
     pub fn shown_by(
         &mut self,
-        replica: &Query,
+        (replica, form): (&Query, Form),
         version: &ResourceVersion,
         source: Source,
         now: Instant,
     ) {
         if let Some(record) = self.record_mut(&replica.resource.group_resource()) {
-            record.show_replica(replica, version, source, now);
+            record.show_replica((replica, form), version, source, now);
         }
     }
 

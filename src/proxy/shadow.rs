@@ -26,7 +26,12 @@ use tokio::{
 use super::decide::LocalRead;
 use crate::{
     api::{
-        GroupResource, ObjectKey, media::Representation, request::Read, status::Status,
+        GroupResource, ObjectKey,
+        learn::{Learned, Learner},
+        media::Representation,
+        protobuf,
+        request::Read,
+        status::Status,
         version::ResourceVersion,
     },
     body::{Body, BoxError},
@@ -196,11 +201,14 @@ impl Check {
             (None, Representation::Metadata(version)) => {
                 snapshot.metadata_list_body(query, version)?.chunks
             }
+            // The apiserver's clock at the time of its answer is not known to the second.
+            (_, Representation::Table(_)) => return None,
             (Some(name), representation) => {
                 let Some(object) = snapshot.object(&self.key(name)) else { return Some(false) };
                 match representation {
                     Representation::Object => snapshot.object_body(object),
                     Representation::Metadata(version) => snapshot.metadata_body(object, version)?,
+                    Representation::Table(_) => return None,
                 }
             }
         };
@@ -224,10 +232,11 @@ impl Check {
         if self.snapshot.object(&key).is_none() {
             // The form of an error then depends on the client's other accepted types: the cache
             // would have forwarded it (S-CT-06).
-            if matches!(self.representation, Representation::Metadata(_)) {
+            if self.representation != Representation::Object {
                 return Shadow::Unknown;
             }
-            let same = Status::not_found(&named, &name).to_body() == received.body;
+            let same =
+                Status::not_found(&named, &name).to_form(self.snapshot.form()) == received.body;
             return if same { Shadow::Equal } else { Shadow::Different };
         }
         let deadline = received.at + REACH_WAIT;
@@ -259,6 +268,15 @@ impl Check {
 }
 
 fn version(body: &[u8]) -> Option<ResourceVersion> {
+    if body.starts_with(&protobuf::MAGIC) {
+        let mut learner = Learner::new(Some(protobuf::MEDIA_TYPE), None);
+        learner.push(body);
+        return match learner.finish() {
+            Learned::Object(object) => Some(object.version),
+            Learned::List { version, .. } => Some(version),
+            _ => None,
+        };
+    }
     let versioned: Versioned = serde_json::from_slice(body).ok()?;
     ResourceVersion::parse(&versioned.metadata.resource_version).ok()
 }

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 use super::{authorize, decide, identify::Caller, local, pacing};
 use crate::{
     api::{
-        media::{Negotiated, UnmodelledMedia},
+        media::Negotiated,
         query::Query,
-        request::{Read, RequestInfo, ResourceRequest},
+        request::{Read, RequestInfo, ResourceRequest, Rest},
         version::VersionMatch,
     },
     hash::RandomState,
@@ -152,19 +152,23 @@ fn is_bare_get<B>(request: &Request<B>) -> bool {
         && !headers.contains_key(header::TRANSFER_ENCODING)
 }
 
-/// Returns the read of a request, if it is one.
+/// Returns the read of a request, if it is one: a whole read, or the rest of an earlier list.
 pub(super) fn readable(info: &RequestInfo) -> Option<(&ResourceRequest, &Read)> {
     let request = info.resource_request()?;
-    Some((request, request.read.as_ref().ok()?))
+    let of_rest = || rest(info).map(|rest| &rest.read);
+    Some((request, request.read.as_ref().ok().or_else(of_rest)?))
+}
+
+/// Returns the rest of an earlier list, if the request asks for one.
+pub(super) fn rest(info: &RequestInfo) -> Option<&Rest> {
+    info.resource_request()?.page.as_ref()?.rest.as_ref()
 }
 
 /// Returns the representation of the response to a request other than a watch.
 pub(super) fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
     let pretty = readable(info).and_then(|(_, read)| read.pretty.as_deref());
     match Negotiated::of(headers, pretty) {
-        Negotiated::Unmodelled(UnmodelledMedia::Protobuf)
-            if is_on(Mutant::ProtobufAnsweredInJson) =>
-        {
+        Negotiated::Protobuf { json: false } if is_on(Mutant::ProtobufAnsweredInJson) => {
             Negotiated::Json
         }
         negotiated => negotiated,

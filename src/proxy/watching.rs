@@ -22,7 +22,11 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use self::wake_timer::WakeTimer;
 use crate::{
-    api::{media::UnmodelledMedia, request::Watch, version::ResourceVersion},
+    api::{
+        media::{Representation, UnmodelledMedia},
+        request::Watch,
+        version::ResourceVersion,
+    },
     body::{Body, BoxError},
     cache::{
         Replica,
@@ -142,11 +146,12 @@ impl Watches {
         };
         let LocalWatch { replica, snapshot, epoch, begin, max_staleness, .. } = answer;
         let (query, shown) = (watch.query.clone(), answer.representation);
-        let subscription = Subscription::open(&replica, &snapshot, epoch, query, shown, &begin)?;
+        let subscription = Subscription::open(&replica, &snapshot, epoch, query, shown, &begin)
+            .map_err(|error| refusal(error, shown))?;
         let Terms { transport, fraction, now } = terms;
         if begin == Begin::State {
             let version = subscription.started_at();
-            session.lock().shown_by(replica.query(), version, Source::Storage, now);
+            session.lock().shown_by(replica.shape(), version, Source::Storage, now);
         }
         let length = watch.timeout.unwrap_or_else(|| LENGTH_MIN.mul_f64(1.0 + fraction));
         let mut watching = Watching {
@@ -175,13 +180,11 @@ impl Watches {
     }
 }
 
-impl From<OpenError> for ForwardReason {
-    fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::Start(TooOld) => Self::BeforeWindow,
-            OpenError::Gone => Self::NotSynced,
-            OpenError::Unprintable => Self::MediaType(UnmodelledMedia::PartialObjectMetadata),
-        }
+fn refusal(error: OpenError, shown: Representation) -> ForwardReason {
+    match error {
+        OpenError::Start(TooOld) => ForwardReason::BeforeWindow,
+        OpenError::Gone => ForwardReason::NotSynced,
+        OpenError::Unprintable => ForwardReason::MediaType(UnmodelledMedia::unprintable(shown)),
     }
 }
 
@@ -245,7 +248,7 @@ impl Watching {
     fn learn(&self, event: &Event, now: Instant) {
         if !is_on(Mutant::WatchTeachesNothing) {
             let mut session = self.session.lock();
-            session.shown_by(self.replica.query(), &event.version, Source::Cache, now);
+            session.shown_by(self.replica.shape(), &event.version, Source::Cache, now);
         }
     }
 

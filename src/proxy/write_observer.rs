@@ -2,8 +2,8 @@
 //! replica's, or the last shown one.
 
 use crate::{
-    api::{Verb, query::Query, request::RequestInfo, selector::FieldSelector},
-    cache::{Cache, object::Object},
+    api::{Verb, form::Form, query::Query, request::RequestInfo, selector::FieldSelector},
+    cache::{Cache, View},
     insight::{Asker, Insight, WriteObserver},
 };
 
@@ -23,8 +23,9 @@ pub(super) fn of(
     }
     let (key, name) = (request.object_key()?, request.name.as_deref()?);
     let all = Query::all(request.resource.clone(), request.scope.clone());
-    let view = cache.peek(&Query { fields: FieldSelector::name(name), ..all });
-    let snapshot = view.and_then(|view| view.snapshot.clone());
-    let held = snapshot.as_ref().and_then(|snapshot| snapshot.object(&key));
-    Some(insight.write_observer(asker?, held.map(Object::version)))
+    let query = Query { fields: FieldSelector::name(name), ..all };
+    let views = Form::ALL.iter().filter_map(|form| cache.peek(&query, *form));
+    let version = |view: View| Some(view.snapshot.as_ref()?.object(&key)?.version().clone());
+    let held = views.filter_map(version).max();
+    Some(insight.write_observer(asker?, held.as_ref()))
 }

@@ -9,6 +9,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
 use http_body::{Frame, SizeHint};
+use tokio::time::Instant;
 
 use super::{
     Core,
@@ -69,8 +70,11 @@ impl Core {
         }
         entry.answered(answered.status().as_u16());
         let mut answered = match entry.asked.verb {
-            Verb::Watch if !answered.status().is_client_error() => media.stream(answered),
-            verb => media.apply(verb, answered).await,
+            Verb::Watch if answered.status().as_u16() < 400 => {
+                let core = self.clone();
+                media.stream(&entry.asked, answered, move || core.wall_clock(Instant::now()))
+            }
+            _ => media.apply(&entry.asked, answered, self.wall_clock(Instant::now())).await,
         };
         if bodiless {
             *answered.body_mut() = Body::empty();

@@ -1,7 +1,7 @@
 //! Representations: the requested form of JSON, and the refusal of all others (S-CT-01..07).
 //!
-//! Only JSON is supported: compact or indented, compressed or not, as whole objects or metadata
-//! only. Tables, YAML and protobuf are refused with 406, although the real server has them.
+//! JSON is supported, compact or indented, and protobuf, both compressed or not, as whole objects,
+//! metadata only or, in JSON, Tables. YAML is refused with 406, although the real server has it.
 
 use std::io::Write as _;
 
@@ -9,12 +9,17 @@ use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
+use jiff::Timestamp;
 
-use super::{kind::Style, metadata, route::Parameters, status::StatusFailure};
+use super::{
+    Asked, kind::Style, metadata, protobuf, route::Parameters, status::StatusFailure, table,
+};
 use crate::{
     api::{
         Verb,
-        media::{Metadata, MetadataKind, Negotiated},
+        field::is_built_in_group,
+        media::{Include, Metadata, MetadataKind, Negotiated, Table},
+        protobuf::MEDIA_TYPE,
     },
     body::Body,
 };
@@ -29,6 +34,11 @@ pub(super) struct Media {
     layout: Layout,
     gzip: bool,
     metadata: Option<Metadata>,
+    /// `true` if the client prefers protobuf.
+    protobuf: bool,
+    /// `true` if errors are in protobuf; a conversion of objects does not apply to them.
+    errors_in_protobuf: bool,
+    table: Option<Table>,
 }
 
 /// The client's acceptance of JSON.
@@ -73,6 +83,7 @@ impl Media {
             clauses.max().unwrap_or(Acceptance::NoType)
         };
         let custom = acceptance(&["*/*", "application/*"]);
+        let negotiated = Negotiated::of(headers, parameters.value("pretty"));
         let pretty = is_pretty(headers, parameters) || accept.contains("pretty=1");
         Self {
             built_in: acceptance(&["*/*"]),
@@ -86,8 +97,24 @@ impl Media {
             gzip: joined(headers, header::ACCEPT_ENCODING)
                 .split(',')
                 .any(|token| token.trim() == "gzip"),
-            metadata: match Negotiated::of(headers, parameters.value("pretty")) {
-                Negotiated::Metadata(metadata) => Some(metadata),
+            metadata: match negotiated {
+                Negotiated::Metadata(metadata) | Negotiated::ProtobufMetadata(metadata) => {
+                    Some(metadata)
+                }
+                _ => None,
+            },
+            protobuf: matches!(
+                negotiated,
+                Negotiated::Protobuf { .. } | Negotiated::ProtobufMetadata(_)
+            ),
+            errors_in_protobuf: accept
+                .split(',')
+                .find(|clause| !clause.contains("as="))
+                .is_some_and(|clause| clause.trim().starts_with(MEDIA_TYPE)),
+            table: match negotiated {
+                Negotiated::Table(version) => {
+                    Some(Table { version, include: included(parameters.value("includeObject")) })
+                }
                 _ => None,
             },
         }
@@ -95,7 +122,13 @@ impl Media {
 
     /// Returns the refusal, if no acceptable representation is supported.
     pub(super) fn refusal(&self, style: Style, verb: Verb) -> Option<Response<Body>> {
-        if self.metadata.is_some_and(|metadata| is_of(metadata, verb)) {
+        let is_read = matches!(verb, Verb::Get | Verb::List | Verb::Watch);
+        if self.metadata.is_some_and(|metadata| is_of(metadata, verb))
+            || (is_read && self.table.is_some())
+        {
+            return None;
+        }
+        if self.protobuf && self.metadata.is_none() && style == Style::Typed {
             return None;
         }
         let streamed = if verb == Verb::Get { "" } else { STREAMED };
@@ -114,29 +147,67 @@ impl Media {
     }
 
     /// Converts the events of a watch to the client's representation.
-    pub(super) fn stream(&self, answered: Response<Body>) -> Response<Body> {
-        match self.metadata {
-            Some(wanted) if is_of(wanted, Verb::Watch) => {
+    pub(super) fn stream(
+        &self,
+        asked: &Asked,
+        answered: Response<Body>,
+        clock: impl Fn() -> Timestamp + Send + Sync + 'static,
+    ) -> Response<Body> {
+        let answered = match (self.metadata, self.table) {
+            (Some(wanted), _) if is_of(wanted, Verb::Watch) => {
                 metadata::streamed(answered, wanted.version)
             }
+            (_, Some(wanted)) => table::streamed(answered, wanted, clock),
             _ => answered,
-        }
+        };
+        if self.is_protobuf(asked, &answered) { protobuf::streamed(answered) } else { answered }
+    }
+
+    /// Reports whether a response in JSON is to be in protobuf. Whole custom resources never are
+    /// (S-CT-04).
+    fn is_protobuf(&self, asked: &Asked, answered: &Response<Body>) -> bool {
+        let json = answered.headers().get(header::CONTENT_TYPE);
+        let in_protobuf = if answered.status().is_success() {
+            self.protobuf && (self.metadata.is_some() || is_built_in_group(&asked.group))
+        } else {
+            self.errors_in_protobuf
+        };
+        in_protobuf
+            && !asked.resource.is_empty()
+            && json.is_some_and(|value| value == "application/json")
     }
 
     /// Converts a whole response to the client's representation.
-    pub(super) async fn apply(&self, verb: Verb, answered: Response<Body>) -> Response<Body> {
-        let answered = match self.metadata {
-            Some(wanted) if is_of(wanted, verb) && answered.status() == StatusCode::OK => {
-                metadata::converted(answered, wanted).await
-            }
+    pub(super) async fn apply(
+        &self,
+        asked: &Asked,
+        answered: Response<Body>,
+        now: Timestamp,
+    ) -> Response<Body> {
+        let verb = asked.verb;
+        let is_read = matches!(verb, Verb::Get | Verb::List);
+        let answered = match (self.metadata, self.table) {
+            _ if answered.status() != StatusCode::OK => answered,
+            (Some(wanted), _) if is_of(wanted, verb) => metadata::converted(answered, wanted).await,
+            (_, Some(wanted)) if is_read => table::converted(answered, wanted, now).await,
             _ => answered,
         };
         let layout = if answered.status().is_success() { self.layout } else { self.errors };
         let answered = match layout {
+            _ if self.is_protobuf(asked, &answered) => protobuf::converted(answered).await,
             Layout::Compact => answered,
             Layout::Indented => indented(answered).await,
         };
         if self.gzip { compressed(answered).await } else { answered }
+    }
+}
+
+/// Returns the part of an object that a Table contains.
+fn included(value: Option<&str>) -> Include {
+    match value {
+        Some("None") => Include::None,
+        Some("Object") => Include::Object,
+        _ => Include::Metadata,
     }
 }
 

@@ -62,6 +62,11 @@ fn rewritten(line: &[u8], version: &str) -> Option<Bytes> {
     Some(bytes.into())
 }
 
+/// Returns an object's metadata only.
+pub(super) fn partial_of(object: &Json, version: MetadataVersion) -> Json {
+    partial("PartialObjectMetadata", version.api_version(), metadata(object))
+}
+
 fn partial(kind: &str, api_version: &str, metadata: Json) -> Json {
     Json::object([
         ("kind", kind.into()),

@@ -77,6 +77,11 @@ impl Filter {
         self.labels.is_none() && self.fields.is_none() && self.name.is_none()
     }
 
+    /// Reports whether the field selector names an object.
+    pub(super) fn pins_name(&self) -> bool {
+        self.fields.as_ref().is_some_and(|fields| fields.pinned("metadata.name").is_some())
+    }
+
     /// Returns the namespace of the path.
     pub(super) fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()

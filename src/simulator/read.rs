@@ -10,7 +10,7 @@ use http::Response;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    Core,
+    Core, Features,
     call::Call,
     json::Json,
     kind::{ResourceType, Style, WatchCache},
@@ -72,7 +72,7 @@ pub(super) async fn get(core: &Core, call: &Call) -> Result<Response<Body>, Stat
 /// Answers a LIST.
 pub(super) async fn list(core: &Core, call: &Call) -> Result<Response<Body>, StatusFailure> {
     let options = call.list_options(core.settings.features, Purpose::List)?;
-    let plan = Plan::of(&options, &call.kind)?;
+    let plan = Plan::of(&options, &call.kind, core.settings.features)?;
     let state = match state(core, &call.kind, plan.moment).await {
         Err(failure) if failure.code() == 410 => return Err(plan.explain_expiry(failure)),
         state => state?,
@@ -206,9 +206,13 @@ struct Plan {
 // === impl Plan ===
 
 impl Plan {
-    fn of(options: &ListOptions, kind: &ResourceType) -> Result<Self, StatusFailure> {
+    fn of(
+        options: &ListOptions,
+        kind: &ResourceType,
+        features: Features,
+    ) -> Result<Self, StatusFailure> {
         if !options.continue_token.is_empty() {
-            return Self::going_on(options, kind);
+            return Self::going_on(options, kind, features);
         }
         let cached = kind.watch_cache == WatchCache::Cached;
         let limit = options.limit;
@@ -220,10 +224,14 @@ impl Plan {
             (Some(version), Match::Unset) if limit > 0 => (Moment::Exact(version), limit),
             (Some(version), _) => (Moment::NotOlderThan(version), limit),
         };
-        Ok(Self { moment, limit, after: None, cut_by: cut_by(kind) })
+        Ok(Self { moment, limit, after: None, cut_by: cut_by(kind, features) })
     }
 
-    fn going_on(options: &ListOptions, kind: &ResourceType) -> Result<Self, StatusFailure> {
+    fn going_on(
+        options: &ListOptions,
+        kind: &ResourceType,
+        features: Features,
+    ) -> Result<Self, StatusFailure> {
         let token = ContinueToken::decode(&options.continue_token)?;
         if !matches!(options.resource_version.as_str(), "" | "0") {
             return Err(StatusFailure::bad_request(
@@ -231,7 +239,12 @@ impl Plan {
             ));
         }
         let moment = token.revision.map_or(Moment::MostRecent, Moment::Exact);
-        Ok(Self { moment, limit: options.limit, after: Some(token.after), cut_by: cut_by(kind) })
+        Ok(Self {
+            moment,
+            limit: options.limit,
+            after: Some(token.after),
+            cut_by: cut_by(kind, features),
+        })
     }
 
     /// Adds the token with which a chunked list may continue inconsistently (S-LIST-41).
@@ -268,7 +281,13 @@ impl Page {
         }
         let objects: Vec<_> = selected.by_ref().take(plan.limit).cloned().collect();
         let left = selected.count();
-        let last = objects.last().filter(|_| left > 0).map(|last| match namespace {
+        // The server goes on if any object follows, selected or not.
+        let goes_on = |last: &&Shared| {
+            let in_scope = namespace.is_some() || last.key.namespace().is_none();
+            let single = filter.pins_name() && in_scope;
+            objects.len() == plan.limit && !single && follows(state, namespace, &last.key)
+        };
+        let last = objects.last().filter(goes_on).map(|last| match namespace {
             Some(_) => last.key.name().to_owned(),
             None => last.key.as_str().to_owned(),
         });
@@ -330,16 +349,23 @@ impl Page {
     }
 }
 
+/// Reports whether an object of the namespace, or of any, follows a key.
+fn follows(state: &RevisionState, namespace: Option<&str>, last: &ObjectKey) -> bool {
+    let after = (Bound::Excluded(last.clone()), Bound::Unbounded);
+    let mut following = state.objects.range(after).map(|(key, _)| key.namespace());
+    following.any(|found| namespace.is_none() || found == namespace)
+}
+
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a \
     consistent list result. You can start a new list without the continue parameter, or use the \
     continue token in this response to retrieve the remainder of the results. Continuing with the \
     provided token results in an inconsistent list - objects that were created, modified, or \
     deleted between the time the first chunk was returned and now may show up in the list.";
 
-fn cut_by(kind: &ResourceType) -> CutBy {
+fn cut_by(kind: &ResourceType, features: Features) -> CutBy {
     match kind.watch_cache {
-        WatchCache::Cached => CutBy::Cache,
-        WatchCache::Uncached => CutBy::Etcd,
+        WatchCache::Cached if features.consistent_list_from_cache => CutBy::Cache,
+        WatchCache::Cached | WatchCache::Uncached => CutBy::Etcd,
     }
 }
 

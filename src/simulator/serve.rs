@@ -84,7 +84,11 @@ impl Simulator {
                 if answered.is_err() {
                     broken.cancel();
                 }
-                answered.map_err(io::Error::other)
+                let date = simulator.date();
+                answered.map_err(io::Error::other).map(|mut answered| {
+                    answered.headers_mut().entry(header::DATE).or_insert(date);
+                    answered
+                })
             }
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());

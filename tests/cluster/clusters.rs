@@ -7,6 +7,7 @@ use anyhow::Result;
 use tokio::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::dataset::Dataset;
+use crate::forms;
 use crate::load::Fleet;
 use crate::rig::artifact::Built;
 use crate::rig::client::Protocol;
@@ -17,6 +18,8 @@ use crate::unmodified::stage::Stage;
 const REQUIRED: &str = "LISTLESS_REQUIRE_CLUSTER";
 
 static CLUSTERS: [Mutex<Option<Cluster>>; 2] = [const { Mutex::const_new(None) }; 2];
+/// Clusters whose data has objects of all ages too.
+static AGED: [Mutex<Option<Cluster>>; 2] = [const { Mutex::const_new(None) }; 2];
 static STAGES: [Mutex<Option<Stage>>; 2] = [const { Mutex::const_new(None) }; 2];
 static FLEETS: [Mutex<Option<Fleet>>; 2] = [const { Mutex::const_new(None) }; 2];
 /// Tests that measure time need the machine for themselves.
@@ -100,6 +103,17 @@ impl Cluster {
     /// The same for a test that measures time.
     pub async fn take_alone(version: Version) -> Option<Turn<Self>> {
         Turn::take(version, &CLUSTERS, Machine::alone(), Self::load).await
+    }
+
+    /// The same with objects of all ages in the namespace `ages`.
+    pub async fn take_aged(version: Version) -> Option<Turn<Self>> {
+        Turn::take(version, &AGED, Machine::beside(), Self::load_aged).await
+    }
+
+    async fn load_aged(version: Version) -> Result<Self> {
+        let Self { plane, dataset } = Self::load(version).await?;
+        let dataset = forms::load(&plane, dataset).await?;
+        Ok(Self { plane, dataset })
     }
 
     async fn load(version: Version) -> Result<Self> {

@@ -427,7 +427,7 @@ impl Measured {
             .map(|origin| sent(&[("origin", origin)]))
             .sum();
         let watches = sent(&[("origin", "replica"), ("verb", "watch")]);
-        let misses = reasons.iter().map(|(_, count)| count).sum();
+        let misses = reasons.iter().fold(0.0, |sum, (_, count)| sum + count);
         Self { hits, misses, reasons, own: all - watches }
     }
 

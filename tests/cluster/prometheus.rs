@@ -189,14 +189,15 @@ async fn all_rules_give_values(prometheus: &Prometheus) -> usize {
 async fn all_panels_give_values(prometheus: &Prometheus) -> usize {
     let text = std::fs::read_to_string(shipped("dashboard.json")).expect("the dashboard");
     let dashboard: Value = serde_json::from_str(&text).expect("JSON");
-    let panels = dashboard["panels"].as_array().expect("panels");
+    let panels = panels(&dashboard);
     let mut usual = BTreeMap::new();
     let mut rare = Vec::new();
-    for panel in panels {
+    for panel in &panels {
         for target in panel["targets"].as_array().into_iter().flatten() {
             let expression = target["expr"].as_str().expect("an expression");
             let expression = expression.replace("$__rate_interval", "1m");
-            let expression = expression.replace("$job", ".*").replace("$instance", ".*");
+            let names = ["$cluster", "$namespace", "$job", "$instance"];
+            let expression = names.iter().fold(expression, |text, name| text.replace(name, ".*"));
             if target["rare"] == true {
                 rare.push(expression);
             } else {
@@ -217,7 +218,14 @@ async fn all_panels_give_values(prometheus: &Prometheus) -> usize {
     for expression in &rare {
         prometheus.query(expression).await.unwrap_or_else(|error| panic!("{expression}: {error}"));
     }
-    panels.iter().filter(|panel| panel["type"] != "row").count()
+    panels.len()
+}
+
+/// The panels of the dashboard, those of collapsed rows included.
+fn panels(dashboard: &Value) -> Vec<&Value> {
+    let outer = dashboard["panels"].as_array().expect("panels");
+    let inner = outer.iter().flat_map(|panel| panel["panels"].as_array().into_iter().flatten());
+    outer.iter().chain(inner).filter(|panel| panel["type"] != "row").collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

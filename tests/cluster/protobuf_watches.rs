@@ -99,7 +99,7 @@ async fn polls_are_answered_from_memory(version: Version) {
     assert!(hits * 10 >= polls * 9, "{hits} of {polls} from memory, {forwarded:?}");
     let metrics = scene.proxy.metrics().await.expect("metrics");
     let reasons = metrics.sums("listless_forwarded_total", &[("verb", "watch")], "reason");
-    assert!(reasons.get("protobuf").is_some_and(|count| *count >= 1.0), "{reasons:?}");
+    assert!(reasons.get("not-demanded").is_some_and(|count| *count >= 1.0), "{reasons:?}");
     drop(informer);
     // The apiserver has forgotten the earlier content of its cache.
     scene.suffer(Fault::Restart).await.expect("an apiserver");

@@ -27,6 +27,7 @@ async fn fabric8_7_follows_from_memory_through_a_cut_and_a_restart() {
         version: Version::V1_36,
         namespace: "fabric8-7",
         faults: &[Fault::Cut, Fault::Restart],
+        from_memory: true,
         relists: false,
     }
     .perform(&program)
@@ -36,9 +37,15 @@ async fn fabric8_7_follows_from_memory_through_a_cut_and_a_restart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fabric8_6_follows_from_memory_through_a_cut() {
     let Some(program) = clients::fabric8("fabric8 6.14.0", "6.14.0") else { return };
-    Play { version: Version::V1_30, namespace: "fabric8-6", faults: &[Fault::Cut], relists: false }
-        .perform(&program)
-        .await;
+    Play {
+        version: Version::V1_30,
+        namespace: "fabric8-6",
+        faults: &[Fault::Cut],
+        from_memory: true,
+        relists: false,
+    }
+    .perform(&program)
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -50,6 +57,7 @@ async fn client_go_informers_with_streamed_lists_follow_from_memory_through_a_cu
         version: Version::V1_36,
         namespace: "client-go-streamed",
         faults: &[Fault::Cut, Fault::Restart],
+        from_memory: true,
         relists: false,
     }
     .perform(&program)
@@ -63,6 +71,7 @@ async fn client_go_informers_with_plain_lists_follow_from_memory_through_a_cut()
         version: Version::V1_36,
         namespace: "client-go-listed",
         faults: &[Fault::Cut],
+        from_memory: true,
         relists: false,
     }
     .perform(&program)
@@ -76,10 +85,24 @@ async fn a_controller_runtime_manager_follows_from_memory_through_a_cut_and_a_re
         version: Version::V1_36,
         namespace: "controller-runtime",
         faults: &[Fault::Cut, Fault::Restart],
+        from_memory: true,
         relists: false,
     }
     .perform(&program)
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_go_informers_of_metadata_and_dynamic_ones_follow_through_listless() {
+    let Some(program) = clients::client_go("client-go metadata", "metadata", true) else { return };
+    of_metadata("client-go-metadata").perform(&program).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_controller_runtime_manager_of_metadata_follows_through_listless() {
+    let name = "controller-runtime metadata";
+    let Some(program) = clients::client_go(name, "metadata-manager", true) else { return };
+    of_metadata("manager-of-metadata").perform(&program).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -101,25 +124,43 @@ async fn kubectl_prints_the_same_through_listless_and_directly() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_python_informer_and_stream_follow_from_memory_through_a_cut() {
     let Some(program) = clients::python() else { return };
-    Play { version: Version::V1_36, namespace: "python", faults: &[Fault::Cut], relists: true }
-        .perform(&program)
-        .await;
+    Play {
+        version: Version::V1_36,
+        namespace: "python",
+        faults: &[Fault::Cut],
+        from_memory: true,
+        relists: true,
+    }
+    .perform(&program)
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_javascript_informer_follows_from_memory_through_a_cut() {
     let Some(program) = clients::node() else { return };
-    Play { version: Version::V1_36, namespace: "node", faults: &[Fault::Cut], relists: false }
-        .perform(&program)
-        .await;
+    Play {
+        version: Version::V1_36,
+        namespace: "node",
+        faults: &[Fault::Cut],
+        from_memory: true,
+        relists: false,
+    }
+    .perform(&program)
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_official_java_informers_follow_from_memory_through_a_cut() {
     let Some(program) = clients::java() else { return };
-    Play { version: Version::V1_36, namespace: "java", faults: &[Fault::Cut], relists: false }
-        .perform(&program)
-        .await;
+    Play {
+        version: Version::V1_36,
+        namespace: "java",
+        faults: &[Fault::Cut],
+        from_memory: true,
+        relists: false,
+    }
+    .perform(&program)
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -128,8 +169,14 @@ async fn kube_rs_reflectors_follow_from_memory_through_a_cut_and_a_restart() {
         version: Version::V1_36,
         namespace: "kube-rs",
         faults: &[Fault::Cut, Fault::Restart],
+        from_memory: true,
         relists: false,
     }
     .perform(&Follower::KubeRs)
     .await;
+}
+
+/// A play of clients that ask for metadata in protobuf.
+fn of_metadata(namespace: &'static str) -> Play {
+    Play { version: Version::V1_36, namespace, faults: &[], from_memory: true, relists: false }
 }

@@ -142,9 +142,9 @@ async fn a_bad_query_gets_a_message_with_its_error() {
         assert!(answer.text().starts_with(problem), "{query}: {}", answer.text());
         assert!(answer.header("content-type").starts_with("text/plain"), "never markup");
     }
-    let header = "header=accept:%20application/vnd.kubernetes.protobuf";
+    let header = "header=accept:%20application/yaml";
     let answer = admin.get(&format!("/api/v1/explain?url={PODS}&{header}")).await.json();
-    assert!(about(&answer, "outcome").contains("protobuf"), "{answer}");
+    assert!(about(&answer, "outcome").contains("yaml"), "{answer}");
 }
 
 #[tokio::test]

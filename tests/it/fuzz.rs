@@ -13,8 +13,11 @@ use std::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use listless::{
     api::{
+        GroupVersionResource,
+        field::protobuf_field_values,
         learn::Learner,
         media::Negotiated,
+        protobuf::wire::{Fields, Value, put_bytes, put_number},
         request::RequestInfo,
         selector::{FieldSelector, LabelSelector},
         watch::WatchReader,
@@ -235,6 +238,33 @@ fn responses_in_any_pieces() {
             assert_eq!(learned(&[bytes]), learned(&pieces(bytes, cuts)), "{media}");
         });
     }
+}
+
+#[test]
+fn protobuf_messages() {
+    let pods = GroupVersionResource::new("", "v1", "pods");
+    let seeds = [corpus("answers"), corpus("watches")].concat();
+    fuzz(&seeds, |bytes, _| {
+        let mut written = Vec::new();
+        for field in Fields::of(bytes) {
+            let Ok(field) = field else { break };
+            assert_eq!(field.start, written.len());
+            match field.value {
+                Value::Bytes(value) if field.number < 16 => {
+                    put_bytes(&mut written, field.number as u8, value);
+                }
+                Value::Number(number) => {
+                    put_number(&mut written, field.number << 3);
+                    put_number(&mut written, number);
+                }
+                Value::Bytes(_) | Value::Fixed => {
+                    written.extend_from_slice(&bytes[field.start..field.end]);
+                }
+            }
+        }
+        assert!(bytes.starts_with(&written), "what is parsed is written again");
+        let _ = protobuf_field_values(&pods, bytes);
+    });
 }
 
 #[test]

@@ -27,7 +27,7 @@ use http::{HeaderMap, Method};
 use listless::{
     admin::{self, Audience},
     app::{Foundation, ProcessHealth, Running},
-    cache::{Consistency, OnDifference, ReplicaStatus},
+    cache::{Consistency, OnDifference, ReplicaStatus, clock::Clock},
     config::Config,
     explain::{ExplainedRequest, Explanation},
     insight::report::Report,
@@ -202,7 +202,9 @@ impl Setup {
             upstream: "simulated".to_owned(),
         };
         let inspected = self.consistency.on_difference == OnDifference::Panic;
-        let running = Running::start_with(foundation, fractions(self.seed), self.consistency);
+        let random = fractions(self.seed);
+        let clock = Clock::started(self.simulator.wall_clock(), Instant::now());
+        let running = Running::start_with(foundation, random, clock, self.consistency);
         let (simulator, door) = (self.simulator, door(running.proxy()));
         let _inspection = inspected.then(|| Inspection::of(running.cache()));
         let drain = Drain::new();

@@ -186,10 +186,35 @@ const FINDERS: &[Row] = &[
         &[Mutant::VersionOfNewestItem],
         &["reads::versions::bookmarks_advance_the_version_of_a_quiet_collection"],
     ),
+    (
+        &[Mutant::AgeOffByOne, Mutant::AgeNotRemade],
+        &["tables::ages::an_age_is_that_of_the_moment_of_the_answer"],
+    ),
+    (&[Mutant::ColumnsMissing], &["tables::reads::lists_and_objects_equal_the_apiservers_own"]),
+    (
+        &[Mutant::UnprovenCellAnswered],
+        &["tables::ages::a_row_with_an_unproven_cell_is_forwarded_and_counted"],
+    ),
     (&[Mutant::LimitIgnored], &["reads::versions::a_limit_applies_except_at_version_zero"]),
     (
-        &[Mutant::ProtobufAnsweredInJson],
-        &["reads::negotiation::only_exact_representations_are_answered_from_memory"],
+        &[Mutant::TokenOffByOne, Mutant::TokenOfOldestItem, Mutant::RemainingOffByOne],
+        &["pages::walks::every_page_and_token_is_the_apiservers"],
+    ),
+    (
+        &[Mutant::PageOfNewerState],
+        &["pages::walks::later_pages_show_the_version_of_the_first_while_objects_change"],
+    ),
+    (
+        &[
+            Mutant::ProtobufAnsweredInJson,
+            Mutant::EnvelopeOfOtherVersion,
+            Mutant::ProtobufLabelsIgnored,
+        ],
+        &["forms::protobuf::lists_objects_and_absences_equal_the_apiservers_own"],
+    ),
+    (
+        &[Mutant::StaleVersionOfLeaving],
+        &["forms::protobuf::every_selection_from_every_start_gets_the_apiservers_events"],
     ),
     (&[Mutant::GzipUnasked], &["reads::negotiation::gzip_is_sent_only_to_clients_that_accept_it"]),
     (

@@ -183,7 +183,7 @@ async fn read_beside_an_informer(proxy: &TestProxy) -> Vec<Answer> {
     let path = format!("{PODS}?watch=1&resourceVersion={version}");
     let mut watch = DelimitedWatch::open(&informer, &path).await;
     let said = watch.head.headers["cache-status"].to_str().expect("a text");
-    assert!(said.ends_with("detail=before-window") || said.ends_with("detail=observe"), "{said}");
+    assert!(said.ends_with("detail=not-demanded") || said.ends_with("detail=observe"), "{said}");
     watch.tells("ADDED", "late-0").await;
     let mut answers = Vec::new();
     for number in 1..=5 {

@@ -131,8 +131,18 @@ fn the_code_map_is_complete_and_true() {
 }
 
 #[test]
+fn the_answers_to_newcomers_name_what_is_there() {
+    none(&paper::pointers(&paper::text_of("ARCHITECTURE.md"), &PRODUCT));
+}
+
+#[test]
 fn every_forward_reason_is_documented() {
     none(&reasons::differences(&paper::text_of("docs/answers.md")));
+}
+
+#[test]
+fn the_documented_reasons_are_the_table_in_the_source() {
+    reasons::hold();
 }
 
 #[test]

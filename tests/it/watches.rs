@@ -135,7 +135,7 @@ async fn errors_before_and_inside_a_watch_are_forwarded() {
 async fn a_watch_with_unknown_parameters_is_forwarded_unchanged() {
     let proxy = Setup::default().in_memory();
     proxy.warm("/api/v1/pods").await;
-    let table = proxy.client().with("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    let table = proxy.client().with("accept", "application/json;as=Table;v=v2;g=meta.k8s.io");
     let answer = table.get("/api/v1/pods?watch=1&timeoutSeconds=1").await;
     assert_eq!(answer.detail(), "table");
     let version = proxy.simulator.revision();

@@ -281,13 +281,17 @@ function answersBar(cell, poll) {
   const box = make("div");
   box.title = words.join(", ") + reasonsOf(poll);
   box.append(bar, make("span", "sub-line", `${share(spared)} saved`));
+  const [main] = sortedReasons(poll);
+  if (main) box.append(make("span", "sub-line reason", `${main[0]} ${count(main[1])}`));
   cell.replaceChildren(box);
 }
 
+const sortedReasons = (poll) => Object.entries(poll.reasons || {}).sort((a, b) => b[1] - a[1]);
+
 function reasonsOf(poll) {
-  const reasons = Object.entries(poll.reasons || {}).sort((a, b) => b[1] - a[1]);
+  const reasons = sortedReasons(poll);
   return reasons.length === 0 ? "" :
-    `; forwarded: ${reasons.map(([reason, times]) => `${reason} (${count(times)})`).join(", ")}`;
+    `; not from memory: ${reasons.map(([reason, times]) => `${reason} (${count(times)})`).join(", ")}`;
 }
 
 const SCOPES = { cluster: "whole cluster", namespace: "one namespace", object: "one object" };
@@ -304,7 +308,7 @@ const RISKS = ["none", "low", "medium", "high"];
 
 const polls = new Table(byId("polls-table"), {
   caption: "Polls",
-  empty: "No requests yet. Point a client at Listless to see its requests here.",
+  empty: "No requests yet. Point a client at Listless; for listless local, run: eval \"$(listless kubeconfig)\"",
   key: (poll) => [poll.userAgent, poll.verb, poll.resource, poll.scope, poll.query].join("\n"),
   sort: { id: "rate", down: true },
   columns: [
@@ -345,9 +349,44 @@ const polls = new Table(byId("polls-table"), {
 
 let report = null;
 
+// === Reasons ===
+
+// Text with parts in backquotes as code.
+function prose(cell, text) {
+  const box = make("span");
+  box.append(...(text || "–").split("`")
+    .map((part, index) => make(index % 2 === 1 ? "code" : "span", "", part)));
+  cell.replaceChildren(box);
+}
+
+const reasons = new Table(byId("reasons-table"), {
+  caption: "Reasons why memory did not answer",
+  empty: "",
+  key: (reason) => reason.reason,
+  sort: { id: "requests", down: true },
+  columns: [
+    { id: "reason", label: "Reason", className: "lead", value: (reason) => reason.reason,
+      draw: (cell, reason) => lines(cell, reason.reason) },
+    { id: "requests", label: "Requests", number: true, value: (reason) => reason.requests,
+      draw: (cell, reason) => { cell.textContent = count(reason.requests); } },
+    { id: "meaning", label: "Meaning", className: "wide-cell",
+      draw: (cell, reason) => prose(cell, reason.meaning) },
+    { id: "remedy", label: "Remedy", className: "wide-cell",
+      draw: (cell, reason) => prose(cell, reason.remedy) },
+    { id: "configuration", label: "Configuration",
+      draw: (cell, reason) => prose(cell, reason.configuration && `\`${reason.configuration}\``) },
+  ],
+});
+
+function drawReasons() {
+  const found = (report && report.reasons) || [];
+  byId("reasons").hidden = found.length === 0;
+  reasons.set(found);
+}
+
 function matches(poll, words) {
   const text = [poll.userAgent, poll.verb, poll.resource, poll.scope, poll.query, poll.risk,
-    ...(poll.findings || [])].join(" ").toLowerCase();
+    ...(poll.findings || []), ...Object.keys(poll.reasons || {})].join(" ").toLowerCase();
   return words.every((word) => text.includes(word));
 }
 
@@ -894,6 +933,7 @@ async function refresh() {
   ]);
   report = told;
   drawPolls();
+  drawReasons();
   drawFindings();
   drawSummary();
   replicas.set(held.replicas);

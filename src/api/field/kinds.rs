@@ -73,7 +73,7 @@ const PLAIN: Kind = Kind {
     fallbacks: &[],
 };
 
-static KINDS: [Kind; 12] = [
+pub(super) static KINDS: [Kind; 12] = [
     Kind {
         resource: "pods",
         paths: &[

@@ -21,7 +21,15 @@ fn word(negotiated: Negotiated) -> &'static str {
             MetadataVersion::V1 => "list metadata v1",
             MetadataVersion::V1Beta1 => "list metadata v1beta1",
         },
-        Negotiated::JsonInsteadOfProtobuf => "protobuf+json",
+        Negotiated::Table(MetadataVersion::V1) => "table v1",
+        Negotiated::Table(MetadataVersion::V1Beta1) => "table v1beta1",
+        Negotiated::ProtobufMetadata(Metadata { kind: MetadataKind::Object, .. }) => {
+            "object metadata in protobuf"
+        }
+        Negotiated::ProtobufMetadata(Metadata { kind: MetadataKind::List, .. }) => {
+            "list metadata in protobuf"
+        }
+        Negotiated::Protobuf { json: true } => "protobuf+json",
         other => other.as_str(),
     }
 }
@@ -46,12 +54,12 @@ fn only_known_conversions_to_metadata_are_accepted() {
         (
             "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
              application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
-            "list metadata v1",
+            "list metadata in protobuf",
         ),
         (
             "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
              application/json",
-            "partial-object-metadata",
+            "list metadata in protobuf",
         ),
     ];
     for (accept, expected) in table {
@@ -87,11 +95,15 @@ fn accept_headers_are_negotiated_as_the_apiserver_does() {
         ("application/json;q=0.5,application/vnd.kubernetes.protobuf", "protobuf+json"),
         ("application/json,application/vnd.kubernetes.protobuf", "json"),
         (PROTOBUF, "protobuf"),
-        ("application/vnd.kubernetes.protobuf,application/json;q=0", "protobuf"),
+        ("application/vnd.kubernetes.protobuf,application/json;q=0", "protobuf+json"),
         ("application/vnd.kubernetes.protobuf,application/json;as=Table", "protobuf"),
         ("application/vnd.kubernetes.protobuf,text/html", "protobuf"),
-        ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", "table"),
-        ("application/json;g=meta.k8s.io;v=v1;as=Table", "table"),
+        ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", "table v1"),
+        ("application/json;g=meta.k8s.io;v=v1;as=Table", "table v1"),
+        ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", "table v1beta1"),
+        ("application/json;as=Table;v=v1;g=meta.k8s.io;pretty=1", "table"),
+        ("application/json;as=Table;v=v2;g=meta.k8s.io", "table"),
+        ("application/json;as=Table;v=v1", "table"),
         ("application/json;pretty=1", "pretty"),
         ("application/json;pretty=0", "other"),
         ("application/json;stream=watch", "other"),
@@ -143,10 +155,10 @@ fn browsers_get_indented_json_unless_the_parameter_differs() {
             Negotiated::negotiate(Some("application/json"), pretty, Some(agent.as_bytes()));
         assert_eq!(word(negotiated), expected, "{pretty:?} {agent}");
     }
-    // Protobuf is never indented, and neither is the JSON in its place.
+    // Protobuf is never indented, but the JSON of a type without it is.
     let accept = "application/vnd.kubernetes.protobuf,application/json";
     let negotiated = Negotiated::negotiate(Some(accept), Some("true"), None);
-    assert_eq!(negotiated, Negotiated::JsonInsteadOfProtobuf);
+    assert_eq!(negotiated, Negotiated::Protobuf { json: false });
 }
 
 #[test]

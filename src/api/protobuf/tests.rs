@@ -10,7 +10,7 @@ use crate::api::{
     version::ResourceVersion,
 };
 
-fn bytes(encoded: &str) -> Vec<u8> {
+pub(crate) fn bytes(encoded: &str) -> Vec<u8> {
     BASE64_STANDARD.decode(encoded).expect("base64")
 }
 
@@ -183,7 +183,7 @@ proptest! {
     }
 }
 
-const POD: &str = "\
+pub(crate) const POD: &str = "\
     azhzAAoJCgJ2MRIDUG9kEqQBClQKBXdlYi0wEgAaBHNob3AiACoDdS0xMgMxMjM4AEIAWgoKA2FwcBIDd2Vi\
     WggKBHRpZXISAGIPCgFhEgp4eHh4eHh4eHh4igELCgFtEgAaADIAQgASNxIZCgFjEgAqAEIAagByAIABAIgB\
     AJABAKIBABoAMgBCAEoAUgBYAGAAaACCAQCKAQCaAQDCAQAaEwoAGgAiACoAMgBKAFoAcgCIAQAaACIA";
@@ -202,12 +202,12 @@ const FINALIZED: &str = "\
     WgoKA2FwcBIDd2ViWggKBHRpZXISAGIPCgFhEgp4eHh4eHh4eHh4cgN4L3mKAQsKAW0SABoAMgBCABI3EhkK\
     AWMSACoAQgBqAHIAgAEAiAEAkAEAogEAGgAyAEIASgBSAFgAYABoAIIBAIoBAJoBAMIBABoTCgAaACIAKgAy\
     AEoAWgByAIgBABoAIgA=";
-const PODLIST: &str = "\
+pub(crate) const PODLIST: &str = "\
     azhzAAoNCgJ2MRIHUG9kTGlzdBKyAQoJCgASAzQ1NhoAEqQBClQKBXdlYi0wEgAaBHNob3AiACoDdS0xMgMx\
     MjM4AEIAWgoKA2FwcBIDd2ViWggKBHRpZXISAGIPCgFhEgp4eHh4eHh4eHh4igELCgFtEgAaADIAQgASNxIZ\
     CgFjEgAqAEIAagByAIABAIgBAJABAKIBABoAMgBCAEoAUgBYAGAAaACCAQCKAQCaAQDCAQAaEwoAGgAiACoA\
     MgBKAFoAcgCIAQAaACIA";
-const PARTIAL: &str = "\
+pub(crate) const PARTIAL: &str = "\
     azhzAAowChNtZXRhLms4cy5pby92MWJldGExEhlQYXJ0aWFsT2JqZWN0TWV0YWRhdGFMaXN0EmMKVgpUCgV3\
     ZWItMBIAGgRzaG9wIgAqA3UtMTIDMTIzOABCAFoKCgNhcHASA3dlYloICgR0aWVyEgBiDwoBYRIKeHh4eHh4\
     eHh4eIoBCwoBbRIAGgAyAEIAEgkKABIDNzg5GgAaACIA";

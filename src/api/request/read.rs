@@ -5,11 +5,14 @@
 
 use super::{
     super::{
+        ObjectKey,
+        continue_token::ContinueToken,
+        media::Include,
         query::Query,
-        selector::{self, FieldSelector, LabelSelector, NAME_PATH},
+        selector::{self, FieldSelector, LabelSelector, NAME_PATH, NAMESPACE_PATH},
         version::{ResourceVersion, VersionMatch},
     },
-    NotModelled, Page, Read,
+    NotModelled, Page, Read, Rest,
     parameters::{Parameter, Parameters},
     path::{NAME_BYTES_MAX, Path},
     storage_scope,
@@ -39,7 +42,6 @@ const SELECTOR_VALUES_MAX: usize = 64;
 /// Parses the options of a request whose path and method are those of a plain GET or LIST.
 pub(super) fn read(path: &Path, parameters: &Parameters<'_>) -> Result<Read, NotModelled> {
     parameters.check()?;
-    check_include_object(parameters)?;
     if path.name.is_some() { get(path, parameters) } else { list(path, parameters) }
 }
 
@@ -47,7 +49,45 @@ pub(super) fn read(path: &Path, parameters: &Parameters<'_>) -> Result<Read, Not
 pub(super) fn page(path: &Path, parameters: &Parameters<'_>) -> Option<Page> {
     let token = parameters.get_set(Parameter::Continue).filter(|_| path.name.is_none())?;
     let (labels, fields) = parameters.check().and_then(|()| selectors(path, parameters)).ok()?;
-    Some(Page { query: query(path, labels, fields), token: token.into() })
+    let query = query(path, labels, fields);
+    let rest = rest(parameters, &query, token);
+    Some(Page { query, token: token.into(), rest })
+}
+
+/// Returns the read of a list's rest. The apiserver refuses a version beside the token, and with
+/// version 0 it may ignore the limit.
+fn rest(parameters: &Parameters<'_>, query: &Query, token: &str) -> Option<Rest> {
+    let named =
+        [Parameter::ResourceVersion, Parameter::ResourceVersionMatch, Parameter::SendInitialEvents];
+    if named.into_iter().any(|parameter| parameters.get(parameter).is_some()) {
+        return None;
+    }
+    let include = include_object(parameters).ok()?;
+    integer(parameters, Parameter::TimeoutSeconds).ok()?;
+    // A pinned key part changes the prefix of the list's keys.
+    if [NAME_PATH, NAMESPACE_PATH].into_iter().any(|path| query.fields.pinned(path).is_some()) {
+        return None;
+    }
+    let token = ContinueToken::decode(token)?;
+    let after = match query.scope.namespace() {
+        Some(_) if token.after.contains('/') => return None,
+        namespace => ObjectKey::new(namespace, &token.after).as_str().into(),
+    };
+    let read = Read {
+        query: query.clone(),
+        name: None,
+        version: VersionMatch::Exact(token.version),
+        limit: limit(parameters).ok()?,
+        pretty: parameters.get(Parameter::Pretty).map(str::to_owned),
+        include,
+    };
+    Some(Rest { read, after, form: token.form })
+}
+
+/// Returns the limit, if it is above zero.
+fn limit(parameters: &Parameters<'_>) -> Result<Option<u64>, NotModelled> {
+    let limit = integer(parameters, Parameter::Limit)?;
+    Ok(limit.and_then(|limit| u64::try_from(limit).ok()).filter(|limit| *limit > 0))
 }
 
 /// Reports whether a resourceVersion may be added to such a request.
@@ -75,6 +115,7 @@ fn get(path: &Path, parameters: &Parameters<'_>) -> Result<Read, NotModelled> {
         version,
         limit: None,
         pretty: parameters.get(Parameter::Pretty).map(str::to_owned),
+        include: include_object(parameters)?,
     })
 }
 
@@ -86,8 +127,7 @@ fn list(path: &Path, parameters: &Parameters<'_>) -> Result<Read, NotModelled> {
         return Err(NotModelled::IllegalCombination);
     }
     integer(parameters, Parameter::TimeoutSeconds)?;
-    let limit = integer(parameters, Parameter::Limit)?;
-    let limit = limit.and_then(|limit| u64::try_from(limit).ok()).filter(|limit| *limit > 0);
+    let limit = limit(parameters)?;
     let version = list_version(parameters, limit)?;
     let (labels, fields) = selectors(path, parameters)?;
     Ok(Read {
@@ -96,6 +136,7 @@ fn list(path: &Path, parameters: &Parameters<'_>) -> Result<Read, NotModelled> {
         version,
         limit,
         pretty: parameters.get(Parameter::Pretty).map(str::to_owned),
+        include: include_object(parameters)?,
     })
 }
 
@@ -181,11 +222,12 @@ pub(super) fn integer(
     parameters.get(parameter).map(parse).transpose()
 }
 
-/// Checks `includeObject`, which concerns only Tables; a Table is never answered from the cache. A
-/// bad value is refused.
-pub(super) fn check_include_object(parameters: &Parameters<'_>) -> Result<(), NotModelled> {
+/// Parses `includeObject`, which concerns only Tables. The apiserver refuses a bad value of those.
+pub(super) fn include_object(parameters: &Parameters<'_>) -> Result<Include, NotModelled> {
     match parameters.get(Parameter::IncludeObject) {
-        None | Some("" | "None" | "Metadata" | "Object") => Ok(()),
+        None | Some("" | "Metadata") => Ok(Include::Metadata),
+        Some("None") => Ok(Include::None),
+        Some("Object") => Ok(Include::Object),
         Some(_) => Err(NotModelled::BadValue),
     }
 }

@@ -15,7 +15,7 @@ use super::{
 /// Parses the options of a request whose path and method are those of a plain WATCH.
 pub(super) fn watch(path: &Path, parameters: &Parameters<'_>) -> Result<Watch, NotModelled> {
     parameters.check()?;
-    read::check_include_object(parameters)?;
+    let include = read::include_object(parameters)?;
     if parameters.get_set(Parameter::Continue).is_some() {
         return Err(NotModelled::Continue);
     }
@@ -33,6 +33,7 @@ pub(super) fn watch(path: &Path, parameters: &Parameters<'_>) -> Result<Watch, N
         version,
         start,
         bookmarks: parameters.flag(Parameter::AllowWatchBookmarks),
+        include,
         timeout: timeout(parameters)?,
     })
 }

@@ -27,12 +27,21 @@ enum Operator {
 /// The path of an object's name.
 pub(crate) const NAME_PATH: &str = "metadata.name";
 
+/// The path of an object's namespace.
+pub(crate) const NAMESPACE_PATH: &str = "metadata.namespace";
+
 // === impl FieldSelector ===
 
 impl FieldSelector {
     /// Returns the selector without requirements.
     pub fn everything() -> Self {
         Self::default()
+    }
+
+    /// Returns the memory of the requirements, estimated, in bytes.
+    pub fn bytes(&self) -> usize {
+        let bytes = |term: &Term| size_of::<Term>() + term.path.len() + term.value.len();
+        self.0.iter().map(bytes).sum()
     }
 
     /// Returns the selector of the objects with this name.

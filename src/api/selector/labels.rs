@@ -56,6 +56,19 @@ impl LabelSelector {
         self.0.iter().all(|requirement| requirement.test.accepts(labels.label(&requirement.key)))
     }
 
+    /// Returns the memory of the requirements, estimated, in bytes.
+    pub fn bytes(&self) -> usize {
+        let values = |values: &[Box<str>]| values.iter().map(|v| size_of_val(v) + v.len()).sum();
+        let bytes = |requirement: &Requirement| {
+            let values: usize = match &requirement.test {
+                Test::In(held) | Test::NotIn(held) => values(held),
+                _ => 0,
+            };
+            size_of::<Requirement>() + requirement.key.len() + values
+        };
+        self.0.iter().map(bytes).sum()
+    }
+
     /// Reports whether there are no requirements.
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()

@@ -14,15 +14,20 @@ use tokio::time::timeout;
 
 use super::failure::{ReflectorFailure, Status, StatusDetails};
 use crate::{
-    api::{pushback::retry_after, query::Query, selector::FieldSelector, version::ResourceVersion},
+    api::{
+        form::Form, protobuf, pushback::retry_after, query::Query, selector::FieldSelector,
+        version::ResourceVersion,
+    },
     body::Body,
-    cache::{envelope::Envelope, split::Splitter},
+    cache::{clock::Clock, form::Envelope, replica::Replica, split::Splitter},
     upstream::{Client, Lane},
 };
 
 /// The requests about one query.
 pub(in crate::cache) struct ReflectorExchange {
     client: Arc<dyn Client>,
+    form: Form,
+    clock: Clock,
     /// The collection with the query's selectors.
     all: String,
     /// The collection with a selector that matches almost nothing.
@@ -48,13 +53,17 @@ const JSON: &str = "application/json";
 
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
+/// The rows of a Table with their objects, for lists and watches.
+const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
+
 const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
 
 // === impl ReflectorExchange ===
 
 impl ReflectorExchange {
     /// Creates the requests about a query, sent through a client.
-    pub(in crate::cache) fn new(client: Arc<dyn Client>, query: &Query) -> Self {
+    pub(in crate::cache) fn new(client: Arc<dyn Client>, replica: &Replica) -> Self {
+        let (query, form, clock) = (replica.query(), replica.form(), replica.clock().clone());
         let path = query.resource.collection_path(&query.scope);
         let mut all = format!("{path}?");
         add_selectors(&mut all, query);
@@ -68,7 +77,7 @@ impl ReflectorExchange {
                 nothing
             }
         };
-        Self { client, all, nothing }
+        Self { client, form, clock, all, nothing }
     }
 
     /// Lists the collection: not older than a version, or consistently.
@@ -76,12 +85,12 @@ impl ReflectorExchange {
         &self,
         from: Option<&ResourceVersion>,
     ) -> Result<Body, ReflectorFailure> {
-        let mut uri = self.all.clone();
+        let mut uri = format!("{}{}", self.all, options(self.form));
         if let Some(from) = from {
             // A write to a String cannot fail, here and below.
             let _ = write!(uri, "resourceVersion={from}&resourceVersionMatch=NotOlderThan");
         }
-        self.ask(&uri, Lane::Short, JSON).await
+        self.ask(&uri, Lane::Short, accept(self.form)).await
     }
 
     /// Lists nothing but metadata, at exactly a version (S-LIST-63).
@@ -100,11 +109,12 @@ impl ReflectorExchange {
         length: Duration,
     ) -> Result<Body, ReflectorFailure> {
         let uri = format!(
-            "{}watch=true&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={}",
+            "{}{}watch=true&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={}",
             self.all,
+            options(self.form),
             length.as_secs()
         );
-        self.ask(&uri, Lane::Long, JSON).await
+        self.ask(&uri, Lane::Long, accept(self.form)).await
     }
 
     /// Returns a version that the apiserver's storage has reached by now.
@@ -132,9 +142,29 @@ impl ReflectorExchange {
         let headers = request.headers_mut();
         headers.insert(ACCEPT, http::HeaderValue::from_static(accept));
         headers.insert(USER_AGENT, const { http::HeaderValue::from_static(AGENT) });
+        let sent = self.clock.own();
         let answer = timeout(ANSWER_WAIT, self.client.send(request, lane)).await;
         let answer = answer.map_err(|_| ReflectorFailure::Silence(ANSWER_WAIT))?;
-        check(answer.map_err(ReflectorFailure::Upstream)?).await
+        let answer = answer.map_err(ReflectorFailure::Upstream)?;
+        self.clock.learn(answer.headers(), sent);
+        check(answer, accept).await
+    }
+}
+
+/// Returns the parameters of lists and watches in a form.
+fn options(form: Form) -> &'static str {
+    match form {
+        Form::Json | Form::Protobuf => "",
+        Form::Table => "includeObject=Object&",
+    }
+}
+
+/// Returns the type that a replica of a form accepts.
+fn accept(form: Form) -> &'static str {
+    match form {
+        Form::Json => JSON,
+        Form::Protobuf => protobuf::MEDIA_TYPE,
+        Form::Table => TABLE,
     }
 }
 
@@ -156,14 +186,19 @@ pub(in crate::cache) async fn next_piece(
     }
 }
 
-async fn check(answer: Response<Body>) -> Result<Body, ReflectorFailure> {
+async fn check(answer: Response<Body>, accept: &str) -> Result<Body, ReflectorFailure> {
     if answer.status() != StatusCode::OK {
         return Err(ReflectorFailure::Status(status(answer).await));
     }
     let content_type = answer.headers().get(CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if content_type.split(';').next().is_some_and(|media| media.trim() == "application/json") {
+    let media_type = |text: &str| text.split(';').next().map(|media| media.trim().to_owned());
+    if media_type(content_type) == media_type(accept) {
         return Ok(answer.into_body());
+    }
+    if media_type(accept).as_deref() == Some(protobuf::MEDIA_TYPE) {
+        // The type has no protobuf (S-CT-04).
+        return Err(ReflectorFailure::NotUnderstood);
     }
     Err(ReflectorFailure::ContentType(content_type.to_owned()))
 }
@@ -174,7 +209,8 @@ async fn status(answer: Response<Body>) -> Status {
     let retry_after = retry_after(answer.headers());
     let body = timeout(PIECE_WAIT, answer.into_body().collect(STATUS_BYTES_MAX)).await;
     let body = body.ok().and_then(Result::ok).unwrap_or_default();
-    let mut status: Status = serde_json::from_slice(&body).unwrap_or_default();
+    let in_json = || serde_json::from_slice(&body).ok();
+    let mut status = Status::in_protobuf(&body).or_else(in_json).unwrap_or_default();
     status.code = code;
     if let Some(retry_after) = retry_after {
         let retry_after_seconds = u32::try_from(retry_after.as_secs()).unwrap_or(u32::MAX);

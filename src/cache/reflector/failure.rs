@@ -160,9 +160,9 @@ impl ReflectorFailure {
                 Ok(Step::List(None))
             }
             // The list must not be below the published version (S-CONS-42).
-            Self::Status(Status { code: 410, .. }) | Self::Backwards { .. } => {
-                Ok(Step::List(shown.cloned()))
-            }
+            Self::Status(Status { code: 410, .. })
+            | Self::Backwards { .. }
+            | Self::Event(EventError::Columns) => Ok(Step::List(shown.cloned())),
             _ => Ok(step.clone()),
         }
     }
@@ -219,7 +219,7 @@ impl ReflectorFailure {
             self,
             Self::NotUnderstood
                 | Self::Uri(_)
-                | Self::Split(SplitError::HeaderTooLong)
+                | Self::Split(SplitError::HeaderTooLong | SplitError::NotUnderstood)
                 | Self::Envelope(EnvelopeError::NotUnderstood)
                 | Self::Item(ObjectError::NotUnderstood)
                 | Self::Event(EventError::Object(ObjectError::NotUnderstood))

@@ -14,12 +14,13 @@ use crate::{
     body::Body,
     cache::{
         budget::Reservation,
-        envelope::{Envelope, Style},
+        envelope::Style,
+        form::{Envelope, ListSplitter},
         reader::Reader,
         rebuild::Rebuild,
         replica::{Link, SyncState},
-        split::Splitter,
         store::Snapshot,
+        table::Moment,
     },
     mutants::{Mutant, is_on},
 };
@@ -46,9 +47,9 @@ impl Reflector {
             self.counters.relists.increment();
             self.replica.usage().relists += 1;
         }
-        let asked_at = Instant::now();
+        let (asked_at, sent) = (Instant::now(), self.replica.clock().own());
         let body = self.exchange.list(from.as_ref()).await?;
-        let snapshot = self.read_list(body, base.clone()).await;
+        let snapshot = self.read_list(body, sent, base.clone()).await;
         // The memory of a failed list is already free.
         let history_bytes = self.replica.history().bytes();
         self.replica.usage().extra_bytes = self.reader.bytes() + history_bytes;
@@ -75,17 +76,23 @@ impl Reflector {
     async fn read_list(
         &mut self,
         mut body: Body,
+        sent: Moment,
         base: Option<Arc<Snapshot>>,
     ) -> Result<Snapshot, ReflectorFailure> {
         let (limit, item_bytes_max) = {
             let settings = self.settings.borrow();
             (settings.memory_limit_bytes, settings.item_bytes_max)
         };
-        let mut splitter = Splitter::new(item_bytes_max);
-        let mut listing =
-            Listing { reader: &mut self.reader, rebuild: Rebuild::of(base), style: None };
+        let (form, resource) = (self.replica.form(), &self.replica.query().resource);
+        let mut splitter = ListSplitter::new(form, resource, item_bytes_max);
+        let mut listing = Listing {
+            reader: &mut self.reader,
+            rebuild: Rebuild::of(base, self.replica.form()),
+            style: None,
+        };
         let mut reserved = Reservation::of(&self.budget);
         while let Some(piece) = next_piece(&mut body).await? {
+            splitter.arrives(self.replica.clock().since(sent));
             splitter.feed(&piece, |item| listing.add(item))?;
             let bytes = listing.rebuild.bytes() + listing.reader.bytes();
             self.replica.usage().extra_bytes = bytes;
@@ -94,9 +101,19 @@ impl Reflector {
                 return Err(ReflectorFailure::OutOfMemory);
             }
         }
-        let (header, trailer) = splitter.finish()?;
-        let (envelope, version) = Envelope::learn(&header, &trailer)?;
-        listing.finish(envelope, version)
+        let (envelope, version) = splitter.finish()?;
+        let snapshot = listing.finish(envelope, version)?;
+        self.count_unproven(snapshot.envelope());
+        Ok(snapshot)
+    }
+
+    /// Counts the cells that are not proven, since the last call.
+    pub(super) fn count_unproven(&mut self, envelope: &Envelope) {
+        let Some(table) = envelope.table() else { return };
+        for column in self.reader.take_unproven() {
+            let resource = self.replica.query().resource.group_resource();
+            self.counters.unproven_cells.increment(resource, table.column(column));
+        }
     }
 
     fn show_list(&self, snapshot: Snapshot, newest_at: Option<Instant>) {

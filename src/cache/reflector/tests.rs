@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::{
-    api::query::Query,
+    api::{form::Form, query::Query},
     cache::{
         fake::{Call, Calls, Pipe, fake},
         fixture::{self, Pod, query, version},
@@ -41,7 +41,8 @@ impl Scene {
         let (client, calls) = fake();
         let history = History::new(settings.history_bounds());
         let (sender, settings) = watch::channel(settings);
-        let replica = Arc::new(Replica::new(query, Start::OnDemand, history, Instant::now()));
+        let replica =
+            Arc::new(Replica::new(query, Form::Json, Start::OnDemand, history, Instant::now()));
         let counters = Arc::new(Counters::default());
         let random = Arc::new(|| 0.5);
         let (shared, budget) = (counters.clone(), Arc::default());

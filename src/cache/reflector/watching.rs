@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     Reflector,
-    event::{Lines, WatchEvent},
+    event::{Frames, WatchEvent},
     failure::{ReflectorFailure, Step},
     proof::Proof,
 };
@@ -22,7 +22,7 @@ use crate::{
     cache::{
         batch::Batch,
         bookmark::BookmarkForm,
-        envelope::Envelope,
+        form::Envelope,
         history::{Change, Event, History},
         replica::Link,
         store::Snapshot,
@@ -34,7 +34,7 @@ use crate::{
 /// An open watch.
 struct Stream {
     body: Body,
-    lines: Lines,
+    frames: Frames,
     envelope: Arc<Envelope>,
     /// The time of the next check of a silent watch.
     quiet_until: Instant,
@@ -175,12 +175,13 @@ impl Reflector {
 
     fn open(&self, body: Body, envelope: Arc<Envelope>) -> Stream {
         let settings = self.settings.borrow();
-        let lines = Lines::new(settings.item_bytes_max + EVENT_FRAME_BYTES_MAX);
+        let bytes_max = settings.item_bytes_max + EVENT_FRAME_BYTES_MAX;
+        let frames = Frames::new(envelope.form(), bytes_max);
         let now = Instant::now();
         // A new watch proves nothing: the time of the last event counts.
         let last_proof = self.replica.published().proven_at.unwrap_or(now);
         let quiet_until = (last_proof + settings.quiet_after).max(now + QUIET_AFTER_OPENING);
-        Stream { body, lines, envelope, quiet_until, probes: 0, proof: Proof::opened() }
+        Stream { body, frames, envelope, quiet_until, probes: 0, proof: Proof::opened() }
     }
 
     async fn read_events(&mut self, mut stream: Stream) -> Result<End, ReflectorFailure> {
@@ -242,11 +243,14 @@ impl Reflector {
         };
         if let Ok(data) = frame.into_data() {
             *bytes += data.len();
-            let Stream { lines, envelope, .. } = stream;
-            lines.feed(&data, |line| {
-                events.push(WatchEvent::read(line, &mut self.reader, envelope)?);
+            let Stream { frames, envelope, .. } = stream;
+            self.reader.arrives(self.replica.clock().of_event());
+            frames.feed(&data, |frame| {
+                events.push(WatchEvent::read(frame, &mut self.reader, envelope)?);
                 Ok(())
             })?;
+            let envelope = envelope.clone();
+            self.count_unproven(&envelope);
         }
         Ok(ControlFlow::Continue(()))
     }

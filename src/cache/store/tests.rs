@@ -184,7 +184,7 @@ fn a_relist_does_not_reuse_another_uid_or_version() {
 fn a_list_with_a_repeated_key_is_rejected() {
     let pod = Pod::new("a", "p", 5);
     for pods in [vec![&pod, &pod], vec![&pod, &Pod::new("a", "q", 5), &pod]] {
-        let mut rebuild = super::super::rebuild::Rebuild::of(None);
+        let mut rebuild = super::super::rebuild::Rebuild::of(None, Form::Json);
         let pushed = pods.iter().try_for_each(|pod| rebuild.push(pod.object()));
         assert!(pushed.and_then(|()| rebuild.finish(version(5), fixture::envelope())).is_err());
     }

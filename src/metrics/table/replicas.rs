@@ -7,7 +7,7 @@ use super::{
         labels::{Event, ReplicaCheck, ReplicaEnd, ReplicaState, ReplicaWatchEnd, Round},
         metric::{Label, Metric, Values, counter, gauge},
     },
-    GROUP, RESOURCE, VERSION,
+    COLUMN, GROUP, RESOURCE, VERSION,
 };
 
 pub(in crate::metrics) const REPLICAS: Metric = gauge(
@@ -95,6 +95,13 @@ pub(in crate::metrics) const REPLICA_CHECKS: Metric = counter(
     Unit::Count,
     &[of!("result", ReplicaCheck)],
     "Consistency checks: comparisons of a replica with a metadata-only list at the same resourceVersion.",
+);
+pub(in crate::metrics) const UNPROVEN_CELLS: Metric = counter(
+    "listless_table_cells_unproven_total",
+    Unit::Count,
+    &[GROUP, RESOURCE, COLUMN],
+    "Rows of Tables with a cell that looks like a time and is not proven to follow from the object. Such \
+     rows are not answered from memory.",
 );
 pub(in crate::metrics) const MEMORY_LIMIT: Metric = gauge(
     "listless_replica_bytes_limit",

@@ -69,9 +69,10 @@ pub(super) fn verdict(
         {
             Verdict::Behind(version.clone(), Imminence::Likely)
         }
-        (Level::Any | Level::NotOlderThan | Level::Configured(Freshness::Any), _) => {
-            session.judge_monotonic(query, held, now)
-        }
+        (
+            Level::Any | Level::NotOlderThan | Level::Exact | Level::Configured(Freshness::Any),
+            _,
+        ) => session.judge_monotonic(query, held, now),
         (Level::Configured(Freshness::Bounded), _) => {
             let since = now.checked_sub(max_staleness).unwrap_or(now);
             match session.judge(query, held, now) {

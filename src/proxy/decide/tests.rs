@@ -6,11 +6,12 @@ use http::{HeaderMap, Method};
 use super::{proof::PROGRESS_MAX, *};
 use crate::{
     api::{
-        GroupResource, GroupVersionResource, ObjectKey, media::UnmodelledMedia,
-        request::NotModelled, version::ResourceVersion,
+        GroupResource, GroupVersionResource, ObjectKey, Scope, media::UnmodelledMedia,
+        query::Query, request::NotModelled, version::ResourceVersion,
     },
     cache::{
         Absence, Link,
+        store::Snapshot,
         testing::{pods, view},
     },
     limit::Rate,

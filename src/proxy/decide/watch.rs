@@ -12,16 +12,20 @@ use tokio::time::Instant;
 
 use super::{
     Await, Forward, ForwardReason, Level, Plan, SESSION_PATIENCE, START_PATIENCE, Step,
-    VERSION_PATIENCE, addressed, is_path_known, rules, unproven, verdict,
+    VERSION_PATIENCE, addressed,
+    encoding::{Encoding, NoEncoding},
+    is_path_known, rules, unproven, verdict,
 };
 use crate::{
     api::{
+        form::Form,
         media::{MetadataKind, Negotiated, Representation, UnmodelledMedia},
         request::{self, RequestInfo, Watch},
         version::{Freshness, VersionMatch},
     },
     cache::{
         Absence, Lookup, Reach, Replica, SyncState, View, store::Snapshot, subscription::Begin,
+        table::has_columns_once,
     },
     policy::ResourcePolicy,
     proxy::{
@@ -38,7 +42,7 @@ pub struct WatchCandidate<'a> {
     pub watch: &'a Watch,
     /// The required freshness of its start.
     pub level: Level,
-    representation: Representation,
+    encoding: Encoding,
     max_staleness: Duration,
 }
 
@@ -78,9 +82,21 @@ pub fn watch_candidate<'a>(
         (None, Ok(_)) => return Err(Plan::keep(request::NotModelled::Watch.into())),
     };
     rules::permit(rules, request, session)?;
-    let representation = representation(media)
-        .map_err(|unmodelled| Plan::keep(ForwardReason::MediaType(unmodelled)))?;
-    if *asked == Asked::Other {
+    // A watch shows objects, never a list of them.
+    let kind = (MetadataKind::Object, watch.include);
+    let encoding = Encoding::of(media, &request.resource, kind);
+    let encoding = encoding.map_err(|why| match why {
+        NoEncoding::OtherKind => UnmodelledMedia::PartialObjectMetadata,
+        NoEncoding::Unmodelled(media) => media,
+    });
+    let encoding = encoding.and_then(|encoding| match encoding.form {
+        Form::Table if !has_columns_once(&request.resource.group) => Err(UnmodelledMedia::Table),
+        _ => Ok(encoding),
+    });
+    let encoding = encoding.map_err(|media| Plan::keep(ForwardReason::MediaType(media)))?;
+    // Messages of a WebSocket are text here.
+    let is_message = encoding.form == Form::Protobuf && *asked != Asked::No;
+    if *asked == Asked::Other || is_message {
         return Err(Plan::keep(ForwardReason::Upgrade));
     }
     let level = match watch.version {
@@ -91,18 +107,30 @@ pub fn watch_candidate<'a>(
     if level == Level::Configured(Freshness::MostRecent) {
         return Err(Plan::keep(ForwardReason::MostRecent));
     }
-    Ok(WatchCandidate { watch, level, representation, max_staleness: rules.max_staleness })
+    Ok(WatchCandidate { watch, level, encoding, max_staleness: rules.max_staleness })
 }
 
-/// Returns the representation of each object; a watch shows objects, never a list of them.
-fn representation(media: Negotiated) -> Result<Representation, UnmodelledMedia> {
-    match media {
-        Negotiated::Json | Negotiated::JsonInsteadOfProtobuf => Ok(Representation::Object),
-        Negotiated::Metadata(metadata) if metadata.kind == MetadataKind::Object => {
-            Ok(Representation::Metadata(metadata.version))
+// === impl WatchCandidate ===
+
+impl WatchCandidate<'_> {
+    /// Returns the form of the replica that can serve it.
+    pub fn form(&self) -> Form {
+        self.encoding.form
+    }
+
+    /// Returns the reason why a replica's objects cannot be sent, whatever their state.
+    fn refusal(&self, view: &View, snapshot: &Snapshot) -> Option<ForwardReason> {
+        let (watch, encoding) = (self.watch, self.encoding);
+        let names_kind = encoding.representation == Representation::Object && watch.bookmarks;
+        if !is_path_known(&watch.query, false, view.replica.query(), snapshot) {
+            Some(ForwardReason::PathUnknown)
+        } else if encoding.is_refused(snapshot) {
+            Some(ForwardReason::MediaType(UnmodelledMedia::Protobuf))
+        } else if names_kind && snapshot.envelope().kind().is_none() {
+            Some(ForwardReason::NotCovered(Absence::NotReplicable))
+        } else {
+            None
         }
-        Negotiated::Metadata(_) => Err(UnmodelledMedia::PartialObjectMetadata),
-        Negotiated::Unmodelled(media) => Err(media),
     }
 }
 
@@ -136,15 +164,14 @@ pub fn decide_watch(
     if let Some(reason) = unproven(view, candidate.max_staleness, now) {
         return detour(reason);
     }
-    let WatchCandidate { watch, level, max_staleness, representation } = *candidate;
-    if !is_path_known(&watch.query, false, view.replica.query(), snapshot) {
-        return keep(ForwardReason::PathUnknown);
-    }
-    let names_kind = representation == Representation::Object && watch.bookmarks;
-    if names_kind && snapshot.envelope().kind().is_none() {
-        return keep(ForwardReason::NotCovered(Absence::NotReplicable));
+    let WatchCandidate { watch, level, max_staleness, .. } = *candidate;
+    if let Some(reason) = candidate.refusal(view, snapshot) {
+        return keep(reason);
     }
     let state = watch.start == request::Start::State;
+    if state && lacks_bookmark(candidate, &view.replica) {
+        return detour(ForwardReason::MediaType(UnmodelledMedia::Table));
+    }
     let patience = match (&watch.version, state) {
         (VersionMatch::NotOlderThan(_), true) => VERSION_PATIENCE,
         _ => SESSION_PATIENCE,
@@ -177,6 +204,12 @@ pub fn decide_watch(
     }
 }
 
+/// Reports whether the watch needs a bookmark whose row only the apiserver knows so far.
+fn lacks_bookmark(candidate: &WatchCandidate<'_>, replica: &Replica) -> bool {
+    let needs_row = candidate.form() == Form::Table && candidate.watch.bookmarks;
+    needs_row && !replica.knows_bookmark()
+}
+
 fn keep(reason: ForwardReason) -> Step {
     Step::Act(Plan::keep(reason))
 }
@@ -192,7 +225,7 @@ fn follow(
         snapshot: snapshot.clone(),
         epoch: view.epoch,
         begin,
-        representation: candidate.representation,
+        representation: candidate.encoding.representation,
         level: candidate.level,
         max_staleness: candidate.max_staleness,
     }))

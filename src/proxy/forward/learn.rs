@@ -55,7 +55,7 @@ struct SessionExchange {
     resource: GroupResource,
     scope: Scope,
     key: Option<ObjectKey>,
-    /// The query of a list, if it was parsed.
+    /// The query of a list or watch, if it was parsed.
     query: Option<Query>,
     /// The token of the requested page.
     token: Option<Arc<str>>,
@@ -137,7 +137,7 @@ impl Learning {
         let (query, token) = match (&request.read, &request.page) {
             (Ok(read), _) => (Some(read.query.clone()), None),
             (Err(_), Some(page)) => (Some(page.query.clone()), Some(page.token.clone())),
-            (Err(_), None) => (None, None),
+            (Err(_), None) => (request.watch.as_ref().map(|watch| watch.query.clone()), None),
         };
         Self(Some(Box::new(SessionExchange {
             session: session.clone(),
@@ -245,12 +245,16 @@ impl SessionExchange {
                 if code == StatusCode::GONE || code == StatusCode::GATEWAY_TIMEOUT {
                     self.session.lock().expired(&self.resource);
                 }
-                if let (StatusCode::NOT_FOUND, Subject::Read { consistent: true, .. }, Some(key)) =
+                if let (StatusCode::NOT_FOUND, Subject::Read { consistent, .. }, Some(key)) =
                     (code, self.subject, self.key.clone())
                 {
+                    let (mut session, now) = (self.session.lock(), Instant::now());
                     let gone = Expectation::Gone { uid: None, version: None };
-                    let times = (self.sent_at, Instant::now());
-                    self.session.lock().observe(&self.resource, key, gone, times);
+                    if consistent {
+                        session.observe(&self.resource, key, gone, (self.sent_at, now));
+                    } else {
+                        session.raise(&self.resource, key, gone, now);
+                    }
                 }
             }
         }

@@ -15,13 +15,13 @@ use bytes::Bytes;
 
 use super::{Chunks, Wanted};
 use crate::{
-    api::{media::Representation, query::Query},
-    cache::store::Snapshot,
+    api::{form::Form, media::Representation, query::Query},
+    cache::{portion::Portion, store::Snapshot, table::Moment},
     hash::RandomState,
     mutants::{Mutant, is_on},
 };
 
-/// The bodies, one per query, representation and encoding.
+/// The bodies, one per query, form, representation and encoding.
 pub(super) struct Bodies(moka::future::Cache<Key, Kept, RandomState>);
 
 /// The encoding of a body.
@@ -39,6 +39,7 @@ pub struct Remembered(ArcSwapOption<Given>);
 
 struct Given {
     snapshot: Weak<Snapshot>,
+    portion: Portion,
     representation: Representation,
     encoding: Encoding,
     chunks: Weak<VecDeque<Bytes>>,
@@ -47,6 +48,8 @@ struct Given {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     query: Query,
+    form: Form,
+    portion: Portion,
     representation: Representation,
     encoding: Encoding,
 }
@@ -54,6 +57,8 @@ struct Key {
 #[derive(Clone)]
 struct Kept {
     snapshot: Weak<Snapshot>,
+    /// The moment until which it is right, if it changes with time.
+    until: Option<Moment>,
     chunks: Chunks,
 }
 
@@ -69,13 +74,15 @@ impl Bodies {
     /// Returns the body made from this snapshot, if there is one.
     pub(super) async fn get(&self, wanted: &Wanted<'_>, encoding: Encoding) -> Option<Chunks> {
         let kept = self.0.get(&Key::of(wanted, encoding)).await?;
-        kept.is_of(&wanted.snapshot).then_some(kept.chunks)
+        kept.is_right(wanted).then_some(kept.chunks)
     }
 
-    /// Makes a body, once for all concurrent requests for this snapshot, and keeps it.
+    /// Makes a body, once for all concurrent requests for this snapshot, and keeps it until its
+    /// bytes change with time.
     pub(super) async fn keep(
         &self,
         wanted: &Wanted<'_>,
+        until: Option<Moment>,
         encoding: Encoding,
         make: impl Future<Output = Chunks>,
     ) -> Chunks {
@@ -83,13 +90,13 @@ impl Bodies {
         let mut make = Some(make);
         let first = async {
             let make = make.take().expect("an entry is made at most once");
-            Kept { snapshot: Arc::downgrade(snapshot), chunks: make.await }
+            Kept { snapshot: Arc::downgrade(snapshot), until, chunks: make.await }
         };
-        let replace = |kept: &Kept| !kept.is_of(snapshot);
+        let replace = |kept: &Kept| !kept.is_right(wanted);
         let kept = self.0.entry(key).or_insert_with_if(first, replace).await.into_value();
         match make {
             // Another request's body was being made: it is awaited, whatever its snapshot.
-            Some(make) if !kept.is_of(snapshot) => make.await,
+            Some(make) if !kept.is_right(wanted) => make.await,
             _ => kept.chunks,
         }
     }
@@ -110,16 +117,18 @@ impl Default for Bodies {
 
 impl Key {
     fn of(wanted: &Wanted<'_>, encoding: Encoding) -> Self {
-        let Wanted { query, representation, .. } = *wanted;
-        Self { query: query.clone(), representation, encoding }
+        let Wanted { query, representation, ref snapshot, .. } = *wanted;
+        let (form, portion) = (snapshot.form(), wanted.portion.clone());
+        Self { query: query.clone(), form, portion, representation, encoding }
     }
 }
 
 // === impl Kept ===
 
 impl Kept {
-    fn is_of(&self, snapshot: &Arc<Snapshot>) -> bool {
-        is_same(&self.snapshot, snapshot)
+    fn is_right(&self, wanted: &Wanted<'_>) -> bool {
+        let is_in_time = self.until.is_none_or(|until| wanted.now < until);
+        is_in_time && is_same(&self.snapshot, &wanted.snapshot)
     }
 }
 
@@ -134,9 +143,10 @@ impl Remembered {
     }
 
     pub(super) fn set(&self, wanted: &Wanted<'_>, encoding: Encoding, chunks: &Chunks) {
-        let Wanted { snapshot, representation, .. } = wanted;
+        let Wanted { snapshot, portion, representation, .. } = wanted;
         self.0.store(Some(Arc::new(Given {
             snapshot: Arc::downgrade(snapshot),
+            portion: portion.clone(),
             representation: *representation,
             encoding,
             chunks: Arc::downgrade(chunks),
@@ -150,7 +160,9 @@ impl Given {
     /// Reports whether this is the wanted body; the query is the target's own and need not be
     /// compared.
     fn is(&self, wanted: &Wanted<'_>) -> bool {
-        self.representation == wanted.representation && is_same(&self.snapshot, &wanted.snapshot)
+        self.representation == wanted.representation
+            && self.portion == wanted.portion
+            && is_same(&self.snapshot, &wanted.snapshot)
     }
 }
 
@@ -178,13 +190,15 @@ mod tests {
 
     /// Returns a list of no pods; each has its own snapshot.
     fn wanted(query: &Query) -> Wanted<'_> {
-        Wanted { snapshot: pods(7, &[]), query, representation: Representation::Object }
+        let (snapshot, representation) = (pods(7, &[]), Representation::Object);
+        Wanted { snapshot, query, portion: Portion::default(), representation, now: Moment(0) }
     }
 
     /// Returns the same list, metadata only.
     fn metadata<'a>(wanted: &Wanted<'a>) -> Wanted<'a> {
         let representation = Representation::Metadata(MetadataVersion::V1);
-        Wanted { snapshot: wanted.snapshot.clone(), query: wanted.query, representation }
+        let (snapshot, portion) = (wanted.snapshot.clone(), wanted.portion.clone());
+        Wanted { snapshot, portion, representation, ..*wanted }
     }
 
     #[tokio::test]
@@ -193,15 +207,29 @@ mod tests {
         // These are the same version of the same query, but different states.
         let (old, new) = (wanted(&all), wanted(&all));
         assert_eq!(bodies.get(&old, Encoding::Identity).await, None);
-        let made = bodies.keep(&old, Encoding::Identity, async { body("old") }).await;
+        let made = bodies.keep(&old, None, Encoding::Identity, async { body("old") }).await;
         assert_eq!(made, body("old"));
         assert_eq!(bodies.get(&old, Encoding::Identity).await, Some(body("old")));
         assert_eq!(bodies.get(&old, Encoding::Gzip).await, None);
         assert_eq!(bodies.get(&metadata(&old), Encoding::Identity).await, None);
         assert_eq!(bodies.get(&new, Encoding::Identity).await, None);
-        let made = bodies.keep(&new, Encoding::Identity, async { body("new") }).await;
+        let made = bodies.keep(&new, None, Encoding::Identity, async { body("new") }).await;
         assert_eq!(made, body("new"));
         assert_eq!(bodies.get(&old, Encoding::Identity).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_body_is_given_only_until_it_changes_with_time() {
+        let (bodies, all) = (Bodies::default(), all());
+        let early = wanted(&all);
+        let (snapshot, portion) = (early.snapshot.clone(), early.portion.clone());
+        let late = Wanted { snapshot, portion, now: Moment(5), ..early };
+        let until = Some(Moment(5));
+        bodies.keep(&early, until, Encoding::Identity, async { body("4s") }).await;
+        assert_eq!(bodies.get(&early, Encoding::Identity).await, Some(body("4s")));
+        assert_eq!(bodies.get(&late, Encoding::Identity).await, None);
+        let made = bodies.keep(&late, None, Encoding::Identity, async { body("5s") }).await;
+        assert_eq!(made, body("5s"));
     }
 
     #[test]
@@ -227,8 +255,8 @@ mod tests {
             let _ = released.await;
             body("old")
         };
-        let first = bodies.keep(&old, Encoding::Gzip, slow);
-        let second = bodies.keep(&new, Encoding::Gzip, async { body("new") });
+        let first = bodies.keep(&old, None, Encoding::Gzip, slow);
+        let second = bodies.keep(&new, None, Encoding::Gzip, async { body("new") });
         let release = async { release.send(()) };
         let (first, second, released) = tokio::join!(first, second, release);
         assert_eq!((first, second, released), (body("old"), body("new"), Ok(())));

@@ -22,6 +22,7 @@ pub(super) fn hit_of(level: Level) -> &'static str {
         Level::Configured(Freshness::Bounded) => "listless; hit; detail=bounded",
         Level::Configured(Freshness::Any) | Level::Any => "listless; hit; detail=any",
         Level::NotOlderThan => "listless; hit; detail=notOlderThan",
+        Level::Exact => "listless; hit; detail=exact",
     }
 }
 
@@ -48,7 +49,7 @@ mod tests {
         let configured =
             [Freshness::MostRecent, Freshness::Session, Freshness::Bounded, Freshness::Any];
         let levels = configured.into_iter().map(Level::Configured);
-        for level in levels.chain([Level::Any, Level::NotOlderThan]) {
+        for level in levels.chain([Level::Any, Level::NotOlderThan, Level::Exact]) {
             assert_eq!(hit_of(level), format!("listless; hit; detail={}", level.as_str()));
         }
     }

@@ -11,7 +11,9 @@ use tokio::time::Instant;
 
 use super::{Floor, Held, Imminence, List, Page, Paging, Source, Verdict};
 use crate::{
-    api::{ObjectKey, Scope, query::Query, selector::NAME_PATH, version::ResourceVersion},
+    api::{
+        ObjectKey, Scope, form::Form, query::Query, selector::NAME_PATH, version::ResourceVersion,
+    },
     cache::store::Snapshot,
     hash::HashMap,
     mutants::{Mutant, is_on},
@@ -20,9 +22,9 @@ use expected::Expected;
 use mark::{Mark, Marks};
 use pages::Pages;
 
-#[cfg(test)]
-pub(super) use mark::MARKS_MAX;
 pub use mark::{Doubt, Evidence, Origin};
+#[cfg(test)]
+pub(super) use mark::{MARKS_MAX, SELECTOR_BYTES_MAX};
 #[cfg(test)]
 pub(super) use objects::{EXPECTED_BYTES_MAX, EXPECTED_MAX};
 
@@ -43,7 +45,7 @@ pub(super) struct Record {
     /// The number of expectations from which a search for superfluous ones is worthwhile.
     crowd: usize,
     /// The replicas of the last removal of superfluous expectations, and the version of each.
-    pruned_by: Vec<(Query, ResourceVersion)>,
+    pruned_by: Vec<(Query, Form, ResourceVersion)>,
     sweeps: Vec<Sweep>,
     /// The open watches whose events cannot be parsed.
     pub(super) blind_watches: usize,
@@ -119,9 +121,12 @@ impl Record {
 
     /// Refuses a snapshot from before the expectations that were removed as superfluous.
     fn judge_pruned(&self, held: Held<'_>) -> Verdict {
-        let pruned_by = self.pruned_by.iter().find(|(replica, _)| replica == held.query);
+        let pruned_by = self
+            .pruned_by
+            .iter()
+            .find(|(replica, form, _)| replica == held.query && *form == held.snapshot.form());
         match pruned_by {
-            Some((_, version)) if held.snapshot.version() < version => {
+            Some((.., version)) if held.snapshot.version() < version => {
                 Verdict::Behind(version.clone(), Imminence::Likely)
             }
             _ => Verdict::Satisfied,
@@ -179,14 +184,14 @@ impl Record {
     /// Notes that all or a part of a replica's state was shown.
     pub(super) fn show_replica(
         &mut self,
-        replica: &Query,
+        (replica, form): (&Query, Form),
         version: &ResourceVersion,
         source: Source,
         at: Instant,
     ) {
         self.reach(version, source, at);
         let (of, version) = (replica.clone(), version.clone());
-        self.raise_mark(Mark::new(of, Origin::Replica, version, at));
+        self.raise_mark(Mark::new(of, Origin::Replica(form), version, at));
     }
 
     /// Notes that a list from the apiserver was shown.

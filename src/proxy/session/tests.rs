@@ -1,10 +1,11 @@
+mod absence;
 mod dates;
 mod marks;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    record::{EXPECTED_BYTES_MAX, EXPECTED_MAX, IMMINENT, MARKS_MAX},
+    record::{EXPECTED_BYTES_MAX, EXPECTED_MAX, IMMINENT, MARKS_MAX, SELECTOR_BYTES_MAX},
     *,
 };
 use crate::{
@@ -293,7 +294,7 @@ fn empty_at(session: &Session, read: &Query, replica: &Query, at: u64) -> Verdic
 fn an_older_replica_answers_once_its_objects_are_known_unchanged() {
     let (now, wide, narrow) = (Instant::now(), everything(), query(Some("shop"), ""));
     let mut session = Session::default();
-    session.shown_by(&wide, &version(20), Source::Storage, now);
+    session.shown_by((&wide, Form::Json), &version(20), Source::Storage, now);
     assert_eq!(empty_at(&session, &narrow, &narrow, 10), behind(20));
     assert_eq!(empty_at(&session, &narrow, &wide, 19), behind(20), "it has shown 20 itself");
     let snapshot = pods(10, &[]);
@@ -306,7 +307,7 @@ fn an_older_replica_answers_once_its_objects_are_known_unchanged() {
     assert_eq!(empty_at(&session, &narrow, &narrow, 9), behind(10), "it went back");
     assert_eq!(session.list_version(&narrow, held), Some(version(20)), "lists never go back");
     // More is shown, and only the new part is examined.
-    session.shown_by(&wide, &version(30), Source::Storage, now);
+    session.shown_by((&wide, Form::Json), &version(30), Source::Storage, now);
     let [doubt] = &session.doubts(&narrow, held)[..] else { panic!("one doubt") };
     assert_eq!((doubt.after.clone(), doubt.until.clone()), (version(20), version(30)));
     session.clear(doubt, &narrow, Evidence::From(Some(version(25))));
@@ -372,7 +373,9 @@ fn an_object_that_left_a_list_returns_only_elsewhere_and_changed() {
     assert_eq!(verdict(&web, &[("shop", "a", "1", 7, "web")]), Verdict::Leaving);
     assert_eq!(verdict(&everything(), &[("shop", "a", "1", 7, "db")]), Verdict::Satisfied);
     assert_eq!(verdict(&web, &[]), Verdict::Satisfied);
-    assert_eq!(verdict(&query(Some("shop"), "app=db"), &[was]), Verdict::Satisfied);
+    let db = query(Some("shop"), "app=db");
+    assert_eq!(verdict(&db, &[was]), Verdict::Leaving, "it may enter");
+    assert_eq!(verdict(&db, &[("shop", "a", "1", 7, "x")]), Verdict::Satisfied);
 }
 
 #[test]

@@ -356,14 +356,15 @@ async fn missing_objects_and_resources_have_different_errors() {
 }
 
 #[tokio::test]
-async fn only_json_is_supported_and_large_responses_are_compressed_on_request() {
+async fn json_tables_and_protobuf_are_supported_and_large_responses_are_compressed_on_request() {
     for (accept, code) in [
         ("application/json", 200),
         ("*/*", 200),
         ("application/vnd.kubernetes.protobuf,application/json", 200),
-        ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", 200),
-        ("application/json;as=Table;v=v1;g=meta.k8s.io", 406),
-        ("application/vnd.kubernetes.protobuf", 406),
+        ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", 200),
+        ("application/json;as=Table;v=v2;g=meta.k8s.io", 406),
+        ("application/json;as=Table;v=v1;g=meta.k8s.io", 200),
+        ("application/vnd.kubernetes.protobuf", 200),
         ("application/yaml", 406),
     ] {
         let answer = Bench::new().header("accept", accept).get("/api/v1/pods").await;

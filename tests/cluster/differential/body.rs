@@ -19,8 +19,8 @@ use super::protobuf;
 use crate::rig::client::Answer;
 
 /// The placeholder for a list's version and token.
-const VERSION_MARK: &[u8] = b"<version>";
-const TOKEN_MARK: &[u8] = b"<continue>";
+pub(super) const VERSION_MARK: &[u8] = b"<version>";
+pub(super) const TOKEN_MARK: &[u8] = b"<continue>";
 
 /// A body without the parts that may differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -167,9 +167,10 @@ fn offset(body: &[u8], part: &str) -> usize {
 }
 
 fn newest_item(list: &Value) -> u64 {
-    let items = list["items"].as_array().into_iter().flatten();
-    let version = |item: &Value| item["metadata"]["resourceVersion"].as_str()?.parse().ok();
-    items.filter_map(version).max().unwrap_or(0)
+    let of = |key: &str| list[key].as_array().into_iter().flatten();
+    let objects = of("items").chain(of("rows").map(|row| &row["object"]));
+    let version = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse().ok();
+    objects.filter_map(version).max().unwrap_or(0)
 }
 
 /// The position of the quoted or bare value behind a key.

@@ -37,6 +37,8 @@ pub enum Pace {
     Still,
     /// Ages in seconds, or objects the apiserver renews: sent again before a difference counts.
     Clock,
+    /// Ages in seconds: both responses come within one second of the clock.
+    Second,
     /// Nothing, but the response takes the apiserver seconds.
     Slow,
 }
@@ -174,6 +176,18 @@ impl Case {
         let mut request = Request::new(self.method.clone(), &self.filled(dataset));
         request.headers.clone_from(&self.headers);
         request
+    }
+
+    /// Reports whether it reads one object: the version of its response is the object's own.
+    pub fn names_object(&self) -> bool {
+        let path = self.target.split('?').next().unwrap_or_default();
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let rest = match parts.as_slice() {
+            ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
+            _ => &[],
+        };
+        matches!(rest, ["namespaces", _] | ["namespaces", _, _, _])
+            || rest.first() != Some(&"namespaces") && rest.len() == 2
     }
 
     /// The target with versions filled in.

@@ -11,6 +11,7 @@ mod gets;
 mod labels;
 mod lists;
 mod media;
+mod pages;
 mod paths;
 mod versions;
 
@@ -21,6 +22,7 @@ pub fn all() -> Vec<Case> {
         labels::cases(),
         fields::cases(),
         versions::cases(),
+        pages::cases(),
         media::cases(),
         gets::cases(),
         paths::cases(),

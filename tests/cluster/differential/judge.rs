@@ -231,6 +231,9 @@ impl Exchange<'_> {
     fn version_rule(&self) -> VersionRule {
         let target = self.case.filled(self.dataset);
         let case = Case::get(&target);
+        if case.names_object() {
+            return VersionRule::Same;
+        }
         let parameter = |name| case.parameter(name).filter(|value| !value.is_empty());
         let asked = parameter("resourceVersion").and_then(|text| text.parse::<u64>().ok());
         match (asked, parameter("resourceVersionMatch")) {

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::body::{Reduced, decompressed};
+use super::protobuf;
 use crate::rig::client::Answer;
 
 /// One kind of fault.
@@ -47,6 +48,14 @@ pub enum Mutation {
     TwoMembers,
     /// The body is not compressed although the other side's is.
     Decompressed,
+    /// The last item of a list in protobuf is missing.
+    DropElement,
+    /// The first two items of a list in protobuf changed places.
+    SwapElements,
+    /// The envelope names another version of the API.
+    OtherEnvelope,
+    /// One age of a table is wrong by one unit.
+    WrongAge,
     /// A header is missing.
     DropHeader(&'static str),
     /// A header the apiserver does not send.
@@ -63,7 +72,7 @@ struct Items<'body> {
 
 impl Mutation {
     /// Every fault.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 27] = [
         Self::DropItem,
         Self::SwapItems,
         Self::RepeatItem,
@@ -79,6 +88,10 @@ impl Mutation {
         Self::DropContinue,
         Self::TwoMembers,
         Self::Decompressed,
+        Self::DropElement,
+        Self::SwapElements,
+        Self::OtherEnvelope,
+        Self::WrongAge,
         Self::DropHeader("cache-control"),
         Self::DropHeader("audit-id"),
         Self::DropHeader("warning"),
@@ -140,6 +153,10 @@ impl Mutation {
                 let token = Reduced::of(&answer).ok()?.token?;
                 replaced(&body, token.text.as_bytes(), b"")?
             }
+            Self::DropElement => protobuf::without_last_item(&body)?,
+            Self::SwapElements => protobuf::with_items_swapped(&body)?,
+            Self::OtherEnvelope => protobuf::of_another_version(&body)?,
+            Self::WrongAge => with_wrong_age(&body)?,
             _ => return None,
         };
         let compressed = answer.headers.contains_key("content-encoding");
@@ -194,6 +211,18 @@ fn without(body: &[u8], key: &[u8]) -> Option<Vec<u8>> {
     let end = at + key.len() + values.byte_offset();
     let end = end + usize::from(body.get(end) == Some(&b','));
     Some([&body[..at], &body[end..]].concat())
+}
+
+/// Adds one to the last digit before the unit of the first age of a table.
+fn with_wrong_age(body: &[u8]) -> Option<Vec<u8>> {
+    memchr::memmem::find(body, b"\"kind\":\"Table\"")?;
+    let is_unit = |byte: u8| b"smhdy".contains(&byte);
+    let at = body.windows(4).position(|part| {
+        part[0].is_ascii_digit() && is_unit(part[1]) && part[2] == b'"' && b",]".contains(&part[3])
+    })?;
+    let mut body = body.to_vec();
+    body[at] = if body[at] == b'9' { b'8' } else { body[at] + 1 };
+    Some(body)
 }
 
 fn with_version(answer: &Answer, body: &[u8], version: &str) -> Option<Vec<u8>> {

@@ -8,18 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
-use http::Request;
-use http_body_util::{BodyExt, Full};
-use hyper::Response;
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use super::record::{Filter, Resource};
+use crate::etcd::ask;
 
 /// Follows etcd from its first revision on.
 #[derive(Debug)]
@@ -219,19 +214,6 @@ async fn listen(mut body: Incoming, heard: Arc<Mutex<Heard>>) {
             }
         }
     }
-}
-
-async fn ask(etcd: SocketAddr, path: &str, body: &Value) -> Result<Response<Incoming>> {
-    let stream = TokioIo::new(TcpStream::connect(etcd).await?);
-    let (mut sender, connection) = http1::handshake(stream).await?;
-    tokio::spawn(connection);
-    let request = Request::post(path).header("Host", etcd.to_string());
-    let request = request.body(Full::new(Bytes::from(body.to_string())))?;
-    let answer = sender.send_request(request).await?;
-    if !answer.status().is_success() {
-        bail!("etcd said {} to {path}", answer.status());
-    }
-    Ok(answer)
 }
 
 fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {

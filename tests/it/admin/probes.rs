@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use listless::admin::Audience;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -11,8 +12,21 @@ use tokio::{
 use crate::harness::{Setup, pass};
 
 const PROBE: &[u8] = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
-/// The number of connections that the usual limit of file descriptors allows.
-const HELD: usize = 600;
+/// Connections held before the flood, where the limit of file descriptors allows them.
+const HELD: usize = 10_000;
+/// Connections that the flood holds at a time.
+const FLOOD: usize = 600;
+/// File descriptors left to the other tests.
+const SPARE: u64 = 2_000;
+
+/// Raises this process's limit of file descriptors as far as allowed. Returns [`HELD`], or less where that is too low.
+fn holdable() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+        .expect("the soft limit may be raised to the hard one");
+    let spared = limit.maximum.unwrap_or(u64::MAX).saturating_sub(SPARE);
+    usize::try_from(spared).map_or(HELD, |spared| spared.min(HELD))
+}
 
 /// Opens connections without end, begins a request on each, and holds the newest.
 async fn flood(address: SocketAddr) {
@@ -21,7 +35,7 @@ async fn flood(address: SocketAddr) {
         let Ok(mut stream) = TcpStream::connect(address).await else { continue };
         let _ = stream.write_all(b"GET /live").await;
         held.push_back(stream);
-        if held.len() > HELD {
+        if held.len() > FLOOD {
             held.pop_front();
         }
     }
@@ -44,7 +58,7 @@ async fn probes_are_answered_within_a_second_during_a_connection_flood() {
     let proxy = Setup::default().in_memory();
     let address = proxy.address_for(Audience::Probes).await;
     let mut held = Vec::new();
-    for _ in 0..HELD {
+    for _ in 0..holdable() {
         held.push(TcpStream::connect(address).await.expect("a connection"));
     }
     let flooding = tokio::spawn(flood(address));

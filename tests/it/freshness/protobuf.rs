@@ -33,7 +33,7 @@ async fn watch(proxy: &TestProxy) -> DelimitedWatch {
     let path = format!("{PODS}?watch=1&resourceVersion={}", proxy.simulator.revision());
     let watch = DelimitedWatch::open(&client, &path).await;
     assert_eq!(watch.head.headers["content-type"], format!("{PROTOBUF};stream=watch"));
-    assert_eq!(watch.head.headers["cache-status"], "listless; fwd=vary-miss; detail=protobuf");
+    assert_eq!(watch.head.headers["cache-status"], "listless; fwd=uri-miss; detail=not-demanded");
     watch
 }
 

@@ -20,7 +20,7 @@ struct Metric {
 }
 
 /// Labels that Prometheus or its operator adds to every series.
-const OF_THE_TARGET: [&str; 4] = ["namespace", "job", "pod", "instance"];
+const OF_THE_TARGET: [&str; 5] = ["cluster", "namespace", "job", "pod", "instance"];
 
 /// The apiserver's metrics that the example uses.
 const OF_THE_APISERVER: [(&str, &[&str]); 3] = [

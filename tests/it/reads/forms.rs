@@ -11,8 +11,9 @@ const FORWARDED: &[(&str, &str)] = &[
     ("/api/v1/pods?resourceVersion=1005&resourceVersionMatch=Exact", "exact-version"),
     ("/api/v1/pods?resourceVersion=1005&limit=2", "exact-version"),
     ("/api/v1/pods?continue=abc", "continue"),
+    // The first page of a resource, whose tokens are not known yet.
     ("/api/v1/pods?limit=2", "limit"),
-    ("/api/v1/pods?labelSelector=app&limit=1", "limit"),
+    ("/api/v1/pods?limit=1&fieldSelector=metadata.namespace%3Da", "limit"),
     // The apiserver itself refuses these.
     ("/api/v1/pods?resourceVersionMatch=Exact", "illegal-combination"),
     ("/api/v1/pods?resourceVersion=0&resourceVersionMatch=Exact", "illegal-combination"),

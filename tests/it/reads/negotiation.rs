@@ -15,16 +15,10 @@ const ACCEPTED: &[(&str, &str)] = &[
     ("*/*", ""),
     ("application/json;q=0.5", ""),
     ("application/json, */*", ""),
-    ("application/vnd.kubernetes.protobuf,application/json", ""),
     ("text/html, application/json;q=0.9", ""),
     ("application/json;charset=utf-8", ""),
-    ("application/vnd.kubernetes.protobuf", "protobuf"),
-    ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", "table"),
+    ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", "table"),
     ("application/json;as=PartialObjectMetadataList;v=v2;g=meta.k8s.io", "partial-object-metadata"),
-    (
-        "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-        "partial-object-metadata",
-    ),
     ("application/yaml", "yaml"),
     ("application/cbor", "other"),
     ("application/json;drop=metadata.managedFields", "other"),
@@ -86,7 +80,6 @@ async fn partial_metadata_equals_the_apiservers_own() {
         let list =
             format!("application/json;as=PartialObjectMetadataList;v={version};g=meta.k8s.io");
         let one = list.replace("List", "");
-        let protobuf = format!("{};q=1,{list}", list.replace("/json", "/vnd.kubernetes.protobuf"));
         for collection in collections {
             let name = proxy.client().get(collection).await.json()["items"][0]["metadata"]["name"]
                 .as_str()
@@ -94,9 +87,7 @@ async fn partial_metadata_equals_the_apiservers_own() {
                 .to_owned();
             let object = format!("{collection}/{name}");
             let none = format!("{collection}?labelSelector=app%3Dnobody");
-            for (accept, path) in
-                [(&list, collection), (&list, &*none), (&protobuf, collection), (&one, &*object)]
-            {
+            for (accept, path) in [(&list, collection), (&list, &*none), (&one, &*object)] {
                 for _ in 0..2 {
                     let answer = proxy.client().with("accept", accept).get(path).await;
                     assert!(answer.is_hit(), "{accept} {path}: {}", answer.cache_status());

@@ -110,6 +110,7 @@ const READERS: &[(&str, &str, &str)] = &[
     ("mutants", "environment", "which bug a test wants to be there"),
     ("main", "environment", "the arguments"),
     ("cli", "environment", "the arguments"),
+    ("terminal", "environment", "COLUMNS and NO_COLOR"),
 ];
 
 const FILES: &[&str] = &["std::fs", "tokio::fs", "fs::read", "fs::write", "File::open"];

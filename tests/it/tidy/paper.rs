@@ -92,6 +92,18 @@ pub(crate) fn code_map(map: &str, paths: &[&str]) -> Vec<String> {
     findings
 }
 
+/// Names that a document gives as "`file`: `name`" and that the file does not have.
+pub(crate) fn pointers(document: &str, sources: &[Source]) -> Vec<String> {
+    let spans: Vec<&str> = document.split('`').collect();
+    let pairs = spans.windows(3).filter(|spans| spans[1] == ": " && spans[0].ends_with(".rs"));
+    let lacks = |file: &str, name: &str| {
+        let source = sources.iter().find(|source| source.path == file);
+        !source.is_some_and(|source| source.product.contains(name))
+    };
+    let wrong = pairs.filter(|pair| lacks(pair[0], pair[2]));
+    wrong.map(|pair| format!("{}: has no {}", pair[0], pair[2])).collect()
+}
+
 /// Test binaries that the CI script does not run. Plain `cargo test` runs those without `test = false`.
 pub(crate) fn test_binaries_in_ci() -> Vec<String> {
     let (script, manifest) = (text_of(".ci/run"), text_of("Cargo.toml"));

@@ -1,4 +1,5 @@
-//! The table of forward reasons in `docs/answers.md` against the words in the source.
+//! The table of forward reasons: its words are those of the source, and `docs/answers.md` repeats
+//! it.
 
 use std::collections::BTreeSet;
 
@@ -10,6 +11,33 @@ const SOURCES: [(&str, &str); 3] = [
     ("src/api/request.rs", "impl NotModelled {"),
     ("src/api/media.rs", "impl UnmodelledMedia {"),
 ];
+
+const DOCUMENT: &str = "docs/answers.md";
+
+/// The table, with links that start at its own folder.
+const TABLE: &str = "src/insight/reasons.md";
+
+/// Compares the table in the document with the source, or writes it.
+#[track_caller]
+pub(crate) fn hold() {
+    let document = text_of(DOCUMENT);
+    let wanted = with_table(&document, &text_of(TABLE).replace("](../../docs/", "]("));
+    if std::env::var_os("LISTLESS_UPDATE").is_some() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(DOCUMENT);
+        std::fs::write(path, &wanted).expect("the file can be written");
+    } else {
+        let hint = "LISTLESS_UPDATE=1 cargo test --test it tidy";
+        assert!(document == wanted, "{DOCUMENT}: not the table of {TABLE}: {hint}");
+    }
+}
+
+/// Replaces the table below `## Forward reasons`.
+fn with_table(document: &str, table: &str) -> String {
+    let at = document.find("\n## Forward reasons\n").expect("the heading");
+    let from = at + document[at..].find("\n| ").expect("a table") + 1;
+    let to = document[from..].find("\n\n").map_or(document.len(), |end| from + end + 1);
+    format!("{}{table}{}", &document[..from], &document[to..])
+}
 
 /// Words of the source without a row, and rows without a word, from one table per document.
 pub(crate) fn differences(document: &str) -> Vec<String> {
@@ -37,6 +65,13 @@ fn rows(document: &str) -> BTreeSet<String> {
     let section = section.split("\n## ").next().unwrap_or(section);
     let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     cells.map(str::to_owned).collect()
+}
+
+#[test]
+fn only_the_table_below_the_heading_is_replaced() {
+    let page = "| x |\n\n## Forward reasons\n\nText.\n\n| a |\n| b |\n\n## Next\n";
+    let expected = "| x |\n\n## Forward reasons\n\nText.\n\n| c |\n\n## Next\n";
+    assert_eq!(with_table(page, "| c |\n"), expected);
 }
 
 #[test]

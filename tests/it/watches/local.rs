@@ -104,11 +104,10 @@ const SELECTIONS: &[&str] = &[
     "/apis/x.io/v1/widgets?watch=1&labelSelector=colour+notin+(red,green)",
 ];
 
-/// Whole objects, and metadata alone in the form of metadata informers and of older clients.
+/// Whole objects, and metadata alone in both of its versions.
 const REPRESENTATIONS: [&str; 3] = [
     "application/json",
-    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
-     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
     "application/json;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io",
 ];
 

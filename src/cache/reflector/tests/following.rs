@@ -159,8 +159,8 @@ async fn a_slow_reader_loses_its_position() {
 #[tokio::test(start_paused = true)]
 async fn bookmarks_have_the_form_of_the_apiservers() {
     let (scene, watch) = Scene::watching(10, &[]).await;
-    let following = follow(&scene, "", &Begin::Now).expect("open");
-    let printed = |at| {
+    let mut following = follow(&scene, "", &Begin::Now).expect("open");
+    let mut printed = |at| {
         let line = following.bookmark(&version(at), Mark::None).expect("printable");
         String::from_utf8(line.to_vec()).expect("UTF-8")
     };

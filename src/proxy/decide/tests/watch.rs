@@ -109,6 +109,9 @@ fn a_watch_the_cache_cannot_serve_is_forwarded_with_its_reason() {
     let (own, json) = (Caller::Own, Negotiated::Json);
     assert_eq!(refused(&watch, own, json, &Asked::No), None);
     assert_eq!(refused(&watch, own, json, &Asked::Other), Some(ForwardReason::Upgrade));
+    let protobuf = Negotiated::Protobuf { json: true };
+    assert_eq!(refused(&watch, own, protobuf, &Asked::No), None);
+    assert_eq!(refused(&watch, own, protobuf, &Asked::Other), Some(ForwardReason::Upgrade));
     let table = Negotiated::Unmodelled(UnmodelledMedia::Table);
     let reason = Some(ForwardReason::MediaType(UnmodelledMedia::Table));
     assert_eq!(refused(&watch, own, table, &Asked::No), reason);

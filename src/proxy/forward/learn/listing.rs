@@ -12,6 +12,7 @@ use super::{SessionExchange, Subject};
 use crate::{
     api::{
         ObjectKey,
+        continue_token::ContinueToken,
         learn::{Learned, ListedObject},
         query::Query,
         version::ResourceVersion,
@@ -167,6 +168,7 @@ impl SessionExchange {
     /// Learns from the complete list.
     pub(super) fn listed(&self, listing: Listing, learned: Learned) {
         let Learned::List { version, next, whole } = learned else { return self.unread(None) };
+        self.learn_token(&version, next.as_deref());
         if !whole || listing.is_too_large() {
             return self.unread(Some(version));
         }
@@ -208,6 +210,17 @@ impl SessionExchange {
             session.went_upstream(&self.resource);
         }
         self.tidy(&mut session);
+    }
+
+    /// Learns the form of the apiserver's tokens from the first page of a consistent list.
+    fn learn_token(&self, version: &ResourceVersion, next: Option<&str>) {
+        if let (Some(cache), Some(next)) = (&self.cache, next)
+            && matches!(self.subject, Subject::Read { consistent: true, .. })
+            && let Some(token) = ContinueToken::decode(next)
+            && token.version == *version
+        {
+            cache.learn_token_form(&self.resource, token.form);
+        }
     }
 
     /// Adds an expectation for each object that some replica does not show as the list did.

@@ -9,6 +9,7 @@
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -120,10 +121,16 @@ impl SessionExchange {
             Shown::Expired => return session.expired(&self.resource),
         };
         let key = ObjectKey::new(Some(&object.namespace), &object.name);
-        let expectation = if object.deleted {
-            Expectation::Gone { uid: Some(object.uid.into()), version: Some(object.version) }
-        } else {
-            Expectation::AtLeast(object.version, Some(object.labels.into()))
+        let version = object.version;
+        let expectation = match &self.query {
+            _ if !object.deleted => Expectation::AtLeast(version, Some(object.labels.into())),
+            // The object may have left no more than the selection (S-WATCH-22).
+            Some(query) if !query.selects_all() => Expectation::Left {
+                selection: Arc::new(query.clone()),
+                than: version.clone(),
+                version,
+            },
+            _ => Expectation::Gone { uid: Some(object.uid.into()), version: Some(version) },
         };
         session.raise(&self.resource, key, expectation, Instant::now());
         self.tidy(&mut session);

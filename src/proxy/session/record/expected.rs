@@ -71,7 +71,10 @@ impl Expected {
         match &self.expectation {
             Expectation::AtLeast(version, labels) => Some((version.clone(), labels.clone())),
             Expectation::Gone { version: Some(version), .. } => Some((version.clone(), None)),
-            Expectation::Left { than, .. } => Some((than.clone(), None)),
+            Expectation::Left { than, .. } => {
+                let before = self.before.as_ref().filter(|(version, _)| version == than);
+                Some(before.map_or_else(|| (than.clone(), None), Clone::clone))
+            }
             _ => self.before.clone(),
         }
     }
@@ -169,7 +172,12 @@ impl Expected {
         let (query, snapshot) = (demand.query, demand.held.snapshot);
         let held = snapshot.object(key);
         let shown = held.filter(|object| selects(query, object));
-        let is_gone = matches!(self.expectation, Expectation::Gone { .. });
+        // Outside the selection that it left, the object may still exist.
+        let is_gone = match &self.expectation {
+            Expectation::Gone { .. } => true,
+            Expectation::Left { selection, .. } => selection.covers(query),
+            _ => false,
+        };
         if let Some((version, labels)) = &self.before
             && !(is_gone && shown.is_none())
             && !self.is_held(held, version, labels, demand)
@@ -189,6 +197,14 @@ impl Expected {
             }
             Expectation::AtLeast(version, _) => Verdict::Behind(version.clone(), Imminence::Likely),
             Expectation::Gone { .. } if is_on(Mutant::DeletionForgotten) => Verdict::Satisfied,
+            // The object is still held as it was before it left; its next state may be selected.
+            Expectation::Left { selection, version, .. }
+                if !selection.covers(query)
+                    && snapshot.version() < version
+                    && held.is_some_and(|object| selects(selection, object)) =>
+            {
+                Verdict::Leaving
+            }
             // A snapshot that lacks the object may be from before its creation.
             Expectation::Gone { .. } | Expectation::Left { .. } if shown.is_none() => {
                 Verdict::Satisfied
@@ -218,9 +234,7 @@ impl Expected {
             Expectation::Exists if held.is_some() || !query.labels.is_everything() => {
                 Verdict::Satisfied
             }
-            Expectation::Exists | Expectation::Uncertain => {
-                by_version(&self.proven, snapshot, || Verdict::Barred)
-            }
+            _ => by_version(&self.proven, snapshot, || Verdict::Barred),
         }
     }
 

@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use super::{Demand, IMMINENT, scopes_meet};
 use crate::{
-    api::{query::Query, selector::NAME_PATH, version::ResourceVersion},
+    api::{form::Form, query::Query, selector::NAME_PATH, version::ResourceVersion},
     cache::digest::Digest,
     mutants::{Mutant, is_on},
-    proxy::session::{Imminence, Verdict},
+    proxy::session::{Held, Imminence, Verdict},
 };
 
 /// A collection that was shown at one version.
@@ -30,8 +30,8 @@ pub(super) struct Mark {
 /// The way a collection was shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// By a replica of the query; its reads may have selected less.
-    Replica,
+    /// By a replica of the query, in this form; its reads may have selected less.
+    Replica(Form),
     /// In a list from the apiserver.
     List,
 }
@@ -78,10 +78,17 @@ pub enum Evidence {
 
 /// The marks of one group-resource.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Marks(Vec<Mark>);
+pub(super) struct Marks {
+    marks: Vec<Mark>,
+    /// The memory of their selectors, estimated.
+    selector_bytes: usize,
+}
 
 /// The limit of marks per group-resource; above it the oldest becomes part of one over everything.
 pub(in crate::proxy::session) const MARKS_MAX: usize = 128;
+
+/// The limit of the bytes of their selectors.
+pub(in crate::proxy::session) const SELECTOR_BYTES_MAX: usize = 128 * 1024;
 
 /// The limit of unbound replicas per mark; a forgotten one is examined again.
 const CLEARED_MAX: usize = 32;
@@ -90,71 +97,83 @@ const CLEARED_MAX: usize = 32;
 
 impl Marks {
     pub(super) fn judge(&self, demand: &Demand<'_>, now: Instant) -> Verdict {
-        let verdicts = self.0.iter().map(|mark| mark.judge(demand, now));
+        let verdicts = self.marks.iter().map(|mark| mark.judge(demand, now));
         verdicts.fold(Verdict::Satisfied, Verdict::stricter)
     }
 
     /// Returns the lowest version that a list must show, if it is higher than the snapshot's.
     pub(super) fn list_version(&self, demand: &Demand<'_>) -> Option<&ResourceVersion> {
-        let binding = self.0.iter().filter(|mark| mark.binds_list(demand.query));
+        let binding = self.marks.iter().filter(|mark| mark.binds_list(demand.query));
         let versions = binding.map(|mark| &mark.version);
         versions.max().filter(|version| *version > demand.held.snapshot.version())
     }
 
     pub(super) fn doubts(&self, demand: &Demand<'_>) -> Vec<Doubt> {
-        self.0.iter().filter_map(|mark| mark.doubt(demand)).collect()
+        self.marks.iter().filter_map(|mark| mark.doubt(demand)).collect()
     }
 
     /// Returns `false` if a bound was reached.
     pub(super) fn raise(&mut self, mark: Mark) -> bool {
         let same = |held: &&mut Mark| held.origin == mark.origin && held.of == mark.of;
-        match self.0.iter_mut().find(same) {
+        match self.marks.iter_mut().find(same) {
             Some(held) if held.version > mark.version => return true,
             Some(held) if held.version == mark.version => {
                 held.join(mark);
                 return true;
             }
             // Its replicas are examined again from their known versions.
-            Some(held) if mark.origin == Origin::Replica => {
+            Some(held) if matches!(mark.origin, Origin::Replica(_)) => {
                 (held.version, held.at) = (mark.version, mark.at);
             }
             Some(held) => *held = mark,
-            None => self.0.push(mark),
+            None => {
+                self.selector_bytes += mark.selector_bytes();
+                self.marks.push(mark);
+            }
         }
-        let within = self.0.len() <= MARKS_MAX;
-        if !within {
+        let within =
+            |marks: &Self| marks.len() <= MARKS_MAX && marks.selector_bytes <= SELECTOR_BYTES_MAX;
+        if within(self) {
+            return true;
+        }
+        while !within(self) {
             self.merge_oldest();
         }
-        within
+        false
     }
 
     pub(super) fn clear(&mut self, doubt: &Doubt, replica: &Query, evidence: Evidence) {
         let same = |mark: &&mut Mark| mark.origin == doubt.origin && mark.of == doubt.of;
-        if let Some(mark) = self.0.iter_mut().find(same) {
+        if let Some(mark) = self.marks.iter_mut().find(same) {
             mark.clear(doubt, replica, evidence);
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.marks.len()
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let cleared = self.0.iter().map(|mark| mark.cleared.len());
-        self.0.len() * size_of::<Mark>() + cleared.sum::<usize>() * size_of::<Cleared>()
+        let cleared = self.marks.iter().map(|mark| mark.cleared.len());
+        self.selector_bytes
+            + self.marks.len() * size_of::<Mark>()
+            + cleared.sum::<usize>() * size_of::<Cleared>()
     }
 
     /// Merges all marks into one over everything.
     pub(super) fn merge_all(&mut self) {
-        let newest = self.0.drain(..).max_by(|a, b| a.version.cmp(&b.version));
-        self.0.extend(newest.map(|Mark { version, at, .. }| Mark::of_everything(version, at)));
+        self.selector_bytes = 0;
+        let newest = self.marks.drain(..).max_by(|a, b| a.version.cmp(&b.version));
+        self.marks.extend(newest.map(|Mark { version, at, .. }| Mark::of_everything(version, at)));
     }
 
     fn merge_oldest(&mut self) {
-        let named = self.0.iter().enumerate().filter(|(_, mark)| mark.of.is_some());
+        let named = self.marks.iter().enumerate().filter(|(_, mark)| mark.of.is_some());
         let oldest = named.min_by(|(_, a), (_, b)| a.version.cmp(&b.version));
         if let Some((index, _)) = oldest {
-            let Mark { version, at, .. } = self.0.swap_remove(index);
+            let merged = self.marks.swap_remove(index);
+            self.selector_bytes -= merged.selector_bytes();
+            let Mark { version, at, .. } = merged;
             self.raise(Mark::of_everything(version, at));
         }
     }
@@ -180,6 +199,10 @@ impl Mark {
         self.cleared.push(Cleared { replica, from, only: None, until, exact: false });
     }
 
+    fn selector_bytes(&self) -> usize {
+        self.of.as_ref().map_or(0, Query::selector_bytes)
+    }
+
     /// Adds the facts of another mark of the same collection at the same version.
     fn join(&mut self, other: Self) {
         self.digest = self.digest.or(other.digest);
@@ -194,7 +217,7 @@ impl Mark {
             return Verdict::Satisfied;
         }
         let behind = |imminence| Verdict::Behind(self.version.clone(), imminence);
-        if self.is_of_replica(demand.held.query) {
+        if self.is_of_replica(demand.held) {
             return behind(Imminence::Likely);
         }
         let cleared = self.cleared_of(demand.held.query, snapshot.version());
@@ -221,17 +244,14 @@ impl Mark {
     /// Reports whether lists of the query may have been shown at the mark's version.
     fn binds_list(&self, query: &Query) -> bool {
         self.of.as_ref().is_none_or(|of| match self.origin {
-            Origin::Replica => of.covers(query),
+            Origin::Replica(_) => of.covers(query),
             Origin::List => of == query,
         })
     }
 
     fn doubt(&self, demand: &Demand<'_>) -> Option<Doubt> {
         let at = demand.held.snapshot.version();
-        if *at >= self.version
-            || !self.concerns(demand.query)
-            || self.is_of_replica(demand.held.query)
-        {
+        if *at >= self.version || !self.concerns(demand.query) || self.is_of_replica(demand.held) {
             return None;
         }
         let after = match self.cleared_of(demand.held.query, at) {
@@ -274,8 +294,8 @@ impl Mark {
         self.cleared.push(Cleared { replica: replica.clone(), from, only, until, exact: true });
     }
 
-    fn is_of_replica(&self, replica: &Query) -> bool {
-        self.origin == Origin::Replica && self.of.as_ref() == Some(replica)
+    fn is_of_replica(&self, held: Held<'_>) -> bool {
+        self.origin == Origin::Replica(held.snapshot.form()) && self.of.as_ref() == Some(held.query)
     }
 
     /// Reports whether the query may select an object that was shown. Labels and most fields can

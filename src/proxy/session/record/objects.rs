@@ -35,9 +35,7 @@ impl Record {
             return;
         }
         let before = match &expectation {
-            Expectation::AtLeast(..)
-            | Expectation::Left { .. }
-            | Expectation::Gone { version: Some(_), .. } => None,
+            Expectation::AtLeast(..) | Expectation::Gone { version: Some(_), .. } => None,
             _ => self.expected.get(&key).and_then(Expected::known),
         };
         let expected = Expected::new(expectation, now, before);
@@ -77,13 +75,15 @@ impl Record {
         // A state without a version is replaced only by a consistent one.
         let is_newer = |known: &Expected| known.version().is_some_and(|at| Some(at) < new);
         let is_unproven = |known: &Expected| known.version().is_none();
+        let is_absence = |expectation: &Expectation| {
+            matches!(expectation, Expectation::Gone { .. } | Expectation::Left { .. })
+        };
         if self.expected.get(&key).is_none_or(is_newer) {
             self.expect(key, expectation, now);
-        } else if matches!(expectation, Expectation::Gone { .. })
-            && self.expected.get(&key).is_some_and(is_unproven)
+        } else if is_absence(&expectation)
+            && (new.is_none() || self.expected.get(&key).is_some_and(is_unproven))
         {
-            // The object was refused as existing, and is shown as deleted: only a consistent read
-            // tells which came last.
+            // One of both states has no version: only a consistent read tells which came last.
             self.expect(key, Expectation::Uncertain, now);
         } else if let (Some(known), Expectation::AtLeast(version, labels)) =
             (self.expected.get_mut(&key), &expectation)
@@ -150,7 +150,10 @@ impl Record {
                 (None, Some(proven), None) => *proven > version,
                 // Only a consistent list replaces a state without a version, such as that after a
                 // write whose outcome is unknown. Until then the list's own fact stays unknown, too.
-                (None, None, None) => return self.expect(key, Expectation::Uncertain, now),
+                (None, None, None) => {
+                    self.expect(key.clone(), Expectation::Uncertain, now);
+                    return self.note_listed(&key, &selection);
+                }
             };
             if is_newer {
                 return;
@@ -229,10 +232,11 @@ impl Record {
         // A caller with older views must not take back what a newer view has removed.
         let before = std::mem::take(&mut self.pruned_by);
         let pruned = held.map(|held| {
-            let version = held.snapshot.version();
-            let earlier = before.iter().find(|(query, _)| query == held.query);
-            let version = earlier.map_or(version, |(_, earlier)| earlier.max(version));
-            (held.query.clone(), version.clone())
+            let (version, form) = (held.snapshot.version(), held.snapshot.form());
+            let mut before = before.iter();
+            let earlier = before.find(|(query, of, _)| query == held.query && *of == form);
+            let version = earlier.map_or(version, |(.., earlier)| earlier.max(version));
+            (held.query.clone(), form, version.clone())
         });
         self.pruned_by = pruned.collect();
     }

@@ -13,7 +13,7 @@ fn equal_content_proves_nothing_about_the_states_after_it() {
         (doubt.after.clone(), doubt)
     };
     let verdict = |session: &Session, at| empty_at(session, &narrow, &narrow, at);
-    session.shown_by(&wide, &version(49), Source::Storage, now);
+    session.shown_by((&wide, Form::Json), &version(49), Source::Storage, now);
     let (_, doubt) = doubt_at(&session, 45);
     session.clear(&doubt, &narrow, Evidence::Equal);
     assert_eq!(verdict(&session, 45), Verdict::Satisfied);
@@ -23,7 +23,7 @@ fn equal_content_proves_nothing_about_the_states_after_it() {
     assert_eq!(after, version(48), "it is examined again");
 
     // Later events show no change: the states in between are still unknown.
-    session.shown_by(&wide, &version(60), Source::Storage, now);
+    session.shown_by((&wide, Form::Json), &version(60), Source::Storage, now);
     let (after, doubt) = doubt_at(&session, 45);
     assert_eq!(after, version(49));
     session.clear(&doubt, &narrow, Evidence::From(None));
@@ -46,4 +46,20 @@ fn an_object_that_exists_and_is_shown_as_deleted_is_known_only_by_a_consistent_r
     let object = pods(44, &[("shop", "a", "1", 27, "db")]);
     let held = Held { query: &everything(), snapshot: &object };
     assert_eq!(session.judge(&everything(), held, now), Verdict::Barred);
+}
+
+#[test]
+fn long_selectors_fill_no_session() {
+    let now = Instant::now();
+    let mut session = Session::default();
+    let long: Vec<_> = (0..60).map(|number| format!("k{number}={}", "v".repeat(60))).collect();
+    let long = long.join(",");
+    for number in 0..100 {
+        let of = query(None, &format!("one=v{number},{long}"));
+        session.listed(List::unread(of, version(100 + number), Source::Storage), now);
+    }
+    assert!(session.bytes() < 2 * SELECTOR_BYTES_MAX, "{} bytes", session.bytes());
+    assert!(session.has_overflowed(&resource()));
+    let narrow = query(None, "k=v");
+    assert_ne!(empty_at(&session, &narrow, &narrow, 99), Verdict::Satisfied);
 }

@@ -44,6 +44,11 @@ func followWithInformers(ctx context.Context, config *rest.Config, namespace, _ 
 		"configmaps-in@typed":   in.Core().V1().ConfigMaps().Informer(),
 		"configmaps-in@dynamic": dynamic.ForResource(maps).Informer(),
 	}
+	return follow(ctx, followers, found)
+}
+
+// follow runs informers and waits until all are synced.
+func follow(ctx context.Context, followers map[string]cache.SharedIndexInformer, found *report) (map[string]held, error) {
 	copies := map[string]held{}
 	for name, informer := range followers {
 		if err := listen(ctx, name, informer, found); err != nil {

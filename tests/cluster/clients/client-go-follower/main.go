@@ -61,7 +61,7 @@ func main() {
 		return
 	}
 	if flag.NArg() != 3 {
-		fmt.Fprintln(os.Stderr, "usage: informers|manager NAMESPACE INSTANCE, or storm|resync|agents NAMESPACE PERIOD")
+		fmt.Fprintln(os.Stderr, "usage: informers|manager|metadata|metadata-manager NAMESPACE INSTANCE, or storm|resync|agents NAMESPACE PERIOD")
 		os.Exit(2)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
@@ -69,10 +69,15 @@ func main() {
 		fail(err)
 	}
 	found := &report{Counts: map[string]int{}, Errors: []string{}}
-	follow := map[string]func(context.Context, *rest.Config, string, string, *report) (map[string]held, error){
+	ways := map[string]func(context.Context, *rest.Config, string, string, *report) (map[string]held, error){
 		"informers": followWithInformers, "manager": followWithManager,
-	}[flag.Arg(0)]
-	copies, err := follow(context.Background(), config, flag.Arg(1), flag.Arg(2), found)
+		"metadata": followMetadata, "metadata-manager": followMetadataWithManager,
+	}
+	way := ways[flag.Arg(0)]
+	if way == nil {
+		fail(fmt.Errorf("no way is called %s", flag.Arg(0)))
+	}
+	copies, err := way(context.Background(), config, flag.Arg(1), flag.Arg(2), found)
 	if err != nil {
 		fail(err)
 	}

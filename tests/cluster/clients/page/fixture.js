@@ -74,6 +74,10 @@ export function report(rows) {
     },
     polls: each(rows, poll),
     findings: each(Math.min(rows, 40), finding),
+    reasons: rows === 0 ? [] : [{
+      reason: "not-demanded", requests: rows * 2, meaning: "No replica yet: the read has not repeated.",
+      remedy: `Wait for \`the second\` read. ${HOSTILE}`, configuration: "cache.rules[].start",
+    }],
     others: { requests: rows > 1000 ? 4211 : 0 },
   };
 }

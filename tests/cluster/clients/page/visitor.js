@@ -63,6 +63,7 @@ async function visit(name, { width = 1280, height = 900, scheme = "light", rows,
   }
   equal(`${name}: the console is silent`, said.filter((line) => !expected.some((part) => line.includes(part))), []);
   equal(`${name}: nobody else is asked`, strangers, []);
+  await page.unrouteAll({ behavior: "ignoreErrors" });
   await context.close();
 }
 
@@ -219,6 +220,22 @@ await visit("observe", { expected: ["Failed to load resource", "net::ERR"] }, as
   await shoot(page, "observe", false);
 });
 
+for (const width of [1280, 420]) {
+  await visit(`an outage, ${width} wide`, { width, expected: ["Failed to load resource", "net::ERR"] }, async (page) => {
+    await page.route("**/api/v1/events*", (route) => route.abort());
+    const apiserver = {
+      state: "unreachable", cause: "refused", message: "cannot reach the apiserver: connection refused",
+      since: Math.floor(Date.now() / 1000) - 90, forSeconds: 90, failures: 12,
+    };
+    await altered(page, "**/api/v1/status", (status) => ({ ...status, apiserver }));
+    await page.reload();
+    await becomes(page, "the outage is told with its cause and its beginning", async () =>
+      /^Cannot reach the apiserver: connection refused, since .* \(12 requests failed\)\.$/.test(await text(page, "#outage")));
+    equal("nothing scrolls sideways", await overflow(page), 0);
+    await shoot(page, `outage-${width}`, false);
+  });
+}
+
 for (const many of [0, 300]) {
   await visit(`${many} replicas`, {}, async (page) => {
     await altered(page, "**/debug/replicas", (held) => ({
@@ -238,7 +255,9 @@ for (const many of [0, 300]) {
 // === Sizes ===
 
 await visit("no rows", { rows: 0 }, async (page) => {
-  check("an empty table says what to do", /No requests yet/.test(await text(page, "#polls-table")));
+  check("no reason is explained", await page.locator("#reasons").isHidden());
+  const advice = await text(page, "#polls-table");
+  check("an empty table says what to do", /No requests yet.*eval "\$\(listless kubeconfig\)"/.test(advice), advice);
   check("no pattern is told", /No harmful pattern found/.test(await text(page, "#patterns-list")));
   equal("nothing scrolls sideways", await overflow(page), 0);
   await shoot(page, "rows-0");
@@ -251,6 +270,10 @@ await visit("three rows", { rows: 3 }, async (page) => {
   const cells = await text(page, "#polls-table");
   check("a hostile user agent is text", cells.includes(HOSTILE), cells);
   equal("and no element came of it", await page.locator("#polls img, #polls script, #patterns img").count(), 0);
+  check("a row has its main reason", /saved\s+not-demanded 2/.test(cells), cells);
+  const why = await text(page, "#reasons");
+  check("its meaning and remedy are below", /No replica yet: .*Wait for the second read\./s.test(why)
+    && why.includes(HOSTILE) && why.includes("cache.rules[].start"), why);
   equal("nor ran", await page.evaluate(() => window.hurt), undefined);
   await page.locator("#patterns .card button").first().click();
   await becomes(page, "a fix is copied", async () => /copied/.test(await text(page, "#patterns .card .foot >> nth=0")));
@@ -330,6 +353,13 @@ for (const scheme of ["light", "dark"]) {
   });
 }
 
+// Chips of more than one line, or with text that is cut off.
+const broken = (page) => page.evaluate(() => [...document.querySelectorAll(".chip, .tag")]
+  .filter((chip) => chip.getClientRects().length > 0)
+  .filter((chip) => chip.scrollWidth > chip.clientWidth + 1
+    || chip.getBoundingClientRect().height > 1.9 * parseFloat(getComputedStyle(chip).fontSize))
+  .map((chip) => chip.textContent));
+
 await visit("a phone", { width: 375, height: 812, rows: 12 }, async (page) => {
   equal("nothing scrolls sideways", await overflow(page), 0);
   const sticking = await page.evaluate(() => [...document.querySelectorAll("main *")]
@@ -338,6 +368,12 @@ await visit("a phone", { width: 375, height: 812, rows: 12 }, async (page) => {
   equal("nothing sticks out", sticking, []);
   check("rows are cards with labels", await page.evaluate(() =>
     getComputedStyle(document.querySelector("#polls-table td:nth-child(3)"), "::before").content.includes("Rate")));
+  equal("no chip breaks", await broken(page), []);
+  await page.setViewportSize({ width: 420, height: 812 });
+  equal("no chip breaks on a larger phone", await broken(page), []);
+  equal("nothing scrolls sideways there", await overflow(page), 0);
+  await shoot(page, "phone-420");
+  await page.setViewportSize({ width: 375, height: 812 });
   await page.selectOption("#polls-table .sort-by select", "client");
   const clients = await column(page, "polls", 1);
   equal("they can be sorted", clients, [...clients].sort((a, b) => a.localeCompare(b)));

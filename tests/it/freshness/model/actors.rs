@@ -169,7 +169,7 @@ async fn read(world: &World, client: &TestClient, dice: &mut Dice) {
     let path = format!("{}{separator}{parameter}", asked.target);
     let mut span = begin(world);
     let at = Instant::now();
-    // A Table is never answered from memory, but it shows the session the same state.
+    // A Table shows the session the same state.
     let accept = if dice.chance(12) { TABLE } else { "application/json" };
     let client = client.clone().with("accept", accept);
     let answer = client.get(path.trim_end_matches(['?', '&'])).await;

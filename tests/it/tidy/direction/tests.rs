@@ -85,6 +85,7 @@ fn an_unused_exception_is_found() {
         "upstream/identity",
         "mutants",
         "main",
+        "terminal",
     ];
     let text = "use std::fs;\nuse std::env;\n";
     let all: Vec<Source> =

@@ -65,3 +65,12 @@ fn a_map_that_is_wrong_is_found() {
     ];
     assert_eq!(code_map(map, &paths), expected);
 }
+
+#[test]
+fn a_name_that_its_file_does_not_have_is_found() {
+    let sources = [Source::new("src/a.rs", "const A: u8 = 1;\n")];
+    let wrong = |text: &str| pointers(text, &sources).len();
+    assert_eq!(wrong("| a? | `src/a.rs`: `A`; `src/a.rs` |\n"), 0);
+    assert_eq!(wrong("| a? | `src/a.rs`: `B` |\n"), 1);
+    assert_eq!(wrong("| a? | `src/b.rs`: `A` |\n"), 1);
+}

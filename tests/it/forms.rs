@@ -1,0 +1,3 @@
+//! Responses from memory in forms other than JSON.
+
+mod protobuf;
