@@ -23,6 +23,8 @@ cache:
     - {resources: [pods, configmaps], start: onDemand, freshness: session, maxStaleness: 1m}
     - {resources: ['*'], start: onDemand, freshness: session, maxStaleness: 5s}
 ";
+/// A replica has one form, and is there once it was asked for in it.
+const FORMS: [&str; 2] = ["application/json", "application/vnd.kubernetes.protobuf"];
 const WARM_LIMIT: Duration = Duration::from_secs(20);
 const WARM_POLL: Duration = Duration::from_millis(50);
 
@@ -102,10 +104,12 @@ impl Scene<'_> {
         let client = self.proxy.client(Protocol::Http1);
         let deadline = std::time::Instant::now() + WARM_LIMIT;
         let mut poll = tokio::time::interval(WARM_POLL);
-        for resource in ["pods", "configmaps"] {
+        let both = |resource| FORMS.map(|form| (resource, form));
+        for (resource, form) in ["pods", "configmaps"].into_iter().flat_map(both) {
             loop {
                 poll.tick().await;
-                let answer = client.get(&self.collection(resource)).await?.successful()?;
+                let list = Request::get(&self.collection(resource)).header("accept", form);
+                let answer = client.send(list).await?.successful()?;
                 let status = answer.header("cache-status").unwrap_or_default();
                 if status.starts_with("listless; hit") {
                     break;
