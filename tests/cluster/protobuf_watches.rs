@@ -70,7 +70,7 @@ async fn polls_are_answered_from_memory(version: Version) {
         Built::Impossible(reason) => return skipped("the client-go program", &reason),
     };
     let Some(stage) = Stage::take(version).await else { return };
-    let scene = stage.scene(NAMESPACE).await.expect("a scene");
+    let scene = stage.scene_in_json(NAMESPACE).await.expect("a scene");
     let pods = scene.collection("pods");
     let through = scene.proxy.client(Protocol::Http2);
     let mut informer = Informer::start(&program, scene.proxy.kubeconfig()).expect("an informer");

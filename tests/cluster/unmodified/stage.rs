@@ -24,7 +24,8 @@ cache:
     - {resources: ['*'], start: onDemand, freshness: session, maxStaleness: 5s}
 ";
 /// A replica has one form, and is there once it was asked for in it.
-const FORMS: [&str; 2] = ["application/json", "application/vnd.kubernetes.protobuf"];
+const FORMS: [&str; 2] = [JSON, "application/vnd.kubernetes.protobuf"];
+const JSON: &str = "application/json";
 const WARM_LIMIT: Duration = Duration::from_secs(20);
 const WARM_POLL: Duration = Duration::from_millis(50);
 
@@ -74,8 +75,17 @@ impl Stage {
         self.plane.client(User::Admin, Protocol::Http1)?.send(post).await?.successful().map(drop)
     }
 
-    /// Makes a namespace, and starts a Listless that answers reads of it from memory.
+    /// Makes a namespace, and starts a Listless that answers reads of it from memory in each form.
     pub async fn scene(&self, namespace: &'static str) -> Result<Scene<'_>> {
+        self.scene_in(namespace, &FORMS).await
+    }
+
+    /// The same, but only reads in JSON are answered from memory so far.
+    pub async fn scene_in_json(&self, namespace: &'static str) -> Result<Scene<'_>> {
+        self.scene_in(namespace, &[JSON]).await
+    }
+
+    async fn scene_in(&self, namespace: &'static str, forms: &[&str]) -> Result<Scene<'_>> {
         let plane = &self.plane;
         let straight = plane.client(User::Admin, Protocol::Http1)?;
         self.namespace(namespace).await?;
@@ -86,7 +96,7 @@ impl Stage {
         std::fs::write(&relayed, text.replace(server.authority(), &relay.address().to_string()))?;
         let proxy = ProxyProcess::start(&relayed, Some(CONFIGURATION)).await?;
         let scene = Scene { plane, proxy, straight, namespace, relayed, relay };
-        scene.warm().await?;
+        scene.warm(forms).await?;
         Ok(scene)
     }
 }
@@ -100,12 +110,12 @@ impl Scene<'_> {
     }
 
     /// Polls as another workload would, until memory answers.
-    async fn warm(&self) -> Result<()> {
+    async fn warm(&self, forms: &[&str]) -> Result<()> {
         let client = self.proxy.client(Protocol::Http1);
         let deadline = std::time::Instant::now() + WARM_LIMIT;
         let mut poll = tokio::time::interval(WARM_POLL);
-        let both = |resource| FORMS.map(|form| (resource, form));
-        for (resource, form) in ["pods", "configmaps"].into_iter().flat_map(both) {
+        let in_each = |resource| forms.iter().map(move |form| (resource, *form));
+        for (resource, form) in ["pods", "configmaps"].into_iter().flat_map(in_each) {
             loop {
                 poll.tick().await;
                 let list = Request::get(&self.collection(resource)).header("accept", form);
