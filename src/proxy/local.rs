@@ -3,11 +3,11 @@
 //! Invariant: it accepts only an [`Authorized`] value and reads only one snapshot.
 
 mod bodies;
+mod gzip;
 
-use std::{collections::VecDeque, io::Write, sync::Arc};
+use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
-use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
     proxy::{authorize::Authorized, decide::LocalRead},
 };
 use bodies::{Bodies, Encoding};
+use gzip::Gzip;
 
 pub use bodies::Remembered;
 
@@ -32,6 +33,7 @@ pub use bodies::Remembered;
 #[derive(Default)]
 pub struct Local {
     bodies: Bodies,
+    gzip: Gzip,
 }
 
 /// A requested list.
@@ -52,9 +54,6 @@ const GZIP_BYTES_MIN: usize = 128 * 1024;
 /// The largest list whose plain body is kept. A larger one is cheap to build from whole pages, or
 /// expensive to keep.
 const PLAIN_BYTES_MAX: usize = 1024 * 1024;
-
-/// The chunk size of compressed bodies.
-const PIECE_BYTES: usize = 256 * 1024;
 
 /// The capacity for a response's headers, with those that other code adds.
 const HEADERS: usize = 6;
@@ -78,7 +77,7 @@ impl Local {
         let (query, now) = (&read.query, replica.clock().now());
         let wanted = Wanted { snapshot, query, portion, representation, now };
         match &read.name {
-            Some(name) => object(&wanted, name, headers).await,
+            Some(name) => self.object(&wanted, name, headers).await,
             None => self.list(&wanted, remembered, headers).await,
         }
     }
@@ -128,7 +127,7 @@ impl Local {
         }
         let (list, until) = wanted.list()?;
         Some(if accepts_gzip && list.bytes > GZIP_BYTES_MIN {
-            let compressed = compress(list.chunks);
+            let compressed = self.gzip.compress(list.chunks);
             (Encoding::Gzip, self.bodies.keep(wanted, until, Encoding::Gzip, compressed).await)
         } else if list.bytes <= PLAIN_BYTES_MAX {
             let plain = async { Arc::new(list.chunks) };
@@ -136,6 +135,35 @@ impl Local {
         } else {
             (Encoding::Identity, Arc::new(list.chunks))
         })
+    }
+
+    async fn object(
+        &self,
+        wanted: &Wanted<'_>,
+        name: &str,
+        headers: &HeaderMap,
+    ) -> Option<Response<Body>> {
+        let Wanted { snapshot, query, representation, now, .. } = wanted;
+        let media_type = snapshot.form().media_type();
+        let key = ObjectKey::new(query.scope.namespace(), name);
+        let chunks = match (snapshot.object(&key), *representation) {
+            (Some(object), Representation::Object) => snapshot.object_body(object),
+            (Some(object), Representation::Metadata(version)) => {
+                snapshot.metadata_body(object, version)?
+            }
+            (Some(object), Representation::Table(table)) => {
+                snapshot.table_body(object, table, *now)?
+            }
+            (None, Representation::Object) => {
+                return Some(not_found(snapshot.form(), &query.resource, name, headers));
+            }
+            // The form of an error depends on the client's other accepted types (S-CT-06).
+            (None, Representation::Metadata(_) | Representation::Table(_)) => return None,
+        };
+        if media::accepts_gzip(accept_encoding(headers)) && bytes(&chunks) > GZIP_BYTES_MIN {
+            return Some(gzipped(self.gzip.compress(chunks).await, media_type, headers));
+        }
+        Some(answer(StatusCode::OK, Body::chunks(chunks), media_type, headers))
     }
 }
 
@@ -158,28 +186,6 @@ impl Wanted<'_> {
             }
         }
     }
-}
-
-async fn object(wanted: &Wanted<'_>, name: &str, headers: &HeaderMap) -> Option<Response<Body>> {
-    let Wanted { snapshot, query, representation, now, .. } = wanted;
-    let media_type = snapshot.form().media_type();
-    let key = ObjectKey::new(query.scope.namespace(), name);
-    let chunks = match (snapshot.object(&key), *representation) {
-        (Some(object), Representation::Object) => snapshot.object_body(object),
-        (Some(object), Representation::Metadata(version)) => {
-            snapshot.metadata_body(object, version)?
-        }
-        (Some(object), Representation::Table(table)) => snapshot.table_body(object, table, *now)?,
-        (None, Representation::Object) => {
-            return Some(not_found(snapshot.form(), &query.resource, name, headers));
-        }
-        // The form of an error depends on the client's other accepted types (S-CT-06).
-        (None, Representation::Metadata(_) | Representation::Table(_)) => return None,
-    };
-    if media::accepts_gzip(accept_encoding(headers)) && bytes(&chunks) > GZIP_BYTES_MIN {
-        return Some(gzipped(compress(chunks).await, media_type, headers));
-    }
-    Some(answer(StatusCode::OK, Body::chunks(chunks), media_type, headers))
 }
 
 fn not_found(
@@ -253,51 +259,4 @@ pub(super) fn audit_id(request_headers: &HeaderMap) -> HeaderValue {
 /// Returns the first of several lines, as Go does.
 fn accept_encoding(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::ACCEPT_ENCODING)?.to_str().ok()
-}
-
-/// Compresses all chunks into one gzip member, off the request threads, because it takes long
-/// (S-CLI-02).
-async fn compress(chunks: VecDeque<Bytes>) -> Chunks {
-    let work = move || {
-        let mut encoder = GzEncoder::new(Pieces::default(), Compression::fast());
-        for chunk in chunks {
-            encoder.write_all(&chunk)?;
-            if is_on(Mutant::GzipInMembers) {
-                encoder = GzEncoder::new(encoder.finish()?, Compression::fast());
-            }
-        }
-        Ok::<_, std::io::Error>(encoder.finish()?.into_chunks())
-    };
-    let compressed = tokio::task::spawn_blocking(work).await;
-    Arc::new(compressed.ok().and_then(Result::ok).expect("writing to memory does not fail"))
-}
-
-/// A writer into chunks, which lets a large body need no large allocation.
-#[derive(Default)]
-struct Pieces {
-    done: VecDeque<Bytes>,
-    current: Vec<u8>,
-}
-
-// === impl Pieces ===
-
-impl Pieces {
-    fn into_chunks(mut self) -> VecDeque<Bytes> {
-        self.done.push_back(self.current.into());
-        self.done
-    }
-}
-
-impl Write for Pieces {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.current.extend_from_slice(bytes);
-        if self.current.len() >= PIECE_BYTES {
-            self.done.push_back(std::mem::take(&mut self.current).into());
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
