@@ -1,7 +1,8 @@
 //! Recently used list bodies, each kept as long as its snapshot is current.
 //!
 //! Invariant: a body is returned only for the snapshot it was made from. Versions need not be
-//! unique for this. A body does not keep its snapshot alive.
+//! unique for this. A body does not keep its snapshot alive. It may keep pages of it, so it is
+//! dropped within a second after it.
 
 use std::{
     collections::VecDeque,
@@ -12,6 +13,7 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{Chunks, Wanted};
 use crate::{
@@ -22,7 +24,12 @@ use crate::{
 };
 
 /// The bodies, one per query, form, representation and encoding.
-pub(super) struct Bodies(moka::future::Cache<Key, Kept, RandomState>);
+pub(super) struct Bodies {
+    kept: Cache,
+    _tidying: AbortOnDropHandle<()>,
+}
+
+type Cache = moka::future::Cache<Key, Kept, RandomState>;
 
 /// The encoding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,15 +72,21 @@ struct Kept {
 /// The limit of all bodies together, in bytes.
 const BYTES_MAX: u64 = 32 * 1024 * 1024;
 
+/// The memory of an entry beside its body, estimated.
+const ENTRY_BYTES: usize = 1024;
+
 /// The time after which an unused body is dropped.
 const IDLE_MAX: Duration = Duration::from_secs(30);
+
+/// The interval at which bodies of dropped snapshots are dropped.
+const TIDY_EVERY: Duration = Duration::from_secs(1);
 
 // === impl Bodies ===
 
 impl Bodies {
     /// Returns the body made from this snapshot, if there is one.
     pub(super) async fn get(&self, wanted: &Wanted<'_>, encoding: Encoding) -> Option<Chunks> {
-        let kept = self.0.get(&Key::of(wanted, encoding)).await?;
+        let kept = self.kept.get(&Key::of(wanted, encoding)).await?;
         kept.is_right(wanted).then_some(kept.chunks)
     }
 
@@ -93,7 +106,7 @@ impl Bodies {
             Kept { snapshot: Arc::downgrade(snapshot), until, chunks: make.await }
         };
         let replace = |kept: &Kept| !kept.is_right(wanted);
-        let kept = self.0.entry(key).or_insert_with_if(first, replace).await.into_value();
+        let kept = self.kept.entry(key).or_insert_with_if(first, replace).await.into_value();
         match make {
             // Another request's body was being made: it is awaited, whatever its snapshot.
             Some(make) if !kept.is_right(wanted) => make.await,
@@ -103,13 +116,30 @@ impl Bodies {
 }
 
 impl Default for Bodies {
+    /// Creates it; must be called within a tokio runtime.
     fn default() -> Self {
-        let weight = |kept: &Kept| kept.chunks.iter().map(Bytes::len).sum::<usize>();
-        let bodies = moka::future::Cache::builder()
+        let kept = moka::future::Cache::builder()
             .max_capacity(BYTES_MAX)
-            .weigher(move |_, kept| weight(kept).try_into().unwrap_or(u32::MAX))
-            .time_to_idle(IDLE_MAX);
-        Self(bodies.build_with_hasher(RandomState::default()))
+            .weigher(|key: &Key, kept: &Kept| {
+                (ENTRY_BYTES + key.bytes() + kept.bytes()).try_into().unwrap_or(u32::MAX)
+            })
+            .time_to_idle(IDLE_MAX)
+            .build_with_hasher(RandomState::default());
+        let tidying = tokio::spawn(tidy_regularly(kept.clone()));
+        Self { kept, _tidying: AbortOnDropHandle::new(tidying) }
+    }
+}
+
+async fn tidy_regularly(kept: Cache) {
+    let mut ticks = tokio::time::interval(TIDY_EVERY);
+    loop {
+        ticks.tick().await;
+        for (key, body) in &kept {
+            if body.snapshot.strong_count() == 0 {
+                kept.invalidate(&*key).await;
+            }
+        }
+        kept.run_pending_tasks().await;
     }
 }
 
@@ -121,6 +151,11 @@ impl Key {
         let (form, portion) = (snapshot.form(), wanted.portion.clone());
         Self { query: query.clone(), form, portion, representation, encoding }
     }
+
+    /// Returns the memory held beside the entry itself.
+    fn bytes(&self) -> usize {
+        self.query.labels.bytes() + self.query.fields.bytes()
+    }
 }
 
 // === impl Kept ===
@@ -129,6 +164,10 @@ impl Kept {
     fn is_right(&self, wanted: &Wanted<'_>) -> bool {
         let is_in_time = self.until.is_none_or(|until| wanted.now < until);
         is_in_time && is_same(&self.snapshot, &wanted.snapshot)
+    }
+
+    fn bytes(&self) -> usize {
+        self.chunks.iter().map(Bytes::len).sum()
     }
 }
 
@@ -176,7 +215,7 @@ fn is_same(held: &Weak<Snapshot>, snapshot: &Arc<Snapshot>) -> bool {
 mod tests {
     use super::*;
     use crate::{
-        api::{GroupVersionResource, Scope, media::MetadataVersion},
+        api::{GroupVersionResource, Scope, media::MetadataVersion, selector::LabelSelector},
         cache::testing::pods,
     };
 
@@ -216,6 +255,33 @@ mod tests {
         let made = bodies.keep(&new, None, Encoding::Identity, async { body("new") }).await;
         assert_eq!(made, body("new"));
         assert_eq!(bodies.get(&old, Encoding::Identity).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_is_dropped_soon_after_its_snapshot() {
+        let (bodies, all) = (Bodies::default(), all());
+        let (old, new) = (wanted(&all), wanted(&all));
+        for (wanted, encoding) in [(&old, Encoding::Identity), (&new, Encoding::Gzip)] {
+            bodies.keep(wanted, None, encoding, async { body("made") }).await;
+        }
+        tokio::time::sleep(2 * TIDY_EVERY).await;
+        assert_eq!(bodies.kept.iter().count(), 2);
+        drop(old);
+        tokio::time::sleep(2 * TIDY_EVERY).await;
+        assert_eq!(bodies.kept.iter().count(), 1);
+        assert_eq!(bodies.get(&new, Encoding::Gzip).await, Some(body("made")));
+    }
+
+    #[tokio::test]
+    async fn small_bodies_count_with_the_memory_of_their_entries() {
+        let (bodies, all) = (Bodies::default(), all());
+        let labels: LabelSelector = LabelSelector::parse("app in (a,b,c)").expect("a selector");
+        let selected = Query { labels: labels.clone(), ..all };
+        let wanted = wanted(&selected);
+        bodies.keep(&wanted, None, Encoding::Identity, async { body("none") }).await;
+        bodies.kept.run_pending_tasks().await;
+        let expected = ENTRY_BYTES + labels.bytes() + "none".len();
+        assert_eq!(bodies.kept.weighted_size(), expected as u64);
     }
 
     #[tokio::test]
