@@ -158,8 +158,8 @@ impl Object {
     }
 }
 
-/// Returns an item in JSON with another version in it.
-pub(super) fn json_at(raw: &Bytes, version: &ResourceVersion) -> Option<Vec<u8>> {
+/// Returns an object in JSON with another version in it.
+pub(super) fn json_at(raw: &[u8], version: &ResourceVersion) -> Option<Vec<u8>> {
     let located: Located<'_> = serde_json::from_slice(raw).ok()?;
     let held = located.metadata.resource_version.get();
     let start = (held.as_ptr() as usize).checked_sub(raw.as_ptr() as usize)?;

@@ -5,7 +5,6 @@
 
 use std::ops::Range;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
@@ -13,7 +12,7 @@ use super::{
     proof::{Age, Unproven},
     row::{Parts, range},
 };
-use crate::api::version::ResourceVersion;
+use crate::{api::version::ResourceVersion, cache::object::json_at};
 
 /// A row and its notes.
 #[derive(Clone, Copy, Debug)]
@@ -33,19 +32,6 @@ struct Notes {
     metadata: (u32, u32),
     /// The number of ages, or the column of a cell that is not proven.
     ages: Result<u8, Unproven>,
-}
-
-/// The position of an object's version in its bytes.
-#[derive(Deserialize)]
-struct Located<'a> {
-    #[serde(borrow)]
-    metadata: LocatedMetadata<'a>,
-}
-
-#[derive(Deserialize)]
-struct LocatedMetadata<'a> {
-    #[serde(borrow, rename = "resourceVersion")]
-    resource_version: &'a RawValue,
 }
 
 /// The bytes of [`Notes`], and of an [`Age`].
@@ -132,25 +118,20 @@ impl<'a> Packed<'a> {
 
     /// Returns the same row with another version in its object, packed.
     pub(super) fn at_version(&self, version: &ResourceVersion) -> Option<Vec<u8>> {
-        let row = str::from_utf8(self.row).ok()?;
-        let object = row.get(self.head.object as usize..row.len().checked_sub(1)?)?;
-        let located: Located<'_> = serde_json::from_str(object).ok()?;
-        let held = range(row, located.metadata.resource_version.get())?;
-        let version = version.as_str();
-        let grown = |end: u32| {
-            let end = end as usize + version.len() + 2;
-            u32::try_from(end.checked_sub(held.len())?).ok()
-        };
+        let object = self.object()?;
+        let changed = json_at(object, version)?;
         let mut head = self.head;
         if head.metadata.1 > 0 {
-            head.metadata.1 = grown(head.metadata.1)?;
+            // The version is a part of the metadata.
+            let end = (head.metadata.1 as usize + changed.len()).checked_sub(object.len())?;
+            head.metadata.1 = u32::try_from(end).ok()?;
         }
+        let (before, rest) = self.row.split_at_checked(head.object as usize)?;
+        let after = rest.get(object.len()..)?;
         let mut out = Vec::with_capacity(NOTES_BYTES + self.ages.len() + self.row.len() + 24);
         head.write(&mut out);
-        out.extend_from_slice(self.ages);
-        let (before, after) = (row.get(..held.start)?, row.get(held.end..)?);
-        for part in [before, "\"", version, "\"", after] {
-            out.extend_from_slice(part.as_bytes());
+        for part in [self.ages, before, &changed, after] {
+            out.extend_from_slice(part);
         }
         Some(out)
     }
