@@ -52,6 +52,8 @@ const QUERIES: &[&str] = &[
     "labelSelector=churn!%3Dyes",
     "resourceVersion={v}&labelSelector=churn+in+(yes,no)&allowWatchBookmarks=true",
     "resourceVersion=0&fieldSelector=metadata.name%3Dchurn-1",
+    // Only pods have this field; other types refuse the selector.
+    "resourceVersion={v}&fieldSelector=spec.nodeName%3D",
     "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
     // Too old: one event that says so.
     "resourceVersion=1",
