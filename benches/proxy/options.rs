@@ -20,6 +20,9 @@ usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rou
 /// The cargo profile of the binary that ships.
 pub(crate) const SHIPPED: &str = "dist";
 
+/// The names of the cells.
+const CELLS: [&str; 10] = ["P1", "P2", "P3", "P4", "P5", "P15", "P18", "P19", "P20", "account"];
+
 /// The cells and the length of the measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -63,6 +66,9 @@ impl Options {
                 "--bench" => {}
                 _ => bail!("unknown argument {argument}\n{USAGE}"),
             }
+        }
+        if let Some(unknown) = options.cells.iter().find(|cell| !CELLS.contains(&cell.as_str())) {
+            bail!("--cell {unknown}: there is no such cell\n{USAGE}");
         }
         if options.gate && options.profile != SHIPPED {
             bail!("gates need the shipped binary: omit --profile\n{USAGE}");
