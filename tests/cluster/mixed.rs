@@ -22,7 +22,7 @@ use self::rules::Rules;
 use crate::clusters::{Machine, available, skipped};
 use crate::drivers::workload::Workload;
 use crate::rig::artifact::{Built, source_folder};
-use crate::rig::client::{Client, Protocol, Request};
+use crate::rig::client::{Answer, Client, Protocol, Request};
 use crate::rig::client_program::ClientProgram;
 use crate::rig::control_plane::{ControlPlane, RequestCounts, User, Version};
 use crate::rig::load_data::LoadData;
@@ -383,7 +383,7 @@ impl Poller {
         loop {
             ticks.tick().await;
             let sent = rules.sent();
-            let answer = client.get(&self.target).await.and_then(|answer| answer.successful());
+            let answer = client.get(&self.target).await.and_then(Answer::successful);
             let answer = answer.expect("an answer");
             let status = answer.header("cache-status").unwrap_or_default();
             if !status.starts_with("listless; hit") {

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use http::Method;
 use listless::api::learn::{Learned, Learner};
 use serde_json::json;

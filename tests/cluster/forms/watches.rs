@@ -252,8 +252,8 @@ fn columns(event: &[u8]) -> Option<std::ops::Range<usize>> {
 
 /// The first columns that a watch of a table shows.
 fn first_columns(events: &[(Vec<u8>, Duration)]) -> Option<&[u8]> {
-    let shown = events.iter().filter_map(|(event, _)| Some(&event[columns(event)?]));
-    shown.filter(|columns| *columns != b"null").next()
+    let mut shown = events.iter().filter_map(|(event, _)| Some(&event[columns(event)?]));
+    shown.find(|columns| *columns != b"null")
 }
 
 fn is_equal_but_for_ages(before: &[u8], after: &[u8]) -> bool {
