@@ -96,7 +96,8 @@ impl Expected {
             }
             _ => 0,
         };
-        size_of::<Self>() + key.as_str().len() + labels
+        let excluded = self.excluded.iter().map(excluded_bytes).sum::<usize>();
+        size_of::<Self>() + key.as_str().len() + labels + excluded
     }
 
     /// Notes that the object was shown at a time that may be before or after the expected state.
@@ -106,9 +107,12 @@ impl Expected {
         }
     }
 
-    pub(super) fn exclude(&mut self, at: &ResourceVersion, query: &Query) {
+    /// Notes that the query does not select the object at this version, if that takes at most
+    /// `bytes_max`.
+    pub(super) fn exclude(&mut self, at: &ResourceVersion, query: &Query, bytes_max: usize) {
         let is_known = self.shown_version().is_some_and(|shown| at >= shown);
-        if is_known && !self.excluded.contains(query) {
+        let fits = excluded_bytes(query) <= bytes_max;
+        if is_known && fits && !self.excluded.contains(query) {
             if self.excluded.len() == EXCLUDED_MAX {
                 self.excluded.remove(0);
             }
@@ -262,6 +266,10 @@ impl Expected {
 
 /// The size of a label without its text.
 const PAIR_OVERHEAD: usize = 64;
+
+fn excluded_bytes(query: &Query) -> usize {
+    size_of::<Query>() + query.selector_bytes()
+}
 
 fn could_match(query: &Query, labels: &KnownLabels) -> bool {
     labels.as_ref().is_none_or(|labels| query.labels.matches(&KnownSet(labels)))

@@ -17,6 +17,10 @@ pub(in crate::proxy::session) const EXPECTED_MAX: usize = 512;
 /// The limit of their bytes per group-resource, names and labels included.
 pub(in crate::proxy::session) const EXPECTED_BYTES_MAX: usize = 256 * 1024;
 
+/// The bytes of expectations above which no query is added to an object that it does not select: the
+/// rest is for objects.
+const EXCLUDED_ABOVE: usize = EXPECTED_BYTES_MAX / 2;
+
 /// The number of expectations that are kept without a search for superfluous ones.
 const CROWD_MIN: usize = 32;
 
@@ -187,7 +191,9 @@ impl Record {
         query: &Query,
     ) {
         if let Some(expected) = self.expected.get_mut(key) {
-            expected.exclude(at, query);
+            let others = self.expected_bytes - expected.bytes(key);
+            expected.exclude(at, query, EXCLUDED_ABOVE.saturating_sub(self.expected_bytes));
+            self.expected_bytes = others + expected.bytes(key);
         }
     }
 

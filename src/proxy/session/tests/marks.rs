@@ -63,3 +63,20 @@ fn long_selectors_fill_no_session() {
     let narrow = query(None, "k=v");
     assert_ne!(empty_at(&session, &narrow, &narrow, 99), Verdict::Satisfied);
 }
+
+#[test]
+fn the_queries_that_do_not_select_an_object_are_bounded_in_bytes() {
+    let (mut session, now) = (Session::default(), Instant::now());
+    for number in 0..EXPECTED_MAX / 4 {
+        let object = key(&format!("o{number}"));
+        let wrote = Expectation::AtLeast(version(100), web());
+        session.expect(&resource(), object.clone(), wrote, now);
+        for other in 0..4 {
+            let values: Vec<_> = (0..40).map(|it| format!("{}{it}", "x".repeat(50))).collect();
+            let long = format!("app in ({other},{})", values.join(","));
+            session.exclude(&query(None, &long), &object, &version(100));
+        }
+    }
+    assert!(session.bytes() <= EXPECTED_BYTES_MAX + 64 * 1024, "{} bytes", session.bytes());
+    assert!(!session.has_overflowed(&resource()), "they only cost another look");
+}
