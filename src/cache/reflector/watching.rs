@@ -153,6 +153,7 @@ impl Reflector {
         envelope: Arc<Envelope>,
         length: Duration,
     ) -> Result<End, ReflectorFailure> {
+        let asked_at = Instant::now();
         let body = self.exchange.watch(from, length).await?;
         let opened_at = Instant::now();
         self.replica.publish(|published| published.link = Link::Up);
@@ -163,8 +164,10 @@ impl Reflector {
         let unchanged = self.shown().as_ref() == Some(from);
         self.catch_up.ended(!unchanged, now);
         let end = end?;
-        if end == End::Closed && unchanged && now.saturating_duration_since(opened_at) < SHORT_WATCH
-        {
+        // A short watch whose response came late may end soon after it, as planned.
+        let is_planned = now.saturating_duration_since(asked_at) >= length;
+        let is_short = now.saturating_duration_since(opened_at) < SHORT_WATCH;
+        if end == End::Closed && unchanged && is_short && !is_planned {
             return Err(ReflectorFailure::ShortWatch);
         }
         if end == End::Closed {

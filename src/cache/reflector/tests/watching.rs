@@ -92,6 +92,21 @@ async fn watches_that_end_at_once_back_off() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_opens_late_and_ends_as_planned_has_not_failed() {
+    let (mut scene, watch) = Scene::watching(10, &[]).await;
+    sleep(Duration::from_secs(30)).await;
+    drop(watch);
+    let call = scene.calls.expect_watch(10).await;
+    sleep(Duration::from_secs(2)).await;
+    let late = call.pipe();
+    sleep(Duration::from_secs(1)).await;
+    drop(late);
+    let ended = Instant::now();
+    scene.calls.expect_watch(10).await;
+    assert_eq!(ended, Instant::now(), "{}", scene.last_error());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_expired_version_leads_to_a_relist_not_older_than_shown() {
     let relist = format!("{LIST}?resourceVersion=12&resourceVersionMatch=NotOlderThan");
     for in_stream in [true, false] {
