@@ -193,10 +193,12 @@ async fn unrest(proxy: &TestProxy) -> Vec<String> {
     const PATH: &str = "/api/v1/pods";
     let mut violations = Vec::new();
     let client = proxy.client();
-    // A watch that stalls for good is detected after 225 seconds. Then a bookmark may be awaited.
-    for _ in 0..110 {
+    // A watch that stalls for good is detected after 225 seconds. Then a bookmark may be awaited. The
+    // end of a watch, after at most 600 seconds, may reveal another release: every replica lists
+    // again, if it did not within 300 seconds.
+    for period in [3; 110].into_iter().chain([10; 80]) {
         client.get(PATH).await;
-        pass(Duration::from_secs(3)).await;
+        pass(Duration::from_secs(period)).await;
     }
     let relists = || {
         let pods =
