@@ -46,7 +46,9 @@ struct Stream {
 /// The reason why a watch ended without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// The apiserver closed it.
+    /// The apiserver closed it after the requested length.
+    Planned,
+    /// The apiserver closed it earlier.
     Closed,
     /// Readers need its bookmark sooner than it comes.
     Lagging,
@@ -131,17 +133,16 @@ impl Reflector {
             None => WATCH_LENGTH.mul_f64(1.0 + (self.random)()),
         };
         let end = self.follow_from(&from, envelope, length).await;
-        let is_planned = now.elapsed().as_secs() >= length.as_secs();
         self.counters.watches_ended.increment(match &end {
             Ok(End::Lagging) => ReplicaWatchEnd::Lagging,
             Ok(End::Redefined) => ReplicaWatchEnd::Redefined,
-            Ok(End::Closed) if is_planned => ReplicaWatchEnd::Timeout,
+            Ok(End::Planned) => ReplicaWatchEnd::Timeout,
             Ok(End::Closed) => ReplicaWatchEnd::Closed,
             Err(failure) => failure.watch_end(),
         });
         Ok(match end? {
-            End::Closed if !is_planned => self.after_interruption(),
-            End::Closed | End::Lagging => Step::Watch,
+            End::Closed => self.after_interruption(),
+            End::Planned | End::Lagging => Step::Watch,
             End::Redefined => self.await_redefinition().await,
         })
     }
@@ -163,14 +164,16 @@ impl Reflector {
         self.replica.publish(|published| published.link = Link::Lost { since: now });
         let unchanged = self.shown().as_ref() == Some(from);
         self.catch_up.ended(!unchanged, now);
-        let end = end?;
+        let mut end = end?;
+        let since = |at| now.saturating_duration_since(at);
         // A short watch whose response came late may end soon after it, as planned.
-        let is_planned = now.saturating_duration_since(asked_at) >= length;
-        let is_short = now.saturating_duration_since(opened_at) < SHORT_WATCH;
-        if end == End::Closed && unchanged && is_short && !is_planned {
+        if end == End::Closed && since(asked_at).as_secs() >= length.as_secs() {
+            end = End::Planned;
+        }
+        if end == End::Closed && unchanged && since(opened_at) < SHORT_WATCH {
             return Err(ReflectorFailure::ShortWatch);
         }
-        if end == End::Closed {
+        if matches!(end, End::Planned | End::Closed) {
             self.backoff.reset();
         }
         Ok(end)

@@ -17,12 +17,12 @@ pub(in crate::proxy::session) const EXPECTED_MAX: usize = 512;
 /// The limit of their bytes per group-resource, names and labels included.
 pub(in crate::proxy::session) const EXPECTED_BYTES_MAX: usize = 256 * 1024;
 
-/// The bytes of expectations above which no query is added to an object that it does not select: the
-/// rest is for objects.
-const EXCLUDED_ABOVE: usize = EXPECTED_BYTES_MAX / 2;
-
 /// The number of expectations that are kept without a search for superfluous ones.
 const CROWD_MIN: usize = 32;
+
+/// The bytes that are kept without such a search, and up to which an object keeps queries that do
+/// not select it: the rest is for objects.
+const CROWD_BYTES_MIN: usize = EXPECTED_BYTES_MAX / 2;
 
 // === impl Record ===
 
@@ -192,7 +192,7 @@ impl Record {
     ) {
         if let Some(expected) = self.expected.get_mut(key) {
             let others = self.expected_bytes - expected.bytes(key);
-            expected.exclude(at, query, EXCLUDED_ABOVE.saturating_sub(self.expected_bytes));
+            expected.exclude(at, query, CROWD_BYTES_MIN.saturating_sub(self.expected_bytes));
             self.expected_bytes = others + expected.bytes(key);
         }
     }
@@ -200,8 +200,7 @@ impl Record {
     /// Reports whether there are enough expectations to make a search for superfluous ones
     /// worthwhile.
     pub(in crate::proxy::session) fn is_crowded(&self) -> bool {
-        self.expected.len() > self.crowd.max(CROWD_MIN)
-            || self.expected_bytes > EXPECTED_BYTES_MAX / 2
+        self.expected.len() > self.crowd.max(CROWD_MIN) || self.expected_bytes > CROWD_BYTES_MIN
     }
 
     /// Drops expectations that every existing replica has reached for good. A future replica starts
