@@ -75,8 +75,14 @@ impl Expected {
                 let before = self.before.as_ref().filter(|(version, _)| version == than);
                 Some(before.map_or_else(|| (than.clone(), None), Clone::clone))
             }
-            _ => self.before.clone(),
+            _ => self.before.iter().chain(&self.after).max_by_key(|(version, _)| version).cloned(),
         }
+    }
+
+    /// Returns the state that was shown later than this version, if that is what is known.
+    pub(super) fn later(&self, than: &ResourceVersion) -> Option<Expectation> {
+        let (version, labels) = self.after.as_ref().filter(|(version, _)| version > than)?;
+        Some(Expectation::AtLeast(version.clone(), labels.clone()))
     }
 
     /// Returns the same as a floor. An object's version always comes from an event.

@@ -38,9 +38,12 @@ impl Record {
         {
             return;
         }
+        let known = self.expected.get(&key);
+        let later = |version| known.and_then(|known| known.later(version));
+        let expectation = expectation.version().and_then(later).unwrap_or(expectation);
         let before = match &expectation {
             Expectation::AtLeast(..) | Expectation::Gone { version: Some(_), .. } => None,
-            _ => self.expected.get(&key).and_then(Expected::known),
+            _ => known.and_then(Expected::known),
         };
         let expected = Expected::new(expectation, now, before);
         self.expected_bytes += expected.bytes(&key);

@@ -48,3 +48,27 @@ fn a_get_replaces_only_what_was_known_before_it_was_sent() {
     assert_eq!(observed(now), Verdict::Satisfied);
     assert_eq!(observed(later), Verdict::Barred);
 }
+
+#[test]
+fn a_state_shown_after_an_unknown_one_outlives_the_next_facts() {
+    let start = Instant::now();
+    let at = |seconds| start + Duration::from_secs(seconds);
+    let seen = || Expectation::AtLeast(version(40), web());
+    let judged = |next: &dyn Fn(&mut Session)| {
+        let mut session = Session::default();
+        session.expect(&resource(), key("a"), Expectation::Exists, at(1));
+        session.raise(&resource(), key("a"), seen(), at(3));
+        next(&mut session);
+        judge(&session, &everything(), &pods(35, &[("shop", "a", "1", 20, "web")]), at(5))
+    };
+    assert_eq!(judged(&|_| ()), behind(40));
+    let wrote = |session: &mut Session| {
+        session.expect(&resource(), key("a"), Expectation::Exists, at(4));
+    };
+    assert_eq!(judged(&wrote), behind(40), "the outcome of another write is unknown");
+    let read = |session: &mut Session| {
+        let earlier = Expectation::AtLeast(version(20), web());
+        session.observe(&resource(), key("a"), earlier, (at(2), at(4)));
+    };
+    assert_eq!(judged(&read), behind(40), "a read sent before it was shown");
+}
