@@ -183,6 +183,19 @@ impl Session {
         }
     }
 
+    /// Stores the outcome of a write sent at `sent_at`; what was learned since may be newer.
+    pub fn written(
+        &mut self,
+        resource: &GroupResource,
+        key: ObjectKey,
+        outcome: Expectation,
+        (sent_at, now): (Instant, Instant),
+    ) {
+        if let Some(record) = self.record_mut(resource) {
+            record.write(key, outcome, (sent_at, now));
+        }
+    }
+
     /// Stores that a consistent GET sent at `sent_at` now shows one object, or that there is none.
     /// It replaces facts from before it was sent, and none that were learned since.
     pub fn observe(

@@ -285,7 +285,7 @@ impl SessionExchange {
                     StatusCode::NOT_FOUND => {
                         if let Some(key) = self.key.clone() {
                             let gone = Expectation::Gone { uid: None, version: None };
-                            session.expect(&self.resource, key, gone, now);
+                            session.written(&self.resource, key, gone, (self.sent_at, now));
                         }
                     }
                     _ => self.wrote(&mut session, verb, learned, now),
@@ -353,13 +353,13 @@ impl SessionExchange {
                         Expectation::AtLeast(object.version, self.known(object.labels))
                     }
                 };
-                session.expect(&self.resource, key, expectation, now);
+                session.written(&self.resource, key, expectation, (self.sent_at, now));
             }
             (Verb::Delete, Learned::Status { details_uid, .. }) => match self.key.clone() {
                 Some(key) => {
                     let uid = details_uid.map(Into::into);
                     let gone = Expectation::Gone { uid, version: None };
-                    session.expect(&self.resource, key, gone, now);
+                    session.written(&self.resource, key, gone, (self.sent_at, now));
                 }
                 None => session.swept(&self.resource, self.scope.clone(), now),
             },

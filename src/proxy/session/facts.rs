@@ -115,4 +115,9 @@ impl Expectation {
             Self::Exists | Self::Uncertain => None,
         }
     }
+
+    /// Reports whether the object was not shown.
+    pub(super) fn is_absence(&self) -> bool {
+        matches!(self, Self::Gone { .. } | Self::Left { .. })
+    }
 }

@@ -66,6 +66,10 @@ impl Expected {
         self.expectation.version()
     }
 
+    pub(super) fn is_absence(&self) -> bool {
+        self.expectation.is_absence()
+    }
+
     /// Returns the object's last version, and its labels if they were seen.
     pub(super) fn known(&self) -> Option<(ResourceVersion, KnownLabels)> {
         match &self.expectation {

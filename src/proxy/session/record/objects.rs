@@ -59,6 +59,21 @@ impl Record {
         }
     }
 
+    pub(in crate::proxy::session) fn write(
+        &mut self,
+        key: ObjectKey,
+        outcome: Expectation,
+        (sent_at, now): (Instant, Instant),
+    ) {
+        match self.expected.get(&key).filter(|known| known.at > sent_at) {
+            None => self.expect(key, outcome, now),
+            Some(_) if outcome.version().is_some() => self.raise(key, outcome, now),
+            Some(known) if known.is_absence() => self.expect(key, outcome, now),
+            // It may have been before or after the state that was learned meanwhile.
+            Some(_) => self.expect(key, Expectation::Uncertain, now),
+        }
+    }
+
     pub(in crate::proxy::session) fn observe(
         &mut self,
         key: ObjectKey,
@@ -82,12 +97,9 @@ impl Record {
         // A state without a version is replaced only by a consistent one.
         let is_newer = |known: &Expected| known.version().is_some_and(|at| Some(at) < new);
         let is_unproven = |known: &Expected| known.version().is_none();
-        let is_absence = |expectation: &Expectation| {
-            matches!(expectation, Expectation::Gone { .. } | Expectation::Left { .. })
-        };
         if self.expected.get(&key).is_none_or(is_newer) {
             self.expect(key, expectation, now);
-        } else if is_absence(&expectation)
+        } else if expectation.is_absence()
             && (new.is_none() || self.expected.get(&key).is_some_and(is_unproven))
         {
             // One of both states has no version: only a consistent read tells which came last.

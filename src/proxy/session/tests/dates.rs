@@ -72,3 +72,21 @@ fn a_state_shown_after_an_unknown_one_outlives_the_next_facts() {
     };
     assert_eq!(judged(&read), behind(40), "a read sent before it was shown");
 }
+
+#[test]
+fn a_late_outcome_of_a_write_replaces_nothing_learned_since_it_was_sent() {
+    let start = Instant::now();
+    let at = |seconds| start + Duration::from_secs(seconds);
+    let judged = |learned: Expectation, outcome: Expectation, snapshot: &Snapshot| {
+        let mut session = Session::default();
+        session.expect(&resource(), key("a"), learned, at(3));
+        session.written(&resource(), key("a"), outcome, (at(2), at(4)));
+        judge(&session, &everything(), snapshot, at(5))
+    };
+    let (created, removed) = (Expectation::AtLeast(version(5), web()), gone(None, None));
+    let held = pods(10, &[("shop", "a", "1", 5, "web")]);
+    assert_eq!(judged(Expectation::Uncertain, created, &held), Verdict::Barred);
+    let created_since = Expectation::AtLeast(version(12), web());
+    assert_ne!(judged(created_since, removed.clone(), &pods(11, &[])), Verdict::Satisfied);
+    assert_eq!(judged(gone(None, Some(12)), removed, &pods(13, &[])), Verdict::Satisfied);
+}
