@@ -111,7 +111,7 @@ impl<'a> Case<'a> {
             }
             facts = later;
             let wrong = self.wrong(read, &known);
-            violations.extend(wrong.map(|wrong| format!("{wrong}: {read:?}")));
+            violations.extend(wrong.map(|wrong| format!("{read:?}: {wrong}")));
             facts.insert((read.span.ended, number + 1), self.facts(read, &known));
         }
         violations
@@ -140,9 +140,8 @@ impl<'a> Case<'a> {
         if !promises_more(read) {
             return None;
         }
-        let names_none = read.asked.version == Version::Unset;
         let sources = &known.sources;
-        let known = if names_none { &known.objects } else { &known.listed };
+        let known = known.promised(read);
         let nothing = |key: &str| (key.to_owned(), 0);
         let objects: Vec<(String, u64)> = match &read.shown {
             Shown::Object(key, _) => {
@@ -182,7 +181,7 @@ impl<'a> Case<'a> {
             Shown::Object(key, Some((_, version))) => vec![Fact::Object(key.clone(), *version)],
             Shown::Object(key, None) if promises_more(read) => {
                 let is_there = |revision| self.timeline.at(key, revision).is_some();
-                let gone = self.gone(known, key, u64::MAX, is_there);
+                let gone = self.gone(known.promised(read), key, u64::MAX, is_there);
                 gone.map(|(key, at)| Fact::Object(key, at)).into_iter().collect()
             }
             Shown::Object(_, None) => Vec::new(),
@@ -192,7 +191,7 @@ impl<'a> Case<'a> {
                 let missing = known.objects.keys().filter(|key| !items.contains_key(*key));
                 let gone = missing.filter_map(|key| {
                     let is_in = |revision| self.timeline.selects(&filter, key, revision);
-                    let (key, at) = self.gone(known, key, *version, is_in)?;
+                    let (key, at) = self.gone(&known.objects, key, *version, is_in)?;
                     Some(Fact::Listed(key, at))
                 });
                 let query = (read.asked.api, filter);
@@ -204,12 +203,12 @@ impl<'a> Case<'a> {
     /// A known object that was in a selection, and left it by some revision.
     fn gone(
         &self,
-        known: &Known,
+        known: &BTreeMap<String, u64>,
         key: &str,
         until: u64,
         is_in: impl Fn(u64) -> bool,
     ) -> Option<(String, u64)> {
-        let from = known.objects.get(key).copied().filter(|from| is_in(*from))?;
+        let from = known.get(key).copied().filter(|from| is_in(*from))?;
         let later = self.timeline.changes(key).iter().map(|change| change.revision);
         let mut later = later.filter(|revision| (from + 1..=until).contains(revision));
         later.find(|revision| !is_in(*revision)).map(|at| (key.to_owned(), at))
@@ -238,6 +237,14 @@ impl<'a> Case<'a> {
 // === impl Known ===
 
 impl Known {
+    /// The objects behind which a read does not go back.
+    fn promised(&self, read: &Read) -> &BTreeMap<String, u64> {
+        match read.asked.version {
+            Version::Unset => &self.objects,
+            Version::Zero | Version::AtLeast(_) => &self.listed,
+        }
+    }
+
     fn learn(&mut self, fact: Fact, source: impl FnOnce() -> String) {
         if let Fact::Object(key, revision) | Fact::Listed(key, revision) = &fact
             && self.objects.get(key) < Some(revision)
@@ -424,6 +431,14 @@ mod tests {
         assert_eq!(found(vec![any(2)], vec![written(1, Effect::Stored(12))]), 0);
         let moved = list(1, Filter::default(), 12, &[("a/x", 12), ("a/y", 11)]);
         assert_eq!(found(vec![moved, any(2)], vec![]), 1);
+        // The absence may be the one before the write.
+        let absent = |version| {
+            let mut read = object(2, None);
+            read.asked.version = version;
+            let written = vec![written(1, Effect::Stored(10))];
+            found(vec![read, object(3, Some(("a/x", 10)))], written)
+        };
+        assert_eq!((absent(Version::AtLeast(9)), absent(Version::Unset)), (0, 1));
     }
 
     #[test]
