@@ -306,18 +306,20 @@ impl Session {
         }
     }
 
-    /// Notes that a watch opened that cannot be parsed: until it ends, its events are unknown.
-    pub fn blinded(&mut self, resource: &GroupResource) {
+    /// Notes that a watch of this scope opened that cannot be parsed: until it ends, its events are
+    /// unknown.
+    pub fn blinded(&mut self, resource: &GroupResource, scope: Scope) {
         if let Some(record) = self.record_mut(resource) {
-            record.blind_watches += 1;
+            record.blind_watches.push(scope);
         }
     }
 
     /// Notes the end of such a watch: the next consistent read contains its events.
-    pub fn sighted(&mut self, resource: &GroupResource, now: Instant) {
+    pub fn sighted(&mut self, resource: &GroupResource, scope: &Scope, now: Instant) {
         if let Some(record) = self.record_mut(resource) {
-            record.blind_watches = record.blind_watches.saturating_sub(1);
-            record.sweep(Scope::All, now);
+            let open = record.blind_watches.iter().position(|blind| blind == scope);
+            open.map(|index| record.blind_watches.swap_remove(index));
+            record.sweep(scope.clone(), now);
         }
     }
 

@@ -70,7 +70,10 @@ pub const SESSIONS_MAX: usize = 4096;
 /// filling the memory. Above it, they become floors and barriers of whole resources.
 const BARRIERS_MAX: usize = 256;
 
-/// The number of uses of any session between two checks of that limit.
+/// The limit of its bytes, likewise.
+const SESSION_BYTES_MAX: usize = 256 * 1024;
+
+/// The number of uses of any session between two checks of these limits.
 const USES_PER_LOOK: u64 = 16;
 
 /// The part of the sessions that is dropped at once when there is no room.
@@ -174,7 +177,7 @@ impl Bearers {
 
 fn bound(session: &SharedSession, now: Instant) {
     let mut session = session.lock();
-    if session.barriers() > BARRIERS_MAX {
+    if session.barriers() > BARRIERS_MAX || session.bytes() > SESSION_BYTES_MAX {
         session.coarsen(now);
     }
 }

@@ -27,6 +27,8 @@ pub use mark::{Doubt, Evidence, Origin};
 pub(super) use mark::{MARKS_MAX, SELECTOR_BYTES_MAX};
 #[cfg(test)]
 pub(super) use objects::{EXPECTED_BYTES_MAX, EXPECTED_MAX};
+#[cfg(test)]
+pub(super) use pages::UNFINISHED_BYTES_MAX;
 
 /// Marks, expectations and barriers of one group-resource.
 #[derive(Clone, Debug, Default)]
@@ -47,8 +49,8 @@ pub(super) struct Record {
     /// The replicas of the last removal of superfluous expectations, and the version of each.
     pruned_by: Vec<(Query, Form, ResourceVersion)>,
     sweeps: Vec<Sweep>,
-    /// The open watches whose events cannot be parsed.
-    pub(super) blind_watches: usize,
+    /// The scopes of open watches whose events cannot be parsed; connections bound their number.
+    pub(super) blind_watches: Vec<Scope>,
     /// `true` if a consistent state was shown since the session began.
     pub(super) has_consistent: bool,
     /// `true` if the last response was 410 or 504.
@@ -93,7 +95,7 @@ pub(super) const IMMINENT: Duration = Duration::from_secs(1);
 impl Record {
     /// Decides whether a replica may answer a read of this query.
     pub(super) fn judge(&self, query: &Query, held: Held<'_>, now: Instant) -> Verdict {
-        if self.blind_watches > 0 {
+        if self.is_blind(query) {
             return Verdict::Barred;
         }
         let demand = Demand { query, held };
@@ -153,7 +155,7 @@ impl Record {
     }
 
     pub(super) fn floor(&self, query: &Query) -> Floor {
-        if self.blind_watches > 0 {
+        if self.is_blind(query) {
             return Floor::Consistent;
         }
         let swept = self.sweeps.iter().filter(|sweep| scopes_meet(&sweep.scope, &query.scope));
@@ -252,7 +254,7 @@ impl Record {
         if let Some(ShownVersion { version, at, .. }) = &self.shown {
             heir.show(version, Source::Storage, *at);
         }
-        let mut unknown = self.blind_watches > 0 || self.upstream_next;
+        let mut unknown = !self.blind_watches.is_empty() || self.upstream_next;
         let expected = self.expected.values().map(Expected::version);
         for version in expected.chain(self.sweeps.iter().map(|sweep| sweep.proven.as_ref())) {
             match version {
@@ -271,12 +273,12 @@ impl Record {
 
     /// Returns the memory held, estimated.
     pub(super) fn bytes(&self) -> usize {
-        self.expected_bytes + self.marks.bytes() + size_of_val(&*self.sweeps)
+        self.expected_bytes + self.marks.bytes() + self.pages.bytes() + size_of_val(&*self.sweeps)
     }
 
     pub(super) fn prove(&mut self, sent_at: Instant, version: &ResourceVersion) {
         if self.is_refuted_by(sent_at, version) {
-            let blind_watches = self.blind_watches;
+            let blind_watches = std::mem::take(&mut self.blind_watches);
             *self = Self { blind_watches, ..Self::default() };
             self.show(version, Source::Storage, sent_at);
         }
@@ -297,6 +299,11 @@ impl Record {
             self.proofs.pop_front();
         }
         self.proofs.push_back((sent_at, version.clone()));
+    }
+
+    /// Reports whether an open watch shows objects of this scope that are unknown here.
+    fn is_blind(&self, query: &Query) -> bool {
+        self.blind_watches.iter().any(|scope| scopes_meet(scope, &query.scope))
     }
 
     /// Reports whether the storage itself went back, as after a restore of etcd. A consistent read

@@ -5,7 +5,10 @@ mod marks;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    record::{EXPECTED_BYTES_MAX, EXPECTED_MAX, IMMINENT, MARKS_MAX, SELECTOR_BYTES_MAX},
+    record::{
+        EXPECTED_BYTES_MAX, EXPECTED_MAX, IMMINENT, MARKS_MAX, SELECTOR_BYTES_MAX,
+        UNFINISHED_BYTES_MAX,
+    },
     *,
 };
 use crate::{
@@ -428,21 +431,6 @@ fn one_read_after_an_expiry_goes_upstream() {
     assert!(session.must_go_upstream(&resource()));
     session.went_upstream(&resource());
     assert!(!session.must_go_upstream(&resource()));
-}
-
-#[test]
-fn an_unreadable_watch_bars_until_its_end_and_a_consistent_read() {
-    let now = Instant::now();
-    let mut session = Session::default();
-    let snapshot = pods(10, &[]);
-    let all = query(None, "");
-    session.blinded(&resource());
-    session.proven(&resource(), now, &version(9));
-    assert_eq!(judge(&session, &all, &snapshot, now), Verdict::Barred);
-    session.sighted(&resource(), now);
-    assert_eq!(judge(&session, &all, &snapshot, now), Verdict::Barred);
-    session.proven(&resource(), now, &version(9));
-    assert_eq!(judge(&session, &all, &snapshot, now), Verdict::Satisfied);
 }
 
 #[test]

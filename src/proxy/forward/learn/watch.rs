@@ -98,7 +98,7 @@ impl WatchLearning {
             if let (Opaque::TooLarge, Some(metrics)) = (why, &exchange.metrics) {
                 metrics.limit_reached(Limit::WatchEvents);
             }
-            exchange.session.lock().blinded(&exchange.resource);
+            exchange.session.lock().blinded(&exchange.resource, exchange.scope.clone());
         }
     }
 }
@@ -106,7 +106,7 @@ impl WatchLearning {
 impl Drop for WatchLearning {
     fn drop(&mut self) {
         if let (Some(exchange), None) = (&self.exchange, &self.reader) {
-            exchange.session.lock().sighted(&exchange.resource, Instant::now());
+            exchange.session.lock().sighted(&exchange.resource, &exchange.scope, Instant::now());
         }
     }
 }

@@ -98,16 +98,22 @@ impl Expected {
         self.version().map(|version| (version, source))
     }
 
-    /// Returns the memory held, estimated.
+    /// Returns the memory held, estimated. Shared selectors count once for each object.
     pub(super) fn bytes(&self, key: &ObjectKey) -> usize {
-        let labels = match &self.expectation {
-            Expectation::AtLeast(_, Some(labels)) => {
-                labels.iter().map(|(key, value)| key.len() + value.len() + PAIR_OVERHEAD).sum()
-            }
+        let expected = match &self.expectation {
+            Expectation::AtLeast(_, labels) => label_bytes(labels),
+            Expectation::Left { selection, .. } => selection.selector_bytes(),
             _ => 0,
         };
+        let others = self.before.iter().chain(&self.after).map(|(_, labels)| label_bytes(labels));
+        let listed_by = self.listed_by.as_ref().map_or(0, |query| query.selector_bytes());
         let excluded = self.excluded.iter().map(excluded_bytes).sum::<usize>();
-        size_of::<Self>() + key.as_str().len() + labels + excluded
+        size_of::<Self>()
+            + key.as_str().len()
+            + expected
+            + others.sum::<usize>()
+            + listed_by
+            + excluded
     }
 
     /// Notes that the object was shown at a time that may be before or after the expected state.
@@ -276,6 +282,11 @@ impl Expected {
 
 /// The size of a label without its text.
 const PAIR_OVERHEAD: usize = 64;
+
+fn label_bytes(labels: &KnownLabels) -> usize {
+    let pairs = labels.iter().flat_map(|labels| labels.iter());
+    pairs.map(|(key, value)| key.len() + value.len() + PAIR_OVERHEAD).sum()
+}
 
 fn excluded_bytes(query: &Query) -> usize {
     size_of::<Query>() + query.selector_bytes()

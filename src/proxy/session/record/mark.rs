@@ -154,10 +154,9 @@ impl Marks {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let cleared = self.marks.iter().map(|mark| mark.cleared.len());
-        self.selector_bytes
-            + self.marks.len() * size_of::<Mark>()
-            + cleared.sum::<usize>() * size_of::<Cleared>()
+        let cleared = self.marks.iter().flat_map(|mark| &mark.cleared);
+        let cleared = cleared.map(|it| size_of::<Cleared>() + it.replica.selector_bytes());
+        self.selector_bytes + self.marks.len() * size_of::<Mark>() + cleared.sum::<usize>()
     }
 
     /// Merges all marks into one over everything.

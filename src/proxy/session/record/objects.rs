@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Demand, Expected, Record, Sweep, touches};
+use super::{Demand, Expected, Pages, Record, Sweep, touches};
 use crate::{
     api::{ObjectKey, Scope, query::Query, version::ResourceVersion},
     proxy::session::{Expectation, Held, Source},
@@ -45,17 +45,29 @@ impl Record {
             Expectation::AtLeast(..) | Expectation::Gone { version: Some(_), .. } => None,
             _ => known.and_then(Expected::known),
         };
-        let expected = Expected::new(expectation, now, before);
-        self.expected_bytes += expected.bytes(&key);
-        if let Some(replaced) = self.expected.insert(key.clone(), expected) {
+        let mut expected = Expected::new(expectation, now, before);
+        if let Some(replaced) = self.expected.remove(&key) {
             self.expected_bytes -= replaced.bytes(&key);
-            if let Some(expected) = self.expected.get_mut(&key) {
-                expected.listed_by = replaced.listed_by;
-            }
+            expected.listed_by = replaced.listed_by;
         }
+        self.expected_bytes += expected.bytes(&key);
+        self.expected.insert(key, expected);
+        self.bound(now);
+    }
+
+    fn bound(&mut self, now: Instant) {
         if self.expected.len() > EXPECTED_MAX || self.expected_bytes > EXPECTED_BYTES_MAX {
             self.overflowed = true;
             self.collapse(now);
+        }
+    }
+
+    /// Changes the facts about an object, and counts their memory again.
+    fn amend(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Expected)) {
+        if let Some(expected) = self.expected.get_mut(key) {
+            let others = self.expected_bytes - expected.bytes(key);
+            change(expected);
+            self.expected_bytes = others + expected.bytes(key);
         }
     }
 
@@ -104,11 +116,11 @@ impl Record {
         {
             // One of both states has no version: only a consistent read tells which came last.
             self.expect(key, Expectation::Uncertain, now);
-        } else if let (Some(known), Expectation::AtLeast(version, labels)) =
-            (self.expected.get_mut(&key), &expectation)
-            && known.shown_version().is_none()
+        } else if let Expectation::AtLeast(version, labels) = &expectation
+            && self.expected.get(&key).is_some_and(|known| known.shown_version().is_none())
         {
-            known.also_shown(version, labels);
+            self.amend(&key, |known| known.also_shown(version, labels));
+            self.bound(now);
         }
     }
 
@@ -140,13 +152,12 @@ impl Record {
             Some(sent_at) => self.observe(key.clone(), item, (sent_at, now)),
             None => self.raise(key.clone(), item, now),
         }
-        self.note_listed(&key, list);
+        self.note_listed(&key, list, now);
     }
 
-    fn note_listed(&mut self, key: &ObjectKey, list: &Arc<Query>) {
-        if let Some(expected) = self.expected.get_mut(key) {
-            expected.listed_by = Some(list.clone());
-        }
+    fn note_listed(&mut self, key: &ObjectKey, list: &Arc<Query>, now: Instant) {
+        self.amend(key, |expected| expected.listed_by = Some(list.clone()));
+        self.bound(now);
     }
 
     pub(in crate::proxy::session) fn expects(&self, key: &ObjectKey) -> bool {
@@ -171,7 +182,7 @@ impl Record {
                 // write whose outcome is unknown. Until then the list's own fact stays unknown, too.
                 (None, None, None) => {
                     self.expect(key.clone(), Expectation::Uncertain, now);
-                    return self.note_listed(&key, &selection);
+                    return self.note_listed(&key, &selection, now);
                 }
             };
             if is_newer {
@@ -183,7 +194,7 @@ impl Record {
         }
         let list = selection.clone();
         self.expect(key.clone(), Expectation::Left { selection, than: newest, version }, now);
-        self.note_listed(&key, &list);
+        self.note_listed(&key, &list, now);
     }
 
     /// Returns objects that a snapshot lacks and whose selection by the query depends on fields.
@@ -205,11 +216,8 @@ impl Record {
         at: &ResourceVersion,
         query: &Query,
     ) {
-        if let Some(expected) = self.expected.get_mut(key) {
-            let others = self.expected_bytes - expected.bytes(key);
-            expected.exclude(at, query, CROWD_BYTES_MIN.saturating_sub(self.expected_bytes));
-            self.expected_bytes = others + expected.bytes(key);
-        }
+        let bytes_max = CROWD_BYTES_MIN.saturating_sub(self.expected_bytes);
+        self.amend(key, |expected| expected.exclude(at, query, bytes_max));
     }
 
     /// Reports whether there are enough expectations to make a search for superfluous ones
@@ -266,6 +274,7 @@ impl Record {
     pub(in crate::proxy::session) fn collapse(&mut self, now: Instant) {
         let expected = std::mem::take(&mut self.expected);
         self.expected_bytes = 0;
+        self.pages = Pages::default();
         self.marks.merge_all();
         for expected in expected.into_values() {
             match expected.version() {

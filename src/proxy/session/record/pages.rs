@@ -25,6 +25,9 @@ struct Unfinished {
 /// unread.
 const UNFINISHED_MAX: usize = 8;
 
+/// The limit of their bytes, tokens and selectors included.
+pub(in crate::proxy::session) const UNFINISHED_BYTES_MAX: usize = 64 * 1024;
+
 // === impl Pages ===
 
 impl Pages {
@@ -49,11 +52,25 @@ impl Pages {
             return Some(Page { after, until: None, digest: Some(digest) });
         };
         let last = last.or_else(|| after.clone());
-        if self.0.len() == UNFINISHED_MAX {
-            self.0.pop_front();
-        }
         let (query, version, until) = (query.clone(), version.clone(), last.clone());
         self.0.push_back(Unfinished { query, version, next, last, digest });
+        while self.0.len() > UNFINISHED_MAX || self.bytes() > UNFINISHED_BYTES_MAX {
+            self.0.pop_front();
+        }
         Some(Page { after, until, digest: None })
+    }
+
+    /// Returns the memory held, estimated.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.iter().map(Unfinished::bytes).sum()
+    }
+}
+
+// === impl Unfinished ===
+
+impl Unfinished {
+    fn bytes(&self) -> usize {
+        let last = self.last.as_ref().map_or(0, |key| key.as_str().len());
+        size_of::<Self>() + self.query.selector_bytes() + self.next.len() + last
     }
 }

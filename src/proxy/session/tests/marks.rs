@@ -65,6 +65,28 @@ fn long_selectors_fill_no_session() {
 }
 
 #[test]
+fn the_queries_of_lists_are_bounded_in_bytes() {
+    let (mut session, now) = (Session::default(), Instant::now());
+    for number in 0..EXPECTED_MAX - 1 {
+        let object = key(&format!("o{number}"));
+        let values: Vec<_> = (0..40).map(|it| format!("{}{it}", "x".repeat(50))).collect();
+        let list = Arc::new(query(None, &format!("app in ({number},{})", values.join(","))));
+        let item = Expectation::AtLeast(version(100), web());
+        session.list(&resource(), object, item, &list, (None, now));
+        let (token, next) = (None, Some("c".repeat(1000).into()));
+        let paging = Paging { token, next, last: None, digest: Digest::default() };
+        session.page(&list, &version(100), paging);
+        let bytes = session.bytes();
+        let bytes_max = EXPECTED_BYTES_MAX + UNFINISHED_BYTES_MAX + 4096;
+        assert!(bytes <= bytes_max, "{bytes} bytes after {number}");
+    }
+    assert!(session.has_overflowed(&resource()));
+    let (narrow, older) = (query(None, "k=v"), pods(99, &[]));
+    let held = Held { query: &narrow, snapshot: &older };
+    assert_ne!(session.judge(&narrow, held, now), Verdict::Satisfied);
+}
+
+#[test]
 fn the_queries_that_do_not_select_an_object_are_bounded_in_bytes() {
     let (mut session, now) = (Session::default(), Instant::now());
     for number in 0..EXPECTED_MAX / 4 {
@@ -79,4 +101,22 @@ fn the_queries_that_do_not_select_an_object_are_bounded_in_bytes() {
     }
     assert!(session.bytes() <= EXPECTED_BYTES_MAX + 64 * 1024, "{} bytes", session.bytes());
     assert!(!session.has_overflowed(&resource()), "they only cost another look");
+}
+
+#[test]
+fn an_unreadable_watch_bars_until_its_end_and_a_consistent_read() {
+    let now = Instant::now();
+    let mut session = Session::default();
+    let snapshot = pods(10, &[]);
+    let (all, other) = (query(None, ""), query(Some("other"), ""));
+    let scope = Scope::Namespace("shop".into());
+    session.blinded(&resource(), scope.clone());
+    session.proven(&resource(), now, &version(9));
+    assert_eq!(judge(&session, &all, &snapshot, now), Verdict::Barred);
+    assert_eq!(judge(&session, &other, &snapshot, now), Verdict::Satisfied);
+    session.sighted(&resource(), &scope, now);
+    assert_eq!(judge(&session, &all, &snapshot, now), Verdict::Barred);
+    assert_eq!(judge(&session, &other, &snapshot, now), Verdict::Satisfied);
+    session.proven(&resource(), now, &version(9));
+    assert_eq!(judge(&session, &all, &snapshot, now), Verdict::Satisfied);
 }
