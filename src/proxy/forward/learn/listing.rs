@@ -17,7 +17,7 @@ use crate::{
         query::Query,
         version::ResourceVersion,
     },
-    cache::{View, digest::Digest, object::Object, store::Snapshot},
+    cache::{View, digest::Digest, history::Change, object::Object, store::Snapshot},
     hash::RandomState,
     metrics::Limit,
     mutants::{Mutant, is_on},
@@ -114,6 +114,29 @@ impl Listing {
         }
         left
     }
+
+    /// Returns objects that a replica has shown since the list began, and that the newer list lacks:
+    /// they came and left. `None` if the events of a replica are no longer held.
+    fn passed(
+        &self,
+        version: &ResourceVersion,
+        query: &Query,
+    ) -> Option<Vec<(ObjectKey, ResourceVersion)>> {
+        let older = self.replicas.iter().filter(|replica| replica.snapshot.version() < version);
+        let mut passed = Vec::new();
+        for replica in older {
+            let history = replica.view.replica.history();
+            let until = history.latest()?.min(version).clone();
+            for event in history.within(replica.snapshot.version(), &until).ok()? {
+                let seen = event.seen_through(query);
+                let shown = seen.is_some_and(|change| change != Change::Deleted);
+                if shown && !self.has(event.key()) {
+                    passed.push((event.key().clone(), event.version.clone()));
+                }
+            }
+        }
+        Some(passed)
+    }
 }
 
 // === impl Compared ===
@@ -176,6 +199,9 @@ impl SessionExchange {
         else {
             return self.unread(Some(version));
         };
+        let Some(passed) = listing.passed(&version, query) else {
+            return self.unread(Some(version));
+        };
         let now = Instant::now();
         let mut session = self.session.lock();
         let paging = Paging {
@@ -191,7 +217,9 @@ impl SessionExchange {
         };
         let range = Range { query: query.clone(), after: page.after, until: page.until };
         let since = consistent.then_some(self.sent_at);
-        self.settle(&mut session, &listing, &range, (&version, since));
+        let mut left = listing.left(&version, &range);
+        left.extend(passed.into_iter().filter(|(key, _)| range.contains(key)));
+        self.settle(&mut session, &listing, left, &range, (&version, since));
         let compared = listing.replicas.iter();
         let compared = compared.map(|it| (it.view.replica.query().clone(), it.shows_from()));
         session.listed(
@@ -228,6 +256,7 @@ impl SessionExchange {
         &self,
         session: &mut Session,
         listing: &Listing,
+        mut left: Vec<(ObjectKey, ResourceVersion)>,
         page: &Range,
         (version, since): (&ResourceVersion, Option<Instant>),
     ) {
@@ -237,7 +266,6 @@ impl SessionExchange {
             let expectation = Expectation::AtLeast(item.version.clone(), labels);
             session.list(&self.resource, item.key.clone(), expectation, &selection, (since, now));
         }
-        let mut left = listing.left(version, page);
         let expected = session.settled_by(&page.query, version, since).into_iter();
         left.extend(expected.filter(|(key, _)| page.contains(key) && !listing.has(key)));
         if is_on(Mutant::LeavingUnexpected) {
@@ -279,5 +307,72 @@ impl SessionExchange {
         if let (true, Some(metrics)) = (session.has_overflowed(&self.resource), &self.metrics) {
             metrics.limit_reached(Limit::SessionMarks);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        api::{GroupVersionResource, Scope},
+        cache::{
+            history::{Bounds, Event, History},
+            testing::{pods, view},
+        },
+    };
+
+    fn version(number: u64) -> ResourceVersion {
+        ResourceVersion::parse(&number.to_string()).expect("a version")
+    }
+
+    fn of_shop() -> Query {
+        Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::Namespace("shop".into()))
+    }
+
+    /// A list beside a replica that was empty at 45 when the list began.
+    fn begun(events_max: usize) -> (Listing, View) {
+        let now = Instant::now();
+        let view = view(of_shop(), Some(pods(45, &[])), now);
+        let (bytes_max, age_max) = (100_000, std::time::Duration::from_secs(60));
+        let mut history = History::new(Bounds { events_max, bytes_max, age_max });
+        history.reset(version(45));
+        *view.replica.history() = history;
+        (Listing::new(vec![view.clone()]), view)
+    }
+
+    fn happens(view: &View, at: u64, change: Change, name: &'static str) {
+        let state = pods(at, &[("shop", name, "1", at, "web")]);
+        let pod = state.object(&ObjectKey::new(Some("shop"), name)).expect("it").clone();
+        let before = (change != Change::Added).then(|| pod.clone());
+        view.replica.history().push(Event::new(version(at), change, pod, before), Instant::now());
+    }
+
+    fn passed(listing: &Listing, at: u64) -> Option<Vec<(String, String)>> {
+        let passed = listing.passed(&version(at), &of_shop())?.into_iter();
+        Some(passed.map(|(key, at)| (key.as_str().to_owned(), at.as_str().to_owned())).collect())
+    }
+
+    #[test]
+    fn an_object_that_came_while_a_list_streamed_and_is_not_in_it_has_left() {
+        let (listing, view) = begun(10);
+        assert_eq!(passed(&listing, 50), Some(Vec::new()));
+        happens(&view, 46, Change::Added, "y");
+        let y = ("shop/y".to_owned(), "46".to_owned());
+        assert_eq!(passed(&listing, 50), Some(vec![y.clone()]));
+        // The list is from before the object.
+        assert_eq!(passed(&listing, 45), Some(Vec::new()));
+        happens(&view, 47, Change::Deleted, "y");
+        happens(&view, 51, Change::Added, "z");
+        assert_eq!(passed(&listing, 50), Some(vec![y]));
+    }
+
+    #[test]
+    fn a_list_counts_as_unread_where_the_events_beside_it_are_lost() {
+        let (listing, view) = begun(1);
+        happens(&view, 46, Change::Added, "y");
+        happens(&view, 47, Change::Added, "z");
+        assert_eq!(passed(&listing, 50), None);
+        view.replica.history().close();
+        assert_eq!(passed(&listing, 50), None);
     }
 }
