@@ -290,7 +290,9 @@ impl Inner {
         set.remove(replica);
         let Some(absence) = absence else {
             let last = replica.version().filter(|_| replica.is_watched())?;
-            return set.best_from(replica.query(), replica.form(), &last).cloned();
+            let successor = set.best_from(replica.query(), replica.form(), &last).cloned()?;
+            set.note_replaced(replica, Instant::now());
+            return Some(successor);
         };
         let count = match absence {
             Absence::OutOfMemory => &self.counters.dropped_for_memory,
@@ -307,6 +309,7 @@ impl Inner {
         self.counters.outstanding_dropped.add(self.outstanding.tidy(now));
         let mut set = self.set();
         set.expire(now);
+        set.close_replaced(now);
         for query in set.missing_eager(now) {
             self.spawn(&mut set, query, Form::Json, Start::Eager);
         }

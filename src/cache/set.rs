@@ -4,6 +4,7 @@
 //! query, and no replica covers one of another form.
 
 mod member;
+mod replaced;
 mod wider;
 
 use std::{collections::HashSet, hash::BuildHasher, sync::Arc, time::Duration};
@@ -11,7 +12,7 @@ use std::{collections::HashSet, hash::BuildHasher, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::wider::wider;
+use self::{replaced::Replaced, wider::wider};
 use super::{
     Absence, Cache, Settings, View,
     demand::{self, Demand},
@@ -38,6 +39,7 @@ pub(super) struct Set {
     initial: Expiring<()>,
     /// The reasons why queries cannot have a replica for now, by keyed hash.
     absences: Expiring<Absence>,
+    replaced: Replaced,
     hasher: RandomState,
 }
 
@@ -93,6 +95,7 @@ impl Set {
             demand: Demand::new(),
             initial: Expiring::new(INITIAL_MAX),
             absences: Expiring::new(ABSENCES_MAX),
+            replaced: Replaced::default(),
             hasher: RandomState::default(),
         }
     }
