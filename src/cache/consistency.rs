@@ -1,9 +1,10 @@
 //! The consistency check: a replica is compared with the apiserver's list at the same version.
 //!
 //! Invariants: one check runs at a time, a replica is checked at most once in a period, and the bytes
-//! read are bounded in each check and over time. The list has only metadata, and its request goes the
-//! way of the replica's own lists. A difference never passes: the replica stops answering and lists
-//! again. An apiserver that cannot answer is asked more and more rarely.
+//! read are bounded in each check and over time. The list has only metadata, but for custom resources:
+//! a conversion webhook may change their bytes without a new version or definition. The request goes
+//! the way of the replica's own lists. A difference never passes: the replica stops answering and
+//! lists again. An apiserver that cannot answer is asked more and more rarely.
 
 mod comparison;
 mod schedule;
@@ -17,7 +18,7 @@ use std::{
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use self::{
-    comparison::{Comparison, Difference, Unusable},
+    comparison::{Compared, Comparison, Difference, Extent, Unusable},
     schedule::Schedule,
 };
 use super::{
@@ -29,7 +30,10 @@ use super::{
     replica::{Link, Replica},
     store::Snapshot,
 };
-use crate::{api::query::Query, metrics::ReplicaCheck};
+use crate::{
+    api::{ObjectKey, field::is_built_in_group, form::Form, query::Query},
+    metrics::ReplicaCheck,
+};
 
 /// The bounds of the consistency check.
 #[derive(Clone, Debug, PartialEq)]
@@ -193,12 +197,12 @@ impl Checker {
     /// Makes one check; returns the rest that is due after it.
     async fn check(&mut self, cache: &Inner, check: Check) -> Duration {
         let mut bytes = 0;
-        let (mut check, mut result) = (check, Ok(None));
+        let (mut check, mut result) = (check, Ok(Compared::Equal));
         // Events of one version may arrive apart (S-WATCH-27), and be published so for a moment. Only
         // two differences in a row prove that the replica is wrong.
         for _ in 0..DIFFERENCES_MIN {
             result = check.run(cache, &mut bytes).await;
-            if !matches!(result, Ok(Some(_))) {
+            if matches!(result, Ok(Compared::Equal) | Err(_)) {
                 break;
             }
             sleep(REST_MIN).await;
@@ -213,11 +217,16 @@ impl Checker {
             return rest;
         };
         match result {
-            Ok(None) => {
+            Ok(Compared::Equal) => {
                 cache.counters.checks.increment(ReplicaCheck::Equal);
                 plan.schedule.equal(check.held.version().clone(), now, random);
             }
-            Ok(Some(difference)) => {
+            Ok(Compared::Reshaped(key)) => {
+                cache.counters.checks.increment(ReplicaCheck::Reshaped);
+                plan.schedule.postpone(now, random);
+                check.reshaped(cache, &key);
+            }
+            Ok(Compared::Different(difference)) => {
                 cache.counters.checks.increment(ReplicaCheck::Different);
                 plan.schedule.postpone(now, random);
                 let reaction = cache.settings.borrow().consistency.on_difference;
@@ -242,7 +251,9 @@ impl Checker {
 impl Check {
     /// The check of a replica that answers from memory now, if it could find anything new.
     fn of(replica: Arc<Replica>, schedule: &Schedule) -> Option<Self> {
-        Self::now(replica).filter(|check| schedule.is_worthwhile(check.held.version()))
+        Self::now(replica).filter(|check| {
+            check.extent() == Extent::Bytes || schedule.is_worthwhile(check.held.version())
+        })
     }
 
     /// The check of a replica that answers from memory now.
@@ -254,28 +265,34 @@ impl Check {
         Some(Self { replica, held, epoch })
     }
 
-    async fn run(&self, cache: &Inner, bytes: &mut u64) -> Result<Option<Difference>, Unanswered> {
+    /// The part of each object to compare. Rows of Tables are not in a list of objects.
+    fn extent(&self) -> Extent {
+        let is_custom = !is_built_in_group(&self.replica.query().resource.group);
+        if is_custom && self.replica.form() == Form::Json { Extent::Bytes } else { Extent::Version }
+    }
+
+    async fn run(&self, cache: &Inner, bytes: &mut u64) -> Result<Compared, Unanswered> {
         let compared = timeout(CHECK_WAIT, self.compare(cache, bytes)).await;
-        let difference = compared.unwrap_or(Err(Unanswered::TooSlow))?;
+        let compared = compared.unwrap_or(Err(Unanswered::TooSlow))?;
         let published = self.replica.published();
         if published.snapshot.is_none() || published.epoch != self.epoch {
             return Err(Unanswered::Superseded);
         }
-        Ok(difference)
+        Ok(compared)
     }
 
-    async fn compare(
-        &self,
-        cache: &Inner,
-        bytes: &mut u64,
-    ) -> Result<Option<Difference>, Unanswered> {
+    async fn compare(&self, cache: &Inner, bytes: &mut u64) -> Result<Compared, Unanswered> {
         let (bytes_max, item_bytes_max) = {
             let settings = cache.settings.borrow();
             (settings.consistency.bytes_max, settings.item_bytes_max)
         };
         let exchange = ReflectorExchange::new(cache.client.clone(), &self.replica);
-        let mut body = exchange.metadata_at(self.held.version()).await?;
-        let mut comparison = Comparison::new(self.held.clone(), item_bytes_max);
+        let (version, extent) = (self.held.version(), self.extent());
+        let mut body = match extent {
+            Extent::Version => exchange.metadata_at(version).await?,
+            Extent::Bytes => exchange.objects_at(version).await?,
+        };
+        let mut comparison = Comparison::new(self.held.clone(), extent, item_bytes_max);
         while let Some(piece) = next_piece(&mut body).await? {
             *bytes += piece.len() as u64;
             if *bytes > bytes_max {
@@ -284,6 +301,16 @@ impl Check {
             comparison.feed(&piece)?;
         }
         Ok(comparison.finish()?)
+    }
+
+    /// The apiserver shows objects in other bytes: all replicas of the resource list again.
+    fn reshaped(&self, cache: &Inner, key: &ObjectKey) {
+        let query = self.replica.query();
+        tracing::info!(
+            resource = %query.resource, object = key.as_str(),
+            "the apiserver shows an object in other bytes at the same version; its replicas list again"
+        );
+        cache.redefine(&query.resource.group_resource());
     }
 
     /// The replica is wrong: it must not answer any more.

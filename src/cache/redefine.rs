@@ -1,6 +1,6 @@
 //! Objects whose bytes change while their versions stay: the affected replicas list again.
 
-use super::{Cache, Query};
+use super::{Cache, Inner, Query};
 use crate::api::{GroupResource, field};
 
 // === impl Cache ===
@@ -9,11 +9,7 @@ impl Cache {
     /// Notes that the definition of a resource has changed. The apiserver may return its objects
     /// with other bytes at the same versions. Its replicas list again.
     pub fn redefine(&self, resource: &GroupResource) {
-        for member in self.0.set().members() {
-            if member.replica.query().resource.group_resource() == *resource {
-                member.replica.redefine();
-            }
-        }
+        self.0.redefine(resource);
     }
 
     /// Notes that the apiserver may return any object with other bytes at the same version. Every
@@ -32,5 +28,17 @@ impl Cache {
     pub fn holds_custom(&self) -> bool {
         let is_custom = |query: &Query| !field::is_built_in_group(&query.resource.group);
         self.0.set().members().any(|member| is_custom(member.replica.query()))
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    pub(super) fn redefine(&self, resource: &GroupResource) {
+        for member in self.set().members() {
+            if member.replica.query().resource.group_resource() == *resource {
+                member.replica.redefine();
+            }
+        }
     }
 }

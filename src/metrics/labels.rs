@@ -278,6 +278,8 @@ label! {
         Equal = "equal",
         /// They differed.
         Different = "different",
+        /// A custom object had other bytes at the same version.
+        Reshaped = "reshaped",
         /// The apiserver had no list at exactly this version.
         Unanswered = "unanswered",
     }

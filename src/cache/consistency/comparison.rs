@@ -1,4 +1,4 @@
-//! Comparison of a snapshot with a metadata-only list at the same version. Pure.
+//! Comparison of a snapshot with a list at the same version. Pure.
 //!
 //! The list is compared while it arrives; at most one item of it is held. Digests decide, so that the
 //! order of the list does not matter. The first difference in key order is for the log.
@@ -28,11 +28,34 @@ pub(super) struct Comparison {
 #[derive(Debug)]
 struct Walk {
     held: Arc<Snapshot>,
+    extent: Extent,
     /// The page and the object that the next item should equal.
     page: usize,
     object: usize,
     listed: Digest,
     difference: Option<Difference>,
+    /// The first object with other bytes at the same version.
+    reshaped: Option<ObjectKey>,
+}
+
+/// The part of each object that is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// The version, which a list of metadata shows.
+    Version,
+    /// All bytes. A conversion webhook can change those of custom resources at the same version.
+    Bytes,
+}
+
+/// The result of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Compared {
+    /// Both have the same content.
+    Equal,
+    /// They have other objects, or an object at another version.
+    Different(Difference),
+    /// This object has other bytes at the same version.
+    Reshaped(ObjectKey),
 }
 
 /// An object that the snapshot and the list do not show alike.
@@ -58,9 +81,9 @@ pub(super) enum Unusable {
     /// An item has no usable version.
     #[error("an item has no usable resourceVersion")]
     ItemVersion,
-    /// The list has more than metadata.
-    #[error("the list is a {0:?} and not one of metadata")]
-    NotMetadata(String),
+    /// The list has other items than requested.
+    #[error("the list is a {0:?}")]
+    OtherKind(String),
     /// The list goes on elsewhere.
     #[error("the list is incomplete")]
     Incomplete,
@@ -108,9 +131,9 @@ const LIST_KIND: &str = "PartialObjectMetadataList";
 
 impl Comparison {
     /// Will compare a list with a snapshot; no item above `item_bytes_max` is believed.
-    pub(super) fn new(held: Arc<Snapshot>, item_bytes_max: usize) -> Self {
-        let (listed, difference) = (Digest::default(), None);
-        let walk = Walk { held, page: 0, object: 0, listed, difference };
+    pub(super) fn new(held: Arc<Snapshot>, extent: Extent, item_bytes_max: usize) -> Self {
+        let (listed, difference, reshaped) = (Digest::default(), None, None);
+        let walk = Walk { held, extent, page: 0, object: 0, listed, difference, reshaped };
         Self { splitter: Splitter::new(item_bytes_max), walk }
     }
 
@@ -119,13 +142,13 @@ impl Comparison {
         self.splitter.feed(bytes, |item| self.walk.add(item))
     }
 
-    /// Returns the first difference, if the two have different content.
-    pub(super) fn finish(self) -> Result<Option<Difference>, Unusable> {
+    /// Returns the result, with the first difference.
+    pub(super) fn finish(self) -> Result<Compared, Unusable> {
         let (header, trailer) = self.splitter.finish()?;
         let text = header + &trailer;
         let list: List<'_> = serde_json::from_str(&text)?;
-        if list.kind != LIST_KIND {
-            return Err(Unusable::NotMetadata(list.kind.into_owned()));
+        if (list.kind == LIST_KIND) != (self.walk.extent == Extent::Version) {
+            return Err(Unusable::OtherKind(list.kind.into_owned()));
         }
         if !list.metadata.next.is_empty() {
             return Err(Unusable::Incomplete);
@@ -148,18 +171,22 @@ impl Walk {
         let key = ObjectKey::new(namespace, &metadata.name);
         self.listed.add(&key, &version);
         if self.difference.is_none() {
-            self.meet(key, version);
+            self.meet(key, version, item);
         }
         Ok(())
     }
 
     /// Goes on to the next object, or keeps the difference.
-    fn meet(&mut self, key: ObjectKey, version: ResourceVersion) {
+    fn meet(&mut self, key: ObjectKey, version: ResourceVersion, item: &[u8]) {
         let Some(held) = self.current() else {
             self.difference = Some(Difference { key, held: None, listed: Some(version) });
             return;
         };
         if *held.key() == key && *held.version() == version {
+            let differs = self.extent == Extent::Bytes && **held.raw() != *item;
+            if differs && self.reshaped.is_none() {
+                self.reshaped = Some(key);
+            }
             self.advance();
             return;
         }
@@ -185,16 +212,22 @@ impl Walk {
         }
     }
 
-    fn finish(self) -> Option<Difference> {
+    fn finish(self) -> Compared {
         let unlisted = self.current().map(|held| Difference {
             key: held.key().clone(),
             held: Some(held.version().clone()),
             listed: None,
         });
-        let difference = self.difference.or(unlisted)?;
-        let objects = self.held.pages().iter().flat_map(|page| page.objects());
-        // The same objects in another order are the same content.
-        (Digest::of(objects) != self.listed).then_some(difference)
+        let is_listed = || {
+            let objects = self.held.pages().iter().flat_map(|page| page.objects());
+            Digest::of(objects) == self.listed
+        };
+        match (self.difference.or(unlisted), self.reshaped) {
+            // The same objects in another order are the same content.
+            (Some(difference), _) if !is_listed() => Compared::Different(difference),
+            (_, Some(key)) => Compared::Reshaped(key),
+            _ => Compared::Equal,
+        }
     }
 }
 
@@ -213,8 +246,17 @@ mod tests {
         )
     }
 
-    fn compared(held: &[Pod], list: &str, chunk: usize) -> Result<Option<Difference>, Unusable> {
-        let mut comparison = Comparison::new(snapshot(None, AT, held), 1024);
+    fn compared(held: &[Pod], list: &str, chunk: usize) -> Result<Compared, Unusable> {
+        compared_as(Extent::Version, held, list, chunk)
+    }
+
+    fn compared_as(
+        extent: Extent,
+        held: &[Pod],
+        list: &str,
+        chunk: usize,
+    ) -> Result<Compared, Unusable> {
+        let mut comparison = Comparison::new(snapshot(None, AT, held), extent, 1024);
         for chunk in list.as_bytes().chunks(chunk) {
             comparison.feed(chunk)?;
         }
@@ -227,10 +269,14 @@ mod tests {
         (0..700).map(pod).collect()
     }
 
-    fn difference(key: &str, held: Option<u64>, listed: Option<u64>) -> Option<Difference> {
+    fn difference(key: &str, held: Option<u64>, listed: Option<u64>) -> Compared {
         let (namespace, name) = key.split_once('/').expect("a namespace");
         let key = ObjectKey::new(Some(namespace), name);
-        Some(Difference { key, held: held.map(version), listed: listed.map(version) })
+        Compared::Different(Difference {
+            key,
+            held: held.map(version),
+            listed: listed.map(version),
+        })
     }
 
     #[test]
@@ -238,16 +284,23 @@ mod tests {
         let held = pods();
         let list = listed(AT, &held);
         for chunk in [1, 7, 4096, list.len()] {
-            assert_eq!(compared(&held, &list, chunk).expect("comparable"), None, "{chunk}");
+            assert_eq!(
+                compared(&held, &list, chunk).expect("comparable"),
+                Compared::Equal,
+                "{chunk}"
+            );
         }
         let reversed: Vec<_> = held.iter().rev().cloned().collect();
-        assert_eq!(compared(&held, &listed(AT, &reversed), 4096).expect("comparable"), None);
+        assert_eq!(
+            compared(&held, &listed(AT, &reversed), 4096).expect("comparable"),
+            Compared::Equal
+        );
         for list in [
             listed(AT, &[]),
             listed(AT, &[]).replace("[]", "null"),
             listed(AT, &[]).replace(r#","items":[]"#, ""),
         ] {
-            assert_eq!(compared(&[], &list, 9).expect("comparable"), None, "{list}");
+            assert_eq!(compared(&[], &list, 9).expect("comparable"), Compared::Equal, "{list}");
         }
     }
 
@@ -292,6 +345,26 @@ mod tests {
     }
 
     #[test]
+    fn other_bytes_at_the_same_version_are_found_in_a_list_of_whole_objects() {
+        let held = pods();
+        let list = listed(AT, &held).replace("PartialObjectMetadataList", "WidgetList");
+        let whole = |list: &str| compared_as(Extent::Bytes, &held, list, 4096).expect("comparable");
+        assert_eq!(whole(&list), Compared::Equal);
+        let (name, added) = (r#""name":"p-0600""#, r#""added":1,"name":"p-0600""#);
+        let key = ObjectKey::new(Some("a"), "p-0600");
+        assert_eq!(whole(&list.replace(name, added)), Compared::Reshaped(key));
+        // Another version counts before other bytes.
+        let mut pods = held.clone();
+        pods[700 - 1].version = 9000;
+        let newer = listed(AT, &pods).replace("PartialObjectMetadataList", "WidgetList");
+        let expected = difference("a/p-0699", Some(700), Some(9000));
+        assert_eq!(whole(&newer.replace(name, added)), expected);
+        let metadata = listed(AT, &held);
+        let refused = compared_as(Extent::Bytes, &held, &metadata, 4096).expect_err("metadata");
+        assert!(matches!(refused, Unusable::OtherKind(_)), "{refused}");
+    }
+
+    #[test]
     fn a_list_that_is_not_an_exact_one_of_metadata_proves_nothing() {
         let held = [Pod::new("a", "p", 5)];
         let list = listed(AT, &held);
@@ -299,7 +372,7 @@ mod tests {
         let cases: [(String, Fits); 7] = [
             (listed(AT + 1, &held), |error| matches!(error, Unusable::OtherVersion(_))),
             (list.replace("PartialObjectMetadataList", "PodList"), |error| {
-                matches!(error, Unusable::NotMetadata(_))
+                matches!(error, Unusable::OtherKind(_))
             }),
             (list.replace(r#""20"}"#, r#""20","continue":"x"}"#), |error| {
                 matches!(error, Unusable::Incomplete)

@@ -98,8 +98,24 @@ impl ReflectorExchange {
         &self,
         version: &ResourceVersion,
     ) -> Result<Body, ReflectorFailure> {
+        self.exactly(version, METADATA).await
+    }
+
+    /// Lists the complete objects in JSON, at exactly a version.
+    pub(in crate::cache) async fn objects_at(
+        &self,
+        version: &ResourceVersion,
+    ) -> Result<Body, ReflectorFailure> {
+        self.exactly(version, JSON).await
+    }
+
+    async fn exactly(
+        &self,
+        version: &ResourceVersion,
+        accept: &'static str,
+    ) -> Result<Body, ReflectorFailure> {
         let uri = format!("{}resourceVersion={version}&resourceVersionMatch=Exact", self.all);
-        self.ask(&uri, Lane::Short, METADATA).await
+        self.ask(&uri, Lane::Short, accept).await
     }
 
     /// Watches from a version on; the apiserver ends the watch after `length`.

@@ -113,6 +113,16 @@ async fn a_changed_definition_makes_its_replicas_list_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_conversion_that_changes_without_any_notice_is_found_by_the_check() {
+    let proxy = warmed_at(WIDGETS).await;
+    gains_a_default(&proxy, "widgets.x.io");
+    pass(Duration::from_secs(60)).await;
+    answers_exactly_again(&proxy, WIDGETS).await;
+    // The replica of built-in objects needs no list of whole objects.
+    assert_eq!(proxy.upstream.count(Verb::Watch, "apiservices"), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_new_apiserver_release_makes_every_replica_list_again() {
     let proxy = warmed_at(PODS).await;
     pass(Duration::from_secs(2)).await;
