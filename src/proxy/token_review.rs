@@ -152,14 +152,14 @@ fn spliced(answer: &[u8], status: &str, own: &str) -> Bytes {
 
 /// Returns the status that the apiserver would give a token of Listless's own user.
 async fn status_of_own(forwarder: &Forwarder, spec: &Spec) -> Option<String> {
-    let audiences = match spec.audiences.as_deref() {
+    let own_audience = audience(forwarder).await;
+    let audiences = match (spec.audiences.as_deref(), own_audience) {
         // A response without audiences is for the apiserver itself.
-        None | Some([]) => String::new(),
-        Some(asked) => {
-            let issuer = read(forwarder, Request::get(ISSUER).body(Body::empty()).ok()?).await?;
-            let Issuer { issuer } = serde_json::from_slice(&issuer).ok()?;
-            asked.contains(&issuer).then(|| format!(",\"audiences\":{}", json!([issuer])))?
+        (None | Some([]), None) => String::new(),
+        (asked, Some(own)) if asked.is_none_or(|all| all.is_empty() || all.contains(&own)) => {
+            format!(",\"audiences\":{}", json!([own]))
         }
+        _ => return None,
     };
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = Request::post(SELF_REVIEWS).header(CONTENT_TYPE, JSON);
@@ -167,6 +167,12 @@ async fn status_of_own(forwarder: &Forwarder, spec: &Spec) -> Option<String> {
     let review: SelfReview<'_> = serde_json::from_slice(&answer).ok()?;
     let user = review.status.user_info.get();
     Some(format!("{{\"authenticated\":true,\"user\":{user}{audiences}}}"))
+}
+
+/// Returns the apiserver's own audience, if its issuer may be read.
+async fn audience(forwarder: &Forwarder) -> Option<String> {
+    let document = read(forwarder, Request::get(ISSUER).body(Body::empty()).ok()?).await?;
+    Some(serde_json::from_slice::<Issuer>(&document).ok()?.issuer)
 }
 
 /// Returns the body of a successful response in JSON.
