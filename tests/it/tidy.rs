@@ -115,6 +115,15 @@ fn the_list_of_rules_is_in_order_and_names_tests_that_exist() {
 }
 
 #[test]
+fn the_permitted_answers_name_tests_that_exist() {
+    let answers = "docs/answers.md";
+    none(&rules::absent_tests(
+        &Source::new(answers, &paper::text_of(answers)),
+        &rules::tests(&RUST),
+    ));
+}
+
+#[test]
 fn comments_name_only_documents_that_are_here() {
     none(&rules::absent_documents(&RUST, &MARKDOWN));
 }

@@ -64,6 +64,18 @@ pub(crate) fn document(document: &Source, tests: &BTreeSet<String>) -> Vec<Strin
     findings
 }
 
+/// Paths of tests in the code spans of a document whose last name is no test.
+pub(crate) fn absent_tests(document: &Source, tests: &BTreeSet<String>) -> Vec<String> {
+    let spans = document.text.split('`').skip(1).step_by(2);
+    let paths = spans.filter(|span| {
+        span.contains("::")
+            && span.chars().all(|c| c.is_ascii_lowercase() || "_:0123456789".contains(c))
+    });
+    let absent =
+        paths.filter(|path| path.rsplit("::").next().is_none_or(|name| !tests.contains(name)));
+    absent.map(|path| format!("{}: no such test: {path}", document.path)).collect()
+}
+
 /// Comments that name a document or a section that a reader of this repository cannot find.
 pub(crate) fn absent_documents(sources: &[Source], documents: &[Source]) -> Vec<String> {
     let known: BTreeSet<&str> = documents.iter().map(|source| file_name(&source.path)).collect();
