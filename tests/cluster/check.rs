@@ -117,7 +117,7 @@ async fn tells_broken_injectors(version: Version) {
     let well = Checked::of(&admin, &["--namespace", "shop"]).await;
     assert_eq!(well.code, Some(0), "{}", well.report);
     well.is("webhook", "pass", &replica.url());
-    well.is("certificate", "pass", "the one shown is trusted, until ");
+    well.is("certificate", "pass", "the certificate shown is trusted, until ");
     let version = env!("CARGO_PKG_VERSION");
     well.is("injection", "pass", &format!("a pod in shop gets its sidecar, by version {version}"));
     let restricted = Checked::of(&admin, &["--namespace", "restricted"]).await;
