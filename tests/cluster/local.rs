@@ -6,14 +6,16 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::chart::helm::{Helm, Major};
-use crate::clusters::{Machine, available};
-use crate::rig::client::{Protocol, Request};
+use crate::clusters::{Cluster, Machine, available};
+use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User, Version};
 use crate::rig::process::Process;
+use crate::rig::proxy_process::ProxyProcess;
 use crate::unmodified::clients;
 
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -98,6 +100,40 @@ async fn every_command_of_the_install_page_works_on_1_36() {
 #[tokio::test]
 async fn every_command_of_the_install_page_works_on_1_30() {
     is_true(Version::V1_30).await;
+}
+
+#[tokio::test]
+async fn a_review_of_the_local_token_is_that_of_the_users_own_token_on_1_36() {
+    is_reviewed(Version::V1_36).await;
+}
+
+#[tokio::test]
+async fn a_review_of_the_local_token_is_that_of_the_users_own_token_on_1_30() {
+    is_reviewed(Version::V1_30).await;
+}
+
+async fn is_reviewed(version: Version) {
+    let Some(cluster) = Cluster::take(version).await else { return };
+    let kubeconfig = cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig");
+    let proxy = ProxyProcess::start(&kubeconfig, None).await.expect("a proxy");
+    let straight = cluster.plane().client(User::Admin, Protocol::Http1).expect("a client");
+    let through = proxy.client(Protocol::Http1);
+    let own = proxy.token().expect("a token in the written kubeconfig");
+    let reviewed = async |client: &Client, token: &str, audiences: &Value| {
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+            "spec": {"token": token, "audiences": audiences}});
+        let request = Request::new(Method::POST, "/apis/authentication.k8s.io/v1/tokenreviews");
+        let answer = client.send(request.json(&review)).await.expect("an answer");
+        answer.successful().expect("a review").json().expect("JSON")["status"].clone()
+    };
+    let issuer = "https://kubernetes.default.svc";
+    for audiences in [json!(null), json!([]), json!([issuer]), json!(["other", issuer])] {
+        let expected = reviewed(&straight, &User::Admin.token(), &audiences).await;
+        assert_eq!(expected["authenticated"], true, "{expected}");
+        assert_eq!(reviewed(&through, &own, &audiences).await, expected, "{audiences}");
+    }
+    let unknown = reviewed(&through, &own, &json!(["other"])).await;
+    assert_ne!(unknown["authenticated"], true, "{unknown}");
 }
 
 async fn is_true(version: Version) {
