@@ -147,7 +147,7 @@ async fn is_true(version: Version) {
     for name in ["one", "two"] {
         let pod = json!({"metadata": {"name": name},
             "spec": {"containers": [{"name": "web", "image": "example.com/web"}]}});
-        let request = Request::new(http::Method::POST, "/api/v1/namespaces/default/pods");
+        let request = Request::new(Method::POST, "/api/v1/namespaces/default/pods");
         let made = admin.send(request.json(&pod)).await.expect("an answer");
         made.successful().expect("a pod");
     }
