@@ -26,7 +26,7 @@ use crate::{
         Verb,
         media::Negotiated,
         query::Query,
-        request::{ResourceRequest, Rest},
+        request::{ResourceRequest, Rest, Start},
         version::VersionMatch,
     },
     body::Body,
@@ -117,7 +117,10 @@ impl Proxy {
             // The review may have failed: the apiserver refuses a caller without the right itself.
             return Plan::Forward(Forward::detour(candidate.watch, reason));
         }
-        let lookup = self.cache.lookup(&candidate.watch.query, candidate.form(), Demand::Ignore);
+        // A watch that begins with the state is a list, and may be an informer's initial one.
+        let begins_with_state = candidate.watch.start == Start::State;
+        let demand = if begins_with_state { Demand::Repeated } else { Demand::Ignore };
+        let lookup = self.cache.lookup(&candidate.watch.query, candidate.form(), demand);
         let step = |lookup: &Lookup, session: &Session, now, waited| {
             decide::decide_watch(&candidate, lookup, session, now, waited)
         };

@@ -1,5 +1,6 @@
 //! Watches: each event as it comes, in the apiserver's bytes, from memory or passed through.
 
+mod demand;
 mod local;
 mod websocket;
 mod widening;
