@@ -293,6 +293,7 @@ async fn keep_starting_eager(mut config: watch::Receiver<Arc<Config>>, cache: Ca
 fn settings_of(config: &Config, consistency: &Consistency) -> cache::Settings {
     cache::Settings {
         memory_limit_bytes: config.memory_limit_bytes,
+        response_limit_bytes: config.response_limit_bytes,
         idle_timeout: config.idle_timeout,
         consistency: consistency.clone(),
         ..cache::Settings::default()

@@ -29,6 +29,12 @@ struct Holding<G> {
     _guard: G,
 }
 
+/// The size from which a piece is sent without copying.
+pub const WHOLE_BYTES_MIN: usize = 16 * 1024;
+
+/// The size of frames of small pieces.
+const FRAME_BYTES: usize = 64 * 1024;
+
 // === impl Body ===
 
 impl Body {
@@ -42,8 +48,8 @@ impl Body {
         Self::chunks(VecDeque::from([bytes.into()]))
     }
 
-    /// Returns a body of several pieces. They are sent in order without copying, and the length is
-    /// known.
+    /// Returns a body of several pieces, whose length is known. Large ones are sent without copying,
+    /// small ones together: many small writes cost far more than a copy.
     pub fn chunks(chunks: VecDeque<Bytes>) -> Self {
         let remaining = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         Self(Inner::Chunks { chunks, remaining })
@@ -103,7 +109,7 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.0 {
-            Inner::Chunks { chunks, remaining } => Poll::Ready(chunks.pop_front().map(|chunk| {
+            Inner::Chunks { chunks, remaining } => Poll::Ready(next_frame(chunks).map(|chunk| {
                 *remaining -= chunk.len() as u64;
                 Ok(Frame::data(chunk))
             })),
@@ -129,6 +135,26 @@ impl http_body::Body for Body {
     }
 }
 
+/// Takes the next large piece, or small ones together.
+fn next_frame(chunks: &mut VecDeque<Bytes>) -> Option<Bytes> {
+    let first = chunks.pop_front()?;
+    let is_small = |chunk: &Bytes| chunk.len() < WHOLE_BYTES_MIN;
+    if !is_small(&first) || !chunks.front().is_some_and(is_small) {
+        return Some(first);
+    }
+    let mut bytes = first.len();
+    let fits = |chunk: &&Bytes| {
+        bytes += chunk.len();
+        is_small(chunk) && bytes <= FRAME_BYTES
+    };
+    let count = chunks.iter().take_while(fits).count();
+    let length = first.len() + chunks.iter().take(count).map(Bytes::len).sum::<usize>();
+    let mut frame = Vec::with_capacity(length);
+    frame.extend_from_slice(&first);
+    chunks.drain(..count).for_each(|chunk| frame.extend_from_slice(&chunk));
+    Some(frame.into())
+}
+
 // === impl Holding ===
 
 impl<G: Unpin> http_body::Body for Holding<G> {
@@ -148,5 +174,38 @@ impl<G: Unpin> http_body::Body for Holding<G> {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn small_pieces_are_sent_together_and_large_ones_as_they_are() {
+        let lengths = [10, 20, WHOLE_BYTES_MIN, 5, 100_000, 7, 8];
+        let small = std::iter::repeat_n(9_000, 20);
+        let lengths: Vec<_> = lengths.into_iter().chain(small).collect();
+        let pieces: VecDeque<Bytes> = lengths
+            .iter()
+            .enumerate()
+            .map(|(index, length)| Bytes::from(vec![index as u8; *length]))
+            .collect();
+        let large = [pieces[2].as_ptr(), pieces[4].as_ptr()];
+        let expected: Vec<u8> = pieces.iter().flatten().copied().collect();
+        let mut body = Body::chunks(pieces);
+        let (mut sent, mut frames) = (Vec::new(), Vec::new());
+        while let Some(frame) = body.frame().await {
+            let data = frame.expect("in memory").into_data().expect("data");
+            sent.extend_from_slice(&data);
+            let remaining = http_body::Body::size_hint(&body).exact().expect("known");
+            assert_eq!(sent.len() as u64 + remaining, expected.len() as u64);
+            frames.push(data);
+        }
+        assert_eq!(sent, expected);
+        let lengths: Vec<_> = frames.iter().map(Bytes::len).collect();
+        let together = [7 + 8 + 7 * 9_000, 7 * 9_000, 6 * 9_000];
+        assert_eq!(lengths, [&[30, WHOLE_BYTES_MIN, 5, 100_000], &together[..]].concat());
+        assert_eq!([frames[1].as_ptr(), frames[3].as_ptr()], large);
     }
 }

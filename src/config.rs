@@ -44,6 +44,8 @@ pub struct Config {
     pub policy: Arc<Policy>,
     /// The memory limit of all replicas together, in bytes.
     pub memory_limit_bytes: usize,
+    /// The limit of kept responses, in bytes, within the memory limit.
+    pub response_limit_bytes: usize,
     /// The time after which an unread replica is evicted.
     pub idle_timeout: Duration,
     /// In mode `observe`: the fraction of possible responses from memory that is compared with the

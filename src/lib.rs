@@ -12,6 +12,7 @@ pub mod config;
 pub mod demo;
 pub mod error;
 pub mod explain;
+pub mod gzip;
 pub mod hash;
 pub mod injector;
 pub mod insight;

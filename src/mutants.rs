@@ -96,6 +96,10 @@ mutants! {
     GzipUnasked,
     /// A compressed response has a gzip member for each chunk.
     GzipInMembers,
+    /// A compressed list has the segments of its earlier state.
+    SegmentKept,
+    /// A segment is sent after another text than the one it was compressed after.
+    SegmentOfOtherContext,
     /// An age in a Table is a second too high.
     AgeOffByOne,
     /// An age in a Table is the one that the row arrived with.

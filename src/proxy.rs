@@ -126,6 +126,7 @@ impl Proxy {
         let metrics = parts.records.metrics().clone();
         let insight = parts.records.insight().clone();
         let cache = parts.cache.clone();
+        let local = Local::new(cache.clone(), metrics.clone());
         let forwarder = Forwarder::new(parts.clients, cache, insight.clone(), metrics.clone());
         Self {
             identify: parts.identify,
@@ -140,7 +141,7 @@ impl Proxy {
             pacing: Pacing::new(metrics),
             authorize: parts.authorize,
             aggregation: parts.aggregation,
-            local: Local::default(),
+            local,
             coalesce: Coalesce::default(),
             forwarder,
             warnings: parts.warnings,

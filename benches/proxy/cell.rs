@@ -3,11 +3,12 @@
 //! A figure is a ratio of CPU time per request between servers in adjacent slots. Their order
 //! alternates, so that a machine that slows down slows all of them.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::{
     bare::Bare,
-    load::{self, Expected, Slot},
+    churn::Churn,
+    load::{self, Encoding, Expected, Slot},
     options::Options,
     setup::{APPS, IdleLoad, POLLERS, Setup},
     wire::Connection,
@@ -20,7 +21,8 @@ pub(crate) struct Cell {
     pub(crate) what: &'static str,
     /// The path and query below the pods of the load namespace.
     suffix: &'static str,
-    pub(crate) gate: Option<Gate>,
+    encoding: Encoding,
+    gate: Option<Gate>,
 }
 
 /// The required ratio of a cell: apiserver ÷ Listless.
@@ -36,6 +38,12 @@ pub(crate) struct Gate {
 // === impl Gate ===
 
 impl Gate {
+    /// Returns a gate that is lowered only where a bare server, which sends the apiserver's own
+    /// compressed bytes, does not reach it.
+    const fn below_bare(times: f64) -> Self {
+        Self { times, ceiling: times }
+    }
+
     /// Returns the gate on a machine on which a bare server reaches `ceiling`.
     pub(crate) fn at(self, ceiling: f64) -> f64 {
         self.times * (ceiling / self.ceiling).min(1.0)
@@ -46,6 +54,9 @@ impl Gate {
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) cell: Cell,
+    pub(crate) gate: Option<Gate>,
+    /// Changes per second while it was measured.
+    pub(crate) changes: f64,
     pub(crate) body_bytes: usize,
     pub(crate) requests: [u64; 2],
     /// CPU time per request in microseconds, per round: apiserver, etcd, Listless.
@@ -66,30 +77,54 @@ pub(crate) const CELLS: &[Cell] = &[
         id: "P1",
         what: "GET one, resourceVersion=0",
         suffix: "/pod-00007?resourceVersion=0",
+        encoding: Encoding::Identity,
         gate: Some(Gate { times: 25.0, ceiling: 57.0 }),
     },
-    Cell { id: "P2", what: "GET one, version unset", suffix: "/pod-00007", gate: None },
+    Cell {
+        id: "P2",
+        what: "GET one, version unset",
+        suffix: "/pod-00007",
+        encoding: Encoding::Identity,
+        gate: None,
+    },
     Cell {
         id: "P3",
         what: "LIST selector -> 0",
         suffix: "?labelSelector=app%3Dnone",
+        encoding: Encoding::Identity,
         gate: Some(Gate { times: 200.0, ceiling: 580.0 }),
     },
     Cell {
         id: "P4",
         what: "LIST selector -> 10",
         suffix: "?labelSelector=app%3Dapp-7",
+        encoding: Encoding::Identity,
         gate: Some(Gate { times: 60.0, ceiling: 138.0 }),
     },
     Cell {
         id: "P5",
         what: "LIST selector -> 50",
         suffix: "?labelSelector=poller%3D7",
+        encoding: Encoding::Identity,
         gate: Some(Gate { times: 25.0, ceiling: 49.0 }),
+    },
+    Cell {
+        id: "P6",
+        what: "LIST selector -> 50, gzip",
+        suffix: "?labelSelector=poller%3D8",
+        encoding: Encoding::Gzip,
+        gate: Some(Gate::below_bare(100.0)),
+    },
+    Cell {
+        id: "P8",
+        what: "LIST all, gzip",
+        suffix: "",
+        encoding: Encoding::Gzip,
+        gate: Some(Gate::below_bare(60.0)),
     },
 ];
 
-// P4 and P5 are named by their sizes for the default of 5 000 pods.
+// P4, P5 and P6 are named by their sizes for the default of 5 000 pods.
 const _: () = assert!(5_000 / APPS == 10 && 5_000 / POLLERS == 50);
 
 /// Measures one cell. The responses must be equal first; then rounds of ABC, CBA follow.
@@ -101,10 +136,15 @@ pub(crate) fn measure(
     options: &Options,
     idle: IdleLoad,
 ) -> Result<Measured> {
+    let direct = &Expected { changes: options.churn > 0, ..direct.clone() };
     let through = Expected { cache_status: Some("hit"), ..direct.clone() };
+    let churn = Churn::start(setup, options.churn)?;
+    let changing = churn.load(setup, idle)?;
     let mut measured = Measured {
         cell: *cell,
-        body_bytes: direct.body.len(),
+        gate: cell.gate.filter(|_| options.churn == 0 || cell.encoding == Encoding::Gzip),
+        body_bytes: direct.sent.len(),
+        changes: 0.0,
         requests: [0; 2],
         apiserver: Vec::new(),
         etcd: Vec::new(),
@@ -120,16 +160,19 @@ pub(crate) fn measure(
         }
         for side in sides {
             match side {
-                Side::Direct => measured.add_direct(&direct_slot(direct, setup, options)?, idle),
+                Side::Direct => {
+                    measured.add_direct(&direct_slot(direct, setup, options)?, changing);
+                }
                 Side::Bare => measured.add_bare(&bare_slot(&through, bare, options)?),
                 Side::Through => {
-                    measured.add_through(&through_slot(&through, setup, options)?, idle);
+                    measured.add_through(&through_slot(&through, setup, options)?, changing);
                 }
             }
         }
     }
     measured.rate /= f64::from(options.rounds);
     measured.apiserver_meanwhile /= f64::from(options.rounds);
+    measured.changes = churn.end()?;
     Ok(measured)
 }
 
@@ -145,11 +188,11 @@ enum Side {
 pub(crate) fn expected(cell: &Cell, setup: &Setup) -> Result<Expected> {
     let target = format!("{}{}", setup.data.collection(), cell.suffix);
     let mut connection = Connection::open(&setup.direct)?;
-    let answer = connection.exchange(&setup.direct.request(&target))?;
-    let body = load::without_version(answer.body);
-    let expected = Expected { target, body, cache_status: None };
-    load::check_whole(&answer, &expected).context("the apiserver's own response")?;
-    Ok(expected)
+    let request = match cell.encoding {
+        Encoding::Identity => setup.direct.request(&target),
+        Encoding::Gzip => setup.direct.gzip_request(&target),
+    };
+    Expected::learn(target, cell.encoding, &connection.exchange(&request)?)
 }
 
 fn direct_slot(expected: &Expected, setup: &Setup, options: &Options) -> Result<Slot> {
@@ -164,6 +207,7 @@ fn through_slot(expected: &Expected, setup: &Setup, options: &Options) -> Result
 
 fn bare_slot(expected: &Expected, bare: &Bare, options: &Options) -> Result<Slot> {
     let meter = || Ok([bare.cpu_seconds()?, 0.0]);
+    let expected = &Expected { changes: false, ..expected.clone() };
     load::run(&bare.endpoint, expected, options.connections, options.slot, &meter)
 }
 

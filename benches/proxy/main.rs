@@ -8,6 +8,7 @@
 mod account;
 mod bare;
 mod cell;
+mod churn;
 mod fanout;
 mod latency;
 mod load;

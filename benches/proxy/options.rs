@@ -6,22 +6,26 @@ use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
 usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rounds N] [--pods N]
-       [--connections N] [--samples N] [--profile NAME]
+       [--connections N] [--samples N] [--churn N] [--profile NAME]
 
   --gate           exit with an error when a gate is missed
-  --cell ID        measure only this cell (P1 to P5 P15 P18 P19 P20 account); repeat for more
+  --cell ID        measure only this cell (P1 to P6 P8 P15 P18 P19 P20 account); repeat for
+                   more
   --seconds N      length of one measuring slot (default 4)
   --rounds N       slots on each side of a cell (default 5)
   --pods N         pods in the cluster (default 5000, at least 1000)
   --connections N  connections of the closed-loop load (default 8)
   --samples N      latency samples on each side (default 3000)
+  --churn N        pods that change each second while a cell is measured (default 0); only P6 and P8
+                   have gates then
   --profile NAME   measure the binary of this cargo profile (default dist, the one that ships)";
 
 /// The cargo profile of the binary that ships.
 pub(crate) const SHIPPED: &str = "dist";
 
 /// The names of the cells.
-const CELLS: [&str; 10] = ["P1", "P2", "P3", "P4", "P5", "P15", "P18", "P19", "P20", "account"];
+const CELLS: [&str; 12] =
+    ["P1", "P2", "P3", "P4", "P5", "P6", "P8", "P15", "P18", "P19", "P20", "account"];
 
 /// The cells and the length of the measurement.
 #[derive(Clone, Debug)]
@@ -33,6 +37,7 @@ pub(crate) struct Options {
     pub(crate) pods: u32,
     pub(crate) connections: usize,
     pub(crate) samples: usize,
+    pub(crate) churn: u32,
     pub(crate) profile: String,
 }
 
@@ -48,6 +53,7 @@ impl Options {
             pods: 5_000,
             connections: 8,
             samples: 3_000,
+            churn: 0,
             profile: SHIPPED.to_owned(),
         };
         let mut arguments = arguments;
@@ -61,6 +67,7 @@ impl Options {
                 "--pods" => options.pods = value()?.parse()?,
                 "--connections" => options.connections = value()?.parse()?,
                 "--samples" => options.samples = value()?.parse()?,
+                "--churn" => options.churn = value()?.parse()?,
                 "--profile" => options.profile = value()?,
                 // Cargo adds this one.
                 "--bench" => {}

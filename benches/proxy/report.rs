@@ -143,7 +143,10 @@ impl Report {
             format!("{} / {}", measured.requests[0], measured.requests[1]),
             measured.apiserver_meanwhile
         );
-        if let Some(gate) = cell.gate {
+        if measured.changes > 0.0 {
+            println!("     while {:.1} pods changed each second", measured.changes);
+        }
+        if let Some(gate) = measured.gate {
             self.gate_ratio(cell.id, median(&ratios), gate, measured.ceiling());
         }
     }

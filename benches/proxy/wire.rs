@@ -113,9 +113,18 @@ impl Endpoint {
 
     /// Returns the bytes of a GET request.
     pub(crate) fn request(&self, target: &str) -> Vec<u8> {
+        self.request_with(target, "")
+    }
+
+    /// Returns the bytes of a GET request that accepts gzip.
+    pub(crate) fn gzip_request(&self, target: &str) -> Vec<u8> {
+        self.request_with(target, "Accept-Encoding: gzip\r\n")
+    }
+
+    fn request_with(&self, target: &str, fields: &str) -> Vec<u8> {
         format!(
             "GET {target} HTTP/1.1\r\nHost: {}\r\nUser-Agent: listless-bench\r\nAccept: \
-             application/json\r\nAuthorization: Bearer {}\r\n\r\n",
+             application/json\r\n{fields}Authorization: Bearer {}\r\n\r\n",
             self.authority, self.token
         )
         .into_bytes()

@@ -1,9 +1,11 @@
-//! The memory of lists while they are read, summed over all replicas.
+//! The memory of lists while they are read, summed over all replicas, and what replicas leave free.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
+
+use super::Cache;
 
 /// The bytes of all lists in progress.
 #[derive(Debug, Default)]
@@ -13,6 +15,22 @@ pub struct Budget(AtomicUsize);
 pub(super) struct Reservation {
     budget: Arc<Budget>,
     bytes: usize,
+}
+
+// === impl Cache ===
+
+impl Cache {
+    /// Returns the limit of kept responses, in bytes.
+    pub fn response_limit_bytes(&self) -> usize {
+        self.0.settings.borrow().response_limit_bytes
+    }
+
+    /// Returns the bytes within the memory limit that replicas do not use.
+    pub fn spare_bytes(&self) -> usize {
+        let limit = self.0.settings.borrow().memory_limit_bytes;
+        let used = self.0.set().members().map(|member| member.replica.bytes()).sum();
+        limit.saturating_sub(used)
+    }
 }
 
 // === impl Reservation ===

@@ -157,17 +157,37 @@ impl Envelope {
         }
     }
 
-    /// Returns the PartialObjectMetadataList of objects in LIST order, in chunks and with its
-    /// length; `None` if the metadata of one has an unknown form.
-    pub(super) fn metadata_list<'a>(
+    /// Appends an object as an item of a PartialObjectMetadataList; `None` if its metadata has an
+    /// unknown form.
+    pub(super) fn write_metadata(
         &self,
-        objects: impl Iterator<Item = &'a [u8]>,
+        raw: &[u8],
+        version: MetadataVersion,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        match self {
+            Self::Json(json) => {
+                let partial = metadata::partial(raw, json.style(), version)?;
+                out.extend_from_slice(partial.as_bytes());
+            }
+            Self::Protobuf(_) => protobuf::write_metadata(raw, version, out)?,
+            Self::Table(_) => return None,
+        }
+        Some(())
+    }
+
+    /// Returns the bytes before and after the items of a PartialObjectMetadataList, which have this
+    /// length together.
+    pub(super) fn metadata_ends(
+        &self,
         meta: &ListMeta<'_>,
         version: MetadataVersion,
-    ) -> Option<(VecDeque<Bytes>, usize)> {
+        items: usize,
+        is_empty: bool,
+    ) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
-            Self::Json(json) => metadata::json_list(json, objects, meta, version),
-            Self::Protobuf(_) => protobuf::metadata_list(objects, meta, version),
+            Self::Json(_) => Some(metadata::json_ends(meta, version, is_empty)),
+            Self::Protobuf(_) => Some(protobuf::metadata_ends(meta, version, items)),
             Self::Table(_) => None,
         }
     }

@@ -14,10 +14,14 @@ use super::{
     envelope::{JsonEnvelope, Style},
     object::Object,
     portion::{ListMeta, Portion},
-    render::{Gather, ListBody},
+    render::ListBody,
     store::Snapshot,
+    table::Moment,
 };
-use crate::api::{media::MetadataVersion, query::Query};
+use crate::api::{
+    media::{MetadataVersion, Representation},
+    query::Query,
+};
 
 /// An object of which only the metadata is parsed.
 #[derive(Deserialize)]
@@ -107,21 +111,8 @@ impl Snapshot {
     /// Returns the apiserver's PartialObjectMetadataList for a query that this snapshot covers;
     /// `None` if an object's metadata has an unknown form.
     pub fn metadata_list_body(&self, query: &Query, version: MetadataVersion) -> Option<ListBody> {
-        self.metadata_portion_body(query, &Portion::default(), version)
-    }
-
-    /// Returns the same for a part of such a list.
-    pub fn metadata_portion_body(
-        &self,
-        query: &Query,
-        portion: &Portion,
-        version: MetadataVersion,
-    ) -> Option<ListBody> {
-        let selection = portion.select(self, query);
-        let objects = selection.iter().map(|object| &**object.raw());
-        let meta = portion.meta(self.version());
-        let (chunks, bytes) = self.envelope().metadata_list(objects, &meta, version)?;
-        Some(ListBody { version: self.version().clone(), chunks, count: selection.len(), bytes })
+        let (whole, representation) = (Portion::default(), Representation::Metadata(version));
+        self.listing(query, &whole, representation, Moment(0)).body()
     }
 
     /// Returns the apiserver's PartialObjectMetadata of one of this snapshot's objects; `None` if
@@ -135,25 +126,17 @@ impl Snapshot {
     }
 }
 
-/// Returns the PartialObjectMetadataList of objects in JSON.
-pub(super) fn json_list<'a>(
-    envelope: &JsonEnvelope,
-    objects: impl Iterator<Item = &'a [u8]>,
+/// Returns the text before and after the items of a PartialObjectMetadataList in JSON.
+pub(super) fn json_ends(
     meta: &ListMeta<'_>,
     version: MetadataVersion,
-) -> Option<(VecDeque<Bytes>, usize)> {
-    let mut gather = Gather::new();
-    gather.copy(head("PartialObjectMetadataList", version).as_bytes());
+    is_empty: bool,
+) -> (Vec<u8>, Vec<u8>) {
+    let head = head("PartialObjectMetadataList", version);
     let (at, more) = (meta.version, meta.members());
-    gather.copy(format!(r#""metadata":{{"resourceVersion":"{at}"{more}}}"#).as_bytes());
-    let mut is_empty = true;
-    for object in objects {
-        gather.copy(if is_empty { br#","items":["# } else { b"," });
-        gather.copy(partial(object, envelope.style(), version)?.as_bytes());
-        is_empty = false;
-    }
-    gather.copy(if is_empty { b",\"items\":null}\n" } else { b"]}\n" });
-    Some(gather.finish())
+    let (items, tail) = if is_empty { ("null", "}\n") } else { ("[", "]}\n") };
+    let head = format!(r#"{head}"metadata":{{"resourceVersion":"{at}"{more}}},"items":{items}"#);
+    (head.into(), tail.into())
 }
 
 /// Returns the PartialObjectMetadata of an object in JSON.

@@ -99,6 +99,12 @@ impl Object {
         Self { head, raw }
     }
 
+    /// Returns the parsed parts, which identify the bytes: all clones of an object share them, and
+    /// no other object does.
+    pub(super) fn head(&self) -> &Arc<Head> {
+        &self.head
+    }
+
     /// Returns the storage key.
     pub fn key(&self) -> &ObjectKey {
         &self.head.key

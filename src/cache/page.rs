@@ -155,7 +155,7 @@ fn page_length(objects: &[Object]) -> usize {
 }
 
 /// Returns the text between two items of a list.
-fn separator(form: Form) -> &'static [u8] {
+pub(super) fn separator(form: Form) -> &'static [u8] {
     match form {
         Form::Json | Form::Table => b",",
         // Each item has its tag and length.

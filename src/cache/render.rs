@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::{form::Whole, object::Object, portion::Portion, store::Snapshot};
+use super::{form::Whole, object::Object, portion::Portion, store::Snapshot, table::Moment};
 use crate::{
-    api::{query::Query, version::ResourceVersion},
-    mutants::{Mutant, is_on},
+    api::{media::Representation, query::Query, version::ResourceVersion},
+    body::WHOLE_BYTES_MIN,
 };
 
 /// The response to a LIST, ready to send.
@@ -24,6 +24,8 @@ pub struct ListBody {
     pub count: usize,
     /// The length of the body: its exact Content-Length.
     pub bytes: usize,
+    /// The moment until which the body stays the same; `None` if it does not change with time.
+    pub alike_until: Option<Moment>,
 }
 
 /// The collector of pieces into chunks of a good size.
@@ -33,9 +35,6 @@ pub(super) struct Gather {
     bytes: usize,
 }
 
-/// The size from which a piece is referenced instead of copied.
-const REFER_BYTES_MIN: usize = 16 * 1024;
-
 /// The size at which a chunk is closed.
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -44,29 +43,9 @@ const CHUNK_BYTES: usize = 64 * 1024;
 impl Snapshot {
     /// Returns the apiserver's LIST body for a query that this snapshot covers.
     pub fn list_body(&self, query: &Query) -> ListBody {
-        self.portion_body(query, &Portion::default())
-    }
-
-    /// Returns the apiserver's LIST body for a part of such a list.
-    pub fn portion_body(&self, query: &Query, portion: &Portion) -> ListBody {
-        let selection = portion.select(self, query);
-        let newest = || selection.iter().map(Object::version).max();
-        let version = if is_on(Mutant::VersionOfNewestItem) { newest() } else { None };
-        let version = version.unwrap_or_else(|| self.version());
-        let last = selection.runs().len().saturating_sub(1);
-        let runs = selection.runs().iter().enumerate();
-        let items = runs.map(|(index, run)| {
-            let open = index < last;
-            run.page.run(run.objects.clone(), run.start, open)
-        });
-        let items: Vec<_> = items.collect();
-        let meta = portion.meta(version);
-        let mut gather = Gather::new();
-        gather.copy(&self.envelope().head(&meta, items.iter().map(Bytes::len).sum()));
-        items.into_iter().for_each(|item| gather.add(item));
-        gather.copy(&self.envelope().tail(&meta));
-        let (chunks, bytes) = gather.finish();
-        ListBody { version: self.version().clone(), chunks, count: selection.len(), bytes }
+        let whole = Portion::default();
+        let listing = self.listing(query, &whole, Representation::Object, Moment(0));
+        listing.body().expect("objects are sent as they are")
     }
 
     /// Returns the apiserver's GET body for one of this snapshot's objects.
@@ -95,8 +74,8 @@ impl Gather {
         }
     }
 
-    fn add(&mut self, piece: Bytes) {
-        if piece.len() < REFER_BYTES_MIN {
+    pub(super) fn add(&mut self, piece: Bytes) {
+        if piece.len() < WHOLE_BYTES_MIN {
             return self.copy(&piece);
         }
         self.close();

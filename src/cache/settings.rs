@@ -9,6 +9,8 @@ use super::{Consistency, history::Bounds};
 pub struct Settings {
     /// The memory limit of all replicas together; above it the least recently used are dropped.
     pub memory_limit_bytes: usize,
+    /// The limit of kept responses, which give way to replicas within the memory limit.
+    pub response_limit_bytes: usize,
     /// The time without a read after which a replica that was started on demand stops.
     pub idle_timeout: Duration,
     /// The number of unsafe reads within `demand_window` that start a replica.
@@ -44,6 +46,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             memory_limit_bytes: 256 * 1024 * 1024,
+            response_limit_bytes: 32 * 1024 * 1024,
             idle_timeout: Duration::from_secs(10 * 60),
             demand_reads: 2,
             demand_window: Duration::from_secs(60),

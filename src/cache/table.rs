@@ -11,7 +11,7 @@ mod source;
 mod split;
 
 pub use self::{
-    answer::{TableBody, table_line},
+    answer::table_line,
     columns::has_columns_once,
     human::Moment,
     print::{TableEnvelope, fixed_start, object_of, raw_at, unproven_column},

@@ -2,10 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 use super::{
-    Link, Published, Replica, SyncState, View,
+    Cache, Link, Published, Replica, Settings, SyncState, View,
+    clock::Clock,
+    fake::fake,
     form::Envelope,
     history::{Bounds, History},
     reader::Reader,
@@ -35,6 +37,11 @@ pub fn pods(version: u64, pods: &[Pod]) -> Arc<Snapshot> {
     );
     let (envelope, version) = Envelope::learn(&header, "]}\n").expect("an envelope");
     Arc::new(list.finish(version, envelope).expect("no duplicate"))
+}
+
+/// Returns a cache without replicas.
+pub fn cache(settings: watch::Receiver<Settings>) -> Cache {
+    Cache::new(fake().0, settings, Arc::new(|| 0.5), Clock::system())
 }
 
 /// Returns the view of a replica of the query that holds this snapshot and has an open watch.

@@ -14,6 +14,9 @@ use crate::{
 };
 
 const MEMORY_LIMIT_BYTES_MIN: u64 = 1 << 20;
+
+/// The lowest limit of kept responses, for one body.
+const RESPONSE_LIMIT_BYTES_MIN: u64 = 1 << 20;
 const IDLE_TIMEOUT: RangeInclusive<Duration> =
     Duration::from_secs(10)..=Duration::from_secs(24 * 3600);
 const PER_SECOND_MAX: f64 = 1000.0;
@@ -45,6 +48,8 @@ impl RawConfig {
         Ok(Config {
             policy: Arc::new(Policy::new(&general, &rules)),
             memory_limit_bytes: usize::try_from(self.cache.memory_limit.0).unwrap_or(usize::MAX),
+            response_limit_bytes: usize::try_from(self.cache.response_limit.0)
+                .unwrap_or(usize::MAX),
             idle_timeout: self.cache.idle_timeout.0,
             check_share: self.observe.check_share,
             discovery_cache: self.discovery.cache,
@@ -66,6 +71,8 @@ impl RawConfig {
         };
         let cache = &self.cache;
         demand(cache.memory_limit.0 >= MEMORY_LIMIT_BYTES_MIN, "cache.memoryLimit", "at least 1Mi");
+        let responses = cache.response_limit.0 >= RESPONSE_LIMIT_BYTES_MIN;
+        demand(responses, "cache.responseLimit", "at least 1Mi");
         let idle = IDLE_TIMEOUT.contains(&cache.idle_timeout.0);
         demand(idle, "cache.idleTimeout", "from 10s to 24h");
         let share = (0.0..=1.0).contains(&self.observe.check_share);

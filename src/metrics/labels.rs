@@ -350,6 +350,8 @@ label! {
         AuditQueue = "audit_queue",
         /// Bytes of cached discovery and OpenAPI documents.
         DiscoveryBytes = "discovery_bytes",
+        /// Bytes of responses kept for repetition.
+        KeptResponses = "kept_responses",
         /// Resources with metric labels of their own.
         MetricResources = "metric_resources",
         /// Events that the injector sends or queues.

@@ -78,6 +78,7 @@ pub(super) struct Handles {
     epochs: Counter,
     checks: Family<ReplicaCheck, Counter>,
     unproven_cells: Family<usize, Counter>,
+    kept_response_bytes: Gauge,
 }
 
 /// The replicas of one resource together.
@@ -110,6 +111,7 @@ impl Handles {
             epochs: single(recorder, &table::REPLICA_EPOCHS),
             checks: Family::new(recorder, &table::REPLICA_CHECKS),
             unproven_cells: Family::new(recorder, &table::UNPROVEN_CELLS),
+            kept_response_bytes: single(recorder, &table::KEPT_RESPONSE_BYTES),
         }
     }
 }
@@ -172,6 +174,11 @@ impl Metrics {
 }
 
 impl Metrics {
+    /// Sets the bytes of responses kept for repetition.
+    pub fn kept_responses(&self, bytes: u64) {
+        self.0.replica.kept_response_bytes.set(bytes as f64);
+    }
+
     /// Sets the numbers of rows with a cell that is not proven, by resource and column. The order
     /// of the columns never changes.
     pub fn unproven_cells(&self, columns: &[(GroupResource, Box<str>, u64)]) {

@@ -20,20 +20,22 @@ use crate::{
         status::Status,
     },
     body::Body,
-    cache::{portion::Portion, render::ListBody, store::Snapshot, table::Moment},
+    cache::{
+        Cache, listing::Listing, portion::Portion, render::ListBody, store::Snapshot, table::Moment,
+    },
+    metrics::Metrics,
     mutants::{Mutant, is_on},
     proxy::{authorize::Authorized, decide::LocalRead},
 };
-use bodies::{Bodies, Encoding};
+use bodies::{Bodies, Encoding, Made};
 use gzip::Gzip;
 
 pub use bodies::Remembered;
 
 /// The builder of responses, with recently used bodies.
-#[derive(Default)]
 pub struct Local {
     bodies: Bodies,
-    gzip: Gzip,
+    gzip: Arc<Gzip>,
 }
 
 /// A requested list.
@@ -64,6 +66,12 @@ pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 // === impl Local ===
 
 impl Local {
+    /// Creates it; must be called within a tokio runtime. Its bodies share the limits of the cache.
+    pub fn new(cache: Cache, metrics: Metrics) -> Self {
+        let gzip = Arc::<Gzip>::default();
+        Self { bodies: Bodies::new(cache, metrics, gzip.clone()), gzip }
+    }
+
     /// Returns the apiserver's response to this read at the snapshot's version; `None` if the cache
     /// cannot produce the representation.
     pub async fn read(
@@ -125,16 +133,51 @@ impl Local {
         if let Some(kept) = kept.filter(|kept| is_right(kept, accepts_gzip)) {
             return Some(kept);
         }
-        let (list, until) = wanted.list()?;
-        Some(if accepts_gzip && list.bytes > GZIP_BYTES_MIN {
-            let compressed = self.gzip.compress(list.chunks);
-            (Encoding::Gzip, self.bodies.keep(wanted, until, Encoding::Gzip, compressed).await)
-        } else if list.bytes <= PLAIN_BYTES_MAX {
-            let plain = async { Arc::new(list.chunks) };
-            (Encoding::Identity, self.bodies.keep(wanted, until, Encoding::Identity, plain).await)
-        } else {
-            (Encoding::Identity, Arc::new(list.chunks))
-        })
+        let listing = wanted.listing();
+        if !accepts_gzip {
+            return Some((Encoding::Identity, self.plain(wanted, listing.body()?).await));
+        }
+        let parts = self.bodies.parts(wanted).await;
+        let known = listing.known_bytes().or_else(|| Some(parts?.text_bytes()));
+        if known.is_none_or(|bytes| bytes <= GZIP_BYTES_MIN) {
+            let list = listing.body()?;
+            if list.bytes <= GZIP_BYTES_MIN {
+                return Some((Encoding::Identity, self.plain(wanted, list).await));
+            }
+        }
+        let make = self.compressed(wanted, listing);
+        match self.bodies.keep(wanted, Encoding::Gzip, make).await.chunks {
+            Some(chunks) => Some((Encoding::Gzip, chunks)),
+            None => {
+                let list = wanted.listing().body()?;
+                Some((Encoding::Identity, self.plain(wanted, list).await))
+            }
+        }
+    }
+
+    /// Keeps a plain body, if it is not large.
+    async fn plain(&self, wanted: &Wanted<'_>, list: ListBody) -> Chunks {
+        let chunks = Arc::new(list.chunks);
+        if list.bytes <= PLAIN_BYTES_MAX {
+            let kept = Some(chunks.clone());
+            let made = Made { chunks: kept, until: list.alike_until, stitched: None };
+            self.bodies.keep(wanted, Encoding::Identity, async { made }).await;
+        }
+        chunks
+    }
+
+    /// Compresses a list, based on an earlier state of it.
+    async fn compressed(&self, wanted: &Wanted<'_>, listing: Listing<'_>) -> Made {
+        let parts = self.bodies.parts(wanted).await;
+        match self.gzip.list(listing, parts.clone()).await {
+            Some(joined) if joined.text_bytes > GZIP_BYTES_MIN => Made {
+                chunks: Some(Arc::new(joined.chunks)),
+                until: joined.alike_until,
+                stitched: Some(Arc::new(joined.stitched)),
+            },
+            // It became small, or cannot be printed.
+            _ => Made { stitched: parts, ..Made::default() },
+        }
     }
 
     async fn object(
@@ -161,7 +204,8 @@ impl Local {
             (None, Representation::Metadata(_) | Representation::Table(_)) => return None,
         };
         if media::accepts_gzip(accept_encoding(headers)) && bytes(&chunks) > GZIP_BYTES_MIN {
-            return Some(gzipped(self.gzip.compress(chunks).await, media_type, headers));
+            let chunks = Arc::new(self.gzip.whole(chunks).await);
+            return Some(gzipped(chunks, media_type, headers));
         }
         Some(answer(StatusCode::OK, Body::chunks(chunks), media_type, headers))
     }
@@ -170,21 +214,8 @@ impl Local {
 // === impl Wanted ===
 
 impl Wanted<'_> {
-    /// Returns the list, and the moment until which its bytes stay the same.
-    fn list(&self) -> Option<(ListBody, Option<Moment>)> {
-        match self.representation {
-            Representation::Object => {
-                Some((self.snapshot.portion_body(self.query, &self.portion), None))
-            }
-            Representation::Metadata(version) => {
-                let list = self.snapshot.metadata_portion_body(self.query, &self.portion, version);
-                Some((list?, None))
-            }
-            Representation::Table(table) => {
-                let body = self.snapshot.table_list(self.query, &self.portion, table, self.now)?;
-                Some((body.list, body.alike_until))
-            }
-        }
+    fn listing(&self) -> Listing<'_> {
+        self.snapshot.listing(self.query, &self.portion, self.representation, self.now)
     }
 }
 

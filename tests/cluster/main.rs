@@ -21,6 +21,7 @@ mod drivers;
 mod etcd;
 mod forms;
 mod gateway;
+mod gzip;
 mod helm;
 mod histories;
 mod injector;

@@ -221,6 +221,10 @@ const FINDERS: &[Row] = &[
         &[Mutant::GzipInMembers],
         &["reads::negotiation::a_large_list_is_one_gzip_member_for_clients_that_accept_gzip"],
     ),
+    (
+        &[Mutant::SegmentKept, Mutant::SegmentOfOtherContext],
+        &["reads::compressed::a_changing_list_is_one_gzip_member_in_every_form"],
+    ),
     (&[Mutant::VersionNotAwaited], &["reads::versions::list_not_older_than_waits_for_the_cache"]),
     (&[Mutant::EpochUnnoticed], &["faults::a_restored_etcd_backup_resets_replicas_and_sessions"]),
     (

@@ -17,12 +17,12 @@ use crate::{
             MAGIC,
             wire::{
                 self, Field, Fields, Malformed, UNKNOWN_END, field, field_length, number,
-                number_length, put_bytes, put_head, put_number,
+                put_bytes, put_head, put_number,
             },
         },
         version::ResourceVersion,
     },
-    cache::{history::Change, portion::ListMeta, render::Gather},
+    cache::{history::Change, portion::ListMeta},
     mutants::{Mutant, is_on},
 };
 
@@ -218,36 +218,39 @@ pub(super) fn raw_at(raw: &[u8], version: &ResourceVersion) -> Option<Vec<u8>> {
     Some(field(2, &object))
 }
 
-/// Returns the PartialObjectMetadataList of objects in LIST order.
-pub(super) fn metadata_list<'a>(
-    objects: impl Iterator<Item = &'a [u8]>,
+/// Appends an object as an item of a PartialObjectMetadataList.
+pub(super) fn write_metadata(
+    raw: &[u8],
+    version: MetadataVersion,
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    put_bytes(out, metadata_fields(version).1, partial(raw.get(payload_range(raw))?)?);
+    Some(())
+}
+
+/// Returns the bytes before and after the items of a PartialObjectMetadataList.
+pub(super) fn metadata_ends(
     meta: &ListMeta<'_>,
     version: MetadataVersion,
-) -> Option<(VecDeque<Bytes>, usize)> {
-    // The older version has its fields the other way round (S-CT-22).
-    let (number, items) = match version {
+    items: usize,
+) -> (Vec<u8>, Vec<u8>) {
+    let meta = field(metadata_fields(version).0, &list_meta(meta));
+    let (kind, api_version) = ("PartialObjectMetadataList", version.api_version());
+    let mut head = unknown_start(api_version, kind, meta.len() + items);
+    match version {
+        MetadataVersion::V1 => head.extend(meta),
+        MetadataVersion::V1Beta1 => return (head, [&meta[..], &UNKNOWN_END].concat()),
+    }
+    (head, UNKNOWN_END.to_vec())
+}
+
+/// Returns the numbers of a list's metadata and items. The older version has them the other way
+/// round (S-CT-22).
+fn metadata_fields(version: MetadataVersion) -> (u8, u8) {
+    match version {
         MetadataVersion::V1 => (1, 2),
         MetadataVersion::V1Beta1 => (2, 1),
-    };
-    let partials = objects.map(|raw| partial(raw.get(payload_range(raw))?));
-    let partials: Vec<_> = partials.collect::<Option<_>>()?;
-    let meta = field(number, &list_meta(meta));
-    let length: usize = partials.iter().map(|partial| field_length(partial.len())).sum();
-    let (kind, api_version) = ("PartialObjectMetadataList", version.api_version());
-    let mut gather = Gather::new();
-    gather.copy(&unknown_start(api_version, kind, meta.len() + length));
-    let after = version == MetadataVersion::V1Beta1;
-    gather.copy(if after { b"" } else { &meta });
-    let mut head = Vec::with_capacity(1 + number_length(usize::MAX));
-    for partial in partials {
-        head.clear();
-        put_head(&mut head, items, partial.len());
-        gather.copy(&head);
-        gather.copy(partial);
     }
-    gather.copy(if after { &meta } else { b"" });
-    gather.copy(&UNKNOWN_END);
-    Some(gather.finish())
 }
 
 /// Returns the PartialObjectMetadata of one object.
@@ -338,12 +341,12 @@ mod tests {
         assert_eq!((object.label("app"), object.label("tier")), (Some("web"), Some("")));
         let Whole { head, object: payload, tail } = envelope.whole(object.raw());
         assert_eq!([&head, &payload[..], &tail].concat(), bytes(POD));
-        let objects = [&object.raw()[..]].into_iter();
         let at = version(789);
-        let meta = ListMeta::whole(&at);
-        let partial = envelope.metadata_list(objects, &meta, MetadataVersion::V1Beta1);
-        let chunks = partial.expect("metadata").0;
-        assert_eq!(chunks.iter().flatten().copied().collect::<Vec<u8>>(), bytes(PARTIAL));
+        let (meta, mut item) = (ListMeta::whole(&at), Vec::new());
+        let older = MetadataVersion::V1Beta1;
+        write_metadata(object.raw(), older, &mut item).expect("metadata");
+        let (head, tail) = metadata_ends(&meta, older, item.len());
+        assert_eq!([head, item, tail].concat(), bytes(PARTIAL));
     }
 
     #[test]

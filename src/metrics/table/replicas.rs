@@ -109,3 +109,10 @@ pub(in crate::metrics) const MEMORY_LIMIT: Metric = gauge(
     &[],
     "Memory limit of all replicas together, in bytes (`cache.memoryLimit`).",
 );
+pub(in crate::metrics) const KEPT_RESPONSE_BYTES: Metric = gauge(
+    "listless_kept_response_bytes",
+    Unit::Bytes,
+    &[],
+    "Bytes of responses kept for repetition: bodies, and the compressed parts of large lists \
+     (`cache.responseLimit`).",
+);

@@ -1,35 +1,56 @@
-//! Recently used list bodies, each kept as long as its snapshot is current.
+//! Recently used list bodies, and the parts of compressed ones for their next state.
 //!
 //! Invariant: a body is returned only for the snapshot it was made from. Versions need not be
-//! unique for this. A body does not keep its snapshot alive. It may keep pages of it, so it is
-//! dropped within a second after it.
+//! unique for this. A body does not keep its snapshot alive. A plain one may keep pages of it, so it
+//! is dropped within a second after it. A compressed one keeps no page.
 
 use std::{
     collections::VecDeque,
     future::Future,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
+use moka::notification::RemovalCause;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Chunks, Wanted};
+use super::{Chunks, Wanted, gzip::Gzip};
 use crate::{
     api::{form::Form, media::Representation, query::Query},
-    cache::{portion::Portion, store::Snapshot, table::Moment},
+    cache::{
+        Cache,
+        portion::{Next, Portion},
+        stitch::Stitched,
+        store::Snapshot,
+        table::Moment,
+    },
     hash::RandomState,
+    metrics::{Limit, Metrics},
     mutants::{Mutant, is_on},
 };
 
-/// The bodies, one per query, form, representation and encoding.
+/// The bodies, one per query, form, part, representation and encoding.
 pub(super) struct Bodies {
-    kept: Cache,
+    kept: Arc<Kept>,
     _tidying: AbortOnDropHandle<()>,
 }
 
-type Cache = moka::future::Cache<Key, Kept, RandomState>;
+/// The bodies within their limit.
+struct Kept {
+    bodies: ArcSwap<Limited>,
+    metrics: Metrics,
+}
+
+/// The bodies, and their limit in bytes.
+struct Limited {
+    bytes_max: u64,
+    bodies: moka::future::Cache<Key, Entry, RandomState>,
+}
 
 /// The encoding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,6 +59,17 @@ pub(super) enum Encoding {
     Identity,
     /// One gzip member.
     Gzip,
+}
+
+/// A body as it was made.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Made {
+    /// The body; `None` if it cannot be sent in this encoding.
+    pub chunks: Option<Chunks>,
+    /// The moment until which it is right, if it changes with time.
+    pub until: Option<Moment>,
+    /// The parts of a compressed list.
+    pub stitched: Option<Arc<Stitched>>,
 }
 
 /// The body that one target last received, found without a search; it keeps nothing alive.
@@ -52,31 +84,34 @@ struct Given {
     chunks: Weak<VecDeque<Bytes>>,
 }
 
+/// The place of a body. Continue tokens are not in it: they differ in each state of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     query: Query,
     form: Form,
-    portion: Portion,
+    after: Option<Arc<str>>,
+    limit: Option<usize>,
     representation: Representation,
     encoding: Encoding,
 }
 
 #[derive(Clone)]
-struct Kept {
+struct Entry {
     snapshot: Weak<Snapshot>,
-    /// The moment until which it is right, if it changes with time.
-    until: Option<Moment>,
-    chunks: Chunks,
+    next: Option<Next>,
+    made: Made,
+    /// The rounds of tidying since its last use.
+    idle: Arc<AtomicU32>,
 }
-
-/// The limit of all bodies together, in bytes.
-const BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// The memory of an entry beside its body, estimated.
 const ENTRY_BYTES: usize = 1024;
 
-/// The time after which an unused body is dropped.
-const IDLE_MAX: Duration = Duration::from_secs(30);
+/// The time after which an unused entry is dropped, so that compressed parts serve slow pollers too.
+const IDLE_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// The rounds of tidying after which an unused plain body is dropped: half a minute.
+const PLAIN_IDLE_MAX: u32 = 30;
 
 /// The interval at which bodies of dropped snapshots are dropped.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
@@ -84,10 +119,24 @@ const TIDY_EVERY: Duration = Duration::from_secs(1);
 // === impl Bodies ===
 
 impl Bodies {
+    /// Creates it; must be called within a tokio runtime.
+    pub(super) fn new(cache: Cache, metrics: Metrics, gzip: Arc<Gzip>) -> Self {
+        let bytes_max = cache.response_limit_bytes() as u64;
+        let bodies = ArcSwap::from_pointee(Limited::new(bytes_max, metrics.clone()));
+        let kept = Arc::new(Kept { bodies, metrics });
+        let tidying = tokio::spawn(tidy_regularly(kept.clone(), cache, gzip));
+        Self { kept, _tidying: AbortOnDropHandle::new(tidying) }
+    }
+
     /// Returns the body made from this snapshot, if there is one.
     pub(super) async fn get(&self, wanted: &Wanted<'_>, encoding: Encoding) -> Option<Chunks> {
-        let kept = self.kept.get(&Key::of(wanted, encoding)).await?;
-        kept.is_right(wanted).then_some(kept.chunks)
+        let entry = self.entry(wanted, encoding).await?;
+        if entry.is_right(wanted) { entry.made.chunks } else { None }
+    }
+
+    /// Returns the parts of the same list, compressed, in any earlier state.
+    pub(super) async fn parts(&self, wanted: &Wanted<'_>) -> Option<Arc<Stitched>> {
+        self.entry(wanted, Encoding::Gzip).await?.made.stitched
     }
 
     /// Makes a body, once for all concurrent requests for this snapshot, and keeps it until its
@@ -95,51 +144,86 @@ impl Bodies {
     pub(super) async fn keep(
         &self,
         wanted: &Wanted<'_>,
-        until: Option<Moment>,
         encoding: Encoding,
-        make: impl Future<Output = Chunks>,
-    ) -> Chunks {
-        let (key, snapshot) = (Key::of(wanted, encoding), &wanted.snapshot);
+        make: impl Future<Output = Made>,
+    ) -> Made {
+        let (key, snapshot) = (Key::of(wanted, encoding), Arc::downgrade(&wanted.snapshot));
+        let next = wanted.portion.next.clone();
         let mut make = Some(make);
         let first = async {
             let make = make.take().expect("an entry is made at most once");
-            Kept { snapshot: Arc::downgrade(snapshot), until, chunks: make.await }
+            Entry { snapshot, next, made: make.await, idle: Arc::default() }
         };
-        let replace = |kept: &Kept| !kept.is_right(wanted);
-        let kept = self.kept.entry(key).or_insert_with_if(first, replace).await.into_value();
+        let replace = |entry: &Entry| !entry.is_right(wanted);
+        let kept = self.kept.bodies.load_full();
+        let entry = kept.bodies.entry(key).or_insert_with_if(first, replace).await.into_value();
         match make {
             // Another request's body was being made: it is awaited, whatever its snapshot.
-            Some(make) if !kept.is_right(wanted) => make.await,
-            _ => kept.chunks,
+            Some(make) if !entry.is_right(wanted) => make.await,
+            _ => entry.made,
         }
     }
-}
 
-impl Default for Bodies {
-    /// Creates it; must be called within a tokio runtime.
-    fn default() -> Self {
-        let kept = moka::future::Cache::builder()
-            .max_capacity(BYTES_MAX)
-            .weigher(|key: &Key, kept: &Kept| {
-                (ENTRY_BYTES + key.bytes() + kept.bytes()).try_into().unwrap_or(u32::MAX)
-            })
-            .time_to_idle(IDLE_MAX)
-            .build_with_hasher(RandomState::default());
-        let tidying = tokio::spawn(tidy_regularly(kept.clone()));
-        Self { kept, _tidying: AbortOnDropHandle::new(tidying) }
+    async fn entry(&self, wanted: &Wanted<'_>, encoding: Encoding) -> Option<Entry> {
+        let kept = self.kept.bodies.load_full();
+        let entry = kept.bodies.get(&Key::of(wanted, encoding)).await?;
+        entry.idle.store(0, Ordering::Relaxed);
+        Some(entry)
     }
 }
 
-async fn tidy_regularly(kept: Cache) {
+async fn tidy_regularly(kept: Arc<Kept>, cache: Cache, gzip: Arc<Gzip>) {
     let mut ticks = tokio::time::interval(TIDY_EVERY);
     loop {
         ticks.tick().await;
-        for (key, body) in &kept {
-            if body.snapshot.strong_count() == 0 {
-                kept.invalidate(&*key).await;
+        gzip.rest();
+        kept.tidy(cache.response_limit_bytes(), cache.spare_bytes()).await;
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    /// Drops what is not needed, or does not fit.
+    async fn tidy(&self, bytes_max: usize, spare_bytes: usize) {
+        if self.bodies.load().bytes_max != bytes_max as u64 {
+            self.bodies.store(Arc::new(Limited::new(bytes_max as u64, self.metrics.clone())));
+        }
+        let kept = self.bodies.load_full();
+        for (key, entry) in &kept.bodies {
+            let is_idle = entry.idle.fetch_add(1, Ordering::Relaxed) >= PLAIN_IDLE_MAX;
+            if entry.pins_pages() && (is_idle || entry.snapshot.strong_count() == 0) {
+                kept.bodies.invalidate(&*key).await;
             }
         }
-        kept.run_pending_tasks().await;
+        kept.bodies.run_pending_tasks().await;
+        if kept.bodies.weighted_size() > spare_bytes as u64 {
+            // They only save time: replicas come first.
+            self.metrics.limit_reached(Limit::KeptResponses);
+            kept.bodies.invalidate_all();
+            kept.bodies.run_pending_tasks().await;
+        }
+        self.metrics.kept_responses(kept.bodies.weighted_size());
+    }
+}
+
+// === impl Limited ===
+
+impl Limited {
+    fn new(bytes_max: u64, metrics: Metrics) -> Self {
+        let bodies = moka::future::Cache::builder()
+            .max_capacity(bytes_max)
+            .weigher(|key: &Key, entry: &Entry| {
+                (ENTRY_BYTES + key.bytes() + entry.bytes()).try_into().unwrap_or(u32::MAX)
+            })
+            .time_to_idle(IDLE_MAX)
+            .eviction_listener(move |_, _, cause| {
+                if cause == RemovalCause::Size {
+                    metrics.limit_reached(Limit::KeptResponses);
+                }
+            })
+            .build_with_hasher(RandomState::default());
+        Self { bytes_max, bodies }
     }
 }
 
@@ -147,9 +231,10 @@ async fn tidy_regularly(kept: Cache) {
 
 impl Key {
     fn of(wanted: &Wanted<'_>, encoding: Encoding) -> Self {
-        let Wanted { query, representation, ref snapshot, .. } = *wanted;
-        let (form, portion) = (snapshot.form(), wanted.portion.clone());
-        Self { query: query.clone(), form, portion, representation, encoding }
+        let Wanted { query, representation, ref snapshot, ref portion, .. } = *wanted;
+        let (query, form, after) = (query.clone(), snapshot.form(), portion.after.clone());
+        let limit = portion.next.as_ref().map(|next| next.limit);
+        Self { query, form, after, limit, representation, encoding }
     }
 
     /// Returns the memory held beside the entry itself.
@@ -158,16 +243,25 @@ impl Key {
     }
 }
 
-// === impl Kept ===
+// === impl Entry ===
 
-impl Kept {
+impl Entry {
     fn is_right(&self, wanted: &Wanted<'_>) -> bool {
-        let is_in_time = self.until.is_none_or(|until| wanted.now < until);
-        is_in_time && is_same(&self.snapshot, &wanted.snapshot)
+        let is_in_time = self.made.until.is_none_or(|until| wanted.now < until);
+        is_in_time && self.next == wanted.portion.next && is_same(&self.snapshot, &wanted.snapshot)
+    }
+
+    fn pins_pages(&self) -> bool {
+        self.made.stitched.is_none()
     }
 
     fn bytes(&self) -> usize {
-        self.chunks.iter().map(Bytes::len).sum()
+        let chunks = self.made.chunks.iter().flat_map(|chunks| chunks.iter());
+        match &self.made.stitched {
+            // The chunks are those of the parts.
+            Some(stitched) => stitched.bytes() + chunks.count() * size_of::<Bytes>(),
+            None => chunks.map(Bytes::len).sum(),
+        }
     }
 }
 
@@ -212,119 +306,5 @@ fn is_same(held: &Weak<Snapshot>, snapshot: &Arc<Snapshot>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        api::{GroupVersionResource, Scope, media::MetadataVersion, selector::LabelSelector},
-        cache::testing::pods,
-    };
-
-    fn body(text: &'static str) -> Chunks {
-        Arc::new(VecDeque::from([Bytes::from(text)]))
-    }
-
-    fn all() -> Query {
-        Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All)
-    }
-
-    /// Returns a list of no pods; each has its own snapshot.
-    fn wanted(query: &Query) -> Wanted<'_> {
-        let (snapshot, representation) = (pods(7, &[]), Representation::Object);
-        Wanted { snapshot, query, portion: Portion::default(), representation, now: Moment(0) }
-    }
-
-    /// Returns the same list, metadata only.
-    fn metadata<'a>(wanted: &Wanted<'a>) -> Wanted<'a> {
-        let representation = Representation::Metadata(MetadataVersion::V1);
-        let (snapshot, portion) = (wanted.snapshot.clone(), wanted.portion.clone());
-        Wanted { snapshot, portion, representation, ..*wanted }
-    }
-
-    #[tokio::test]
-    async fn a_body_is_given_only_for_the_snapshot_it_was_made_from() {
-        let (bodies, all) = (Bodies::default(), all());
-        // These are the same version of the same query, but different states.
-        let (old, new) = (wanted(&all), wanted(&all));
-        assert_eq!(bodies.get(&old, Encoding::Identity).await, None);
-        let made = bodies.keep(&old, None, Encoding::Identity, async { body("old") }).await;
-        assert_eq!(made, body("old"));
-        assert_eq!(bodies.get(&old, Encoding::Identity).await, Some(body("old")));
-        assert_eq!(bodies.get(&old, Encoding::Gzip).await, None);
-        assert_eq!(bodies.get(&metadata(&old), Encoding::Identity).await, None);
-        assert_eq!(bodies.get(&new, Encoding::Identity).await, None);
-        let made = bodies.keep(&new, None, Encoding::Identity, async { body("new") }).await;
-        assert_eq!(made, body("new"));
-        assert_eq!(bodies.get(&old, Encoding::Identity).await, None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_body_is_dropped_soon_after_its_snapshot() {
-        let (bodies, all) = (Bodies::default(), all());
-        let (old, new) = (wanted(&all), wanted(&all));
-        for (wanted, encoding) in [(&old, Encoding::Identity), (&new, Encoding::Gzip)] {
-            bodies.keep(wanted, None, encoding, async { body("made") }).await;
-        }
-        tokio::time::sleep(2 * TIDY_EVERY).await;
-        assert_eq!(bodies.kept.iter().count(), 2);
-        drop(old);
-        tokio::time::sleep(2 * TIDY_EVERY).await;
-        assert_eq!(bodies.kept.iter().count(), 1);
-        assert_eq!(bodies.get(&new, Encoding::Gzip).await, Some(body("made")));
-    }
-
-    #[tokio::test]
-    async fn small_bodies_count_with_the_memory_of_their_entries() {
-        let (bodies, all) = (Bodies::default(), all());
-        let labels: LabelSelector = LabelSelector::parse("app in (a,b,c)").expect("a selector");
-        let selected = Query { labels: labels.clone(), ..all };
-        let wanted = wanted(&selected);
-        bodies.keep(&wanted, None, Encoding::Identity, async { body("none") }).await;
-        bodies.kept.run_pending_tasks().await;
-        let expected = ENTRY_BYTES + labels.bytes() + "none".len();
-        assert_eq!(bodies.kept.weighted_size(), expected as u64);
-    }
-
-    #[tokio::test]
-    async fn a_body_is_given_only_until_it_changes_with_time() {
-        let (bodies, all) = (Bodies::default(), all());
-        let early = wanted(&all);
-        let (snapshot, portion) = (early.snapshot.clone(), early.portion.clone());
-        let late = Wanted { snapshot, portion, now: Moment(5), ..early };
-        let until = Some(Moment(5));
-        bodies.keep(&early, until, Encoding::Identity, async { body("4s") }).await;
-        assert_eq!(bodies.get(&early, Encoding::Identity).await, Some(body("4s")));
-        assert_eq!(bodies.get(&late, Encoding::Identity).await, None);
-        let made = bodies.keep(&late, None, Encoding::Identity, async { body("5s") }).await;
-        assert_eq!(made, body("5s"));
-    }
-
-    #[test]
-    fn a_remembered_body_is_given_only_for_its_snapshot_and_while_it_is_kept() {
-        let (remembered, all) = (Remembered::default(), all());
-        let (old, new) = (wanted(&all), wanted(&all));
-        assert_eq!(remembered.of(&old), None);
-        let kept = body("old");
-        remembered.set(&old, Encoding::Gzip, &kept);
-        assert_eq!(remembered.of(&old), Some((Encoding::Gzip, kept.clone())));
-        assert_eq!(remembered.of(&new), None);
-        assert_eq!(remembered.of(&metadata(&old)), None);
-        drop(kept);
-        assert_eq!(remembered.of(&old), None);
-    }
-
-    #[tokio::test]
-    async fn an_unfinished_body_is_not_returned_for_a_newer_snapshot() {
-        let (bodies, all) = (Bodies::default(), all());
-        let (old, new) = (wanted(&all), wanted(&all));
-        let (release, released) = tokio::sync::oneshot::channel::<()>();
-        let slow = async {
-            let _ = released.await;
-            body("old")
-        };
-        let first = bodies.keep(&old, None, Encoding::Gzip, slow);
-        let second = bodies.keep(&new, None, Encoding::Gzip, async { body("new") });
-        let release = async { release.send(()) };
-        let (first, second, released) = tokio::join!(first, second, release);
-        assert_eq!((first, second, released), (body("old"), body("new"), Ok(())));
-    }
-}
+#[path = "bodies/tests.rs"]
+mod tests;

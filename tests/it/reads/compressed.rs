@@ -1,0 +1,121 @@
+//! Compressed lists while objects change: parts of the earlier state are taken over.
+
+use std::{io::Read, time::Duration};
+
+use flate2::bufread::GzDecoder;
+use listless::api::ObjectKey;
+use serde_json::{Value, json};
+
+use crate::harness::{Answer, Setup, TestClient, TestProxy, group_resource, pass, pod, settle};
+
+const PODS: &str = "/api/v1/namespaces/large/pods";
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf,application/json";
+
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+
+const TYPED_METADATA: &str =
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+
+/// Every form in which memory prints a list.
+const FORMS: [&str; 5] = ["application/json", PROTOBUF, TABLE, METADATA, TYPED_METADATA];
+
+/// Whole lists, selections by object, and a page.
+const SUFFIXES: [&str; 4] =
+    ["", "?labelSelector=app%3Deven", "?labelSelector=app%3Dodd", "?limit=150"];
+
+/// Returns a pod of 3 kB that repeats itself only a little.
+fn large_pod(number: usize, change: usize) -> Value {
+    let app = if number.is_multiple_of(2) { "even" } else { "odd" };
+    let mut pod = pod("large", &format!("p-{number:03}"), &[("app", app)], "n1");
+    let text = |index| format!("{:x}.", (number + 7 * change + index) * 2_654_435_761 % 65_521);
+    let padding: String = (0..700).map(text).collect();
+    pod["metadata"]["annotations"] = json!({"padding": padding});
+    pod
+}
+
+async fn proxy() -> TestProxy {
+    let proxy = Setup::default().in_memory();
+    for number in 0..200 {
+        put(&proxy, number, 0);
+    }
+    for accept in FORMS {
+        let client = proxy.client().with("accept", accept);
+        client.get(PODS).await;
+        client.get(PODS).await;
+        // The form of tokens is learned from the apiserver's.
+        client.get(&format!("{PODS}?limit=1")).await;
+        settle().await;
+    }
+    proxy
+}
+
+fn put(proxy: &TestProxy, number: usize, change: usize) {
+    proxy.simulator.put(&group_resource("pods"), large_pod(number, change)).expect("served");
+}
+
+/// Decodes one gzip member, and requires that no byte follows it.
+fn unzipped(answer: &Answer) -> Vec<u8> {
+    let (mut text, mut rest) = (Vec::new(), &answer.body[..]);
+    GzDecoder::new(&mut rest).read_to_end(&mut text).expect("a gzip member");
+    assert!(rest.is_empty(), "more than one member");
+    text
+}
+
+/// Compares every form and selection, compressed, with the same response as it is.
+async fn are_equal(client: &TestClient) {
+    for accept in FORMS {
+        // Pages of Tables come from the apiserver.
+        for suffix in SUFFIXES.iter().filter(|suffix| accept != TABLE || **suffix != "?limit=150") {
+            let (path, client) = (format!("{PODS}{suffix}"), client.with("accept", accept));
+            let answer = client.with("accept-encoding", "gzip").get(&path).await;
+            assert!(answer.is_hit(), "{accept} {path}: {}", answer.cache_status());
+            assert_eq!(answer.header("content-encoding"), "gzip", "{accept} {path}");
+            assert_eq!(answer.header("content-length"), answer.body.len().to_string());
+            let plain = client.get(&path).await;
+            assert!(plain.is_hit(), "{accept} {path}: {}", plain.cache_status());
+            assert!(unzipped(&answer) == plain.body, "{accept} {path}: another text");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changing_list_is_one_gzip_member_in_every_form() {
+    let proxy = proxy().await;
+    let clients = [proxy.client(), proxy.client().over_http2()];
+    are_equal(&clients[0]).await;
+    let removed = ObjectKey::new(Some("large"), "p-100");
+    for round in 1..8 {
+        match round {
+            // An object in the middle, the first and the last one change.
+            1 => put(&proxy, 77, round),
+            2 => put(&proxy, 0, round),
+            3 => put(&proxy, 199, round),
+            // One goes, others come at both ends of the list and between.
+            4 => drop(proxy.simulator.remove(&group_resource("pods"), &removed)),
+            5 => [100, 200, 201].into_iter().for_each(|number| put(&proxy, number, round)),
+            // Many change, and nothing but the ages of Tables.
+            6 => (0..200).step_by(3).for_each(|number| put(&proxy, number, round)),
+            _ => pass(Duration::from_secs(90)).await,
+        }
+        settle().await;
+        are_equal(&clients[round % 2]).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_readers_of_a_changed_list_get_its_newest_state() {
+    let proxy = proxy().await;
+    let client = proxy.client().with("accept-encoding", "gzip");
+    for change in 1..4 {
+        put(&proxy, 50, change);
+        settle().await;
+        let plain = proxy.client().get(PODS).await;
+        let answers = futures_util::future::join_all((0..8).map(|_| client.get(PODS))).await;
+        for answer in answers {
+            assert!(answer.is_hit() && unzipped(&answer) == plain.body, "{}", answer.summary());
+        }
+    }
+}
