@@ -4,7 +4,7 @@
 //! It has a writer of its own, so that the simulator checks the proxy's.
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, header};
+use http::{HeaderMap, HeaderValue, Response, header};
 use http_body_util::BodyExt as _;
 
 use super::json::Json;
@@ -108,13 +108,15 @@ pub(super) async fn converted(answered: Response<Body>) -> Response<Body> {
 }
 
 /// Converts the events of a watch in JSON. Each event is a frame of its own.
-pub(super) fn streamed(answered: Response<Body>) -> Response<Body> {
+pub(super) fn events(answered: Response<Body>) -> Response<Body> {
     let frame = |line: Bytes| delimited(&line).map_or(line, Bytes::from);
-    let mut answered =
-        answered.map(|body| Body::wrap(body.map_frame(move |event| event.map_data(frame))));
+    answered.map(|body| Body::wrap(body.map_frame(move |event| event.map_data(frame))))
+}
+
+/// Sets the media type of a watch.
+pub(super) fn name_stream(headers: &mut HeaderMap) {
     let media = HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
-    answered.headers_mut().insert(header::CONTENT_TYPE, media);
-    answered
+    headers.insert(header::CONTENT_TYPE, media);
 }
 
 fn delimited(line: &[u8]) -> Option<Vec<u8>> {
