@@ -9,7 +9,9 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-pub(super) use protobuf::{ProtobufEnvelope, event, event_parts, payload_range, unknown_parts};
+pub(super) use protobuf::{
+    ProtobufEnvelope, event, event_parts, partial_event, payload_range, unknown_parts,
+};
 use split::ProtobufSplitter;
 
 use super::{
@@ -24,7 +26,7 @@ use super::{
 use crate::api::{
     GroupVersionResource,
     form::Form,
-    media::{MetadataVersion, Representation},
+    media::{Partial, Representation},
     version::ResourceVersion,
 };
 
@@ -163,9 +165,14 @@ impl Envelope {
         &self,
         objects: impl Iterator<Item = &'a [u8]>,
         meta: &ListMeta<'_>,
-        version: MetadataVersion,
+        Partial { version, form }: Partial,
     ) -> Option<(VecDeque<Bytes>, usize)> {
         match self {
+            Self::Json(json) if form == Form::Protobuf => {
+                let encoded = objects.map(|raw| metadata::encoded(raw, json.style()));
+                let encoded: Vec<_> = encoded.collect::<Option<_>>()?;
+                Some(protobuf::partial_list(&encoded, meta, version))
+            }
             Self::Json(json) => metadata::json_list(json, objects, meta, version),
             Self::Protobuf(_) => protobuf::metadata_list(objects, meta, version),
             Self::Table(_) => None,
@@ -174,8 +181,16 @@ impl Envelope {
 
     /// Returns the PartialObjectMetadata of one object, as the body of a GET; `None` if its
     /// metadata has an unknown form.
-    pub(super) fn metadata(&self, raw: &[u8], version: MetadataVersion) -> Option<VecDeque<Bytes>> {
+    pub(super) fn metadata(
+        &self,
+        raw: &[u8],
+        Partial { version, form }: Partial,
+    ) -> Option<VecDeque<Bytes>> {
         match self {
+            Self::Json(json) if form == Form::Protobuf => {
+                let encoded = metadata::encoded(raw, json.style())?;
+                Some(protobuf::partial_object(&encoded, version))
+            }
             Self::Json(json) => metadata::json_object(json, raw, version),
             Self::Protobuf(_) => protobuf::metadata_object(raw, version),
             Self::Table(_) => None,

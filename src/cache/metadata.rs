@@ -4,6 +4,8 @@
 //! bytes. Custom resources print its keys sorted: they are reordered. If the metadata would differ
 //! from the apiserver's in any byte, it is not returned.
 
+mod encode;
+
 use std::{borrow::Cow, collections::VecDeque, str};
 
 use bytes::Bytes;
@@ -17,7 +19,12 @@ use super::{
     render::{Gather, ListBody},
     store::Snapshot,
 };
-use crate::api::{media::MetadataVersion, query::Query};
+use crate::api::{
+    media::{MetadataVersion, Partial},
+    query::Query,
+};
+
+pub(super) use encode::encoded;
 
 /// An object of which only the metadata is parsed.
 #[derive(Deserialize)]
@@ -106,8 +113,8 @@ const TYPED_START: &str = r#"{"metadata":"#;
 impl Snapshot {
     /// Returns the apiserver's PartialObjectMetadataList for a query that this snapshot covers;
     /// `None` if an object's metadata has an unknown form.
-    pub fn metadata_list_body(&self, query: &Query, version: MetadataVersion) -> Option<ListBody> {
-        self.metadata_portion_body(query, &Portion::default(), version)
+    pub fn metadata_list_body(&self, query: &Query, partial: Partial) -> Option<ListBody> {
+        self.metadata_portion_body(query, &Portion::default(), partial)
     }
 
     /// Returns the same for a part of such a list.
@@ -115,23 +122,19 @@ impl Snapshot {
         &self,
         query: &Query,
         portion: &Portion,
-        version: MetadataVersion,
+        partial: Partial,
     ) -> Option<ListBody> {
         let selection = portion.select(self, query);
         let objects = selection.iter().map(|object| &**object.raw());
         let meta = portion.meta(self.version());
-        let (chunks, bytes) = self.envelope().metadata_list(objects, &meta, version)?;
+        let (chunks, bytes) = self.envelope().metadata_list(objects, &meta, partial)?;
         Some(ListBody { version: self.version().clone(), chunks, count: selection.len(), bytes })
     }
 
     /// Returns the apiserver's PartialObjectMetadata of one of this snapshot's objects; `None` if
     /// its metadata has an unknown form.
-    pub fn metadata_body(
-        &self,
-        object: &Object,
-        version: MetadataVersion,
-    ) -> Option<VecDeque<Bytes>> {
-        self.envelope().metadata(object.raw(), version)
+    pub fn metadata_body(&self, object: &Object, partial: Partial) -> Option<VecDeque<Bytes>> {
+        self.envelope().metadata(object.raw(), partial)
     }
 }
 
@@ -238,6 +241,8 @@ mod tests {
         r#""resourceVersion":"5","uid":"0f4f2d9e-7a54-4a86-9c3b-6f2f5a0f7b11"},"spec":{"a":1}}"#,
     );
 
+    const V1: Partial = Partial { version: MetadataVersion::V1, form: Form::Json };
+
     fn text(chunks: VecDeque<Bytes>) -> String {
         chunks.iter().map(|chunk| str::from_utf8(chunk).expect("UTF-8")).collect()
     }
@@ -258,13 +263,14 @@ mod tests {
             Envelope::learn(r#"{"apiVersion":"a.io/v1","items":["#, &format!("{trailer}\n"));
         let (envelope, version) = learned.expect("an envelope");
         let snapshot = list.finish(version, envelope).expect("no duplicate");
-        snapshot.metadata_body(&object, MetadataVersion::V1Beta1).map(text)
+        let partial = Partial { version: MetadataVersion::V1Beta1, form: Form::Json };
+        snapshot.metadata_body(&object, partial).map(text)
     }
 
     #[test]
     fn metadata_of_a_built_in_type_is_a_part_of_its_bytes() {
         let snapshot = pods(7, &[("d", "p", "u-1", 5, "web"), ("d", "q", "u-2", 6, "db")]);
-        let list = snapshot.metadata_list_body(&all_pods(), MetadataVersion::V1).expect("a list");
+        let list = snapshot.metadata_list_body(&all_pods(), V1).expect("a list");
         assert_eq!(list.count, 2);
         let bytes = list.bytes;
         let text = text(list.chunks);
@@ -309,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_list_of_no_metadata_is_null() {
-        let list = pods(7, &[]).metadata_list_body(&all_pods(), MetadataVersion::V1);
+        let list = pods(7, &[]).metadata_list_body(&all_pods(), V1);
         let empty = concat!(
             r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","#,
             r#""metadata":{"resourceVersion":"7"},"items":null}"#,

@@ -218,18 +218,43 @@ fn object_meta(json: &Json) -> Vec<u8> {
             meta.extend(bytes(field, &entry));
         }
     }
-    for (field, name) in [(13, "ownerReferences"), (17, "managedFields")] {
-        // Their members have no numbers here.
-        for entry in json.get(name).map(Json::as_array).unwrap_or_default() {
-            meta.extend(bytes(field, &bytes(REST, &entry.to_bytes())));
-        }
-        if field == 13 {
-            for finalizer in json.get("finalizers").map(Json::as_array).unwrap_or_default() {
-                meta.extend(text(14, finalizer.as_str().unwrap_or_default()));
-            }
+    let all = |name: &str| json.get(name).map(Json::as_array).unwrap_or_default();
+    meta.extend(all("ownerReferences").iter().flat_map(|owner| bytes(13, &owner_reference(owner))));
+    for finalizer in all("finalizers") {
+        meta.extend(text(14, finalizer.as_str().unwrap_or_default()));
+    }
+    meta.extend(all("managedFields").iter().flat_map(|entry| bytes(17, &managed_fields(entry))));
+    meta
+}
+
+fn owner_reference(json: &Json) -> Vec<u8> {
+    let members = [("kind", 1), ("name", 3), ("uid", 4), ("apiVersion", 5)];
+    let mut out = texts(json, &members);
+    for (name, field) in [("controller", 6), ("blockOwnerDeletion", 7)] {
+        if let Some(Json::Bool(flag)) = json.get(name) {
+            out.extend(number(field, u64::from(*flag)));
         }
     }
-    meta
+    out
+}
+
+fn managed_fields(json: &Json) -> Vec<u8> {
+    let mut out = texts(json, &[("manager", 1), ("operation", 2), ("apiVersion", 3)]);
+    if let Some(at) = json.str_at(&["time"]) {
+        out.extend(bytes(4, &time(at)));
+    }
+    out.extend(texts(json, &[("fieldsType", 6)]));
+    if let Some(fields) = json.get("fieldsV1") {
+        out.extend(bytes(7, &bytes(1, &fields.to_bytes())));
+    }
+    out.extend(texts(json, &[("subresource", 8)]));
+    out
+}
+
+fn texts(json: &Json, members: &[(&str, u64)]) -> Vec<u8> {
+    let text =
+        |(name, field): &(&str, u64)| text(*field, json.str_at(&[*name]).unwrap_or_default());
+    members.iter().flat_map(text).collect()
 }
 
 fn status(json: &Json) -> Vec<u8> {

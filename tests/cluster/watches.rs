@@ -55,13 +55,14 @@ const ACCEPTS: [&str; 3] = [
 const METADATA_IN_PROTOBUF: &str =
     "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-/// Services in protobuf from the start.
+/// Services in protobuf from the start; custom resources are held in JSON.
 const IN_PROTOBUF: &str = "\
 apiVersion: listless.dev/v1alpha1
 kind: ProxyConfiguration
 cache:
   rules:
   - {resources: [services], start: eager, forms: [protobuf]}
+  - {resources: [widgets.shop.example.com], start: eager}
   - {resources: ['*'], start: onDemand}
 ";
 
@@ -141,6 +142,7 @@ async fn a_websocket_in_protobuf_through_listless_equals_the_apiservers() {
             (KINDS[1], "application/vnd.kubernetes.protobuf;stream=watch"),
             (KINDS[1], "application/vnd.kubernetes.protobuf,application/json"),
             (KINDS[1], METADATA_IN_PROTOBUF),
+            (KINDS[2], METADATA_IN_PROTOBUF),
         ] {
             let listed = warm(&through, all).await;
             let path = format!("{collection}?watch=true&timeoutSeconds=5&resourceVersion={listed}");

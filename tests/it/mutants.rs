@@ -217,6 +217,10 @@ const FINDERS: &[Row] = &[
         &["forms::protobuf::every_selection_from_every_start_gets_the_apiservers_events"],
     ),
     (
+        &[Mutant::EmptyTextsOmitted],
+        &["forms::protobuf::metadata_of_custom_resources_is_encoded_as_the_apiservers_own"],
+    ),
+    (
         &[Mutant::MessageKeepsLength],
         &["watches::websocket::websocket_messages_in_protobuf_equal_the_apiservers"],
     ),

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::Whole;
 use crate::{
     api::{
-        media::{MetadataVersion, Representation},
+        media::{MetadataVersion, Partial, Representation},
         protobuf::{
             MAGIC,
             wire::{
@@ -92,9 +92,8 @@ impl ProtobufEnvelope {
             Representation::Object => {
                 Some(event(seen.as_str(), &self.api_version, &self.kind, payload))
             }
-            Representation::Metadata(version) => {
-                let (api_version, partial) = (version.api_version(), partial(payload)?);
-                Some(event(seen.as_str(), api_version, "PartialObjectMetadata", partial))
+            Representation::Metadata(partial) => {
+                Some(partial_event(seen, metadata_of(payload)?, partial))
             }
             Representation::Table(_) => None,
         }
@@ -133,6 +132,11 @@ pub(in crate::cache) fn event(
     event.extend_from_slice(payload);
     event.extend_from_slice(&UNKNOWN_END);
     event.into()
+}
+
+/// Returns an event with the content of a PartialObjectMetadata.
+pub(in crate::cache) fn partial_event(seen: Change, content: &[u8], partial: Partial) -> Bytes {
+    event(seen.as_str(), partial.version.api_version(), "PartialObjectMetadata", content)
 }
 
 /// Returns the parts of an event without its length: its type, and its object in its envelope.
@@ -180,7 +184,7 @@ pub(in crate::cache) fn payload_range(raw: &[u8]) -> Range<usize> {
 
 /// Returns the first field of an object, its ObjectMeta, with tag and length: the content of a
 /// PartialObjectMetadata.
-fn partial(payload: &[u8]) -> Option<&[u8]> {
+fn metadata_of(payload: &[u8]) -> Option<&[u8]> {
     let metadata = Fields::of(payload).next()?.ok()?;
     if metadata.number == 1 { payload.get(..metadata.end) } else { None }
 }
@@ -224,15 +228,25 @@ pub(super) fn metadata_list<'a>(
     meta: &ListMeta<'_>,
     version: MetadataVersion,
 ) -> Option<(VecDeque<Bytes>, usize)> {
+    let partials = objects.map(|raw| metadata_of(raw.get(payload_range(raw))?));
+    let partials: Vec<_> = partials.collect::<Option<_>>()?;
+    Some(partial_list(&partials, meta, version))
+}
+
+/// Returns the PartialObjectMetadataList with these contents.
+pub(super) fn partial_list(
+    partials: &[impl AsRef<[u8]>],
+    meta: &ListMeta<'_>,
+    version: MetadataVersion,
+) -> (VecDeque<Bytes>, usize) {
     // The older version has its fields the other way round (S-CT-22).
     let (number, items) = match version {
         MetadataVersion::V1 => (1, 2),
         MetadataVersion::V1Beta1 => (2, 1),
     };
-    let partials = objects.map(|raw| partial(raw.get(payload_range(raw))?));
-    let partials: Vec<_> = partials.collect::<Option<_>>()?;
     let meta = field(number, &list_meta(meta));
-    let length: usize = partials.iter().map(|partial| field_length(partial.len())).sum();
+    let partials = partials.iter().map(AsRef::as_ref);
+    let length: usize = partials.clone().map(|partial| field_length(partial.len())).sum();
     let (kind, api_version) = ("PartialObjectMetadataList", version.api_version());
     let mut gather = Gather::new();
     gather.copy(&unknown_start(api_version, kind, meta.len() + length));
@@ -247,16 +261,20 @@ pub(super) fn metadata_list<'a>(
     }
     gather.copy(if after { &meta } else { b"" });
     gather.copy(&UNKNOWN_END);
-    Some(gather.finish())
+    gather.finish()
 }
 
 /// Returns the PartialObjectMetadata of one object.
 pub(super) fn metadata_object(raw: &[u8], version: MetadataVersion) -> Option<VecDeque<Bytes>> {
-    let partial = partial(raw.get(payload_range(raw))?)?;
+    Some(partial_object(metadata_of(raw.get(payload_range(raw))?)?, version))
+}
+
+/// Returns the PartialObjectMetadata with this content.
+pub(super) fn partial_object(partial: &[u8], version: MetadataVersion) -> VecDeque<Bytes> {
     let mut body = unknown_start(version.api_version(), "PartialObjectMetadata", partial.len());
     body.extend_from_slice(partial);
     body.extend_from_slice(&UNKNOWN_END);
-    Some([Bytes::from(body)].into())
+    [Bytes::from(body)].into()
 }
 
 #[cfg(test)]
@@ -309,8 +327,8 @@ mod tests {
         assert_eq!(line, Some(told));
         let partial = field(1, &metadata("p", "7"));
         for version in [MetadataVersion::V1, MetadataVersion::V1Beta1] {
-            let line =
-                envelope().event(Change::Deleted, object.raw(), Representation::Metadata(version));
+            let shown = Representation::Metadata(Partial { version, form: Form::Protobuf });
+            let line = envelope().event(Change::Deleted, object.raw(), shown);
             let kind = "PartialObjectMetadata";
             assert_eq!(line, Some(event("DELETED", version.api_version(), kind, &partial)));
         }
@@ -341,7 +359,8 @@ mod tests {
         let objects = [&object.raw()[..]].into_iter();
         let at = version(789);
         let meta = ListMeta::whole(&at);
-        let partial = envelope.metadata_list(objects, &meta, MetadataVersion::V1Beta1);
+        let partial = Partial { version: MetadataVersion::V1Beta1, form: Form::Protobuf };
+        let partial = envelope.metadata_list(objects, &meta, partial);
         let chunks = partial.expect("metadata").0;
         assert_eq!(chunks.iter().flatten().copied().collect::<Vec<u8>>(), bytes(PARTIAL));
     }

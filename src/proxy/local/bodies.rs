@@ -215,7 +215,11 @@ fn is_same(held: &Weak<Snapshot>, snapshot: &Arc<Snapshot>) -> bool {
 mod tests {
     use super::*;
     use crate::{
-        api::{GroupVersionResource, Scope, media::MetadataVersion, selector::LabelSelector},
+        api::{
+            GroupVersionResource, Scope,
+            media::{MetadataVersion, Partial},
+            selector::LabelSelector,
+        },
         cache::testing::pods,
     };
 
@@ -235,7 +239,8 @@ mod tests {
 
     /// Returns the same list, metadata only.
     fn metadata<'a>(wanted: &Wanted<'a>) -> Wanted<'a> {
-        let representation = Representation::Metadata(MetadataVersion::V1);
+        let partial = Partial { version: MetadataVersion::V1, form: Form::Json };
+        let representation = Representation::Metadata(partial);
         let (snapshot, portion) = (wanted.snapshot.clone(), wanted.portion.clone());
         Wanted { snapshot, portion, representation, ..*wanted }
     }

@@ -146,10 +146,12 @@ async fn websocket_messages_carry_partial_metadata_too() {
 async fn websocket_messages_in_protobuf_equal_the_apiservers() {
     let proxy = Setup::default().in_memory();
     let partial = format!("{PROTOBUF};as=PartialObjectMetadata;v=v1;g=meta.k8s.io");
+    let widgets = "/apis/x.io/v1/widgets?watch=true";
     for (collection, accept) in [
         (PODS, format!("{PROTOBUF},application/json")),
         (PODS, format!("{PROTOBUF};stream=watch")),
-        (PODS, partial),
+        (PODS, partial.clone()),
+        (widgets, partial),
     ] {
         let listed = accept.replace("Metadata;", "MetadataList;").replace(";stream=watch", "");
         let client = proxy.client().with("accept", &listed);
