@@ -3,14 +3,16 @@
 //! A figure is a ratio of CPU time per request between servers in adjacent slots. Their order
 //! alternates, so that a machine that slows down slows all of them.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use crate::{
     bare::Bare,
-    load::{self, Expected, Slot},
+    content::Content,
+    load::{self, Exchange, Expected, Slot},
     options::Options,
-    setup::{APPS, IdleLoad, POLLERS, Setup},
-    wire::Connection,
+    setup::{APPS, IdleLoad, Listless, POLLERS, Setup},
+    wire::{Connection, Endpoint},
 };
 
 /// One row of the table.
@@ -18,9 +20,18 @@ use crate::{
 pub(crate) struct Cell {
     pub(crate) id: &'static str,
     pub(crate) what: &'static str,
-    /// The path and query below the pods of the load namespace.
-    suffix: &'static str,
+    requests: Requests,
+    content: Content,
     pub(crate) gate: Option<Gate>,
+}
+
+/// The requests that a connection repeats.
+#[derive(Clone, Copy, Debug)]
+enum Requests {
+    /// One request: the path and query below the pods of the load namespace.
+    One(&'static str),
+    /// All pages of the pods with this limit, one after the other.
+    Pages(usize),
 }
 
 /// The required ratio of a cell: apiserver ÷ Listless.
@@ -65,29 +76,81 @@ pub(crate) const CELLS: &[Cell] = &[
     Cell {
         id: "P1",
         what: "GET one, resourceVersion=0",
-        suffix: "/pod-00007?resourceVersion=0",
+        requests: Requests::One("/pod-00007?resourceVersion=0"),
+        content: Content::Json,
         gate: Some(Gate { times: 25.0, ceiling: 57.0 }),
     },
-    Cell { id: "P2", what: "GET one, version unset", suffix: "/pod-00007", gate: None },
+    Cell {
+        id: "P2",
+        what: "GET one, version unset",
+        requests: Requests::One("/pod-00007"),
+        content: Content::Json,
+        gate: None,
+    },
     Cell {
         id: "P3",
         what: "LIST selector -> 0",
-        suffix: "?labelSelector=app%3Dnone",
+        requests: Requests::One("?labelSelector=app%3Dnone"),
+        content: Content::Json,
         gate: Some(Gate { times: 200.0, ceiling: 580.0 }),
     },
     Cell {
         id: "P4",
         what: "LIST selector -> 10",
-        suffix: "?labelSelector=app%3Dapp-7",
+        requests: Requests::One("?labelSelector=app%3Dapp-7"),
+        content: Content::Json,
         gate: Some(Gate { times: 60.0, ceiling: 138.0 }),
     },
     Cell {
         id: "P5",
         what: "LIST selector -> 50",
-        suffix: "?labelSelector=poller%3D7",
+        requests: Requests::One("?labelSelector=poller%3D7"),
+        content: Content::Json,
         gate: Some(Gate { times: 25.0, ceiling: 49.0 }),
     },
 ];
+
+/// The cells of a Listless that holds the pods in each form. They have no gate in this version.
+pub(crate) const FORM_CELLS: &[Cell] = &[
+    Cell {
+        id: "P7",
+        what: "LIST all",
+        requests: Requests::One(""),
+        content: Content::Json,
+        gate: None,
+    },
+    Cell {
+        id: "P5p",
+        what: "LIST selector -> 50, proto",
+        requests: Requests::One("?labelSelector=poller%3D7"),
+        content: Content::Protobuf,
+        gate: None,
+    },
+    Cell {
+        id: "P7p",
+        what: "LIST all, protobuf",
+        requests: Requests::One(""),
+        content: Content::Protobuf,
+        gate: None,
+    },
+    Cell {
+        id: "P9",
+        what: "Table of 500 rows",
+        requests: Requests::One(TENTH),
+        content: Content::Table,
+        gate: None,
+    },
+    Cell {
+        id: "pages",
+        what: "pages of 500",
+        requests: Requests::Pages(500),
+        content: Content::Json,
+        gate: None,
+    },
+];
+
+/// Ten pollers of a hundred: 500 pods of 5 000.
+const TENTH: &str = "?labelSelector=poller%20in%20(0,1,2,3,4,5,6,7,8,9)";
 
 // P4 and P5 are named by their sizes for the default of 5 000 pods.
 const _: () = assert!(5_000 / APPS == 10 && 5_000 / POLLERS == 50);
@@ -96,7 +159,7 @@ const _: () = assert!(5_000 / APPS == 10 && 5_000 / POLLERS == 50);
 pub(crate) fn measure(
     cell: &Cell,
     direct: &Expected,
-    setup: &Setup,
+    (setup, listless): (&Setup, &Listless),
     bare: &Bare,
     options: &Options,
     idle: IdleLoad,
@@ -104,7 +167,7 @@ pub(crate) fn measure(
     let through = Expected { cache_status: Some("hit"), ..direct.clone() };
     let mut measured = Measured {
         cell: *cell,
-        body_bytes: direct.body.len(),
+        body_bytes: direct.body_bytes(),
         requests: [0; 2],
         apiserver: Vec::new(),
         etcd: Vec::new(),
@@ -123,7 +186,8 @@ pub(crate) fn measure(
                 Side::Direct => measured.add_direct(&direct_slot(direct, setup, options)?, idle),
                 Side::Bare => measured.add_bare(&bare_slot(&through, bare, options)?),
                 Side::Through => {
-                    measured.add_through(&through_slot(&through, setup, options)?, idle);
+                    let slot = through_slot(&through, setup, listless, options)?;
+                    measured.add_through(&slot, idle);
                 }
             }
         }
@@ -141,15 +205,46 @@ enum Side {
     Through,
 }
 
-/// Requests the apiserver once. Listless must return the same response.
-pub(crate) fn expected(cell: &Cell, setup: &Setup) -> Result<Expected> {
-    let target = format!("{}{}", setup.data.collection(), cell.suffix);
+/// Requests the apiserver once for each response. Listless must return the same ones.
+pub(crate) fn expected(cell: &Cell, setup: &Setup, listless: &Listless) -> Result<Expected> {
+    let collection = setup.data.collection();
+    let (targets, content) = match cell.requests {
+        Requests::One(suffix) => (vec![format!("{collection}{suffix}")], cell.content),
+        Requests::Pages(limit) => {
+            let start = format!("{collection}?limit={limit}");
+            (pages(&start, &listless.endpoint)?, cell.content)
+        }
+    };
     let mut connection = Connection::open(&setup.direct)?;
-    let answer = connection.exchange(&setup.direct.request(&target))?;
-    let body = load::without_version(answer.body);
-    let expected = Expected { target, body, cache_status: None };
-    load::check_whole(&answer, &expected).context("the apiserver's own response")?;
-    Ok(expected)
+    let mut exchanges = Vec::new();
+    for target in targets {
+        let request = setup.direct.request_for(&target, content.accept());
+        let answer = connection.exchange(&request)?;
+        ensure!(
+            answer.status == 200,
+            "the apiserver's own response to {target}: {}",
+            answer.status
+        );
+        exchanges.push(Exchange::new(target, answer.body.to_vec(), content)?);
+    }
+    Ok(Expected { exchanges, content, cache_status: None })
+}
+
+/// Returns the targets of all pages. The tokens are of Listless: it keeps the state that they name,
+/// and the apiserver accepts them for five minutes.
+fn pages(start: &str, endpoint: &Endpoint) -> Result<Vec<String>> {
+    let mut connection = Connection::open(endpoint)?;
+    let mut targets = vec![start.to_owned()];
+    loop {
+        let target = targets.last().context("a first page")?;
+        let answer = connection.exchange(&endpoint.request(target))?;
+        ensure!(answer.status == 200, "{target}: {}", answer.status);
+        let page: Value = serde_json::from_slice(answer.body)?;
+        match page["metadata"]["continue"].as_str() {
+            Some(token) => targets.push(format!("{start}&continue={token}")),
+            None => return Ok(targets),
+        }
+    }
 }
 
 fn direct_slot(expected: &Expected, setup: &Setup, options: &Options) -> Result<Slot> {
@@ -157,9 +252,14 @@ fn direct_slot(expected: &Expected, setup: &Setup, options: &Options) -> Result<
     load::run(&setup.direct, expected, options.connections, options.slot, &meter)
 }
 
-fn through_slot(expected: &Expected, setup: &Setup, options: &Options) -> Result<Slot> {
-    let meter = || Ok([setup.listless_cpu()?, setup.apiserver_cpu()?]);
-    load::run(&setup.through, expected, options.connections, options.slot, &meter)
+fn through_slot(
+    expected: &Expected,
+    setup: &Setup,
+    listless: &Listless,
+    options: &Options,
+) -> Result<Slot> {
+    let meter = || Ok([listless.cpu_seconds()?, setup.apiserver_cpu()?]);
+    load::run(&listless.endpoint, expected, options.connections, options.slot, &meter)
 }
 
 fn bare_slot(expected: &Expected, bare: &Bare, options: &Options) -> Result<Slot> {

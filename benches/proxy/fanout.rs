@@ -101,10 +101,11 @@ pub(crate) async fn measure(
 pub(crate) async fn idle_memory(setup: &Setup) -> Result<f64> {
     let writer = Writer::new(setup, "idle", 1, 100).await?;
     let target = writer.watch_from(&writer.settled(setup).await?);
-    let before = setup.listless_resident_bytes()?;
-    let mut watchers = Watchers::open(&setup.through, &target, WATCHERS, Some("hit")).await?;
+    let before = setup.listless.resident_bytes()?;
+    let mut watchers =
+        Watchers::open(&setup.listless.endpoint, &target, WATCHERS, Some("hit")).await?;
     setup.settle().await;
-    let after = setup.listless_resident_bytes()?;
+    let after = setup.listless.resident_bytes()?;
     // The watchers do follow.
     writer.settled(setup).await?;
     watchers.have_received(1).await?;
@@ -138,15 +139,15 @@ async fn slot(
 ) -> Result<Slot> {
     let target = writer.watch_from(&writer.settled(setup).await?);
     let (endpoint, served) =
-        if is_straight { (&setup.direct, None) } else { (&setup.through, Some("hit")) };
+        if is_straight { (&setup.direct, None) } else { (&setup.listless.endpoint, Some("hit")) };
     let mut told = Watchers::open(&setup.direct, &target, 1, None).await?;
     let mut watchers = Watchers::open(endpoint, &target, WATCHERS, served).await?;
     setup.settle().await;
-    let before = (setup.apiserver_cpu()?, setup.listless_cpu()?, Instant::now());
+    let before = (setup.apiserver_cpu()?, setup.listless.cpu_seconds()?, Instant::now());
     let events = writer.write_for(options.slot * SLOT_TIMES, EVENTS_PER_SECOND).await?;
     watchers.have_received(events).await?;
     let elapsed = before.2.elapsed().as_secs_f64();
-    let (apiserver, listless) = (setup.apiserver_cpu()?, setup.listless_cpu()?);
+    let (apiserver, listless) = (setup.apiserver_cpu()?, setup.listless.cpu_seconds()?);
     told.have_received(events).await?;
     let (first, expected) = (watchers.first().text, told.first().text);
     ensure!(first == expected, "the first watcher received another event than the apiserver's own");

@@ -64,7 +64,7 @@ pub(crate) fn http1(setup: &Setup, bare: &Bare, options: &Options) -> Result<Lat
     let target = target(setup);
     let mut ways = [
         (Way::Direct, &setup.direct),
-        (Way::Through, &setup.through),
+        (Way::Through, &setup.listless.endpoint),
         (Way::Relayed, &bare.endpoint),
     ]
     .map(|(way, endpoint)| (way, endpoint.request(&target), Connection::open(endpoint)));
@@ -95,7 +95,7 @@ pub(crate) fn http1(setup: &Setup, bare: &Bare, options: &Options) -> Result<Lat
 pub(crate) async fn http2(setup: &Setup, options: &Options) -> Result<Latency> {
     let target = target(setup);
     let mut direct = Http2::open(&setup.direct).await?;
-    let mut through = Http2::open(&setup.through).await?;
+    let mut through = Http2::open(&setup.listless.endpoint).await?;
     let wanted = direct.exchange(&target).await?;
     let mut latency = Latency::default();
     for sample in 0..options.samples + WARM_UP {

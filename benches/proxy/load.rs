@@ -10,29 +10,56 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::wire::{ANSWER_LIMIT, Answer, Connection, Endpoint};
+use crate::{
+    content::Content,
+    wire::{ANSWER_LIMIT, Answer, Connection, Endpoint},
+};
 
 /// The interval of whole-body comparisons. Their cost is the load generator's, not the server's.
 const WHOLE_BODY_EVERY: u64 = 64;
-/// The number of digits by which the version in a list's metadata may grow during a run.
-const VERSION_DIGITS: usize = 4;
+
+/// Requests that each connection sends in turn, and their expected responses.
+#[derive(Clone, Debug)]
+pub(crate) struct Expected {
+    pub(crate) exchanges: Vec<Exchange>,
+    pub(crate) content: Content,
+    /// The required text in `Cache-Status`, if the server is Listless.
+    pub(crate) cache_status: Option<&'static str>,
+}
 
 /// A request and its expected response.
 #[derive(Clone, Debug)]
-pub(crate) struct Expected {
+pub(crate) struct Exchange {
     pub(crate) target: String,
-    /// The apiserver's body without the version of the list.
+    /// The apiserver's body.
     pub(crate) body: Vec<u8>,
-    /// The required text in `Cache-Status`, if the server is Listless.
-    pub(crate) cache_status: Option<&'static str>,
+    /// The part of it that does not change while the objects stay the same.
+    lasting: Vec<u8>,
 }
 
 // === impl Expected ===
 
 impl Expected {
-    /// Returns the target and a response for it from a server without versions.
-    pub(crate) fn answer(&self) -> (String, Vec<u8>) {
-        (self.target.clone(), self.body.clone())
+    /// Returns each target, with a response for it from a server without versions.
+    pub(crate) fn answers(&self) -> Vec<(String, Vec<u8>)> {
+        let exchanges = self.exchanges.iter();
+        exchanges.map(|exchange| (exchange.target.clone(), exchange.body.clone())).collect()
+    }
+
+    /// Returns the average length of a body.
+    pub(crate) fn body_bytes(&self) -> usize {
+        let bytes: usize = self.exchanges.iter().map(|exchange| exchange.body.len()).sum();
+        bytes / self.exchanges.len().max(1)
+    }
+}
+
+// === impl Exchange ===
+
+impl Exchange {
+    /// Creates one of a body with a content.
+    pub(crate) fn new(target: String, body: Vec<u8>, content: Content) -> Result<Self> {
+        let lasting = content.lasting(&body)?;
+        Ok(Self { target, body, lasting })
     }
 }
 
@@ -62,25 +89,27 @@ pub(crate) fn run(
     // Handshakes and the first request are not measured.
     let connect = |_| connect(endpoint, expected);
     let mut connections: Vec<_> = (0..connections).map(connect).collect::<Result<_>>()?;
-    let request = endpoint.request(&expected.target);
+    let asked: Vec<_> = expected.requests(endpoint).collect();
     let mut requests = 0;
     let (before, started) = (meter()?, Instant::now());
-    for connection in &mut connections {
-        connection.send(&request)?;
+    for (connection, _) in &mut connections {
+        connection.send(&asked[0])?;
     }
     let mut busy = connections.len();
     while busy > 0 {
         let may_go_on = started.elapsed() < length;
-        ensure!(started.elapsed() < length + ANSWER_LIMIT, "no response: {}", expected.target);
+        let target = &expected.exchanges[0].target;
+        ensure!(started.elapsed() < length + ANSWER_LIMIT, "no response: {target}");
         let mut idle = true;
-        for connection in connections.iter_mut().filter(|connection| connection.awaits()) {
+        for (connection, turn) in connections.iter_mut().filter(|(it, _)| it.awaits()) {
             if !connection.receive()? {
                 continue;
             }
             (idle, requests) = (false, requests + 1);
-            check_now_and_then(&connection.answer()?, expected, requests)?;
+            expected.check_now_and_then(&connection.answer()?, *turn, requests)?;
             if may_go_on {
-                connection.send(&request)?;
+                *turn = (*turn + 1) % asked.len();
+                connection.send(&asked[*turn])?;
             } else {
                 busy -= 1;
             }
@@ -94,58 +123,54 @@ pub(crate) fn run(
     Ok(Slot { requests, elapsed, cpu_seconds })
 }
 
-/// Returns the body without the version of the list, which changes while the objects stay the same.
-pub(crate) fn without_version(body: &[u8]) -> Vec<u8> {
-    const FIELD: &[u8] = b"\"metadata\":{\"resourceVersion\":\"";
-    match memchr::memmem::find(body, FIELD) {
-        Some(at) if at < 100 => {
-            let from = at + FIELD.len();
-            let digits = body[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-            [&body[..from], &body[from + digits..]].concat()
+impl Expected {
+    /// Returns the bytes of each request.
+    pub(crate) fn requests(&self, endpoint: &Endpoint) -> impl Iterator<Item = Vec<u8>> {
+        let exchanges = self.exchanges.iter();
+        exchanges.map(|exchange| endpoint.request_for(&exchange.target, self.content.accept()))
+    }
+
+    /// Checks every byte of a response that does not change while the objects stay the same.
+    pub(crate) fn check_whole(&self, answer: &Answer<'_>, turn: usize) -> Result<()> {
+        self.check(answer, turn)?;
+        let Exchange { target, lasting, .. } = &self.exchanges[turn];
+        ensure!(self.content.lasting(answer.body)? == *lasting, "another body: {target}");
+        Ok(())
+    }
+
+    fn check_now_and_then(&self, answer: &Answer<'_>, turn: usize, count: u64) -> Result<()> {
+        if count.is_multiple_of(WHOLE_BODY_EVERY) {
+            self.check_whole(answer, turn)
+        } else {
+            self.check(answer, turn)
         }
-        _ => body.to_vec(),
+    }
+
+    fn check(&self, answer: &Answer<'_>, turn: usize) -> Result<()> {
+        let Exchange { target, body, .. } = &self.exchanges[turn];
+        let (length, expected) = (answer.body.len(), body.len());
+        if answer.status != 200 || length.abs_diff(expected) > self.content.slack() {
+            bail!(
+                "{target}: status {}, {length} bytes, expected 200 and {expected}: {}",
+                answer.status,
+                String::from_utf8_lossy(&answer.body[..length.min(300)])
+            );
+        }
+        if let Some(wanted) = self.cache_status {
+            let found = answer.cache_status();
+            ensure!(found.contains(wanted), "{target}: Cache-Status {found:?}");
+        }
+        Ok(())
     }
 }
 
-/// Checks every byte of a response.
-pub(crate) fn check_whole(answer: &Answer<'_>, expected: &Expected) -> Result<()> {
-    check(answer, expected)?;
-    ensure!(without_version(answer.body) == expected.body, "another body: {}", expected.target);
-    Ok(())
-}
-
-fn connect(endpoint: &Endpoint, expected: &Expected) -> Result<Connection> {
+/// Opens a connection and checks each response once; returns it with the turn of its next request.
+fn connect(endpoint: &Endpoint, expected: &Expected) -> Result<(Connection, usize)> {
     let mut connection = Connection::open(endpoint)?;
-    let request = endpoint.request(&expected.target);
-    check_whole(&connection.exchange(&request)?, expected).context("before the load")?;
+    for (turn, request) in expected.requests(endpoint).enumerate() {
+        let answer = connection.exchange(&request)?;
+        expected.check_whole(&answer, turn).context("before the load")?;
+    }
     connection.set_nonblocking()?;
-    Ok(connection)
-}
-
-fn check_now_and_then(answer: &Answer<'_>, expected: &Expected, count: u64) -> Result<()> {
-    if count.is_multiple_of(WHOLE_BODY_EVERY) {
-        check_whole(answer, expected)
-    } else {
-        check(answer, expected)
-    }
-}
-
-fn check(answer: &Answer<'_>, expected: &Expected) -> Result<()> {
-    let extra = answer.body.len().wrapping_sub(expected.body.len());
-    // A list's body is longer by its version.
-    if answer.status != 200 || extra > 20 + VERSION_DIGITS {
-        bail!(
-            "{}: status {}, {} bytes, expected 200 and {}: {}",
-            expected.target,
-            answer.status,
-            answer.body.len(),
-            expected.body.len(),
-            String::from_utf8_lossy(&answer.body[..answer.body.len().min(300)])
-        );
-    }
-    if let Some(wanted) = expected.cache_status {
-        let found = answer.cache_status();
-        ensure!(found.contains(wanted), "{}: Cache-Status {found:?}", expected.target);
-    }
-    Ok(())
+    Ok((connection, 0))
 }

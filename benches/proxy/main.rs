@@ -8,7 +8,9 @@
 mod account;
 mod bare;
 mod cell;
+mod content;
 mod fanout;
+mod forms;
 mod latency;
 mod load;
 mod options;
@@ -75,10 +77,12 @@ async fn run(options: &Options) -> Result<usize> {
     // The account is measured beside the cheapest request.
     let wanted = |id| options.wants(id) || (id == CHEAPEST && options.wants("account"));
     let cells = || cell::CELLS.iter().filter(|cell| wanted(cell.id));
-    let asked: Vec<_> = cells().map(|cell| cell::expected(cell, &setup)).collect::<Result<_>>()?;
-    let bare = setup.bare(asked.iter().map(Expected::answer).collect())?;
+    let expected = |cell| cell::expected(cell, &setup, &setup.listless);
+    let asked: Vec<_> = cells().map(expected).collect::<Result<_>>()?;
+    let bare = setup.bare(asked.iter().flat_map(Expected::answers).collect())?;
     for (cell, expected) in cells().zip(&asked) {
-        let measure = || cell::measure(cell, expected, &setup, &bare, options, idle);
+        let sides = (&setup, &setup.listless);
+        let measure = || cell::measure(cell, expected, sides, &bare, options, idle);
         let mut measured = measure()?;
         report.cell(&measured);
         if options.gate && report.missed_last() {
@@ -90,6 +94,7 @@ async fn run(options: &Options) -> Result<usize> {
             report.account(account::nanoseconds(), cell::median(&measured.listless));
         }
     }
+    forms::measure(options, &setup, idle, &mut report).await?;
     if options.wants("P15") {
         report.latency("P15", &latency::http1(&setup, &bare, options)?);
         if options.gate && report.missed_last() {

@@ -9,7 +9,8 @@ usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rou
        [--connections N] [--samples N] [--profile NAME]
 
   --gate           exit with an error when a gate is missed
-  --cell ID        measure only this cell (P1 to P5 P15 P18 P19 P20 account); repeat for more
+  --cell ID        measure only this cell (P1 to P5 P7 P5p P7p P9 pages forms P15 P18 P19 P20
+                   account); repeat for more
   --seconds N      length of one measuring slot (default 4)
   --rounds N       slots on each side of a cell (default 5)
   --pods N         pods in the cluster (default 5000, at least 1000)
@@ -21,7 +22,10 @@ usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rou
 pub(crate) const SHIPPED: &str = "dist";
 
 /// The names of the cells.
-const CELLS: [&str; 10] = ["P1", "P2", "P3", "P4", "P5", "P15", "P18", "P19", "P20", "account"];
+const CELLS: [&str; 16] = [
+    "P1", "P2", "P3", "P4", "P5", "P7", "P5p", "P7p", "P9", "pages", "forms", "P15", "P18", "P19",
+    "P20", "account",
+];
 
 /// The cells and the length of the measurement.
 #[derive(Clone, Debug)]

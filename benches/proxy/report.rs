@@ -4,7 +4,9 @@ use anyhow::Result;
 
 use crate::{
     cell::{self, Measured, median},
+    content::Content,
     fanout::{self, Fanout},
+    forms,
     latency::{Latency, Quantile},
     options::{Options, SHIPPED},
     setup::{IdleLoad, Setup},
@@ -17,6 +19,8 @@ const TIMES_DIRECT_MAX: f64 = 1.3;
 /// machine on which the gate was set.
 const TIMES_RELAY_MAX: f64 = 2.0;
 const TIMES_JSON_MAX: f64 = 1.3;
+/// The maximum memory of pods in protobuf, as a multiple of that in JSON.
+const TIMES_JSON_FORM_MAX: f64 = 0.75;
 const WATCHER_KILOBYTES_MAX: f64 = 32.0;
 const ACCOUNT_PERCENT_MAX: f64 = 3.0;
 const STALENESS_MILLIS_MAX: f64 = 10.0;
@@ -77,7 +81,7 @@ impl Report {
     }
 
     pub(crate) fn memory(&mut self, setup: &Setup) -> Result<()> {
-        let (resident, json) = (setup.listless_resident_bytes()? as f64, setup.json_bytes as f64);
+        let (resident, json) = (setup.listless.resident_bytes()? as f64, setup.json_bytes as f64);
         println!("\nmemory with {} cached pods, before any load", self.options.pods);
         self.gate("RSS", "resident ÷ JSON", resident / json, Side::AtMost, TIMES_JSON_MAX);
         println!(
@@ -90,7 +94,7 @@ impl Report {
     }
 
     pub(crate) fn memory_after_load(&self, setup: &Setup) -> Result<()> {
-        let resident = setup.listless_resident_bytes()? as f64;
+        let resident = setup.listless.resident_bytes()? as f64;
         println!(
             "\nmemory after all load: {:.1} MB resident, {:.2} × the JSON",
             resident / 1e6,
@@ -146,6 +150,27 @@ impl Report {
         if let Some(gate) = cell.gate {
             self.gate_ratio(cell.id, median(&ratios), gate, measured.ceiling());
         }
+    }
+
+    /// Prints the memory of a Listless that holds the pods in one form, for each form.
+    pub(crate) fn forms(&mut self, resident: &[(Content, u64)], json_bytes: usize) {
+        println!("\nmemory of a Listless with {} cached pods in one form", self.options.pods);
+        let of = |wanted| {
+            let found = resident.iter().find(|(form, _)| *form == wanted);
+            found.map_or(f64::NAN, |(_, bytes)| *bytes as f64)
+        };
+        for (form, bytes) in resident {
+            let (name, bytes) = (form.name(), *bytes as f64);
+            let (json, own) = (json_bytes as f64, of(Content::Json));
+            println!(
+                "  {name:<9} {:>7.1} MB resident: {:.2} × the JSON, {:.2} × the form json",
+                bytes / 1e6,
+                bytes / json,
+                bytes / own
+            );
+        }
+        let found = of(Content::Protobuf) / of(Content::Json);
+        self.gate(forms::MEMORY, "protobuf ÷ JSON", found, Side::AtMost, TIMES_JSON_FORM_MAX);
     }
 
     pub(crate) fn latency(&mut self, id: &'static str, latency: &Latency) {

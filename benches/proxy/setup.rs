@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::{
     bare::Bare,
+    content::Content,
     options::Options,
     rig::{
         client::{Client, Protocol},
@@ -52,13 +53,19 @@ repeatPolls:
 /// The running system under test.
 pub(crate) struct Setup {
     pub(crate) direct: Endpoint,
-    pub(crate) through: Endpoint,
+    pub(crate) listless: Listless,
     pub(crate) data: LoadData,
     /// Bytes of the JSON LIST of all pods.
     pub(crate) json_bytes: usize,
     counts_before: RequestCounts,
-    listless: ProxyProcess,
+    program: PathBuf,
     plane: ControlPlane,
+}
+
+/// A running Listless.
+pub(crate) struct Listless {
+    pub(crate) endpoint: Endpoint,
+    process: ProxyProcess,
 }
 
 /// The cores used without requests.
@@ -80,7 +87,8 @@ fn build(profile: &str) -> Result<PathBuf> {
     // TARGET/release/listless, beside which each profile has its folder.
     let built = Path::new(env!("CARGO_BIN_EXE_listless"));
     let target = built.ancestors().nth(2).context("there is no target folder")?;
-    Ok(target.join(profile).join("listless"))
+    let folder = if profile == "dev" { "debug" } else { profile };
+    Ok(target.join(folder).join("listless"))
 }
 
 // === impl Setup ===
@@ -97,15 +105,14 @@ impl Setup {
         let kubeconfig = plane.kubeconfig(User::Admin)?;
         let direct = Endpoint::from_kubeconfig(&kubeconfig)?;
         let counts_before = plane.request_counts().await?;
-        let listless =
-            ProxyProcess::start_program(&program, "local", &kubeconfig, Some(CONFIG)).await?;
-        let through = Endpoint::from_kubeconfig(listless.kubeconfig())?;
-        synced(&through, &data).with_context(|| listless.log())?;
+        let listless = Listless::start(&program, &kubeconfig, CONFIG).await?;
+        listless.synced(&data, Content::Json)?;
         let list = request_once(&direct, &data.collection())?;
         let counted = list.matches("\"uid\":").count();
         ensure!(counted >= data.pods as usize, "only {counted} objects were created");
         pause(SETTLE);
-        Ok(Self { direct, through, data, json_bytes: list.len(), counts_before, listless, plane })
+        let json_bytes = list.len();
+        Ok(Self { direct, listless, data, json_bytes, counts_before, program, plane })
     }
 
     /// Starts the bare server with these responses.
@@ -121,12 +128,19 @@ impl Setup {
         self.plane.cpu_seconds(Component::Etcd)
     }
 
-    pub(crate) fn listless_cpu(&self) -> Result<f64> {
-        self.listless.cpu_seconds()
-    }
-
-    pub(crate) fn listless_resident_bytes(&self) -> Result<u64> {
-        self.listless.resident_bytes()
+    /// Starts another Listless, whose replicas of the pods have these forms.
+    pub(crate) async fn with_forms(&self, forms: &[Content]) -> Result<Listless> {
+        let names = forms.iter().map(|form| form.name()).collect::<Vec<_>>().join(", ");
+        let eager = "start: eager\n  - resources: [\"configmaps\"]";
+        let config = CONFIG.replacen(eager, &format!("forms: [{names}]\n    {eager}"), 1);
+        ensure!(config != CONFIG, "the configuration has no eager rule for pods");
+        let kubeconfig = self.plane.kubeconfig(User::Admin)?;
+        let listless = Listless::start(&self.program, &kubeconfig, &config).await?;
+        for form in forms {
+            listless.synced(&self.data, *form)?;
+        }
+        pause(SETTLE);
+        Ok(listless)
     }
 
     /// Returns a client that writes directly, several requests at a time.
@@ -136,7 +150,7 @@ impl Setup {
 
     /// Returns a client that reads through Listless.
     pub(crate) fn reading_client(&self) -> Client {
-        self.listless.client(Protocol::Http1)
+        self.listless.process.client(Protocol::Http1)
     }
 
     /// Waits until opened and closed connections have settled.
@@ -159,7 +173,8 @@ impl Setup {
     /// Measures the processes' own load: informers, leases, bookmarks.
     pub(crate) fn idle_load(&self) -> Result<IdleLoad> {
         let read = || {
-            Ok::<_, anyhow::Error>([self.apiserver_cpu()?, self.etcd_cpu()?, self.listless_cpu()?])
+            let listless = self.listless.cpu_seconds()?;
+            Ok::<_, anyhow::Error>([self.apiserver_cpu()?, self.etcd_cpu()?, listless])
         };
         let (before, begun) = (read()?, Instant::now());
         pause(IDLE_MEASURE);
@@ -169,20 +184,41 @@ impl Setup {
     }
 }
 
-/// Waits until a LIST of all pods is answered from memory.
-fn synced(through: &Endpoint, data: &LoadData) -> Result<()> {
-    let deadline = Instant::now() + SYNC_LIMIT;
-    let request = through.request(&format!("{}?labelSelector=app%3Dnone", data.collection()));
-    let mut connection = Connection::open(through)?;
-    loop {
-        let answer = connection.exchange(&request)?;
-        if answer.status == 200 && answer.cache_status().contains("hit") {
-            return Ok(());
+// === impl Listless ===
+
+impl Listless {
+    async fn start(program: &Path, kubeconfig: &Path, config: &str) -> Result<Self> {
+        let process =
+            ProxyProcess::start_program(program, "local", kubeconfig, Some(config)).await?;
+        let endpoint = Endpoint::from_kubeconfig(process.kubeconfig())?;
+        Ok(Self { endpoint, process })
+    }
+
+    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+        self.process.cpu_seconds()
+    }
+
+    pub(crate) fn resident_bytes(&self) -> Result<u64> {
+        self.process.resident_bytes()
+    }
+
+    /// Waits until a LIST of pods is answered from memory.
+    fn synced(&self, data: &LoadData, content: Content) -> Result<()> {
+        let deadline = Instant::now() + SYNC_LIMIT;
+        let target = format!("{}?labelSelector=app%3Dnone", data.collection());
+        let request = self.endpoint.request_for(&target, content.accept());
+        let mut connection = Connection::open(&self.endpoint)?;
+        loop {
+            let answer = connection.exchange(&request)?;
+            if answer.status == 200 && answer.cache_status().contains("hit") {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let (status, served) = (answer.status, answer.cache_status());
+                bail!("no response from memory: {status} {served}\n{}", self.process.log());
+            }
+            pause(Duration::from_millis(100));
         }
-        if Instant::now() > deadline {
-            bail!("no response from memory: {} {}", answer.status, answer.cache_status());
-        }
-        pause(Duration::from_millis(100));
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) async fn measure(setup: &Setup) -> Result<Staleness> {
     let writer = Writer::new(setup, "quick", OBJECTS, 1_000).await?;
     let target = writer.watch_from(&writer.settled(setup).await?);
     let mut straight = Watchers::open(&setup.direct, &target, 1, None).await?;
-    let mut through = Watchers::open(&setup.through, &target, 1, Some("hit")).await?;
+    let mut through = Watchers::open(&setup.listless.endpoint, &target, 1, Some("hit")).await?;
     setup.settle().await;
     let events = writer.write_for(LENGTH, EVENTS_PER_SECOND).await?;
     straight.have_received(events).await?;

@@ -111,11 +111,16 @@ impl Endpoint {
         self.authority.rsplit_once(':').map_or(&self.authority, |(host, _)| host)
     }
 
-    /// Returns the bytes of a GET request.
+    /// Returns the bytes of a GET request for JSON.
     pub(crate) fn request(&self, target: &str) -> Vec<u8> {
+        self.request_for(target, "application/json")
+    }
+
+    /// Returns the bytes of a GET request for a media type.
+    pub(crate) fn request_for(&self, target: &str, accept: &str) -> Vec<u8> {
         format!(
             "GET {target} HTTP/1.1\r\nHost: {}\r\nUser-Agent: listless-bench\r\nAccept: \
-             application/json\r\nAuthorization: Bearer {}\r\n\r\n",
+             {accept}\r\nAuthorization: Bearer {}\r\n\r\n",
             self.authority, self.token
         )
         .into_bytes()
@@ -153,7 +158,7 @@ impl Connection {
         Ok(self.stream.sock.set_nonblocking(true)?)
     }
 
-    /// Sends a request made by [`Endpoint::request`] and waits for its whole response.
+    /// Sends a request made by [`Endpoint::request_for`] and waits for its whole response.
     pub(crate) fn exchange(&mut self, request: &[u8]) -> Result<Answer<'_>> {
         let begun = Instant::now();
         self.send(request)?;
@@ -163,7 +168,7 @@ impl Connection {
         self.answer()
     }
 
-    /// Sends a request made by [`Endpoint::request`].
+    /// Sends a request made by [`Endpoint::request_for`].
     pub(crate) fn send(&mut self, request: &[u8]) -> Result<()> {
         (self.filled, self.framing, self.awaits) = (0, None, true);
         self.unchunked.clear();
