@@ -280,7 +280,9 @@ fn cache_settings(
 
 /// Starts the configured eager replicas that do not exist yet.
 fn start_eager(config: &Config, cache: &Cache) {
-    config.policy.eager().into_iter().for_each(|query| cache.start(query));
+    for (query, form) in config.policy.eager() {
+        cache.start(query.clone(), *form);
+    }
 }
 
 /// Starts missing eager replicas after each change of configuration.

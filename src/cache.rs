@@ -164,12 +164,12 @@ impl Cache {
         Self(inner)
     }
 
-    /// Starts a replica in JSON that is never stopped as idle.
-    pub fn start(&self, query: Query) {
+    /// Starts a replica that is never stopped as idle.
+    pub fn start(&self, query: Query, form: Form) {
         let mut set = self.0.set();
-        set.add_eager(query.clone());
-        if !set.has(&query, Form::Json) {
-            self.0.spawn(&mut set, query, Form::Json, Start::Eager);
+        set.add_eager(query.clone(), form);
+        if !set.has(&query, form) {
+            self.0.spawn(&mut set, query, form, Start::Eager);
         }
     }
 
@@ -312,8 +312,8 @@ impl Inner {
         let mut set = self.set();
         set.expire(now);
         set.close_replaced(now);
-        for query in set.missing_eager(now) {
-            self.spawn(&mut set, query, Form::Json, Start::Eager);
+        for (query, form) in set.missing_eager(now) {
+            self.spawn(&mut set, query, form, Start::Eager);
         }
         // A bookmark soon shows the version they have reached.
         set.handing_over().for_each(|replica| replica.lags());

@@ -92,6 +92,10 @@ mutants! {
     StaleVersionOfLeaving,
     /// A list in protobuf ignores its label selector.
     ProtobufLabelsIgnored,
+    /// The metadata of a custom resource in protobuf lacks empty strings.
+    EmptyTextsOmitted,
+    /// A message in protobuf begins with the length of its event.
+    MessageKeepsLength,
     /// A large response is compressed for a client that did not request it.
     GzipUnasked,
     /// A compressed response has a gzip member for each chunk.

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api::{GroupResource, GroupVersionResource, Scope, query::Query, version::Freshness},
+    api::{GroupResource, form::Form, query::Query, version::Freshness},
     hash::HashMap,
 };
 
@@ -113,7 +113,7 @@ pub struct Policy {
     general: General,
     named: HashMap<GroupResource, Candidates>,
     others: Candidates,
-    eager: Vec<(GroupVersionResource, Scope)>,
+    eager: Vec<(Query, Form)>,
     heeds_user_agents: bool,
 }
 
@@ -143,7 +143,7 @@ impl Policy {
         let heeds_user_agents = rules.iter().any(|rule| rule.reads.user_agents.is_some());
         let (general, eager) = (*general, Vec::new());
         let mut policy = Self { general, named, others, eager, heeds_user_agents };
-        policy.eager = policy.eager_collections(rules);
+        policy.eager = policy.eager_queries(rules);
         policy
     }
 
@@ -165,10 +165,9 @@ impl Policy {
         }
     }
 
-    /// Returns the queries to follow from the start.
-    pub fn eager(&self) -> Vec<Query> {
-        let collections = self.eager.iter();
-        collections.map(|(resource, scope)| Query::all(resource.clone(), scope.clone())).collect()
+    /// Returns the queries to follow from the start, with the form of each.
+    pub fn eager(&self) -> &[(Query, Form)] {
+        &self.eager
     }
 
     fn candidates(&self, resource: &GroupResource) -> Option<&Candidates> {
@@ -193,22 +192,23 @@ impl Policy {
         rules.is_some_and(|rules| rules.start == Start::Eager)
     }
 
-    /// Returns the collections that eager rules name, without those that an earlier rule excludes.
-    fn eager_collections(&self, rules: &[Rule]) -> Vec<(GroupVersionResource, Scope)> {
-        let mut collections = Vec::new();
+    /// Returns the collections that eager rules name, without those that an earlier rule excludes;
+    /// the first rule that names one decides about its forms.
+    fn eager_queries(&self, rules: &[Rule]) -> Vec<(Query, Form)> {
+        let mut queries: Vec<(Query, Form)> = Vec::new();
         for rule in rules.iter().filter(|rule| rule.start == Start::Eager) {
             for resource in rule.resources.iter().filter_map(ResourceName::versioned) {
                 let group_resource = resource.group_resource();
                 for scope in rule.scopes() {
                     let starts = self.starts_eagerly(&group_resource, scope.namespace());
-                    let collection = (resource.clone(), scope);
-                    if starts && !collections.contains(&collection) {
-                        collections.push(collection);
+                    let query = Query::all(resource.clone(), scope);
+                    if starts && !queries.iter().any(|(known, _)| *known == query) {
+                        queries.extend(rule.forms.iter().map(|form| (query.clone(), *form)));
                     }
                 }
             }
         }
-        collections
+        queries
     }
 }
 

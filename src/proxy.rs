@@ -258,10 +258,10 @@ impl Proxy {
         mut request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
-        let (level, form) = (answer.level, answer.replica.form());
+        let (level, form) = (answer.level, answer.representation.form(answer.replica.form()));
         let reason = match self.open_watch(context, target, answer, request.headers()).await {
             Ok((watching, Asked::WebSocket(handshake))) => {
-                watching.send_over(hyper::upgrade::on(&mut request));
+                watching.send_over(hyper::upgrade::on(&mut request), form);
                 return Ok(log.hit(level, None, handshake.into_response()));
             }
             Ok((watching, _)) => {

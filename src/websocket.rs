@@ -1,6 +1,6 @@
 //! The server side of a WebSocket, as far as watches need it (RFC 6455, S-WATCH-45).
 //!
-//! It accepts only a fully understood handshake, sends text messages, and reads pings and the close
+//! It accepts only a fully understood handshake, sends messages, and reads pings and the close
 //! message. No extension is ever negotiated. This module does no I/O.
 
 mod incoming;
@@ -132,6 +132,11 @@ pub fn text_header(length: usize) -> Vec<u8> {
     header(if is_on(Mutant::BinaryMessages) { FINAL_BINARY } else { FINAL_TEXT }, length)
 }
 
+/// Returns the header of an unmasked binary message of this length.
+pub fn binary_header(length: usize) -> Vec<u8> {
+    header(FINAL_BINARY, length)
+}
+
 /// Returns the response to a ping.
 pub fn pong(payload: &[u8]) -> Vec<u8> {
     let mut message = header(FINAL_PONG, payload.len());
@@ -250,6 +255,7 @@ mod tests {
         ] {
             assert_eq!(text_header(length), head);
         }
+        assert_eq!(binary_header(5), [0x82, 5]);
         assert_eq!(pong(b"ab"), [0x8a, 2, b'a', b'b']);
     }
 }

@@ -1,9 +1,26 @@
 //! The encoding in which a replica holds its objects. A replica is of one query and one form.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::protobuf;
 
 /// A form of objects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "camelCase")]
 pub enum Form {
     /// JSON.
     #[default]

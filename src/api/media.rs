@@ -4,11 +4,15 @@
 //! It follows the apiserver's negotiation exactly where that selects plain JSON or protobuf. Anything
 //! else, and anything that a newer server might parse differently, is `Unmodelled` and forwarded.
 
+mod representation;
 mod table;
 
 use http::{HeaderMap, HeaderValue, header};
 
-pub use self::table::{Include, MetadataVersion, Table};
+pub use self::{
+    representation::{Partial, Representation},
+    table::{Include, MetadataVersion, Table},
+};
 use super::protobuf;
 
 /// The apiserver's representation, as far as Listless can produce it.
@@ -29,18 +33,6 @@ pub enum Negotiated {
     ProtobufMetadata(Metadata),
     /// Anything else.
     Unmodelled(UnmodelledMedia),
-}
-
-/// The representation of each object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Representation {
-    /// The whole object.
-    #[default]
-    Object,
-    /// A PartialObjectMetadata of this version of `meta.k8s.io` (S-CT-03, S-LIST-63).
-    Metadata(MetadataVersion),
-    /// A row of a Table (S-CT-30).
-    Table(Table),
 }
 
 /// A conversion to metadata, as an Accept header asks for it.

@@ -1,7 +1,7 @@
 //! The events that a watch shows its client, parsed while they stream.
 //!
-//! The parser accepts JSON events and protobuf from a chunked body, and JSON events from WebSocket
-//! frames. A chunked body has one JSON event per line. Invariant: an unreadable watch is reported
+//! The parser accepts events in JSON and protobuf, from a chunked body and from the messages of a
+//! WebSocket. A chunked body has one JSON event per line. Invariant: an unreadable watch is reported
 //! as opaque, and nothing is guessed. Events are neither changed nor delayed.
 
 mod delimited;
@@ -13,13 +13,13 @@ use serde::Deserialize;
 
 use super::{protobuf, version::ResourceVersion};
 use delimited::Delimited;
-use websocket::Frames;
+use websocket::{Frames, Message};
 
 /// The parser of one watch.
 #[derive(Debug)]
 pub struct WatchReader {
     framing: Framing,
-    /// The incomplete JSON event.
+    /// The incomplete JSON event, or message.
     pending: Vec<u8>,
 }
 
@@ -145,12 +145,14 @@ impl WatchReader {
                 }
                 Ok(())
             }
-            Framing::WebSocket(frames) => frames.push(bytes, |piece, ends| {
+            Framing::WebSocket(frames) => frames.push(bytes, |piece, ended| {
                 extend(pending, piece)?;
-                if ends {
-                    read(pending, &mut shown)?;
-                    pending.clear();
+                match ended {
+                    Some(Message::Text) => read(pending, &mut shown)?,
+                    Some(Message::Binary) => Delimited::message(pending, &mut shown)?,
+                    None => return Ok(()),
                 }
+                pending.clear();
                 Ok(())
             }),
             Framing::Delimited(delimited) => delimited.push(bytes, shown),

@@ -20,6 +20,7 @@ use super::{
     table::{self, TableEnvelope},
 };
 use crate::api::{
+    form::Form,
     media::{Include, MetadataVersion, Representation, Table},
     version::ResourceVersion,
 };
@@ -88,8 +89,11 @@ impl BookmarkForm {
                 let learned = in_json;
                 let form = match (representation, learned) {
                     (Representation::Table(_), _) => return None,
-                    (Representation::Metadata(metadata), _) => {
-                        JsonBookmark::of_metadata(learned, metadata)
+                    (Representation::Metadata(partial), _) if partial.form == Form::Protobuf => {
+                        return Some(ProtobufBookmark::plain().partial(partial, version, mark));
+                    }
+                    (Representation::Metadata(partial), _) => {
+                        JsonBookmark::of_metadata(learned, partial.version)
                     }
                     (Representation::Object, Some(learned)) => {
                         return Some(learned.line(version, mark));
@@ -107,10 +111,7 @@ impl BookmarkForm {
                     Representation::Object => {
                         form.event(envelope.api_version(), envelope.kind(), version, mark)
                     }
-                    Representation::Metadata(metadata) => {
-                        let (form, kind) = (form.of_metadata(), "PartialObjectMetadata");
-                        form.event(metadata.api_version(), kind, version, mark)
-                    }
+                    Representation::Metadata(partial) => form.partial(partial, version, mark),
                     Representation::Table(_) => return None,
                 })
             }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::{
     envelope::JsonEnvelope,
-    form::Envelope,
+    form::{Envelope, partial_event},
     metadata,
     object::Object,
     selection::selects,
@@ -18,7 +18,8 @@ use super::{
 use crate::{
     api::{
         ObjectKey,
-        media::{MetadataVersion, Representation, Table},
+        form::Form,
+        media::{MetadataVersion, Partial, Representation, Table},
         query::Query,
         version::ResourceVersion,
     },
@@ -36,8 +37,8 @@ pub struct Event {
     pub object: Object,
     before: Before,
     lines: Lines,
-    /// The lines for each version of metadata-only watches, which are rare.
-    metadata_lines: [OnceLock<Box<Lines>>; 2],
+    /// The lines for each version and form of metadata-only watches, which are rare.
+    metadata_lines: [OnceLock<Box<Lines>>; 4],
 }
 
 /// The lines for each [`Change`], made on first use.
@@ -159,8 +160,10 @@ impl Event {
         let index = match representation {
             // A Table's line depends on the time and is not kept.
             Representation::Object | Representation::Table(_) => return &self.lines,
-            Representation::Metadata(MetadataVersion::V1) => 0,
-            Representation::Metadata(MetadataVersion::V1Beta1) => 1,
+            Representation::Metadata(Partial { version, form }) => {
+                2 * usize::from(form == Form::Protobuf)
+                    + usize::from(version == MetadataVersion::V1Beta1)
+            }
         };
         self.metadata_lines[index].get_or_init(Box::default)
     }
@@ -188,19 +191,23 @@ impl Change {
     }
 }
 
-/// Returns the line of a watch in JSON for an object; `None` if it cannot be printed.
+/// Returns the line of a watch for an object in JSON; `None` if it cannot be printed.
 pub(super) fn json_line(
     seen: Change,
     raw: &[u8],
     representation: Representation,
     envelope: &JsonEnvelope,
 ) -> Option<Bytes> {
-    let Representation::Metadata(version) = representation else {
+    let Representation::Metadata(partial) = representation else {
         // The start of a typed object replaces its `{`.
         let rest = raw.get(1..).unwrap_or_default();
         return Some(joined(seen, envelope.object_prefix().as_bytes(), rest));
     };
-    let object = metadata::partial(raw, envelope.style(), version)?;
+    if partial.form == Form::Protobuf {
+        let encoded = metadata::encoded(raw, envelope.style())?;
+        return Some(partial_event(seen, &encoded, partial));
+    }
+    let object = metadata::partial(raw, envelope.style(), partial.version)?;
     Some(joined(seen, object.as_bytes(), b""))
 }
 
@@ -224,6 +231,10 @@ mod tests {
         let seen = event.seen_through(&query(Some("a"), labels, ""))?;
         let line = event.line(seen, Representation::Object, &envelope()).expect("printable");
         Some((seen, String::from_utf8(line.to_vec()).expect("UTF-8")))
+    }
+
+    fn metadata(version: MetadataVersion) -> Representation {
+        Representation::Metadata(Partial { version, form: Form::Json })
     }
 
     #[test]
@@ -264,8 +275,8 @@ mod tests {
         let event = Event::new(version(7), Change::Added, pod("web", 7).object(), None);
         for representation in [
             Representation::Object,
-            Representation::Metadata(MetadataVersion::V1),
-            Representation::Metadata(MetadataVersion::V1Beta1),
+            metadata(MetadataVersion::V1),
+            metadata(MetadataVersion::V1Beta1),
         ] {
             let line = || event.line(Change::Added, representation, &envelope());
             assert_eq!(line().expect("printable").as_ptr(), line().expect("printable").as_ptr());
@@ -278,7 +289,7 @@ mod tests {
         let event = Event::new(version(7), Change::Modified, new.object(), Some(old.object()));
         let shown = |labels: &str, version| {
             let seen = event.seen_through(&query(Some("a"), labels, "")).expect("a part in it");
-            let line = event.line(seen, Representation::Metadata(version), &envelope());
+            let line = event.line(seen, metadata(version), &envelope());
             String::from_utf8(line.expect("printable").to_vec()).expect("UTF-8")
         };
         let expected = |seen: &str, api_version: &str, pod: &Pod| {

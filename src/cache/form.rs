@@ -9,7 +9,9 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-pub(super) use protobuf::{ProtobufEnvelope, event, event_parts, payload_range, unknown_parts};
+pub(super) use protobuf::{
+    ProtobufEnvelope, event, event_parts, partial_event, payload_range, unknown_parts,
+};
 use split::ProtobufSplitter;
 
 use super::{
@@ -24,7 +26,7 @@ use super::{
 use crate::api::{
     GroupVersionResource,
     form::Form,
-    media::{MetadataVersion, Representation},
+    media::{Partial, Representation},
     version::ResourceVersion,
 };
 
@@ -162,10 +164,13 @@ impl Envelope {
     pub(super) fn write_metadata(
         &self,
         raw: &[u8],
-        version: MetadataVersion,
+        Partial { version, form }: Partial,
         out: &mut Vec<u8>,
     ) -> Option<()> {
         match self {
+            Self::Json(json) if form == Form::Protobuf => {
+                protobuf::write_partial(&metadata::encoded(raw, json.style())?, version, out);
+            }
             Self::Json(json) => {
                 let partial = metadata::partial(raw, json.style(), version)?;
                 out.extend_from_slice(partial.as_bytes());
@@ -181,11 +186,14 @@ impl Envelope {
     pub(super) fn metadata_ends(
         &self,
         meta: &ListMeta<'_>,
-        version: MetadataVersion,
+        Partial { version, form }: Partial,
         items: usize,
         is_empty: bool,
     ) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
+            Self::Json(_) if form == Form::Protobuf => {
+                Some(protobuf::metadata_ends(meta, version, items))
+            }
             Self::Json(_) => Some(metadata::json_ends(meta, version, is_empty)),
             Self::Protobuf(_) => Some(protobuf::metadata_ends(meta, version, items)),
             Self::Table(_) => None,
@@ -194,8 +202,16 @@ impl Envelope {
 
     /// Returns the PartialObjectMetadata of one object, as the body of a GET; `None` if its
     /// metadata has an unknown form.
-    pub(super) fn metadata(&self, raw: &[u8], version: MetadataVersion) -> Option<VecDeque<Bytes>> {
+    pub(super) fn metadata(
+        &self,
+        raw: &[u8],
+        Partial { version, form }: Partial,
+    ) -> Option<VecDeque<Bytes>> {
         match self {
+            Self::Json(json) if form == Form::Protobuf => {
+                let encoded = metadata::encoded(raw, json.style())?;
+                Some(protobuf::partial_object(&encoded, version))
+            }
             Self::Json(json) => metadata::json_object(json, raw, version),
             Self::Protobuf(_) => protobuf::metadata_object(raw, version),
             Self::Table(_) => None,

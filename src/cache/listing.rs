@@ -82,8 +82,8 @@ impl<'a> Listing<'a> {
         }
         match self.representation {
             Representation::Object => out.extend_from_slice(object.raw()),
-            Representation::Metadata(version) => {
-                envelope.write_metadata(object.raw(), version, out)?;
+            Representation::Metadata(partial) => {
+                envelope.write_metadata(object.raw(), partial, out)?;
             }
             Representation::Table(table) => {
                 envelope.table()?.write_row(object.raw(), table, self.now, out)?;
@@ -104,8 +104,8 @@ impl<'a> Listing<'a> {
         let (meta, is_empty) = (self.meta(), self.selection.is_empty());
         Some(match self.representation {
             Representation::Object => (envelope.head(&meta, items), envelope.tail(&meta)),
-            Representation::Metadata(version) => {
-                envelope.metadata_ends(&meta, version, items, is_empty)?
+            Representation::Metadata(partial) => {
+                envelope.metadata_ends(&meta, partial, items, is_empty)?
             }
             Representation::Table(table) => {
                 let envelope = envelope.table()?;
@@ -172,6 +172,10 @@ impl<'a> Listing<'a> {
     }
 
     fn separator(&self) -> &'static [u8] {
-        page::separator(self.snapshot.form())
+        let form = match self.representation {
+            Representation::Metadata(partial) => partial.form,
+            Representation::Object | Representation::Table(_) => self.snapshot.form(),
+        };
+        page::separator(form)
     }
 }

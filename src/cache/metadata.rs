@@ -4,6 +4,8 @@
 //! bytes. Custom resources print its keys sorted: they are reordered. If the metadata would differ
 //! from the apiserver's in any byte, it is not returned.
 
+mod encode;
+
 use std::{borrow::Cow, collections::VecDeque, str};
 
 use bytes::Bytes;
@@ -19,9 +21,11 @@ use super::{
     table::Moment,
 };
 use crate::api::{
-    media::{MetadataVersion, Representation},
+    media::{MetadataVersion, Partial, Representation},
     query::Query,
 };
+
+pub(super) use encode::encoded;
 
 /// An object of which only the metadata is parsed.
 #[derive(Deserialize)]
@@ -110,19 +114,15 @@ const TYPED_START: &str = r#"{"metadata":"#;
 impl Snapshot {
     /// Returns the apiserver's PartialObjectMetadataList for a query that this snapshot covers;
     /// `None` if an object's metadata has an unknown form.
-    pub fn metadata_list_body(&self, query: &Query, version: MetadataVersion) -> Option<ListBody> {
-        let (whole, representation) = (Portion::default(), Representation::Metadata(version));
+    pub fn metadata_list_body(&self, query: &Query, partial: Partial) -> Option<ListBody> {
+        let (whole, representation) = (Portion::default(), Representation::Metadata(partial));
         self.listing(query, &whole, representation, Moment(0)).body()
     }
 
     /// Returns the apiserver's PartialObjectMetadata of one of this snapshot's objects; `None` if
     /// its metadata has an unknown form.
-    pub fn metadata_body(
-        &self,
-        object: &Object,
-        version: MetadataVersion,
-    ) -> Option<VecDeque<Bytes>> {
-        self.envelope().metadata(object.raw(), version)
+    pub fn metadata_body(&self, object: &Object, partial: Partial) -> Option<VecDeque<Bytes>> {
+        self.envelope().metadata(object.raw(), partial)
     }
 }
 
@@ -221,6 +221,8 @@ mod tests {
         r#""resourceVersion":"5","uid":"0f4f2d9e-7a54-4a86-9c3b-6f2f5a0f7b11"},"spec":{"a":1}}"#,
     );
 
+    const V1: Partial = Partial { version: MetadataVersion::V1, form: Form::Json };
+
     fn text(chunks: VecDeque<Bytes>) -> String {
         chunks.iter().map(|chunk| str::from_utf8(chunk).expect("UTF-8")).collect()
     }
@@ -241,13 +243,14 @@ mod tests {
             Envelope::learn(r#"{"apiVersion":"a.io/v1","items":["#, &format!("{trailer}\n"));
         let (envelope, version) = learned.expect("an envelope");
         let snapshot = list.finish(version, envelope).expect("no duplicate");
-        snapshot.metadata_body(&object, MetadataVersion::V1Beta1).map(text)
+        let partial = Partial { version: MetadataVersion::V1Beta1, form: Form::Json };
+        snapshot.metadata_body(&object, partial).map(text)
     }
 
     #[test]
     fn metadata_of_a_built_in_type_is_a_part_of_its_bytes() {
         let snapshot = pods(7, &[("d", "p", "u-1", 5, "web"), ("d", "q", "u-2", 6, "db")]);
-        let list = snapshot.metadata_list_body(&all_pods(), MetadataVersion::V1).expect("a list");
+        let list = snapshot.metadata_list_body(&all_pods(), V1).expect("a list");
         assert_eq!(list.count, 2);
         let bytes = list.bytes;
         let text = text(list.chunks);
@@ -292,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_list_of_no_metadata_is_null() {
-        let list = pods(7, &[]).metadata_list_body(&all_pods(), MetadataVersion::V1);
+        let list = pods(7, &[]).metadata_list_body(&all_pods(), V1);
         let empty = concat!(
             r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","#,
             r#""metadata":{"resourceVersion":"7"},"items":null}"#,

@@ -31,8 +31,8 @@ use crate::{
 pub(super) struct Set {
     /// By form.
     members: [HashMap<GroupVersionResource, Vec<Member>>; Form::ALL.len()],
-    /// The queries that the configuration requires, in JSON.
-    eager: HashSet<Query>,
+    /// The queries that the configuration requires, by form.
+    eager: [HashSet<Query>; Form::ALL.len()],
     /// Unsafe reads of queries without a replica.
     demand: Demand,
     /// The queries that were read once, perhaps by an informer, by keyed hash.
@@ -91,7 +91,7 @@ impl Set {
     pub(super) fn new() -> Self {
         Self {
             members: Default::default(),
-            eager: HashSet::new(),
+            eager: Default::default(),
             demand: Demand::new(),
             initial: Expiring::new(INITIAL_MAX),
             absences: Expiring::new(ABSENCES_MAX),
@@ -171,10 +171,10 @@ impl Set {
         removed
     }
 
-    /// Notes that the configuration requires a query.
-    pub(super) fn add_eager(&mut self, query: Query) {
-        self.absences.remove(self.key(&query, Form::Json));
-        self.eager.insert(query);
+    /// Notes that the configuration requires a query in a form.
+    pub(super) fn add_eager(&mut self, query: Query, form: Form) {
+        self.absences.remove(self.key(&query, form));
+        self.eager[form as usize].insert(query);
     }
 
     /// Returns the reason why a query cannot have a replica of a form for now.
@@ -235,12 +235,15 @@ impl Set {
         while self.absences.expire(now).is_some() {}
     }
 
-    /// Returns the configured queries that lack a replica.
-    pub(super) fn missing_eager(&self, now: Instant) -> Vec<Query> {
-        let missing = |query: &&Query| {
-            !self.has(query, Form::Json) && self.absence(query, Form::Json, now).is_none()
+    /// Returns the configured queries that lack a replica of a form.
+    pub(super) fn missing_eager(&self, now: Instant) -> Vec<(Query, Form)> {
+        let wanted = Form::ALL.into_iter();
+        let wanted =
+            wanted.flat_map(|form| self.eager[form as usize].iter().map(move |it| (it, form)));
+        let missing = |(query, form): &(&Query, Form)| {
+            !self.has(query, *form) && self.absence(query, *form, now).is_none()
         };
-        self.eager.iter().filter(missing).cloned().collect()
+        wanted.filter(missing).map(|(query, form)| (query.clone(), form)).collect()
     }
 
     /// Returns the replicas to stop now, with the reason of each.
@@ -347,7 +350,7 @@ impl Set {
     }
 
     fn is_eager(&self, member: &Member) -> bool {
-        member.form() == Form::Json && self.eager.contains(member.query())
+        self.eager[member.form() as usize].contains(member.query())
     }
 
     /// Returns the queries of replicas that were started for reads and that no other one will

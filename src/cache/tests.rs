@@ -146,7 +146,7 @@ async fn the_smallest_replica_that_covers_and_can_answer_is_found() {
     let mut scene = Scene::new(Settings::default());
     let (web, pods) = (query(None, "app=web", ""), [Pod::new("a", "p", 5), Pod::new("b", "q", 6)]);
     let _narrow = scene.synced(&web, 20, &pods[..1]).await;
-    scene.cache.start(everything());
+    scene.cache.start(everything(), Form::Json);
     assert_eq!(scene.read(&query(Some("a"), "", "")).expect("covered").state, SyncState::Starting);
     assert_eq!(
         scene.read(&query(Some("a"), "app=web", "")).expect("covered").state,
@@ -318,7 +318,7 @@ async fn too_many_namespaces_become_one_replica_with_the_same_selector() {
 async fn idle_replicas_stop_unless_they_are_configured() {
     let mut scene =
         Scene::new(Settings { quiet_after: Duration::from_secs(10_000), ..Settings::default() });
-    scene.cache.start(query(Some("b"), "", ""));
+    scene.cache.start(query(Some("b"), "", ""), Form::Json);
     let _eager = scene.serve(10, &[]).await;
     let watch = scene.synced(&everything(), 10, &[]).await;
     pass(590).await;
@@ -336,7 +336,7 @@ async fn a_replica_that_is_configured_later_is_kept() {
     let quiet_after = Duration::from_secs(10_000);
     let mut scene = Scene::new(Settings { quiet_after, ..Settings::default() });
     let _watch = scene.synced(&everything(), 10, &[]).await;
-    scene.cache.start(everything());
+    scene.cache.start(everything(), Form::Json);
     scene.calls.expect_none(Duration::from_secs(1000)).await;
     assert_eq!(scene.held(), ["* "]);
 }
@@ -345,7 +345,7 @@ async fn a_replica_that_is_configured_later_is_kept() {
 async fn the_least_recently_used_replica_is_dropped_above_the_memory_limit() {
     let mut scene = Scene::new(Settings { memory_limit_bytes: 350_000, ..Settings::default() });
     let large = [Pod { padding: 100_000, ..Pod::new("a", "p", 5) }];
-    scene.cache.start(job("configured"));
+    scene.cache.start(job("configured"), Form::Json);
     let mut watches = vec![scene.serve(10, &large).await];
     for name in ["1", "2"] {
         watches.push(scene.synced(&job(name), 10, &large).await);
@@ -365,8 +365,8 @@ async fn the_least_recently_used_replica_is_dropped_above_the_memory_limit() {
 #[tokio::test(start_paused = true)]
 async fn a_configured_replica_is_retried_after_a_refusal() {
     let mut scene = Scene::new(Settings::default());
-    scene.cache.start(everything());
-    scene.cache.start(everything());
+    scene.cache.start(everything(), Form::Json);
+    scene.cache.start(everything(), Form::Json);
     scene.refuse("/api/v1/pods").await;
     scene.calls.expect_none(Duration::from_secs(55)).await;
     let _watch = scene.serve(10, &[]).await;
@@ -463,7 +463,7 @@ async fn concurrent_lists_share_the_memory_limit() {
     let mut scene = Scene::new(settings);
     let mut pipes = Vec::new();
     for namespace in ["a", "b"] {
-        scene.cache.start(query(Some(namespace), "", ""));
+        scene.cache.start(query(Some(namespace), "", ""), Form::Json);
         let pipe = scene.calls.next().await.pipe();
         let mut large = Pod::new(namespace, "p", 5);
         large.padding = 60_000;

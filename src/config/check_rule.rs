@@ -7,7 +7,7 @@ use super::{
     raw::{RepeatPollsSection, RuleSection},
 };
 use crate::{
-    api::version::Freshness,
+    api::{field::is_built_in_group, form::Form, version::Freshness},
     policy::{Glob, ReadVerb, Reads, RepeatPolls, ResourceName, Rewrite, Rule, Start},
 };
 
@@ -41,6 +41,7 @@ impl RuleSection {
                  another start";
             problems.push(Problem::new(format!("{field}.start"), message));
         }
+        let forms = self.check_forms(field, &resources, problems);
         self.check_rewrite(field, problems);
         if self.max_staleness.0 > MAX_STALENESS_MAX {
             problems.push(Problem::new(format!("{field}.maxStaleness"), "must be at most 10m"));
@@ -49,11 +50,35 @@ impl RuleSection {
             resources,
             reads,
             start: self.start,
+            forms,
             freshness: self.freshness,
             max_staleness: self.max_staleness.0,
             rewrite: self.rewrite,
             repeat_polls: self.check_repeat_polls(field, general, problems),
         }
+    }
+
+    fn check_forms(
+        &self,
+        field: &str,
+        resources: &[ResourceName],
+        problems: &mut Vec<Problem>,
+    ) -> Vec<Form> {
+        let Some(forms) = &self.forms else { return vec![Form::default()] };
+        let is_custom = |name: &ResourceName| {
+            name.group_resource().is_some_and(|resource| !is_built_in_group(&resource.group))
+        };
+        let message = if forms.is_empty() {
+            Some("is empty; remove the key for json")
+        } else if self.start != Start::Eager {
+            Some("only an eager rule has forms; other replicas have the form that is read")
+        } else if forms.contains(&Form::Protobuf) && resources.iter().any(is_custom) {
+            Some("custom resources have no protobuf; name them in a rule of their own")
+        } else {
+            None
+        };
+        problems.extend(message.map(|message| Problem::new(format!("{field}.forms"), message)));
+        forms.clone()
     }
 
     fn check_rewrite(&self, field: &str, problems: &mut Vec<Problem>) {

@@ -8,7 +8,7 @@ use serde_saphyr::FlowSeq;
 
 use super::quantity::{Quantity, Span};
 use crate::{
-    api::version::Freshness,
+    api::{form::Form, version::Freshness},
     policy::{MAX_STALENESS, Mode, ReadVerb, RepeatAction, Rewrite, Selectors, Start},
 };
 
@@ -81,7 +81,8 @@ pub struct CacheSection {
     /// Rules for the cached resources and the freshness of their responses. The first matching rule
     /// applies; a resource without a matching rule is never cached. A rule may select reads by
     /// `namespaces: [shop]`, `verbs: [get, list, watch]`, `userAgents: ["*fabric8*"]` and
-    /// `selectors: present` (or absent). It may also have its own `rewrite` and `repeatPolls`.
+    /// `selectors: present` (or absent). It may also have its own `rewrite` and `repeatPolls`, and
+    /// an eager rule its `forms: [json, protobuf, table]`.
     pub rules: Vec<RuleSection>,
 }
 
@@ -112,6 +113,11 @@ pub struct RuleSection {
     /// permanently (eager; resources named without a version are cached at v1).
     #[serde(default)]
     pub start: Start,
+    /// Forms in which an eager rule holds its objects: json, protobuf (Go clients), table (kubectl);
+    /// absent: json. Other forms start on demand.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "some_on_one_line")]
+    #[schemars(with = "Vec<Form>")]
+    pub forms: Option<Vec<Form>>,
     /// Minimum freshness of a response to an unsafe read.
     #[serde(default)]
     pub freshness: Freshness,
@@ -321,6 +327,7 @@ impl RuleSection {
             user_agents: None,
             selectors: Selectors::default(),
             start: Start::default(),
+            forms: None,
             freshness: Freshness::default(),
             max_staleness: max_staleness(),
             rewrite: None,

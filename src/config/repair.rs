@@ -105,6 +105,7 @@ fn element(list: &str) -> Value {
     match list {
         "rules" => json!({"resources": ["pods"]}),
         "verbs" => json!("get"),
+        "forms" => json!("json"),
         _ => json!("any"),
     }
 }

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Glob, RepeatPolls, Rewrite, Start};
-use crate::api::{GroupResource, GroupVersionResource, Scope, Verb, version::Freshness};
+use crate::api::{
+    GroupResource, GroupVersionResource, Scope, Verb, form::Form, version::Freshness,
+};
 
 /// One checked rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub struct Rule {
     pub reads: Reads,
     /// The start of a replica.
     pub start: Start,
+    /// The forms of its eager replicas.
+    pub forms: Vec<Form>,
     /// The freshness of a response to an unsafe read.
     pub freshness: Freshness,
     /// The time for which a replica may answer after its link was lost.
@@ -184,6 +188,7 @@ impl Rule {
             resources,
             reads: Reads::default(),
             start: Start::default(),
+            forms: vec![Form::default()],
             freshness: Freshness::default(),
             max_staleness: MAX_STALENESS,
             rewrite: None,

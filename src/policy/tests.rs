@@ -1,5 +1,8 @@
 use super::*;
-use crate::{api::Verb, limit::Rate};
+use crate::{
+    api::{GroupVersionResource, Verb},
+    limit::Rate,
+};
 
 fn rule(resources: &[&str], start: Start) -> Rule {
     let names = resources.iter().map(|name| name.parse().expect("a resource name")).collect();
@@ -43,7 +46,11 @@ fn collections(policy: &Policy) -> Vec<String> {
     policy
         .eager
         .iter()
-        .map(|(resource, scope)| format!("{resource} in {}", scope.namespace().unwrap_or("*")))
+        .map(|(query, form)| {
+            let form = if *form == Form::Json { "" } else { form.as_str() };
+            let scope = query.scope.namespace().unwrap_or("*");
+            format!("{} in {scope} {form}", query.resource).trim_end().to_owned()
+        })
         .collect()
 }
 
@@ -155,6 +162,25 @@ fn eager_rules_name_the_queries_to_follow() {
             "widgets.v1beta1.example.com in *"
         ]
     );
+}
+
+#[test]
+fn the_first_rule_of_a_collection_decides_about_its_forms() {
+    let of = |forms: &[Form], rule: Rule| Rule { forms: forms.to_vec(), ..rule };
+    let (pods, services) = (rule(&["pods"], Start::Eager), rule(&["services"], Start::Eager));
+    let policy = policy(&[
+        of(&[Form::Protobuf, Form::Table], in_namespaces(pods.clone(), &["shop"])),
+        in_namespaces(pods, &["shop", "till"]),
+        of(&[Form::Json, Form::Protobuf], services),
+    ]);
+    let expected = [
+        "pods.v1 in shop protobuf",
+        "pods.v1 in shop table",
+        "pods.v1 in till",
+        "services.v1 in *",
+        "services.v1 in * protobuf",
+    ];
+    assert_eq!(collections(&policy), expected);
 }
 
 #[test]

@@ -110,7 +110,8 @@ impl Local {
                 (encoding, chunks)
             }
         };
-        let media_type = wanted.snapshot.form().media_type();
+        let form = wanted.representation.form(wanted.snapshot.form());
+        let media_type = form.media_type();
         Some(match encoding {
             Encoding::Gzip => gzipped(chunks, media_type, headers),
             Encoding::Identity => {
@@ -187,12 +188,12 @@ impl Local {
         headers: &HeaderMap,
     ) -> Option<Response<Body>> {
         let Wanted { snapshot, query, representation, now, .. } = wanted;
-        let media_type = snapshot.form().media_type();
+        let media_type = representation.form(snapshot.form()).media_type();
         let key = ObjectKey::new(query.scope.namespace(), name);
         let chunks = match (snapshot.object(&key), *representation) {
             (Some(object), Representation::Object) => snapshot.object_body(object),
-            (Some(object), Representation::Metadata(version)) => {
-                snapshot.metadata_body(object, version)?
+            (Some(object), Representation::Metadata(partial)) => {
+                snapshot.metadata_body(object, partial)?
             }
             (Some(object), Representation::Table(table)) => {
                 snapshot.table_body(object, table, *now)?

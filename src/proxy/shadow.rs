@@ -198,8 +198,8 @@ impl Check {
         let query = &self.read.query;
         let chunks = match (&self.read.name, self.representation) {
             (None, Representation::Object) => snapshot.list_body(query).chunks,
-            (None, Representation::Metadata(version)) => {
-                snapshot.metadata_list_body(query, version)?.chunks
+            (None, Representation::Metadata(partial)) => {
+                snapshot.metadata_list_body(query, partial)?.chunks
             }
             // The apiserver's clock at the time of its answer is not known to the second.
             (_, Representation::Table(_)) => return None,
@@ -207,7 +207,7 @@ impl Check {
                 let Some(object) = snapshot.object(&self.key(name)) else { return Some(false) };
                 match representation {
                     Representation::Object => snapshot.object_body(object),
-                    Representation::Metadata(version) => snapshot.metadata_body(object, version)?,
+                    Representation::Metadata(partial) => snapshot.metadata_body(object, partial)?,
                     Representation::Table(_) => return None,
                 }
             }

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use super::{
     Asked, kind::Style, metadata, protobuf, route::Parameters, status::StatusFailure, table,
+    upgrade::Messages,
 };
 use crate::{
     api::{
@@ -160,21 +161,29 @@ impl Media {
             (_, Some(wanted)) => table::streamed(answered, wanted, clock),
             _ => answered,
         };
-        if self.is_protobuf(asked, &answered) { protobuf::streamed(answered) } else { answered }
+        if !self.is_protobuf(asked, &answered) {
+            return answered;
+        }
+        let mut answered = protobuf::events(answered);
+        match answered.extensions_mut().get_mut::<Messages>() {
+            Some(messages) => messages.binary = true,
+            None => protobuf::name_stream(answered.headers_mut()),
+        }
+        answered
     }
 
     /// Reports whether a response in JSON is to be in protobuf. Whole custom resources never are
     /// (S-CT-04).
     fn is_protobuf(&self, asked: &Asked, answered: &Response<Body>) -> bool {
         let json = answered.headers().get(header::CONTENT_TYPE);
-        let in_protobuf = if answered.status().is_success() {
+        let in_protobuf = if answered.status().as_u16() < 400 {
             self.protobuf && (self.metadata.is_some() || is_built_in_group(&asked.group))
         } else {
             self.errors_in_protobuf
         };
-        in_protobuf
-            && !asked.resource.is_empty()
-            && json.is_some_and(|value| value == "application/json")
+        let is_json = json.is_some_and(|value| value == "application/json");
+        let is_messages = answered.extensions().get::<Messages>().is_some();
+        in_protobuf && !asked.resource.is_empty() && (is_json || is_messages)
     }
 
     /// Converts a whole response to the client's representation.

@@ -4,7 +4,7 @@
 //! It has a writer of its own, so that the simulator checks the proxy's.
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, header};
+use http::{HeaderMap, HeaderValue, Response, header};
 use http_body_util::BodyExt as _;
 
 use super::json::Json;
@@ -108,13 +108,15 @@ pub(super) async fn converted(answered: Response<Body>) -> Response<Body> {
 }
 
 /// Converts the events of a watch in JSON. Each event is a frame of its own.
-pub(super) fn streamed(answered: Response<Body>) -> Response<Body> {
+pub(super) fn events(answered: Response<Body>) -> Response<Body> {
     let frame = |line: Bytes| delimited(&line).map_or(line, Bytes::from);
-    let mut answered =
-        answered.map(|body| Body::wrap(body.map_frame(move |event| event.map_data(frame))));
+    answered.map(|body| Body::wrap(body.map_frame(move |event| event.map_data(frame))))
+}
+
+/// Sets the media type of a watch.
+pub(super) fn name_stream(headers: &mut HeaderMap) {
     let media = HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
-    answered.headers_mut().insert(header::CONTENT_TYPE, media);
-    answered
+    headers.insert(header::CONTENT_TYPE, media);
 }
 
 fn delimited(line: &[u8]) -> Option<Vec<u8>> {
@@ -216,18 +218,43 @@ fn object_meta(json: &Json) -> Vec<u8> {
             meta.extend(bytes(field, &entry));
         }
     }
-    for (field, name) in [(13, "ownerReferences"), (17, "managedFields")] {
-        // Their members have no numbers here.
-        for entry in json.get(name).map(Json::as_array).unwrap_or_default() {
-            meta.extend(bytes(field, &bytes(REST, &entry.to_bytes())));
-        }
-        if field == 13 {
-            for finalizer in json.get("finalizers").map(Json::as_array).unwrap_or_default() {
-                meta.extend(text(14, finalizer.as_str().unwrap_or_default()));
-            }
+    let all = |name: &str| json.get(name).map(Json::as_array).unwrap_or_default();
+    meta.extend(all("ownerReferences").iter().flat_map(|owner| bytes(13, &owner_reference(owner))));
+    for finalizer in all("finalizers") {
+        meta.extend(text(14, finalizer.as_str().unwrap_or_default()));
+    }
+    meta.extend(all("managedFields").iter().flat_map(|entry| bytes(17, &managed_fields(entry))));
+    meta
+}
+
+fn owner_reference(json: &Json) -> Vec<u8> {
+    let members = [("kind", 1), ("name", 3), ("uid", 4), ("apiVersion", 5)];
+    let mut out = texts(json, &members);
+    for (name, field) in [("controller", 6), ("blockOwnerDeletion", 7)] {
+        if let Some(Json::Bool(flag)) = json.get(name) {
+            out.extend(number(field, u64::from(*flag)));
         }
     }
-    meta
+    out
+}
+
+fn managed_fields(json: &Json) -> Vec<u8> {
+    let mut out = texts(json, &[("manager", 1), ("operation", 2), ("apiVersion", 3)]);
+    if let Some(at) = json.str_at(&["time"]) {
+        out.extend(bytes(4, &time(at)));
+    }
+    out.extend(texts(json, &[("fieldsType", 6)]));
+    if let Some(fields) = json.get("fieldsV1") {
+        out.extend(bytes(7, &bytes(1, &fields.to_bytes())));
+    }
+    out.extend(texts(json, &[("subresource", 8)]));
+    out
+}
+
+fn texts(json: &Json, members: &[(&str, u64)]) -> Vec<u8> {
+    let text =
+        |(name, field): &(&str, u64)| text(*field, json.str_at(&[*name]).unwrap_or_default());
+    members.iter().flat_map(text).collect()
 }
 
 fn status(json: &Json) -> Vec<u8> {

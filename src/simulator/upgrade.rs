@@ -1,7 +1,7 @@
 //! Requests that switch protocols: watches over WebSocket, and an echo for exec and similar
 //! streams.
 //!
-//! A watch sends one text message per event (S-WATCH-45) and ignores the client's messages except
+//! A watch sends one message per event (S-WATCH-45), text or binary, and ignores the client's messages except
 //! the close. Exec, attach and port-forward answer 101 and echo every byte, which proves without a
 //! kubelet that a tunnel is transparent.
 
@@ -33,11 +33,18 @@ pub(super) struct Switch {
 
 /// A response's extension: its body is sent as messages over this connection.
 #[derive(Clone)]
-pub(super) struct Messages(std::sync::Arc<std::sync::Mutex<Option<OnUpgrade>>>);
+pub(super) struct Messages {
+    connection: std::sync::Arc<std::sync::Mutex<Option<OnUpgrade>>>,
+    /// `true` if the events are in protobuf.
+    pub binary: bool,
+}
 
 const CLOSE_OPCODE: u8 = 0x8;
 
 const READ_BYTES: usize = 1024;
+
+/// The length before an event in protobuf.
+const EVENT_LENGTH_BYTES: usize = 4;
 
 // === impl Switch ===
 
@@ -69,7 +76,7 @@ impl Switch {
         let mut switched = switching(&self.protocol);
         switched.headers_mut().insert(header::SEC_WEBSOCKET_ACCEPT, accept);
         let connection = std::sync::Mutex::new(Some(self.connection)).into();
-        switched.extensions_mut().insert(Messages(connection));
+        switched.extensions_mut().insert(Messages { connection, binary: false });
         *switched.body_mut() = answer.into_body();
         switched
     }
@@ -87,9 +94,10 @@ impl Switch {
 impl Messages {
     /// Sends a body's frames as messages after the switch.
     pub(super) fn send(&self, body: Body) {
-        let connection = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        if let Some(connection) = connection {
-            tokio::spawn(send_messages(connection, body));
+        let mut connection =
+            self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(connection) = connection.take() {
+            tokio::spawn(send_messages(connection, body, self.binary));
         }
     }
 }
@@ -128,7 +136,7 @@ async fn echo(connection: OnUpgrade, mut interruptions: Follower<Interruption>) 
     }
 }
 
-async fn send_messages(connection: OnUpgrade, mut body: Body) {
+async fn send_messages(connection: OnUpgrade, mut body: Body, binary: bool) {
     let Ok(stream) = connection.await else { return };
     let (mut reader, mut writer) = split(TokioIo::new(stream));
     let mut received = [0; READ_BYTES];
@@ -136,7 +144,7 @@ async fn send_messages(connection: OnUpgrade, mut body: Body) {
         tokio::select! {
             frame = body.frame() => {
                 let message = match frame {
-                    Some(Ok(frame)) => message(frame.data_ref().map_or(&[], |data| data)),
+                    Some(Ok(frame)) => message(frame.data_ref().map_or(&[], |data| data), binary),
                     // A broken body has no close message, as with a lost connection.
                     Some(Err(_)) => return,
                     None => websocket::CLOSE.to_vec(),
@@ -154,9 +162,11 @@ async fn send_messages(connection: OnUpgrade, mut body: Body) {
     }
 }
 
-/// Returns one unmasked text message.
-fn message(payload: &[u8]) -> Vec<u8> {
-    let mut message = websocket::text_header(payload.len());
+/// Returns one unmasked message. An event in protobuf has no length before it there.
+fn message(event: &[u8], binary: bool) -> Vec<u8> {
+    let payload = if binary { event.get(EVENT_LENGTH_BYTES..).unwrap_or_default() } else { event };
+    let header = if binary { websocket::binary_header } else { websocket::text_header };
+    let mut message = header(payload.len());
     message.extend_from_slice(payload);
     message
 }

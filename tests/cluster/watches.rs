@@ -52,6 +52,20 @@ const ACCEPTS: [&str; 3] = [
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1",
 ];
 
+const METADATA_IN_PROTOBUF: &str =
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+/// Services in protobuf from the start; custom resources are held in JSON.
+const IN_PROTOBUF: &str = "\
+apiVersion: listless.dev/v1alpha1
+kind: ProxyConfiguration
+cache:
+  rules:
+  - {resources: [services], start: eager, forms: [protobuf]}
+  - {resources: [widgets.shop.example.com], start: eager}
+  - {resources: ['*'], start: onDemand}
+";
+
 const INITIAL_EVENTS: &str = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
 
 const BOOKMARK: &str = r#"{"type":"BOOKMARK""#;
@@ -112,6 +126,40 @@ async fn a_websocket_through_listless_equals_the_apiservers() {
         let (told, expected) = (told.rest().await, expected.rest().await);
         assert!(expected.len() > 1000 && expected.ends_with(&[0x88, 2, 3, 0xe8]), "{expected:?}");
         assert_eq!(String::from_utf8_lossy(&told), String::from_utf8_lossy(&expected), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_websocket_in_protobuf_through_listless_equals_the_apiservers() {
+    for version in [Version::V1_36, Version::V1_30] {
+        let Some(cluster) = Cluster::take(version).await else { return };
+        let plane = cluster.plane();
+        let kubeconfig = plane.kubeconfig(User::Admin).expect("a kubeconfig");
+        let proxy = ProxyProcess::start(&kubeconfig, Some(IN_PROTOBUF)).await.expect("a proxy");
+        let direct = plane.client(User::Admin, Protocol::Http1).expect("a client");
+        let through = proxy.client(Protocol::Http1);
+        for ((all, collection, kind), accept) in [
+            (KINDS[1], "application/vnd.kubernetes.protobuf;stream=watch"),
+            (KINDS[1], "application/vnd.kubernetes.protobuf,application/json"),
+            (KINDS[1], METADATA_IN_PROTOBUF),
+            (KINDS[2], METADATA_IN_PROTOBUF),
+        ] {
+            let listed = warm(&through, all).await;
+            let path = format!("{collection}?watch=true&timeoutSeconds=5&resourceVersion={listed}");
+            let asked = Asked { path: &path, accept };
+            let (mut told, mut expected) =
+                (Socket::open(&through, asked).await, Socket::open(&direct, asked).await);
+            let served = told.headers["cache-status"].to_str().expect("a text");
+            assert!(served.contains("hit"), "{path} as {accept}: {served}");
+            assert_eq!(told.headers.get("content-type"), expected.headers.get("content-type"));
+            churn(&direct, collection, kind).await;
+            let (told, expected) = (told.rest().await, expected.rest().await);
+            // A binary message, and the close.
+            assert!(expected.len() > 500 && expected[0] == 0x82, "{path} as {accept}");
+            assert!(expected.ends_with(&[0x88, 2, 3, 0xe8]), "{path} as {accept}");
+            let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+            assert_eq!(text(&told), text(&expected), "{path} as {accept}");
+        }
     }
 }
 

@@ -216,6 +216,14 @@ const FINDERS: &[Row] = &[
         &[Mutant::StaleVersionOfLeaving],
         &["forms::protobuf::every_selection_from_every_start_gets_the_apiservers_events"],
     ),
+    (
+        &[Mutant::EmptyTextsOmitted],
+        &["forms::protobuf::metadata_of_custom_resources_is_encoded_as_the_apiservers_own"],
+    ),
+    (
+        &[Mutant::MessageKeepsLength],
+        &["watches::websocket::websocket_messages_in_protobuf_equal_the_apiservers"],
+    ),
     (&[Mutant::GzipUnasked], &["reads::negotiation::gzip_is_sent_only_to_clients_that_accept_it"]),
     (
         &[Mutant::GzipInMembers],

@@ -52,6 +52,16 @@ const HEAD_BYTES_MAX: usize = 4 + 3 + 3 * 10 + TYPE_BYTES_MAX;
 // === impl Delimited ===
 
 impl Delimited {
+    /// Parses one event without the length before it, and calls `shown` for it.
+    pub(super) fn message(event: &[u8], mut shown: impl FnMut(Shown)) -> Result<(), Opaque> {
+        let length = u32::try_from(event.len()).map_err(|_| Opaque::TooLarge)?;
+        let mut delimited = Self::default();
+        delimited.push(&length.to_be_bytes(), &mut shown)?;
+        delimited.push(event, shown)?;
+        let is_whole = delimited.head.is_empty() && delimited.object.is_none();
+        if is_whole { Ok(()) } else { Err(Opaque::Form) }
+    }
+
     /// Parses a chunk, and calls `shown` for each event that ends in it.
     pub(super) fn push(
         &mut self,

@@ -8,12 +8,24 @@ pub(super) struct Frames {
     header: Vec<u8>,
     /// The rest of the current frame's payload, with its kind; `None` while a header is parsed.
     payload: Option<Payload>,
+    /// The kind of the current message, which its first frame names.
+    message: Message,
+}
+
+/// The kind of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Message {
+    /// UTF-8 text.
+    #[default]
+    Text,
+    /// Any bytes.
+    Binary,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Payload {
     remaining: u64,
-    is_message: bool,
+    opcode: u8,
     ends_message: bool,
 }
 
@@ -28,11 +40,12 @@ const BINARY: u8 = 0x2;
 // === impl Frames ===
 
 impl Frames {
-    /// Passes each chunk of a message to `message`, with `true` if the message ends with it.
+    /// Passes each chunk of a message to `message`, with the message's kind if it ends with the
+    /// chunk.
     pub(super) fn push(
         &mut self,
         mut bytes: &[u8],
-        mut message: impl FnMut(&[u8], bool) -> Result<(), Opaque>,
+        mut message: impl FnMut(&[u8], Option<Message>) -> Result<(), Opaque>,
     ) -> Result<(), Opaque> {
         loop {
             let Some(payload) = &mut self.payload else {
@@ -48,9 +61,15 @@ impl Frames {
             let here = bytes.len().min(usize::try_from(payload.remaining).unwrap_or(usize::MAX));
             let (piece, rest) = bytes.split_at(here);
             payload.remaining -= piece.len() as u64;
-            let Payload { remaining, is_message, ends_message } = *payload;
-            if is_message {
-                message(piece, ends_message && remaining == 0)?;
+            let Payload { remaining, opcode, ends_message } = *payload;
+            match opcode {
+                TEXT => self.message = Message::Text,
+                BINARY => self.message = Message::Binary,
+                _ => {}
+            }
+            if matches!(opcode, CONTINUATION | TEXT | BINARY) {
+                let ended = ends_message && remaining == 0;
+                message(piece, ended.then_some(self.message))?;
             }
             bytes = rest;
             if remaining > 0 {
@@ -75,6 +94,5 @@ fn parse(header: &[u8]) -> Result<Option<Payload>, Opaque> {
         (126 | 127, _) => return Ok(None),
         (length, _) => u64::from(*length),
     };
-    let is_message = matches!(first & OPCODE, CONTINUATION | TEXT | BINARY);
-    Ok(Some(Payload { remaining, is_message, ends_message: first & FINAL != 0 }))
+    Ok(Some(Payload { remaining, opcode: first & OPCODE, ends_message: first & FINAL != 0 }))
 }

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::Mark;
 use crate::{
     api::{
+        media::Partial,
         protobuf::wire::{Fields, field, put_bytes},
         version::ResourceVersion,
     },
@@ -62,9 +63,15 @@ impl ProtobufBookmark {
         }
     }
 
-    /// Returns the form of the same server's bookmarks for metadata-only watches.
-    pub(in crate::cache) fn of_metadata(&self) -> Self {
-        Self { rest: Box::default(), ..self.clone() }
+    /// Returns the event of the same server's metadata-only watches.
+    pub(in crate::cache) fn partial(
+        &self,
+        partial: Partial,
+        version: &ResourceVersion,
+        mark: Mark,
+    ) -> Bytes {
+        let form = Self { rest: Box::default(), ..self.clone() };
+        form.event(partial.version.api_version(), "PartialObjectMetadata", version, mark)
     }
 
     /// Returns the event of a watch of objects of this type.
@@ -99,7 +106,10 @@ pub(in crate::cache) fn version_of(payload: &[u8]) -> Option<ResourceVersion> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::fixture::version;
+    use crate::{
+        api::{form::Form, media::MetadataVersion},
+        cache::fixture::version,
+    };
 
     #[test]
     fn the_apiservers_form_is_reproduced() {
@@ -118,6 +128,8 @@ mod tests {
         assert_eq!(ProtobufBookmark::learn(&marked, &version(9)), None, "with annotations");
         assert_eq!(ProtobufBookmark::learn(&plain, &version(8)), None, "of another version");
         assert_eq!(ProtobufBookmark::learn(b"", &version(9)), None);
-        assert_eq!(form.of_metadata(), ProtobufBookmark::plain());
+        let partial = Partial { version: MetadataVersion::V1, form: Form::Protobuf };
+        let shortest = ProtobufBookmark::plain().partial(partial, &version(9), Mark::None);
+        assert_eq!(form.partial(partial, &version(9), Mark::None), shortest);
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::Whole;
 use crate::{
     api::{
-        media::{MetadataVersion, Representation},
+        media::{MetadataVersion, Partial, Representation},
         protobuf::{
             MAGIC,
             wire::{
@@ -92,9 +92,8 @@ impl ProtobufEnvelope {
             Representation::Object => {
                 Some(event(seen.as_str(), &self.api_version, &self.kind, payload))
             }
-            Representation::Metadata(version) => {
-                let (api_version, partial) = (version.api_version(), partial(payload)?);
-                Some(event(seen.as_str(), api_version, "PartialObjectMetadata", partial))
+            Representation::Metadata(partial) => {
+                Some(partial_event(seen, metadata_of(payload)?, partial))
             }
             Representation::Table(_) => None,
         }
@@ -133,6 +132,11 @@ pub(in crate::cache) fn event(
     event.extend_from_slice(payload);
     event.extend_from_slice(&UNKNOWN_END);
     event.into()
+}
+
+/// Returns an event with the content of a PartialObjectMetadata.
+pub(in crate::cache) fn partial_event(seen: Change, content: &[u8], partial: Partial) -> Bytes {
+    event(seen.as_str(), partial.version.api_version(), "PartialObjectMetadata", content)
 }
 
 /// Returns the parts of an event without its length: its type, and its object in its envelope.
@@ -180,7 +184,7 @@ pub(in crate::cache) fn payload_range(raw: &[u8]) -> Range<usize> {
 
 /// Returns the first field of an object, its ObjectMeta, with tag and length: the content of a
 /// PartialObjectMetadata.
-fn partial(payload: &[u8]) -> Option<&[u8]> {
+fn metadata_of(payload: &[u8]) -> Option<&[u8]> {
     let metadata = Fields::of(payload).next()?.ok()?;
     if metadata.number == 1 { payload.get(..metadata.end) } else { None }
 }
@@ -224,8 +228,13 @@ pub(super) fn write_metadata(
     version: MetadataVersion,
     out: &mut Vec<u8>,
 ) -> Option<()> {
-    put_bytes(out, metadata_fields(version).1, partial(raw.get(payload_range(raw))?)?);
+    write_partial(metadata_of(raw.get(payload_range(raw))?)?, version, out);
     Some(())
+}
+
+/// Appends the content of a PartialObjectMetadata as an item of such a list.
+pub(super) fn write_partial(content: &[u8], version: MetadataVersion, out: &mut Vec<u8>) {
+    put_bytes(out, metadata_fields(version).1, content);
 }
 
 /// Returns the bytes before and after the items of a PartialObjectMetadataList.
@@ -255,11 +264,15 @@ fn metadata_fields(version: MetadataVersion) -> (u8, u8) {
 
 /// Returns the PartialObjectMetadata of one object.
 pub(super) fn metadata_object(raw: &[u8], version: MetadataVersion) -> Option<VecDeque<Bytes>> {
-    let partial = partial(raw.get(payload_range(raw))?)?;
+    Some(partial_object(metadata_of(raw.get(payload_range(raw))?)?, version))
+}
+
+/// Returns the PartialObjectMetadata with this content.
+pub(super) fn partial_object(partial: &[u8], version: MetadataVersion) -> VecDeque<Bytes> {
     let mut body = unknown_start(version.api_version(), "PartialObjectMetadata", partial.len());
     body.extend_from_slice(partial);
     body.extend_from_slice(&UNKNOWN_END);
-    Some([Bytes::from(body)].into())
+    [Bytes::from(body)].into()
 }
 
 #[cfg(test)]
@@ -312,8 +325,8 @@ mod tests {
         assert_eq!(line, Some(told));
         let partial = field(1, &metadata("p", "7"));
         for version in [MetadataVersion::V1, MetadataVersion::V1Beta1] {
-            let line =
-                envelope().event(Change::Deleted, object.raw(), Representation::Metadata(version));
+            let shown = Representation::Metadata(Partial { version, form: Form::Protobuf });
+            let line = envelope().event(Change::Deleted, object.raw(), shown);
             let kind = "PartialObjectMetadata";
             assert_eq!(line, Some(event("DELETED", version.api_version(), kind, &partial)));
         }

@@ -9,7 +9,7 @@ use crate::{
     api::{
         GroupVersionResource, Scope,
         form::Form,
-        media::{Include, MetadataVersion, Representation, Table},
+        media::{Include, MetadataVersion, Partial, Representation, Table},
         protobuf::{
             tests::{PODLIST, bytes},
             wire::field,
@@ -121,7 +121,7 @@ proptest! {
     fn every_state_of_a_list_unpacks_to_its_text(steps in steps(), first in 0..60_usize) {
         let next = |limit| Some(Next { limit, token: "t".into(), remaining: None });
         let (all, web) = (query(None, "", ""), query(None, "app=web", ""));
-        let metadata = Representation::Metadata(MetadataVersion::V1);
+        let metadata = Representation::Metadata(Partial { version: MetadataVersion::V1, form: Form::Json });
         let mut part = view(all.clone(), Representation::Object);
         part.portion = Portion { after: Some("a/p-004".into()), next: next(10) };
         let views = [
@@ -200,8 +200,8 @@ fn lists_in_protobuf_unpack_to_their_text() {
     let (mut snapshot, mut bases) = (None, [None, None, None]);
     let representations = [
         Representation::Object,
-        Representation::Metadata(MetadataVersion::V1),
-        Representation::Metadata(MetadataVersion::V1Beta1),
+        Representation::Metadata(Partial { version: MetadataVersion::V1, form: Form::Json }),
+        Representation::Metadata(Partial { version: MetadataVersion::V1Beta1, form: Form::Json }),
     ];
     for changed in 0..9_u64 {
         let mut list = Rebuild::of(snapshot.take(), Form::Protobuf);

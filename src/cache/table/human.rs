@@ -34,6 +34,11 @@ impl Moment {
         Self(self.0.saturating_add(nanoseconds))
     }
 
+    /// Returns the whole seconds since the Unix epoch.
+    pub fn seconds(self) -> i64 {
+        self.0.div_euclid(SECOND)
+    }
+
     /// Returns the nanoseconds since an earlier moment.
     pub fn since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)

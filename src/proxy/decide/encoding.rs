@@ -6,7 +6,8 @@ use crate::{
         field::is_built_in_group,
         form::Form,
         media::{
-            Include, Metadata, MetadataKind, Negotiated, Representation, Table, UnmodelledMedia,
+            Include, Metadata, MetadataKind, Negotiated, Partial, Representation, Table,
+            UnmodelledMedia,
         },
     },
     cache::store::Snapshot,
@@ -19,8 +20,8 @@ pub(super) struct Encoding {
     pub form: Form,
     /// The representation of each object.
     pub representation: Representation,
-    /// `true` if only a custom resource is answered so: its client prefers protobuf, which another
-    /// type may have.
+    /// `true` if only a custom resource is answered so: its client prefers protobuf, which whole
+    /// objects of another type may have.
     pub only_custom: bool,
 }
 
@@ -54,13 +55,16 @@ impl Encoding {
             Negotiated::Protobuf { json: false } => {
                 Err(NoEncoding::Unmodelled(UnmodelledMedia::Protobuf))
             }
-            Negotiated::Metadata(metadata) => Self::of_metadata(Form::Json, metadata, kind),
-            Negotiated::ProtobufMetadata(metadata) if is_built_in => {
-                Self::of_metadata(Form::Protobuf, metadata, kind)
+            Negotiated::Metadata(metadata) => {
+                Self::of_metadata(Form::Json, Form::Json, metadata, kind)
             }
-            // A custom resource's metadata has a protobuf form (S-CT-04).
-            Negotiated::ProtobufMetadata(_) => {
-                Err(NoEncoding::Unmodelled(UnmodelledMedia::PartialObjectMetadata))
+            Negotiated::ProtobufMetadata(metadata) if is_built_in => {
+                Self::of_metadata(Form::Protobuf, Form::Protobuf, metadata, kind)
+            }
+            // A custom resource has a protobuf form for its metadata only (S-CT-04).
+            Negotiated::ProtobufMetadata(metadata) => {
+                let encoding = Self::of_metadata(Form::Json, Form::Protobuf, metadata, kind)?;
+                Ok(Self { only_custom: true, ..encoding })
             }
             Negotiated::Table(_) if is_printed_in_other_order(resource) => {
                 Err(NoEncoding::Unmodelled(UnmodelledMedia::Table))
@@ -78,11 +82,18 @@ impl Encoding {
         self.only_custom && !snapshot.is_custom()
     }
 
-    fn of_metadata(form: Form, metadata: Metadata, kind: MetadataKind) -> Result<Self, NoEncoding> {
+    /// Returns the encoding of metadata in the form `shown`, from objects in the form `form`.
+    fn of_metadata(
+        form: Form,
+        shown: Form,
+        metadata: Metadata,
+        kind: MetadataKind,
+    ) -> Result<Self, NoEncoding> {
         if metadata.kind != kind {
             return Err(NoEncoding::OtherKind);
         }
-        let representation = Representation::Metadata(metadata.version);
+        let partial = Partial { version: metadata.version, form: shown };
+        let representation = Representation::Metadata(partial);
         Ok(Self { form, representation, only_custom: false })
     }
 }
@@ -106,9 +117,9 @@ mod tests {
         let whole = |form, only_custom| {
             Ok(Encoding { form, representation: Representation::Object, only_custom })
         };
-        let partial = |form| {
-            let representation = Representation::Metadata(version);
-            Ok(Encoding { form, representation, only_custom: false })
+        let partial = |held, form| {
+            let representation = Representation::Metadata(Partial { version, form });
+            Ok(Encoding { form: held, representation, only_custom: held != form })
         };
         let refused = |media| Err(NoEncoding::Unmodelled(media));
         let (json, both) = (Negotiated::Json, Negotiated::Protobuf { json: true });
@@ -119,8 +130,12 @@ mod tests {
             (json, whole(Form::Json, false), whole(Form::Json, false)),
             (both, whole(Form::Protobuf, false), whole(Form::Json, true)),
             (alone, whole(Form::Protobuf, false), refused(UnmodelledMedia::Protobuf)),
-            (in_json, partial(Form::Json), partial(Form::Json)),
-            (in_protobuf, partial(Form::Protobuf), refused(UnmodelledMedia::PartialObjectMetadata)),
+            (in_json, partial(Form::Json, Form::Json), partial(Form::Json, Form::Json)),
+            (
+                in_protobuf,
+                partial(Form::Protobuf, Form::Protobuf),
+                partial(Form::Json, Form::Protobuf),
+            ),
         ] {
             assert_eq!(Encoding::of(media, &pods, (kind, include)), of_pods, "{media:?}");
             assert_eq!(Encoding::of(media, &widgets, (kind, include)), of_widgets, "{media:?}");

@@ -109,6 +109,7 @@ pub fn decide_page(
     let namespaced = snapshot.is_namespaced();
     let in_namespace = rest.after.contains('/');
     if namespaced != Some(in_namespace)
+        || candidate.encoding.is_refused(&snapshot)
         || !is_path_known(&rest.read.query, false, replica.query(), &snapshot)
     {
         return forwarded();

@@ -94,9 +94,7 @@ pub fn watch_candidate<'a>(
         _ => Ok(encoding),
     });
     let encoding = encoding.map_err(|media| Plan::keep(ForwardReason::MediaType(media)))?;
-    // Messages of a WebSocket are text here.
-    let is_message = encoding.form == Form::Protobuf && *asked != Asked::No;
-    if *asked == Asked::Other || is_message {
+    if *asked == Asked::Other {
         return Err(Plan::keep(ForwardReason::Upgrade));
     }
     let level = match watch.version {

@@ -1,4 +1,4 @@
-//! A watch over a WebSocket: one text message for each event (S-WATCH-45).
+//! A watch over a WebSocket: one message for each event (S-WATCH-45).
 
 use std::{io, time::Duration};
 
@@ -11,7 +11,11 @@ use tokio::{
 };
 
 use super::Watching;
-use crate::websocket::{CLOSE, CLOSE_PROTOCOL_ERROR, Incoming, Message, pong, text_header};
+use crate::{
+    api::form::Form,
+    mutants::{Mutant, is_on},
+    websocket::{CLOSE, CLOSE_PROTOCOL_ERROR, Incoming, Message, binary_header, pong, text_header},
+};
 
 /// The size of reads from a client; a watch's client sends almost nothing.
 const READ_BYTES: usize = 512;
@@ -19,24 +23,28 @@ const READ_BYTES: usize = 512;
 /// The time after which a client that reads nothing is disconnected.
 const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
 
+/// The length before an event in protobuf. A message has a length of its own.
+const EVENT_LENGTH_BYTES: usize = 4;
+
 /// The time after which a client that does not complete the protocol switch is disconnected.
 const SWITCH_MAX: Duration = Duration::from_secs(60);
 
 // === impl Watching ===
 
 impl Watching {
-    /// Sends the watch over a connection once it has switched protocols.
-    pub fn send_over(self, connection: OnUpgrade) {
+    /// Sends the watch over a connection once it has switched protocols; `form` is that of its
+    /// events.
+    pub fn send_over(self, connection: OnUpgrade, form: Form) {
         tokio::spawn(async move {
             let Ok(Ok(connection)) = timeout(SWITCH_MAX, connection).await else { return };
-            let outcome = converse(Box::new(self), TokioIo::new(connection)).await;
+            let outcome = converse(Box::new(self), TokioIo::new(connection), form).await;
             tracing::debug!(?outcome, "watch over a WebSocket ended");
         });
     }
 }
 
 /// Runs until the watch or its client ends; events never wait for messages of the client.
-async fn converse<T>(mut watching: Box<Watching>, connection: T) -> io::Result<()>
+async fn converse<T>(mut watching: Box<Watching>, connection: T, form: Form) -> io::Result<()>
 where
     T: AsyncRead + AsyncWrite,
 {
@@ -45,8 +53,8 @@ where
     let mut received = vec![0; READ_BYTES];
     loop {
         tokio::select! {
-            line = watching.next() => match line {
-                Some(line) => send(&mut writer, text(line)).await?,
+            event = watching.next() => match event {
+                Some(event) => send(&mut writer, message(event, form)).await?,
                 None => {
                     send(&mut writer, Bytes::from_static(&CLOSE)).await?;
                     return writer.shutdown().await;
@@ -79,9 +87,18 @@ where
     }
 }
 
-/// Returns the message of a line, without a copy.
-fn text(line: Bytes) -> impl Buf {
-    Bytes::from(text_header(line.len())).chain(line)
+/// Returns the message of an event, without a copy: text in JSON, binary in protobuf.
+fn message(mut event: Bytes, form: Form) -> impl Buf {
+    let header = match form {
+        Form::Json | Form::Table => text_header(event.len()),
+        Form::Protobuf => {
+            if !is_on(Mutant::MessageKeepsLength) {
+                event.advance(EVENT_LENGTH_BYTES);
+            }
+            binary_header(event.len())
+        }
+    };
+    Bytes::from(header).chain(event)
 }
 
 async fn send(writer: &mut (impl AsyncWrite + Unpin), mut message: impl Buf) -> io::Result<()> {

@@ -15,7 +15,8 @@ fn repository(path: &str) -> PathBuf {
 }
 
 /// The keys of a rule that have a meaning only when they are present.
-const WITHOUT_DEFAULT: [&str; 4] = [
+const WITHOUT_DEFAULT: [&str; 5] = [
+    "cache.rules.forms",
     "cache.rules.namespaces",
     "cache.rules.selectors",
     "cache.rules.userAgents",

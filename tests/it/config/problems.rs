@@ -32,8 +32,8 @@ fn messages_about_misspelt_keys_list_the_existing_ones() {
     refuses(
         &rule("resources: [pods]\n    freshnes: any"),
         "c.yaml:6:5: cache.rules[0].freshnes: unknown field \"freshnes\", expected one of \
-         resources, namespaces, verbs, userAgents, selectors, start, freshness, maxStaleness, \
-         rewrite, repeatPolls; did you mean \"freshness\"?",
+         resources, namespaces, verbs, userAgents, selectors, start, forms, freshness, \
+         maxStaleness, rewrite, repeatPolls; did you mean \"freshness\"?",
     );
     refuses(
         &rule("resources: [pods]\n    repeatPolls: {perSec: 1}"),
@@ -241,6 +241,20 @@ fn rules_with_impossible_reads_get_a_reason() {
         &rule("resources: [pods]\n    start: eager\n    userAgents: ['curl/*']"),
         "c.yaml:6:12: cache.rules[0].start: eager applies to every read; remove verbs, userAgents \
          and selectors, or use another start",
+    );
+    for (forms, reason) in [
+        ("[]", "is empty; remove the key for json"),
+        ("[json]", "only an eager rule has forms; other replicas have the form that is read"),
+    ] {
+        refuses(
+            &rule(&format!("resources: [pods]\n    forms: {forms}")),
+            &format!("c.yaml:6:12: cache.rules[0].forms: {reason}"),
+        );
+    }
+    refuses(
+        &rule("resources: [widgets.x.io]\n    start: eager\n    forms: [protobuf]"),
+        "c.yaml:7:12: cache.rules[0].forms: custom resources have no protobuf; name them in a rule \
+         of their own",
     );
     refuses(
         &rule("resources: [pods]\n    freshness: bounded\n    rewrite: any"),

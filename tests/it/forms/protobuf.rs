@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::harness::{
     Answer, DelimitedWatch, PROTOBUF, Setup, TestClient, TestProxy, fractions, group_resource,
-    pass, pod, settle,
+    pass, pod, settle, widget,
 };
 
 const PODS: &str = "/api/v1/pods";
@@ -133,6 +133,94 @@ async fn metadata_equals_the_apiservers_own() {
         let answer = proxy.client().with("accept", accept).get(path).await;
         assert_eq!(answer.detail(), "partial-object-metadata", "{path}");
     }
+}
+
+/// Widgets with every member that the encoding of metadata knows.
+fn put_widgets(proxy: &TestProxy) {
+    for number in 0..3 {
+        let mut widget = widget("a", &format!("full-{number}"), "red");
+        let metadata = &mut widget["metadata"];
+        metadata["annotations"] = json!({"b": "ü \"<&>\"\n", "a": ""});
+        metadata["finalizers"] = json!(["x.io/one", "x.io/two"]);
+        metadata["ownerReferences"] = json!([
+            {"apiVersion": "v1", "kind": "K", "name": "o", "uid": "u-1", "controller": true},
+            {"apiVersion": "v1", "kind": "K", "name": "p", "uid": "u-2",
+             "blockOwnerDeletion": false},
+        ]);
+        metadata["managedFields"] = json!([{
+            "apiVersion": "x.io/v1", "fieldsType": "FieldsV1", "manager": "m",
+            "fieldsV1": {"f:spec": {".": {}, "k:{\"port\":80}": {}}}, "operation": "Update",
+            "subresource": "status", "time": "2026-01-01T00:00:00Z",
+        }]);
+        proxy.simulator.put(&group_resource("widgets.x.io"), widget).expect("a served resource");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_of_custom_resources_is_encoded_as_the_apiservers_own() {
+    let proxy = Setup::default().in_memory();
+    put_widgets(&proxy);
+    let all = "/apis/x.io/v1/widgets";
+    let list = metadata("PartialObjectMetadataList", "v1");
+    warm(&proxy, &list, all).await;
+    assert_eq!(proxy.replicas().iter().map(|it| it.form).collect::<Vec<_>>(), [Form::Json]);
+    for client in [proxy.client(), proxy.client().over_http2()] {
+        for version in ["v1", "v1beta1"] {
+            let list = metadata("PartialObjectMetadataList", version);
+            let client_go = format!("{list},{}", list.replace(PROTOBUF, "application/json"));
+            for accept in [&list, &client_go] {
+                for query in ["", "?labelSelector=colour%3Dred", "?resourceVersion=0"] {
+                    is_equal(&proxy, &client, accept, &format!("{all}{query}")).await;
+                }
+                is_equal(&proxy, &client, accept, "/apis/x.io/v1/namespaces/none/widgets").await;
+            }
+            let one = metadata("PartialObjectMetadata", version);
+            is_equal(&proxy, &client, &one, "/apis/x.io/v1/namespaces/a/widgets/full-1").await;
+        }
+    }
+    // The body in JSON is another one.
+    let json = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    let answer = proxy.client().with("accept", json).get(all).await;
+    assert_eq!((answer.is_hit(), answer.header("content-type")), (true, "application/json"));
+    assert_eq!(proxy.upstream.count(Verb::List, "widgets"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_of_custom_metadata_get_the_apiservers_events() {
+    let proxy = Setup::default().in_memory();
+    let all = "/apis/x.io/v1/widgets";
+    warm(&proxy, &metadata("PartialObjectMetadataList", "v1"), all).await;
+    let version = proxy.simulator.revision();
+    let mut pairs = Vec::new();
+    for start in STARTS {
+        for (selector, version_of) in [("", "v1"), ("&labelSelector=colour%3Dred", "v1beta1")] {
+            let path =
+                format!("{all}?watch=1{start}{selector}").replace("{v}", &version.to_string());
+            let accept = metadata("PartialObjectMetadata", version_of);
+            let watch = DelimitedWatch::open(&proxy.client().with("accept", &accept), &path).await;
+            let status = watch.head.headers["cache-status"].to_str().expect("a text");
+            assert!(status.starts_with("listless; hit;"), "{path}: {status}");
+            let straight = proxy.straight().with("accept", &accept);
+            let straight = DelimitedWatch::open(&straight, &path).await;
+            assert_eq!(watch.head.headers["content-type"], straight.head.headers["content-type"]);
+            pairs.push((path, watch, straight));
+        }
+    }
+    put_widgets(&proxy);
+    let widgets = group_resource("widgets.x.io");
+    for colour in ["blue", "red"] {
+        proxy.simulator.put(&widgets, widget("a", "w1", colour)).expect("a served resource");
+    }
+    let _ = proxy.simulator.remove(&widgets, &ObjectKey::new(Some("a"), "full-2"));
+    settle().await;
+    let mut told = 0;
+    for (path, watch, straight) in &mut pairs {
+        let (found, expected) = (events(watch).await, events(straight).await);
+        assert_eq!(found, expected, "{path}");
+        told += found.len();
+    }
+    assert!(told > 70, "{told} events are too few");
+    assert_eq!(proxy.upstream.count(Verb::Watch, "widgets"), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -175,7 +175,7 @@ async fn a_watch_broken_between_two_events_ends_cleanly() {
                 pass(time).await;
                 sender.send(Err("reset".into())).await.expect("somebody reads");
             });
-            let answer = client.ask(get("/api/v1/pods?watch=1")).await;
+            let answer = client.ask(get("/api/v1/pods?watch=1&resourceVersion=5")).await;
             assert_eq!((answer.text(), answer.whole), (told, whole), "{told:?} after {time:?}");
             breaking.await.expect("no panic");
         }

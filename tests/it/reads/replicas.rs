@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
-use listless::{api::Verb, cache::SyncState};
+use listless::{
+    api::{Verb, form::Form},
+    cache::SyncState,
+};
 
-use crate::harness::{Setup, TestClient, TestProxy, eventually, group_resource, pass, pod, settle};
+use crate::harness::{
+    PROTOBUF, Setup, TestClient, TestProxy, eventually, group_resource, pass, pod, settle,
+};
 
 const PODS: &str = "/api/v1/pods";
 
@@ -172,6 +177,39 @@ async fn an_eager_replica_starts_before_the_first_read_and_stays() {
     assert!(proxy.client().get("/api/v1/namespaces/a/pods").await.is_hit());
     // A resource that no rule matches is never kept.
     assert_eq!(proxy.client().get("/api/v1/namespaces/b/pods").await.detail(), "never-cached");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eager_rule_holds_the_forms_it_names() {
+    let eager =
+        "cache:\n  rules:\n  - {resources: [pods], start: eager, forms: [protobuf, table]}\n";
+    let proxy = Setup::default().config(eager).in_memory();
+    settle().await;
+    let forms = |proxy: &TestProxy| {
+        let mut forms: Vec<_> = proxy.replicas().iter().map(|it| (it.form, it.state)).collect();
+        forms.sort_by_key(|(form, _)| *form);
+        forms
+    };
+    let held = [(Form::Protobuf, SyncState::Synced), (Form::Table, SyncState::Synced)];
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    assert_eq!(forms(&proxy), held);
+    for _ in 0..2 {
+        for accept in [PROTOBUF, table] {
+            let client = proxy.client().with("accept", accept);
+            for path in [PODS, "/api/v1/pods?watch=1&timeoutSeconds=1"] {
+                let answer = client.get(path).await;
+                assert!(answer.is_hit(), "{accept} {path}: {}", answer.cache_status());
+            }
+        }
+        pass(Duration::from_secs(20 * 60)).await;
+        assert_eq!(forms(&proxy), held);
+    }
+    // Another form starts on demand, and ends when it is idle.
+    assert_eq!(proxy.client().get(PODS).await.detail(), "not-demanded");
+    proxy.warm(PODS).await;
+    assert_eq!(forms(&proxy).len(), 3);
+    pass(Duration::from_secs(20 * 60)).await;
+    assert_eq!(forms(&proxy), held);
 }
 
 #[tokio::test(start_paused = true)]

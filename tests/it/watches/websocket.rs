@@ -1,4 +1,4 @@
-//! Watches through a WebSocket, as fabric8 opens them: one text message for each event.
+//! Watches through a WebSocket, as fabric8 opens them: one message for each event.
 
 use std::time::Duration;
 
@@ -12,11 +12,12 @@ use tokio::{
 };
 
 use super::put;
-use crate::harness::{LOCAL_TOKEN, OWN_TOKEN, Setup, TestProxy, pass, request};
+use crate::harness::{LOCAL_TOKEN, OWN_TOKEN, PROTOBUF, Setup, TestProxy, pass, request};
 
 const PODS: &str = "/api/v1/pods?watch=true";
 
 const TEXT: u8 = 0x1;
+const BINARY: u8 = 0x2;
 const CLOSE: u8 = 0x8;
 const PING: u8 = 0x9;
 const PONG: u8 = 0xa;
@@ -139,6 +140,70 @@ async fn websocket_messages_carry_partial_metadata_too() {
     }
     assert!(messages.len() > 3);
     assert!(messages.iter().all(|message| message.contains("\"PartialObjectMetadata\"")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn websocket_messages_in_protobuf_equal_the_apiservers() {
+    let proxy = Setup::default().in_memory();
+    let partial = format!("{PROTOBUF};as=PartialObjectMetadata;v=v1;g=meta.k8s.io");
+    let widgets = "/apis/x.io/v1/widgets?watch=true";
+    for (collection, accept) in [
+        (PODS, format!("{PROTOBUF},application/json")),
+        (PODS, format!("{PROTOBUF};stream=watch")),
+        (PODS, partial.clone()),
+        (widgets, partial),
+    ] {
+        let listed = accept.replace("Metadata;", "MetadataList;").replace(";stream=watch", "");
+        let client = proxy.client().with("accept", &listed);
+        let list = collection.split('?').next().expect("a path");
+        for _ in 0..2 {
+            client.get(list).await;
+        }
+        let asking = |token, accept: &str| {
+            let mut request = handshake(collection, token);
+            request.headers_mut().insert("accept", accept.parse().expect("a value"));
+            request
+        };
+        // The simulator does not know the parameter.
+        let straight = asking(OWN_TOKEN, &accept.replace(";stream=watch", ""));
+        let expected = proxy.simulator.upgrade(straight).await.expect("an answer");
+        let mut expected = Socket::of(expected).await;
+        let (mut socket, status) = opened(&proxy, asking(LOCAL_TOKEN, &accept)).await;
+        assert_eq!(status, "listless; hit; detail=session", "{collection} {accept}");
+        put(&proxy, "web-9", "web");
+        put(&proxy, "web-9", "db");
+        let mut messages = 0;
+        while let Ok(Some(message)) = timeout(Duration::from_millis(50), expected.next()).await {
+            assert_eq!(message.0, BINARY, "{collection} {accept}");
+            assert_eq!(socket.next().await, Some(message), "{collection} {accept}");
+            messages += 1;
+        }
+        assert!(messages >= 2, "{collection} {accept}: {messages}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forwarded_websocket_in_protobuf_binds_later_reads() {
+    let proxy = Setup::default().in_memory();
+    proxy.warm("/api/v1/pods").await;
+    let mut request = handshake(PODS, LOCAL_TOKEN);
+    request.headers_mut().insert("accept", PROTOBUF.parse().expect("a value"));
+    let (mut socket, status) = opened(&proxy, request).await;
+    assert!(status.starts_with("listless; fwd="), "{status}");
+    for number in 0..20 {
+        put(&proxy, "web-9", if number % 2 == 0 { "web" } else { "db" });
+        let at = proxy.simulator.revision().to_string();
+        while !socket
+            .next()
+            .await
+            .expect("an event")
+            .1
+            .windows(at.len())
+            .any(|it| it == at.as_bytes())
+        {}
+        let answer = proxy.client().get("/api/v1/pods").await;
+        assert!(answer.text().contains(&format!("\"{at}\"")), "{}", answer.cache_status());
+    }
 }
 
 #[tokio::test(start_paused = true)]

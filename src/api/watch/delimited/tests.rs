@@ -6,7 +6,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::version::ResourceVersion;
+use crate::api::{version::ResourceVersion, watch::WatchReader};
 
 type Outcome = (Vec<Shown>, Result<(), Opaque>);
 
@@ -77,6 +77,34 @@ fn object(name: &str, labels: BTreeMap<String, String>, deleted: bool) -> Shown 
 
 fn web() -> BTreeMap<String, String> {
     BTreeMap::from([("app".into(), "web".into())])
+}
+
+#[test]
+fn binary_messages_of_a_websocket_are_events_without_their_length() {
+    let message = |first: u8, payload: &[u8]| {
+        let length = u16::try_from(payload.len()).expect("short").to_be_bytes();
+        [&[first, 126], &length[..], payload].concat()
+    };
+    let outcome = |stream: &[u8]| {
+        let (mut reader, mut all) = (WatchReader::websocket(), Vec::new());
+        reader.push(stream, |shown| all.push(shown)).map(|()| all)
+    };
+    let [added, bookmark, deleted] =
+        [ADDED, BOOKMARK, DELETED].map(|event| real(event)[4..].to_vec());
+    let (head, tail) = added.split_at(40);
+    let text = br#"{"type":"ERROR","object":{"kind":"Status","code":410}}"#;
+    let stream = [
+        message(0x02, head),
+        message(0x80, tail),
+        message(0x82, &bookmark),
+        message(0x81, text),
+        message(0x82, &deleted),
+    ];
+    let [added, deleted] = [false, true].map(|deleted| object("a", web(), deleted));
+    assert_eq!(outcome(&stream.concat()), Ok(vec![added, Shown::Expired, deleted]));
+    for odd in [&real(ADDED)[4..40], &real(ADDED), b"{}"] {
+        assert_eq!(outcome(&message(0x82, odd)), Err(Opaque::Form), "{}", odd.escape_ascii());
+    }
 }
 
 #[test]

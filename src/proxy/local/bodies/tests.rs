@@ -2,7 +2,12 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::{
-    api::{GroupVersionResource, Scope, media::MetadataVersion, selector::LabelSelector},
+    api::{
+        GroupVersionResource, Scope,
+        form::Form,
+        media::{MetadataVersion, Partial},
+        selector::LabelSelector,
+    },
     cache::{
         Settings,
         stitch::Stitcher,
@@ -77,7 +82,8 @@ fn wanted(query: &Query) -> Wanted<'_> {
 
 /// Returns the same list, metadata only.
 fn metadata<'a>(wanted: &Wanted<'a>) -> Wanted<'a> {
-    let representation = Representation::Metadata(MetadataVersion::V1);
+    let representation =
+        Representation::Metadata(Partial { version: MetadataVersion::V1, form: Form::Json });
     let (snapshot, portion) = (wanted.snapshot.clone(), wanted.portion.clone());
     Wanted { snapshot, portion, representation, ..*wanted }
 }
