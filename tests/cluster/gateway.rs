@@ -43,7 +43,7 @@ const POLL: Duration = Duration::from_millis(500);
 /// The time after which every watch that was forwarded in an outage is back at the gateway.
 const RETURN_LIMIT: Duration = Duration::from_secs(150);
 
-/// Informers only watch, which starts no replica. An eager rule starts one for them.
+/// The informers, which read protobuf, find a replica from the start.
 const CONFIGURATION: &str = "\
 apiVersion: listless.dev/v1alpha1
 kind: ProxyConfiguration
@@ -52,7 +52,9 @@ cache:
     - resources: [pods]
       namespaces: [shop]
       start: eager
+      forms: [protobuf]
 ";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// The version of each pod, by name.
 type Truth = BTreeMap<String, String>;
@@ -183,7 +185,8 @@ impl Shop {
         let client = Client::new(gateway.server(), Some(&User::Reader.token()), Protocol::Http1);
         let deadline = Instant::now() + ARRIVAL_LIMIT;
         let mut poll = tokio::time::interval(POLL);
-        while !is_hit(&client.get(COLLECTION).await?) {
+        let list = || Request::get(COLLECTION).header("accept", PROTOBUF);
+        while !is_hit(&client.send(list()).await?) {
             ensure!(Instant::now() < deadline, "never from memory\n{}", gateway.log());
             poll.tick().await;
         }
