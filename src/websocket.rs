@@ -4,8 +4,8 @@
 //! message. No extension is ever negotiated. This module does no I/O.
 
 mod incoming;
-mod sha1;
 
+use aws_lc_rs::digest;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, header};
 
@@ -115,7 +115,8 @@ impl Handshake {
 
 /// Returns the proof for a client that its key was read.
 pub fn accept(key: &str) -> String {
-    STANDARD.encode(sha1::digest(format!("{}{KEY_SUFFIX}", key.trim()).as_bytes()))
+    let text = format!("{}{KEY_SUFFIX}", key.trim());
+    STANDARD.encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes()))
 }
 
 /// Reports whether the Connection headers contain an option.
