@@ -15,6 +15,7 @@ mod kubeconfig;
 mod log;
 mod options;
 mod probe;
+mod progress;
 mod report;
 mod table;
 mod tap;

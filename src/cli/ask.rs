@@ -10,6 +10,7 @@ use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, time::timeout};
 
+use super::progress::waiting_for;
 use crate::body::Body;
 
 /// The Listless to query.
@@ -110,7 +111,7 @@ pub(super) fn target(path: &str, parameters: &[(&str, &str)]) -> String {
 impl AdminOptions {
     /// Returns the document at this path.
     pub(super) fn get(&self, path: &str) -> anyhow::Result<Bytes> {
-        block_on(document(&self.admin, path))
+        waiting_for(&self.admin.to_string(), || block_on(document(&self.admin, path)))
     }
 }
 

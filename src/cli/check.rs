@@ -6,7 +6,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 
-use super::{FAILED, KubeconfigOptions, Output, print};
+use super::{FAILED, KubeconfigOptions, Output, print, progress::waiting_for};
 use crate::{
     api::GroupResource,
     app,
@@ -44,7 +44,7 @@ const INDENT: usize = 27;
 
 /// Runs the checks and prints the result.
 pub(super) fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
-    let report = app::check(options)?;
+    let report = waiting_for("the apiserver", || app::check(options))?;
     let text = match options.output {
         Output::Table => table(&report, Screen::stdout()),
         Output::Json => report.to_json(),
