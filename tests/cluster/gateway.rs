@@ -43,18 +43,34 @@ const POLL: Duration = Duration::from_millis(500);
 /// The time after which every watch that was forwarded in an outage is back at the gateway.
 const RETURN_LIMIT: Duration = Duration::from_secs(150);
 
-/// The informers, which read protobuf, find a replica from the start.
-const CONFIGURATION: &str = "\
-apiVersion: listless.dev/v1alpha1
-kind: ProxyConfiguration
-cache:
-  rules:
-    - resources: [pods]
-      namespaces: [shop]
-      start: eager
-      forms: [protobuf]
-";
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+/// The form in which clients read the pods, and find a replica from the start.
+#[derive(Clone, Copy)]
+enum Form {
+    Json,
+    Protobuf,
+}
+
+// === impl Form ===
+
+impl Form {
+    fn accept(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
+
+    fn configuration(self) -> String {
+        let form = match self {
+            Self::Json => "json",
+            Self::Protobuf => "protobuf",
+        };
+        format!(
+            "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\ncache:\n  rules:\n    \
+             - {{resources: [pods], namespaces: [shop], start: eager, forms: [{form}]}}\n"
+        )
+    }
+}
 
 /// The version of each pod, by name.
 type Truth = BTreeMap<String, String>;
@@ -80,7 +96,7 @@ async fn informers(version: Version) {
     let straight = shop.kubeconfig(None).expect("a kubeconfig");
     let nobody = shop.rest().await;
     let one = shop.resting(&program, &straight, 1, &truth).await;
-    let gateway = shop.gateway().await.expect("a gateway");
+    let gateway = shop.gateway(Form::Protobuf).await.expect("a gateway");
     let through = shop.kubeconfig(Some(&gateway)).expect("a kubeconfig");
     let hundred = shop.resting(&program, &through, INFORMERS, &truth).await;
     let again = shop.resting(&program, &straight, 1, &truth).await;
@@ -178,14 +194,13 @@ impl Shop {
         items.iter().map(version).collect()
     }
 
-    async fn gateway(&self) -> Result<ProxyProcess> {
-        let gateway =
-            ProxyProcess::gateway(&self.plane.kubeconfig(User::Admin)?, Some(CONFIGURATION))
-                .await?;
+    async fn gateway(&self, form: Form) -> Result<ProxyProcess> {
+        let kubeconfig = self.plane.kubeconfig(User::Admin)?;
+        let gateway = ProxyProcess::gateway(&kubeconfig, Some(&form.configuration())).await?;
         let client = Client::new(gateway.server(), Some(&User::Reader.token()), Protocol::Http1);
         let deadline = Instant::now() + ARRIVAL_LIMIT;
         let mut poll = tokio::time::interval(POLL);
-        let list = || Request::get(COLLECTION).header("accept", PROTOBUF);
+        let list = || Request::get(COLLECTION).header("accept", form.accept());
         while !is_hit(&client.send(list()).await?) {
             ensure!(Instant::now() < deadline, "never from memory\n{}", gateway.log());
             poll.tick().await;

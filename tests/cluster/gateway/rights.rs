@@ -6,7 +6,7 @@ use http::Method;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use super::{BINDING, COLLECTION, NAMESPACE, Shop, is_hit};
+use super::{BINDING, COLLECTION, Form, NAMESPACE, Shop, is_hit};
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{User, Version};
 
@@ -37,7 +37,7 @@ pub(super) fn binding() -> Value {
 
 async fn withdrawn_rights_end(version: Version) {
     let Some(shop) = Shop::open(version).await else { return };
-    let gateway = shop.gateway().await.expect("a gateway");
+    let gateway = shop.gateway(Form::Json).await.expect("a gateway");
     let client = |server, protocol| Client::new(server, Some(&User::Reader.token()), protocol);
     let through = client(gateway.server(), Protocol::Http1);
     let straight = client(&shop.plane.server().expect("a server"), Protocol::Http1);
