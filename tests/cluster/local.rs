@@ -130,9 +130,9 @@ async fn is_reviewed(version: Version) {
     for audiences in [json!(null), json!([]), json!([issuer]), json!(["other", issuer])] {
         let expected = reviewed(&straight, &User::Admin.token(), &audiences).await;
         assert_eq!(expected["authenticated"], true, "{expected}");
-        assert_eq!(reviewed(&through, &own, &audiences).await, expected, "{audiences}");
+        assert_eq!(reviewed(&through, own, &audiences).await, expected, "{audiences}");
     }
-    let unknown = reviewed(&through, &own, &json!(["other"])).await;
+    let unknown = reviewed(&through, own, &json!(["other"])).await;
     assert_ne!(unknown["authenticated"], true, "{unknown}");
 }
 
