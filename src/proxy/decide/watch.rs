@@ -2,9 +2,9 @@
 //!
 //! A watch is served from a replica that covers it if the session may see the replica's state. It
 //! is also served if the replica's window of events holds the watch's version, or will reach it
-//! soon. A watch never starts a replica. The apiserver's window may reach further back than the
-//! replica's. A watch outside the replica's window is therefore forwarded, never refused
-//! (S-WATCH-26). If the cause is temporary, it is forwarded for a short time only.
+//! soon. Only a watch that begins with the state counts as demand. The apiserver's window may reach
+//! further back than the replica's. A watch outside the replica's window is therefore forwarded,
+//! never refused (S-WATCH-26). If the cause is temporary, it is forwarded for a short time only.
 
 use std::{sync::Arc, time::Duration};
 
