@@ -176,7 +176,7 @@ impl Member {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::Read;
 
     use proptest::prelude::*;
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     /// Returns the text of exactly one member.
-    fn unpacked(chunks: &VecDeque<Bytes>) -> Vec<u8> {
+    pub(crate) fn unpacked(chunks: &VecDeque<Bytes>) -> Vec<u8> {
         let whole: Vec<u8> = chunks.iter().flatten().copied().collect();
         let (mut text, mut rest) = (Vec::new(), &whole[..]);
         flate2::bufread::GzDecoder::new(&mut rest).read_to_end(&mut text).expect("a member");

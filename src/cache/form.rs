@@ -191,11 +191,12 @@ impl Envelope {
         is_empty: bool,
     ) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
-            Self::Json(_) if form == Form::Protobuf => {
+            Self::Json(_) if form != Form::Protobuf => {
+                Some(metadata::json_ends(meta, version, is_empty))
+            }
+            Self::Json(_) | Self::Protobuf(_) => {
                 Some(protobuf::metadata_ends(meta, version, items))
             }
-            Self::Json(_) => Some(metadata::json_ends(meta, version, is_empty)),
-            Self::Protobuf(_) => Some(protobuf::metadata_ends(meta, version, items)),
             Self::Table(_) => None,
         }
     }

@@ -172,10 +172,6 @@ impl<'a> Listing<'a> {
     }
 
     fn separator(&self) -> &'static [u8] {
-        let form = match self.representation {
-            Representation::Metadata(partial) => partial.form,
-            Representation::Object | Representation::Table(_) => self.snapshot.form(),
-        };
-        page::separator(form)
+        page::separator(self.representation.form(self.snapshot.form()))
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use http::Method;
+use listless::api::form::Form;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
@@ -43,33 +44,13 @@ const POLL: Duration = Duration::from_millis(500);
 /// The time after which every watch that was forwarded in an outage is back at the gateway.
 const RETURN_LIMIT: Duration = Duration::from_secs(150);
 
-/// The form in which clients read the pods, and find a replica from the start.
-#[derive(Clone, Copy)]
-enum Form {
-    Json,
-    Protobuf,
-}
-
-// === impl Form ===
-
-impl Form {
-    fn accept(self) -> &'static str {
-        match self {
-            Self::Json => "application/json",
-            Self::Protobuf => "application/vnd.kubernetes.protobuf",
-        }
-    }
-
-    fn configuration(self) -> String {
-        let form = match self {
-            Self::Json => "json",
-            Self::Protobuf => "protobuf",
-        };
-        format!(
-            "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\ncache:\n  rules:\n    \
-             - {{resources: [pods], namespaces: [shop], start: eager, forms: [{form}]}}\n"
-        )
-    }
+/// Clients that read the pods in this form find a replica from the start.
+fn configuration(form: Form) -> String {
+    let form = form.as_str();
+    format!(
+        "apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\ncache:\n  rules:\n    \
+         - {{resources: [pods], namespaces: [shop], start: eager, forms: [{form}]}}\n"
+    )
 }
 
 /// The version of each pod, by name.
@@ -196,11 +177,11 @@ impl Shop {
 
     async fn gateway(&self, form: Form) -> Result<ProxyProcess> {
         let kubeconfig = self.plane.kubeconfig(User::Admin)?;
-        let gateway = ProxyProcess::gateway(&kubeconfig, Some(&form.configuration())).await?;
+        let gateway = ProxyProcess::gateway(&kubeconfig, Some(&configuration(form))).await?;
         let client = Client::new(gateway.server(), Some(&User::Reader.token()), Protocol::Http1);
         let deadline = Instant::now() + ARRIVAL_LIMIT;
         let mut poll = tokio::time::interval(POLL);
-        let list = || Request::get(COLLECTION).header("accept", form.accept());
+        let list = || Request::get(COLLECTION).header("accept", form.media_type());
         while !is_hit(&client.send(list()).await?) {
             ensure!(Instant::now() < deadline, "never from memory\n{}", gateway.log());
             poll.tick().await;

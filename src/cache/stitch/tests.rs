@@ -1,7 +1,5 @@
 //! Compressed lists against the same lists printed whole.
 
-use std::io::Read;
-
 use proptest::prelude::*;
 
 use super::*;
@@ -26,6 +24,7 @@ use crate::{
         store::Snapshot,
         table::{TableEnvelope, Window},
     },
+    gzip::tests::unpacked,
 };
 
 /// The list of one client.
@@ -58,15 +57,6 @@ fn noise(seed: usize, length: usize) -> String {
     });
     let mut text: String = words.take(length / 2 + 1).collect();
     text.truncate(length);
-    text
-}
-
-/// Returns the text of exactly one gzip member.
-fn unpacked(chunks: &VecDeque<Bytes>) -> Vec<u8> {
-    let whole: Vec<u8> = chunks.iter().flatten().copied().collect();
-    let (mut text, mut rest) = (Vec::new(), &whole[..]);
-    flate2::bufread::GzDecoder::new(&mut rest).read_to_end(&mut text).expect("a member");
-    assert!(rest.is_empty(), "{} bytes follow the member", rest.len());
     text
 }
 

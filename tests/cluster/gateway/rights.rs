@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use http_body_util::BodyExt;
+use listless::api::form::Form;
 use serde_json::{Value, json};
 
-use super::{BINDING, COLLECTION, Form, NAMESPACE, Shop, is_hit};
+use super::{BINDING, COLLECTION, NAMESPACE, Shop, is_hit};
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{User, Version};
 

@@ -213,12 +213,7 @@ async fn watches_of_custom_metadata_get_the_apiservers_events() {
     }
     let _ = proxy.simulator.remove(&widgets, &ObjectKey::new(Some("a"), "full-2"));
     settle().await;
-    let mut told = 0;
-    for (path, watch, straight) in &mut pairs {
-        let (found, expected) = (events(watch).await, events(straight).await);
-        assert_eq!(found, expected, "{path}");
-        told += found.len();
-    }
+    let told = equal_events(&mut pairs).await;
     assert!(told > 70, "{told} events are too few");
     assert_eq!(proxy.upstream.count(Verb::Watch, "widgets"), 0);
 }
@@ -263,6 +258,17 @@ async fn events(watch: &mut DelimitedWatch) -> Vec<String> {
         events.push(if is_bookmark { format!("bookmark {ends_start}") } else { text });
     }
     events
+}
+
+/// Requires the events of each watch to be those of the straight one; returns their number.
+async fn equal_events(pairs: &mut [(String, DelimitedWatch, DelimitedWatch)]) -> usize {
+    let mut told = 0;
+    for (path, watch, straight) in pairs {
+        let (found, expected) = (events(watch).await, events(straight).await);
+        assert_eq!(found, expected, "{path}");
+        told += found.len();
+    }
+    told
 }
 
 /// One random change: pods are created, change fields that selectors use, and are deleted.
@@ -316,12 +322,7 @@ async fn every_selection_from_every_start_gets_the_apiservers_events() {
             (0..40).for_each(|_| churn(&proxy.simulator, &*dice));
             settle().await;
         }
-        let mut told = 0;
-        for (path, watch, straight) in &mut pairs {
-            let (found, expected) = (events(watch).await, events(straight).await);
-            assert_eq!(found, expected, "{path}");
-            told += found.len();
-        }
+        let told = equal_events(&mut pairs).await;
         assert!(told > 1000, "{told} events are too few");
         assert_eq!(proxy.upstream.count(Verb::Watch, "pods"), 0);
     }
