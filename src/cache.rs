@@ -15,6 +15,7 @@ mod demand;
 pub mod digest;
 mod envelope;
 mod event;
+mod expired;
 mod expiring;
 #[cfg(test)]
 mod fake;

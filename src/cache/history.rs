@@ -25,6 +25,8 @@ pub struct History {
     first: u64,
     /// The number of breaks: no event leads from the state before a break to the one after it.
     generation: u32,
+    /// The generation with which the current epoch began.
+    epoch_began: u32,
     /// The first and last version of the window; `None` before the first list.
     window: Option<(ResourceVersion, ResourceVersion)>,
 }
@@ -62,6 +64,9 @@ pub enum Lost {
     /// A break: no event leads to the later state.
     #[error("the window has restarted")]
     Reset,
+    /// An epoch has ended: the state that the watch led to is not a state of the current epoch.
+    #[error("the versions have restarted")]
+    Invalid,
 }
 
 #[derive(Debug)]
@@ -76,7 +81,8 @@ struct Recorded {
 impl History {
     /// Creates an empty window.
     pub fn new(bounds: Bounds) -> Self {
-        Self { bounds, events: VecDeque::new(), bytes: 0, first: 0, generation: 0, window: None }
+        let events = VecDeque::new();
+        Self { bounds, events, bytes: 0, first: 0, generation: 0, epoch_began: 0, window: None }
     }
 
     /// Restarts at the version of a list: no event leads to it from the state before.
@@ -92,6 +98,12 @@ impl History {
         self.bytes = 0;
         self.generation = self.generation.wrapping_add(1);
         self.window = None;
+    }
+
+    /// Closes the window; what its followers received is no longer valid.
+    pub fn end_epoch(&mut self) {
+        self.close();
+        self.epoch_began = self.generation;
     }
 
     /// Adds the newest event.
@@ -165,7 +177,8 @@ impl History {
     /// Returns the events after a position, oldest first.
     pub fn after(&self, cursor: Cursor) -> Result<impl Iterator<Item = &Arc<Event>>, Lost> {
         if cursor.generation != self.generation {
-            return Err(Lost::Reset);
+            let is_valid = cursor.generation >= self.epoch_began;
+            return Err(if is_valid { Lost::Reset } else { Lost::Invalid });
         }
         let skipped = match cursor.next.checked_sub(self.first) {
             None if is_on(Mutant::SlowReaderSkips) => 0,

@@ -53,6 +53,8 @@ pub struct Reflector {
     catch_up: CatchUp,
     /// The number of consecutive lists with invalid content.
     bad_lists: u32,
+    /// `true` after an outage: the storage may have been restored meanwhile.
+    after_outage: bool,
 }
 
 /// A source of random numbers in 0..1.
@@ -97,6 +99,7 @@ impl Reflector {
             backoff: Backoff::default(),
             catch_up: CatchUp::new(Instant::now()),
             bad_lists: 0,
+            after_outage: false,
         }
     }
 
@@ -123,14 +126,16 @@ impl Reflector {
 
     /// Does one step, and waits if it fails. Returns the next step.
     async fn proceed(&mut self, step: &Step) -> Result<Step, Ended> {
-        let result = match step {
-            Step::List(from) => self.list(from.clone()).await,
-            Step::Watch => self.watch().await,
+        let result = match (self.check_storage().await, step) {
+            (Err(failure), _) => Err(failure),
+            (Ok(()), Step::List(from)) => self.list(from.clone()).await,
+            (Ok(()), Step::Watch) => self.watch().await,
         };
         let failure = match result {
             Ok(next) => return Ok(next),
             Err(failure) => failure,
         };
+        self.after_outage |= failure.is_outage();
         let next = failure.next(step, self.shown().as_ref());
         let next = next.map(|next| match next {
             Step::Watch if *step == Step::Watch => self.after_interruption(),
@@ -148,15 +153,27 @@ impl Reflector {
         Ok(next)
     }
 
+    /// Compares the published version with the apiserver's after an outage.
+    ///
+    /// A restored storage accepts a watch from a version that it does not have. Once its versions
+    /// have passed that one, nothing shows that they were used twice (S-CONS-10).
+    async fn check_storage(&mut self) -> Result<(), ReflectorFailure> {
+        let Some(shown) = self.shown().filter(|_| self.after_outage) else { return Ok(()) };
+        self.counters.probes.increment();
+        let current = self.exchange.probe().await?;
+        self.after_outage = false;
+        if current < shown && !is_on(Mutant::EpochUnnoticed) {
+            return Err(ReflectorFailure::Restored { current, shown });
+        }
+        Ok(())
+    }
+
     /// Drops the wrong state: no reader sees it any more, and no part of it is reused.
     fn start_anew(&self, step: &Step) -> Step {
         if *step == Step::Watch && self.replica.published().link == Link::Up {
             self.counters.watches_ended.increment(ReplicaWatchEnd::Inconsistent);
         }
-        self.forget_state(|published| {
-            published.state = SyncState::Failing;
-            published.epoch += 1;
-        });
+        self.end_epoch(|published| published.state = SyncState::Failing);
         Step::List(None)
     }
 
@@ -225,7 +242,16 @@ impl Reflector {
     /// Drops everything: the versions have restarted, and equal ones may mean different content.
     fn begin_epoch(&self) {
         self.counters.epochs.increment();
-        self.forget_state(|published| published.epoch += 1);
+        self.end_epoch(|published| published.restored = true);
+    }
+
+    /// Drops the state. Those who follow it must list again: what they received may be wrong.
+    fn end_epoch(&self, change: impl FnOnce(&mut Published)) {
+        self.replica.history().end_epoch();
+        self.forget_state(|published| {
+            published.epoch += 1;
+            change(published);
+        });
     }
 
     /// Withdraws the snapshot, and lists again once every apiserver has adopted the new definition.
@@ -242,7 +268,8 @@ impl Reflector {
         history.close();
         self.replica.publish(|published| {
             let link = Link::Lost { since: Instant::now() };
-            *published = Published::nothing(link, published.epoch);
+            let restored = published.restored;
+            *published = Published { restored, ..Published::nothing(link, published.epoch) };
             change(published);
         });
     }

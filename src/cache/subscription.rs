@@ -10,6 +10,7 @@ use bytes::Bytes;
 pub use super::bookmark::Mark;
 use super::{
     bookmark::BookmarkForm,
+    expired::{json_error, protobuf_error},
     form::Envelope,
     history::{Change, Cursor, Event, Lost, TooOld},
     replica::{Attached, Published, Replica},
@@ -37,6 +38,8 @@ pub struct Subscription {
     started_at: ResourceVersion,
     /// The start version, if the replica had not reached it: the reader already has that state.
     ahead: Option<ResourceVersion>,
+    /// `true` if the reader's version is gone.
+    expired: bool,
 }
 
 /// The start of a subscription.
@@ -48,6 +51,8 @@ pub enum Begin {
     After(ResourceVersion),
     /// The events from now on.
     Now,
+    /// No event: the version is of a state that the apiserver's storage has lost.
+    Expired,
 }
 
 /// The reason why a reader cannot follow.
@@ -114,7 +119,7 @@ impl Subscription {
             Begin::After(version) if !is_on(Mutant::WindowSkipped) => {
                 (history.start_at(version)?, version.clone())
             }
-            Begin::After(_) | Begin::State | Begin::Now => {
+            Begin::After(_) | Begin::State | Begin::Now | Begin::Expired => {
                 (history.end(), snapshot.version().clone())
             }
         };
@@ -133,6 +138,7 @@ impl Subscription {
             initial,
             started_at,
             ahead,
+            expired: *begin == Begin::Expired,
         })
     }
 
@@ -143,6 +149,9 @@ impl Subscription {
 
     /// Returns the next item, if it is available.
     pub fn take(&mut self) -> Next {
+        if self.expired {
+            return Next::Lost(Lost::Invalid);
+        }
         if let Some((snapshot, position)) = &mut self.initial {
             if let Some((object, after)) = snapshot.next(&self.query, *position) {
                 *position = after;
@@ -283,6 +292,14 @@ impl Subscription {
         );
         self.has_columns |= line.is_some();
         line
+    }
+
+    /// Returns the error that makes a client list again.
+    pub fn expired_error(&self) -> Bytes {
+        match *self.envelope {
+            Envelope::Protobuf(_) => protobuf_error(),
+            Envelope::Json(_) | Envelope::Table(_) => json_error(),
+        }
     }
 }
 

@@ -51,6 +51,7 @@ pub fn view(query: Query, snapshot: Option<Arc<Snapshot>>, now: Instant) -> View
     let replica = Arc::new(Replica::new(query, Form::Json, Start::OnDemand, history, now));
     let oldest = snapshot.as_ref().map(|held| held.version().clone());
     let (link, proven_at) = (Link::Up, Some(now));
-    let published = Published { state, snapshot, link, proven_at, epoch: 0, oldest };
+    let (epoch, restored) = (0, false);
+    let published = Published { state, snapshot, link, proven_at, epoch, restored, oldest };
     View { replica, published: Arc::new(published) }
 }

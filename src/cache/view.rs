@@ -34,6 +34,8 @@ pub struct Published {
     pub proven_at: Option<Instant>,
     /// The number of declared breaks in the sequence of versions, such as a restore of etcd.
     pub epoch: u32,
+    /// `true` if the apiserver's versions went back: clients may hold versions that are gone.
+    pub restored: bool,
     /// The lowest version at which a watch can start.
     pub oldest: Option<ResourceVersion>,
 }
@@ -84,7 +86,7 @@ impl Published {
     /// Returns the state before the first list.
     pub(super) fn nothing(link: Link, epoch: u32) -> Self {
         let (state, snapshot, proven_at, oldest) = (SyncState::Starting, None, None, None);
-        Self { state, snapshot, link, proven_at, epoch, oldest }
+        Self { state, snapshot, link, proven_at, epoch, restored: false, oldest }
     }
 
     /// Notes that the published state was the newest at some time.

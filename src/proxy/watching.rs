@@ -227,6 +227,11 @@ impl Watching {
                     self.learn(&event, now);
                     return Some(self.sent(event_type(seen), line));
                 }
+                Next::Lost(Lost::Invalid) => {
+                    self.ending = Some(WatchEnd::Replica);
+                    self.silent = false;
+                    return Some(self.subscription.expired_error());
+                }
                 Next::Lost(lost) => self.ending = Some(end_of(lost)),
                 Next::CaughtUp(version) => {
                     if let Some(line) = self.due_bookmark(&version, now) {
@@ -376,7 +381,7 @@ fn event_type(seen: Change) -> WatchEventType {
 fn end_of(lost: Lost) -> WatchEnd {
     match lost {
         Lost::Behind => WatchEnd::Slow,
-        Lost::Reset => WatchEnd::Replica,
+        Lost::Reset | Lost::Invalid => WatchEnd::Replica,
     }
 }
 

@@ -157,7 +157,7 @@ pub enum Error {
 pub async fn from_kubeconfig(path: Option<&Path>, context: Option<&str>) -> Result<Access, Error> {
     let files = files(path);
     let kubeconfig = read(path, &files)?;
-    let (context, explicit_proxy) = checked_context(&kubeconfig, context, &files)?;
+    let (context, explicit_proxy, authority) = checked_context(&kubeconfig, context, &files)?;
     let options = KubeConfigOptions { context: Some(context.clone()), ..Default::default() };
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
@@ -165,6 +165,7 @@ pub async fn from_kubeconfig(path: Option<&Path>, context: Option<&str>) -> Resu
     if !explicit_proxy && proxy::is_exempt(config.cluster_url.host().unwrap_or_default()) {
         config.proxy_url = None;
     }
+    config.root_cert_file = authority;
     let namespace = config.default_namespace.clone();
     Access::new(config, None, Source::Kubeconfig { files, context, namespace }).await
 }
@@ -255,12 +256,12 @@ fn files(path: Option<&Path>) -> String {
     }
 }
 
-/// Returns the context to use, and whether its cluster names a proxy itself.
+/// Returns the context, whether its cluster names a proxy itself, and its authority's file.
 fn checked_context(
     kubeconfig: &Kubeconfig,
     asked: Option<&str>,
     files: &str,
-) -> Result<(String, bool), Error> {
+) -> Result<(String, bool, Option<PathBuf>), Error> {
     let files = files.to_owned();
     let names: Vec<_> = kubeconfig.contexts.iter().map(|context| context.name.as_str()).collect();
     let available = match &*names {
@@ -297,7 +298,9 @@ fn checked_context(
         return Err(dangling("user", user));
     }
     let explicit_proxy = cluster.proxy_url.as_deref().is_some_and(|url| !url.is_empty());
-    Ok((name.to_owned(), explicit_proxy))
+    let has_data = cluster.certificate_authority_data.is_some();
+    let authority = cluster.certificate_authority.as_ref().filter(|_| !has_data).map(PathBuf::from);
+    Ok((name.to_owned(), explicit_proxy, authority))
 }
 
 // === impl Access ===

@@ -134,4 +134,10 @@ fn a_cursor_continues_between_events_of_one_version() {
     history.close();
     assert_eq!(followed(&history, end), Err(Lost::Reset));
     assert_eq!((history.oldest(), history.latest()), (None, None));
+    history.end_epoch();
+    assert_eq!(followed(&history, end), Err(Lost::Invalid));
+    history.reset(version(5));
+    let end = history.end();
+    history.reset(version(6));
+    assert_eq!(followed(&history, end), Err(Lost::Reset), "of the new epoch");
 }

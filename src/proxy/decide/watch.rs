@@ -4,7 +4,8 @@
 //! is also served if the replica's window of events holds the watch's version, or will reach it
 //! soon. Only a watch that begins with the state counts as demand. The apiserver's window may reach
 //! further back than the replica's. A watch outside the replica's window is therefore forwarded,
-//! never refused (S-WATCH-26). If the cause is temporary, it is forwarded for a short time only.
+//! never refused (S-WATCH-26), unless the storage was restored. If the cause is temporary, it is
+//! forwarded for a short time only.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +22,7 @@ use crate::{
         form::Form,
         media::{MetadataKind, Negotiated, Representation, UnmodelledMedia},
         request::{self, RequestInfo, Watch},
-        version::{Freshness, VersionMatch},
+        version::{Freshness, ResourceVersion, VersionMatch},
     },
     cache::{
         Absence, Lookup, Reach, Replica, SyncState, View, store::Snapshot, subscription::Begin,
@@ -157,6 +158,8 @@ pub fn decide_watch(
         (_, SyncState::Starting) => {
             return wait(Reach::Synced, START_PATIENCE, ForwardReason::NotSynced);
         }
+        // The apiserver accepts versions that it has lost; see below.
+        _ if view.restored => return detour(ForwardReason::NotSynced),
         _ => return keep(ForwardReason::NotSynced),
     };
     if let Some(reason) = unproven(view, candidate.max_staleness, now) {
@@ -177,13 +180,7 @@ pub fn decide_watch(
     let begin = match &watch.version {
         _ if state => Begin::State,
         VersionMatch::NotOlderThan(version) => {
-            if view.oldest.as_ref().is_none_or(|oldest| version < oldest) {
-                return detour(ForwardReason::BeforeWindow);
-            }
-            // The watch continues at the client's version: changes that the session saw elsewhere
-            // are still to come. If the client is ahead of the replica, events up to its version
-            // are not sent (S-WATCH-03).
-            return follow(candidate, view, snapshot, Begin::After(version.clone()));
+            return continue_after(version, candidate, view, snapshot, waited);
         }
         _ => Begin::Now,
     };
@@ -200,6 +197,31 @@ pub fn decide_watch(
         }
         Verdict::Barred => detour(ForwardReason::Barred),
     }
+}
+
+/// Decides a watch that continues at a version which the client has reached.
+fn continue_after(
+    version: &ResourceVersion,
+    candidate: &WatchCandidate<'_>,
+    view: &View,
+    snapshot: &Arc<Snapshot>,
+    waited: Duration,
+) -> Step {
+    // The storage was restored, and may never have been at this version (S-CONS-11).
+    if view.restored && version > snapshot.version() {
+        if waited < VERSION_PATIENCE {
+            let (replica, reach) = (view.replica.clone(), Reach::Version(version.clone()));
+            return Step::Await(Await { replica, reach, patience: VERSION_PATIENCE });
+        }
+        return follow(candidate, view, snapshot, Begin::Expired);
+    }
+    if view.oldest.as_ref().is_none_or(|oldest| version < oldest) {
+        let forward = Forward::detour(candidate.watch, ForwardReason::BeforeWindow);
+        return Step::Act(Plan::Forward(forward));
+    }
+    // Changes that the session saw elsewhere are still to come. If the client is ahead of the
+    // replica, events up to its version are not sent (S-WATCH-03).
+    follow(candidate, view, snapshot, Begin::After(version.clone()))
 }
 
 /// Reports whether the watch needs a bookmark whose row only the apiserver knows so far.

@@ -96,7 +96,7 @@ impl Meaning {
     fn read(path: Option<&Path>, asked: Option<&str>) -> Result<Self, Error> {
         let names = files(path);
         let kubeconfig = read(path, &names)?;
-        let (context, _) = checked_context(&kubeconfig, asked, &names)?;
+        let (context, ..) = checked_context(&kubeconfig, asked, &names)?;
         Ok(Self::of(kubeconfig, context))
     }
 

@@ -46,7 +46,7 @@ fn redirect(
 ) -> Result<Kubeconfig, Error> {
     let files = files(path);
     let mut kubeconfig = read(path, &files)?;
-    let (name, _) = checked_context(&kubeconfig, context, &files)?;
+    let (name, ..) = checked_context(&kubeconfig, context, &files)?;
     kubeconfig.contexts.retain(|context| context.name == name);
     let context = kubeconfig.contexts.first().and_then(|named| named.context.clone());
     let context = context.unwrap_or_default();

@@ -345,6 +345,19 @@ async fn a_probe_below_the_published_version_starts_an_epoch() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_storage_restored_in_an_outage_starts_an_epoch_before_its_versions_are_used_twice() {
+    let (mut scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
+    watch.fail();
+    drop(scene.calls.expect_watch(10).await);
+    // No watch is open yet: it would be accepted, and the events up to 10 would be missing.
+    drop(scene.calls.expect(PROBE).await);
+    scene.calls.expect(PROBE).await.json(200, fixture::list(8, &[]));
+    scene.calls.expect(LIST).await.json(200, fixture::list(9, &[pod("q", 9)]));
+    scene.calls.expect_watch(9).await;
+    assert_eq!((scene.objects(), scene.view().epoch), (vec!["a/q@9".to_owned()], 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn waiting_readers_are_woken() {
     let mut scene = Scene::new();
     let deadline = Instant::now() + Duration::from_secs(100);
@@ -401,6 +414,7 @@ async fn the_reason_of_a_watchs_end_is_counted() {
     watch.fail();
     scene.calls.expect_watch(11).await.json(500, status(500, "not now", 0));
     drop(scene.calls.expect_watch(11).await);
+    scene.calls.expect(PROBE).await.json(200, fixture::list(11, &[]));
     // The requested length of a watch, with jitter, is 450 seconds.
     let watch = scene.calls.expect_watch(11).await.pipe();
     for version in (12..).take(45) {

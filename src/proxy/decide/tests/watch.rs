@@ -9,6 +9,17 @@ use crate::{
 
 /// Returns the step for a watch of pods when a replica holds them at 10 and events since 8.
 fn watch_step(query: &str, freshness: Freshness, session: &Session, waited: Duration) -> Step {
+    step(query, freshness, session, waited, false)
+}
+
+/// The same, possibly after the apiserver's storage was restored.
+fn step(
+    query: &str,
+    freshness: Freshness,
+    session: &Session,
+    waited: Duration,
+    restored: bool,
+) -> Step {
     let now = Instant::now();
     let (info, policy) =
         (info(&format!("{PODS}?watch=1&{query}")), policy(freshness, Rewrite::Keep));
@@ -22,6 +33,7 @@ fn watch_step(query: &str, freshness: Freshness, session: &Session, waited: Dura
     let snapshot = pods(10, &[("shop", "a", "1", 5, "web"), ("shop", "b", "2", 6, "web")]);
     let mut view = view(candidate.watch.query.clone(), Some(snapshot), now);
     view.oldest = Some(version(8));
+    view.restored = restored;
     decide_watch(&candidate, &Lookup::Found(view), session, now, waited)
 }
 
@@ -56,6 +68,20 @@ fn a_watch_starts_with_the_state_or_within_the_window() {
     for (query, expected) in rows {
         assert_eq!(begins(&query, &session), expected, "{query}");
     }
+}
+
+#[test]
+fn after_a_restore_a_watch_from_a_version_that_does_not_come_has_expired() {
+    let session = Session::default();
+    let step = |query: &str, waited| step(query, Freshness::Session, &session, waited, true);
+    let Step::Await(wait) = step("resourceVersion=11", Duration::ZERO) else { panic!("no wait") };
+    assert_eq!(wait.reach, Reach::Version(version(11)));
+    let begin = |query: &str| match act(step(query, Duration::MAX)) {
+        Plan::Watch(watch) => watch.begin,
+        plan => panic!("{plan:?}"),
+    };
+    assert_eq!(begin("resourceVersion=11"), Begin::Expired);
+    assert_eq!(begin("resourceVersion=10"), Begin::After(version(10)));
 }
 
 #[test]
