@@ -89,6 +89,15 @@ impl Calls {
         call
     }
 
+    /// Returns the next watch, which must be from this version. The storage must be asked for its
+    /// version first, and answers with the same.
+    pub(super) async fn expect_watch_after_break(&mut self, version: u64) -> Call {
+        let call = self.next().await;
+        assert!(call.uri.contains("listless-probe"), "{}", call.uri);
+        call.json(200, super::fixture::list(version, &[]));
+        self.expect_watch(version).await
+    }
+
     /// Checks that no request arrives during that time.
     pub(super) async fn expect_none(&mut self, during: Duration) {
         if let Ok(call) = tokio::time::timeout(during, self.0.recv()).await {

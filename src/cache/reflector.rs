@@ -53,8 +53,8 @@ pub struct Reflector {
     catch_up: CatchUp,
     /// The number of consecutive lists with invalid content.
     bad_lists: u32,
-    /// `true` after an outage: the storage may have been restored meanwhile.
-    after_outage: bool,
+    /// `true` after a broken connection: the storage may have been restored meanwhile.
+    after_break: bool,
 }
 
 /// A source of random numbers in 0..1.
@@ -99,7 +99,7 @@ impl Reflector {
             backoff: Backoff::default(),
             catch_up: CatchUp::new(Instant::now()),
             bad_lists: 0,
-            after_outage: false,
+            after_break: false,
         }
     }
 
@@ -126,16 +126,22 @@ impl Reflector {
 
     /// Does one step, and waits if it fails. Returns the next step.
     async fn proceed(&mut self, step: &Step) -> Result<Step, Ended> {
-        let result = match (self.check_storage().await, step) {
-            (Err(failure), _) => Err(failure),
-            (Ok(()), Step::List(from)) => self.list(from.clone()).await,
-            (Ok(()), Step::Watch) => self.watch().await,
+        let result = match step {
+            Step::List(from) => self.list(from.clone()).await,
+            Step::Watch => match self.check_storage().await {
+                Ok(()) => self.watch().await,
+                Err(failure) => Err(failure),
+            },
         };
         let failure = match result {
-            Ok(next) => return Ok(next),
+            Ok(next) => {
+                // A list is a state of the storage as it is now.
+                self.after_break &= *step == Step::Watch;
+                return Ok(next);
+            }
             Err(failure) => failure,
         };
-        self.after_outage |= failure.is_outage();
+        self.after_break |= failure.is_break();
         let next = failure.next(step, self.shown().as_ref());
         let next = next.map(|next| match next {
             Step::Watch if *step == Step::Watch => self.after_interruption(),
@@ -153,15 +159,15 @@ impl Reflector {
         Ok(next)
     }
 
-    /// Compares the published version with the apiserver's after an outage.
+    /// Compares the published version with the apiserver's after a broken connection.
     ///
     /// A restored storage accepts a watch from a version that it does not have. Once its versions
     /// have passed that one, nothing shows that they were used twice (S-CONS-10).
     async fn check_storage(&mut self) -> Result<(), ReflectorFailure> {
-        let Some(shown) = self.shown().filter(|_| self.after_outage) else { return Ok(()) };
+        let Some(shown) = self.shown().filter(|_| self.after_break) else { return Ok(()) };
         self.counters.probes.increment();
         let current = self.exchange.probe().await?;
-        self.after_outage = false;
+        self.after_break = false;
         if current < shown && !is_on(Mutant::EpochUnnoticed) {
             return Err(ReflectorFailure::Restored { current, shown });
         }

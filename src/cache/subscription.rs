@@ -147,11 +147,14 @@ impl Subscription {
         &self.started_at
     }
 
+    /// Reports whether what the reader received is no longer valid, so that it must list again.
+    pub fn is_invalid(&self) -> bool {
+        self.expired
+            || matches!(self.replica.get().history().after(self.cursor), Err(Lost::Invalid))
+    }
+
     /// Returns the next item, if it is available.
     pub fn take(&mut self) -> Next {
-        if self.expired {
-            return Next::Lost(Lost::Invalid);
-        }
         if let Some((snapshot, position)) = &mut self.initial {
             if let Some((object, after)) = snapshot.next(&self.query, *position) {
                 *position = after;

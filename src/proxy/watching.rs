@@ -213,6 +213,12 @@ impl Watching {
                 continue;
             }
             self.ending = self.checked(now).await;
+            // Nothing is proven either once the replica begins anew; that must not hide this.
+            if self.subscription.is_invalid() && self.ending != Some(WatchEnd::Forbidden) {
+                self.ending = Some(WatchEnd::Replica);
+                self.silent = false;
+                return Some(self.subscription.expired_error());
+            }
             if self.ending.is_some() {
                 continue;
             }
@@ -226,11 +232,6 @@ impl Watching {
                 Next::Event { event, seen, line } => {
                     self.learn(&event, now);
                     return Some(self.sent(event_type(seen), line));
-                }
-                Next::Lost(Lost::Invalid) => {
-                    self.ending = Some(WatchEnd::Replica);
-                    self.silent = false;
-                    return Some(self.subscription.expired_error());
                 }
                 Next::Lost(lost) => self.ending = Some(end_of(lost)),
                 Next::CaughtUp(version) => {

@@ -19,6 +19,7 @@ mod direct;
 mod discovery;
 mod drivers;
 mod etcd;
+mod faults;
 mod forms;
 mod gateway;
 mod gzip;

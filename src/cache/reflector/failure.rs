@@ -145,6 +145,11 @@ impl ReflectorFailure {
         }
     }
 
+    /// Reports whether the apiserver, and its storage, may have been replaced meanwhile.
+    pub fn is_break(&self) -> bool {
+        self.is_outage() || matches!(self, Self::Body(_) | Self::Silence(_))
+    }
+
     /// Returns the step after this failure in a step; `shown` is the published version.
     pub fn next(&self, step: &Step, shown: Option<&ResourceVersion>) -> Result<Step, Ended> {
         match self {

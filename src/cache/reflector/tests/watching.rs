@@ -164,7 +164,7 @@ async fn a_broken_watch_resumes_after_a_wait() {
     watch.fail();
     scene.settle().await;
     assert!(matches!(scene.view().link, Link::Lost { .. }));
-    let watch = scene.calls.expect_watch(11).await.pipe();
+    let watch = scene.calls.expect_watch_after_break(11).await.pipe();
     watch.send(half.clone());
     scene.settle().await;
     assert_eq!(scene.objects(), ["a/p@11", "a/q@12"]);
@@ -252,7 +252,7 @@ async fn a_watch_that_misses_events_is_reopened() {
     let silent_since = Instant::now();
     scene.calls.expect(PROBE).await.json(200, fixture::list(12, &[]));
     scene.calls.expect(PROBE).await.json(200, fixture::list(14, &[]));
-    scene.calls.expect_watch(10).await;
+    scene.calls.expect_watch_after_break(10).await;
     assert_eq!(scene.view().proven_at, proven_at);
     assert!(silent_since.elapsed() < Duration::from_secs(240), "{:?}", silent_since.elapsed());
 }
@@ -263,7 +263,7 @@ async fn missed_events_prove_nothing_before_the_apiservers_version() {
     let listed_at = scene.view().proven_at;
     tokio::time::advance(Duration::from_secs(30)).await;
     watch.fail();
-    let watch = scene.calls.expect_watch(10).await.pipe();
+    let watch = scene.calls.expect_watch_after_break(10).await.pipe();
     watch.send(pod("p", 11).event("ADDED"));
     scene.settle().await;
     assert_eq!((scene.shown(), scene.view().proven_at), (Some(11), listed_at));
@@ -304,7 +304,7 @@ async fn a_watch_after_a_gap_is_short() {
         let (mut scene, watch) = Scene::watching(10, &[]).await;
         tokio::time::advance(Duration::from_secs(gap)).await;
         watch.fail();
-        let call = scene.calls.expect_watch(10).await;
+        let call = scene.calls.expect_watch_after_break(10).await;
         assert!(call.uri.ends_with(length), "after {gap} s: {}", call.uri);
         call.pipe().send(bookmark(20));
         scene.settle().await;
@@ -317,7 +317,7 @@ async fn a_stalled_connection_is_abandoned() {
     let (mut scene, watch) = Scene::watching(10, &[]).await;
     let silent_since = Instant::now();
     let _never_answered = scene.calls.expect(PROBE).await;
-    scene.calls.expect_watch(10).await;
+    scene.calls.expect_watch_after_break(10).await;
     assert!(watch.is_closed());
     assert!(silent_since.elapsed() < Duration::from_secs(90), "{:?}", silent_since.elapsed());
 }
@@ -345,10 +345,9 @@ async fn a_probe_below_the_published_version_starts_an_epoch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storage_restored_in_an_outage_starts_an_epoch_before_its_versions_are_used_twice() {
+async fn a_storage_restored_in_a_break_starts_an_epoch_before_its_versions_are_used_twice() {
     let (mut scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
     watch.fail();
-    drop(scene.calls.expect_watch(10).await);
     // No watch is open yet: it would be accepted, and the events up to 10 would be missing.
     drop(scene.calls.expect(PROBE).await);
     scene.calls.expect(PROBE).await.json(200, fixture::list(8, &[]));
@@ -412,11 +411,10 @@ async fn the_reason_of_a_watchs_end_is_counted() {
     drop(watch);
     let watch = scene.calls.expect_watch(11).await.pipe();
     watch.fail();
-    scene.calls.expect_watch(11).await.json(500, status(500, "not now", 0));
+    scene.calls.expect_watch_after_break(11).await.json(500, status(500, "not now", 0));
     drop(scene.calls.expect_watch(11).await);
-    scene.calls.expect(PROBE).await.json(200, fixture::list(11, &[]));
     // The requested length of a watch, with jitter, is 450 seconds.
-    let watch = scene.calls.expect_watch(11).await.pipe();
+    let watch = scene.calls.expect_watch_after_break(11).await.pipe();
     for version in (12..).take(45) {
         tokio::time::advance(Duration::from_secs(10)).await;
         watch.send(bookmark(version));
