@@ -39,7 +39,7 @@ async fn checked(options: &CheckOptions) -> anyhow::Result<Report> {
         resources,
     };
     let apiserver = serve::authority_of(access.endpoint());
-    let (_, own) = access.clients(Arc::new(Tcp), upstream::Settings::default());
+    let (_, own) = access.clients(Arc::new(Tcp::default()), upstream::Settings::default());
     let asker = Asker { client: Arc::new(own), apiserver, vantage };
     Ok(asker.facts(&subject).await.report(SystemTime::now()))
 }

@@ -69,7 +69,7 @@ async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Star
     let kubeconfig = options.write_kubeconfig.clone();
     let announcement = Announcement { server, source, kubeconfig, asks_apiserver: true };
     let upstream = serve::authority_of(access.endpoint());
-    let dial = MeteredDial::new(Tcp, shared.metrics.clone());
+    let dial = MeteredDial::new(Tcp::default(), shared.metrics.clone());
     let access = access.metered(&shared.metrics);
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {

@@ -77,7 +77,7 @@ async fn run(shared: &Shared, options: &InjectorOptions) -> anyhow::Result<()> {
     settings.excluded_namespaces.extend(options.excluded_namespaces.iter().cloned());
     settings.excluded_namespaces.push(namespace.clone());
     let source = access.source().to_string();
-    let dial = MeteredDial::new(Tcp, shared.metrics.clone());
+    let dial = MeteredDial::new(Tcp::default(), shared.metrics.clone());
     let access = access.metered(&shared.metrics);
     let (_, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let client: Arc<dyn Client> = Arc::new(own);

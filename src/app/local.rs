@@ -64,7 +64,7 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
         serve::own_certificates(options.state.as_deref(), &names, &shared.metrics)?;
     let announcement = written_kubeconfig(&access, &server, &authority, &token, written)?;
     let upstream = serve::authority_of(access.endpoint());
-    let dial = MeteredDial::new(Tcp, shared.metrics.clone());
+    let dial = MeteredDial::new(Tcp::default(), shared.metrics.clone());
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {
         listeners: vec![bound],

@@ -118,7 +118,7 @@ async fn start(
     let authorities = serve::authorities(access.endpoint()).and_cluster(CLUSTER_DOMAIN);
     let announcement = announcement(role, &data, access.source().to_string());
     let upstream = serve::authority_of(access.endpoint());
-    let dial = MeteredDial::new(Tcp, shared.metrics.clone());
+    let dial = MeteredDial::new(Tcp::default(), shared.metrics.clone());
     let access = access.metered(&shared.metrics);
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {

@@ -49,7 +49,7 @@ async fn start(cluster: Server, admin: Option<TcpListener>) -> anyhow::Result<Pr
     let address = bound.address();
     let uri = format!("https://{}", cluster.address).parse().context("a loopback address")?;
     let access = identity::from_token(uri, &cluster.ca_pem, cluster.token).await?;
-    let (plain, own) = access.clients(Arc::new(Tcp), Settings::default());
+    let (plain, own) = access.clients(Arc::new(Tcp::default()), Settings::default());
     let (publish, config) = watch::channel(Arc::new(Config::default()));
     let running = Running::start(Foundation {
         listeners: vec![bound],

@@ -3,7 +3,12 @@
 //! The dialler is a parameter, to run the whole upstream side over simulated networks. This module
 //! knows nothing of TLS, and of HTTP only the proxy's CONNECT.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 use http::{HeaderValue, uri::Authority};
@@ -38,9 +43,13 @@ pub trait Dial: Send + Sync + 'static {
     fn dial(&self, host: String, port: u16) -> BoxFuture<'static, io::Result<Box<dyn Stream>>>;
 }
 
-/// The operating system's TCP.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tcp;
+/// The operating system's TCP. While a name cannot be resolved, its last addresses are used.
+#[derive(Clone, Debug, Default)]
+pub struct Tcp(Arc<LastResolved>);
+
+/// The addresses of the name that was resolved last. A process dials one apiserver or one proxy.
+#[derive(Debug, Default)]
+struct LastResolved(Mutex<Option<(String, u16, Vec<SocketAddr>)>>);
 
 /// An HTTP proxy that opens tunnels with CONNECT.
 #[derive(Clone)]
@@ -68,15 +77,41 @@ pub enum ProxyError {
 
 impl Dial for Tcp {
     fn dial(&self, host: String, port: u16) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> {
+        let last = self.0.clone();
         Box::pin(async move {
-            let stream = connect_any(&host, port).await?;
+            let addresses = last.or_last(&host, port, resolve(&host, port).await)?;
+            let stream = connect_any(&host, &addresses).await?;
             Ok(Box::new(stream) as Box<dyn Stream>)
         })
     }
 }
 
-async fn connect_any(host: &str, port: u16) -> io::Result<TcpStream> {
-    let addresses = resolve(host, port).await?;
+// === impl LastResolved ===
+
+impl LastResolved {
+    /// Keeps the addresses of a name, or returns the kept ones if it could not be resolved.
+    fn or_last(
+        &self,
+        host: &str,
+        port: u16,
+        resolved: io::Result<Vec<SocketAddr>>,
+    ) -> io::Result<Vec<SocketAddr>> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match (resolved, &*last) {
+            (Ok(addresses), _) => {
+                *last = Some((host.to_owned(), port, addresses.clone()));
+                Ok(addresses)
+            }
+            (Err(error), Some((name, of, addresses))) if name == host && *of == port => {
+                tracing::warn!(host, %error, "using the last known addresses");
+                Ok(addresses.clone())
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+}
+
+async fn connect_any(host: &str, addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
     for (index, address) in addresses.iter().enumerate() {
         let attempt = connect(*address);
@@ -217,7 +252,7 @@ fn accepted(head: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    struct OneStream(std::sync::Mutex<Option<tokio::io::DuplexStream>>);
+    struct OneStream(Mutex<Option<tokio::io::DuplexStream>>);
 
     impl Dial for OneStream {
         fn dial(&self, host: String, port: u16) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> {
@@ -236,7 +271,7 @@ mod tests {
             far.write_all(answer).await.unwrap();
             String::from_utf8(head).unwrap()
         });
-        let dialler = OneStream(std::sync::Mutex::new(Some(near)));
+        let dialler = OneStream(Mutex::new(Some(near)));
         let outcome = proxy.dial(&dialler, "10.0.0.1:6443").await;
         (served.await.unwrap(), outcome)
     }
@@ -259,6 +294,19 @@ mod tests {
         let (_, stream) = tunnel(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n").await;
         let error = stream.err().unwrap().to_string();
         assert!(error.contains("407 Proxy Authentication Required"), "{error}");
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_resolved_keeps_its_last_addresses() {
+        let (last, failed) = (LastResolved::default(), || Err(io::Error::other("no such host")));
+        let resolved = |address: &str| vec![address.parse::<SocketAddr>().unwrap()];
+        assert!(last.or_last("api.example", 6443, failed()).is_err(), "nothing is known yet");
+        for address in ["192.0.2.1:6443", "192.0.2.2:6443"] {
+            last.or_last("api.example", 6443, Ok(resolved(address))).unwrap();
+            assert_eq!(last.or_last("api.example", 6443, failed()).unwrap(), resolved(address));
+        }
+        assert!(last.or_last("other.example", 6443, failed()).is_err(), "of another name");
+        assert!(last.or_last("api.example", 443, failed()).is_err(), "of another port");
     }
 
     #[test]

@@ -27,7 +27,7 @@ async fn served() -> (Simulator, Pool, tokio::task::JoinHandle<()>) {
     let config = tls::client_config(authority.pem().as_bytes()).expect("a configuration");
     let uri = format!("https://{address}").parse().expect("a URI");
     let endpoint = Endpoint::new(&uri, Arc::new(config), None).expect("an endpoint");
-    (simulator, Pool::new(Arc::new(Tcp), endpoint, Settings::default()), task)
+    (simulator, Pool::new(Arc::new(Tcp::default()), endpoint, Settings::default()), task)
 }
 
 async fn list(pool: &Pool) -> Result<String, Error> {

@@ -53,7 +53,8 @@ fn asked_upstream(cluster: &Cluster, pod: &Path) -> String {
     cluster.runtime.block_on(async {
         let server = server.parse().expect("a URL");
         let access = identity::from_token(server, &bundle, ADMIN.to_owned()).await;
-        let (_, own) = access.expect("access").clients(Arc::new(Tcp), Settings::default());
+        let (_, own) =
+            access.expect("access").clients(Arc::new(Tcp::default()), Settings::default());
         let request = Request::get(CONFIG_MAPS).header("accept", "application/json");
         let request = request.body(Body::empty()).expect("a request");
         let answer = own.send(request, Lane::Short).await.expect("an answer");

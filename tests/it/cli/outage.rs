@@ -102,7 +102,7 @@ impl Local {
         let written = self.directory.path().join("written");
         self.runtime.block_on(async {
             let access = identity::from_kubeconfig(Some(&written), None).await.expect("a context");
-            let (_, client) = access.clients(Arc::new(Tcp), Settings::default());
+            let (_, client) = access.clients(Arc::new(Tcp::default()), Settings::default());
             let list = http::Request::get("/api/v1/namespaces/shop/pods?limit=1");
             let list = list.body(Body::empty()).expect("a request");
             let response = client.send(list, Lane::Short).await.expect("a response");

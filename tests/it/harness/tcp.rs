@@ -69,7 +69,7 @@ impl TcpApiserver {
         let config = tls::client_config(authority.pem().as_bytes()).expect("a configuration");
         let uri = format!("http://{}", self.address).parse().expect("a URI");
         let endpoint = Endpoint::new(&uri, Arc::new(config), None).expect("an endpoint");
-        Pool::new(Arc::new(Tcp), endpoint, Settings::default())
+        Pool::new(Arc::new(Tcp::default()), endpoint, Settings::default())
     }
 }
 
