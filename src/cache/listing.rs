@@ -142,12 +142,10 @@ impl<'a> Listing<'a> {
     }
 
     fn body_of_items(&self) -> Option<ListBody> {
-        let (mut gather, mut item) = (Gather::new(), Vec::new());
+        let mut gather = Gather::new();
         let mut alike_until = None::<Moment>;
         for (index, object) in self.objects().enumerate() {
-            item.clear();
-            self.write(object, index == 0, &mut item)?;
-            gather.copy(&item);
+            gather.write(|out| self.write(object, index == 0, out))?;
             alike_until = alike_until.into_iter().chain(self.alike_until(object)).min();
         }
         let (mut chunks, items) = gather.finish();

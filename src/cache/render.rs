@@ -67,11 +67,18 @@ impl Gather {
     }
 
     pub(super) fn copy(&mut self, piece: &[u8]) {
-        self.bytes += piece.len();
-        self.open.extend_from_slice(piece);
+        self.write(|open| open.extend_from_slice(piece));
+    }
+
+    /// Adds what a function appends.
+    pub(super) fn write<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let before = self.open.len();
+        let written = write(&mut self.open);
+        self.bytes += self.open.len() - before;
         if self.open.len() >= CHUNK_BYTES {
             self.close();
         }
+        written
     }
 
     pub(super) fn add(&mut self, piece: Bytes) {
@@ -85,7 +92,10 @@ impl Gather {
 
     fn close(&mut self) {
         if !self.open.is_empty() {
-            self.chunks.push_back(Bytes::from(std::mem::take(&mut self.open)));
+            // More is likely to follow a full chunk.
+            let is_full = self.open.len() >= CHUNK_BYTES;
+            let next = Vec::with_capacity(if is_full { CHUNK_BYTES + CHUNK_BYTES / 4 } else { 0 });
+            self.chunks.push_back(Bytes::from(std::mem::replace(&mut self.open, next)));
         }
     }
 

@@ -28,7 +28,8 @@ pub(super) struct Packed<'a> {
 struct Notes {
     /// The offset of the object in the row.
     object: u32,
-    /// The place of the metadata of a built-in type's object; empty for custom resources.
+    /// The place of the metadata of a built-in type's object; empty for custom resources, and where
+    /// the apiserver's own row of metadata has other annotations.
     metadata: (u32, u32),
     /// The number of ages, or the column of a cell that is not proven.
     ages: Result<u8, Unproven>,
@@ -42,6 +43,13 @@ const AGE_BYTES: usize = 16;
 /// ages, or the column.
 const PROVEN: u8 = 0;
 const NOT_PROVEN: u8 = 1;
+
+/// The starts of annotations that conversions of daemon sets, deployments and autoscalers add.
+const CONVERTED: [&str; 3] = [
+    r#""deprecated.daemonset.template.generation"#,
+    r#""deprecated.deployment.rollback"#,
+    r#""autoscaling.alpha.kubernetes.io/"#,
+];
 
 /// The text between the start of a built-in type's object and its metadata.
 const METADATA: &str = r#","metadata":"#;
@@ -170,7 +178,13 @@ fn typed_metadata(row: &str, parts: &Parts<'_>) -> Option<Range<usize>> {
     let start = parts.object.find(METADATA)? + METADATA.len();
     let mut values = serde_json::Deserializer::from_str(parts.object.get(start..)?).into_iter();
     let metadata: &RawValue = values.next()?.ok()?;
-    range(row, metadata.get())
+    range(row, metadata.get()).filter(|_| !is_converted(metadata.get()))
+}
+
+/// Reports whether a conversion of the object added annotations, which the metadata of its row does
+/// not have.
+fn is_converted(metadata: &str) -> bool {
+    CONVERTED.iter().any(|name| metadata.contains(name))
 }
 
 #[cfg(test)]

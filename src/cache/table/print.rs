@@ -1,7 +1,6 @@
 //! Tables as the apiserver prints them: around the rows, and each row for what a client wants of
 //! its object. Pure.
 
-use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -56,13 +55,6 @@ struct OuterMetadata<'a> {
 }
 
 /// The text after the rows.
-/// The starts of annotations that conversions of daemon sets, deployments and autoscalers add.
-const CONVERTED: [&str; 3] = [
-    r#""deprecated.daemonset.template.generation"#,
-    r#""deprecated.deployment.rollback"#,
-    r#""autoscaling.alpha.kubernetes.io/"#,
-];
-
 const TRAILER: &str = "]}\n";
 
 /// The object of a row without one.
@@ -191,7 +183,7 @@ impl TableEnvelope {
             }
             Style::Typed => {
                 let head = metadata::head("PartialObjectMetadata", version);
-                let own = row.metadata().filter(|own| !is_converted(own))?;
+                let own = row.metadata()?;
                 for part in [head.as_bytes(), br#""metadata":"#, own, b"}"] {
                     out.extend_from_slice(part);
                 }
@@ -231,12 +223,6 @@ impl TableEnvelope {
         };
         Some(self.header(&ListMeta::whole(version), MetadataVersion::V1, with_columns, false))
     }
-}
-
-/// Reports whether a conversion of the object added annotations, which the metadata of its row does
-/// not have.
-fn is_converted(metadata: &[u8]) -> bool {
-    CONVERTED.iter().any(|name| memmem::find(metadata, name.as_bytes()).is_some())
 }
 
 /// Returns the object's text in a packed row.

@@ -394,8 +394,8 @@ fn start_apiserver(binary: &Path, folder: &Path, ports: Ports, flags: Flags) -> 
     command.args(["--bind-address", "127.0.0.1", "--advertise-address", "10.255.255.1"]);
     command.args(["--secure-port", &ports.apiserver.to_string()]);
     command.args(["--endpoint-reconciler-type", "none", "--authorization-mode", "RBAC"]);
-    // Old versions stay readable however long a suite takes.
-    command.args(["--etcd-compaction-interval", "0"]);
+    // Old versions stay readable, and events exist, however long a suite takes.
+    command.args(["--etcd-compaction-interval", "0", "--event-ttl", "24h"]);
     command.args(flags);
     command.args(["--service-cluster-ip-range", "10.96.0.0/16"]);
     command.args(["--service-account-issuer", "https://kubernetes.default.svc"]);
