@@ -125,12 +125,15 @@ impl Snapshot {
             }
             return selection;
         }
-        let first = self.page_index(wanted.from());
-        for page in &self.pages[first..] {
-            if !wanted.is_before_end(page.first_key().as_str()) {
-                break;
-            }
-            selection.add_matching(page, wanted.range(page.objects()), &wanted);
+        let pages = &self.pages[self.page_index(wanted.from())..];
+        let end = pages.partition_point(|page| wanted.is_before_end(page.first_key().as_str()));
+        for (index, page) in pages[..end].iter().enumerate() {
+            // Only the pages at both ends may have keys outside the range.
+            let objects = match index == 0 || index + 1 == end {
+                true => wanted.range(page.objects()),
+                false => 0..page.objects().len(),
+            };
+            selection.add_matching(page, objects, &wanted);
         }
         selection
     }
